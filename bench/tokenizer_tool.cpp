@@ -1,0 +1,78 @@
+// Encodes documents for bench/tokenizer_vs_hf: tokenizer_tool TOKENIZER DOCUMENTS IDS
+// DOCUMENTS holds for each document its length (u64) and its bytes; IDS gets for each document the
+// number of ids (u64) and the ids (u32). Little-endian. Prints the seconds that encoding alone took.
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "tokenizer/tokenizer.h"
+
+namespace {
+
+std::vector<std::string_view> read_documents(const octavo::MappedFile& file) {
+  const auto* data = reinterpret_cast<const char*>(file.bytes().data());
+  const size_t size = file.bytes().size();
+  std::vector<std::string_view> documents;
+  for (size_t at = 0; at < size;) {
+    uint64_t length = 0;
+    if (size - at >= sizeof(length)) std::memcpy(&length, data + at, sizeof(length));
+    if (size - at < sizeof(length) || length > size - at - sizeof(length))
+      octavo::fail(octavo::ExitCode::kDamaged, "bench", "wanted whole documents in ",
+                   file.path().string(), ", found it cut off at byte ", at, "; write it again");
+    documents.emplace_back(data + at + sizeof(length), length);
+    at += sizeof(length) + length;
+  }
+  return documents;
+}
+
+void run(const char* tokenizer_path, const char* documents_path, const char* ids_path) {
+  const auto tokenizer = octavo::tokenizer::load_tokenizer(tokenizer_path);
+  const octavo::MappedFile file(documents_path);
+  const std::vector<std::string_view> documents = read_documents(file);
+  std::vector<octavo::tokenizer::TokenId> ids;
+  std::vector<uint64_t> counts;
+  size_t bytes = 0;
+  const auto start = std::chrono::steady_clock::now();
+  for (const std::string_view document : documents) {
+    const size_t before = ids.size();
+    tokenizer->encode(document, ids);
+    counts.push_back(ids.size() - before);
+    bytes += document.size();
+  }
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  octavo::FileWriter out(ids_path);
+  const auto* next = ids.data();
+  for (const uint64_t count : counts) {
+    out.write(std::as_bytes(std::span(&count, 1)));
+    out.write(std::as_bytes(std::span(next, count)));
+    next += count;
+  }
+  out.close();
+  std::printf("documents=%zu bytes=%zu ids=%zu seconds=%.6f\n", documents.size(), bytes, ids.size(),
+              seconds.count());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 4) {
+    std::fprintf(stderr, "usage: tokenizer_tool TOKENIZER DOCUMENTS IDS\n");
+    return 2;
+  }
+  try {
+    run(argv[1], argv[2], argv[3]);
+  } catch (const octavo::Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return static_cast<int>(error.code());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

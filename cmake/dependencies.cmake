@@ -1,0 +1,36 @@
+# What we link, by job: see docs/dependencies.md. No find_package(Torch): it drags in nvcc and libtorch_cuda.
+
+find_package(Threads REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(GTest REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
+
+file(GLOB OCTAVO_SITE_PACKAGES ${OCTAVO_VENV}/lib/python3*/site-packages)
+if(NOT EXISTS ${OCTAVO_SITE_PACKAGES}/torch/lib/libtorch_cpu.so)
+  message(FATAL_ERROR "torch not found under ${OCTAVO_VENV}: run ./bootstrap first")
+endif()
+
+# libtorch, CPU part. oneDNN's own headers must come before torch's copies of a newer version.
+foreach(lib c10 torch_cpu c10_cuda torch_cuda)
+  add_library(lt::${lib} SHARED IMPORTED)
+  set_target_properties(lt::${lib} PROPERTIES
+    IMPORTED_LOCATION ${OCTAVO_SITE_PACKAGES}/torch/lib/lib${lib}.so)
+endforeach()
+
+add_library(octavo_onednn SHARED IMPORTED)
+set_target_properties(octavo_onednn PROPERTIES IMPORTED_LOCATION ${OCTAVO_VENV}/lib/libdnnl.so.3)
+
+add_library(octavo_torch INTERFACE)
+target_include_directories(octavo_torch SYSTEM INTERFACE
+  ${OCTAVO_VENV}/include
+  ${OCTAVO_SITE_PACKAGES}/torch/include
+  ${OCTAVO_SITE_PACKAGES}/torch/include/torch/csrc/api/include)
+target_link_libraries(octavo_torch INTERFACE octavo_onednn lt::torch_cpu lt::c10)
+# Libraries used only through self-registration would be dropped otherwise.
+target_link_options(octavo_torch INTERFACE LINKER:--no-as-needed)

@@ -1,0 +1,61 @@
+# octavo_room(NAME [TORCH] SOURCES ...): one object library per room of src/. Rooms without TORCH go into
+# liboctavo_light.so (fast start: --help, config, data, launchers); rooms with TORCH into liboctavo_core.so, which the
+# executable loads when a verb needs it. tests/house checks the includes against the table in docs/tour.md.
+
+add_library(octavo_options INTERFACE)
+target_compile_options(octavo_options INTERFACE -Wall -Wextra -Wshadow -Werror -ffp-contract=off
+  -fno-omit-frame-pointer)
+target_include_directories(octavo_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
+target_link_options(octavo_options INTERFACE -fuse-ld=lld)
+if(OCTAVO_SANITIZE)
+  target_compile_options(octavo_options INTERFACE -fsanitize=${OCTAVO_SANITIZE} -fno-sanitize-recover=undefined)
+  target_link_options(octavo_options INTERFACE -fsanitize=${OCTAVO_SANITIZE} -shared-libasan)
+endif()
+
+# One precompiled header serves every torch room.
+add_library(octavo_torch_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/torch_pch.cpp)
+target_link_libraries(octavo_torch_pch PRIVATE octavo_options octavo_torch)
+target_precompile_headers(octavo_torch_pch PRIVATE
+  <ATen/ATen.h> <ATen/Parallel.h> <torch/csrc/autograd/custom_function.h> <torch/csrc/autograd/autograd.h>)
+
+function(octavo_room name)
+  cmake_parse_arguments(ROOM "TORCH" "" "SOURCES" ${ARGN})
+  set(found)  # TEMPORARY: while rooms are being written
+  foreach(f ${ROOM_SOURCES})
+    if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${f})
+      list(APPEND found ${f})
+    endif()
+  endforeach()
+  add_library(octavo_${name} OBJECT ${found})
+  target_link_libraries(octavo_${name} PRIVATE octavo_options)
+  if(ROOM_TORCH)
+    target_link_libraries(octavo_${name} PRIVATE octavo_torch)
+    target_precompile_headers(octavo_${name} REUSE_FROM octavo_torch_pch)
+    set_property(GLOBAL APPEND PROPERTY OCTAVO_CORE_ROOMS octavo_${name})
+  else()
+    set_property(GLOBAL APPEND PROPERTY OCTAVO_LIGHT_ROOMS octavo_${name})
+  endif()
+endfunction()
+
+# octavo_test(ROOM [TORCH] SOURCES ...): a GoogleTest runner bin/test_ROOM, registered with ctest.
+function(octavo_test name)
+  cmake_parse_arguments(TEST "TORCH" "" "SOURCES" ${ARGN})
+  set(found)  # TEMPORARY: while rooms are being written
+  foreach(f ${TEST_SOURCES})
+    if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${f})
+      list(APPEND found ${f})
+    endif()
+  endforeach()
+  if(NOT found)
+    return()
+  endif()
+  add_executable(test_${name} ${found})
+  target_link_libraries(test_${name} PRIVATE octavo_options octavo_light GTest::gtest_main nlohmann_json::nlohmann_json)
+  target_include_directories(test_${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  if(TEST_TORCH)
+    target_link_libraries(test_${name} PRIVATE octavo_core octavo_torch)
+    target_compile_options(test_${name} PRIVATE -fPIC)  # as the precompiled header; -fPIE would differ
+    target_precompile_headers(test_${name} REUSE_FROM octavo_torch_pch)
+  endif()
+  add_test(NAME ${name} COMMAND test_${name})
+endfunction()

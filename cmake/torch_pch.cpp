@@ -1,0 +1,1 @@
+// Compiled only to hold the precompiled header that all torch rooms share.

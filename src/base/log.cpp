@@ -1,0 +1,49 @@
+#include "base/log.h"
+
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+
+namespace octavo {
+namespace {
+
+std::atomic<int64_t> warnings{0};
+
+spdlog::logger& logger() {
+  static const auto instance = [] {
+    auto made = spdlog::stderr_color_mt("octavo");
+    made->set_pattern("%^%l%$: %v");
+    return made;
+  }();
+  return *instance;
+}
+
+}  // namespace
+
+void set_log_level(LogLevel level) {
+  constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
+                                                   spdlog::level::warn, spdlog::level::err};
+  logger().set_level(kLevels[static_cast<int>(level)]);
+}
+
+void log_debug(std::string_view message) {
+  logger().debug(message);
+}
+void log_info(std::string_view message) {
+  logger().info(message);
+}
+void log_error(std::string_view message) {
+  logger().error(message);
+}
+
+void log_warn(std::string_view message) {
+  ++warnings;
+  logger().warn(message);
+}
+
+int64_t warning_count() {
+  return warnings;
+}
+
+}  // namespace octavo

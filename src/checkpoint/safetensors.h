@@ -1,0 +1,81 @@
+#pragma once
+// The safetensors format: u64 header length, JSON header {name: {dtype, shape, data_offsets}},
+// data. Reading treats the file as hostile: header size, offsets, overlaps, holes, shapes and names
+// are checked before any tensor is touched. Tensors are views of the memory-mapped file, which they
+// keep alive.
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/file.h"
+
+namespace octavo::checkpoint {
+
+inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
+inline constexpr size_t kMaxTensorName = 1024;
+inline constexpr size_t kMaxDimensions = 64;
+
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+struct TensorInfo {
+  at::ScalarType dtype = at::kFloat;
+  std::vector<int64_t> shape;
+  uint64_t begin = 0, end = 0;  // in the data part
+};
+
+class SafetensorsReader {
+ public:
+  explicit SafetensorsReader(const fs::path& path);
+  const std::map<std::string, TensorInfo>& tensors() const { return tensors_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  // Read-only view; clone before writing. A tensor that its writer did not align to its element
+  // size is returned as a copy instead.
+  at::Tensor tensor(const std::string& name) const;
+  std::span<const std::byte> tensor_bytes(const std::string& name) const;
+  std::span<const std::byte> bytes() const { return file_->bytes(); }  // the whole file
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+  std::shared_ptr<MappedFile> file_;
+  uint64_t data_begin_ = 0;
+  std::map<std::string, TensorInfo> tensors_;
+  std::map<std::string, std::string> metadata_;
+};
+
+struct WrittenFile {
+  std::string hash;  // of the whole file
+  uint64_t size = 0;
+  std::map<std::string, std::string> tensor_hashes;  // of each tensor's bytes
+};
+
+// Writes tensors one after the other; the file is durable on return. Tensors on another device or
+// not contiguous are copied one at a time. The data part starts at a multiple of 64 bytes. The
+// format allows no holes, so tensors whose size is a multiple of 64 come first and stay aligned to
+// 64; the others follow by element size, largest first, each aligned to its element.
+WrittenFile write_safetensors_hashed(const fs::path& path, const NamedTensors& tensors,
+                                     const std::map<std::string, std::string>& metadata);
+
+// The same, returning the content hash of the whole file.
+std::string write_safetensors(const fs::path& path, const NamedTensors& tensors,
+                              const std::map<std::string, std::string>& metadata);
+
+// The format's name of a dtype ("BF16"), "" when it has none; and back.
+std::string_view safetensors_dtype_name(at::ScalarType dtype);
+std::optional<at::ScalarType> safetensors_dtype(std::string_view name);
+
+// "" when a tensor may have this name, else why not.
+std::string tensor_name_problem(std::string_view name);
+
+// A name from a file, safe to print: escaped, quoted and cut.
+std::string quote_name(std::string_view text);
+
+}  // namespace octavo::checkpoint

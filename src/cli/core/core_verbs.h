@@ -1,0 +1,15 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+namespace octavo::cli {
+
+using CoreArgs = std::span<const std::string>;
+
+int train(CoreArgs args);
+int generate(CoreArgs args);
+int checkpoints(CoreArgs args);  // list, verify
+int list_checkpoints(const std::string& folder, bool json);
+
+}  // namespace octavo::cli

@@ -1,0 +1,53 @@
+// octavo data prepare|inspect
+
+#include <iostream>
+
+#include "base/error.h"
+#include "base/progress.h"
+#include "cli/verbs.h"
+#include "data/prepare.h"
+
+namespace octavo::cli {
+
+int data_prepare(const Verb& verb, Args args) {
+  const config::Parsed parsed = config::parse(args, verb.arguments);
+  const config::Settings& settings = parsed.settings;
+  const std::vector<std::string>& inputs =
+      parsed.positionals.empty() ? settings.dataset : parsed.positionals;
+  if (!parsed.positionals.empty() && parsed.given("dataset"))
+    fail(ExitCode::kUsage, "cli", "data prepare: wanted the input once, found files and dataset (",
+         parsed.origin_of("dataset").text(), "); give one of them");
+  if (inputs.empty())
+    fail(ExitCode::kUsage, "cli",
+         "data prepare: wanted text or JSONL files or folders, found none; name them");
+  if (settings.output.empty())
+    fail(ExitCode::kUsage, "cli",
+         "data prepare: wanted --output FOLDER, found none; say where the shards go");
+
+  data::PrepareOptions options;
+  options.inputs.assign(inputs.begin(), inputs.end());
+  options.output = settings.output;
+  if (!settings.tokenizer.empty()) options.tokenizer = settings.tokenizer;
+  options.text_field = settings.text_field;
+  options.val_fraction = settings.val_fraction;
+  options.shard_tokens = static_cast<uint64_t>(settings.shard_tokens);
+  options.workers = static_cast<int>(settings.num_workers);
+  const data::PrepareResult result = data::prepare(options);
+
+  std::cout << settings.output << ": " << result.train_tokens << " training and "
+            << result.val_tokens << " validation tokens (" << options.tokenizer << ") of "
+            << result.documents << " documents, " << format_bytes(static_cast<double>(result.bytes))
+            << ", in " << result.shards << " shards (" << result.shards_reused
+            << " kept from before), " << format_duration(result.seconds) << "\n";
+  return 0;
+}
+
+int data_inspect(const Verb& verb, Args args) {
+  const config::Parsed parsed = config::parse(args, verb.arguments);
+  if (parsed.positionals.empty())
+    fail(ExitCode::kUsage, "cli", "data inspect: wanted a prepared folder, found none; name it");
+  std::cout << data::inspect(parsed.positionals.front(), parsed.settings.verify_hashes);
+  return 0;
+}
+
+}  // namespace octavo::cli

@@ -1,0 +1,112 @@
+// octavo schedule: the learning-rate curve as an SVG file and as numbers.
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "cli/verbs.h"
+#include "optim/schedule.h"
+
+namespace octavo::cli {
+namespace {
+
+// The steps at the corners of the curve and `count` spread between them, in order, each once.
+std::vector<int64_t> chosen_steps(const optim::Schedule& schedule, int64_t count) {
+  const int64_t last = schedule.max_steps - 1;
+  std::vector<int64_t> steps = {0, std::min(schedule.warmup_steps, last), last};
+  if (schedule.warmup_steps > 0) steps.push_back(schedule.warmup_steps - 1);
+  // In floating point: step counts may be so large that a product would overflow.
+  for (int64_t i = 1; i < count; ++i)
+    steps.push_back(static_cast<int64_t>(static_cast<double>(last) * static_cast<double>(i) /
+                                         static_cast<double>(count)));
+  std::sort(steps.begin(), steps.end());
+  steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
+  return steps;
+}
+
+std::string formatted(const char* format, double value) {
+  char buffer[64];
+  std::snprintf(buffer, sizeof buffer, format, value);
+  return buffer;
+}
+
+std::string label(double x, double y, const char* anchor, const std::string& text) {
+  return str("<text x=\"", x, "\" y=\"", y, "\" text-anchor=\"", anchor, "\">", text, "</text>\n");
+}
+
+std::string svg(const optim::Schedule& schedule) {
+  constexpr double kLeft = 90, kTop = 30, kWidth = 640, kHeight = 280;
+  const double steps = static_cast<double>(std::max<int64_t>(1, schedule.max_steps - 1));
+  const double top = schedule.max_lr > 0 ? schedule.max_lr : 1;
+  std::string points;
+  for (int64_t step : chosen_steps(schedule, 400)) {
+    const double x = kLeft + kWidth * static_cast<double>(step) / steps;
+    const double y = kTop + kHeight * (1 - optim::learning_rate(step, schedule) / top);
+    points += formatted("%.1f", x) + "," + formatted("%.1f ", y);
+  }
+  std::string out =
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 760 370\" "
+      "font-family=\"sans-serif\" font-size=\"13\">\n"
+      "<title>learning rate by step</title>\n<rect width=\"760\" height=\"370\" fill=\"white\"/>\n";
+  for (int i = 0; i <= 4; ++i) {
+    const double y = kTop + kHeight * i / 4, x = kLeft + kWidth * i / 4;
+    out += str("<line x1=\"", kLeft, "\" x2=\"", kLeft + kWidth, "\" y1=\"", y, "\" y2=\"", y,
+               "\" stroke=\"#ddd\"/>\n");
+    out += label(kLeft - 8, y + 4, "end", formatted("%.2e", top * (4 - i) / 4));
+    out += label(x, kTop + kHeight + 20, "middle", formatted("%.0f", steps * i / 4));
+  }
+  out += label(kLeft + kWidth / 2, kTop + kHeight + 42, "middle", "step");
+  out += label(kLeft, kTop - 12, "start", "learning rate");
+  return out + "<polyline fill=\"none\" stroke=\"#1764ab\" stroke-width=\"2\" points=\"" + points +
+         "\"/>\n</svg>\n";
+}
+
+void print_table(const optim::Schedule& schedule, const std::string& picture) {
+  std::printf("%12s  %-10s\n", "step", "learning rate");
+  for (int64_t step : chosen_steps(schedule, 20)) {
+    const double rate = optim::learning_rate(step, schedule);
+    const int bar = schedule.max_lr > 0 ? static_cast<int>(40 * rate / schedule.max_lr + 0.5) : 0;
+    std::printf("%12lld  %.3e  %s\n", static_cast<long long>(step), rate,
+                std::string(bar, '#').c_str());
+  }
+  std::printf("warm-up %lld of %lld steps; picture: %s\n",
+              static_cast<long long>(schedule.warmup_steps),
+              static_cast<long long>(schedule.max_steps), picture.c_str());
+}
+
+void print_json(const optim::Schedule& schedule, const std::string& picture) {
+  nlohmann::ordered_json out = {{"max_steps", schedule.max_steps},
+                                {"warmup_steps", schedule.warmup_steps},
+                                {"learning_rate", schedule.max_lr},
+                                {"min_lr_ratio", schedule.min_lr_ratio},
+                                {"picture", picture}};
+  for (int64_t step : chosen_steps(schedule, 20))
+    out["points"].push_back(
+        {{"step", step}, {"learning_rate", optim::learning_rate(step, schedule)}});
+  std::cout << out.dump(2) << "\n";
+}
+
+}  // namespace
+
+int schedule(const Verb& verb, Args args) {
+  const config::Settings settings = config::parse(args, verb.arguments).settings;
+  if (settings.max_steps == 0)
+    fail(ExitCode::kUsage, "cli",
+         "schedule: wanted max_steps of at least 1, found 0; give --max_steps");
+  const int64_t warmup = settings.warmup_steps < 0 ? optim::automatic_warmup(settings.max_steps)
+                                                   : settings.warmup_steps;
+  const optim::Schedule curve{settings.learning_rate, settings.min_lr_ratio, warmup,
+                              settings.max_steps};
+  const std::string picture = settings.output.empty() ? "schedule.svg" : settings.output;
+  write_file_atomic(picture, svg(curve));
+  if (settings.json)
+    print_json(curve, picture);
+  else
+    print_table(curve, picture);
+  return 0;
+}
+
+}  // namespace octavo::cli

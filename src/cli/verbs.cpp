@@ -1,0 +1,53 @@
+#include "cli/verbs.h"
+
+namespace octavo::cli {
+
+std::span<const Verb> verbs() {
+  using namespace config::reader;
+  static constexpr size_t kAnyNumber = 100'000;
+  static constexpr Verb kVerbs[] = {
+      {"train", "[CONFIG.yaml] [--key value]…", "train a model", config::kTrainArguments, core},
+      {"generate", "[CONFIG.yaml] --prompt TEXT [--key value]…",
+       "continue a text with a trained model", config::kGenerateArguments, core},
+      {"checkpoints", "list|verify [FOLDER] [--key value]…",
+       "list checkpoints, or check every file of them", config::kCheckpointsArguments, core},
+      {"data prepare",
+       "[CONFIG.yaml] FILE|FOLDER… --output FOLDER [--key value]…",
+       "turn text and JSONL files into token shards",
+       {"data prepare", kPrepare, kAnyNumber},
+       data_prepare},
+      {"data inspect",
+       "FOLDER [--verify_hashes]",
+       "show what a prepared folder holds",
+       {"data inspect", kInspect, 1},
+       data_inspect},
+      {"schedule",
+       "[CONFIG.yaml] --max_steps N [--key value]…",
+       "the learning-rate curve, as a picture (SVG) and as numbers",
+       {"schedule", kSchedule},
+       schedule},
+      {"config show",
+       "[CONFIG.yaml] [--key value]…",
+       "every key, its value and where that came from",
+       {"config show", kAll},
+       config_show},
+      {"config check",
+       "CONFIG.yaml [--key value]…",
+       "look for unknown keys, wrong values and contradictions",
+       {"config check", kAll},
+       config_check},
+      {"config schema",
+       "[--output FILE]",
+       "a JSON schema of the keys, for editors",
+       {"config schema", kConfig},
+       config_schema},
+      {"config docs",
+       "[--output FILE]",
+       "docs/configuration.md",
+       {"config docs", kConfig},
+       config_docs},
+  };
+  return kVerbs;
+}
+
+}  // namespace octavo::cli

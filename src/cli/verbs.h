@@ -1,0 +1,37 @@
+#pragma once
+// One entry per verb; each verb's file parses, calls the room that does the work and returns the
+// exit code.
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/parse.h"
+
+namespace octavo::cli {
+
+using Args = std::span<const std::string>;
+
+struct Verb {
+  std::string_view name;   // "data prepare" has the verb "data" and the word "prepare"
+  std::string_view usage;  // what follows the name
+  std::string_view about;  // one line
+  config::Arguments arguments;
+  int (*run)(const Verb& verb, Args args);  // args after the name
+};
+
+std::span<const Verb> verbs();
+
+int config_show(const Verb& verb, Args args);
+int config_check(const Verb& verb, Args args);
+int config_schema(const Verb& verb, Args args);
+int config_docs(const Verb& verb, Args args);
+int data_prepare(const Verb& verb, Args args);
+int data_inspect(const Verb& verb, Args args);
+int schedule(const Verb& verb, Args args);
+// Verbs that need libtorch: checks the arguments, then loads liboctavo_core.so and calls
+// octavo_core_main.
+int core(const Verb& verb, Args args);
+
+}  // namespace octavo::cli

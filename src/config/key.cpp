@@ -1,0 +1,134 @@
+#include "config/key.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "config/key_makers.h"
+
+namespace octavo::config {
+namespace {
+
+// A JSON string is a YAML double-quoted scalar, so what is printed reads back as it was.
+std::string yaml_quoted(const std::string& text) {
+  return nlohmann::json(text).dump();
+}
+
+// Bytes of the UTF-8 sequence at the front, 0 when it is none (overlong, surrogate, beyond
+// U+10FFFF).
+size_t utf8_length(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return 1;
+  const size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc2 || lead > 0xf4 || text.size() < length) return 0;
+  for (size_t i = 1; i < length; ++i)
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  const bool overlong = (lead == 0xe0 && byte(1) < 0xa0) || (lead == 0xf0 && byte(1) < 0x90);
+  const bool outside = (lead == 0xed && byte(1) > 0x9f) || (lead == 0xf4 && byte(1) > 0x8f);
+  return overlong || outside ? 0 : length;
+}
+
+}  // namespace
+
+std::string_view name_of(Precision value) {
+  return value == Precision::kBf16 ? "bf16" : "fp32";
+}
+
+std::string_view name_of(PenaltyType value) {
+  switch (value) {
+    case PenaltyType::kZLoss:
+      return "z_loss";
+    case PenaltyType::kActivationL2:
+      return "activation_l2";
+    case PenaltyType::kKurtosis:
+      break;
+  }
+  return "kurtosis";
+}
+
+std::optional<bool> parse_bool(std::string_view text) {
+  for (std::string_view word : {"true", "True", "TRUE", "yes", "on", "1"})
+    if (text == word) return true;
+  for (std::string_view word : {"false", "False", "FALSE", "no", "off", "0"})
+    if (text == word) return false;
+  return std::nullopt;
+}
+
+bool is_text(std::string_view text) {
+  while (!text.empty()) {
+    const size_t length = utf8_length(text);
+    if (length == 0 || text.front() == '\0') return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+Key Key::alias(std::string other) && {
+  aliases.push_back(std::move(other));
+  return std::move(*this);
+}
+
+Key Key::read_by(Readers who) && {
+  readers = who;
+  return std::move(*this);
+}
+
+std::string Key::type_name() const {
+  switch (type) {
+    case Type::kInt:
+      return "integer";
+    case Type::kReal:
+      return "number";
+    case Type::kBool:
+      return "true/false";
+    case Type::kText:
+      return "text";
+    case Type::kList:
+      return "list";
+    case Type::kEnum:
+      break;
+  }
+  return join(choices, "|");
+}
+
+std::string Key::text(const Settings& settings) const {
+  std::vector<std::string> values = load(settings);
+  if (type != Type::kText && type != Type::kList) return values.front();
+  for (std::string& value : values) value = yaml_quoted(value);
+  return type == Type::kText ? values.front() : "[" + join(values, ", ") + "]";
+}
+
+const Key* find_key(std::string_view name) {
+  for (const Key& key : keys()) {
+    if (key.name == name) return &key;
+    for (const std::string& alias : key.aliases)
+      if (alias == name) return &key;
+  }
+  return nullptr;
+}
+
+std::string nearest_key(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Key& key : keys()) {
+    names.push_back(key.name);
+    names.insert(names.end(), key.aliases.begin(), key.aliases.end());
+  }
+  return nearest_name(name, names);
+}
+
+std::vector<std::string_view> reader_names(Readers readers) {
+  static constexpr std::pair<Readers, std::string_view> kNames[] = {
+      {reader::kTrain, "train"},
+      {reader::kGenerate, "generate"},
+      {reader::kCheckpoints, "checkpoints"},
+      {reader::kPrepare, "data prepare"},
+      {reader::kInspect, "data inspect"},
+      {reader::kSchedule, "schedule"},
+      {reader::kConfig, "config"}};
+  std::vector<std::string_view> names;
+  for (const auto& [bit, name] : kNames)
+    if (readers & bit) names.push_back(name);
+  return names;
+}
+
+}  // namespace octavo::config

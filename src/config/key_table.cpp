@@ -1,0 +1,220 @@
+// Every key, in the order of --help and docs/configuration.md. A new key is a member of Settings
+// and one entry here.
+
+#include "config/key_makers.h"
+
+namespace octavo::config {
+namespace {
+
+using S = Settings;
+constexpr int64_t kMany = int64_t{1} << 40;  // beyond any real count, far from overflow
+constexpr Readers kModelUsers = reader::kTrain | reader::kGenerate;
+
+std::vector<Key> model_keys() {
+  return {
+      text_key("model_name", &S::model_name,
+               "gpt2, gpt2-medium, gpt2-large, gpt2-xl; custom (then n_layer, n_head and n_embd "
+               "say the size); or a "
+               "folder with a Hugging Face config.json."),
+      int_key("n_layer", &S::n_layer, 0, 1024, "Transformer blocks. 0: as model_name says."),
+      int_key("n_head", &S::n_head, 0, 1024,
+              "Attention heads; must divide n_embd. 0: as model_name says."),
+      int_key("n_embd", &S::n_embd, 0, 65536, "Width of the model. 0: as model_name says."),
+      int_key("vocab_size", &S::vocab_size, 0, int64_t{1} << 24,
+              "Rows of the token embedding. 0: what the data needs, rounded up to a multiple of 64 "
+              "(50257 becomes "
+              "50304), which the matrix units prefer."),
+      int_key("max_seq_length", &S::max_seq_length, 1, int64_t{1} << 20,
+              "Tokens in a sample: the context."),
+      text_key("init_from", &S::init_from,
+               "Weights to start from: a Hugging Face folder with safetensors files, or a "
+               "checkpoint. Empty: random "
+               "weights drawn from seed."),
+  };
+}
+
+std::vector<Key> data_keys() {
+  constexpr Readers kMakers = reader::kTrain | reader::kPrepare;
+  return {
+      list_key(
+          "dataset", &S::dataset,
+          "A prepared folder (from data prepare), or text and JSONL files and folders of them, "
+          "which are "
+          "prepared into data_cache on first use. Several: a YAML list, or commas in the flag.")
+          .alias("dataset_name")
+          .read_by(kMakers),
+      text_key("data_cache", &S::data_cache, "Folder for data that train prepares itself."),
+      text_key("tokenizer", &S::tokenizer,
+               "bytes, a tokenizer.json, or a folder that holds one. Empty: what the prepared data "
+               "or the checkpoint "
+               "was made with, else bytes.")
+          .read_by(kMakers | reader::kGenerate),
+      text_key("text_field", &S::text_field, "The field of a JSONL row that holds the text.")
+          .read_by(kMakers),
+      real_key("val_fraction", &S::val_fraction, 0, 0.9,
+               "Share of the documents (of the tokens, when there is only one document) kept for "
+               "validation when "
+               "data is prepared.")
+          .read_by(kMakers),
+      int_key("shard_tokens", &S::shard_tokens, 1024, int64_t{1} << 32, "Tokens in one shard file.")
+          .read_by(kMakers),
+      int_key("num_workers", &S::num_workers, 0, 1024, "Threads that tokenize. 0: one per core.")
+          .read_by(kMakers),
+      bool_key("shuffle", &S::shuffle,
+               "Train on the samples in a new random order every epoch, drawn from seed."),
+  };
+}
+
+std::vector<Key> train_keys() {
+  constexpr Readers kScheduled = reader::kTrain | reader::kSchedule;
+  return {
+      int_key("batch_size", &S::batch_size, 1, 65536,
+              "Samples in one forward and backward pass, per rank."),
+      int_key("gradient_accumulation_steps", &S::gradient_accumulation_steps, 1, 1 << 20,
+              "Passes whose gradients are summed before the weights move."),
+      int_key("max_steps", &S::max_steps, 0, kMany, "Steps to train. 0: num_epochs decides.")
+          .read_by(kScheduled),
+      int_key("num_epochs", &S::num_epochs, 0, 1'000'000,
+              "Passes over the data. 0: max_steps decides; when both are 0, one epoch."),
+      real_key("learning_rate", &S::learning_rate, 0, 10, "Learning rate after the warm-up.")
+          .alias("max_lr")
+          .read_by(kScheduled),
+      real_key("min_lr_ratio", &S::min_lr_ratio, 0, 1,
+               "The cosine ends at this share of learning_rate, and stays there.")
+          .read_by(kScheduled),
+      int_key("warmup_steps", &S::warmup_steps, -1, kMany,
+              "Steps of linear warm-up. -1: a twentieth of the run, at most 2000.")
+          .read_by(kScheduled),
+      real_key(
+          "weight_decay", &S::weight_decay, 0, 10,
+          "Decoupled weight decay of matrices and embeddings; biases and norms are never decayed."),
+      real_key("beta1", &S::beta1, 0, 0.999999, "AdamW's decay of the first moment."),
+      real_key("beta2", &S::beta2, 0, 0.999999, "AdamW's decay of the second moment."),
+      real_key("adam_eps", &S::adam_eps, 1e-20, 1, "AdamW's epsilon."),
+      real_key("max_grad_norm", &S::max_grad_norm, 0, 1e9,
+               "Clip the gradient's global norm to this. 0: never."),
+      real_key("penalty_weight", &S::penalty_weight, 0, 1000,
+               "Weight of the penalty added to the loss. 0: none."),
+      enum_key("penalty_type", &S::penalty_type,
+               {PenaltyType::kZLoss, PenaltyType::kActivationL2, PenaltyType::kKurtosis},
+               "z_loss keeps the logits' normaliser near 1; activation_l2 and kurtosis aim at the "
+               "activation outliers "
+               "that break FP8."),
+      enum_key("mixed_precision", &S::mixed_precision, {Precision::kBf16, Precision::kFp32},
+               "What the matrix products run in. Master weights and optimizer state are FP32 in "
+               "either case.")
+          .read_by(kModelUsers),
+      int_key("seed", &S::seed, 0, INT64_MAX, "Weights, data order and samples are drawn from it.")
+          .read_by(kModelUsers),
+      bool_key("deterministic", &S::deterministic,
+               "Same seed, data, threads and machine type: the same losses, bit by bit."),
+      int_key("num_threads", &S::num_threads, 0, 4096,
+              "CPU threads for the mathematics. 0: all cores.")
+          .read_by(kModelUsers),
+  };
+}
+
+std::vector<Key> run_keys() {
+  return {
+      text_key("run_name", &S::run_name,
+               "Name of the run's folder. Empty: <model>-<precision>-<date-time>."),
+      text_key("runs_dir", &S::runs_dir, "Where runs are kept."),
+      int_key("log_freq", &S::log_freq, 1, kMany,
+              "Steps between step lines; metrics.jsonl gets every step."),
+      int_key("eval_freq", &S::eval_freq, 0, kMany,
+              "Steps between evaluations on the validation split. 0: never."),
+      int_key("eval_batches", &S::eval_batches, 1, kMany, "Batches in one evaluation."),
+      int_key("sample_freq", &S::sample_freq, 0, kMany,
+              "Steps between samples of generated text. 0: none."),
+      int_key("sample_tokens", &S::sample_tokens, 1, 1 << 20, "Tokens in such a sample."),
+      text_key("sample_prompt", &S::sample_prompt, "What such a sample continues."),
+  };
+}
+
+std::vector<Key> checkpoint_keys() {
+  return {
+      text_key("checkpoint_dir", &S::checkpoint_dir,
+               "Where checkpoints are kept. Empty: checkpoints.")
+          .read_by(reader::kTrain | reader::kGenerate | reader::kCheckpoints),
+      int_key("checkpoint_freq", &S::checkpoint_freq, 0, kMany,
+              "Steps between checkpoints. One is always written at the end and when a stop is "
+              "asked for; 0: only then."),
+      int_key("keep_checkpoints", &S::keep_checkpoints, 0, 1'000'000,
+              "How many of the newest to keep; latest and best_model always stay. 0: all."),
+      text_key("resume", &S::resume,
+               "Go on from a checkpoint: latest, best, or a path. Empty: start anew."),
+      bool_key("list_checkpoints", &S::list_checkpoints,
+               "List the checkpoints and stop: checkpoints list."),
+  };
+}
+
+std::vector<Key> generate_keys() {
+  return {
+      text_key("checkpoint", &S::checkpoint,
+               "Which checkpoint: latest, best, a path, or a Hugging Face folder.")
+          .read_by(reader::kGenerate | reader::kCheckpoints),
+      text_key("prompt", &S::prompt, "The text to continue."),
+      int_key("max_new_tokens", &S::max_new_tokens, 1, 1 << 20, "Tokens to generate."),
+      real_key("temperature", &S::temperature, 0, 100,
+               "Divides the logits; 0 takes the most likely token.")
+          .read_by(kModelUsers),
+      int_key("top_k", &S::top_k, 0, int64_t{1} << 24,
+              "Draw only from the k most likely tokens. 0: from all.")
+          .read_by(kModelUsers),
+  };
+}
+
+std::vector<Key> output_keys() {
+  return {
+      text_key("output", &S::output,
+               "Where the result goes: a folder (data prepare) or a file (schedule; config schema "
+               "and docs, which print "
+               "it otherwise).")
+          .read_by(reader::kPrepare | reader::kSchedule | reader::kConfig),
+      bool_key("json", &S::json, "Print the result as JSON.")
+          .read_by(reader::kSchedule | reader::kCheckpoints),
+      bool_key("verify_hashes", &S::verify_hashes, "Read every shard and check its hash.")
+          .read_by(reader::kInspect),
+  };
+}
+
+std::vector<Key> build() {
+  std::vector<Key> table;
+  const auto append = [&](Section section, Readers usual, std::vector<Key> group) {
+    for (Key& key : group) {
+      key.section = section;
+      if (key.readers == 0) key.readers = usual;
+      table.push_back(std::move(key));
+    }
+  };
+  append(Section::kModel, reader::kTrain, model_keys());
+  append(Section::kData, reader::kTrain, data_keys());
+  append(Section::kTrain, reader::kTrain, train_keys());
+  append(Section::kRun, reader::kTrain, run_keys());
+  append(Section::kCheckpoints, reader::kTrain, checkpoint_keys());
+  append(Section::kGenerate, reader::kGenerate, generate_keys());
+  append(Section::kOutput, 0, output_keys());
+  return table;
+}
+
+}  // namespace
+
+std::span<const Key> keys() {
+  static const std::vector<Key> table = build();
+  return table;
+}
+
+std::span<const SectionInfo> sections() {
+  static constexpr SectionInfo kSections[] = {
+      {Section::kModel, "model", "What is trained."},
+      {Section::kData, "data", "What it is trained on."},
+      {Section::kTrain, "train", "How it is trained."},
+      {Section::kRun, "run", "What is watched and written down on the way."},
+      {Section::kCheckpoints, "checkpoints", "Saving and going on."},
+      {Section::kGenerate, "generate", "Text from a trained model."},
+      {Section::kOutput, "output", "Where a verb's result goes."},
+  };
+  return kSections;
+}
+
+}  // namespace octavo::config

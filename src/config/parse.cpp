@@ -1,0 +1,204 @@
+#include "config/parse.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "config/key_makers.h"
+#include "config/rules.h"
+#include "config/yaml.h"
+
+namespace octavo::config {
+namespace {
+
+constexpr std::string_view kRoom = "config";
+
+std::string shown(std::span<const std::string> values) {
+  std::string text = "'" + join(values, ", ") + "'";
+  if (text.size() > 80) text = text.substr(0, 77) + "…'";
+  return text;
+}
+
+[[noreturn]] void unknown_key(const std::string& where, const std::string& name) {
+  const std::string nearest = nearest_key(name);
+  const std::string hint =
+      nearest.empty() ? "see octavo config show for all keys" : "did you mean " + nearest + "?";
+  fail(ExitCode::kUsage, kRoom, where, "unknown key '", name.substr(0, 80), "'; ", hint);
+}
+
+void store(Parsed& parsed, const Key& key, std::span<const std::string> values, Origin origin) {
+  const std::string where = origin.kind == Origin::Kind::kFile ? origin.text() + ": " : "--";
+  const auto before = parsed.origins.find(key.name);
+  if (before != parsed.origins.end() && before->second.kind == origin.kind)
+    fail(ExitCode::kUsage, kRoom, where, key.name, ": wanted once, found twice (",
+         before->second.text(), "); keep one of them, and note that an alias is the same key");
+  if (!key.store(parsed.settings, values))
+    fail(ExitCode::kUsage, kRoom, where, key.name, ": wanted ", key.wanted, ", found ",
+         shown(values));
+  parsed.origins.insert_or_assign(key.name, std::move(origin));
+}
+
+void apply_yaml(Parsed& parsed, std::string_view text, const std::string& source) {
+  for (const YamlEntry& entry : parse_yaml(text, source)) {
+    const Origin origin{Origin::Kind::kFile, source, entry.line};
+    const Key* key = find_key(entry.name);
+    if (key == nullptr) unknown_key(origin.text() + ": ", entry.name);
+    if (entry.is_list && key->type != Type::kList)
+      fail(ExitCode::kUsage, kRoom, origin.text(), ": ", key->name, ": wanted ", key->wanted,
+           ", found a list");
+    store(parsed, *key, entry.values, origin);
+  }
+}
+
+std::string read_config(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error))
+    fail(ExitCode::kUsage, kRoom, "wanted a YAML file, found no file ", path, "; check the path");
+  if (const uintmax_t size = fs::file_size(path, error); size > kMaxYamlBytes)
+    fail(ExitCode::kUsage, kRoom, path, ": wanted at most ", kMaxYamlBytes, " bytes, found ", size,
+         "; is this a configuration file?");
+  return read_file(path, kMaxYamlBytes);
+}
+
+// Walks the arguments after the verb.
+class FlagReader {
+ public:
+  FlagReader(std::span<const std::string> args, const Arguments& arguments, Parsed& parsed)
+      : args_(args), arguments_(arguments), parsed_(parsed) {}
+
+  void read_all() {
+    for (; at_ < args_.size(); ++at_) {
+      const std::string& arg = args_[at_];
+      if (arg.starts_with("--") && arg.size() > 2)
+        read_flag(arg.substr(2));
+      else if (arg.starts_with("-") && arg.size() > 1)
+        fail(ExitCode::kUsage, kRoom, "wanted --key value, found '", arg, "'; see --help");
+      else
+        read_positional(arg);
+    }
+  }
+
+ private:
+  void read_flag(const std::string& flag) {
+    const size_t equals = flag.find('=');
+    std::string name = flag.substr(0, equals);
+    std::replace(name.begin(), name.end(), '-', '_');
+    const Key* key = find_key(name);
+    if (key == nullptr && name.starts_with("no_"))
+      return read_negation(name.substr(3), equals != flag.npos);
+    if (key == nullptr) unknown_key("", name);
+    check_reader(*key);
+    std::string value;
+    if (equals != flag.npos)
+      value = flag.substr(equals + 1);
+    else
+      value = key->type == Type::kBool ? bool_value() : next_value(*key);
+    const std::vector<std::string> values =
+        key->type == Type::kList ? split(value, ',') : std::vector{value};
+    store(parsed_, *key, values, {Origin::Kind::kFlag, "", 0});
+  }
+
+  void read_negation(const std::string& name, bool has_value) {
+    const Key* key = find_key(name);
+    if (key == nullptr || key->type != Type::kBool) unknown_key("", "no_" + name);
+    check_reader(*key);
+    if (has_value)
+      fail(ExitCode::kUsage, kRoom, "--no_", name, ": wanted no value, found one; write --", name,
+           "=…");
+    store(parsed_, *key, std::vector<std::string>{"false"}, {Origin::Kind::kFlag, "", 0});
+  }
+
+  // `--shuffle` alone is true; a following true or false belongs to it.
+  std::string bool_value() {
+    if (at_ + 1 < args_.size() && parse_bool(args_[at_ + 1])) return args_[++at_];
+    return "true";
+  }
+
+  std::string next_value(const Key& key) {
+    if (at_ + 1 == args_.size())
+      fail(ExitCode::kUsage, kRoom, "--", key.name, ": wanted ", key.wanted, ", found nothing");
+    const std::string& value = args_[++at_];
+    if (value.starts_with("--"))
+      fail(ExitCode::kUsage, kRoom, "--", key.name, ": wanted ", key.wanted, ", found the flag ",
+           value, "; if it is the value, write --", key.name, "=", value);
+    return value;
+  }
+
+  void check_reader(const Key& key) const {
+    if (key.readers & arguments_.reader) return;
+    std::vector<std::string> names;
+    for (std::string_view name : reader_names(key.readers)) names.emplace_back(name);
+    fail(ExitCode::kUsage, kRoom, "--", key.name, ": not read by ", arguments_.verb, ", only by ",
+         join(names, ", "), "; leave it out");
+  }
+
+  void read_positional(const std::string& arg) {
+    const bool yaml = arg.ends_with(".yaml") || arg.ends_with(".yml");
+    if (yaml && parsed_.config_file.empty()) {
+      parsed_.config_file = arg;
+    } else if (parsed_.positionals.size() < arguments_.max_positionals) {
+      parsed_.positionals.push_back(arg);
+    } else {
+      fail(ExitCode::kUsage, kRoom, "wanted [CONFIG.yaml] and --key value, found '", arg, "'");
+    }
+  }
+
+  std::span<const std::string> args_;
+  const Arguments& arguments_;
+  Parsed& parsed_;
+  size_t at_ = 0;
+};
+
+void refuse_contradictions(const Parsed& parsed, Readers readers) {
+  const std::vector<std::string> lines = contradictions(parsed.settings, readers);
+  if (!lines.empty()) fail(ExitCode::kUsage, kRoom, join(lines, "\n  and "));
+}
+
+}  // namespace
+
+std::string Origin::text() const {
+  switch (kind) {
+    case Kind::kDefault:
+      return "default";
+    case Kind::kFile:
+      return str(file, ":", line);
+    case Kind::kFlag:
+      break;
+  }
+  return "flag";
+}
+
+Origin Parsed::origin_of(const std::string& name) const {
+  const auto found = origins.find(name);
+  return found == origins.end() ? Origin{} : found->second;
+}
+
+Parsed parse(std::span<const std::string> args, const Arguments& arguments) {
+  Parsed flags;
+  FlagReader(args, arguments, flags).read_all();
+  if (flags.config_file.empty()) {
+    refuse_contradictions(flags, arguments.reader);
+    return flags;
+  }
+  // The file was named among the flags: read it first, then let the flags win.
+  Parsed parsed;
+  apply_yaml(parsed, read_config(flags.config_file), flags.config_file);
+  for (const auto& [name, origin] : flags.origins) {
+    const Key* key = find_key(name);
+    store(parsed, *key, key->load(flags.settings), origin);
+  }
+  parsed.positionals = std::move(flags.positionals);
+  parsed.config_file = std::move(flags.config_file);
+  refuse_contradictions(parsed, arguments.reader);
+  return parsed;
+}
+
+Parsed parse_text(std::string_view yaml, const std::string& source, const Arguments& arguments) {
+  Parsed parsed;
+  apply_yaml(parsed, yaml, source);
+  refuse_contradictions(parsed, arguments.reader);
+  return parsed;
+}
+
+}  // namespace octavo::config

@@ -1,0 +1,52 @@
+#pragma once
+// Arguments and files to Settings: defaults, then CONFIG.yaml, then flags. The origin of every
+// value is kept.
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/key.h"
+
+namespace octavo::config {
+
+struct Origin {
+  enum class Kind { kDefault, kFile, kFlag };
+  Kind kind = Kind::kDefault;
+  std::string file;
+  int line = 0;
+  std::string text() const;  // "default", "train.yaml:3", "flag"
+};
+
+struct Parsed {
+  Settings settings;
+  std::map<std::string, Origin> origins;  // by key name; only what was given
+  std::vector<std::string> positionals;   // what is neither CONFIG.yaml nor a flag
+  std::string config_file;                // "" when none was given
+  Origin origin_of(const std::string& name) const;
+  bool given(const std::string& name) const { return origins.contains(name); }
+};
+
+// What a verb takes. Flags that it does not read are refused; a file may hold keys of every verb.
+struct Arguments {
+  std::string_view verb;
+  Readers reader = reader::kAll;
+  size_t max_positionals = 0;  // beside CONFIG.yaml
+};
+inline constexpr Arguments kTrainArguments{"train", reader::kTrain};
+inline constexpr Arguments kGenerateArguments{"generate", reader::kGenerate};
+// A word (list, verify) and a folder.
+inline constexpr Arguments kCheckpointsArguments{"checkpoints", reader::kCheckpoints, 2};
+
+// [CONFIG.yaml] [--key value | --key=value | --flag | --no_flag]…: every mistake is an Error
+// (kUsage) that says what was wanted and found. Contradictions (rules.h) that concern the verb are
+// refused too.
+Parsed parse(std::span<const std::string> args, const Arguments& arguments = {});
+
+// The same for a file's text alone; `source` names it in messages.
+Parsed parse_text(std::string_view yaml, const std::string& source,
+                  const Arguments& arguments = {});
+
+}  // namespace octavo::config

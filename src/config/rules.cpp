@@ -1,0 +1,78 @@
+#include "config/rules.h"
+
+#include "base/text.h"
+
+namespace octavo::config {
+namespace {
+
+bool one_length(const Settings& s) {
+  return s.max_steps == 0 || s.num_epochs == 0;
+}
+
+bool warmup_fits(const Settings& s) {
+  return s.max_steps == 0 || s.warmup_steps <= s.max_steps;
+}
+
+bool heads_divide_width(const Settings& s) {
+  return s.n_head == 0 || s.n_embd == 0 || s.n_embd % s.n_head == 0;
+}
+
+bool custom_has_sizes(const Settings& s) {
+  return s.model_name != "custom" || (s.n_layer > 0 && s.n_head > 0 && s.n_embd > 0);
+}
+
+bool evaluation_has_data(const Settings& s) {
+  return s.eval_freq == 0 || s.val_fraction > 0;
+}
+
+// The run's folder must stay inside runs_dir.
+bool run_name_is_a_name(const Settings& s) {
+  for (const char c : s.run_name)
+    if (c == '/' || static_cast<unsigned char>(c) < 0x20) return false;
+  return s.run_name != "." && s.run_name != ".." && s.run_name.size() <= 200;
+}
+
+}  // namespace
+
+std::span<const Rule> rules() {
+  static constexpr Rule kRules[] = {
+      {"one_length", reader::kTrain,
+       "max_steps and num_epochs both say how long to train; give one and leave the other out",
+       one_length, "max_steps num_epochs"},
+      {"warmup_fits", reader::kTrain | reader::kSchedule,
+       "warmup_steps must not exceed max_steps, or learning_rate is never reached; lower it or "
+       "give -1",
+       warmup_fits, "warmup_steps max_steps"},
+      {"heads_divide_width", reader::kTrain,
+       "n_head must divide n_embd, because every head is n_embd / n_head wide; change one of them",
+       heads_divide_width, "n_embd n_head"},
+      {"custom_has_sizes", reader::kTrain,
+       "model_name custom takes its size from n_layer, n_head and n_embd; give all three",
+       custom_has_sizes, "model_name n_layer n_head n_embd"},
+      {"evaluation_has_data", reader::kTrain,
+       "eval_freq asks for evaluations and val_fraction 0 leaves nothing to evaluate on; set "
+       "eval_freq 0 or keep a "
+       "fraction",
+       evaluation_has_data, "eval_freq val_fraction"},
+      {"run_name_is_a_name", reader::kTrain,
+       "run_name names a folder inside runs_dir: at most 200 bytes, no '/', no control characters, "
+       "not '.' or '..'",
+       run_name_is_a_name, "run_name"},
+  };
+  return kRules;
+}
+
+std::vector<std::string> contradictions(const Settings& settings, Readers readers) {
+  std::vector<std::string> lines;
+  for (const Rule& rule : rules()) {
+    if (!(rule.readers & readers) || rule.holds(settings)) continue;
+    std::vector<std::string> found;
+    for (const std::string& name : split(rule.keys, ' '))
+      found.push_back(name + ": " + find_key(name)->text(settings));
+    lines.push_back(std::string(rule.reason) + " (found " + join(found, ", ") + "; rule " +
+                    std::string(rule.name) + ")");
+  }
+  return lines;
+}
+
+}  // namespace octavo::config

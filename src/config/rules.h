@@ -1,0 +1,26 @@
+#pragma once
+// Contradictions between keys. Each rule is small, named and gives its reason.
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/key.h"
+
+namespace octavo::config {
+
+struct Rule {
+  std::string_view name;
+  Readers readers;          // checked for these verbs only
+  std::string_view reason;  // shown to the user and in docs/configuration.md
+  bool (*holds)(const Settings&);
+  std::string_view keys;  // space-separated, to show their values
+};
+
+std::span<const Rule> rules();
+
+// One line for every broken rule that concerns `readers`.
+std::vector<std::string> contradictions(const Settings& settings, Readers readers);
+
+}  // namespace octavo::config

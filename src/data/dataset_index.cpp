@@ -1,0 +1,154 @@
+#include "data/dataset_index.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "base/checked.h"
+#include "base/error.h"
+
+namespace octavo::data {
+namespace {
+
+constexpr const char* kFormat = "octavo-tokens";
+constexpr int64_t kVersion = 1;
+// 10^5 shards of 10^8 tokens are about 20 MB of index.
+constexpr JsonLimits kLimits{.max_bytes = size_t{256} << 20, .max_depth = 8};
+constexpr uint64_t kMaxTokens = uint64_t{1} << 62;
+
+uint64_t json_size(const Json& object, const char* name, const std::string& source) {
+  const int64_t value = json_int(object, name, source);
+  if (value < 0 || static_cast<uint64_t>(value) > kMaxTokens)
+    fail(ExitCode::kDamaged, "data", source, ": field '", name, "' wanted from 0 to 2^62, found ",
+         value, "; prepare the data again");
+  return static_cast<uint64_t>(value);
+}
+
+template <typename Member>
+uint64_t total(const std::vector<ShardInfo>& shards, Member member, const char* what) {
+  uint64_t sum = 0;
+  for (const ShardInfo& shard : shards) sum = checked_add(sum, shard.*member, what);
+  return sum;
+}
+
+SplitIndex split_from_json(const Json& object, const std::string& source) {
+  SplitIndex split;
+  const Json& shards = json_field(object, "shards", Json::value_t::array, source);
+  split.shards.reserve(shards.size());
+  for (const Json& shard : shards) split.shards.push_back(shard_from_json(shard, source));
+  const uint64_t tokens = json_size(object, "tokens", source);
+  const uint64_t documents = json_size(object, "documents", source);
+  if (split.tokens() != tokens || split.documents() != documents || tokens > kMaxTokens)
+    fail(ExitCode::kDamaged, "data", source, ": its shards add up to ", split.tokens(),
+         " tokens and ", split.documents(), " documents, the split says ", tokens, " and ",
+         documents, "; restore the file from a copy or prepare the data again");
+  return split;
+}
+
+}  // namespace
+
+uint64_t SplitIndex::tokens() const {
+  return total(shards, &ShardInfo::tokens, "tokens");
+}
+uint64_t SplitIndex::documents() const {
+  return total(shards, &ShardInfo::documents, "documents");
+}
+
+std::string DatasetIndex::fingerprint() const {
+  std::string text = str(kFormat, kVersion, ' ', kind.tokenizer_fingerprint, ' ', kind.vocab_size);
+  for (const auto& [name, split] : splits) {
+    text += "\n" + name;
+    for (const ShardInfo& shard : split.shards)
+      text += str('\n', shard.name, ' ', shard.tokens, ' ', shard.documents, ' ', shard.bytes, ' ',
+                  shard.hash_text());
+  }
+  return hash_bytes(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+Json shard_to_json(const ShardInfo& shard) {
+  return {{"name", shard.name},
+          {"tokens", shard.tokens},
+          {"documents", shard.documents},
+          {"bytes", shard.bytes},
+          {"hash", shard.hash_text()}};
+}
+
+ShardInfo shard_from_json(const Json& object, const std::string& source) {
+  ShardInfo shard;
+  shard.name = json_string(object, "name", source);
+  shard.tokens = json_size(object, "tokens", source);
+  shard.documents = json_size(object, "documents", source);
+  shard.bytes = json_size(object, "bytes", source);
+  const std::string hash = json_string(object, "hash", source);
+  const bool hex =
+      std::all_of(hash.begin(), hash.end(), [](unsigned char c) { return std::isxdigit(c) != 0; });
+  if (hash.size() != shard.hash.size() || !hex)
+    fail(ExitCode::kDamaged, "data", source, ": wanted a hash of 32 hex digits for ", shard.name,
+         ", found '", hash, "'; prepare the data again");
+  std::copy(hash.begin(), hash.end(), shard.hash.begin());
+  return shard;
+}
+
+DatasetIndex read_index(const fs::path& folder) {
+  const fs::path path = folder / kIndexName;
+  const std::string source = path.string();
+  if (!fs::exists(path))
+    fail(ExitCode::kUsage, "data", "wanted a prepared data set at ", folder.string(), ", found no ",
+         kIndexName, "; run `octavo data prepare` (again, if it was interrupted)");
+  const Json json = read_json(path, kLimits);
+  if (json_string(json, "format", source) != kFormat ||
+      json_int(json, "version", source) != kVersion)
+    fail(ExitCode::kUsage, "data", source, ": wanted format ", kFormat, " version ", kVersion,
+         ", found ", json["format"].dump(), " version ", json["version"].dump(),
+         "; prepare the data again with this program");
+  DatasetIndex index;
+  const Json& tokenizer = json_field(json, "tokenizer", Json::value_t::object, source);
+  index.tokenizer_name = json_string(tokenizer, "name", source);
+  index.kind.tokenizer_fingerprint = json_string(tokenizer, "fingerprint", source);
+  index.kind.vocab_size = json_size(tokenizer, "vocab_size", source);
+  if (index.kind.vocab_size == 0 || index.kind.vocab_size > uint64_t{INT32_MAX})
+    fail(ExitCode::kDamaged, "data", source, ": wanted a vocabulary of 1 to 2^31 - 1 ids, found ",
+         index.kind.vocab_size, "; prepare the data again");
+  index.plan = json_string(json, "plan", source);
+  index.options = json_field(json, "options", Json::value_t::object, source);
+  const Json& sources = json_field(json, "sources", Json::value_t::object, source);
+  index.source_files = json_size(sources, "files", source);
+  index.source_bytes = json_size(sources, "bytes", source);
+  index.sources_fingerprint = json_string(sources, "fingerprint", source);
+  for (const auto& item : json_field(json, "splits", Json::value_t::object, source).items())
+    index.splits[item.key()] = split_from_json(item.value(), source);
+  if (index.fingerprint() != json_string(json, "fingerprint", source))
+    fail(ExitCode::kDamaged, "data", source, " is damaged: wanted fingerprint ",
+         json_string(json, "fingerprint", source), ", its content gives ", index.fingerprint(),
+         "; restore the file from a copy or prepare the data again");
+  return index;
+}
+
+void write_index(const fs::path& folder, const DatasetIndex& index) {
+  Json splits = Json::object();
+  for (const auto& [name, split] : index.splits) {
+    Json shards = Json::array();
+    for (const ShardInfo& shard : split.shards) shards.push_back(shard_to_json(shard));
+    splits[name] = {{"tokens", split.tokens()},
+                    {"documents", split.documents()},
+                    {"shards", std::move(shards)}};
+  }
+  const Json json = {{"format", kFormat},
+                     {"version", kVersion},
+                     {"fingerprint", index.fingerprint()},
+                     {"plan", index.plan},
+                     {"tokenizer",
+                      {{"name", index.tokenizer_name},
+                       {"fingerprint", index.kind.tokenizer_fingerprint},
+                       {"vocab_size", index.kind.vocab_size}}},
+                     {"options", index.options},
+                     {"sources",
+                      {{"list", kSourcesName},
+                       {"files", index.source_files},
+                       {"bytes", index.source_bytes},
+                       {"fingerprint", index.sources_fingerprint}}},
+                     {"splits", std::move(splits)}};
+  write_file_atomic(folder / kIndexName,
+                    json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+}  // namespace octavo::data

@@ -1,0 +1,104 @@
+#include <algorithm>
+#include <cctype>
+#include <iomanip>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/progress.h"
+#include "data/dataset_index.h"
+#include "data/prepare.h"
+#include "data/token_data.h"
+#include "tokenizer/tokenizer.h"
+
+namespace octavo::data {
+namespace {
+
+constexpr size_t kPreviewTokens = 48;
+
+// One printable line, whatever bytes the text has.
+std::string printable(const std::string& text) {
+  std::string line;
+  for (const char c : text) {
+    if (c == '\n')
+      line += "\\n";
+    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+      line += '.';
+    else
+      line += c;
+  }
+  return line;
+}
+
+std::string preview(const fs::path& folder, const DatasetIndex& index, const std::string& split) {
+  try {
+    const auto tokenizer = tokenizer::load_tokenizer(index.tokenizer_name);
+    if (tokenizer->fingerprint() != index.kind.tokenizer_fingerprint)
+      return "(not shown: the tokenizer of this name is now another one)";
+    const auto data = TokenData::open(folder, split);
+    std::vector<int32_t> tokens(std::min<uint64_t>(kPreviewTokens, data->tokens()));
+    data->read(0, tokens);
+    return printable(tokenizer->decode(tokens));
+  } catch (const Error& error) {
+    return str("(not shown: ", error.what(), ")");
+  }
+}
+
+// "ok", or what is wrong.
+std::string verify(const fs::path& folder, const ShardInfo& info, const ShardKind& kind) {
+  try {
+    Shard(folder, info, kind, nullptr).verify_all();
+    return "ok";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+void describe_split(std::ostream& out, const fs::path& folder, const DatasetIndex& index,
+                    const std::string& name, bool verify_hashes, std::string& damage) {
+  const SplitIndex& split = index.splits.at(name);
+  uint64_t bytes = 0;
+  for (const ShardInfo& shard : split.shards) bytes += shard.bytes;
+  out << "\n"
+      << name << ": " << split.tokens() << " tokens (" << format_count(double(split.tokens()))
+      << "), " << split.documents() << " documents start here, " << split.shards.size()
+      << " shards, " << format_bytes(double(bytes)) << "\n";
+  out << "  begins: " << preview(folder, index, name) << "\n";
+  out << "  " << std::left << std::setw(18) << "shard" << std::right << std::setw(14) << "tokens"
+      << std::setw(12) << "documents" << std::setw(14) << "bytes"
+      << "  hash" << (verify_hashes ? std::string(30, ' ') + "check" : "") << "\n";
+  for (const ShardInfo& shard : split.shards) {
+    out << "  " << std::left << std::setw(18) << shard.name << std::right << std::setw(14)
+        << shard.tokens << std::setw(12) << shard.documents << std::setw(14) << shard.bytes << "  "
+        << shard.hash_text();
+    if (verify_hashes) {
+      const std::string verdict = verify(folder, shard, index.kind);
+      out << "  " << (verdict == "ok" ? "ok" : "DAMAGED");
+      if (verdict != "ok") damage += "\n" + verdict;
+    }
+    out << "\n";
+  }
+}
+
+}  // namespace
+
+std::string inspect(const fs::path& folder, bool verify_hashes) {
+  const DatasetIndex index = read_index(folder);
+  std::ostringstream out;
+  out << "data set     " << folder.string() << "\n"
+      << "fingerprint  " << index.fingerprint() << "\n"
+      << "tokenizer    " << index.tokenizer_name << " (" << index.kind.vocab_size << " ids, "
+      << (index.kind.token_bytes() == 2 ? "u16" : "u32") << ", fingerprint "
+      << index.kind.tokenizer_fingerprint << ")\n"
+      << "sources      " << index.source_files << " files, "
+      << format_bytes(double(index.source_bytes)) << " (listed in " << kSourcesName << ")\n"
+      << "options      " << index.options.dump() << "\n";
+  std::string damage;
+  for (const char* name : {"train", "val"})
+    if (index.splits.contains(name))
+      describe_split(out, folder, index, name, verify_hashes, damage);
+  if (!damage.empty())
+    fail(ExitCode::kDamaged, "data", "wanted whole shards, found damage:", damage, "\n", out.str());
+  return out.str();
+}
+
+}  // namespace octavo::data

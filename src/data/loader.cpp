@@ -1,0 +1,127 @@
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "data/token_data.h"
+
+namespace octavo::data {
+
+struct Loader::State {
+  State(std::shared_ptr<const TokenData> source, const Options& wanted, Position start)
+      : data(std::move(source)),
+        options(wanted),
+        sampler(sample_count(data->tokens(), wanted.length), wanted.seed, wanted.shuffle),
+        position(start.samples) {}
+
+  Batch read_batch() {
+    const auto rows = static_cast<uint64_t>(options.rows);
+    const auto length = static_cast<size_t>(options.length);
+    Batch batch{.rows = options.rows, .length = options.length};
+    batch.inputs.resize(rows * length);
+    batch.targets.resize(rows * length);
+    std::vector<int32_t> sample(length + 1);
+    const uint64_t first = position + static_cast<uint64_t>(options.rank) * rows;
+    for (uint64_t row = 0; row < rows; ++row) {
+      data->read(sampler.at(first + row) * length, sample);
+      std::copy(sample.begin(), sample.end() - 1, batch.inputs.begin() + row * length);
+      std::copy(sample.begin() + 1, sample.end(), batch.targets.begin() + row * length);
+    }
+    position += rows * static_cast<uint64_t>(options.world);
+    batch.after.samples = position;
+    return batch;
+  }
+
+  void run() {
+    try {
+      for (;;) {
+        Batch batch = read_batch();
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [&] { return stop || ready.size() < size_t(options.read_ahead); });
+        if (stop) return;
+        ready.push_back(std::move(batch));
+        changed.notify_all();
+      }
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      error = std::current_exception();
+      changed.notify_all();
+    }
+  }
+
+  std::shared_ptr<const TokenData> data;
+  Options options;
+  Sampler sampler;
+  uint64_t position;  // of the next global batch; the reading thread's own
+
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Batch> ready;
+  std::exception_ptr error;
+  bool stop = false;
+  double waited = 0;
+  std::thread thread;
+};
+
+namespace {
+
+void check(const TokenData& data, const Loader::Options& options) {
+  if (options.rows < 1 || options.length < 1 || options.world < 1 || options.read_ahead < 1 ||
+      options.rank < 0 || options.rank >= options.world)
+    fail(ExitCode::kUsage, "data", "wanted rows, length, world and read_ahead of at least 1 and ",
+         "0 <= rank < world, found rows ", options.rows, ", length ", options.length, ", rank ",
+         options.rank, ", world ", options.world, ", read_ahead ", options.read_ahead,
+         "; check batch_size and max_seq_length");
+  if (options.rows > (int64_t{1} << 31) / options.length)
+    fail(ExitCode::kUsage, "data", "wanted at most 2^31 tokens in a batch, found ", options.rows,
+         " x ", options.length, "; lower batch_size");
+  if (sample_count(data.tokens(), options.length) == 0)
+    fail(ExitCode::kUsage, "data", "wanted at least ", options.length + 1,
+         " tokens for one sample, found ", data.tokens(),
+         "; prepare more text or lower max_seq_length");
+}
+
+}  // namespace
+
+Loader::Loader(std::shared_ptr<const TokenData> data, const Options& options, Position start) {
+  check(*data, options);
+  state_ = std::make_unique<State>(std::move(data), options, start);
+  state_->thread = std::thread([state = state_.get()] { state->run(); });
+}
+
+Loader::~Loader() {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stop = true;
+  }
+  state_->changed.notify_all();
+  state_->thread.join();
+}
+
+// Batches read before an error are handed out first.
+Batch Loader::next() {
+  const auto start = std::chrono::steady_clock::now();
+  std::unique_lock lock(state_->mutex);
+  state_->changed.wait(lock, [&] { return !state_->ready.empty() || state_->error; });
+  state_->waited += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (state_->ready.empty()) std::rethrow_exception(state_->error);
+  Batch batch = std::move(state_->ready.front());
+  state_->ready.pop_front();
+  state_->changed.notify_all();
+  return batch;
+}
+
+double Loader::wait_seconds() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->waited;
+}
+
+uint64_t Loader::samples_per_epoch() const {
+  return state_->sampler.samples();
+}
+
+}  // namespace octavo::data

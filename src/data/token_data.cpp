@@ -1,0 +1,116 @@
+#include "data/token_data.h"
+
+#include <algorithm>
+#include <list>
+#include <mutex>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "data/dataset_index.h"
+
+namespace octavo::data {
+namespace {
+
+// Memory: the index, one bit per verified MiB of the shards touched so far, and at most
+// `max_mapped` maps.
+class ShardedTokenData : public TokenData {
+ public:
+  ShardedTokenData(const fs::path& folder, const std::string& split, int max_mapped)
+      : folder_(folder), max_mapped_(static_cast<size_t>(max_mapped)) {
+    DatasetIndex index = read_index(folder);
+    const auto found = index.splits.find(split);
+    if (found == index.splits.end() || found->second.tokens() == 0) {
+      std::string names;
+      for (const auto& item : index.splits) names += (names.empty() ? "" : ", ") + item.first;
+      fail(ExitCode::kUsage, "data", "wanted the split '", split, "' of ", folder.string(),
+           ", found: ", names, "; prepare the data with another val_fraction");
+    }
+    fingerprint_ = index.fingerprint();
+    tokenizer_name_ = std::move(index.tokenizer_name);
+    kind_ = std::move(index.kind);
+    shards_ = std::move(found->second.shards);
+    std::erase_if(shards_, [](const ShardInfo& shard) { return shard.tokens == 0; });
+    begins_.reserve(shards_.size());
+    for (const ShardInfo& shard : shards_) {
+      begins_.push_back(tokens_);
+      tokens_ += shard.tokens;
+    }
+    checks_.resize(shards_.size());
+  }
+
+  uint64_t tokens() const override { return tokens_; }
+  int64_t vocab_size() const override { return static_cast<int64_t>(kind_.vocab_size); }
+  std::string tokenizer_name() const override { return tokenizer_name_; }
+  std::string tokenizer_fingerprint() const override { return kind_.tokenizer_fingerprint; }
+  std::string fingerprint() const override { return fingerprint_; }
+
+  void read(uint64_t begin, std::span<int32_t> out) const override {
+    if (begin > tokens_ || out.size() > tokens_ - begin)
+      fail(ExitCode::kUsage, "data", "wanted tokens ", begin, " to ", begin, " + ", out.size(),
+           " of ", folder_.string(), ", which has ", tokens_,
+           "; the position belongs to another data set");
+    while (!out.empty()) {
+      const auto after = std::upper_bound(begins_.begin(), begins_.end(), begin);
+      const auto shard = static_cast<size_t>(after - begins_.begin()) - 1;
+      const uint64_t inside = begin - begins_[shard];
+      const auto count = std::min<uint64_t>(out.size(), shards_[shard].tokens - inside);
+      map_shard(shard)->read(inside, out.first(count));
+      begin += count;
+      out = out.subspan(count);
+    }
+  }
+
+ private:
+  struct Mapped {
+    std::shared_ptr<const Shard> shard;
+    std::list<size_t>::iterator use;
+  };
+
+  std::shared_ptr<const Shard> map_shard(size_t number) const {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = mapped_.find(number); found != mapped_.end()) {
+      uses_.splice(uses_.begin(), uses_, found->second.use);
+      return found->second.shard;
+    }
+    auto shard = std::make_shared<const Shard>(folder_, shards_[number], kind_, checks_[number]);
+    checks_[number] = shard->checks();
+    while (mapped_.size() >= max_mapped_) {
+      mapped_.erase(uses_.back());
+      uses_.pop_back();
+    }
+    uses_.push_front(number);
+    mapped_[number] = {shard, uses_.begin()};
+    return shard;
+  }
+
+  fs::path folder_;
+  size_t max_mapped_;
+  std::string tokenizer_name_, fingerprint_;
+  ShardKind kind_;
+  std::vector<ShardInfo> shards_;
+  std::vector<uint64_t> begins_;  // of each shard's first token in the split
+  uint64_t tokens_ = 0;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::shared_ptr<ShardChecks>> checks_;
+  mutable std::list<size_t> uses_;  // most recently used first
+  mutable std::unordered_map<size_t, Mapped> mapped_;
+};
+
+}  // namespace
+
+std::shared_ptr<TokenData> TokenData::open(const fs::path& folder, const std::string& split,
+                                           int max_mapped_shards) {
+  if (max_mapped_shards < 1)
+    fail(ExitCode::kUsage, "data", "wanted room for at least 1 mapped shard, found ",
+         max_mapped_shards, "; the default is ", kMaxMappedShards);
+  return std::make_shared<ShardedTokenData>(folder, split, max_mapped_shards);
+}
+
+uint64_t sample_count(uint64_t tokens, int64_t length) {
+  if (length < 1)
+    fail(ExitCode::kUsage, "data", "wanted samples of at least 1 token, found max_seq_length ",
+         length, "; set it to 1 or more");
+  return tokens == 0 ? 0 : (tokens - 1) / static_cast<uint64_t>(length);
+}
+
+}  // namespace octavo::data

@@ -1,0 +1,68 @@
+#pragma once
+// Token shards on disk and the loader over them. No torch here: the loader fills plain buffers.
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/sampler.h"
+
+namespace octavo::data {
+
+namespace fs = std::filesystem;
+
+// One prepared data set (a folder with dataset.json and shard files), one split of it ("train",
+// "val"). Opening reads the index only; shards are memory-mapped when first touched, and every
+// block of tokens is checked against its hash before its first token is handed out.
+class TokenData {
+ public:
+  // Shards mapped at one time; the least recently used is unmapped for a new one.
+  static constexpr int kMaxMappedShards = 256;
+  static std::shared_ptr<TokenData> open(const fs::path& folder, const std::string& split,
+                                         int max_mapped_shards = kMaxMappedShards);
+  virtual ~TokenData() = default;
+  virtual uint64_t tokens() const = 0;
+  virtual int64_t vocab_size() const = 0;
+  virtual std::string tokenizer_name() const = 0;  // what made the shards
+  virtual std::string tokenizer_fingerprint() const = 0;
+  virtual std::string fingerprint() const = 0;  // of the data set: kept in checkpoints
+  // Copies tokens [begin, begin + out.size()) of the concatenated split. Thread-safe.
+  virtual void read(uint64_t begin, std::span<int32_t> out) const = 0;
+};
+
+// Samples of `length` + 1 tokens (inputs and targets overlap by one): sample i starts at token i *
+// length.
+uint64_t sample_count(uint64_t tokens, int64_t length);
+
+struct Batch {
+  int64_t rows = 0, length = 0;
+  std::vector<int32_t> inputs, targets;  // rows x length
+  Position after;                        // where to resume once this batch has been trained on
+};
+
+// Reads ahead on its own thread. Deterministic: batch k depends on (data, seed, position) only.
+class Loader {
+ public:
+  struct Options {
+    int64_t rows = 1;  // per call to next(), on this rank
+    int64_t length = 1024;
+    uint64_t seed = 0;
+    bool shuffle = true;
+    int rank = 0, world = 1;  // rank r takes rows [r * rows, (r + 1) * rows) of each global batch
+    int read_ahead = 4;
+  };
+  Loader(std::shared_ptr<const TokenData> data, const Options& options, Position start);
+  ~Loader();
+  Batch next();                 // rethrows what the reading thread met
+  double wait_seconds() const;  // time next() spent waiting: data starvation
+  uint64_t samples_per_epoch() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace octavo::data

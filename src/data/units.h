@@ -1,0 +1,55 @@
+#pragma once
+// Inputs cut into units of work that one thread tokenizes at a time: a text file (or a part of a
+// large one), or a batch of JSONL lines. Cuts depend only on the content and the limits, never on
+// threads, so the token stream is the same however it is computed, and may be taken up again at any
+// unit.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/sources.h"
+
+namespace octavo::data {
+
+struct UnitLimits {
+  uint64_t text_bytes = uint64_t{64} << 20;   // a longer text file is cut into parts, at line ends
+  uint64_t part_bytes = uint64_t{4} << 20;    // of such a file
+  uint64_t batch_bytes = uint64_t{2} << 20;   // of JSONL lines
+  uint64_t line_bytes = uint64_t{256} << 20;  // longest JSONL line
+};
+
+// Where a unit starts.
+struct UnitPosition {
+  uint64_t file = 0, offset = 0;
+  uint64_t line = 1;  // JSONL: number of its first line
+};
+
+struct Unit {
+  UnitPosition start;
+  std::string text;
+  bool ends_file = false;
+};
+
+class UnitReader {
+ public:
+  UnitReader(const std::vector<Source>& sources, UnitPosition start, UnitLimits limits = {});
+  ~UnitReader();
+  UnitReader(const UnitReader&) = delete;
+  UnitReader& operator=(const UnitReader&) = delete;
+  std::optional<Unit> next();
+
+ private:
+  void open();
+  std::string read(uint64_t offset, uint64_t bytes) const;
+  void cut_text(std::string& text) const;
+  void fill_lines(std::string& text) const;
+
+  const std::vector<Source>& sources_;
+  UnitPosition at_;
+  UnitLimits limits_;
+  int fd_ = -1;
+};
+
+}  // namespace octavo::data

@@ -1,0 +1,140 @@
+#include "engine/allocator.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "base/checked.h"
+
+namespace octavo::engine {
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20, kKeepFrom = size_t{256} << 10, kAlignment = 64;
+
+// Size classes waste at most an eighth and make the blocks of one step fit the next.
+size_t class_of(size_t bytes) {
+  if (bytes < kKeepFrom) return bytes;
+  if (bytes < kHugePage) return round_up(bytes, size_t{64} << 10);
+  return round_up(round_up(bytes, std::bit_floor(bytes) >> 3), kHugePage);
+}
+
+class KeepingAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    if (bytes == 0) return {nullptr, nullptr, &release, c10::Device(c10::kCPU)};
+    const size_t size = class_of(bytes);
+    const std::lock_guard lock(mutex_);
+    void* block = take_kept(size);
+    if (block == nullptr) block = take_new(size);
+    live_[block] = size;
+    use_.in_use += size;
+    use_.peak = std::max(use_.peak, use_.in_use);
+    return {block, block, &release, c10::Device(c10::kCPU)};
+  }
+
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+
+  MemoryUse use() {
+    const std::lock_guard lock(mutex_);
+    return use_;
+  }
+  void reset_peak() {
+    const std::lock_guard lock(mutex_);
+    use_.peak = use_.in_use;
+  }
+  void trim() {
+    const std::lock_guard lock(mutex_);
+    trim_locked();
+  }
+
+  // One per process: c10's deleter carries no context. Never destroyed, because tensors may outlive
+  // main().
+  static KeepingAllocator& instance() {
+    static auto* allocator = new KeepingAllocator;
+    return *allocator;
+  }
+
+ private:
+  static void release(void* block) {
+    if (block != nullptr) instance().give_back(block);
+  }
+
+  void give_back(void* block) {
+    const std::lock_guard lock(mutex_);
+    const auto found = live_.find(block);
+    OCTAVO_ASSERT(found != live_.end());
+    const size_t size = found->second;
+    live_.erase(found);
+    use_.in_use -= size;
+    if (size >= kKeepFrom) {
+      kept_[size].push_back(block);
+    } else {
+      use_.reserved -= size;
+      std::free(block);
+    }
+  }
+
+  void* take_kept(size_t size) {
+    const auto found = kept_.find(size);
+    if (found == kept_.end() || found->second.empty()) return nullptr;
+    void* block = found->second.back();
+    found->second.pop_back();
+    return block;
+  }
+
+  void* take_new(size_t size) {
+    void* block = nullptr;
+    const size_t alignment = size >= kHugePage ? kHugePage : kAlignment;
+    if (::posix_memalign(&block, alignment, size) != 0) {
+      trim_locked();
+      if (::posix_memalign(&block, alignment, size) != 0)
+        TORCH_CHECK_WITH(OutOfMemoryError, false, "[engine] out of memory: wanted ", size,
+                         " bytes beside ", use_.in_use,
+                         " in use; lower batch_size or max_seq_length");
+    }
+    use_.reserved += size;
+    if (size >= kHugePage)
+      ::madvise(block, size, MADV_HUGEPAGE);  // only a hint: a refusal costs speed
+    return block;
+  }
+
+  void trim_locked() {
+    for (auto& [size, blocks] : kept_) {
+      for (void* block : blocks) std::free(block);
+      use_.reserved -= size * blocks.size();
+      blocks.clear();
+    }
+  }
+
+  std::mutex mutex_;
+  std::unordered_map<void*, size_t> live_;
+  std::unordered_map<size_t, std::vector<void*>> kept_;
+  MemoryUse use_;
+};
+
+}  // namespace
+
+void install_cpu_allocator() {
+  c10::SetCPUAllocator(&KeepingAllocator::instance(), /*priority=*/1);
+}
+MemoryUse cpu_memory() {
+  return KeepingAllocator::instance().use();
+}
+void reset_cpu_peak() {
+  KeepingAllocator::instance().reset_peak();
+}
+void trim_cpu_memory() {
+  KeepingAllocator::instance().trim();
+}
+
+}  // namespace octavo::engine

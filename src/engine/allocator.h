@@ -1,0 +1,24 @@
+#pragma once
+// The allocator of CPU tensors. Training allocates and frees the same large blocks every step; the
+// C library gives them back to the kernel each time and a third of a step goes into page faults.
+// This one keeps blocks of 256 KiB and more by size class, in huge pages, and counts what is in
+// use.
+
+#include <cstddef>
+
+namespace octavo::engine {
+
+struct MemoryUse {
+  size_t in_use = 0;    // bytes of live tensors (rounded to size classes)
+  size_t peak = 0;      // largest in_use so far
+  size_t reserved = 0;  // in_use plus what is kept for reuse
+};
+
+// Call once, before the first tensor is made.
+void install_cpu_allocator();
+MemoryUse cpu_memory();
+void reset_cpu_peak();
+// Gives kept blocks back to the system.
+void trim_cpu_memory();
+
+}  // namespace octavo::engine

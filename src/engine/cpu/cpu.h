@@ -1,0 +1,19 @@
+#pragma once
+// Fused kernels for CPUs, compiled for several instruction sets by Highway and chosen at run time.
+
+#include <memory>
+
+#include "engine/ops.h"
+
+namespace octavo::engine::cpu {
+
+std::unique_ptr<Matmul> make_onednn_matmul();
+std::unique_ptr<LayerNorm> make_layer_norm();
+std::unique_ptr<Gelu> make_gelu();
+std::unique_ptr<ColumnSum> make_column_sum();
+std::unique_ptr<CrossEntropy> make_cross_entropy();
+std::unique_ptr<Attention> make_attention();
+std::unique_ptr<Embedding> make_embedding();
+std::unique_ptr<AdamW> make_adamw();
+
+}  // namespace octavo::engine::cpu

@@ -1,0 +1,16 @@
+#include "engine/engine.h"
+
+namespace octavo::engine {
+
+Engine::Engine(const Target& wanted)
+    : target(wanted),
+      matmul(pick<Matmul>(wanted, choices)),
+      layer_norm(pick<LayerNorm>(wanted, choices)),
+      gelu(pick<Gelu>(wanted, choices)),
+      column_sum(pick<ColumnSum>(wanted, choices)),
+      cross_entropy(pick<CrossEntropy>(wanted, choices)),
+      attention(pick<Attention>(wanted, choices)),
+      embedding(pick<Embedding>(wanted, choices)),
+      adamw(pick<AdamW>(wanted, choices)) {}
+
+}  // namespace octavo::engine

@@ -1,0 +1,27 @@
+#pragma once
+// The operations of one run, chosen once for its device and dtype. Layers hold a reference to it.
+
+#include <memory>
+#include <vector>
+
+#include "engine/op_table.h"
+#include "engine/ops.h"
+
+namespace octavo::engine {
+
+struct Engine {
+  explicit Engine(const Target& target);
+
+  Target target;
+  std::vector<Choice> choices;  // for the receipt, in the order of the members below
+  std::unique_ptr<Matmul> matmul;
+  std::unique_ptr<LayerNorm> layer_norm;
+  std::unique_ptr<Gelu> gelu;
+  std::unique_ptr<ColumnSum> column_sum;
+  std::unique_ptr<CrossEntropy> cross_entropy;
+  std::unique_ptr<Attention> attention;
+  std::unique_ptr<Embedding> embedding;
+  std::unique_ptr<AdamW> adamw;
+};
+
+}  // namespace octavo::engine

@@ -1,0 +1,62 @@
+#pragma once
+// Which implementation of an operation runs is decided by an ordered table that ends in the
+// reference. An implementation that cannot serve a target refuses with its reason, and the reasons
+// are kept for the receipt.
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace octavo::engine {
+
+// What the chosen implementations must serve.
+struct Target {
+  at::Device device = at::kCPU;
+  at::ScalarType compute = at::kBFloat16;  // dtype of activations: BF16 or FP32
+  bool reference_only = false;             // for tests and for finding out who is wrong
+};
+
+struct Refused {
+  std::string implementation, reason;
+};
+
+// One line of the receipt: who runs an operation, and why those before it in the table do not.
+struct Choice {
+  std::string op, implementation;
+  std::vector<Refused> refused;
+};
+
+template <class Op>
+struct Implementation {
+  std::string_view name;                  // "cpu/onednn", "reference", …
+  std::string (*refusal)(const Target&);  // "" = serves this target
+  std::unique_ptr<Op> (*make)();
+};
+
+// The ordered table of an operation; specialised once per operation beside its implementations.
+template <class Op>
+std::span<const Implementation<Op>> implementations();
+
+template <class Op>
+std::unique_ptr<Op> pick(const Target& target, std::vector<Choice>& choices) {
+  Choice choice{.op = std::string(Op::kName), .implementation = {}, .refused = {}};
+  for (const auto& candidate : implementations<Op>()) {
+    std::string reason = candidate.refusal(target);
+    if (reason.empty()) {
+      choice.implementation = candidate.name;
+      choices.push_back(choice);
+      return candidate.make();
+    }
+    choice.refused.push_back({std::string(candidate.name), std::move(reason)});
+  }
+  fail(ExitCode::kEnvironment, "engine", "no implementation of ", Op::kName, " serves ",
+       target.device.str(), " in ", at::toString(target.compute));
+}
+
+}  // namespace octavo::engine

@@ -1,0 +1,200 @@
+#include "engine/reference/reference.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <memory>
+#include <numbers>
+
+namespace octavo::engine::reference {
+namespace {
+
+using at::Tensor;
+
+Tensor exact(const Tensor& t) {
+  return t.to(at::kDouble);
+}
+
+void store(Tensor& gradient, const Tensor& value, Accumulate mode) {
+  if (mode == Accumulate::kAdd)
+    gradient.copy_(exact(gradient) + value);
+  else
+    gradient.copy_(value);
+}
+
+struct PlainMatmul final : Matmul {
+  void forward(const Tensor& x, const Tensor& w, const Tensor& bias, Tensor& y) override {
+    Tensor result = at::mm(exact(x), exact(w).t());
+    if (bias.defined()) result += exact(bias);
+    y.copy_(result);
+  }
+  void input_gradient(const Tensor& dy, const Tensor& w, Tensor& dx) override {
+    dx.copy_(at::mm(exact(dy), exact(w)));
+  }
+  void weight_gradient(const Tensor& dy, const Tensor& x, Tensor& dw, Accumulate mode) override {
+    store(dw, at::mm(exact(dy).t(), exact(x)), mode);
+  }
+};
+
+struct PlainLayerNorm final : LayerNorm {
+  Forward forward(const Tensor& x, const Tensor& delta, const Tensor& gamma, const Tensor& beta,
+                  double eps) override {
+    const Tensor sum = delta.defined() ? (exact(x) + exact(delta)).to(x.scalar_type()) : x;
+    const Tensor s = exact(sum);  // the norm sees the rounded sum, as every implementation must
+    const Tensor mean = s.mean(1, true);
+    const Tensor rstd = ((s - mean).pow(2).mean(1, true) + eps).rsqrt();
+    const Tensor normed = (s - mean) * rstd * exact(gamma) + exact(beta);
+    return {sum, normed.to(x.scalar_type()), mean.squeeze(1).to(at::kFloat),
+            rstd.squeeze(1).to(at::kFloat)};
+  }
+  Tensor backward(const Tensor& d_normed, const Tensor& d_sum, const Forward& saved,
+                  const Tensor& gamma, Tensor& dgamma, Tensor& dbeta, Accumulate mode) override {
+    const Tensor rstd = exact(saved.rstd).unsqueeze(1), dn = exact(d_normed);
+    const Tensor hat = (exact(saved.sum) - exact(saved.mean).unsqueeze(1)) * rstd;
+    store(dgamma, (dn * hat).sum(0), mode);
+    store(dbeta, dn.sum(0), mode);
+    const Tensor g = dn * exact(gamma);
+    Tensor dx = rstd * (g - g.mean(1, true) - hat * (g * hat).mean(1, true));
+    if (d_sum.defined()) dx += exact(d_sum);
+    return dx.to(d_normed.scalar_type());
+  }
+};
+
+struct PlainGelu final : Gelu {
+  static constexpr double kA = 0.044715;
+  static double c() { return std::sqrt(2 / std::numbers::pi); }
+
+  Tensor forward(const Tensor& x) override {
+    const Tensor v = exact(x);
+    return (0.5 * v * (1 + (c() * (v + kA * v.pow(3))).tanh())).to(x.scalar_type());
+  }
+  void backward(Tensor& dy, const Tensor& x, Tensor& dbias, Accumulate mode) override {
+    const Tensor v = exact(x), t = (c() * (v + kA * v.pow(3))).tanh();
+    const Tensor slope = 0.5 * (1 + t) + 0.5 * v * (1 - t * t) * c() * (1 + 3 * kA * v * v);
+    dy.copy_(exact(dy) * slope);
+    store(dbias, exact(dy).sum(0), mode);  // of the rounded values: what flows on
+  }
+};
+
+struct PlainColumnSum final : ColumnSum {
+  void add(const Tensor& x, Tensor& sums, Accumulate mode) override {
+    store(sums, exact(x).sum(0), mode);
+  }
+};
+
+struct PlainCrossEntropy final : CrossEntropy {
+  Tensor run(Tensor& logits, const Tensor& targets, const Options& options) override {
+    const Tensor valid = exact(logits.narrow(1, 0, options.classes));
+    const Tensor counted = targets >= 0, ids = targets.clamp_min(0).to(at::kLong);
+    const Tensor lse = valid.logsumexp(1), weight = counted.to(at::kDouble);
+    const Tensor nll = (lse - valid.gather(1, ids.unsqueeze(1)).squeeze(1)) * weight;
+    const Tensor z = lse * lse * weight;
+    if (options.want_gradient) {
+      const Tensor p = (valid - lse.unsqueeze(1)).exp();
+      Tensor gradient = p * (1 + 2 * options.z_weight * lse).unsqueeze(1);
+      gradient.scatter_add_(1, ids.unsqueeze(1),
+                            at::full({ids.size(0), 1}, -1.0, gradient.options()));
+      logits.zero_();
+      logits.narrow(1, 0, options.classes)
+          .copy_(gradient * weight.unsqueeze(1) * options.grad_scale);
+    }
+    return at::stack({nll.sum(), z.sum()});
+  }
+};
+
+struct PlainAttention final : Attention {
+  struct Parts {
+    Tensor q, k, v, p;  // FP64: [B,H,S,D] and the probabilities [B,H,S,S]
+    double scale = 1;
+  };
+  static Parts parts(const Tensor& qkv, int64_t batch, int64_t heads) {
+    const int64_t rows = qkv.size(0), dim = qkv.size(1) / 3 / heads, length = rows / batch;
+    const auto split =
+        exact(qkv).view({batch, length, 3, heads, dim}).permute({2, 0, 3, 1, 4}).unbind(0);
+    Parts r{split[0], split[1], split[2], {}, 1 / std::sqrt(static_cast<double>(dim))};
+    const Tensor mask = at::ones({length, length}, r.q.options()).triu(1).to(at::kBool);
+    r.p = (at::matmul(r.q, r.k.transpose(2, 3)) * r.scale).masked_fill(mask, -INFINITY).softmax(-1);
+    return r;
+  }
+  Forward forward(const Tensor& qkv, int64_t batch, int64_t heads) override {
+    const Parts r = parts(qkv, batch, heads);
+    const Tensor out = at::matmul(r.p, r.v).transpose(1, 2).reshape({qkv.size(0), qkv.size(1) / 3});
+    return {out.to(qkv.scalar_type()), Tensor()};
+  }
+  Tensor backward(const Tensor& d_out, const Tensor& qkv, const Forward&, int64_t batch,
+                  int64_t heads) override {
+    const Parts r = parts(qkv, batch, heads);
+    const int64_t length = r.q.size(2), dim = r.q.size(3);
+    const Tensor go = exact(d_out).view({batch, length, heads, dim}).transpose(1, 2);
+    const Tensor dv = at::matmul(r.p.transpose(2, 3), go), dp = at::matmul(go, r.v.transpose(2, 3));
+    const Tensor ds = r.p * (dp - (dp * r.p).sum(-1, true)) * r.scale;
+    const Tensor dq = at::matmul(ds, r.k), dk = at::matmul(ds.transpose(2, 3), r.q);
+    return at::stack({dq, dk, dv})
+        .permute({1, 3, 0, 2, 4})
+        .reshape(qkv.sizes())
+        .to(qkv.scalar_type());
+  }
+};
+
+struct PlainEmbedding final : Embedding {
+  Tensor forward(const Tensor& ids, const Tensor& tokens, const Tensor& positions,
+                 int64_t length) override {
+    Tensor x = exact(tokens.index_select(0, ids));
+    if (positions.defined())
+      x += exact(positions.narrow(0, 0, length)).repeat({ids.size(0) / length, 1});
+    return x.to(tokens.scalar_type());
+  }
+  void backward(const Tensor& ids, const Tensor& dx, Tensor& d_tokens, Tensor& d_positions,
+                int64_t length) override {
+    d_tokens.copy_(exact(d_tokens).index_add(0, ids, exact(dx)));
+    if (!d_positions.defined()) return;
+    Tensor used = d_positions.narrow(0, 0, length);
+    used.copy_(exact(used) + exact(dx).view({-1, length, dx.size(1)}).sum(0));
+  }
+};
+
+struct PlainAdamW final : AdamW {
+  void step(Tensor& master, Tensor& m, Tensor& v, const Tensor& grad, Tensor& compute,
+            const Hyper& h) override {
+    const Tensor g = exact(grad) * h.grad_scale;
+    m.copy_(exact(m) * h.beta1 + g * (1.0 - h.beta1));
+    v.copy_(exact(v) * h.beta2 + g * g * (1.0 - h.beta2));
+    const double correction1 = 1 - std::pow(h.beta1, h.step),
+                 correction2 = 1 - std::pow(h.beta2, h.step);
+    const Tensor update = exact(m) / correction1 / ((exact(v) / correction2).sqrt() + h.eps);
+    master.copy_(exact(master) * (1.0 - h.lr * h.weight_decay) - h.lr * update);
+    if (compute.defined()) compute.copy_(master);
+  }
+  double sum_of_squares(const Tensor& grad) override {
+    return exact(grad).pow(2).sum().item<double>();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Matmul> make_matmul() {
+  return std::make_unique<PlainMatmul>();
+}
+std::unique_ptr<LayerNorm> make_layer_norm() {
+  return std::make_unique<PlainLayerNorm>();
+}
+std::unique_ptr<Gelu> make_gelu() {
+  return std::make_unique<PlainGelu>();
+}
+std::unique_ptr<ColumnSum> make_column_sum() {
+  return std::make_unique<PlainColumnSum>();
+}
+std::unique_ptr<CrossEntropy> make_cross_entropy() {
+  return std::make_unique<PlainCrossEntropy>();
+}
+std::unique_ptr<Attention> make_attention() {
+  return std::make_unique<PlainAttention>();
+}
+std::unique_ptr<Embedding> make_embedding() {
+  return std::make_unique<PlainEmbedding>();
+}
+std::unique_ptr<AdamW> make_adamw() {
+  return std::make_unique<PlainAdamW>();
+}
+
+}  // namespace octavo::engine::reference

@@ -1,0 +1,18 @@
+#pragma once
+// The plain implementations: FP64 formulas in ATen, on any device. Slow; the oracle for every other
+// one, and the last entry of every table.
+
+#include "engine/ops.h"
+
+namespace octavo::engine::reference {
+
+std::unique_ptr<Matmul> make_matmul();
+std::unique_ptr<LayerNorm> make_layer_norm();
+std::unique_ptr<Gelu> make_gelu();
+std::unique_ptr<ColumnSum> make_column_sum();
+std::unique_ptr<CrossEntropy> make_cross_entropy();
+std::unique_ptr<Attention> make_attention();
+std::unique_ptr<Embedding> make_embedding();
+std::unique_ptr<AdamW> make_adamw();
+
+}  // namespace octavo::engine::reference

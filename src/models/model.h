@@ -1,0 +1,44 @@
+#pragma once
+// What training, evaluation and generation need of an architecture.
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "engine/engine.h"
+#include "nn/param.h"
+#include "nn/penalty.h"
+
+namespace octavo::models {
+
+// A tensor of a Hugging Face file by its name there; undefined when there is none.
+using TensorSource = std::function<at::Tensor(const std::string& name)>;
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  virtual const nn::ParamList& params() const = 0;
+  // Final hidden states [B*S, C] of ids[B*S] int32 (rows of `length`); `penalty` may be null.
+  virtual at::Tensor hidden(const at::Tensor& ids, int64_t length, nn::Penalty* penalty) const = 0;
+  virtual const nn::ParamPtr& head() const = 0;  // [padded vocabulary, C]
+  virtual int64_t vocab_size() const = 0;        // real classes
+  virtual int64_t context() const = 0;           // longest sequence
+  virtual void initialize(uint64_t seed) = 0;
+  // Weights in the architecture's Hugging Face names and layout.
+  virtual void load_hugging_face(const TensorSource& source) = 0;
+  virtual NamedTensors to_hugging_face() const = 0;
+  virtual Json hugging_face_config() const = 0;
+  // Multiply-add operations (x 2) of one trained token, forward and backward: 6 x matrices +
+  // attention.
+  virtual double flops_per_token(int64_t length) const = 0;
+};
+
+int64_t parameter_count(const Model& model);
+
+}  // namespace octavo::models

@@ -1,0 +1,34 @@
+#pragma once
+// Where step records go. A sink never throws into the training loop: what it cannot write it counts
+// and says once.
+
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/progress.h"
+#include "monitor/step_record.h"
+
+namespace octavo::monitor {
+
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  virtual void on_step(const StepRecord& record) = 0;
+  virtual void on_eval(const EvalRecord& record) = 0;
+  virtual int64_t failures() const { return 0; }
+};
+
+// The step line on stdout every `log_freq` steps and, on a terminal, a progress bar with the time
+// left.
+std::unique_ptr<Sink> make_console_sink(int64_t first_step, int64_t max_steps, int64_t log_freq);
+
+// One JSON object a line. Records of steps after `last_step` (a run that was resumed earlier) are
+// dropped first.
+std::unique_ptr<Sink> make_jsonl_sink(const fs::path& path, int64_t last_step);
+
+std::string step_line(const StepRecord& record);
+
+}  // namespace octavo::monitor

@@ -1,0 +1,73 @@
+#include "nn/loss.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+namespace octavo::nn {
+namespace {
+
+using at::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::Function;
+using torch::autograd::variable_list;
+
+// Runs the head over all rows; fills dx when it is defined.
+Tensor run_head(const engine::Engine& engine, const Tensor& x, Param& weight, const Tensor& targets,
+                const LossOptions& options, Tensor dx) {
+  const engine::CrossEntropy::Options entropy{
+      .classes = options.classes,
+      .grad_scale = static_cast<float>(options.gradient_scale),
+      .z_weight = static_cast<float>(options.z_weight),
+      .want_gradient = dx.defined()};
+  Tensor sums = at::zeros({2}, x.options().dtype(at::kDouble));
+  const int64_t rows = x.size(0), step = std::min(rows, options.chunk_rows);
+  Tensor logits = at::empty({step, weight.compute.size(0)}, x.options());
+  for (int64_t first = 0; first < rows; first += step) {
+    const int64_t count = std::min(step, rows - first);
+    const Tensor part = x.narrow(0, first, count);
+    Tensor block = logits.narrow(0, 0, count);
+    engine.matmul->forward(part, weight.compute, Tensor(), block);
+    sums += engine.cross_entropy->run(block, targets.narrow(0, first, count), entropy);
+    if (!dx.defined()) continue;
+    Tensor dx_part = dx.narrow(0, first, count);
+    engine.matmul->input_gradient(block, weight.compute, dx_part);
+    engine.matmul->weight_gradient(block, part, weight.grad, weight.next_write());
+  }
+  return sums;
+}
+
+struct HeadNode : Function<HeadNode> {
+  static Tensor forward(AutogradContext* context, const Tensor& /*x: connects the graph*/,
+                        const Tensor& dx) {
+    context->save_for_backward({dx});
+    return at::zeros({}, dx.options().dtype(at::kFloat));
+  }
+  static variable_list backward(AutogradContext* context, variable_list) {
+    return {context->get_saved_variables()[0], Tensor()};
+  }
+};
+
+}  // namespace
+
+Loss head_loss(const engine::Engine& engine, const Tensor& x, const ParamPtr& weight,
+               const Tensor& targets, const LossOptions& options) {
+  Loss loss;
+  Tensor dx;
+  {
+    const at::NoGradGuard no_grad;
+    if (options.want_gradient) dx = at::empty_like(x);
+    loss.sums = run_head(engine, x.detach(), *weight, targets, options, dx);
+  }
+  if (options.want_gradient) loss.root = HeadNode::apply(x, dx);
+  return loss;
+}
+
+Tensor head_logits(const engine::Engine& engine, const Tensor& x, const ParamPtr& weight,
+                   int64_t classes) {
+  const at::NoGradGuard no_grad;
+  Tensor logits = at::empty({x.size(0), weight->compute.size(0)}, x.options());
+  engine.matmul->forward(x, weight->compute, Tensor(), logits);
+  return logits.narrow(1, 0, classes).to(at::kFloat);
+}
+
+}  // namespace octavo::nn

@@ -1,0 +1,47 @@
+#pragma once
+// AdamW over FP32 masters, with weight decay for matrices only, and clipping of the global gradient
+// norm.
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/engine.h"
+#include "nn/param.h"
+
+namespace octavo::optim {
+
+struct AdamWOptions {
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
+  double max_grad_norm = 1.0;  // 0: no clipping
+};
+
+class AdamW {
+ public:
+  AdamW(const engine::Engine& engine, nn::ParamList params, const AdamWOptions& options);
+
+  // Clips, updates every master and its compute copy, and marks the gradients as used up. Returns
+  // the norm before clipping. A norm that is not finite applies nothing and is an error
+  // (ExitCode::kGuard) that names the parameter.
+  double step(double learning_rate);
+
+  int64_t steps() const { return steps_; }
+  // The moments by name ("m.<param>", "v.<param>"), as a checkpoint keeps them.
+  std::vector<std::pair<std::string, at::Tensor>> state() const;
+  // `find` returns the stored tensor of a name, undefined when there is none (an error).
+  void load(int64_t steps, const std::function<at::Tensor(const std::string&)>& find);
+
+ private:
+  double gradient_norm() const;
+
+  const engine::Engine& engine_;
+  nn::ParamList params_;
+  AdamWOptions options_;
+  std::vector<at::Tensor> m_, v_;
+  int64_t steps_ = 0;
+};
+
+}  // namespace octavo::optim

@@ -1,0 +1,138 @@
+#include "tokenizer/bpe_tokenizer.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace octavo::tokenizer {
+namespace {
+
+// Offsets are 32 bits; form C can triple a text and prefix spaces double it.
+constexpr size_t kMaxText = size_t{512} << 20;
+// By family: GPT-2 and Qwen2, Llama-3, the SentencePiece heritage.
+constexpr std::string_view kEndNames[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"};
+
+std::vector<AddedToken> select_added(const std::vector<AddedToken>& all, bool normalized,
+                                     const std::optional<Nfc>& nfc) {
+  std::vector<AddedToken> selected;
+  for (const AddedToken& token : all) {
+    if (token.normalized != normalized) continue;
+    selected.push_back(token);
+    if (normalized && nfc) selected.back().content = nfc->normalize(token.content);
+  }
+  return selected;
+}
+
+std::optional<TokenId> find_end(const std::vector<AddedToken>& added) {
+  for (const std::string_view name : kEndNames)
+    for (const AddedToken& token : added)
+      if (token.content == name) return token.id;
+  return std::nullopt;
+}
+
+}  // namespace
+
+class BpeTokenizer::Lease {
+ public:
+  explicit Lease(const BpeTokenizer& owner) : owner_(owner) {
+    {
+      const std::lock_guard lock(owner_.mutex_);
+      if (!owner_.idle_.empty()) {
+        scratch_ = std::move(owner_.idle_.back());
+        owner_.idle_.pop_back();
+      }
+    }
+    if (!scratch_) scratch_ = std::make_unique<Scratch>();
+  }
+  ~Lease() {
+    const std::lock_guard lock(owner_.mutex_);
+    owner_.idle_.push_back(std::move(scratch_));
+  }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+  Scratch& operator*() { return *scratch_; }
+
+ private:
+  const BpeTokenizer& owner_;
+  std::unique_ptr<Scratch> scratch_;
+};
+
+BpeTokenizer::BpeTokenizer(std::string name, std::string fingerprint, HfFile file)
+    : name_(std::move(name)),
+      fingerprint_(std::move(fingerprint)),
+      tokens_(std::move(file.tokens)),
+      prefix_(std::move(file.prefix)),
+      suffix_(std::move(file.suffix)),
+      end_of_document_(find_end(file.added)),
+      nfc_(file.nfc ? std::make_optional<Nfc>() : std::nullopt),
+      raw_added_(select_added(file.added, false, nfc_)),
+      normalized_added_(select_added(file.added, true, nfc_)),
+      pre_tokenizer_(file.stages, name_),
+      bpe_(file.merges, file.byte_tokens, std::move(file.whole_words)) {}
+
+void BpeTokenizer::encode(std::string_view text, std::vector<TokenId>& out) const {
+  if (text.size() >= kMaxText)
+    fail(ExitCode::kUsage, "tokenizer", "wanted a text below 512 MiB, found ", text.size(),
+         " bytes; split it into documents");
+  if (const size_t at = find_invalid_utf8(text); at != std::string_view::npos)
+    fail(ExitCode::kDamaged, "tokenizer", "wanted UTF-8, found a malformed sequence at byte ", at,
+         " of ", text.size(), "; convert the text, or use the `bytes` tokenizer");
+  Lease lease(*this);
+  Scratch& scratch = *lease;
+  scratch.pieces.clear();
+  raw_added_.split(text, scratch.pieces);
+  for (const AddedTokenMatcher::Piece& piece : scratch.pieces) {
+    if (piece.id >= 0)
+      out.push_back(piece.id);
+    else
+      encode_piece(piece.text, scratch, out);
+  }
+}
+
+void BpeTokenizer::encode_piece(std::string_view piece, Scratch& scratch,
+                                std::vector<TokenId>& out) const {
+  std::string normalized;
+  if (nfc_ && !nfc_->surely_normal(piece)) {
+    normalized = nfc_->normalize(piece);
+    piece = normalized;
+  }
+  scratch.inner.clear();
+  if (normalized_added_.empty())
+    scratch.inner.push_back({-1, piece});
+  else
+    normalized_added_.split(piece, scratch.inner);
+  for (const AddedTokenMatcher::Piece& inner : scratch.inner) {
+    if (inner.id >= 0) {
+      out.push_back(inner.id);
+      continue;
+    }
+    const std::string_view cut = pre_tokenizer_.split(inner.text, scratch.words);
+    bpe_.encode(cut, scratch.words.ends, scratch.bpe, out);
+  }
+}
+
+void BpeTokenizer::encode_with_special(std::string_view text, std::vector<TokenId>& out) const {
+  out.insert(out.end(), prefix_.begin(), prefix_.end());
+  encode(text, out);
+  out.insert(out.end(), suffix_.begin(), suffix_.end());
+}
+
+std::string BpeTokenizer::decode(const std::vector<TokenId>& ids, bool skip_special) const {
+  std::string bytes;
+  for (const TokenId id : ids) {
+    if (id < 0 || static_cast<size_t>(id) >= tokens_.size() || !tokens_[id].known)
+      fail(ExitCode::kUsage, "tokenizer", "wanted ids of ", name_, " (0 to ", tokens_.size() - 1,
+           "), found ", id, "; the ids come from another tokenizer");
+    if (!(skip_special && tokens_[id].special)) bytes += tokens_[id].bytes;
+  }
+  return bytes;
+}
+
+TokenId BpeTokenizer::end_of_document() const {
+  if (end_of_document_) return *end_of_document_;
+  fail(ExitCode::kUsage, "tokenizer", "wanted an added token that ends a document in ", name_, " (",
+       kEndNames[0], ", ", kEndNames[1], ", ", kEndNames[2], " or ", kEndNames[3],
+       "), found none; add one to its added_tokens");
+}
+
+}  // namespace octavo::tokenizer

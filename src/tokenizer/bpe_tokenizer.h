@@ -1,0 +1,54 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tokenizer/added_tokens.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/hf_file.h"
+#include "tokenizer/nfc.h"
+#include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/tokenizer.h"
+
+namespace octavo::tokenizer {
+
+// Byte-level BPE as a tokenizer.json describes it.
+class BpeTokenizer : public Tokenizer {
+ public:
+  BpeTokenizer(std::string name, std::string fingerprint, HfFile file);
+
+  void encode(std::string_view text, std::vector<TokenId>& out) const override;
+  void encode_with_special(std::string_view text, std::vector<TokenId>& out) const override;
+  std::string decode(const std::vector<TokenId>& ids, bool skip_special) const override;
+  int64_t vocab_size() const override { return static_cast<int64_t>(tokens_.size()); }
+  TokenId end_of_document() const override;
+  std::string name() const override { return name_; }
+  std::string fingerprint() const override { return fingerprint_; }
+
+ private:
+  struct Scratch {
+    PreTokenizer::Scratch words;
+    Bpe::Scratch bpe;
+    std::vector<AddedTokenMatcher::Piece> pieces, inner;
+  };
+  // Borrowed for one call: as many exist as calls ever ran at once.
+  class Lease;
+
+  void encode_piece(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
+
+  std::string name_, fingerprint_;
+  std::vector<HfFile::Token> tokens_;
+  std::vector<TokenId> prefix_, suffix_;
+  std::optional<TokenId> end_of_document_;
+  std::optional<Nfc> nfc_;
+  AddedTokenMatcher raw_added_, normalized_added_;
+  PreTokenizer pre_tokenizer_;
+  Bpe bpe_;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<Scratch>> idle_;
+};
+
+}  // namespace octavo::tokenizer

@@ -1,0 +1,35 @@
+#pragma once
+// Text to token ids and back. Two implementations: byte-level BPE read from a Hugging Face
+// tokenizer.json, and `bytes` (id = byte, 256 = end of document).
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace octavo::tokenizer {
+
+using TokenId = int32_t;
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+  // Appends the ids of `text` to `out`. Added tokens in the text are recognised as the Hugging Face
+  // library does; no post-processing (BOS and the like). Thread-safe. Invalid UTF-8 is refused by
+  // BPE and taken as it is by `bytes`.
+  virtual void encode(std::string_view text, std::vector<TokenId>& out) const = 0;
+  // As encode, with the special tokens of the file's post-processor (Llama-3's <|begin_of_text|>).
+  virtual void encode_with_special(std::string_view text, std::vector<TokenId>& out) const = 0;
+  // The bytes of the ids; unknown ids are an error. `skip_special` leaves special added tokens out.
+  virtual std::string decode(const std::vector<TokenId>& ids, bool skip_special = false) const = 0;
+  virtual int64_t vocab_size() const = 0;       // one more than the largest id
+  virtual TokenId end_of_document() const = 0;  // separates documents in shards (GPT-2: 50256)
+  virtual std::string name() const = 0;         // as the user gave it
+  virtual std::string fingerprint() const = 0;  // hash of the file: shards remember what made them
+};
+
+// `name` is "bytes", a tokenizer.json, or a folder that holds one.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name);
+
+}  // namespace octavo::tokenizer

@@ -1,0 +1,96 @@
+#include <ATen/Parallel.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "engine/allocator.h"
+#include "train/dataset.h"
+#include "train/model_factory.h"
+#include "train/persist.h"
+#include "train/run.h"
+
+namespace octavo::train {
+namespace {
+
+int64_t steps_of(const config::Settings& s, uint64_t samples_per_epoch, int world) {
+  if (s.max_steps > 0) return s.max_steps;
+  const auto per_step = static_cast<uint64_t>(s.batch_size * s.gradient_accumulation_steps * world);
+  const auto epochs = static_cast<uint64_t>(std::max<int64_t>(s.num_epochs, 1));
+  const auto steps = static_cast<int64_t>(samples_per_epoch * epochs / per_step);
+  if (steps == 0)
+    fail(ExitCode::kUsage, "train", "an epoch has ", samples_per_epoch,
+         " samples and a step takes ", per_step,
+         ": not one step; give more data, or lower batch_size, gradient_accumulation_steps or "
+         "max_seq_length");
+  return steps;
+}
+
+optim::Schedule schedule_of(const config::Settings& s, int64_t max_steps) {
+  return {.max_lr = s.learning_rate,
+          .min_lr_ratio = s.min_lr_ratio,
+          .warmup_steps = s.warmup_steps >= 0 ? s.warmup_steps : optim::automatic_warmup(max_steps),
+          .max_steps = max_steps};
+}
+
+}  // namespace
+
+int64_t Run::tokens_per_step() const {
+  return settings.batch_size * settings.gradient_accumulation_steps * settings.max_seq_length *
+         world.size();
+}
+
+std::string Run::precision() const {
+  return settings.mixed_precision == config::Precision::kBf16 ? "BF16" : "FP32";
+}
+
+engine::Target target_of(const config::Settings& settings) {
+  return {
+      .device = at::kCPU,
+      .compute = settings.mixed_precision == config::Precision::kBf16 ? at::kBFloat16 : at::kFloat};
+}
+
+void prepare_process(const config::Settings& settings) {
+  engine::install_cpu_allocator();
+  if (settings.num_threads > 0) at::set_num_threads(static_cast<int>(settings.num_threads));
+}
+
+std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_from) {
+  auto run = std::make_unique<Run>();
+  run->world = dist::World::from_environment();
+  const DataSet data = open_data_set(settings);
+  run->train_data = data.train;
+  run->val_data = data.val;
+  run->tokenizer = tokenizer::load_tokenizer(data.tokenizer);
+  if (run->tokenizer->fingerprint() != data.train->tokenizer_fingerprint())
+    fail(ExitCode::kUsage, "train", "the data was made with another tokenizer than '",
+         data.tokenizer, "' is now; prepare the data again");
+
+  run->engine = std::make_unique<engine::Engine>(target_of(settings));
+  const int64_t vocab = settings.vocab_size > 0 ? settings.vocab_size : data.train->vocab_size();
+  if (vocab < data.train->vocab_size())
+    fail(ExitCode::kUsage, "train", "vocab_size ", vocab, " is smaller than the data's ",
+         data.train->vocab_size());
+  run->model = make_model(settings, vocab, *run->engine);
+  run->optimizer =
+      std::make_unique<optim::AdamW>(*run->engine, run->model->params(),
+                                     optim::AdamWOptions{.beta1 = settings.beta1,
+                                                         .beta2 = settings.beta2,
+                                                         .eps = settings.adam_eps,
+                                                         .weight_decay = settings.weight_decay,
+                                                         .max_grad_norm = settings.max_grad_norm});
+  run->settings = std::move(settings);
+
+  const config::Settings& s = run->settings;
+  if (!s.resume.empty()) *resumed_from = resume(*run);
+  const data::Loader::Options options{.rows = s.batch_size,
+                                      .length = s.max_seq_length,
+                                      .seed = static_cast<uint64_t>(s.seed),
+                                      .shuffle = s.shuffle,
+                                      .rank = run->world.rank(),
+                                      .world = run->world.size()};
+  run->loader = std::make_unique<data::Loader>(run->train_data, options, run->progress.position);
+  run->schedule = schedule_of(s, steps_of(s, run->loader->samples_per_epoch(), run->world.size()));
+  return run;
+}
+
+}  // namespace octavo::train

@@ -1,0 +1,68 @@
+#include "train/model_factory.h"
+
+#include "base/error.h"
+#include "checkpoint/hf.h"
+#include "models/gpt2/gpt2.h"
+
+namespace octavo::train {
+namespace {
+
+void set_if(int64_t& value, int64_t wanted) {
+  if (wanted > 0) value = wanted;
+}
+
+models::gpt2::Config config_of(const config::Settings& s, int64_t vocab) {
+  models::gpt2::Config config;
+  const bool is_folder = fs::exists(fs::path(s.model_name) / "config.json");
+  if (is_folder) {
+    const fs::path file = fs::path(s.model_name) / "config.json";
+    config = models::gpt2::from_hugging_face(read_json(file), file.string());
+  } else if (s.model_name != "custom" && !models::gpt2::preset(s.model_name, config)) {
+    fail(ExitCode::kUsage, "train", "model_name '", s.model_name,
+         "' is neither gpt2, gpt2-medium, gpt2-large, gpt2-xl, custom, nor a folder with "
+         "config.json");
+  }
+  set_if(config.layers, s.n_layer);
+  set_if(config.heads, s.n_head);
+  set_if(config.width, s.n_embd);
+  if (!is_folder) {
+    config.vocab = vocab;
+    config.context = s.max_seq_length;
+  }
+  if (config.vocab < vocab)
+    fail(ExitCode::kUsage, "train", "the data needs a vocabulary of ", vocab, ", the model of ",
+         s.model_name, " has ", config.vocab, "; prepare the data with the model's tokenizer");
+  if (config.context < s.max_seq_length)
+    fail(ExitCode::kUsage, "train", "max_seq_length ", s.max_seq_length,
+         " is beyond the model's context of ", config.context);
+  if (config.width % config.heads != 0)
+    fail(ExitCode::kUsage, "train", "n_embd ", config.width, " is not a multiple of n_head ",
+         config.heads);
+  return config;
+}
+
+}  // namespace
+
+std::unique_ptr<models::Model> make_model(const config::Settings& settings, int64_t vocab,
+                                          const engine::Engine& engine) {
+  auto model = models::gpt2::make(config_of(settings, vocab), engine);
+  if (settings.init_from.empty())
+    model->initialize(static_cast<uint64_t>(settings.seed));
+  else
+    load_weights(*model, settings.init_from);
+  return model;
+}
+
+std::unique_ptr<models::Model> make_model(const Json& config, const std::string& source,
+                                          const engine::Engine& engine) {
+  return models::gpt2::make(models::gpt2::from_hugging_face(config, source), engine);
+}
+
+void load_weights(models::Model& model, const fs::path& folder) {
+  const auto files = checkpoint::open_hf_model(folder);
+  model.load_hugging_face([&](const std::string& name) {
+    return files.contains(name) ? files.tensor(name) : at::Tensor();
+  });
+}
+
+}  // namespace octavo::train

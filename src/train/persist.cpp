@@ -1,0 +1,134 @@
+#include "train/persist.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "config/print.h"
+#include "train/model_factory.h"
+
+namespace octavo::train {
+namespace {
+
+using Tensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+std::function<at::Tensor(const std::string&)> finder(const checkpoint::State& state,
+                                                     const char* group) {
+  const auto found = state.groups.find(group);
+  if (found == state.groups.end())
+    fail(ExitCode::kDamaged, "train", "wanted a group '", group, "' in the checkpoint, found none");
+  auto by_name = std::make_shared<std::unordered_map<std::string, at::Tensor>>(
+      found->second.begin(), found->second.end());
+  return [by_name](const std::string& name) {
+    const auto entry = by_name->find(name);
+    return entry == by_name->end() ? at::Tensor() : entry->second;
+  };
+}
+
+void load_masters(const models::Model& model, const checkpoint::State& state) {
+  const at::NoGradGuard no_grad;
+  const auto find = finder(state, "model");
+  for (const auto& p : model.params()) {
+    const at::Tensor stored = find(p->name);
+    if (!stored.defined() || stored.sizes() != p->master.sizes())
+      fail(ExitCode::kUsage, "train", "weight '", p->name, "': this model wants shape ",
+           p->master.sizes(), ", the checkpoint has ",
+           stored.defined() ? octavo::str(stored.sizes()) : "none",
+           "; resume with the model settings it was made with");
+    p->master.copy_(stored);
+  }
+  nn::refresh_compute(model.params());
+}
+
+// What must be the same for the run to be the same run, and what should be.
+void check_same_run(const Run& run, const Json& extra, const std::string& source) {
+  const std::string data = json_string(extra, "data_fingerprint", source);
+  if (data != run.train_data->fingerprint())
+    fail(ExitCode::kUsage, "train", source, ": trained on other data (fingerprint ", data,
+         ", found ", run.train_data->fingerprint(),
+         "); give the same data, or start anew with --init_from");
+  const auto warn_changed = [&](const char* name, int64_t now) {
+    const int64_t then = json_int(extra, name, source);
+    if (then != now)
+      log_warn(str("resume: ", name, " was ", then, " and is ", now,
+                   "; training goes on, but not bit for bit as it would have"));
+  };
+  warn_changed("seed", run.settings.seed);
+  warn_changed("batch_size", run.settings.batch_size);
+  warn_changed("gradient_accumulation_steps", run.settings.gradient_accumulation_steps);
+  warn_changed("max_seq_length", run.settings.max_seq_length);
+  warn_changed("threads", at::get_num_threads());
+}
+
+}  // namespace
+
+std::string checkpoint_dir(const config::Settings& settings) {
+  return settings.checkpoint_dir.empty() ? "checkpoints" : settings.checkpoint_dir;
+}
+
+fs::path save(const Run& run, const std::string& run_name, bool best, const double* val_loss) {
+  checkpoint::State state;
+  state.step = run.progress.step;
+  state.tokens = run.progress.tokens;
+  state.precision = run.precision();
+  state.has_val_loss = val_loss != nullptr;
+  state.val_loss = val_loss != nullptr ? *val_loss : 0;
+  state.extra = {{"run_name", run_name},
+                 {"data_position", run.progress.position.samples},
+                 {"data_fingerprint", run.train_data->fingerprint()},
+                 {"tokenizer", run.tokenizer->name()},
+                 {"tokenizer_fingerprint", run.tokenizer->fingerprint()},
+                 {"optimizer_steps", run.optimizer->steps()},
+                 {"model", run.model->hugging_face_config()},
+                 {"seed", run.settings.seed},
+                 {"batch_size", run.settings.batch_size},
+                 {"gradient_accumulation_steps", run.settings.gradient_accumulation_steps},
+                 {"max_seq_length", run.settings.max_seq_length},
+                 {"threads", at::get_num_threads()},
+                 {"layout", {{"ranks", run.world.size()}, {"sharding", "none"}}},
+                 {"config", config::to_yaml(run.settings)}};
+  if (run.progress.has_best) state.extra["best_val_loss"] = run.progress.best_val_loss;
+  for (const auto& p : run.model->params()) state.groups["model"].emplace_back(p->name, p->master);
+  state.groups["optimizer"] = run.optimizer->state();
+  return checkpoint::save(checkpoint_dir(run.settings), state,
+                          {.best = best, .keep = static_cast<int>(run.settings.keep_checkpoints)});
+}
+
+std::string resume(Run& run) {
+  const fs::path folder = checkpoint::resolve(checkpoint_dir(run.settings), run.settings.resume);
+  const checkpoint::State state = checkpoint::load(folder);
+  const std::string source = folder.string();
+  check_same_run(run, state.extra, source);
+  load_masters(*run.model, state);
+  run.optimizer->load(json_int(state.extra, "optimizer_steps", source), finder(state, "optimizer"));
+  run.progress.step = state.step;
+  run.progress.tokens = state.tokens;
+  run.progress.position.samples =
+      static_cast<uint64_t>(json_int(state.extra, "data_position", source));
+  if (state.extra.contains("best_val_loss")) {
+    run.progress.has_best = true;
+    run.progress.best_val_loss = state.extra.at("best_val_loss").get<double>();
+  }
+  // The run's own folder is continued unless another was asked for.
+  if (run.settings.run_name.empty())
+    run.settings.run_name = json_string(state.extra, "run_name", source);
+  return source;
+}
+
+Loaded load_model(const fs::path& folder, const engine::Target& target) {
+  const checkpoint::State state = checkpoint::load(folder);
+  const std::string source = folder.string();
+  Loaded loaded;
+  loaded.engine = std::make_unique<engine::Engine>(target);
+  loaded.model = make_model(json_field(state.extra, "model", Json::value_t::object, source), source,
+                            *loaded.engine);
+  load_masters(*loaded.model, state);
+  loaded.tokenizer = json_string(state.extra, "tokenizer", source);
+  loaded.tokenizer_fingerprint = json_string(state.extra, "tokenizer_fingerprint", source);
+  return loaded;
+}
+
+}  // namespace octavo::train

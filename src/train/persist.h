@@ -1,0 +1,30 @@
+#pragma once
+// A run to and from a checkpoint.
+
+#include <string>
+
+#include "base/json.h"
+#include "checkpoint/checkpoint.h"
+#include "train/run.h"
+
+namespace octavo::train {
+
+std::string checkpoint_dir(const config::Settings& settings);
+
+// Everything needed to go on bit for bit: masters, moments, step, data position.
+fs::path save(const Run& run, const std::string& run_name, bool best, const double* val_loss);
+
+// Puts the run into the state of the checkpoint that settings.resume names. Returns the
+// checkpoint's folder.
+std::string resume(Run& run);
+
+// The weights alone, for generation: the model of a checkpoint, with what is needed to load its
+// tokenizer.
+struct Loaded {
+  std::unique_ptr<engine::Engine> engine;
+  std::unique_ptr<models::Model> model;
+  std::string tokenizer, tokenizer_fingerprint;
+};
+Loaded load_model(const fs::path& checkpoint, const engine::Target& target);
+
+}  // namespace octavo::train

@@ -1,0 +1,35 @@
+#include "train/receipt.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "engine/allocator.h"
+
+namespace octavo::train {
+
+void write_receipt(const Run& run, const fs::path& run_dir, const std::string& status) {
+  Json operations = Json::array();
+  for (const auto& choice : run.engine->choices) {
+    Json refused = Json::array();
+    for (const auto& r : choice.refused)
+      refused.push_back({{"implementation", r.implementation}, {"reason", r.reason}});
+    operations.push_back({{"op", choice.op}, {"ran", choice.implementation}, {"refused", refused}});
+  }
+  const Json receipt = {
+      {"status", status},
+      {"precision", run.precision()},
+      {"device", run.engine->target.device.str()},
+      {"threads", at::get_num_threads()},
+      {"parameters", models::parameter_count(*run.model)},
+      {"flops_per_token", run.model->flops_per_token(run.settings.max_seq_length)},
+      {"operations", operations},
+      {"steps", run.progress.step},
+      {"tokens", run.progress.tokens},
+      {"memory_peak_bytes", engine::cpu_memory().peak},
+      {"warnings", warning_count()}};
+  write_file_atomic(run_dir / "receipt.json", receipt.dump(2) + "\n");
+}
+
+}  // namespace octavo::train

@@ -1,0 +1,53 @@
+#pragma once
+// Everything one training run is made of, put together once from the settings.
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "config/settings.h"
+#include "data/token_data.h"
+#include "dist/world.h"
+#include "engine/engine.h"
+#include "models/model.h"
+#include "optim/adamw.h"
+#include "optim/schedule.h"
+#include "tokenizer/tokenizer.h"
+
+namespace octavo::train {
+
+struct Progress {
+  int64_t step = 0;         // steps done
+  uint64_t tokens = 0;      // trained on so far
+  data::Position position;  // in the training data, after the last step
+  double best_val_loss = 0;
+  bool has_best = false;
+};
+
+struct Run {
+  config::Settings settings;
+  dist::World world;
+  std::unique_ptr<engine::Engine> engine;
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;
+  std::shared_ptr<data::TokenData> train_data,
+      val_data;  // val_data: null when there is no validation split
+  std::unique_ptr<models::Model> model;
+  std::unique_ptr<optim::AdamW> optimizer;
+  std::unique_ptr<data::Loader> loader;
+  optim::Schedule schedule;
+  Progress progress;
+
+  int64_t tokens_per_step() const;  // over all micro-batches and ranks
+  std::string precision() const;    // as the step line shows it
+};
+
+// Builds everything; weights are initialised (or loaded from init_from), and when settings.resume
+// asks for it the run continues from a checkpoint. `resumed_from` receives its folder.
+std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_from);
+
+// Threads and allocator of this process: before the first tensor.
+void prepare_process(const config::Settings& settings);
+
+engine::Target target_of(const config::Settings& settings);
+
+}  // namespace octavo::train

@@ -1,0 +1,102 @@
+#include "train/step.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "base/error.h"
+#include "engine/allocator.h"
+#include "nn/loss.h"
+#include "train/batch.h"
+
+namespace octavo::train {
+namespace {
+
+using config::PenaltyType;
+
+// The sums of one micro-batch: loss and logsumexp^2 over tokens, and the penalty's value.
+struct MicroBatch {
+  at::Tensor sums;
+  at::Tensor penalty;
+};
+
+MicroBatch forward_backward(Run& run, const data::Batch& batch) {
+  const auto& s = run.settings;
+  const double share = 1.0 / static_cast<double>(run.tokens_per_step());
+  const bool on_activations = s.penalty_weight > 0 && s.penalty_type != PenaltyType::kZLoss;
+  nn::Penalty penalty{
+      .kind = s.penalty_type == PenaltyType::kKurtosis ? nn::PenaltyKind::kKurtosis
+                                                       : nn::PenaltyKind::kActivationL2,
+      .gradient_scale = s.penalty_weight * static_cast<double>(batch.rows * batch.length) * share};
+  const nn::LossOptions options{
+      .classes = run.model->vocab_size(),
+      .gradient_scale = share,
+      .z_weight = s.penalty_type == PenaltyType::kZLoss ? s.penalty_weight : 0};
+
+  const DeviceBatch on_device = to_device(batch, run.engine->target.device);
+  const at::Tensor hidden =
+      run.model->hidden(on_device.inputs, batch.length, on_activations ? &penalty : nullptr);
+  const nn::Loss loss =
+      nn::head_loss(*run.engine, hidden, run.model->head(), on_device.targets, options);
+  torch::autograd::backward({loss.root}, {});
+  return {loss.sums, penalty.total};
+}
+
+}  // namespace
+
+monitor::StepRecord train_step(Run& run) {
+  const auto start = std::chrono::steady_clock::now();
+  const double waited = run.loader->wait_seconds();
+  auto& progress = run.progress;
+  monitor::StepRecord record;
+
+  // 1. Forward and backward over the micro-batches; gradients add up in FP32.
+  at::Tensor sums = at::zeros({2}, at::TensorOptions(run.engine->target.device).dtype(at::kDouble));
+  at::Tensor penalty;
+  for (int64_t i = 0; i < run.settings.gradient_accumulation_steps; ++i) {
+    const data::Batch batch = run.loader->next();
+    const MicroBatch result = forward_backward(run, batch);
+    sums += result.sums;
+    if (result.penalty.defined())
+      penalty = penalty.defined() ? penalty + result.penalty : result.penalty;
+    record.epoch =
+        static_cast<int64_t>((batch.after.samples - 1) / run.loader->samples_per_epoch());
+    progress.position = batch.after;
+  }
+
+  // 2. One gradient for all ranks.
+  run.world.sum_gradients(run.model->params());
+  run.world.sum(sums);
+
+  // 3. The loss is looked at before it is learned from.
+  const double tokens = static_cast<double>(run.tokens_per_step());
+  record.loss = sums[0].item<double>() / tokens;
+  if (!std::isfinite(record.loss))
+    fail(ExitCode::kGuard, "train", "the loss of step ", progress.step + 1, " is ", record.loss,
+         "; no update was applied. Lower learning_rate, or resume from the last checkpoint");
+
+  // 4. Clip and update; the BF16 weights are written in the same pass.
+  record.learning_rate = optim::learning_rate(progress.step, run.schedule);
+  record.grad_norm = run.optimizer->step(record.learning_rate);
+
+  // 5. What happened.
+  progress.step += 1;
+  progress.tokens += static_cast<uint64_t>(run.tokens_per_step());
+  record.step = progress.step;
+  record.tokens = progress.tokens;
+  record.precision = run.precision();
+  if (penalty.defined())
+    record.penalty =
+        penalty.item<double>() / static_cast<double>(run.settings.gradient_accumulation_steps);
+  else if (run.settings.penalty_weight > 0)
+    record.penalty = sums[1].item<double>() / tokens;
+  record.data_wait_seconds = run.loader->wait_seconds() - waited;
+  record.memory_peak_bytes = static_cast<double>(engine::cpu_memory().peak);
+  record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  record.tokens_per_second = tokens / record.seconds;
+  return record;
+}
+
+}  // namespace octavo::train

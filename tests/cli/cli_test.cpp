@@ -1,0 +1,163 @@
+// Runs the program itself: exit codes, messages, start-up time.
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+
+namespace octavo {
+namespace {
+
+struct Outcome {
+  int code = -1;
+  std::string out, err;
+};
+
+class Cli : public testing::Test {
+ protected:
+  Cli() : folder_(fs::path(testing::TempDir()) / ("octavo_cli_" + std::to_string(getpid()))) {
+    fs::create_directories(folder_);
+  }
+  ~Cli() override { fs::remove_all(folder_); }
+
+  // `arguments` are shell words; runs inside the test's own folder.
+  Outcome run(const std::string& arguments, const std::string& program = OCTAVO_PROGRAM) {
+    const std::string command =
+        "cd '" + folder_.string() + "' && '" + program + "' " + arguments + " >out 2>err";
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out", 1 << 20),
+            read_file(folder_ / "err", 1 << 20)};
+  }
+
+  void expect_refused(const std::string& arguments, int code, const std::string& part) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, code) << arguments;
+    EXPECT_EQ(outcome.out, "") << arguments;
+    EXPECT_TRUE(outcome.err.starts_with("octavo: [")) << outcome.err;
+    EXPECT_NE(outcome.err.find(part), std::string::npos) << arguments << ": " << outcome.err;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(Cli, HelpIsQuickAndWithoutTorch) {
+  double best = 1e9;
+  for (int i = 0; i < 5; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    const Outcome outcome = run("--help");
+    best = std::min(
+        best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    for (const char* verb :
+         {"train", "generate", "checkpoints", "data prepare", "schedule", "config show"})
+      EXPECT_NE(outcome.out.find(std::string("\n  ") + verb), std::string::npos) << verb;
+  }
+  if (!OCTAVO_SANITIZED) EXPECT_LT(best, 0.3);
+  const Outcome libraries = run(OCTAVO_PROGRAM, "ldd");
+  EXPECT_NE(libraries.out.find("liboctavo_light"), std::string::npos);
+  EXPECT_EQ(libraries.out.find("torch"), std::string::npos);
+}
+
+TEST_F(Cli, EveryVerbHasHelp) {
+  for (const char* verb :
+       {"train", "generate", "checkpoints", "data prepare", "data inspect", "schedule",
+        "config show", "config check", "config schema", "config docs"}) {
+    const Outcome outcome = run(std::string(verb) + " --help");
+    EXPECT_EQ(outcome.code, 0) << verb;
+    EXPECT_NE(outcome.out.find(std::string("usage: octavo ") + verb), std::string::npos)
+        << outcome.out;
+  }
+  EXPECT_NE(run("train -h").out.find("--gradient_accumulation_steps"), std::string::npos);
+  EXPECT_NE(run("data --help").out.find("data inspect"), std::string::npos);
+}
+
+TEST_F(Cli, Version) {
+  const Outcome outcome = run("--version");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_TRUE(outcome.out.starts_with("octavo 0.")) << outcome.out;
+}
+
+TEST_F(Cli, MistakesHaveExitCode2) {
+  EXPECT_EQ(run("").code, 2);
+  expect_refused("trian", 2, "unknown verb 'trian'; did you mean train?");
+  expect_refused("config", 2, "wanted one of show, check, schema, docs, found nothing");
+  expect_refused("config shwo", 2, "did you mean show?");
+  expect_refused("config check", 2, "wanted a CONFIG.yaml");
+  expect_refused("train --batchsize 3", 2, "did you mean batch_size?");
+  expect_refused("train --max_steps 3 --num_epochs 1", 2, "one_length");
+  expect_refused("train nowhere.yaml", 2, "no file nowhere.yaml");
+  expect_refused("schedule", 2, "--max_steps");
+  expect_refused("data prepare", 2, "wanted text or JSONL files");
+  expect_refused("data prepare a.txt", 2, "--output");
+  expect_refused("data inspect", 2, "wanted a prepared folder");
+}
+
+TEST_F(Cli, FullDiskIsAnError) {
+  const std::string command = "'" OCTAVO_PROGRAM "' --help >/dev/full 2>/dev/null";
+  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 3);
+}
+
+TEST_F(Cli, ConfigShowAndCheck) {
+  write_file_atomic(folder_ / "c.yaml", "batch_size: 4\nmax_steps: 7\n");
+  const Outcome shown = run("config show c.yaml --max_steps 9");
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  for (const char* part : {"# c.yaml:1", "# flag", "# default"})
+    EXPECT_NE(shown.out.find(part), std::string::npos) << part;
+  EXPECT_EQ(run("config check c.yaml").out, "c.yaml: 2 keys given, no contradictions\n");
+  expect_refused("config check c.yaml --num_epochs 2", 2, "one_length");
+  EXPECT_TRUE(nlohmann::json::parse(run("config schema").out).contains("properties"));
+}
+
+TEST_F(Cli, ScheduleWritesPictureAndNumbers) {
+  const Outcome outcome =
+      run("schedule --max_steps 100 --warmup_steps 10 --max_lr 1e-3 --json --output s.svg");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const nlohmann::json numbers = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(numbers["points"][0]["step"], 0);
+  EXPECT_DOUBLE_EQ(numbers["points"][0]["learning_rate"].get<double>(), 1e-4);
+  EXPECT_EQ(numbers["points"].back()["step"], 99);
+  const std::string picture = read_file(folder_ / "s.svg", 1 << 20);
+  EXPECT_TRUE(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"));
+  EXPECT_NE(run("schedule --max_steps 100 --output s.svg").out.find("warm-up 5 of 100 steps"),
+            std::string::npos);
+}
+
+TEST_F(Cli, DataPrepareAndInspect) {
+  write_file_atomic(folder_ / "a.txt", std::string(5000, 'a') + std::string(5000, 'b'));
+  const Outcome prepared = run("data prepare a.txt --output d");
+  ASSERT_EQ(prepared.code, 0) << prepared.err;
+  EXPECT_NE(prepared.out.find("validation tokens (bytes) of 1 documents"), std::string::npos)
+      << prepared.out;
+  const Outcome inspected = run("data inspect d --verify_hashes");
+  EXPECT_EQ(inspected.code, 0) << inspected.err;
+  EXPECT_NE(inspected.out.find("bytes"), std::string::npos);
+  write_file_atomic(folder_ / "c.yaml", "dataset: a.txt\n");
+  expect_refused("data prepare c.yaml a.txt --output e", 2, "dataset (c.yaml:1)");
+}
+
+// Without the core library the light verbs work, and the others say what is missing (exit 3).
+TEST_F(Cli, MissingOrBrokenCoreIsSaid) {
+  fs::create_directories(folder_ / "bin");
+  fs::create_directories(folder_ / "lib");
+  fs::copy_file(OCTAVO_PROGRAM, folder_ / "bin/octavo");
+  fs::create_symlink(OCTAVO_LIGHT, folder_ / "lib/liboctavo_light.so");
+  const std::string program = (folder_ / "bin/octavo").string();
+  EXPECT_EQ(run("--version", program).code, 0);
+  Outcome outcome = run("train", program);
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_NE(outcome.err.find("lib/liboctavo_core.so, found no such file"), std::string::npos)
+      << outcome.err;
+  write_file_atomic(folder_ / "lib/liboctavo_core.so", "not a library");
+  outcome = run("train", program);
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_NE(outcome.err.find("run ./bootstrap"), std::string::npos) << outcome.err;
+  // Mistakes are found before the library is wanted.
+  EXPECT_EQ(run("train --batchsize 1", program).code, 2);
+}
+
+}  // namespace
+}  // namespace octavo

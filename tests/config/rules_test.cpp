@@ -1,0 +1,55 @@
+#include "config/rules.h"
+
+#include "config/expect_refused.h"
+
+namespace octavo::config {
+namespace {
+
+void refused(const Words& words, std::initializer_list<std::string> parts,
+             const Arguments& arguments = kTrainArguments) {
+  expect_refused([&] { parse(words, arguments); }, parts);
+}
+
+TEST(Rules, ContradictionsAreRefusedWithReasonAndValues) {
+  refused({"--max_steps", "10", "--num_epochs", "2"},
+          {"both say how long", "max_steps: 10, num_epochs: 2", "one_length"});
+  refused({"--max_steps", "10", "--warmup_steps", "11"},
+          {"warmup_steps must not exceed max_steps", "warmup_fits"});
+  refused({"--n_head", "3", "--n_embd", "128"},
+          {"n_head must divide n_embd", "n_embd: 128, n_head: 3"});
+  refused({"--model_name", "custom", "--n_layer", "2"}, {"give all three", "custom_has_sizes"});
+  refused({"--val_fraction", "0"}, {"nothing to evaluate on", "evaluation_has_data"});
+  for (const char* name : {"a/b", "..", ".", "a\nb"})
+    refused({"--run_name", name}, {"run_name_is_a_name"});
+  refused({"--min_lr_ratio", "1.5"}, {"wanted a number from 0 to 1", "found '1.5'"});
+}
+
+TEST(Rules, EveryBrokenRuleIsNamedAtOnce) {
+  refused({"--max_steps", "10", "--num_epochs", "2", "--warmup_steps", "11"},
+          {"one_length", "warmup_fits"});
+}
+
+TEST(Rules, WhatDoesNotContradictPasses) {
+  for (const Words& words :
+       {Words{"--max_steps", "10", "--warmup_steps", "10"},
+        Words{"--num_epochs", "2", "--warmup_steps", "100"},
+        Words{"--n_head", "4", "--n_embd", "128"}, Words{"--val_fraction", "0", "--eval_freq", "0"},
+        Words{"--model_name", "custom", "--n_layer", "1", "--n_head", "1", "--n_embd", "8"},
+        Words{"--run_name", "a..b"}})
+    EXPECT_NO_THROW(parse(words, kTrainArguments)) << words.front();
+}
+
+TEST(Rules, OnlyTheVerbsOwnRulesCount) {
+  EXPECT_NO_THROW(parse(Words{"--val_fraction", "0"}, {"data prepare", reader::kPrepare}));
+}
+
+TEST(Rules, NameOnlyKnownKeys) {
+  for (const Rule& rule : rules()) {
+    EXPECT_FALSE(rule.reason.empty());
+    EXPECT_NO_THROW(contradictions(Settings{}, reader::kAll));
+    EXPECT_TRUE(rule.holds(Settings{})) << rule.name << ": the defaults contradict themselves";
+  }
+}
+
+}  // namespace
+}  // namespace octavo::config

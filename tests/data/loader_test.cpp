@@ -1,0 +1,158 @@
+// The loader: any number of ranks trains on the same batches, and a position brings back the rest
+// exactly.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "data/token_data.h"
+#include "helpers.h"
+
+namespace octavo::data {
+namespace {
+
+// Tokens computed from their place: as many as wanted, none stored.
+class VirtualTokens : public TokenData {
+ public:
+  explicit VirtualTokens(uint64_t tokens, uint64_t broken_at = UINT64_MAX)
+      : tokens_(tokens), broken_at_(broken_at) {}
+  static int32_t token(uint64_t place) { return static_cast<int32_t>(place % 2'147'483'647); }
+  uint64_t tokens() const override { return tokens_; }
+  int64_t vocab_size() const override { return 2'147'483'647; }
+  std::string tokenizer_name() const override { return "virtual"; }
+  std::string tokenizer_fingerprint() const override { return "virtual"; }
+  std::string fingerprint() const override { return "virtual"; }
+  void read(uint64_t begin, std::span<int32_t> out) const override {
+    ASSERT_LE(begin + out.size(), tokens_);
+    if (begin >= broken_at_) fail(ExitCode::kDamaged, "test", "damage at ", begin);
+    for (size_t i = 0; i < out.size(); ++i) out[i] = token(begin + i);
+  }
+
+ private:
+  uint64_t tokens_, broken_at_;
+};
+
+constexpr uint64_t kVirtualTokens = 10'000'000'000'000;
+
+// The inputs of `batches` global batches, ranks in turn, from a position.
+std::vector<int32_t> global_order(const std::shared_ptr<const TokenData>& data, int world,
+                                  int64_t global_rows, int batches, Position start) {
+  Loader::Options options{.rows = global_rows / world, .length = 8, .seed = 5, .world = world};
+  std::vector<std::unique_ptr<Loader>> loaders;
+  for (options.rank = 0; options.rank < world; ++options.rank)
+    loaders.push_back(std::make_unique<Loader>(data, options, start));
+  std::vector<int32_t> order;
+  for (int batch = 0; batch < batches; ++batch) {
+    for (auto& loader : loaders) {
+      const Batch part = loader->next();
+      EXPECT_EQ(part.after.samples, start.samples + uint64_t(batch + 1) * uint64_t(global_rows));
+      order.insert(order.end(), part.inputs.begin(), part.inputs.end());
+    }
+  }
+  return order;
+}
+
+TEST(Loader, AnyNumberOfRanksTrainsOnTheSameBatches) {
+  const auto huge = std::make_shared<VirtualTokens>(kVirtualTokens);
+  const auto small = std::make_shared<VirtualTokens>(8 * 100 + 1);  // several epochs in 20 batches
+  for (const auto& data : {huge, small}) {
+    const uint64_t far = sample_count(data->tokens(), 8) * 2 - 50;  // crosses into the third epoch
+    for (const uint64_t start : {uint64_t{0}, far}) {
+      const auto alone = global_order(data, 1, 24, 20, {start});
+      for (const int world : {2, 3, 8})
+        EXPECT_EQ(global_order(data, world, 24, 20, {start}), alone) << world << " ranks";
+    }
+  }
+}
+
+TEST(Loader, BatchesFollowTheSampler) {
+  const auto data = std::make_shared<VirtualTokens>(kVirtualTokens);
+  Loader::Options options{.rows = 3, .length = 16, .seed = 11, .rank = 1, .world = 4};
+  const Sampler sampler(sample_count(kVirtualTokens, 16), 11, true);
+  Loader loader(data, options, {120});
+  EXPECT_EQ(loader.samples_per_epoch(), sampler.samples());
+  for (uint64_t k = 0; k < 10; ++k) {
+    const Batch batch = loader.next();
+    ASSERT_EQ(batch.inputs.size(), 48u);
+    for (uint64_t row = 0; row < 3; ++row) {
+      const uint64_t begin = sampler.at(120 + k * 12 + 3 + row) * 16;
+      for (uint64_t i = 0; i < 16; ++i) {
+        EXPECT_EQ(batch.inputs[row * 16 + i], VirtualTokens::token(begin + i));
+        EXPECT_EQ(batch.targets[row * 16 + i], VirtualTokens::token(begin + i + 1));
+      }
+    }
+  }
+}
+
+TEST(Loader, AnEpochHasEverySampleOnce) {
+  const auto data = std::make_shared<VirtualTokens>(4 * 90 + 3);
+  Loader loader(data, {.rows = 9, .length = 4, .seed = 3}, {});
+  std::vector<int32_t> firsts;
+  for (int k = 0; k < 10; ++k) {
+    const Batch batch = loader.next();
+    for (int64_t row = 0; row < 9; ++row) firsts.push_back(batch.inputs[size_t(row) * 4]);
+  }
+  std::sort(firsts.begin(), firsts.end());
+  for (int32_t i = 0; i < 90; ++i) EXPECT_EQ(firsts[size_t(i)], 4 * i);
+}
+
+TEST(Loader, ResumesExactlyAfterEveryBatch) {
+  Scratch scratch;
+  put_file(scratch / "in.txt", make_text(40'000, 9));
+  prepare(quiet_options({scratch / "in.txt"}, scratch / "out"));
+  const std::shared_ptr<const TokenData> data = TokenData::open(scratch / "out", "train");
+  const Loader::Options options{.rows = 4, .length = 64, .seed = 8, .rank = 1, .world = 2};
+  Loader loader(data, options, {});
+  std::vector<Batch> all;
+  for (int k = 0; k < 150; ++k) all.push_back(loader.next());
+  EXPECT_GT(all.back().after.samples, loader.samples_per_epoch());
+  for (size_t k = 0; k + 3 < all.size(); k += 7) {
+    Loader resumed(data, options, all[k].after);
+    for (size_t j = k + 1; j < k + 4; ++j) {
+      const Batch batch = resumed.next();
+      EXPECT_EQ(batch.inputs, all[j].inputs);
+      EXPECT_EQ(batch.targets, all[j].targets);
+      EXPECT_EQ(batch.after.samples, all[j].after.samples);
+    }
+  }
+}
+
+TEST(Loader, RethrowsWhatTheReadingThreadMet) {
+  const auto data = std::make_shared<VirtualTokens>(1000, 500);
+  Loader loader(data, {.rows = 1, .length = 10, .shuffle = false}, {});
+  for (int k = 0; k < 50; ++k) EXPECT_EQ(loader.next().inputs[0], 10 * k);
+  for (int again = 0; again < 2; ++again)
+    expect_failure([&] { loader.next(); }, ExitCode::kDamaged, {"damage at 500"});
+}
+
+TEST(Loader, CountsTheTimeItWaited) {
+  class Slow : public VirtualTokens {
+   public:
+    Slow() : VirtualTokens(100'000) {}
+    void read(uint64_t begin, std::span<int32_t> out) const override {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      VirtualTokens::read(begin, out);
+    }
+  };
+  Loader loader(std::make_shared<Slow>(), {.rows = 1, .length = 10}, {});
+  for (int k = 0; k < 8; ++k) loader.next();
+  EXPECT_GT(loader.wait_seconds(), 0.01);
+}
+
+TEST(Loader, RefusesWhatCannotBeServed) {
+  const auto data = std::make_shared<VirtualTokens>(100);
+  const auto start = [&](Loader::Options options) { Loader(data, options, {}); };
+  expect_failure([&] { start({.length = 100}); }, ExitCode::kUsage, {"101", "found 100"});
+  expect_failure([&] { start({.rows = 0, .length = 4}); }, ExitCode::kUsage, {"rows 0"});
+  expect_failure([&] { start({.length = 4, .rank = 2, .world = 2}); }, ExitCode::kUsage,
+                 {"rank 2"});
+  expect_failure([&] { start({.rows = int64_t{1} << 40, .length = 64}); }, ExitCode::kUsage,
+                 {"2^31"});
+}
+
+}  // namespace
+}  // namespace octavo::data

@@ -1,0 +1,130 @@
+// kill -9 at any moment leaves a folder that is finished or can be taken up, and the result is the
+// same.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "base/log.h"
+#include "data/dataset_index.h"
+#include "data/journal.h"
+#include "data/token_data.h"
+#include "helpers.h"
+
+namespace octavo::data {
+namespace {
+
+// Runs prepare() in a child and kills it after `seconds`; whether it finished first.
+bool finished_before_kill(const PrepareOptions& options, double seconds) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    set_log_level(LogLevel::kError);
+    try {
+      prepare(options);
+    } catch (...) {
+      ::_exit(1);
+    }
+    ::_exit(0);
+  }
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  ::kill(child, SIGKILL);
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  if (WIFEXITED(status)) EXPECT_EQ(WEXITSTATUS(status), 0);
+  return WIFEXITED(status);
+}
+
+TEST(Restart, KilledAtAnyMomentItGoesOnToTheSameBytes) {
+  Scratch scratch;
+  put_file(scratch / "in/a.jsonl", make_jsonl(2 << 20, 1));
+  for (uint64_t i = 0; i < 5; ++i) put_file(scratch / str("in/", i, ".txt"), make_text(100'000, i));
+  PrepareOptions options = quiet_options({scratch / "in"}, scratch / "whole");
+  options.shard_tokens = 150'000;
+  options.workers = 2;
+  const double seconds = prepare(options).seconds;
+  const auto wanted = get_folder(scratch / "whole");
+  EXPECT_GT(wanted.size(), 15u);
+
+  std::mt19937_64 random(7);
+  std::uniform_real_distribution<double> part(0, 1);
+  int kills = 0, taken_up = 0;
+  for (int round = 0; round < 4; ++round) {
+    options.output = scratch / str("killed", round);
+    for (int attempt = 0; attempt < 6; ++attempt) {
+      if (finished_before_kill(options, part(random) * seconds * 0.7)) break;
+      ++kills;
+      // Either nothing claims to be complete, or it is.
+      if (fs::exists(options.output / kIndexName)) EXPECT_NO_THROW(inspect(options.output, true));
+    }
+    taken_up += prepare(options).shards_reused > 0;
+    EXPECT_TRUE(get_folder(options.output) == wanted) << "round " << round;
+  }
+  EXPECT_GE(kills, 5);
+  EXPECT_GE(taken_up, 3);
+}
+
+// The folder as a crash behind the first shard leaves it.
+class HalfDone : public testing::Test {
+ protected:
+  HalfDone() {
+    put_file(scratch_ / "in.jsonl", make_jsonl(60'000, 3));
+    options_ = quiet_options({scratch_ / "in.jsonl"}, folder_);
+    options_.shard_tokens = 10'000;
+    prepare(options_);
+    wanted_ = get_folder(folder_);
+    const DatasetIndex index = read_index(folder_);
+    fs::remove(folder_ / kIndexName);
+    Journal journal(folder_, index.plan);
+    journal.append({.split = "train",
+                    .shard = index.splits.at("train").shards[0],
+                    .next = {},
+                    .skip = options_.shard_tokens});
+    put_file(folder_ / "train-00001.tok.tmp", "cut short");
+  }
+
+  void expect_reused(int shards) {
+    EXPECT_EQ(prepare(options_).shards_reused, shards);
+    EXPECT_TRUE(get_folder(folder_) == wanted_);
+  }
+
+  Scratch scratch_;
+  fs::path folder_ = scratch_ / "out";
+  PrepareOptions options_;
+  std::map<std::string, std::string> wanted_;
+};
+
+TEST_F(HalfDone, IsTakenUp) {
+  expect_reused(1);
+}
+
+TEST_F(HalfDone, ALineCutShortIsIgnored) {
+  const std::string journal = get_file(folder_ / "prepare.journal");
+  put_file(folder_ / "prepare.journal", journal + journal.substr(journal.find('\n') + 1, 90));
+  expect_reused(1);
+}
+
+TEST_F(HalfDone, AJournalCutInsideItsFirstLineStartsOver) {
+  put_file(folder_ / "prepare.journal", get_file(folder_ / "prepare.journal").substr(0, 20));
+  expect_reused(0);
+}
+
+TEST_F(HalfDone, AFinishedShardThatChangedIsMadeAgain) {
+  put_file(folder_ / "train-00000.tok", "damaged");
+  expect_reused(0);
+}
+
+TEST_F(HalfDone, OtherOptionsStartOverAndLeaveNoStrayShard) {
+  options_.shard_tokens = 1'000'000;
+  EXPECT_EQ(prepare(options_).shards_reused, 0);
+  std::vector<std::string> names;
+  for (const auto& item : get_folder(folder_)) names.push_back(item.first);
+  EXPECT_EQ(names, (std::vector<std::string>{"dataset.json", "sources.jsonl", "train-00000.tok",
+                                             "val-00000.tok"}));
+}
+
+}  // namespace
+}  // namespace octavo::data
