@@ -12,7 +12,7 @@ WORDS = ("the of and to in is that it was for on with he be at by I this had not
          "안녕하세요 việt ếch ﬁnal ﬀ ß ſ K Å").split()
 CONTRACTIONS = ["'s", "'t", "'re", "'ve", "'m", "'ll", "'d", "'S", "'T", "'RE", "'Ve", "'lL", "'D", "'M",
                 "'ſ", "'x", "''s", "’s", "'K"]
-TOKENS = ["<|endoftext|>", "<|im_start|>", "<|begin_of_text|>", "<|eot_id|>", "<|endoftext|", "<mask>",
+TOKENS = ["<|endoftext|>", "of the", "<|im_start|>", "<|begin_of_text|>", "<|eot_id|>", "<|endoftext|", "<mask>",
           "wordy", "[L]", "[R]", "café!", "cafe\u0301!"]
 NUMBERS = "0123456789٠١٢۳४५²³¼½ⅣⅧ①⑳〇〡㊉𝟘𝟙𐄇"
 MARKS = "\u0300\u0301\u0302\u0307\u0308\u0315\u0316\u0323\u0327\u0328\u0345\u05b0\u05bc\u064b\u0651\u093c\u0e38\u3099\u309a"
@@ -63,7 +63,7 @@ def _added(base, start):
 
     tokens = [token("<mask>", lstrip=True, special=True), token("wordy", single_word=True),
               token("[L]", lstrip=True, rstrip=True), token("[R]", rstrip=True),
-              token("cafe\u0301!", normalized=True), token("the", single_word=True, normalized=True),
+              token("cafe\u0301!", normalized=True), token("of the", single_word=True, normalized=True),
               token("  ", normalized=True), token("<|im", special=True),
               token("<|im_start|>", special=True)]
     return base + [{"id": start + i, **entry} for i, entry in enumerate(tokens)]

@@ -31,7 +31,6 @@ SPEED_BYTES = 8_000_000
 SPEED_DOCUMENT = 2_000  # characters, rounded up to whole lines
 ROUNDS = 5
 WANTED_RATIO = 2.0
-MAX_PRINTED = 20
 NEUTRAL = "\ue000"  # private use: no letter, no number, no mark, in every version of Unicode
 
 
@@ -104,44 +103,41 @@ def check_corpus(name, ours, theirs, files):
     return len(bad)
 
 
-def version_suspects(line, ours, theirs):
-    """Code points of the line that one side knows and the other, with older tables, takes as unassigned.
+def version_reasons(lines, ours, theirs):
+    """Code points of the lines that one side knows and the other, with older tables, takes as unassigned.
 
     Proof asked for: the two sides differ on the code point in isolation, and either Python's tables
-    (Unicode 14) leave it unassigned too, or it is a combining mark that the package's NFC does not
-    order. The class of an assigned mark never changes, so there the package's tables predate it.
+    leave it unassigned too, or it is a combining mark that the package's NFC does not order. The class
+    of an assigned mark never changes, so there the package's tables predate it.
     """
     nfc = normalizers.NFC()
-    suspects = []
-    for char in sorted(set(line)):
-        around = f"a\u0315{char}\u0316"
-        if not differing([f"a{char}a", f" {char}1", around], ours, theirs):
-            continue
-        if unicodedata.category(char) == "Cn":
-            suspects.append((char, f"unassigned in Unicode {unicodedata.unidata_version}"))
-        elif unicodedata.combining(char) and nfc.normalize_str(around) == around:
-            suspects.append((char, "a mark that the package's NFC tables do not have"))
-    return suspects
+    chars = sorted(set("".join(lines)))
+    ordered = [f"a\u0315{char}\u0316" for char in chars]
+    probes = [probe for char, marks in zip(chars, ordered) for probe in (f"a{char}a", f" {char}1", marks)]
+    differ = {i // 3 for i in differing(probes, ours, theirs)}
+    reasons = {}
+    for i in differ:
+        if unicodedata.category(chars[i]) == "Cn":
+            reasons[chars[i]] = f"unassigned in Unicode {unicodedata.unidata_version}"
+        elif unicodedata.combining(chars[i]) and nfc.normalize_str(ordered[i]) == ordered[i]:
+            reasons[chars[i]] = "a mark that the package's NFC tables do not have"
+    return reasons
 
 
 def check_lines(name, lines, ours, theirs):
     """Number of unexplained differences, and of those that a Unicode version explains."""
-    plain, versioned, explained = 0, 0, {}
-    for i in differing(lines, ours, theirs):
-        suspects = version_suspects(lines[i], ours, theirs)
-        neutral = lines[i].translate({ord(char): NEUTRAL for char, _ in suspects})
-        if suspects and not differing([neutral], ours, theirs):
-            versioned += 1
-            explained.update(suspects)
-            points = " ".join(f"U+{ord(char):04X}" for char, _ in suspects)
-            print(f"{name}: line {i} differs by Unicode version: {points}")
-            continue
-        plain += 1
-        if plain <= MAX_PRINTED:
-            print(f"{name}: line {i} differs: {lines[i]!r}")
-    for char, reason in sorted(explained.items()):
+    bad = differing(lines, ours, theirs)
+    if not bad:
+        return 0, 0
+    reasons = version_reasons([lines[i] for i in bad], ours, theirs)
+    neutral = str.maketrans(dict.fromkeys(reasons, NEUTRAL))
+    still = {bad[i] for i in differing([lines[i].translate(neutral) for i in bad], ours, theirs)}
+    for i in bad:
+        points = " ".join(f"U+{ord(char):04X}" for char in sorted(set(lines[i]) & set(reasons)))
+        print(f"{name}: line {i} differs" + (f": {lines[i]!r}" if i in still else f" by Unicode version: {points}"))
+    for char, reason in sorted(reasons.items()):
         print(f"{name}: U+{ord(char):04X} {unicodedata.name(char, '(no name)')}: {reason}")
-    return plain, versioned
+    return len(still), len(bad) - len(still)
 
 
 def speed_documents(files):

@@ -9,7 +9,11 @@ target_include_directories(octavo_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
 target_link_options(octavo_options INTERFACE -fuse-ld=lld)
 if(OCTAVO_SANITIZE)
   target_compile_options(octavo_options INTERFACE -fsanitize=${OCTAVO_SANITIZE} -fno-sanitize-recover=undefined)
-  target_link_options(octavo_options INTERFACE -fsanitize=${OCTAVO_SANITIZE} -shared-libasan)
+  # The sanitizer's runtime is a shared library inside the compiler's own folder, which no loader looks into.
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-runtime-dir OUTPUT_VARIABLE octavo_runtime_dir
+    OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  target_link_options(octavo_options INTERFACE -fsanitize=${OCTAVO_SANITIZE} -shared-libasan
+    LINKER:-rpath,${octavo_runtime_dir})
 endif()
 
 # One precompiled header serves every torch room.

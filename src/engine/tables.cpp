@@ -41,6 +41,7 @@ std::span<const Implementation<Matmul>> implementations<Matmul>() {
 template <>
 std::span<const Implementation<Attention>> implementations<Attention>() {
   static constexpr Implementation<Attention> kTable[] = {
+      {"cpu/blocks", on_cpu_bf16, cpu::make_attention},
       {"aten/flash", on_cpu, aten::make_attention},
       {"reference", serves_all, reference::make_attention},
   };

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "engine/allocator.h"
+#include "engine/devices.h"
 #include "train/dataset.h"
 #include "train/model_factory.h"
 #include "train/persist.h"
@@ -50,6 +51,10 @@ engine::Target target_of(const config::Settings& settings) {
 }
 
 void prepare_process(const config::Settings& settings) {
+  const auto search = engine::find_gpus();
+  for (const auto& gpu : search.gpus)
+    log_warn(str("found ", gpu.name, " (compute capability ", gpu.major, ".", gpu.minor,
+                 "), not used: this version trains on the CPU"));
   engine::install_cpu_allocator();
   if (settings.num_threads > 0) at::set_num_threads(static_cast<int>(settings.num_threads));
 }

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/log.h"
+#include "base/signals.h"
 #include "data/dataset_index.h"
 #include "data/journal.h"
 #include "data/token_data.h"
@@ -65,6 +66,28 @@ TEST(Restart, KilledAtAnyMomentItGoesOnToTheSameBytes) {
   }
   EXPECT_GE(kills, 5);
   EXPECT_GE(taken_up, 3);
+}
+
+TEST(Restart, AStopOnRequestIsSaidAndCanBeTakenUp) {
+  Scratch scratch;
+  put_file(scratch / "in.txt", make_text(5000, 1));
+  const PrepareOptions options = quiet_options({scratch / "in.txt"}, scratch / "out");
+  const pid_t child = ::fork();  // a request to stop holds for the rest of a process
+  if (child == 0) {
+    request_stop("SIGTERM");
+    try {
+      prepare(options);
+    } catch (const Error& error) {
+      ::_exit(static_cast<int>(error.code()));
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), static_cast<int>(ExitCode::kStopped));
+  EXPECT_FALSE(fs::exists(scratch / "out/dataset.json"));
+  EXPECT_GT(prepare(options).train_tokens, 4000u);
 }
 
 // The folder as a crash behind the first shard leaves it.

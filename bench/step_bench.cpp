@@ -1,0 +1,64 @@
+// The octavo side of bench/gpt2_vs_pytorch: GPT-2 124M on random tokens, the real training step.
+// usage: step_bench BATCH LENGTH [PRECISION]; then for every line N on stdin: N steps, one line with the seconds of each.
+
+#include <cstdio>
+#include <iostream>
+#include <string>
+
+#include "base/random.h"
+#include "engine/allocator.h"
+#include "models/gpt2/gpt2.h"
+#include "train/run.h"
+#include "train/step.h"
+
+namespace {
+
+using namespace octavo;
+
+// Tokens that exist nowhere: a hash of their position.
+class RandomTokens final : public data::TokenData {
+ public:
+  uint64_t tokens() const override { return uint64_t{1} << 40; }
+  int64_t vocab_size() const override { return 50257; }
+  std::string tokenizer_name() const override { return "random"; }
+  std::string tokenizer_fingerprint() const override { return "random"; }
+  std::string fingerprint() const override { return "random"; }
+  void read(uint64_t begin, std::span<int32_t> out) const override {
+    for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<int32_t>(mix64(begin + i + 1) % 50257);
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 3) return 2;
+  train::Run run;
+  auto& s = run.settings;
+  s.batch_size = std::stoll(argv[1]);
+  s.max_seq_length = std::stoll(argv[2]);
+  s.learning_rate = 3e-4;
+  s.max_grad_norm = 0;  // the PyTorch step does not clip
+  if (argc > 3 && std::string(argv[3]) == "fp32") s.mixed_precision = config::Precision::kFp32;
+  train::prepare_process(s);
+  run.engine = std::make_unique<engine::Engine>(train::target_of(s));
+  run.model = models::gpt2::make({.vocab = 50304}, *run.engine);
+  run.model->initialize(0);
+  run.optimizer = std::make_unique<optim::AdamW>(*run.engine, run.model->params(),
+                                                 optim::AdamWOptions{.max_grad_norm = s.max_grad_norm});
+  run.train_data = std::make_shared<RandomTokens>();
+  run.loader = std::make_unique<data::Loader>(
+      run.train_data, data::Loader::Options{.rows = s.batch_size, .length = s.max_seq_length}, data::Position{});
+  run.schedule = {.max_lr = s.learning_rate, .min_lr_ratio = 1, .warmup_steps = 0, .max_steps = 1'000'000};
+
+  for (int64_t steps = 0; std::cin >> steps;) {
+    double loss = 0;
+    for (int64_t i = 0; i < steps; ++i) {
+      const auto record = train::train_step(run);
+      loss = record.loss;
+      std::printf("%.6f ", record.seconds);
+    }
+    std::printf("loss=%.4f peak_mb=%.0f\n", loss, static_cast<double>(engine::cpu_memory().peak) / 1e6);
+    std::fflush(stdout);
+  }
+  return 0;
+}

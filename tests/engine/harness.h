@@ -1,0 +1,144 @@
+#pragma once
+// One harness for every implementation of every operation. A test of an operation is run once for
+// each line of its table and each compute dtype; a line that refuses is skipped with its reason.
+// A new implementation in src/engine/tables.cpp is tested without a change here.
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "engine/compare.h"
+#include "engine/op_table.h"
+#include "engine/ops.h"
+
+namespace octavo::engine {
+
+constexpr int64_t kWidths[] = {1, 7, 16, 17, 64, 127, 768, 3072};
+constexpr int64_t kRows[] = {1, 3, 33, 100};
+
+template <class Op>
+struct Case {
+  const Implementation<Op>* implementation = nullptr;
+  at::ScalarType compute = at::kFloat;
+
+  bool is_oracle() const { return implementation == &implementations<Op>().back(); }
+  std::string name() const {
+    std::string text(implementation->name);
+    for (char& c : text)
+      if (c == '/') c = '_';
+    return text + (compute == at::kBFloat16 ? "_bf16" : "_fp32");
+  }
+  friend std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name(); }
+};
+
+enum class Who { kAll, kAllButOracle };
+
+template <class Op>
+std::vector<Case<Op>> cases(Who who) {
+  std::vector<Case<Op>> result;
+  for (const auto& implementation : implementations<Op>())
+    for (const auto compute : {at::kFloat, at::kBFloat16}) {
+      const Case<Op> made{&implementation, compute};
+      if (who == Who::kAll || !made.is_oracle()) result.push_back(made);
+    }
+  return result;
+}
+
+template <class Op>
+class OpTest : public testing::TestWithParam<Case<Op>> {
+ protected:
+  void SetUp() override {
+    const Case<Op>& c = this->GetParam();
+    compute = c.compute;
+    const std::string reason = c.implementation->refusal({at::kCPU, compute, false});
+    if (!reason.empty())
+      GTEST_SKIP() << c.implementation->name << " refuses " << compute << ": " << reason;
+    op = c.implementation->make();
+    oracle = implementations<Op>().back().make();
+    at::manual_seed(20);
+  }
+  bool is_bf16() const { return compute == at::kBFloat16; }
+  // N(0, scale) in the compute dtype.
+  at::Tensor random(at::IntArrayRef shape, double scale = 1) const {
+    return (at::randn(shape) * scale).to(compute);
+  }
+
+  at::ScalarType compute = at::kFloat;
+  std::unique_ptr<Op> op, oracle;
+};
+
+// Op##Values runs for all implementations but the oracle, Op##Test for all.
+#define OCTAVO_OP_TESTS(Op)                                                                      \
+  class Op##Test : public OpTest<Op> {};                                                         \
+  class Op##Values : public OpTest<Op> {};                                                       \
+  class Op##Gradient : public OpTest<Op> {};                                                     \
+  const auto k##Op##Name = [](const auto& info) { return info.param.name(); };                   \
+  INSTANTIATE_TEST_SUITE_P(Engine, Op##Test, testing::ValuesIn(cases<Op>(Who::kAll)),            \
+                           k##Op##Name);                                                         \
+  INSTANTIATE_TEST_SUITE_P(Engine, Op##Values, testing::ValuesIn(cases<Op>(Who::kAllButOracle)), \
+                           k##Op##Name)
+
+inline at::Tensor exact(const at::Tensor& t) {
+  return t.to(at::kDouble);
+}
+inline at::Tensor magnitude(const at::Tensor& t) {
+  return exact(t).abs();
+}
+inline bool any_not_finite(const at::Tensor& t) {
+  return !at::isfinite(t).all().item<bool>();
+}
+inline bool all_finite(const at::Tensor& t) {
+  return at::isfinite(t).all().item<bool>();
+}
+
+constexpr Accumulate kBothModes[] = {Accumulate::kOverwrite, Accumulate::kAdd};
+
+// Calls `run` with 1, 2 and 3 threads; all tensors it returns must be the same bit for bit.
+inline void expect_independent_of_threads(const std::function<std::vector<at::Tensor>()>& run) {
+  const int before = at::get_num_threads();
+  at::set_num_threads(1);
+  const auto wanted = run();
+  for (const int threads : {2, 3}) {
+    at::set_num_threads(threads);
+    const auto found = run();
+    ASSERT_EQ(found.size(), wanted.size());
+    for (size_t i = 0; i < wanted.size(); ++i)
+      EXPECT_TRUE(same_bits(found[i], wanted[i])) << "result " << i << ", threads " << threads;
+  }
+  at::set_num_threads(before);
+}
+
+// d(sum of weight * forward()) / dx by central differences of fourth order, x FP32 and read by
+// `forward`. With a step of 2^-6 the formula's error is about 1e-8 of the fifth derivative, and the
+// rounding of FP32 outputs, divided by the step, some 1e-5: hence the 5e-4 in expect_derivative.
+inline at::Tensor numeric_gradient(at::Tensor& x, const at::Tensor& weight,
+                                   const std::function<at::Tensor()>& forward) {
+  constexpr double kStep = 0x1p-6;
+  at::Tensor gradient = at::empty_like(x, x.options().dtype(at::kDouble));
+  float* values = x.mutable_data_ptr<float>();
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    const float here = values[i];
+    const auto at_offset = [&](double steps) {
+      values[i] = static_cast<float>(here + steps * kStep);
+      return exact(forward());
+    };
+    const at::Tensor slope = (8 * (at_offset(1) - at_offset(-1)) - (at_offset(2) - at_offset(-2)));
+    values[i] = here;
+    gradient.flatten()[i] = (slope * exact(weight)).sum() / (12 * kStep);
+  }
+  return gradient;
+}
+
+inline void expect_derivative(const at::Tensor& analytic, const at::Tensor& numeric) {
+  const double scale = std::max(1.0, numeric.abs().max().item<double>());
+  EXPECT_TRUE(
+      near(analytic.to(at::kFloat), numeric.view(analytic.sizes()).to(at::kFloat), 5e-4 * scale));
+}
+
+}  // namespace octavo::engine

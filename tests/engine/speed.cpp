@@ -1,0 +1,192 @@
+// Rates of every implementation on the shapes of GPT-2 124M with 4 x 256 tokens. GB/s counts each
+// tensor once; FLOP/s counts a multiply-add as two and, for attention, only what is not masked.
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/modes.h"
+#include "engine/op_table.h"
+#include "engine/ops.h"
+
+namespace octavo::engine {
+namespace {
+
+constexpr int64_t kBatch = 4, kLength = 256, kTokens = kBatch * kLength, kWidth = 768, kHeads = 12,
+                  kVocab = 50304, kClasses = 50257;
+
+// Median of at least three runs, half a second of them if they are short; one if a run takes long.
+double seconds_of(const std::function<void()>& run) {
+  const auto once = [&] {
+    const auto start = std::chrono::steady_clock::now();
+    run();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  const double first = once();
+  if (first > 2) return first;
+  std::vector<double> times;
+  double total = 0;
+  while (times.size() < 3 || (total < 0.5 && times.size() < 1000)) {
+    times.push_back(once());
+    total += times.back();
+  }
+  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2),
+                   times.end());
+  return times[times.size() / 2];
+}
+
+enum class Unit { kGflops, kGigabytes };
+
+class Row {
+ public:
+  Row(std::string_view op, std::string_view implementation, at::ScalarType compute)
+      : op_(op), implementation_(implementation), compute_(compute) {}
+  void measure(const char* what, Unit unit, double amount, const std::function<void()>& run) const {
+    const double seconds = seconds_of(run);
+    std::printf("%-14s %-24s %-16s %-5s %10.3f ms %9.1f %s\n", op_.c_str(), what,
+                implementation_.c_str(), compute_ == at::kBFloat16 ? "bf16" : "fp32", 1e3 * seconds,
+                amount / seconds * 1e-9, unit == Unit::kGflops ? "GFLOP/s" : "GB/s");
+    std::fflush(stdout);
+  }
+  at::Tensor random(at::IntArrayRef shape) const { return at::randn(shape).to(compute_); }
+  at::Tensor empty(at::IntArrayRef shape) const { return at::empty(shape, compute_); }
+  double bytes(double values) const { return values * (compute_ == at::kBFloat16 ? 2 : 4); }
+
+ private:
+  std::string op_, implementation_;
+  at::ScalarType compute_;
+};
+
+void measure(Matmul& op, const Row& row) {
+  struct Product {
+    const char *forward, *input, *weight;
+    int64_t in, out;
+  };
+  constexpr Product kProducts[] = {{"qkv y", "qkv dx", "qkv dw", kWidth, 3 * kWidth},
+                                   {"attn out y", "attn out dx", "attn out dw", kWidth, kWidth},
+                                   {"mlp up y", "mlp up dx", "mlp up dw", kWidth, 4 * kWidth},
+                                   {"mlp down y", "mlp down dx", "mlp down dw", 4 * kWidth, kWidth},
+                                   {"head y", "head dx", "head dw", kWidth, kVocab}};
+  for (const auto& p : kProducts) {
+    const at::Tensor x = row.random({kTokens, p.in}), w = row.random({p.out, p.in}),
+                     dy = row.random({kTokens, p.out}), bias = at::randn({p.out});
+    at::Tensor y = row.empty({kTokens, p.out}), dx = row.empty({kTokens, p.in}),
+               dw = at::zeros({p.out, p.in});
+    const double flops = 2.0 * static_cast<double>(kTokens * p.in * p.out);
+    row.measure(p.forward, Unit::kGflops, flops, [&] { op.forward(x, w, bias, y); });
+    row.measure(p.input, Unit::kGflops, flops, [&] { op.input_gradient(dy, w, dx); });
+    row.measure(p.weight, Unit::kGflops, flops,
+                [&] { op.weight_gradient(dy, x, dw, Accumulate::kAdd); });
+  }
+}
+
+void measure(LayerNorm& op, const Row& row) {
+  const at::Tensor x = row.random({kTokens, kWidth}), delta = row.random({kTokens, kWidth}),
+                   gamma = at::randn({kWidth});
+  at::Tensor dgamma = at::zeros({kWidth}), dbeta = at::zeros({kWidth});
+  const auto saved = op.forward(x, delta, gamma, gamma, 1e-5);
+  const double bytes = row.bytes(4.0 * kTokens * kWidth);
+  row.measure("add + norm forward", Unit::kGigabytes, bytes,
+              [&] { op.forward(x, delta, gamma, gamma, 1e-5); });
+  row.measure("add + norm backward", Unit::kGigabytes, bytes,
+              [&] { op.backward(x, delta, saved, gamma, dgamma, dbeta, Accumulate::kAdd); });
+}
+
+void measure(Gelu& op, const Row& row) {
+  const at::Tensor x = row.random({kTokens, 4 * kWidth});
+  at::Tensor dy = row.random({kTokens, 4 * kWidth}), dbias = at::zeros({4 * kWidth});
+  const double bytes = row.bytes(4.0 * kTokens * kWidth);
+  row.measure("forward", Unit::kGigabytes, 2 * bytes, [&] { op.forward(x); });
+  row.measure("backward", Unit::kGigabytes, 3 * bytes,
+              [&] { op.backward(dy, x, dbias, Accumulate::kAdd); });
+}
+
+void measure(ColumnSum& op, const Row& row) {
+  const at::Tensor x = row.random({kTokens, 3 * kWidth});
+  at::Tensor sums = at::zeros({3 * kWidth});
+  row.measure("qkv bias", Unit::kGigabytes, row.bytes(3.0 * kTokens * kWidth),
+              [&] { op.add(x, sums, Accumulate::kAdd); });
+}
+
+void measure(CrossEntropy& op, const Row& row) {
+  at::Tensor logits = row.random({kTokens, kVocab});
+  const at::Tensor targets = at::randint(kClasses, {kTokens}, at::kInt);
+  const double bytes = row.bytes(1.0 * kTokens * kVocab);
+  row.measure("loss", Unit::kGigabytes, bytes, [&] {
+    op.run(logits, targets, {kClasses, 1, 0, false});
+  });
+  row.measure("loss and gradient", Unit::kGigabytes, 2 * bytes, [&] {
+    op.run(logits, targets, {kClasses, 1, 0, true});
+  });
+}
+
+void measure(Attention& op, const Row& row) {
+  const at::Tensor qkv = row.random({kTokens, 3 * kWidth}), d_out = row.random({kTokens, kWidth});
+  const auto saved = op.forward(qkv, kBatch, kHeads);
+  const double pairs = kBatch * 0.5 * kLength * (kLength + 1);
+  row.measure("forward", Unit::kGflops, 4 * pairs * kWidth,
+              [&] { op.forward(qkv, kBatch, kHeads); });
+  row.measure("backward", Unit::kGflops, 10 * pairs * kWidth,
+              [&] { op.backward(d_out, qkv, saved, kBatch, kHeads); });
+}
+
+void measure(Embedding& op, const Row& row) {
+  const at::Tensor tokens = row.random({kVocab, kWidth}), positions = row.random({1024, kWidth}),
+                   dx = row.random({kTokens, kWidth}),
+                   ids = at::randint(kClasses, {kTokens}, at::kInt);
+  at::Tensor d_tokens = at::zeros({kVocab, kWidth}), d_positions = at::zeros({1024, kWidth});
+  const double values = 1.0 * kTokens * kWidth;
+  row.measure("forward", Unit::kGigabytes, row.bytes(3 * values),
+              [&] { op.forward(ids, tokens, positions, kLength); });
+  row.measure("backward", Unit::kGigabytes, row.bytes(values) + 16 * values,
+              [&] { op.backward(ids, dx, d_tokens, d_positions, kLength); });
+}
+
+void measure(AdamW& op, const Row& row) {
+  constexpr int64_t kSize = kVocab * kWidth;
+  at::Tensor master = at::randn({kSize}), m = at::zeros({kSize}), v = at::zeros({kSize}),
+             compute = at::empty({kSize}, at::kBFloat16);
+  const at::Tensor grad = at::randn({kSize});
+  row.measure("step", Unit::kGigabytes, 30.0 * kSize,
+              [&] { op.step(master, m, v, grad, compute, {.lr = 1e-4f, .weight_decay = 0.1f}); });
+  row.measure("sum of squares", Unit::kGigabytes, 4.0 * kSize, [&] { op.sum_of_squares(grad); });
+}
+
+template <class Op>
+void measure_all() {
+  // AdamW's tensors are FP32 whatever the compute dtype is.
+  const bool once = std::is_same_v<Op, AdamW>;
+  for (const auto& implementation : implementations<Op>())
+    for (const auto compute : {at::kBFloat16, at::kFloat}) {
+      if (once && compute == at::kFloat) continue;
+      const std::string reason = implementation.refusal({at::kCPU, compute, false});
+      if (reason.empty())
+        measure(*implementation.make(), Row(Op::kName, implementation.name, compute));
+      else
+        std::printf("%-14s %-24s %-16s %-5s refused: %s\n", std::string(Op::kName).c_str(), "",
+                    std::string(implementation.name).c_str(),
+                    compute == at::kBFloat16 ? "bf16" : "fp32", reason.c_str());
+    }
+}
+
+}  // namespace
+
+void print_speed() {
+  std::printf("threads: %d\n", at::get_num_threads());
+  measure_all<Matmul>();
+  measure_all<LayerNorm>();
+  measure_all<Gelu>();
+  measure_all<ColumnSum>();
+  measure_all<CrossEntropy>();
+  measure_all<Attention>();
+  measure_all<Embedding>();
+  measure_all<AdamW>();
+}
+
+}  // namespace octavo::engine

@@ -1,0 +1,146 @@
+#include "tokenizer/bpe.h"
+
+#include <chrono>
+
+#include "fixtures.h"
+
+namespace octavo::tokenizer {
+namespace {
+
+// The definition: merge the leftmost pair of the lowest rank until there is none.
+std::vector<TokenId> plain_bpe(const std::vector<Merge>& merges, std::string_view word) {
+  std::vector<TokenId> ids;
+  for (const char c : word) ids.push_back(static_cast<unsigned char>(c));
+  while (true) {
+    size_t best_rank = merges.size(), best_at = 0;
+    for (size_t i = 0; i + 1 < ids.size(); ++i)
+      for (size_t rank = 0; rank < best_rank; ++rank)
+        if (merges[rank].left == ids[i] && merges[rank].right == ids[i + 1]) {
+          best_rank = rank;
+          best_at = i;
+        }
+    if (best_rank == merges.size()) return ids;
+    ids[best_at] = merges[best_rank].result;
+    ids.erase(ids.begin() + static_cast<ptrdiff_t>(best_at) + 1);
+  }
+}
+
+std::array<TokenId, 256> all_bytes() {
+  std::array<TokenId, 256> bytes;
+  for (int i = 0; i < 256; ++i) bytes[i] = i;
+  return bytes;
+}
+
+std::vector<TokenId> encode(const Bpe& bpe, Bpe::Scratch& scratch, std::string_view word) {
+  std::vector<TokenId> ids;
+  const auto end = static_cast<uint32_t>(word.size());
+  if (end > 0) bpe.encode(word, {&end, 1}, scratch, ids);
+  return ids;
+}
+
+// Random merges over a small alphabet, in random order, so that ranks and ways to a token vary.
+std::vector<Merge> random_merges(std::mt19937& random, size_t count) {
+  std::vector<std::string> tokens = {"a", "b", "c"};
+  std::vector<Merge> merges;
+  const auto id_of = [&](const std::string& token) {
+    if (token.size() == 1) return static_cast<TokenId>(token[0]);
+    return static_cast<TokenId>(256 +
+                                (std::find(tokens.begin(), tokens.end(), token) - tokens.begin()));
+  };
+  while (merges.size() < count) {
+    const std::string left = tokens[random() % tokens.size()],
+                      right = tokens[random() % tokens.size()];
+    const bool known = std::any_of(merges.begin(), merges.end(), [&](const Merge& merge) {
+      return merge.left == id_of(left) && merge.right == id_of(right);
+    });
+    if (known || left.size() + right.size() > 12) continue;
+    if (std::find(tokens.begin(), tokens.end(), left + right) == tokens.end())
+      tokens.push_back(left + right);
+    merges.push_back({id_of(left), id_of(right), id_of(left + right)});
+  }
+  std::shuffle(merges.begin(), merges.end(), random);
+  return merges;
+}
+
+TEST(Bpe, ShortAndLongWordsFollowTheDefinition) {
+  std::mt19937 random(3);
+  for (int table = 0; table < 20; ++table) {
+    const std::vector<Merge> merges = random_merges(random, 40);
+    const Bpe bpe(merges, all_bytes(), {});
+    Bpe::Scratch scratch;
+    for (int round = 0; round < 100; ++round) {
+      std::string word;
+      const size_t length = round % 4 == 0 ? 40 + random() % 200 : random() % 24;
+      for (size_t i = 0; i < length; ++i) word += static_cast<char>('a' + random() % 3);
+      const std::vector<TokenId> wanted = plain_bpe(merges, word);
+      ASSERT_EQ(encode(bpe, scratch, word), wanted) << word;
+      ASSERT_EQ(encode(bpe, scratch, word), wanted) << "from the cache: " << word;
+    }
+  }
+}
+
+TEST(Bpe, CacheTellsWordsWithZeroBytesApart) {
+  const Bpe bpe({}, all_bytes(), {});
+  Bpe::Scratch scratch;
+  const std::string zeros(24, '\0');
+  for (size_t length = 0; length <= zeros.size(); ++length)
+    EXPECT_EQ(encode(bpe, scratch, zeros.substr(0, length)).size(), length);
+}
+
+TEST(Bpe, WholeWordsWinOverMerges) {
+  ByteMap whole;
+  whole.insert("abc", 300);
+  const std::vector<Merge> merges = {{'a', 'b', 256}};
+  const Bpe bpe(merges, all_bytes(), whole);
+  Bpe::Scratch scratch;
+  EXPECT_EQ(encode(bpe, scratch, "abc"), (std::vector<TokenId>{300}));
+  EXPECT_EQ(encode(bpe, scratch, "abcd"), (std::vector<TokenId>{256, 'c', 'd'}));
+}
+
+TEST(Bpe, BytesWithoutATokenAreDroppedBeforeMerging) {
+  auto bytes = all_bytes();
+  bytes['x'] = -1;
+  const std::vector<Merge> merges = {{'a', 'b', 256}};
+  const Bpe bpe(merges, bytes, {});
+  Bpe::Scratch scratch;
+  EXPECT_EQ(encode(bpe, scratch, "axb"), (std::vector<TokenId>{256}));
+  EXPECT_EQ(encode(bpe, scratch, "x"), (std::vector<TokenId>{}));
+}
+
+TEST(Bpe, LastOfTwoEqualMergesCounts) {
+  const std::vector<Merge> merges = {{'a', 'b', 256}, {'b', 'c', 257}, {'a', 'b', 256}};
+  const Bpe bpe(merges, all_bytes(), {});
+  Bpe::Scratch scratch;
+  EXPECT_EQ(encode(bpe, scratch, "abc"), (std::vector<TokenId>{'a', 257}));
+}
+
+TEST(Bpe, AWordOfTenMegabytes) {
+  std::vector<Merge> merges = {{'a', 'a', 256}};
+  for (TokenId id = 256; id < 270; ++id) merges.push_back({id, id, id + 1});
+  const Bpe bpe(merges, all_bytes(), {});
+  Bpe::Scratch scratch;
+  const std::string word(10'000'000, 'a');
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<TokenId> ids = encode(bpe, scratch, word);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  EXPECT_EQ(ids.front(), 270);  // 2^15 bytes
+  size_t bytes = 0;
+  for (const TokenId id : ids) bytes += id < 256 ? 1 : size_t{2} << (id - 256);
+  EXPECT_EQ(bytes, word.size());
+  EXPECT_LT(seconds.count(), 60);
+}
+
+TEST(ByteMap, FindsWhatWasInsertedOnce) {
+  ByteMap map;
+  EXPECT_EQ(map.find("0"), ByteMap::kNone);
+  for (int i = 0; i < 20'000; ++i) EXPECT_TRUE(map.insert(std::to_string(i * 7919), i));
+  for (int i = 0; i < 20'000; ++i) EXPECT_EQ(map.find(std::to_string(i * 7919)), i);
+  EXPECT_FALSE(map.insert("0", 5));
+  EXPECT_EQ(map.find("0"), 0);
+  EXPECT_EQ(map.find("none"), ByteMap::kNone);
+  EXPECT_TRUE(map.insert("", 1));
+  EXPECT_EQ(map.find(""), 1);
+}
+
+}  // namespace
+}  // namespace octavo::tokenizer

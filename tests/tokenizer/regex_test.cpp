@@ -1,0 +1,79 @@
+#include "tokenizer/regex.h"
+
+#include "fixtures.h"
+
+namespace octavo::tokenizer {
+namespace {
+
+std::vector<uint32_t> ends_of(std::string_view pattern, std::string_view text) {
+  std::vector<uint32_t> ends;
+  Regex(pattern, "test").split(text, 0, ends);
+  return ends;
+}
+
+TEST(Regex, MatchesAndTheTextBetweenThem) {
+  EXPECT_EQ(ends_of(R"(\d+)", "ab12cd3"), (std::vector<uint32_t>{2, 4, 6, 7}));
+  EXPECT_EQ(ends_of("x", "abc"), (std::vector<uint32_t>{3}));
+  EXPECT_EQ(ends_of("x", ""), (std::vector<uint32_t>{}));
+}
+
+TEST(Regex, MongolianVowelSeparatorIsNoSpace) {
+  EXPECT_FALSE(Regex(R"(\s)", "test").matches_whole("\u180e"));
+  EXPECT_TRUE(Regex(R"(\S)", "test").matches_whole("\u180e"));
+  EXPECT_TRUE(Regex(R"([^\s]x)", "test").matches_whole("\u180ex"));
+  EXPECT_TRUE(Regex(R"(\s)", "test").matches_whole("\u3000"));
+}
+
+TEST(Regex, ScriptsAreScriptsAndNotExtensions) {
+  EXPECT_TRUE(Regex(R"(\p{Han})", "test").matches_whole("\u4e2d"));
+  EXPECT_FALSE(Regex(R"(\p{Han})", "test").matches_whole("\u3001"));  // only in Script_Extensions
+}
+
+TEST(Regex, RefusesWhatOnigurumaReadsDifferently) {
+  for (const char* pattern : {"^a",
+                              "a$",
+                              R"(\bx)",
+                              R"(\h)",
+                              R"((a)\1)",
+                              "[a[b]]",
+                              "[a&&b]",
+                              "a{2}+",
+                              "a{2}?",
+                              "a**",
+                              "(?m:.)",
+                              "(?<name>a)",
+                              "(*ACCEPT)",
+                              R"([\S])",
+                              R"(\p{Nonsense})",
+                              "a{,3}",
+                              "a{5000}",
+                              "(?i:ss)",
+                              R"((?i:\p{Lu}))",
+                              R"(\xff)",
+                              R"(\x{110000000})",
+                              "[",
+                              "[]",
+                              R"(a\)",
+                              "+a",
+                              "(?#c)a"})
+    expect_error(ExitCode::kUsage, "not supported", [&] { Regex(pattern, "test"); });
+}
+
+TEST(Regex, RefusesMalformedEmptyAndHugePatterns) {
+  expect_error(ExitCode::kDamaged, "valid regular expression", [] { Regex("(a", "test"); });
+  expect_error(ExitCode::kUsage, "can match nothing", [] { Regex("a*", "test"); });
+  expect_error(ExitCode::kUsage, "can match nothing", [] { Regex("(?=a)", "test"); });
+  expect_error(ExitCode::kUsage, "longer than", [] { Regex(std::string(5000, 'a'), "test"); });
+  const std::string nested = std::string(100, '(') + "a" + std::string(100, ')');
+  expect_error(ExitCode::kDamaged, "valid regular expression", [&] { Regex(nested, "test"); });
+}
+
+TEST(Regex, CatastrophicBacktrackingEndsInAnError) {
+  const Regex regex("(?:a|aa|a?a)+b", "test");
+  std::vector<uint32_t> ends;
+  expect_error(ExitCode::kUsage, "within its limits",
+               [&] { regex.split(std::string(2000, 'a'), 0, ends); });
+}
+
+}  // namespace
+}  // namespace octavo::tokenizer
