@@ -12,7 +12,8 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SHARED = pathlib.Path(os.environ.get("OCTAVO_TEST_DATA", ROOT.parent / "shared"))
 BUILD = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release"))
-BATCH, LENGTH, TURNS, STEPS, THREADS = 4, 256, 6, 3, 2
+BATCH, LENGTH, STEPS, THREADS = 4, 256, 3, 2
+TURNS = int(os.environ.get("TURNS", "6"))  # at least 5 for a figure that counts
 TARGET_RATIO, TARGET_COMPILE, TARGET_BARE = 1.3, 1.1, 0.6
 
 PYTORCH_WORKER = r"""

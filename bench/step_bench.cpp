@@ -1,5 +1,7 @@
 // The octavo side of bench/gpt2_vs_pytorch: GPT-2 124M on random tokens, the real training step.
-// usage: step_bench BATCH LENGTH [PRECISION]; then for every line N on stdin: N steps, one line with the seconds of each.
+// usage: step_bench BATCH LENGTH; then for every line N on stdin: N steps, one line with the
+// seconds of each.
+//        step_bench BATCH LENGTH --profile: where the time of a step goes.
 
 #include <cstdio>
 #include <iostream>
@@ -8,6 +10,7 @@
 #include "base/random.h"
 #include "engine/allocator.h"
 #include "models/gpt2/gpt2.h"
+#include "timed_engine.h"
 #include "train/run.h"
 #include "train/step.h"
 
@@ -24,9 +27,34 @@ class RandomTokens final : public data::TokenData {
   std::string tokenizer_fingerprint() const override { return "random"; }
   std::string fingerprint() const override { return "random"; }
   void read(uint64_t begin, std::span<int32_t> out) const override {
-    for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<int32_t>(mix64(begin + i + 1) % 50257);
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] = static_cast<int32_t>(mix64(begin + i + 1) % 50257);
   }
 };
+
+// Median-free by design: a sum over steps, so that the parts add up to the whole.
+int profile(train::Run& run) {
+  constexpr int kWarmUp = 3, kSteps = 10;
+  bench::Seconds table;
+  bench::time_operations(*run.engine, table);
+  for (int i = 0; i < kWarmUp; ++i) train::train_step(run);
+  table.clear();
+  double total = 0;
+  for (int i = 0; i < kSteps; ++i) total += train::train_step(run).seconds;
+  double left = total;
+  std::printf("| part | ms per step | share |\n|---|---|---|\n");
+  const auto row = [&](const std::string& name, double seconds) {
+    std::printf("| %s | %.1f | %.1f%% |\n", name.c_str(), 1e3 * seconds / kSteps,
+                100 * seconds / total);
+  };
+  for (const auto& [name, seconds] : table) {
+    row(name, seconds);
+    left -= seconds;
+  }
+  row("everything else", left);
+  row("step", total);
+  return 0;
+}
 
 }  // namespace
 
@@ -38,18 +66,20 @@ int main(int argc, char** argv) {
   s.max_seq_length = std::stoll(argv[2]);
   s.learning_rate = 3e-4;
   s.max_grad_norm = 0;  // the PyTorch step does not clip
-  if (argc > 3 && std::string(argv[3]) == "fp32") s.mixed_precision = config::Precision::kFp32;
   train::prepare_process(s);
   run.engine = std::make_unique<engine::Engine>(train::target_of(s));
   run.model = models::gpt2::make({.vocab = 50304}, *run.engine);
   run.model->initialize(0);
-  run.optimizer = std::make_unique<optim::AdamW>(*run.engine, run.model->params(),
-                                                 optim::AdamWOptions{.max_grad_norm = s.max_grad_norm});
+  run.optimizer = std::make_unique<optim::AdamW>(
+      *run.engine, run.model->params(), optim::AdamWOptions{.max_grad_norm = s.max_grad_norm});
   run.train_data = std::make_shared<RandomTokens>();
   run.loader = std::make_unique<data::Loader>(
-      run.train_data, data::Loader::Options{.rows = s.batch_size, .length = s.max_seq_length}, data::Position{});
-  run.schedule = {.max_lr = s.learning_rate, .min_lr_ratio = 1, .warmup_steps = 0, .max_steps = 1'000'000};
+      run.train_data, data::Loader::Options{.rows = s.batch_size, .length = s.max_seq_length},
+      data::Position{});
+  run.schedule = {
+      .max_lr = s.learning_rate, .min_lr_ratio = 1, .warmup_steps = 0, .max_steps = 1'000'000};
 
+  if (argc > 3 && std::string(argv[3]) == "--profile") return profile(run);
   for (int64_t steps = 0; std::cin >> steps;) {
     double loss = 0;
     for (int64_t i = 0; i < steps; ++i) {
@@ -57,7 +87,8 @@ int main(int argc, char** argv) {
       loss = record.loss;
       std::printf("%.6f ", record.seconds);
     }
-    std::printf("loss=%.4f peak_mb=%.0f\n", loss, static_cast<double>(engine::cpu_memory().peak) / 1e6);
+    std::printf("loss=%.4f peak_mb=%.0f\n", loss,
+                static_cast<double>(engine::cpu_memory().peak) / 1e6);
     std::fflush(stdout);
   }
   return 0;

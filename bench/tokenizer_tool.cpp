@@ -3,6 +3,8 @@
 // number of ids (u64) and the ids (u32). Little-endian. Prints the seconds that encoding alone
 // took.
 
+#include <time.h>
+
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -32,6 +34,12 @@ std::vector<std::string_view> read_documents(const octavo::MappedFile& file) {
   return documents;
 }
 
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 void run(const char* tokenizer_path, const char* documents_path, const char* ids_path) {
   const auto tokenizer = octavo::tokenizer::load_tokenizer(tokenizer_path);
   const octavo::MappedFile file(documents_path);
@@ -39,6 +47,7 @@ void run(const char* tokenizer_path, const char* documents_path, const char* ids
   std::vector<octavo::tokenizer::TokenId> ids;
   std::vector<uint64_t> counts;
   size_t bytes = 0;
+  const double cpu_start = cpu_seconds();
   const auto start = std::chrono::steady_clock::now();
   for (const std::string_view document : documents) {
     const size_t before = ids.size();
@@ -47,6 +56,7 @@ void run(const char* tokenizer_path, const char* documents_path, const char* ids
     bytes += document.size();
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const double cpu = cpu_seconds() - cpu_start;
   octavo::FileWriter out(ids_path);
   const auto* next = ids.data();
   for (const uint64_t count : counts) {
@@ -55,8 +65,8 @@ void run(const char* tokenizer_path, const char* documents_path, const char* ids
     next += count;
   }
   out.close();
-  std::printf("documents=%zu bytes=%zu ids=%zu seconds=%.6f\n", documents.size(), bytes, ids.size(),
-              seconds.count());
+  std::printf("documents=%zu bytes=%zu ids=%zu seconds=%.6f cpu_seconds=%.6f\n", documents.size(),
+              bytes, ids.size(), seconds.count(), cpu);
 }
 
 }  // namespace

@@ -13,6 +13,9 @@ constexpr int kBarWidth = 28;
 // A bar is redrawn ten times a second; a log file gets a line every ten seconds.
 constexpr std::chrono::milliseconds kTerminalPeriod{100}, kPlainPeriod{10000};
 
+// From here on "%.1f" would print 1000.0.
+constexpr double kNextUnit = 999.95;
+
 std::string print(const char* format, double value, const char* suffix = "") {
   char text[64];
   std::snprintf(text, sizeof text, format, value, suffix);
@@ -76,7 +79,7 @@ void Progress::finish() {
 
 std::string format_duration(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "?";
-  if (seconds < 60) return print("%.1f s", seconds);
+  if (seconds < 59.95) return print("%.1f s", seconds);
   char text[64];
   const auto whole = static_cast<long long>(std::llround(seconds));
   if (whole < 3600)
@@ -91,7 +94,7 @@ std::string format_duration(double seconds) {
 std::string format_bytes(double bytes) {
   constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB"};
   size_t unit = 0;
-  while (bytes >= 1000 && unit + 1 < std::size(kUnits)) {
+  while (bytes >= kNextUnit && unit + 1 < std::size(kUnits)) {
     bytes /= 1000;
     ++unit;
   }
@@ -101,7 +104,7 @@ std::string format_bytes(double bytes) {
 std::string format_count(double count) {
   constexpr const char* kUnits[] = {"", "k", "M", "B", "T"};
   size_t unit = 0;
-  while (count >= 1000 && unit + 1 < std::size(kUnits)) {
+  while (count >= kNextUnit && unit + 1 < std::size(kUnits)) {
     count /= 1000;
     ++unit;
   }

@@ -71,6 +71,8 @@ Loaded load_resolved(const fs::path& checkpoint_dir, const std::string& what);
 
 // Oldest step first. Folders whose manifest cannot be read are left out, with a warning each.
 std::vector<Summary> list(const fs::path& checkpoint_dir);
+// Every step folder, oldest step first: what list() shows and what it leaves out.
+std::vector<fs::path> step_paths(const fs::path& checkpoint_dir);
 // Every problem found, one line each; empty when whole.
 std::vector<std::string> verify(const fs::path& checkpoint);
 

@@ -188,6 +188,12 @@ std::vector<Summary> list(const fs::path& checkpoint_dir) {
   return summaries;
 }
 
+std::vector<fs::path> step_paths(const fs::path& checkpoint_dir) {
+  std::vector<fs::path> paths;
+  for (StepFolder& folder : step_folders(checkpoint_dir)) paths.push_back(std::move(folder.path));
+  return paths;
+}
+
 std::vector<std::string> verify(const fs::path& checkpoint) {
   try {
     return content_problems(checkpoint, read_manifest(checkpoint));

@@ -151,8 +151,10 @@ fs::path save_locked(const fs::path& checkpoint_dir, const State& state,
     throw;
   }
   install_folder(temporary, target);
-  point_link(checkpoint_dir, kLatestLink, name);
+  // latest moves last: a run killed between the two resumes before this save and repeats it, while
+  // one that resumed after it would take the best loss as already linked.
   if (options.best) point_link(checkpoint_dir, kBestLink, name);
+  point_link(checkpoint_dir, kLatestLink, name);
   if (options.keep > 0) apply_retention(checkpoint_dir, options.keep);
   return target;
 }

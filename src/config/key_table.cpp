@@ -21,9 +21,8 @@ std::vector<Key> model_keys() {
               "Attention heads; must divide n_embd. 0: as model_name says."),
       int_key("n_embd", &S::n_embd, 0, 65536, "Width of the model. 0: as model_name says."),
       int_key("vocab_size", &S::vocab_size, 0, int64_t{1} << 24,
-              "Rows of the token embedding. 0: what the data needs, rounded up to a multiple of 64 "
-              "(50257 becomes "
-              "50304), which the matrix units prefer."),
+              "Tokens that the model knows. 0: what the data needs. The embedding's rows are padded to a multiple of 64, "
+              "which the matrix units prefer; padding has no probability."),
       int_key("max_seq_length", &S::max_seq_length, 1, int64_t{1} << 20,
               "Tokens in a sample: the context."),
       text_key("init_from", &S::init_from,
@@ -106,8 +105,6 @@ std::vector<Key> train_keys() {
           .read_by(kModelUsers),
       int_key("seed", &S::seed, 0, INT64_MAX, "Weights, data order and samples are drawn from it.")
           .read_by(kModelUsers),
-      bool_key("deterministic", &S::deterministic,
-               "Same seed, data, threads and machine type: the same losses, bit by bit."),
       int_key("num_threads", &S::num_threads, 0, 4096,
               "CPU threads for the mathematics. 0: all cores.")
           .read_by(kModelUsers),
@@ -152,7 +149,7 @@ std::vector<Key> generate_keys() {
   return {
       text_key("checkpoint", &S::checkpoint,
                "Which checkpoint: latest, best, a path, or a Hugging Face folder.")
-          .read_by(reader::kGenerate | reader::kCheckpoints),
+          .read_by(reader::kGenerate),
       text_key("prompt", &S::prompt, "The text to continue."),
       int_key("max_new_tokens", &S::max_new_tokens, 1, 1 << 20, "Tokens to generate."),
       real_key("temperature", &S::temperature, 0, 100,

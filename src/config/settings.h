@@ -48,7 +48,6 @@ struct Settings {
   PenaltyType penalty_type = PenaltyType::kZLoss;
   Precision mixed_precision = Precision::kBf16;
   int64_t seed = 1337;
-  bool deterministic = true;
   int64_t num_threads = 0;  // 0: all cores
 
   // run

@@ -51,7 +51,10 @@ std::optional<AddedTokenMatcher::Match> AddedTokenMatcher::find(std::string_view
 
 bool AddedTokenMatcher::touches_word(std::string_view text, const Match& match) const {
   const auto is_word = [&](size_t at) {
-    return word_character_->matches_whole(text.substr(at, decode_utf8(text.data() + at).length));
+    const CodePoint c = decode_utf8(text.data() + at);
+    // Our table may know letters that PCRE2's does not yet.
+    return (classes_.of(c.value) & kLetter) != 0 ||
+           word_character_->matches_whole(text.substr(at, c.length));
   };
   return (match.begin > 0 && is_word(previous_start(text, match.begin))) ||
          (match.end < text.size() && is_word(match.end));

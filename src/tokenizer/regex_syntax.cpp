@@ -14,10 +14,11 @@ namespace {
 
 constexpr size_t kMaxPattern = 4096;
 constexpr int kMaxRepeat = 1000;
-// Inside a class. PCRE2's \s adds U+180E, and its \w is not Oniguruma's.
+// Inside a class. PCRE2's \s adds U+180E; Oniguruma's \w has Latin-1's small digits and fractions.
 constexpr std::string_view kSpaceSet =
     R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-constexpr std::string_view kWordSet = R"(\p{L}\p{M}\p{Nd}\p{Pc})";
+constexpr std::string_view kWordSet =
+    R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 
 constexpr std::array<std::string_view, 35> kProperties = {
     "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me",         "N",           "Nd",

@@ -1,5 +1,9 @@
 #include "train/model_factory.h"
 
+#include <ATen/ATen.h>
+
+#include <unordered_map>
+
 #include "base/error.h"
 #include "checkpoint/hf.h"
 #include "models/gpt2/gpt2.h"
@@ -58,7 +62,39 @@ std::unique_ptr<models::Model> make_model(const Json& config, const std::string&
   return models::gpt2::make(models::gpt2::from_hugging_face(config, source), engine);
 }
 
+std::function<at::Tensor(const std::string&)> finder(const checkpoint::State& state,
+                                                     const char* group) {
+  const auto found = state.groups.find(group);
+  if (found == state.groups.end())
+    fail(ExitCode::kDamaged, "train", "wanted a group '", group, "' in the checkpoint, found none");
+  auto by_name = std::make_shared<std::unordered_map<std::string, at::Tensor>>(
+      found->second.begin(), found->second.end());
+  return [by_name](const std::string& name) {
+    const auto entry = by_name->find(name);
+    return entry == by_name->end() ? at::Tensor() : entry->second;
+  };
+}
+
+void load_weights(models::Model& model, const checkpoint::State& state) {
+  const at::NoGradGuard no_grad;
+  const auto find = finder(state, "model");
+  for (const auto& p : model.params()) {
+    const at::Tensor stored = find(p->name);
+    if (!stored.defined() || stored.sizes() != p->master.sizes())
+      fail(ExitCode::kUsage, "train", "weight '", p->name, "': this model wants shape ",
+           p->master.sizes(), ", the checkpoint has ",
+           stored.defined() ? octavo::str(stored.sizes()) : "none",
+           "; resume with the model settings it was made with");
+    p->master.copy_(stored);
+  }
+  nn::refresh_compute(model.params());
+}
+
 void load_weights(models::Model& model, const fs::path& folder) {
+  if (!fs::exists(folder / "config.json")) {
+    load_weights(model, checkpoint::load(folder));
+    return;
+  }
   const auto files = checkpoint::open_hf_model(folder);
   model.load_hugging_face([&](const std::string& name) {
     return files.contains(name) ? files.tensor(name) : at::Tensor();

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "base/json.h"
+#include "checkpoint/checkpoint.h"
 #include "config/settings.h"
 #include "engine/engine.h"
 #include "models/model.h"
@@ -17,7 +20,12 @@ std::unique_ptr<models::Model> make_model(const config::Settings& settings, int6
 std::unique_ptr<models::Model> make_model(const Json& hugging_face_config,
                                           const std::string& source, const engine::Engine& engine);
 
-// All weights from a Hugging Face folder.
-void load_weights(models::Model& model, const fs::path& hugging_face_folder);
+// All weights from a Hugging Face folder or a checkpoint.
+void load_weights(models::Model& model, const fs::path& folder);
+void load_weights(models::Model& model, const checkpoint::State& state);
+
+// Looks up a tensor of a checkpoint's group by name; undefined when there is none.
+std::function<at::Tensor(const std::string&)> finder(const checkpoint::State& state,
+                                                     const char* group);
 
 }  // namespace octavo::train

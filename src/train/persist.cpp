@@ -3,8 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
-#include <unordered_map>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "config/print.h"
@@ -12,36 +10,6 @@
 
 namespace octavo::train {
 namespace {
-
-using Tensors = std::vector<std::pair<std::string, at::Tensor>>;
-
-std::function<at::Tensor(const std::string&)> finder(const checkpoint::State& state,
-                                                     const char* group) {
-  const auto found = state.groups.find(group);
-  if (found == state.groups.end())
-    fail(ExitCode::kDamaged, "train", "wanted a group '", group, "' in the checkpoint, found none");
-  auto by_name = std::make_shared<std::unordered_map<std::string, at::Tensor>>(
-      found->second.begin(), found->second.end());
-  return [by_name](const std::string& name) {
-    const auto entry = by_name->find(name);
-    return entry == by_name->end() ? at::Tensor() : entry->second;
-  };
-}
-
-void load_masters(const models::Model& model, const checkpoint::State& state) {
-  const at::NoGradGuard no_grad;
-  const auto find = finder(state, "model");
-  for (const auto& p : model.params()) {
-    const at::Tensor stored = find(p->name);
-    if (!stored.defined() || stored.sizes() != p->master.sizes())
-      fail(ExitCode::kUsage, "train", "weight '", p->name, "': this model wants shape ",
-           p->master.sizes(), ", the checkpoint has ",
-           stored.defined() ? octavo::str(stored.sizes()) : "none",
-           "; resume with the model settings it was made with");
-    p->master.copy_(stored);
-  }
-  nn::refresh_compute(model.params());
-}
 
 // What must be the same for the run to be the same run, and what should be.
 void check_same_run(const Run& run, const Json& extra, const std::string& source) {
@@ -98,11 +66,11 @@ fs::path save(const Run& run, const std::string& run_name, bool best, const doub
 }
 
 std::string resume(Run& run) {
-  const fs::path folder = checkpoint::resolve(checkpoint_dir(run.settings), run.settings.resume);
-  const checkpoint::State state = checkpoint::load(folder);
-  const std::string source = folder.string();
+  const auto loaded = checkpoint::load_resolved(checkpoint_dir(run.settings), run.settings.resume);
+  const checkpoint::State& state = loaded.state;
+  const std::string source = loaded.path.string();
   check_same_run(run, state.extra, source);
-  load_masters(*run.model, state);
+  load_weights(*run.model, state);
   run.optimizer->load(json_int(state.extra, "optimizer_steps", source), finder(state, "optimizer"));
   run.progress.step = state.step;
   run.progress.tokens = state.tokens;
@@ -118,16 +86,25 @@ std::string resume(Run& run) {
   return source;
 }
 
-Loaded load_model(const fs::path& folder, const engine::Target& target) {
-  const checkpoint::State state = checkpoint::load(folder);
-  const std::string source = folder.string();
+Loaded load_model(const std::string& folder_of_checkpoints, const std::string& what,
+                  const engine::Target& target) {
   Loaded loaded;
   loaded.engine = std::make_unique<engine::Engine>(target);
-  loaded.model = make_model(json_field(state.extra, "model", Json::value_t::object, source), source,
-                            *loaded.engine);
-  load_masters(*loaded.model, state);
-  loaded.tokenizer = json_string(state.extra, "tokenizer", source);
-  loaded.tokenizer_fingerprint = json_string(state.extra, "tokenizer_fingerprint", source);
+  if (fs::exists(fs::path(what) / "config.json")) {  // a Hugging Face folder
+    const fs::path config = fs::path(what) / "config.json";
+    loaded.model = make_model(read_json(config), config.string(), *loaded.engine);
+    load_weights(*loaded.model, what);
+    loaded.tokenizer = what;
+    return loaded;
+  }
+  const auto found = checkpoint::load_resolved(folder_of_checkpoints, what);
+  const std::string source = found.path.string();
+  const Json& extra = found.state.extra;
+  loaded.model =
+      make_model(json_field(extra, "model", Json::value_t::object, source), source, *loaded.engine);
+  load_weights(*loaded.model, found.state);
+  loaded.tokenizer = json_string(extra, "tokenizer", source);
+  loaded.tokenizer_fingerprint = json_string(extra, "tokenizer_fingerprint", source);
   return loaded;
 }
 

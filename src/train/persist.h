@@ -18,13 +18,16 @@ fs::path save(const Run& run, const std::string& run_name, bool best, const doub
 // checkpoint's folder.
 std::string resume(Run& run);
 
-// The weights alone, for generation: the model of a checkpoint, with what is needed to load its
-// tokenizer.
+// The weights alone, for generation: of a checkpoint (latest, best, a path) or of a Hugging Face
+// folder.
 struct Loaded {
   std::unique_ptr<engine::Engine> engine;
   std::unique_ptr<models::Model> model;
-  std::string tokenizer, tokenizer_fingerprint;
+  std::string tokenizer;  // name to load it by
+  std::string
+      tokenizer_fingerprint;  // "" for a Hugging Face folder: whatever lies beside the weights
 };
-Loaded load_model(const fs::path& checkpoint, const engine::Target& target);
+Loaded load_model(const std::string& folder_of_checkpoints, const std::string& what,
+                  const engine::Target& target);
 
 }  // namespace octavo::train

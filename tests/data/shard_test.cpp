@@ -53,7 +53,7 @@ class PreparedShard : public testing::Test {
 
 TEST_F(PreparedShard, EveryFlippedBitIsFound) {
   const uint64_t size = fs::file_size(shard_);
-  EXPECT_EQ(size, kShardHeaderBytes + 20 * 65'000 * 2 + 19 * 2 + 2 + 20 * 8 + 3 * 8);
+  EXPECT_EQ(size, kShardHeaderBytes + 20UL * 65'000 * 2 + 19UL * 2 + 2 + 20UL * 8 + 3UL * 8);
   std::vector<uint64_t> places;
   for (uint64_t i = 0; i < sizeof(ShardHeader); ++i) places.push_back(i);  // every header byte
   for (uint64_t i = size - 24 - 160 - 2; i < size; i += 3)

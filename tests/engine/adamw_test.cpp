@@ -5,7 +5,7 @@ namespace {
 
 OCTAVO_OP_TESTS(AdamW);
 
-constexpr int64_t kSizes[] = {1, 7, 16, 17, 127, 3072, 65536 + 17, 200'003};
+constexpr int64_t kSizes[] = {1, 7, 16, 17, 127, 3072, 65536 + 17};
 
 struct State {
   at::Tensor master, m, v, compute;
@@ -67,14 +67,14 @@ TEST_P(AdamWTest, ZeroGradientOnlyDecays) {
 
 TEST_P(AdamWTest, NotFiniteShows) {
   for (const float bad : {NAN, INFINITY})
-    for (const int64_t place : {0, 16, 99'999}) {
-      at::Tensor grad = at::randn({100'000});
+    for (const int64_t place : {0, 16, 69'999}) {
+      at::Tensor grad = at::randn({70'000});
       grad[place] = bad;
       EXPECT_FALSE(std::isfinite(op->sum_of_squares(grad))) << bad << " at " << place;
-      State s = random_state(100'000, true);
+      State s = random_state(70'000, true);
       op->step(s.master, s.m, s.v, grad, s.compute, {.lr = 0.1f});
       EXPECT_TRUE(any_not_finite(s.master[place]) && any_not_finite(s.compute[place])) << bad;
-      EXPECT_EQ(at::isfinite(s.master).sum().item<int64_t>(), 99'999);
+      EXPECT_EQ(at::isfinite(s.master).sum().item<int64_t>(), 69'999);
     }
 }
 

@@ -4,14 +4,13 @@ namespace octavo::engine {
 namespace {
 
 OCTAVO_OP_TESTS(Embedding);
-INSTANTIATE_TEST_SUITE_P(Engine, EmbeddingGradient, testing::ValuesIn(cases<Embedding>(Who::kAll)),
-                         kEmbeddingName);
+OCTAVO_OP_GRADIENT_TESTS(Embedding);
 
 struct Shape {
   int64_t batch, length, vocab;
 };
 // Few ids, so that most are repeated, and many, so that most rows stay untouched.
-constexpr Shape kShapes[] = {{1, 1, 1}, {1, 3, 2}, {3, 11, 5}, {4, 25, 1000}};
+constexpr Shape kShapes[] = {{1, 1, 1}, {1, 3, 2}, {3, 11, 5}, {4, 25, 200}};
 
 TEST_P(EmbeddingValues, Forward) {
   for (const int64_t width : kWidths)
@@ -75,7 +74,6 @@ TEST_P(EmbeddingTest, IndependentOfThreads) {
 }
 
 TEST_P(EmbeddingGradient, MatchesFiniteDifferences) {
-  if (is_bf16()) GTEST_SKIP() << "differences need FP32; BF16 gradients are compared by value";
   at::Tensor tokens = random({4, 5}), positions = random({3, 5});
   const at::Tensor ids = at::tensor({1, 3, 1, 0, 1, 3}, at::kInt), weight = random({6, 5});
   at::Tensor d_tokens = at::zeros({4, 5}), d_positions = at::zeros({3, 5});

@@ -28,7 +28,7 @@ Json split(const Json& pattern, const char* behavior) {
 void set_added(Json& file, const char* field, const Json& value) {
   Json token = added_token(300, "<x>");
   token[field] = value;
-  file["added_tokens"] = {token};
+  file["added_tokens"] = Json::array({token});
 }
 
 const std::vector<Case>& damaged_cases() {
@@ -50,11 +50,11 @@ const std::vector<Case>& damaged_cases() {
        [](Json& f) { f["model"]["vocab"]["a"] = 'b'; }},
       {"merge of an unknown token", kDamaged, "'zz' is not in the vocabulary",
        [](Json& f) {
-         f["model"]["merges"] = {{"zz", "a"}};
+         f["model"]["merges"] = Json::array({Json::array({"zz", "a"})});
        }},
       {"merge into an unknown token", kDamaged, "'ba' is not in the vocabulary",
        [](Json& f) {
-         f["model"]["merges"] = {{"b", "a"}};
+         f["model"]["merges"] = Json::array({Json::array({"b", "a"})});
        }},
       {"merge of three", kDamaged, "wanted two tokens",
        [](Json& f) { f["model"]["merges"] = {"a b c"}; }},
@@ -62,11 +62,11 @@ const std::vector<Case>& damaged_cases() {
        [](Json& f) { f["model"]["merges"] = {"a"}; }},
       {"merge with an empty side", kDamaged, "empty one",
        [](Json& f) {
-         f["model"]["merges"] = {Json::array({"", "a"})};
+         f["model"]["merges"] = Json::array({Json::array({"", "a"})});
        }},
       {"merge of numbers", kDamaged, "wanted two tokens",
        [](Json& f) {
-         f["model"]["merges"] = {Json::array({1, 2})};
+         f["model"]["merges"] = Json::array({Json::array({1, 2})});
        }},
       {"added token without content", kDamaged, "1 to 512",
        [](Json& f) { set_added(f, "content", ""); }},

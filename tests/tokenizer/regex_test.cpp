@@ -24,6 +24,14 @@ TEST(Regex, MongolianVowelSeparatorIsNoSpace) {
   EXPECT_TRUE(Regex(R"(\s)", "test").matches_whole("\u3000"));
 }
 
+TEST(Regex, WordCharactersAreOnigurumas) {
+  const Regex word(R"(\w)", "test");
+  for (const char* yes : {"a", "_", "7", "\u00e9", "\u0301", "\u2167", "\u24d0", "\u00bd"})
+    EXPECT_TRUE(word.matches_whole(yes)) << yes;
+  for (const char* no : {" ", "-", "\u2019", "\u2460", "\u200d"})
+    EXPECT_FALSE(word.matches_whole(no)) << no;
+}
+
 TEST(Regex, ScriptsAreScriptsAndNotExtensions) {
   EXPECT_TRUE(Regex(R"(\p{Han})", "test").matches_whole("\u4e2d"));
   EXPECT_FALSE(Regex(R"(\p{Han})", "test").matches_whole("\u3001"));  // only in Script_Extensions
@@ -72,7 +80,7 @@ TEST(Regex, CatastrophicBacktrackingEndsInAnError) {
   const Regex regex("(?:a|aa|a?a)+b", "test");
   std::vector<uint32_t> ends;
   expect_error(ExitCode::kUsage, "within its limits",
-               [&] { regex.split(std::string(2000, 'a'), 0, ends); });
+               [&] { regex.split(std::string(2000, 'a') + "cb", 0, ends); });
 }
 
 }  // namespace

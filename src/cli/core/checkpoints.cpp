@@ -21,9 +21,7 @@ Json to_json(const checkpoint::Summary& c) {
 }
 
 int verify(const std::string& folder) {
-  const std::vector<checkpoint::Summary> all = checkpoint::list(folder);
-  std::vector<fs::path> paths;
-  for (const auto& c : all) paths.push_back(c.path);
+  std::vector<fs::path> paths = checkpoint::step_paths(folder);
   if (fs::exists(fs::path(folder) / "manifest.json"))
     paths = {folder};  // one checkpoint, not a folder of them
   if (paths.empty())

@@ -3,7 +3,6 @@
 #include <cstdio>
 
 #include "base/error.h"
-#include "checkpoint/checkpoint.h"
 #include "cli/core/core_verbs.h"
 #include "config/parse.h"
 #include "train/persist.h"
@@ -14,11 +13,12 @@ int generate(CoreArgs args) {
   const config::Parsed parsed = config::parse(args, config::kGenerateArguments);
   const config::Settings& s = parsed.settings;
   train::prepare_process(s);
-  const fs::path folder = checkpoint::resolve(train::checkpoint_dir(s), s.checkpoint);
-  const train::Loaded loaded = train::load_model(folder, train::target_of(s));
+  const train::Loaded loaded =
+      train::load_model(train::checkpoint_dir(s), s.checkpoint, train::target_of(s));
   const auto tokenizer =
       tokenizer::load_tokenizer(s.tokenizer.empty() ? loaded.tokenizer : s.tokenizer);
-  if (tokenizer->fingerprint() != loaded.tokenizer_fingerprint)
+  if (!loaded.tokenizer_fingerprint.empty() &&
+      tokenizer->fingerprint() != loaded.tokenizer_fingerprint)
     fail(ExitCode::kUsage, "cli", "the checkpoint was trained with another tokenizer than '",
          tokenizer->name(), "'; say --tokenizer with the one it was made with (", loaded.tokenizer,
          ")");

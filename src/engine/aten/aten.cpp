@@ -9,12 +9,21 @@ namespace {
 
 using at::Tensor;
 
+// ATen's CPU kernels have no FP32 result for BF16 operands: there the operands are widened first.
+Tensor fp32_product(const Tensor& a, const Tensor& b) {
+  if (a.is_cpu()) return at::mm(a.to(at::kFloat), b.to(at::kFloat));
+  return at::mm(a, b, at::kFloat);
+}
+
 struct AtenMatmul final : Matmul {
   void forward(const Tensor& x, const Tensor& w, const Tensor& bias, Tensor& y) override {
-    if (bias.defined())
-      at::addmm_out(y, bias.to(x.scalar_type()), x, w.t());
-    else
+    const bool bf16_on_cpu = x.is_cpu() && x.scalar_type() == at::kBFloat16;
+    if (!bias.defined())
       at::mm_out(y, x, w.t());
+    else if (bf16_on_cpu)  // addmm would round the product before it adds the bias
+      y.copy_(fp32_product(x, w.t()).add_(bias));
+    else
+      at::addmm_out(y, bias.to(x.scalar_type()), x, w.t());
   }
   void input_gradient(const Tensor& dy, const Tensor& w, Tensor& dx) override {
     at::mm_out(dx, dy, w);
@@ -24,9 +33,9 @@ struct AtenMatmul final : Matmul {
     if (dy.scalar_type() == at::kFloat)
       at::addmm_out(dw, dw, dy.t(), x, add ? 1 : 0, 1);
     else if (add)
-      dw.add_(at::mm(dy.t(), x));
+      dw.add_(fp32_product(dy.t(), x));
     else
-      dw.copy_(at::mm(dy.t(), x));
+      dw.copy_(fp32_product(dy.t(), x));
   }
 };
 

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "engine/cpu/cpu.h"
+#include "engine/cpu/product.h"
 #include "engine/cpu/rows.h"
-#include "engine/cpu/small_gemm.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/cpu/attention.cpp"
@@ -45,7 +45,8 @@ void softmax_rows(const float* s, size_t rows, size_t keys, size_t first, float 
     const VF max_v = hn::Set(d, max);
     VF total = hn::Zero(d);
     for_vectors(seen, [&](size_t i, size_t count) {
-      const VF e = hn::Exp(d, hn::MulSub(load_any(d, s + i, count, -INFINITY), scale_v, max_v));
+      const VF x = hn::MulSub(load_any(d, s + i, count, -INFINITY), scale_v, max_v);
+      const VF e = unless_nan(x, hn::Exp(d, x));
       hn::StoreU(e, d, exps.data() + i);
       total = hn::Add(total, e);
     });
@@ -69,7 +70,8 @@ void softmax_backward_rows(const float* s, const float* dp, const float* lse, co
     const size_t seen = first + r + 1;
     const VF lse_v = hn::Set(d, lse[r]), delta_v = hn::Set(d, delta[r]);
     for_vectors(seen, [&](size_t i, size_t count) {
-      const VF prob = hn::Exp(d, hn::MulSub(load_any(d, s + i, count), scale_v, lse_v));
+      const VF x = hn::MulSub(load_any(d, s + i, count), scale_v, lse_v);
+      const VF prob = unless_nan(x, hn::Exp(d, x));
       store_any(prob, d, p + i, count);
       store_any(hn::Mul(hn::Mul(prob, scale_v), hn::Sub(load_any(d, dp + i, count), delta_v)), d,
                 ds + i, count);
@@ -120,7 +122,7 @@ struct Plan {
   float scale;
   struct Block {
     int64_t first, rows, keys;
-    const SmallGemm *scores, *out, *d_probs, *d_query, *d_key, *d_value;
+    const Product *scores, *out, *d_probs, *d_query, *d_key, *d_value;
   };
   std::vector<Block> blocks;
   size_t scratch = 0;
@@ -196,11 +198,11 @@ class CpuAttention final : public Attention {
     const uint16_t *k = q + plan.width(), *v = k + plan.width();
     std::byte* scratch = b.aligned_scratch();
     for (const auto& block : plan.blocks) {
-      run(*block.scores, q + block.first * plan.row, k, b.scores.data(), scratch);
+      run(*block.scores, q + block.first * plan.row, k, nullptr, b.scores.data(), scratch);
       HWY_DYNAMIC_DISPATCH(softmax_rows)
       (b.scores.data(), static_cast<size_t>(block.rows), static_cast<size_t>(block.keys),
        static_cast<size_t>(block.first), plan.scale, b.probs.data(), lse + block.first);
-      run(*block.out, b.probs.data(), v, out + block.first * plan.width(), scratch);
+      run(*block.out, b.probs.data(), v, nullptr, out + block.first * plan.width(), scratch);
     }
   }
 
@@ -213,17 +215,17 @@ class CpuAttention final : public Attention {
     for (const auto& block : plan.blocks) {
       const uint16_t *q_rows = q + block.first * plan.row, *go = d_out + block.first * plan.width();
       const auto rows = static_cast<size_t>(block.rows), keys = static_cast<size_t>(block.keys);
-      run(*block.scores, q_rows, k, b.scores.data(), scratch);
-      run(*block.d_probs, go, v, b.d_probs.data(), scratch);
+      run(*block.scores, q_rows, k, nullptr, b.scores.data(), scratch);
+      run(*block.d_probs, go, v, nullptr, b.d_probs.data(), scratch);
       HWY_DYNAMIC_DISPATCH(row_dots)
       (go, out + block.first * plan.width(), rows, static_cast<size_t>(plan.dim),
        static_cast<size_t>(plan.width()), b.delta.data());
       HWY_DYNAMIC_DISPATCH(softmax_backward_rows)
       (b.scores.data(), b.d_probs.data(), lse + block.first, b.delta.data(), rows, keys,
        static_cast<size_t>(block.first), plan.scale, b.probs.data(), b.d_scores.data());
-      run(*block.d_query, b.d_scores.data(), k, dq + block.first * plan.row, scratch);
-      run(*block.d_key, b.d_scores.data(), q_rows, b.d_key.data(), scratch);
-      run(*block.d_value, b.probs.data(), go, b.d_value.data(), scratch);
+      run(*block.d_query, b.d_scores.data(), k, nullptr, dq + block.first * plan.row, scratch);
+      run(*block.d_key, b.d_scores.data(), q_rows, nullptr, b.d_key.data(), scratch);
+      run(*block.d_value, b.probs.data(), go, nullptr, b.d_value.data(), scratch);
     }
     const auto length = static_cast<size_t>(plan.length), dim = static_cast<size_t>(plan.dim);
     const auto stride = static_cast<size_t>(plan.row);
@@ -253,26 +255,58 @@ class CpuAttention final : public Attention {
                     .d_query = nullptr,
                     .d_key = nullptr,
                     .d_value = nullptr};
-      const auto get = [&](const SmallGemmShape& shape) {
-        const SmallGemm& gemm = gemms_.get(shape);
-        plan.scratch = std::max(plan.scratch, scratch_bytes(gemm));
-        return &gemm;
+      const auto get = [&](ProductShape shape) {
+        shape.one_thread = true;
+        const Product& product = products_.get(shape);
+        plan.scratch = std::max(plan.scratch, scratch_bytes(product));
+        return &product;
       };
-      b.scores = get({rows, keys, dim, row, row, keys, false, true, true, false});
-      if (backward) {
-        b.d_probs = get({rows, keys, dim, width, row, keys, false, true, true, false});
-        b.d_query = get({rows, dim, keys, keys, row, row, false, false, false, false});
-        b.d_key = get({keys, dim, rows, keys, row, dim, true, false, true, true});
-        b.d_value = get({keys, dim, rows, keys, width, dim, true, false, true, true});
+      // Queries, keys and values have rows of `row` elements, outputs of `width`, scores of `keys`.
+      b.scores = get({.m = rows,
+                      .n = keys,
+                      .k = dim,
+                      .lda = row,
+                      .ldb = row,
+                      .ldc = keys,
+                      .b_transposed = true,
+                      .fp32_result = true});
+      if (!backward) {
+        b.out = get({.m = rows, .n = dim, .k = keys, .lda = keys, .ldb = row, .ldc = width});
       } else {
-        b.out = get({rows, dim, keys, keys, row, width, false, false, false, false});
+        b.d_probs = get({.m = rows,
+                         .n = keys,
+                         .k = dim,
+                         .lda = width,
+                         .ldb = row,
+                         .ldc = keys,
+                         .b_transposed = true,
+                         .fp32_result = true});
+        b.d_query = get({.m = rows, .n = dim, .k = keys, .lda = keys, .ldb = row, .ldc = row});
+        b.d_key = get({.m = keys,
+                       .n = dim,
+                       .k = rows,
+                       .lda = keys,
+                       .ldb = row,
+                       .ldc = dim,
+                       .a_transposed = true,
+                       .fp32_result = true,
+                       .add = true});
+        b.d_value = get({.m = keys,
+                         .n = dim,
+                         .k = rows,
+                         .lda = keys,
+                         .ldb = width,
+                         .ldc = dim,
+                         .a_transposed = true,
+                         .fp32_result = true,
+                         .add = true});
       }
       plan.blocks.push_back(b);
     }
     return plan;
   }
 
-  SmallGemmCache gemms_;
+  ProductCache products_;
 };
 
 }  // namespace

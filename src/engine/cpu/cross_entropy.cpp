@@ -34,7 +34,8 @@ RowSum exponentials(const T* logits, size_t classes, float* exps) {
   const VF max_v = hn::Set(d, max);
   VF total = hn::Zero(d);
   for_vectors(classes, [&](size_t i, size_t count) {
-    const VF e = hn::Exp(d, hn::Sub(load_any(d, logits + i, count, -INFINITY), max_v));
+    const VF x = hn::Sub(load_any(d, logits + i, count, -INFINITY), max_v);
+    const VF e = unless_nan(x, hn::Exp(d, x));
     store_any(e, d, exps + i, count);
     total = hn::Add(total, e);
   });

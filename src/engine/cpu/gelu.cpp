@@ -20,9 +20,11 @@ constexpr float kSqrt2OverPi = 0.7978845608028654f, kCubic = 0.044715f;
 HWY_INLINE VF sigmoid_2u(F32 d, VF x) {
   const VF inner = hn::MulAdd(hn::Mul(x, x), hn::Set(d, kCubic), hn::Set(d, 1.0f));
   const VF minus_2u = hn::Mul(hn::Mul(x, inner), hn::Set(d, -2 * kSqrt2OverPi));
-  // exp overflows above 88; the sigmoid is 0 there to every digit.
-  const VF e = hn::Exp(d, hn::Min(minus_2u, hn::Set(d, 87.0f)));
-  return hn::Div(hn::Set(d, 1.0f), hn::Add(hn::Set(d, 1.0f), e));
+  // exp overflows above 88; the sigmoid is 0 there to every digit, and must be: x may be huge.
+  const VF limit = hn::Set(d, 87.0f);
+  const VF e = hn::Exp(d, hn::Min(minus_2u, limit));
+  const VF s = hn::Div(hn::Set(d, 1.0f), hn::Add(hn::Set(d, 1.0f), e));
+  return hn::IfThenZeroElse(hn::Gt(minus_2u, limit), s);
 }
 
 template <typename T>
@@ -102,12 +104,10 @@ struct SimdGelu final : Gelu {
     const int64_t n = x.numel();
     at::parallel_for(0, n, int64_t{1} << 15, [&](int64_t begin, int64_t end) {
       const auto count = static_cast<size_t>(end - begin);
-      if (x.scalar_type() == at::kBFloat16)
-        HWY_DYNAMIC_DISPATCH(forward_bf16)
-        (data<uint16_t>(x) + begin, mutable_data<uint16_t>(y) + begin, count);
-      else
-        HWY_DYNAMIC_DISPATCH(forward_f32)
-        (data<float>(x) + begin, mutable_data<float>(y) + begin, count);
+      if (x.scalar_type() == at::kBFloat16) HWY_DYNAMIC_DISPATCH(forward_bf16)
+      (data<uint16_t>(x) + begin, mutable_data<uint16_t>(y) + begin, count);
+      else HWY_DYNAMIC_DISPATCH(forward_f32)(data<float>(x) + begin, mutable_data<float>(y) + begin,
+                                             count);
     });
     return y;
   }

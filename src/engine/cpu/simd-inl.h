@@ -82,6 +82,11 @@ inline void from_float(float v, Bf16* p) {
     *p = static_cast<Bf16>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
 }
 
+// Highway's Exp turns a NaN into zero, which would hide it: the result where x is a number, else x.
+HWY_INLINE VF unless_nan(VF x, VF result) {
+  return hn::IfThenElse(hn::IsNaN(x), x, result);
+}
+
 // Up to a vector's worth of values at the end of a row; lanes beyond `count` hold `fill`.
 template <typename T>
 HWY_INLINE VF load_n(F32 d, const T* p, size_t count, float fill = 0) {

@@ -61,16 +61,17 @@ struct PlainLayerNorm final : LayerNorm {
 };
 
 struct PlainGelu final : Gelu {
+  // 0.5 x (1 + tanh u) = x sigmoid(2u), without the cancellation of 1 + tanh for negative x.
   static constexpr double kA = 0.044715;
-  static double c() { return std::sqrt(2 / std::numbers::pi); }
+  static constexpr double kC = 2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
+  static Tensor two_u(const Tensor& v) { return kC * (v + kA * v.pow(3)); }
 
   Tensor forward(const Tensor& x) override {
-    const Tensor v = exact(x);
-    return (0.5 * v * (1 + (c() * (v + kA * v.pow(3))).tanh())).to(x.scalar_type());
+    return (exact(x) * two_u(exact(x)).sigmoid()).to(x.scalar_type());
   }
   void backward(Tensor& dy, const Tensor& x, Tensor& dbias, Accumulate mode) override {
-    const Tensor v = exact(x), t = (c() * (v + kA * v.pow(3))).tanh();
-    const Tensor slope = 0.5 * (1 + t) + 0.5 * v * (1 - t * t) * c() * (1 + 3 * kA * v * v);
+    const Tensor v = exact(x), u2 = two_u(v), s = u2.sigmoid();
+    const Tensor slope = s + v * s * (-u2).sigmoid() * kC * (1 + 3 * kA * v * v);
     dy.copy_(exact(dy) * slope);
     store(dbias, exact(dy).sum(0), mode);  // of the rounded values: what flows on
   }
@@ -166,7 +167,11 @@ struct PlainAdamW final : AdamW {
     if (compute.defined()) compute.copy_(master);
   }
   double sum_of_squares(const Tensor& grad) override {
-    return exact(grad).pow(2).sum().item<double>();
+    const Tensor values = grad.contiguous().cpu();
+    const float* g = values.const_data_ptr<float>();
+    double total = 0;  // one by one: ATen's sum depends on the number of threads
+    for (int64_t i = 0; i < values.numel(); ++i) total += double{g[i]} * g[i];
+    return total;
   }
 };
 

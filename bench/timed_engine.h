@@ -1,0 +1,153 @@
+#pragma once
+// Wraps every operation of an engine so that the time spent in it is added up: where a step's time
+// goes.
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "engine/engine.h"
+
+namespace octavo::bench {
+
+using Seconds = std::map<std::string, double>;
+
+class Timer {
+ public:
+  Timer(Seconds& table, const char* name)
+      : slot_(table[name]), start_(std::chrono::steady_clock::now()) {}
+  ~Timer() {
+    slot_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  double& slot_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+template <class Op>
+struct Timed : Op {
+  Timed(std::unique_ptr<Op> wrapped, Seconds& seconds)
+      : inner(std::move(wrapped)), table(seconds) {}
+  std::unique_ptr<Op> inner;
+  Seconds& table;
+};
+
+using at::Tensor;
+using engine::Accumulate;
+
+struct TimedMatmul final : Timed<engine::Matmul> {
+  using Timed::Timed;
+  static const char* part(const Tensor& w, const char* block, const char* head) {
+    return w.size(0) > 16384 ? head : block;
+  }
+  void forward(const Tensor& x, const Tensor& w, const Tensor& bias, Tensor& y) override {
+    const Timer timer(table, part(w, "GEMM forward", "head GEMM forward"));
+    inner->forward(x, w, bias, y);
+  }
+  void input_gradient(const Tensor& dy, const Tensor& w, Tensor& dx) override {
+    const Timer timer(table, part(w, "GEMM input gradient", "head GEMM input gradient"));
+    inner->input_gradient(dy, w, dx);
+  }
+  void weight_gradient(const Tensor& dy, const Tensor& x, Tensor& dw, Accumulate mode) override {
+    const Timer timer(table, part(dw, "GEMM weight gradient", "head GEMM weight gradient"));
+    inner->weight_gradient(dy, x, dw, mode);
+  }
+};
+
+struct TimedLayerNorm final : Timed<engine::LayerNorm> {
+  using Timed::Timed;
+  Forward forward(const Tensor& x, const Tensor& delta, const Tensor& gamma, const Tensor& beta,
+                  double eps) override {
+    const Timer timer(table, "layer norm + residual");
+    return inner->forward(x, delta, gamma, beta, eps);
+  }
+  Tensor backward(const Tensor& d_normed, const Tensor& d_sum, const Forward& saved,
+                  const Tensor& gamma, Tensor& dgamma, Tensor& dbeta, Accumulate mode) override {
+    const Timer timer(table, "layer norm + residual");
+    return inner->backward(d_normed, d_sum, saved, gamma, dgamma, dbeta, mode);
+  }
+};
+
+struct TimedGelu final : Timed<engine::Gelu> {
+  using Timed::Timed;
+  Tensor forward(const Tensor& x) override {
+    const Timer timer(table, "GELU");
+    return inner->forward(x);
+  }
+  void backward(Tensor& dy, const Tensor& x, Tensor& dbias, Accumulate mode) override {
+    const Timer timer(table, "GELU");
+    inner->backward(dy, x, dbias, mode);
+  }
+};
+
+struct TimedColumnSum final : Timed<engine::ColumnSum> {
+  using Timed::Timed;
+  void add(const Tensor& x, Tensor& sums, Accumulate mode) override {
+    const Timer timer(table, "bias gradients");
+    inner->add(x, sums, mode);
+  }
+};
+
+struct TimedCrossEntropy final : Timed<engine::CrossEntropy> {
+  using Timed::Timed;
+  Tensor run(Tensor& logits, const Tensor& targets, const Options& options) override {
+    const Timer timer(table, "cross-entropy");
+    return inner->run(logits, targets, options);
+  }
+};
+
+struct TimedAttention final : Timed<engine::Attention> {
+  using Timed::Timed;
+  Forward forward(const Tensor& qkv, int64_t batch, int64_t heads) override {
+    const Timer timer(table, "attention forward");
+    return inner->forward(qkv, batch, heads);
+  }
+  Tensor backward(const Tensor& d_out, const Tensor& qkv, const Forward& saved, int64_t batch,
+                  int64_t heads) override {
+    const Timer timer(table, "attention backward");
+    return inner->backward(d_out, qkv, saved, batch, heads);
+  }
+};
+
+struct TimedEmbedding final : Timed<engine::Embedding> {
+  using Timed::Timed;
+  Tensor forward(const Tensor& ids, const Tensor& tokens, const Tensor& positions,
+                 int64_t length) override {
+    const Timer timer(table, "embedding");
+    return inner->forward(ids, tokens, positions, length);
+  }
+  void backward(const Tensor& ids, const Tensor& dx, Tensor& d_tokens, Tensor& d_positions,
+                int64_t length) override {
+    const Timer timer(table, "embedding");
+    inner->backward(ids, dx, d_tokens, d_positions, length);
+  }
+};
+
+struct TimedAdamW final : Timed<engine::AdamW> {
+  using Timed::Timed;
+  void step(Tensor& master, Tensor& m, Tensor& v, const Tensor& grad, Tensor& compute,
+            const Hyper& hyper) override {
+    const Timer timer(table, "AdamW");
+    inner->step(master, m, v, grad, compute, hyper);
+  }
+  double sum_of_squares(const Tensor& grad) override {
+    const Timer timer(table, "gradient norm");
+    return inner->sum_of_squares(grad);
+  }
+};
+
+inline void time_operations(engine::Engine& e, Seconds& table) {
+  e.matmul = std::make_unique<TimedMatmul>(std::move(e.matmul), table);
+  e.layer_norm = std::make_unique<TimedLayerNorm>(std::move(e.layer_norm), table);
+  e.gelu = std::make_unique<TimedGelu>(std::move(e.gelu), table);
+  e.column_sum = std::make_unique<TimedColumnSum>(std::move(e.column_sum), table);
+  e.cross_entropy = std::make_unique<TimedCrossEntropy>(std::move(e.cross_entropy), table);
+  e.attention = std::make_unique<TimedAttention>(std::move(e.attention), table);
+  e.embedding = std::make_unique<TimedEmbedding>(std::move(e.embedding), table);
+  e.adamw = std::make_unique<TimedAdamW>(std::move(e.adamw), table);
+}
+
+}  // namespace octavo::bench

@@ -1,0 +1,151 @@
+"""Checks the rules of the house that a compiler does not: who may include whom, sizes, words and promised files.
+
+usage: house.py [ROOT]    ROOT: the tree to look at (default: the one this file is in). Exit 1 when a rule is broken.
+"""
+import pathlib
+import re
+import sys
+
+MAX_FILE_LINES = 600
+MAX_FUNCTION_LINES = 60
+CODE = {".cpp", ".h", ".hpp", ".cu", ".cuh", ".py", ".sh", ".cmake"}
+# What the project has promised to have, each run without arguments.
+EXECUTABLES = [
+    "bootstrap", ".ci/run", ".ci/tidy",
+    "tests/conformance/gpt2_parity", "tests/conformance/safetensors_interop", "tests/integration/resume_bitwise",
+    "tests/integration/quickstart", "tests/unit/data",
+    "bench/tinyshakespeare", "bench/gpt2_vs_pytorch", "bench/tokenizer_vs_hf",
+]
+# Folders of one machine, and places that packages come from: neither belongs into a tree that others clone.
+MACHINE_WORDS = [
+    (re.compile(r"(?<![\w./-])/(?:work|tmp|root|home)/"), "a machine's folder"),
+    (re.compile(r"(?:index-url|extra-index|trusted-host|https?://[\w.-]*(?:pypi|artifactory|nexus|registry)[\w.-]*)"),
+     "a package registry's address"),
+]
+
+
+def code_files(root, *folders):
+    for folder in folders:
+        for path in sorted((root / folder).rglob("*")):
+            if path.is_file() and (path.suffix in CODE or path.name == "CMakeLists.txt"):
+                yield path
+
+
+def room_table(root):
+    """The rooms of docs/tour.md, top to bottom."""
+    text = (root / "docs/tour.md").read_text()
+    return re.findall(r"^\| `src/(\w+)` \|", text, re.M)
+
+
+def check_rooms(root):
+    rooms = room_table(root)
+    if len(rooms) < 3:
+        yield "docs/tour.md: wanted the room table (lines '| `src/ROOM` | …'), found none; write it"
+        return
+    for path in code_files(root, "src"):
+        name = path.relative_to(root)
+        if len(name.parts) < 3:
+            continue
+        room = name.parts[1]
+        if room not in rooms:
+            yield f"{name}: room '{room}' is not in the table of docs/tour.md; add it there, in its place"
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            include = re.match(r'\s*#\s*include\s*["<](\.\.?/|\w+)/?', line)
+            if not include:
+                continue
+            other = include[1]
+            if other.startswith("."):
+                yield f"{name}:{number}: a relative include hides its room; write the path from src/"
+            elif other in rooms and rooms.index(other) > rooms.index(room):
+                yield (f"{name}:{number}: {room} includes {other}, which stands below it in the table; move the code "
+                       "or turn the dependency round")
+
+
+def function_lengths(text):
+    """(first line, lines, heading) of every function body, by braces; good for clang-formatted C++."""
+    lines = re.sub(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'', '""', text).splitlines()
+    stack, heading = [], ""
+    for number, line in enumerate(lines, 1):
+        code = line.split("//")[0]
+        for char in code:
+            if char == "{":
+                before = heading
+                plain = re.search(r"\b(namespace|class|struct|union|enum|extern)\b", before) and "(" not in before
+                stack.append((number, before.strip(), bool(plain)))
+                heading = ""
+            elif char == "}":
+                if not stack:
+                    continue
+                begin, what, plain = stack.pop()
+                inside = all(outer[2] for outer in stack)
+                if inside and not plain and "(" in what:
+                    yield begin, number - begin + 1, what[-80:]
+                heading = ""
+            elif char == ";":
+                heading = ""
+            else:
+                heading += char
+        heading += " "
+
+
+def check_sizes(root):
+    for path in code_files(root, "src", "tests", "bench", ".ci", "cmake"):
+        name, text = path.relative_to(root), path.read_text()
+        count = text.count("\n")
+        if count > MAX_FILE_LINES:
+            yield f"{name}: {count} lines, wanted at most {MAX_FILE_LINES}; split it along what it does"
+        if name.parts[0] == "src" and path.suffix in {".cpp", ".h"}:
+            for line, length, what in function_lengths(text):
+                if length > MAX_FUNCTION_LINES:
+                    yield f"{name}:{line}: a function of {length} lines, wanted at most {MAX_FUNCTION_LINES}: {what}"
+
+
+def check_words(root):
+    places = [*code_files(root, "src", "bench", "cmake"), *sorted(root.glob("*.md")), *sorted(root.glob("docs/**/*.md")),
+              *sorted(root.glob("configs/*")), *sorted(root.glob("packaging/*")), root / "bootstrap"]
+    for path in places:
+        if not path.is_file():
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            for pattern, what in MACHINE_WORDS:
+                if pattern.search(line):
+                    yield f"{path.relative_to(root)}:{number}: {what}: {line.strip()[:80]}"
+
+
+def check_promises(root):
+    for name in EXECUTABLES:
+        path = root / name
+        if not path.is_file() or not path.stat().st_mode & 0o111:
+            yield f"{name}: wanted an executable file, found {'a file' if path.exists() else 'nothing'}"
+    for test in sorted((root / "tests").glob("*/*_test.cpp")):
+        listing = test.parent / "CMakeLists.txt"
+        if not listing.is_file() or test.name not in listing.read_text():
+            yield f"{test.relative_to(root)}: not in {listing.relative_to(root)}, so it never runs"
+    for path in (root / "src").rglob("*.cpp"):
+        listings = [folder / "CMakeLists.txt" for folder in path.parents if folder != root and root in folder.parents]
+        if not any(f.is_file() and path.name in f.read_text() for f in listings):
+            yield f"{path.relative_to(root)}: in no CMakeLists.txt, so it is never built"
+
+
+CHECKS = [check_rooms, check_sizes, check_words, check_promises]
+
+
+def broken_rules(root):
+    return [complaint for check in CHECKS for complaint in check(root)]
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__).resolve()
+    if root.is_file():
+        root = root.parent.parent.parent
+    complaints = broken_rules(root)
+    for complaint in complaints:
+        print(complaint)
+    print(f"rooms={len(room_table(root))} files={sum(1 for _ in code_files(root, 'src', 'tests', 'bench'))} "
+          f"broken={len(complaints)}")
+    sys.exit(1 if complaints else 0)
+
+
+if __name__ == "__main__":
+    main()

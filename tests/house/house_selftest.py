@@ -1,0 +1,70 @@
+"""Shows that every rule of house.py can be broken: a small good tree passes, and each spoiled copy of it fails."""
+import pathlib
+import shutil
+import sys
+import tempfile
+
+import house
+
+LONG_BODY = "int f() {\n" + "  g();\n" * 60 + "}\n"
+
+# What is done to the good tree, and a word of the complaint it must cause.
+SPOILED = {
+    "src/base/low.h": ('#include "train/high.h"\n', "base includes train"),
+    "src/train/up.h": ('#include "../base/low.h"\n', "relative include"),
+    "src/cellar/a.h": ("int a();\n", "not in the table"),
+    "src/base/long.h": ("// x\n" * 601, "601 lines"),
+    "src/base/body.h": (LONG_BODY, "a function of 62 lines"),
+    "src/base/member.h": ("namespace a {\nclass B {\n" + LONG_BODY + "};\n}\n", "a function of 62 lines"),
+    "src/base/path.h": ('const char* kPath = "/work' + '/x";\n', "machine's folder"),
+    "docs/notes.md": ("see /tmp" + "/file\n", "machine's folder"),
+    "packaging/pip.conf": ("index" + "-url = x\n", "registry"),
+    "bootstrap": (None, "bootstrap: wanted an executable"),
+    "tests/base/lost_test.cpp": ("\n", "never runs"),
+    "src/base/lost.cpp": ("\n", "never built"),
+    "docs/tour.md": ("no table\n", "wanted the room table"),
+}
+
+
+def make_good_tree(root):
+    files = {
+        "docs/tour.md": "| `src/base` | x |\n| `src/config` | x |\n| `src/train` | x |\n",
+        "src/base/low.h": "#include <vector>\n", "src/train/high.h": '#include "base/low.h"\n#include "train/high.h"\n',
+        "src/base/CMakeLists.txt": "octavo_room(base SOURCES error.cpp)\n", "src/base/error.cpp": "int f() {\n}\n",
+        "tests/base/CMakeLists.txt": "octavo_test(base SOURCES a_test.cpp)\n", "tests/base/a_test.cpp": "\n",
+        **{name: "#!/bin/sh\n" for name in house.EXECUTABLES},
+    }
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        if name in house.EXECUTABLES:
+            path.chmod(0o755)
+
+
+def main():
+    failures = 0
+    with tempfile.TemporaryDirectory() as folder:
+        good = pathlib.Path(folder) / "good"
+        make_good_tree(good)
+        complaints = house.broken_rules(good)
+        if complaints:
+            print(f"the good tree: wanted no complaint, found {complaints}")
+            failures += 1
+        for name, (text, wanted) in SPOILED.items():
+            bad = pathlib.Path(folder) / "bad"
+            shutil.copytree(good, bad)
+            path = bad / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.unlink() if text is None else path.write_text(text)
+            complaints = house.broken_rules(bad)
+            if not any(wanted in complaint for complaint in complaints):
+                print(f"{name} spoiled: wanted a complaint with '{wanted}', found {complaints}")
+                failures += 1
+            shutil.rmtree(bad)
+    print(f"trees={len(SPOILED) + 1} failures={failures}")
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()

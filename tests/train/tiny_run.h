@@ -1,0 +1,55 @@
+#pragma once
+// A real run, small enough to be built and stepped in a test: bytes, two layers, real shards.
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <memory>
+#include <string>
+
+#include "base/file.h"
+#include "train/run.h"
+
+namespace octavo::train {
+
+class TrainTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "octavo-train-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder = pattern;
+    std::string text;
+    for (int i = 0; i < 400; ++i)
+      text += "line " + std::to_string(i * 7 % 100) + " of a text that repeats itself\n";
+    write_file_atomic(folder / "text.txt", text);
+  }
+  void TearDown() override {
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+  }
+  config::Settings settings() const {
+    config::Settings s;
+    s.model_name = "custom";
+    s.n_layer = 2;
+    s.n_head = 2;
+    s.n_embd = 32;
+    s.max_seq_length = 16;
+    s.dataset = {(folder / "text.txt").string()};
+    s.data_cache = (folder / "cache").string();
+    s.tokenizer = "bytes";
+    s.batch_size = 4;
+    s.max_steps = 50;
+    s.learning_rate = 1e-2;
+    s.mixed_precision = config::Precision::kFp32;
+    s.eval_batches = 4;
+    return s;
+  }
+  static std::unique_ptr<train::Run> start(const config::Settings& s) {
+    std::string resumed_from;
+    return assemble(s, &resumed_from);
+  }
+  fs::path folder;
+};
+
+}  // namespace octavo::train
