@@ -21,7 +21,8 @@ std::vector<Key> model_keys() {
               "Attention heads; must divide n_embd. 0: as model_name says."),
       int_key("n_embd", &S::n_embd, 0, 65536, "Width of the model. 0: as model_name says."),
       int_key("vocab_size", &S::vocab_size, 0, int64_t{1} << 24,
-              "Tokens that the model knows. 0: what the data needs. The embedding's rows are padded to a multiple of 64, "
+              "Tokens that the model knows. 0: what the data needs. The embedding's rows are "
+              "padded to a multiple of 64, "
               "which the matrix units prefer; padding has no probability."),
       int_key("max_seq_length", &S::max_seq_length, 1, int64_t{1} << 20,
               "Tokens in a sample: the context."),

@@ -124,6 +124,7 @@ struct AddNormNode : Function<AddNormNode> {
                                                         state->second->master, eps);
     context->save_for_backward({out.sum, out.mean, out.rstd});
     context->saved_data["has_delta"] = delta.defined();
+    context->set_materialize_grads(false);  // the last norm's sum has no reader: no zeros for it
     return {out.sum, out.normed};
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {

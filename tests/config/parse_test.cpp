@@ -36,13 +36,13 @@ TEST(Parse, NothingGivenIsTheDefault) {
 TEST(Parse, FlagForms) {
   const Parsed parsed =
       parse_words({"--batch_size", "4", "--max_steps=10", "--no_shuffle", "--list_checkpoints",
-                   "--deterministic", "false", "--max-grad-norm", "0.5", "--prompt=--x=y",
-                   "--dataset", "a.txt,b.jsonl", "--mixed_precision", "fp32"});
+                   "--json", "true", "--max-grad-norm", "0.5", "--prompt=--x=y", "--dataset",
+                   "a.txt,b.jsonl", "--mixed_precision", "fp32"});
   EXPECT_EQ(parsed.settings.batch_size, 4);
   EXPECT_EQ(parsed.settings.max_steps, 10);
   EXPECT_FALSE(parsed.settings.shuffle);
   EXPECT_TRUE(parsed.settings.list_checkpoints);
-  EXPECT_FALSE(parsed.settings.deterministic);
+  EXPECT_TRUE(parsed.settings.json);
   EXPECT_EQ(parsed.settings.max_grad_norm, 0.5);
   EXPECT_EQ(parsed.settings.prompt, "--x=y");
   EXPECT_EQ(parsed.settings.dataset, (Words{"a.txt", "b.jsonl"}));

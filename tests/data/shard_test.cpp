@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <ctime>
 #include <random>
 #include <thread>
 
@@ -253,12 +254,11 @@ TEST(TokenData, AnIndexOfAHundredThousandShardsOpens) {
     index.splits["train"].shards.push_back(shard);
   }
   write_index(scratch / "out", index);
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of this process: a busy machine does not count
   const auto data = TokenData::open(scratch / "out", "train");
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   EXPECT_EQ(data->tokens(), 10'000'000'000'000u);
-  EXPECT_LT(seconds, 60);  // under a second in release; sanitizers on a busy machine are slow
+  EXPECT_LT(seconds, 60);  // under a second in release; the sanitizers are slow
   std::vector<int32_t> out(1);
   expect_failure([&] { data->read(9'999'999'999'999, out); }, ExitCode::kDamaged,
                  {"train-99999.tok"});

@@ -80,7 +80,6 @@ class OpTest : public testing::TestWithParam<Case<Op>> {
     oracle = implementations<Op>().back().make();
     at::manual_seed(20);
   }
-  bool is_bf16() const { return compute == at::kBFloat16; }
   // N(0, scale) in the compute dtype.
   at::Tensor random(at::IntArrayRef shape, double scale = 1) const {
     return (at::randn(shape) * scale).to(compute);

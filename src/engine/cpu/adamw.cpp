@@ -50,16 +50,24 @@ void update(float* w, float* m, float* v, const float* g, uint16_t* compute, siz
 }
 
 double squares(const float* g, size_t n) {
-  // FP32 partial sums over at most 4096 values, added up in double.
+  // Four FP32 sums over at most 4096 values, so that additions overlap; added up in double.
   const F32 d;
+  const size_t lanes = hn::Lanes(d);
   double total = 0;
   for (size_t begin = 0; begin < n; begin += 4096) {
-    VF sum = hn::Zero(d);
-    for_vectors(std::min<size_t>(4096, n - begin), [&](size_t i, size_t count) {
-      const VF x = load_any(d, g + begin + i, count);
-      sum = hn::MulAdd(x, x, sum);
+    const size_t end = std::min(begin + 4096, n);
+    VF sums[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+    size_t i = begin;
+    for (; i + 4 * lanes <= end; i += 4 * lanes)
+      for (size_t k = 0; k < 4; ++k) {
+        const VF x = load(d, g + i + k * lanes);
+        sums[k] = hn::MulAdd(x, x, sums[k]);
+      }
+    for_vectors(end - i, [&](size_t offset, size_t count) {
+      const VF x = load_any(d, g + i + offset, count);
+      sums[0] = hn::MulAdd(x, x, sums[0]);
     });
-    total += sum_lanes(d, sum);
+    total += sum_lanes(d, hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3])));
   }
   return total;
 }

@@ -1,18 +1,21 @@
-// Causal attention on CPUs. One task per (sequence, head); a task works on blocks of query rows
-// against all keys up to their end, so that scores stay in the second-level cache and the upper
-// triangle beyond a block is never computed.
+// Causal attention on CPUs. One task per (sequence, head); queries and keys are taken in blocks of
+// kBlock rows, so that every product is small, square and in one core's cache, and blocks beyond
+// the diagonal are never computed. Queries, keys and values are first copied into dense memory:
+// oneDNN's fast kernels want it.
 //
-// forward, per block:  S = Q K^T;  P = softmax(scale S), lse kept;  O = P V
-// backward, per block: P = exp(scale S - lse);  dP = dO V^T;  dS = scale P (dP - rowsum(dO O))
-//                      dQ = dS K;  dK += dS^T Q;  dV += P^T dO   (dK, dV in FP32 until the last
-//                      block)
+// forward, per block of queries i:  S_ij = Q_i K_j^T;  P_i = softmax(scale S_i), lse kept;  O_i =
+// sum_j P_ij V_j backward, per pair of blocks:     P = exp(scale S - lse);  dP = dO V^T;  dS =
+// scale P (dP - rowsum(dO O))
+//                                   dQ_i += dS K_j;  dK_j += dS^T Q_i;  dV_j += P^T dO_i   (sums in
+//                                   FP32)
 
 #include <ATen/ATen.h>
 
+#include <atomic>
 #include <cmath>
-#include <mutex>
 #include <vector>
 
+#include "base/checked.h"
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/product.h"
 #include "engine/cpu/rows.h"
@@ -21,60 +24,62 @@
 #define HWY_TARGET_INCLUDE "engine/cpu/attention.cpp"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, as Highway demands.
-#include <hwy/contrib/math/math-inl.h>
-
 #include "engine/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace octavo::engine::cpu::HWY_NAMESPACE {
 
-// Row r of the block sees keys [0, first + r]. p gets the probabilities, zero beyond; lse[r] = log
-// sum exp(scale s).
-void softmax_rows(const float* s, size_t rows, size_t keys, size_t first, float scale, uint16_t* p,
-                  float* lse) {
+// The diagonal block has `rows` rows and `rows` keys; scores of earlier blocks lie before it, each
+// [rows, size]. s is overwritten with the exponentials, p gets the probabilities, zero beyond the
+// diagonal.
+void softmax_rows(float* s, size_t rows, size_t size, size_t blocks_before, size_t stride,
+                  float scale, uint16_t* p, float* lse) {
   const F32 d;
   const VF scale_v = hn::Set(d, scale);
-  std::vector<float> exps(keys + hn::Lanes(d));
-  for (size_t r = 0; r < rows; ++r, s += keys, p += keys) {
-    const size_t seen = first + r + 1;
+  for (size_t r = 0; r < rows; ++r) {
+    // Earlier blocks have rows of `size`, the diagonal one of `rows`: two passes share one body.
+    float* before = s + r * size;
+    float* diagonal = s + blocks_before * stride + r * rows;
+    const auto each = [&](const auto& body) {
+      for (size_t j = 0; j < blocks_before; ++j)
+        for_vectors(size, [&](size_t i, size_t n) { body(before + j * stride + i, n); });
+      for_vectors(r + 1, [&](size_t i, size_t n) { body(diagonal + i, n); });
+    };
     VF largest = hn::Set(d, -INFINITY);
-    for_vectors(seen, [&](size_t i, size_t count) {
-      largest = hn::Max(largest, load_any(d, s + i, count, -INFINITY));
-    });
+    each([&](float* at, size_t n) { largest = hn::Max(largest, load_any(d, at, n, -INFINITY)); });
     const float max = hn::GetLane(hn::MaxOfLanes(d, largest)) * scale;
     const VF max_v = hn::Set(d, max);
     VF total = hn::Zero(d);
-    for_vectors(seen, [&](size_t i, size_t count) {
-      const VF x = hn::MulSub(load_any(d, s + i, count, -INFINITY), scale_v, max_v);
-      const VF e = unless_nan(x, hn::Exp(d, x));
-      hn::StoreU(e, d, exps.data() + i);
+    each([&](float* at, size_t n) {
+      const VF e = fast_exp(d, hn::MulSub(load_any(d, at, n, -INFINITY), scale_v, max_v));
+      store_any(e, d, at, n);
       total = hn::Add(total, e);
     });
     const float sum = sum_lanes(d, total);
     const VF inverse = hn::Set(d, 1.0f / sum);
-    for_vectors(seen, [&](size_t i, size_t count) {
-      store_any(hn::Mul(load_any(d, exps.data() + i, count), inverse), d, p + i, count);
+    each([&](float* at, size_t n) {
+      store_any(hn::Mul(load_any(d, at, n), inverse), d, p + (at - s), n);
     });
-    std::fill(p + seen, p + keys, uint16_t{0});
+    std::fill(p + (diagonal - s) + r + 1, p + (diagonal - s) + rows, uint16_t{0});
     lse[r] = max + std::log(sum);
   }
 }
 
-// p = exp(scale s - lse), ds = scale p (dp - delta), both BF16 and zero beyond the diagonal.
+// One block of scores [rows, keys]: p = exp(scale s - lse), ds = scale p (dp - delta), both BF16.
+// On the diagonal row r sees keys [0, r], and both are zero beyond.
 void softmax_backward_rows(const float* s, const float* dp, const float* lse, const float* delta,
-                           size_t rows, size_t keys, size_t first, float scale, uint16_t* p,
+                           size_t rows, size_t keys, bool diagonal, float scale, uint16_t* p,
                            uint16_t* ds) {
   const F32 d;
   const VF scale_v = hn::Set(d, scale);
   for (size_t r = 0; r < rows; ++r, s += keys, dp += keys, p += keys, ds += keys) {
-    const size_t seen = first + r + 1;
+    const size_t seen = diagonal ? r + 1 : keys;
     const VF lse_v = hn::Set(d, lse[r]), delta_v = hn::Set(d, delta[r]);
-    for_vectors(seen, [&](size_t i, size_t count) {
-      const VF x = hn::MulSub(load_any(d, s + i, count), scale_v, lse_v);
-      const VF prob = unless_nan(x, hn::Exp(d, x));
-      store_any(prob, d, p + i, count);
-      store_any(hn::Mul(hn::Mul(prob, scale_v), hn::Sub(load_any(d, dp + i, count), delta_v)), d,
-                ds + i, count);
+    for_vectors(seen, [&](size_t i, size_t n) {
+      const VF prob = fast_exp(d, hn::MulSub(load_any(d, s + i, n), scale_v, lse_v));
+      store_any(prob, d, p + i, n);
+      const VF flow = hn::Sub(load_any(d, dp + i, n), delta_v);
+      store_any(hn::Mul(hn::Mul(prob, scale_v), flow), d, ds + i, n);
     });
     std::fill(p + seen, p + keys, uint16_t{0});
     std::fill(ds + seen, ds + keys, uint16_t{0});
@@ -87,8 +92,8 @@ void row_dots(const uint16_t* a, const uint16_t* b, size_t rows, size_t columns,
   const F32 d;
   for (size_t r = 0; r < rows; ++r, a += stride, b += stride) {
     VF sum = hn::Zero(d);
-    for_vectors(columns, [&](size_t i, size_t count) {
-      sum = hn::MulAdd(load_any(d, a + i, count), load_any(d, b + i, count), sum);
+    for_vectors(columns, [&](size_t i, size_t n) {
+      sum = hn::MulAdd(load_any(d, a + i, n), load_any(d, b + i, n), sum);
     });
     out[r] = sum_lanes(d, sum);
   }
@@ -97,9 +102,8 @@ void row_dots(const uint16_t* a, const uint16_t* b, size_t rows, size_t columns,
 void to_bf16_rows(const float* x, size_t rows, size_t columns, uint16_t* out, size_t stride) {
   const F32 d;
   for (size_t r = 0; r < rows; ++r, x += columns, out += stride)
-    for_vectors(columns, [&](size_t i, size_t count) {
-      store_any(load_any(d, x + i, count), d, out + i, count);
-    });
+    for_vectors(columns,
+                [&](size_t i, size_t n) { store_any(load_any(d, x + i, n), d, out + i, n); });
 }
 
 }  // namespace octavo::engine::cpu::HWY_NAMESPACE
@@ -114,37 +118,73 @@ HWY_EXPORT(softmax_backward_rows);
 HWY_EXPORT(row_dots);
 HWY_EXPORT(to_bf16_rows);
 
-constexpr int64_t kBlockRows = 256;
+constexpr int64_t kBlock = 256;
 
-// Sizes of one call, and the products of each block of query rows.
+// Sizes of one call and the products of its blocks.
 struct Plan {
   int64_t batch, heads, length, dim, row;  // row: elements between rows of qkv
+  int64_t blocks, last;                    // number of blocks, rows of the last one
   float scale;
-  struct Block {
-    int64_t first, rows, keys;
-    const Product *scores, *out, *d_probs, *d_query, *d_key, *d_value;
-  };
-  std::vector<Block> blocks;
+  // By [query block is the last][key block is the last].
+  const Product* scores[2][2];
+  const Product* weighted[2][2]
+                         [2];  // [rows, keys] x [keys, dim]; the last index: adds to what is there
+  const Product* transposed[2][2];  // [rows, keys]^T x [rows, dim], adds
   size_t scratch = 0;
   int64_t width() const { return heads * dim; }
+  int64_t rows(int64_t block) const { return block + 1 == blocks ? last : kBlock; }
+  int is_last(int64_t block) const { return block + 1 == blocks ? 1 : 0; }
 };
+
+// One thread's working memory, carved out of one tensor so that it comes from the keeping
+// allocator.
+class Workspace {
+ public:
+  explicit Workspace(size_t bytes) : memory_(at::empty({static_cast<int64_t>(bytes)}, at::kByte)) {}
+  template <typename T>
+  T* take(int64_t count) {
+    T* part = reinterpret_cast<T*>(static_cast<std::byte*>(memory_.mutable_data_ptr()) + used_);
+    used_ += round_up(static_cast<size_t>(count) * sizeof(T), size_t{64});
+    OCTAVO_ASSERT(used_ <= static_cast<size_t>(memory_.numel()));
+    return part;
+  }
+
+ private:
+  at::Tensor memory_;
+  size_t used_ = 0;
+};
+
+void copy_rows(const uint16_t* from, int64_t stride, int64_t rows, int64_t columns, uint16_t* to) {
+  for (int64_t r = 0; r < rows; ++r) std::copy_n(from + r * stride, columns, to + r * columns);
+}
+
+// Tasks are handed out one by one: on a shared machine cores are not equally fast.
+template <class Body>
+void for_tasks(int64_t tasks, const Body& body_of_thread) {
+  std::atomic<int64_t> next{0};
+  at::parallel_for(0, at::get_num_threads(), 1, [&](int64_t, int64_t) {
+    body_of_thread([&] {
+      const int64_t task = next++;
+      return task < tasks ? task : -1;
+    });
+  });
+}
 
 class CpuAttention final : public Attention {
  public:
   Forward forward(const at::Tensor& qkv, int64_t batch, int64_t heads) override {
-    const Plan plan = make_plan(qkv, batch, heads, false);
+    const Plan plan = make_plan(qkv, batch, heads);
     Forward result{at::empty({qkv.size(0), plan.width()}, qkv.options()),
                    at::empty({batch, heads, plan.length}, qkv.options().dtype(at::kFloat))};
     const auto* in = data<uint16_t>(qkv);
     auto* out = mutable_data<uint16_t>(result.out);
     auto* lse = result.lse.mutable_data_ptr<float>();
-    at::parallel_for(0, batch * heads, 1, [&](int64_t begin, int64_t end) {
-      Buffers buffers(plan);
-      for (int64_t task = begin; task < end; ++task) {
-        const int64_t sequence = task / heads, head = task % heads;
-        const uint16_t* q = in + sequence * plan.length * plan.row + head * plan.dim;
-        forward_head(plan, q, out + sequence * plan.length * plan.width() + head * plan.dim,
-                     lse + task * plan.length, buffers);
+    for_tasks(batch * heads, [&](const auto& next_task) {
+      ForwardSpace space(plan);
+      for (int64_t task = next_task(); task >= 0; task = next_task()) {
+        const int64_t first_row = task / heads * plan.length, column = task % heads * plan.dim;
+        forward_head(plan, in + first_row * plan.row + column,
+                     out + first_row * plan.width() + column, lse + task * plan.length, space);
       }
     });
     return result;
@@ -152,157 +192,169 @@ class CpuAttention final : public Attention {
 
   at::Tensor backward(const at::Tensor& d_out, const at::Tensor& qkv, const Forward& saved,
                       int64_t batch, int64_t heads) override {
-    const Plan plan = make_plan(qkv, batch, heads, true);
+    const Plan plan = make_plan(qkv, batch, heads);
     at::Tensor d_qkv = at::empty_like(qkv);
-    at::parallel_for(0, batch * heads, 1, [&](int64_t begin, int64_t end) {
-      Buffers buffers(plan);
-      for (int64_t task = begin; task < end; ++task) {
-        const int64_t sequence = task / heads, head = task % heads;
-        const int64_t in = sequence * plan.length * plan.row + head * plan.dim;
-        const int64_t out = sequence * plan.length * plan.width() + head * plan.dim;
+    for_tasks(batch * heads, [&](const auto& next_task) {
+      BackwardSpace space(plan);
+      for (int64_t task = next_task(); task >= 0; task = next_task()) {
+        const int64_t first_row = task / heads * plan.length, column = task % heads * plan.dim;
+        const int64_t in = first_row * plan.row + column, out = first_row * plan.width() + column;
         backward_head(plan, data<uint16_t>(qkv) + in, data<uint16_t>(saved.out) + out,
                       data<uint16_t>(d_out) + out, data<float>(saved.lse) + task * plan.length,
-                      mutable_data<uint16_t>(d_qkv) + in, buffers);
+                      mutable_data<uint16_t>(d_qkv) + in, space);
       }
     });
     return d_qkv;
   }
 
  private:
-  // One thread's working memory.
-  struct Buffers {
-    explicit Buffers(const Plan& plan) {
-      const Plan::Block& last = plan.blocks.back();
-      const auto cells = static_cast<size_t>(std::min(kBlockRows, plan.length) * last.keys);
-      scores.resize(cells);
-      d_probs.resize(cells);
-      probs.resize(cells);
-      d_scores.resize(cells);
-      d_key.resize(static_cast<size_t>(plan.length * plan.dim));
-      d_value.resize(static_cast<size_t>(plan.length * plan.dim));
-      delta.resize(static_cast<size_t>(kBlockRows));
-      scratch.resize(plan.scratch + 64);
+  static constexpr int64_t kCells = kBlock * kBlock;
+
+  struct ForwardSpace : Workspace {
+    explicit ForwardSpace(const Plan& p)
+        : Workspace(static_cast<size_t>(6 * p.length * p.dim + 6 * p.blocks * kCells +
+                                        4 * kBlock * p.dim) +
+                    p.scratch + 64 * 8) {
+      q = take<uint16_t>(p.length * p.dim);
+      k = take<uint16_t>(p.length * p.dim);
+      v = take<uint16_t>(p.length * p.dim);
+      scores = take<float>(p.blocks * kCells);
+      probs = take<uint16_t>(p.blocks * kCells);
+      out = take<float>(kBlock * p.dim);
+      scratch = take<std::byte>(static_cast<int64_t>(p.scratch));
     }
-    std::byte* aligned_scratch() {
-      void* p = scratch.data();
-      size_t space = scratch.size();
-      return static_cast<std::byte*>(std::align(64, scratch.size() - 64, p, space));
-    }
-    std::vector<float> scores, d_probs, d_key, d_value, delta;
-    std::vector<uint16_t> probs, d_scores;
-    std::vector<std::byte> scratch;
+    uint16_t *q, *k, *v, *probs;
+    float *scores, *out;
+    std::byte* scratch;
   };
 
-  static void forward_head(const Plan& plan, const uint16_t* q, uint16_t* out, float* lse,
-                           Buffers& b) {
-    const uint16_t *k = q + plan.width(), *v = k + plan.width();
-    std::byte* scratch = b.aligned_scratch();
-    for (const auto& block : plan.blocks) {
-      run(*block.scores, q + block.first * plan.row, k, nullptr, b.scores.data(), scratch);
+  struct BackwardSpace : Workspace {
+    explicit BackwardSpace(const Plan& p)
+        : Workspace(static_cast<size_t>(20 * p.length * p.dim + 12 * kCells + 4 * kBlock) +
+                    p.scratch + 64 * 16) {
+      q = take<uint16_t>(p.length * p.dim);
+      k = take<uint16_t>(p.length * p.dim);
+      v = take<uint16_t>(p.length * p.dim);
+      d_out = take<uint16_t>(p.length * p.dim);
+      dq = take<float>(p.length * p.dim);
+      dk = take<float>(p.length * p.dim);
+      dv = take<float>(p.length * p.dim);
+      scores = take<float>(kCells);
+      d_probs = take<float>(kCells);
+      probs = take<uint16_t>(kCells);
+      d_scores = take<uint16_t>(kCells);
+      delta = take<float>(kBlock);
+      scratch = take<std::byte>(static_cast<int64_t>(p.scratch));
+    }
+    uint16_t *q, *k, *v, *d_out, *probs, *d_scores;
+    float *dq, *dk, *dv, *scores, *d_probs, *delta;
+    std::byte* scratch;
+  };
+
+  static void forward_head(const Plan& plan, const uint16_t* qkv, uint16_t* out, float* lse,
+                           ForwardSpace& w) {
+    const int64_t dim = plan.dim;
+    copy_rows(qkv, plan.row, plan.length, dim, w.q);
+    copy_rows(qkv + plan.width(), plan.row, plan.length, dim, w.k);
+    copy_rows(qkv + 2 * plan.width(), plan.row, plan.length, dim, w.v);
+    for (int64_t i = 0; i < plan.blocks; ++i) {
+      const int64_t rows = plan.rows(i), first = i * kBlock;
+      for (int64_t j = 0; j <= i; ++j)
+        run(*plan.scores[plan.is_last(i)][plan.is_last(j)], w.q + first * dim,
+            w.k + j * kBlock * dim, nullptr, w.scores + j * kCells, w.scratch);
       HWY_DYNAMIC_DISPATCH(softmax_rows)
-      (b.scores.data(), static_cast<size_t>(block.rows), static_cast<size_t>(block.keys),
-       static_cast<size_t>(block.first), plan.scale, b.probs.data(), lse + block.first);
-      run(*block.out, b.probs.data(), v, nullptr, out + block.first * plan.width(), scratch);
+      (w.scores, static_cast<size_t>(rows), static_cast<size_t>(kBlock), static_cast<size_t>(i),
+       static_cast<size_t>(kCells), plan.scale, w.probs, lse + first);
+      for (int64_t j = 0; j <= i; ++j)
+        run(*plan.weighted[plan.is_last(i)][plan.is_last(j)][j > 0 ? 1 : 0], w.probs + j * kCells,
+            w.v + j * kBlock * dim, nullptr, w.out, w.scratch);
+      HWY_DYNAMIC_DISPATCH(to_bf16_rows)
+      (w.out, static_cast<size_t>(rows), static_cast<size_t>(dim), out + first * plan.width(),
+       static_cast<size_t>(plan.width()));
     }
   }
 
-  static void backward_head(const Plan& plan, const uint16_t* q, const uint16_t* out,
-                            const uint16_t* d_out, const float* lse, uint16_t* dq, Buffers& b) {
-    const uint16_t *k = q + plan.width(), *v = k + plan.width();
-    std::byte* scratch = b.aligned_scratch();
-    std::fill(b.d_key.begin(), b.d_key.end(), 0.0f);
-    std::fill(b.d_value.begin(), b.d_value.end(), 0.0f);
-    for (const auto& block : plan.blocks) {
-      const uint16_t *q_rows = q + block.first * plan.row, *go = d_out + block.first * plan.width();
-      const auto rows = static_cast<size_t>(block.rows), keys = static_cast<size_t>(block.keys);
-      run(*block.scores, q_rows, k, nullptr, b.scores.data(), scratch);
-      run(*block.d_probs, go, v, nullptr, b.d_probs.data(), scratch);
+  static void backward_head(const Plan& plan, const uint16_t* qkv, const uint16_t* out,
+                            const uint16_t* d_out, const float* lse, uint16_t* d_qkv,
+                            BackwardSpace& w) {
+    const int64_t dim = plan.dim, elements = plan.length * dim;
+    copy_rows(qkv, plan.row, plan.length, dim, w.q);
+    copy_rows(qkv + plan.width(), plan.row, plan.length, dim, w.k);
+    copy_rows(qkv + 2 * plan.width(), plan.row, plan.length, dim, w.v);
+    copy_rows(d_out, plan.width(), plan.length, dim, w.d_out);
+    std::fill_n(w.dk, elements, 0.0f);
+    std::fill_n(w.dv, elements, 0.0f);
+    for (int64_t i = 0; i < plan.blocks; ++i) {
+      const int64_t first = i * kBlock;
       HWY_DYNAMIC_DISPATCH(row_dots)
-      (go, out + block.first * plan.width(), rows, static_cast<size_t>(plan.dim),
-       static_cast<size_t>(plan.width()), b.delta.data());
-      HWY_DYNAMIC_DISPATCH(softmax_backward_rows)
-      (b.scores.data(), b.d_probs.data(), lse + block.first, b.delta.data(), rows, keys,
-       static_cast<size_t>(block.first), plan.scale, b.probs.data(), b.d_scores.data());
-      run(*block.d_query, b.d_scores.data(), k, nullptr, dq + block.first * plan.row, scratch);
-      run(*block.d_key, b.d_scores.data(), q_rows, nullptr, b.d_key.data(), scratch);
-      run(*block.d_value, b.probs.data(), go, nullptr, b.d_value.data(), scratch);
+      (d_out + first * plan.width(), out + first * plan.width(), static_cast<size_t>(plan.rows(i)),
+       static_cast<size_t>(dim), static_cast<size_t>(plan.width()), w.delta);
+      for (int64_t j = 0; j <= i; ++j) backward_block(plan, i, j, lse + first, w);
     }
-    const auto length = static_cast<size_t>(plan.length), dim = static_cast<size_t>(plan.dim);
-    const auto stride = static_cast<size_t>(plan.row);
-    HWY_DYNAMIC_DISPATCH(to_bf16_rows)(b.d_key.data(), length, dim, dq + plan.width(), stride);
-    HWY_DYNAMIC_DISPATCH(to_bf16_rows)
-    (b.d_value.data(), length, dim, dq + 2 * plan.width(), stride);
+    uint16_t* to = d_qkv;
+    for (const float* from : {w.dq, w.dk, w.dv}) {
+      HWY_DYNAMIC_DISPATCH(to_bf16_rows)
+      (from, static_cast<size_t>(plan.length), static_cast<size_t>(dim), to,
+       static_cast<size_t>(plan.row));
+      to += plan.width();
+    }
   }
 
-  Plan make_plan(const at::Tensor& qkv, int64_t batch, int64_t heads, bool backward) {
-    Plan plan{.batch = batch,
-              .heads = heads,
-              .length = qkv.size(0) / batch,
-              .dim = qkv.size(1) / 3 / heads,
-              .row = qkv.size(1),
-              .scale = 0,
-              .blocks = {}};
+  static void backward_block(const Plan& plan, int64_t i, int64_t j, const float* lse,
+                             BackwardSpace& w) {
+    const int64_t query = i * kBlock * plan.dim, key = j * kBlock * plan.dim;
+    const int li = plan.is_last(i), lj = plan.is_last(j);
+    run(*plan.scores[li][lj], w.q + query, w.k + key, nullptr, w.scores, w.scratch);
+    run(*plan.scores[li][lj], w.d_out + query, w.v + key, nullptr, w.d_probs, w.scratch);
+    HWY_DYNAMIC_DISPATCH(softmax_backward_rows)
+    (w.scores, w.d_probs, lse, w.delta, static_cast<size_t>(plan.rows(i)),
+     static_cast<size_t>(plan.rows(j)), i == j, plan.scale, w.probs, w.d_scores);
+    run(*plan.weighted[li][lj][j > 0 ? 1 : 0], w.d_scores, w.k + key, nullptr, w.dq + query,
+        w.scratch);
+    run(*plan.transposed[li][lj], w.d_scores, w.q + query, nullptr, w.dk + key, w.scratch);
+    run(*plan.transposed[li][lj], w.probs, w.d_out + query, nullptr, w.dv + key, w.scratch);
+  }
+
+  Plan make_plan(const at::Tensor& qkv, int64_t batch, int64_t heads) {
+    Plan plan{};
+    plan.batch = batch;
+    plan.heads = heads;
+    plan.length = qkv.size(0) / batch;
+    plan.dim = qkv.size(1) / 3 / heads;
+    plan.row = qkv.size(1);
+    plan.blocks = ceil_div(plan.length, kBlock);
+    plan.last = plan.length - (plan.blocks - 1) * kBlock;
     plan.scale = 1.0f / std::sqrt(static_cast<float>(plan.dim));
-    const int64_t dim = plan.dim, row = plan.row, width = plan.width();
-    for (int64_t first = 0; first < plan.length; first += kBlockRows) {
-      const int64_t rows = std::min(kBlockRows, plan.length - first), keys = first + rows;
-      Plan::Block b{.first = first,
-                    .rows = rows,
-                    .keys = keys,
-                    .scores = nullptr,
-                    .out = nullptr,
-                    .d_probs = nullptr,
-                    .d_query = nullptr,
-                    .d_key = nullptr,
-                    .d_value = nullptr};
-      const auto get = [&](ProductShape shape) {
-        shape.one_thread = true;
-        const Product& product = products_.get(shape);
-        plan.scratch = std::max(plan.scratch, scratch_bytes(product));
-        return &product;
-      };
-      // Queries, keys and values have rows of `row` elements, outputs of `width`, scores of `keys`.
-      b.scores = get({.m = rows,
-                      .n = keys,
-                      .k = dim,
-                      .lda = row,
-                      .ldb = row,
-                      .ldc = keys,
-                      .b_transposed = true,
-                      .fp32_result = true});
-      if (!backward) {
-        b.out = get({.m = rows, .n = dim, .k = keys, .lda = keys, .ldb = row, .ldc = width});
-      } else {
-        b.d_probs = get({.m = rows,
-                         .n = keys,
-                         .k = dim,
-                         .lda = width,
-                         .ldb = row,
-                         .ldc = keys,
-                         .b_transposed = true,
-                         .fp32_result = true});
-        b.d_query = get({.m = rows, .n = dim, .k = keys, .lda = keys, .ldb = row, .ldc = row});
-        b.d_key = get({.m = keys,
-                       .n = dim,
-                       .k = rows,
-                       .lda = keys,
-                       .ldb = row,
-                       .ldc = dim,
-                       .a_transposed = true,
-                       .fp32_result = true,
-                       .add = true});
-        b.d_value = get({.m = keys,
-                         .n = dim,
-                         .k = rows,
-                         .lda = keys,
-                         .ldb = width,
-                         .ldc = dim,
-                         .a_transposed = true,
-                         .fp32_result = true,
-                         .add = true});
+    const auto get = [&](ProductShape shape) {
+      shape.one_thread = true;
+      shape.fp32_result = true;
+      const Product& product = products_.get(shape);
+      plan.scratch = std::max(plan.scratch, scratch_bytes(product));
+      return &product;
+    };
+    const int64_t dim = plan.dim;
+    for (int li = 0; li < 2; ++li)
+      for (int lj = 0; lj < 2; ++lj) {
+        const int64_t rows = li != 0 ? plan.last : kBlock, keys = lj != 0 ? plan.last : kBlock;
+        plan.scores[li][lj] = get({.m = rows,
+                                   .n = keys,
+                                   .k = dim,
+                                   .lda = dim,
+                                   .ldb = dim,
+                                   .ldc = keys,
+                                   .b_transposed = true});
+        for (const bool add : {false, true})
+          plan.weighted[li][lj][add ? 1 : 0] = get(
+              {.m = rows, .n = dim, .k = keys, .lda = keys, .ldb = dim, .ldc = dim, .add = add});
+        plan.transposed[li][lj] = get({.m = keys,
+                                       .n = dim,
+                                       .k = rows,
+                                       .lda = keys,
+                                       .ldb = dim,
+                                       .ldc = dim,
+                                       .a_transposed = true,
+                                       .add = true});
       }
-      plan.blocks.push_back(b);
-    }
     return plan;
   }
 

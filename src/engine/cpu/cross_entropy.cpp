@@ -10,8 +10,6 @@
 #define HWY_TARGET_INCLUDE "engine/cpu/cross_entropy.cpp"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, as Highway demands.
-#include <hwy/contrib/math/math-inl.h>
-
 #include "engine/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -35,7 +33,7 @@ RowSum exponentials(const T* logits, size_t classes, float* exps) {
   VF total = hn::Zero(d);
   for_vectors(classes, [&](size_t i, size_t count) {
     const VF x = hn::Sub(load_any(d, logits + i, count, -INFINITY), max_v);
-    const VF e = unless_nan(x, hn::Exp(d, x));
+    const VF e = fast_exp(d, x);
     store_any(e, d, exps + i, count);
     total = hn::Add(total, e);
   });

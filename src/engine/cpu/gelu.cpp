@@ -7,8 +7,6 @@
 #define HWY_TARGET_INCLUDE "engine/cpu/gelu.cpp"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, as Highway demands.
-#include <hwy/contrib/math/math-inl.h>
-
 #include "engine/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -22,8 +20,8 @@ HWY_INLINE VF sigmoid_2u(F32 d, VF x) {
   const VF minus_2u = hn::Mul(hn::Mul(x, inner), hn::Set(d, -2 * kSqrt2OverPi));
   // exp overflows above 88; the sigmoid is 0 there to every digit, and must be: x may be huge.
   const VF limit = hn::Set(d, 87.0f);
-  const VF e = hn::Exp(d, hn::Min(minus_2u, limit));
-  const VF s = hn::Div(hn::Set(d, 1.0f), hn::Add(hn::Set(d, 1.0f), e));
+  const VF e = fast_exp(d, hn::Min(minus_2u, limit));
+  const VF s = fast_reciprocal(d, hn::Add(hn::Set(d, 1.0f), e));
   return hn::IfThenZeroElse(hn::Gt(minus_2u, limit), s);
 }
 

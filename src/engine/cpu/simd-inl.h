@@ -82,7 +82,7 @@ inline void from_float(float v, Bf16* p) {
     *p = static_cast<Bf16>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
 }
 
-// Highway's Exp turns a NaN into zero, which would hide it: the result where x is a number, else x.
+// Minimum, maximum and rounding would hide a NaN: the result where x is a number, else x.
 HWY_INLINE VF unless_nan(VF x, VF result) {
   return hn::IfThenElse(hn::IsNaN(x), x, result);
 }
@@ -128,6 +128,33 @@ HWY_INLINE void store_any(VF v, F32 d, T* p, size_t count) {
 HWY_INLINE float sum_lanes(F32 d, VF v) {
   return hn::GetLane(hn::SumOfLanes(d, v));
 }
+// exp to about 2 ulp: range reduction to |r| <= ln(2)/2 and a polynomial of degree 6. Below -87.3
+// the result is zero (the true one would be denormal or nearly so), above 88.3 it stays finite. NaN stays NaN.
+HWY_INLINE VF fast_exp(F32 d, VF x) {
+  const hn::RebindToSigned<F32> di;
+  const VF clamped = hn::Min(hn::Max(x, hn::Set(d, -87.3f)), hn::Set(d, 88.3f));
+  const auto n = hn::NearestInt(hn::Mul(clamped, hn::Set(d, 1.44269504f)));
+  const VF nf = hn::ConvertTo(d, n);
+  VF r = hn::NegMulAdd(nf, hn::Set(d, 0.693359375f), clamped);
+  r = hn::NegMulAdd(nf, hn::Set(d, -2.12194440e-4f), r);
+  VF p = hn::Set(d, 1.3981999507e-3f);
+  p = hn::MulAdd(p, r, hn::Set(d, 8.3334519073e-3f));
+  p = hn::MulAdd(p, r, hn::Set(d, 4.1665795894e-2f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.6666665459e-1f));
+  p = hn::MulAdd(p, r, hn::Set(d, 5.0000001201e-1f));
+  p = hn::MulAdd(hn::Mul(r, r), p, hn::Add(r, hn::Set(d, 1.0f)));
+  const VF scaled = hn::BitCast(d, hn::Add(hn::BitCast(di, p), hn::ShiftLeft<23>(n)));
+  return unless_nan(x, hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.3f)), scaled));
+}
+
+// 1 / x to about 1 ulp without the slow division: estimate and two Newton steps.
+HWY_INLINE VF fast_reciprocal(F32 d, VF x) {
+  const VF two = hn::Set(d, 2.0f);
+  VF y = hn::ApproximateReciprocal(x);
+  y = hn::Mul(y, hn::NegMulAdd(x, y, two));
+  return hn::Mul(y, hn::NegMulAdd(x, y, two));
+}
+
 }  // namespace octavo::engine::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
