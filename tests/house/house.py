@@ -128,7 +128,21 @@ def check_promises(root):
             yield f"{path.relative_to(root)}: in no CMakeLists.txt, so it is never built"
 
 
-CHECKS = [check_rooms, check_sizes, check_words, check_promises]
+def check_figures(root):
+    """A figure in README's table (`key=value`) stands in the last line of the result file of the row's command."""
+    if not (root / "README.md").is_file():
+        return
+    for row in re.findall(r"^\|.*`(?:bench|tests)/\S+` \|$", (root / "README.md").read_text(), re.M):
+        figures, name = re.findall(r"`(\w+=[\w.+-]+)`", row), re.findall(r"`(?:bench|tests)/(\S+)` \|$", row)[0]
+        result = root / "bench/results" / (name.split("/")[-1] + ".txt")
+        recorded = result.read_text().split("\n") if result.is_file() else []
+        last = next((line for line in reversed(recorded) if line), "").split()
+        for figure in figures:
+            if figure not in last:
+                yield f"README.md: {figure} is not in the last line of {result.relative_to(root)}; quote what was measured"
+
+
+CHECKS = [check_rooms, check_sizes, check_words, check_promises, check_figures]
 
 
 def broken_rules(root):

@@ -129,7 +129,8 @@ HWY_INLINE float sum_lanes(F32 d, VF v) {
   return hn::GetLane(hn::SumOfLanes(d, v));
 }
 // exp to about 2 ulp: range reduction to |r| <= ln(2)/2 and a polynomial of degree 6. Below -87.3
-// the result is zero (the true one would be denormal or nearly so), above 88.3 it stays finite. NaN stays NaN.
+// the result is zero (the true one would be denormal or nearly so), above 88.3 it stays finite. NaN
+// stays NaN.
 HWY_INLINE VF fast_exp(F32 d, VF x) {
   const hn::RebindToSigned<F32> di;
   const VF clamped = hn::Min(hn::Max(x, hn::Set(d, -87.3f)), hn::Set(d, 88.3f));
