@@ -32,6 +32,9 @@ class Model {
   virtual void initialize(uint64_t seed) = 0;
   // Weights in the architecture's Hugging Face names and layout.
   virtual void load_hugging_face(const TensorSource& source) = 0;
+  // A tensor of a file that load_hugging_face did not ask for: may it be left out without a change
+  // in what the model computes?
+  virtual bool may_ignore(const std::string& name, const at::Tensor& tensor) const = 0;
   virtual NamedTensors to_hugging_face() const = 0;
   virtual Json hugging_face_config() const = 0;
   // Multiply-add operations (x 2) of one trained token, forward and backward: 6 x matrices +

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <set>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -87,6 +88,10 @@ void load_weights(models::Model& model, const checkpoint::State& state) {
            "; resume with the model settings it was made with");
     p->master.copy_(stored);
   }
+  const size_t stored = state.groups.at("model").size();
+  if (stored != model.params().size())
+    fail(ExitCode::kUsage, "train", "this model has ", model.params().size(),
+         " weights, the checkpoint ", stored, "; resume with the model settings it was made with");
   nn::refresh_compute(model.params());
 }
 
@@ -96,9 +101,17 @@ void load_weights(models::Model& model, const fs::path& folder) {
     return;
   }
   const auto files = checkpoint::open_hf_model(folder);
+  std::set<std::string> used;
   model.load_hugging_face([&](const std::string& name) {
-    return files.contains(name) ? files.tensor(name) : at::Tensor();
+    if (!files.contains(name)) return at::Tensor();
+    used.insert(name);
+    return files.tensor(name);
   });
+  for (const auto& [name, shard] : files.shard_of)
+    if (!used.contains(name) && !model.may_ignore(name, files.tensor(name)))
+      fail(ExitCode::kUsage, "train", folder.string(), " has a tensor '", name,
+           "' that this model has no place for; its config.json does not describe its weights, or "
+           "the architecture is not implemented");
 }
 
 }  // namespace octavo::train

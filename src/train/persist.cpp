@@ -78,7 +78,8 @@ std::string resume(Run& run) {
       static_cast<uint64_t>(json_int(state.extra, "data_position", source));
   if (state.extra.contains("best_val_loss")) {
     run.progress.has_best = true;
-    run.progress.best_val_loss = state.extra.at("best_val_loss").get<double>();
+    run.progress.best_val_loss =
+        json_field(state.extra, "best_val_loss", Json::value_t::number_float, source).get<double>();
   }
   // The run's own folder is continued unless another was asked for.
   if (run.settings.run_name.empty())
