@@ -98,6 +98,12 @@ class ShardedTokenData : public TokenData {
 
 }  // namespace
 
+bool TokenData::has_split(const fs::path& folder, const std::string& split) {
+  const DatasetIndex index = read_index(folder);
+  const auto found = index.splits.find(split);
+  return found != index.splits.end() && found->second.tokens() > 0;
+}
+
 std::shared_ptr<TokenData> TokenData::open(const fs::path& folder, const std::string& split,
                                            int max_mapped_shards) {
   if (max_mapped_shards < 1)

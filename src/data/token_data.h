@@ -23,6 +23,8 @@ class TokenData {
   static constexpr int kMaxMappedShards = 256;
   static std::shared_ptr<TokenData> open(const fs::path& folder, const std::string& split,
                                          int max_mapped_shards = kMaxMappedShards);
+  // Whether the folder has that split, with at least one token.
+  static bool has_split(const fs::path& folder, const std::string& split);
   virtual ~TokenData() = default;
   virtual uint64_t tokens() const = 0;
   virtual int64_t vocab_size() const = 0;

@@ -48,8 +48,9 @@ DataSet open_data_set(const config::Settings& settings) {
   const fs::path folder = prepared_folder(settings);
   DataSet set;
   set.train = data::TokenData::open(folder, "train");
-  set.val = data::TokenData::open(folder, "val");
-  if (set.val->tokens() <= static_cast<uint64_t>(settings.max_seq_length)) set.val = nullptr;
+  if (data::TokenData::has_split(folder, "val")) set.val = data::TokenData::open(folder, "val");
+  if (set.val != nullptr && set.val->tokens() <= static_cast<uint64_t>(settings.max_seq_length))
+    set.val = nullptr;
   set.tokenizer = settings.tokenizer.empty() ? set.train->tokenizer_name() : settings.tokenizer;
   return set;
 }

@@ -125,6 +125,15 @@ TEST_F(Step, PenaltiesAreRecordedAndAct) {
   }
 }
 
+TEST_F(Step, TrainsWithoutAValidationSplit) {
+  auto s = settings();
+  s.val_fraction = 0;
+  s.eval_freq = 0;
+  const auto run = start(s);
+  EXPECT_EQ(run->val_data, nullptr);
+  EXPECT_EQ(train_step(*run).step, 1);
+}
+
 TEST_F(Step, AnEpochThatIsNotOneStepIsRefused) {
   auto s = settings();
   s.max_steps = 0;
