@@ -12,7 +12,8 @@ CODE = {".cpp", ".h", ".hpp", ".cu", ".cuh", ".py", ".sh", ".cmake"}
 # What the project has promised to have, each run without arguments.
 EXECUTABLES = [
     "bootstrap", ".ci/run", ".ci/tidy",
-    "tests/conformance/gpt2_parity", "tests/conformance/safetensors_interop", "tests/integration/resume_bitwise",
+    "tests/conformance/fp8_formats", "tests/conformance/gpt2_parity", "tests/conformance/safetensors_interop",
+    "tests/integration/resume_bitwise",
     "tests/integration/quickstart", "tests/unit/data",
     "bench/tinyshakespeare", "bench/gpt2_vs_pytorch", "bench/tokenizer_vs_hf",
 ]
