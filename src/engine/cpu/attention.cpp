@@ -4,15 +4,14 @@
 // is small, square and in one core's cache, and blocks beyond the diagonal are never computed.
 // Operands are first copied into dense memory: oneDNN's fast kernels want it.
 //
-// per pair of blocks:  P = exp(scale Q_i K_j^T - lse);  dP = dO_i V_j^T;  dS = scale P (dP -
-// rowsum(dO O))
-//                      dQ_i += dS K_j;  dK_j += dS^T Q_i;  dV_j += P^T dO_i   (sums in FP32)
+// per pair of blocks:
+//   P = exp(scale Q_i K_j^T - lse);  dP = dO_i V_j^T;  dS = scale P (dP - rowsum(dO O))
+//   dQ_i += dS K_j;  dK_j += dS^T Q_i;  dV_j += P^T dO_i   (sums in FP32)
 
 #include <ATen/ATen.h>
 
 #include <atomic>
 #include <cmath>
-#include <vector>
 
 #include "base/checked.h"
 #include "engine/aten/aten.h"
