@@ -9,8 +9,10 @@
 namespace octavo::engine::cpu {
 namespace {
 
-// oneDNN 3.2 slows down when it sums over very many columns (the head's vocabulary): measured 178
-// ms in one piece and 120 ms in pieces of this size, for [1024, 50304] x [50304, 768].
+// The head's input gradient, [1024, 50304] x [50304, 768], took 146 to 187 ms with the kernel that
+// oneDNN 3.2 picks for dense operands, and 120 to 140 ms in parts of 1,572 to 12,576 columns, which
+// are strided and make it take another one. Only this shape was tried; where the change pays is not
+// known.
 constexpr int64_t kLongestSum = 12608;
 
 class OnednnMatmul final : public Matmul {
