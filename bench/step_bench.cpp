@@ -2,15 +2,18 @@
 // usage: step_bench BATCH LENGTH; then for every line N on stdin: N steps, one line with the
 // seconds of each.
 //        step_bench BATCH LENGTH --profile: where the time of a step goes.
+//        --recipe NAME before or after: in FP8.
 
 #include <cstdio>
 #include <iostream>
 #include <string>
 
 #include "base/random.h"
+#include "config/key.h"
 #include "engine/allocator.h"
 #include "models/gpt2/gpt2.h"
 #include "timed_engine.h"
+#include "train/batch.h"
 #include "train/run.h"
 #include "train/step.h"
 
@@ -56,6 +59,33 @@ int profile(train::Run& run) {
   return 0;
 }
 
+void use_recipe(train::Run& run, const std::string& name) {
+  const config::Key& key = *config::find_key("fp8_recipe");
+  if (!key.store(run.settings, std::span(&name, 1))) {
+    std::fprintf(stderr, "step_bench: wanted %s, found %s\n", key.wanted.c_str(), name.c_str());
+    std::exit(2);
+  }
+  run.settings.use_fp8 = true;
+  run.settings.fp8_stats_freq = 0;
+  train::start_fp8(run);
+}
+
+// Bytes that the linear layers keep for the backward pass of one micro-batch.
+double linear_saved(const train::Run& run) {
+  double bytes = 0;
+  for (const auto& layer : run.model->linears()) bytes += static_cast<double>(layer->saved_bytes);
+  return bytes;
+}
+
+// Bytes that a forward pass leaves behind for the backward pass, of all layers.
+double all_saved(const train::Run& run) {
+  const data::Batch batch = run.loader->next();
+  const at::Tensor ids = train::to_device(batch, at::kCPU).inputs;
+  const size_t before = engine::cpu_memory().in_use;
+  const at::Tensor hidden = run.model->hidden(ids, batch.length, nullptr);
+  return static_cast<double>(engine::cpu_memory().in_use - before);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -79,7 +109,14 @@ int main(int argc, char** argv) {
   run.schedule = {
       .max_lr = s.learning_rate, .min_lr_ratio = 1, .warmup_steps = 0, .max_steps = 1'000'000};
 
-  if (argc > 3 && std::string(argv[3]) == "--profile") return profile(run);
+  bool profiles = false;
+  for (int i = 3; i < argc; ++i) {
+    const std::string word = argv[i];
+    profiles = profiles || word == "--profile";
+    if (word == "--recipe" && i + 1 < argc) use_recipe(run, argv[++i]);
+  }
+  if (profiles) return profile(run);
+  double saved = 0;
   for (int64_t steps = 0; std::cin >> steps;) {
     double loss = 0;
     for (int64_t i = 0; i < steps; ++i) {
@@ -87,8 +124,10 @@ int main(int argc, char** argv) {
       loss = record.loss;
       std::printf("%.6f ", record.seconds);
     }
-    std::printf("loss=%.4f peak_mb=%.0f\n", loss,
-                static_cast<double>(engine::cpu_memory().peak) / 1e6);
+    if (saved == 0) saved = all_saved(run);
+    std::printf("loss=%.4f peak_mb=%.0f linear_saved_mb=%.3f saved_mb=%.3f\n", loss,
+                static_cast<double>(engine::cpu_memory().peak) / 1e6, linear_saved(run) / 1e6,
+                saved / 1e6);
     std::fflush(stdout);
   }
   return 0;

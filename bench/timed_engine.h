@@ -57,6 +57,42 @@ struct TimedMatmul final : Timed<engine::Matmul> {
   }
 };
 
+struct TimedFp8Linear final : Timed<engine::Fp8Linear> {
+  using Timed::Timed;
+  using Matrix = engine::Fp8Matrix;
+  using Order = engine::Fp8Order;
+  Matrix quantize(const Tensor& x, fp8::Recipe recipe, const Order& row,
+                  const Order& column) override {
+    const char* part = column.keep         ? "FP8 quantize inputs"
+                       : x.requires_grad() ? "FP8 quantize weights"
+                                           : "FP8 quantize gradients";
+    const Timer timer(table, part);
+    return inner->quantize(x, recipe, row, column);
+  }
+  void forward(const Matrix& x, const Matrix& w, const Tensor& bias, Tensor& y) override {
+    const Timer timer(table, "GEMM forward");
+    inner->forward(x, w, bias, y);
+  }
+  void input_gradient(const Matrix& dy, const Matrix& w, Tensor& dx) override {
+    const Timer timer(table, "GEMM input gradient");
+    inner->input_gradient(dy, w, dx);
+  }
+  void weight_gradient(const Matrix& dy, const Matrix& x, Tensor& dw, Accumulate mode) override {
+    const Timer timer(table, "GEMM weight gradient (and codes to BF16)");
+    inner->weight_gradient(dy, x, dw, mode);
+  }
+  void update_factors(Tensor& history, Tensor& factors, const std::vector<fp8::Format>& formats,
+                      fp8::AmaxAlgo algo, int64_t margin, bool recompute) override {
+    const Timer timer(table, "FP8 factors");
+    inner->update_factors(history, factors, formats, algo, margin, recompute);
+  }
+  fp8::TensorHealth measure(const Tensor& x, const Matrix& quantized,
+                            fp8::Direction direction) override {
+    const Timer timer(table, "FP8 statistics");
+    return inner->measure(x, quantized, direction);
+  }
+};
+
 struct TimedLayerNorm final : Timed<engine::LayerNorm> {
   using Timed::Timed;
   Forward forward(const Tensor& x, const Tensor& delta, const Tensor& gamma, const Tensor& beta,
@@ -141,6 +177,7 @@ struct TimedAdamW final : Timed<engine::AdamW> {
 
 inline void time_operations(engine::Engine& e, Seconds& table) {
   e.matmul = std::make_unique<TimedMatmul>(std::move(e.matmul), table);
+  e.fp8_linear = std::make_unique<TimedFp8Linear>(std::move(e.fp8_linear), table);
   e.layer_norm = std::make_unique<TimedLayerNorm>(std::move(e.layer_norm), table);
   e.gelu = std::make_unique<TimedGelu>(std::move(e.gelu), table);
   e.column_sum = std::make_unique<TimedColumnSum>(std::move(e.column_sum), table);

@@ -1,7 +1,9 @@
 #include "config/key.h"
 
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "config/key_makers.h"
 
@@ -28,22 +30,50 @@ size_t utf8_length(std::string_view text) {
   return overlong || outside ? 0 : length;
 }
 
+// The names of an enum, in the order of its values.
+template <typename E>
+std::string_view name_at(std::initializer_list<std::string_view> names, E value) {
+  const auto index = static_cast<size_t>(value);
+  OCTAVO_ASSERT(index < names.size());
+  return names.begin()[index];
+}
+
 }  // namespace
 
 std::string_view name_of(Precision value) {
-  return value == Precision::kBf16 ? "bf16" : "fp32";
+  return name_at({"fp8", "bf16", "fp32"}, value);
 }
 
 std::string_view name_of(PenaltyType value) {
-  switch (value) {
-    case PenaltyType::kZLoss:
-      return "z_loss";
-    case PenaltyType::kActivationL2:
-      return "activation_l2";
-    case PenaltyType::kKurtosis:
-      break;
-  }
-  return "kurtosis";
+  return name_at({"z_loss", "activation_l2", "kurtosis"}, value);
+}
+
+std::string_view name_of(Fp8Recipe value) {
+  return name_at({"delayed", "current", "rowwise", "blockwise", "mxfp8"}, value);
+}
+
+std::string_view name_of(Fp8Format value) {
+  return name_at({"auto", "hybrid", "e4m3", "e5m2"}, value);
+}
+
+std::string_view name_of(Fp8AmaxAlgo value) {
+  return name_at({"max", "most_recent"}, value);
+}
+
+std::string_view name_of(Fp8Execution value) {
+  return name_at({"auto", "native", "rehearse"}, value);
+}
+
+std::string_view name_of(Fp8Backend value) {
+  return name_at({"auto", "te", "aten", "rehearse"}, value);
+}
+
+std::string_view name_of(Fp8Scenario value) {
+  return name_at({"none", "mxfp8"}, value);
+}
+
+std::string_view name_of(Fp8Guard value) {
+  return name_at({"off", "log", "fallback"}, value);
 }
 
 std::optional<bool> parse_bool(std::string_view text) {

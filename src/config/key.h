@@ -12,7 +12,7 @@
 
 namespace octavo::config {
 
-enum class Section { kModel, kData, kTrain, kRun, kCheckpoints, kGenerate, kOutput };
+enum class Section { kModel, kData, kTrain, kFp8, kRun, kCheckpoints, kGenerate, kOutput };
 enum class Type { kInt, kReal, kBool, kText, kList, kEnum };
 
 // Which verbs read a key: a flag that the verb would not read is refused. A set of bits.

@@ -100,9 +100,11 @@ std::vector<Key> train_keys() {
                "z_loss keeps the logits' normaliser near 1; activation_l2 and kurtosis aim at the "
                "activation outliers "
                "that break FP8."),
-      enum_key("mixed_precision", &S::mixed_precision, {Precision::kBf16, Precision::kFp32},
-               "What the matrix products run in. Master weights and optimizer state are FP32 in "
-               "either case.")
+      enum_key("mixed_precision", &S::mixed_precision,
+               {Precision::kFp8, Precision::kBf16, Precision::kFp32},
+               "What the matrix products run in. fp8: the linear layers, and the rest in BF16; "
+               "generate takes it as bf16. Master weights and optimizer state are FP32 in every "
+               "case.")
           .read_by(kModelUsers),
       int_key("seed", &S::seed, 0, INT64_MAX, "Weights, data order and samples are drawn from it.")
           .read_by(kModelUsers),
@@ -110,6 +112,69 @@ std::vector<Key> train_keys() {
               "CPU threads for the mathematics. 0: all cores.")
           .read_by(kModelUsers),
   };
+}
+
+std::vector<Key> fp8_recipe_keys() {
+  return {
+      bool_key("use_fp8", &S::use_fp8, "Train in FP8: the same as mixed_precision fp8."),
+      enum_key("fp8_recipe", &S::fp8_recipe,
+               {Fp8Recipe::kDelayed, Fp8Recipe::kCurrent, Fp8Recipe::kRowwise,
+                Fp8Recipe::kBlockwise, Fp8Recipe::kMxfp8},
+               "What shares a scale, and where the scale comes from. delayed: a tensor, from its "
+               "amax in earlier steps. current: a tensor, from its amax now. rowwise: a row of an "
+               "operand, along the sum. blockwise: 1x128 values, 128x128 of weights. mxfp8: 1x32 "
+               "values. Scales of the last three are powers of two."),
+      enum_key("fp8_scenario", &S::fp8_scenario, {Fp8Scenario::kNone, Fp8Scenario::kMxfp8},
+               "mxfp8: the same as fp8_recipe mxfp8."),
+      enum_key("fp8_format", &S::fp8_format,
+               {Fp8Format::kAuto, Fp8Format::kHybrid, Fp8Format::kE4m3, Fp8Format::kE5m2},
+               "hybrid: E4M3 forward, E5M2 gradients. e4m3: E4M3 for all. e5m2: E5M2 activations "
+               "and gradients; E4M3 weights, and activations in the weight gradient. auto: hybrid "
+               "for delayed and current; the other recipes are always e4m3."),
+      int_key("fp8_margin", &S::fp8_margin, 0, 16,
+              "Of delayed: scales are divided by 2 to this power, which leaves room for values "
+              "that grow."),
+      int_key("fp8_interval", &S::fp8_interval, 1, kMany,
+              "Of delayed: steps from one computation of the scales to the next."),
+      int_key("fp8_amax_history", &S::fp8_amax_history, 1, 65536,
+              "Of delayed: steps whose amax is remembered."),
+      enum_key("fp8_amax_algo", &S::fp8_amax_algo, {Fp8AmaxAlgo::kMax, Fp8AmaxAlgo::kMostRecent},
+               "Of delayed: the scale comes from the largest amax remembered (max) or from the "
+               "newest (most_recent)."),
+  };
+}
+
+std::vector<Key> fp8_execution_keys() {
+  return {
+      list_key("fp8_skip", &S::fp8_skip,
+               "Layers that stay in BF16: globs (* and ?) over layer names such as "
+               "h.0.attn.c_attn, and the words first and last, which are all layers of the first "
+               "and of the last block."),
+      enum_key("fp8_execution", &S::fp8_execution,
+               {Fp8Execution::kAuto, Fp8Execution::kNative, Fp8Execution::kRehearse},
+               "native: on FP8 matrix units, and an error where the device has none for the "
+               "recipe. rehearse: quantized in the same way and multiplied on BF16 matrix units, "
+               "on every device. auto: native where the device has it, and delayed where it has "
+               "that and not mxfp8; BF16 on a GPU without; rehearse on a CPU."),
+      enum_key("fp8_backend", &S::fp8_backend,
+               {Fp8Backend::kAuto, Fp8Backend::kTe, Fp8Backend::kAten, Fp8Backend::kRehearse},
+               "Whose native kernels: te (Transformer Engine), aten (cuBLASLt, through libtorch); "
+               "rehearse is the same as fp8_execution rehearse. auto: te where it is loaded and "
+               "has the recipe, else aten."),
+      bool_key("use_te", &S::use_te, "The same as fp8_backend te."),
+      int_key("fp8_stats_freq", &S::fp8_stats_freq, 0, kMany,
+              "Steps between full statistics of every FP8 tensor: underflow, saturation, SQNR. 0: "
+              "never."),
+      enum_key("fp8_guard", &S::fp8_guard, {Fp8Guard::kOff, Fp8Guard::kLog, Fp8Guard::kFallback},
+               "What is done about a layer whose statistics stay over their limits: nothing (off); "
+               "it is named (log); it is named and moved to BF16 (fallback)."),
+  };
+}
+
+std::vector<Key> fp8_keys() {
+  std::vector<Key> group = fp8_recipe_keys();
+  for (Key& key : fp8_execution_keys()) group.push_back(std::move(key));
+  return group;
 }
 
 std::vector<Key> run_keys() {
@@ -132,7 +197,7 @@ std::vector<Key> run_keys() {
 std::vector<Key> checkpoint_keys() {
   return {
       text_key("checkpoint_dir", &S::checkpoint_dir,
-               "Where checkpoints are kept. Empty: checkpoints.")
+               "Where checkpoints are kept. Empty: checkpoints, or checkpoints_fp8 for FP8 runs.")
           .read_by(reader::kTrain | reader::kGenerate | reader::kCheckpoints),
       int_key("checkpoint_freq", &S::checkpoint_freq, 0, kMany,
               "Steps between checkpoints. One is always written at the end and when a stop is "
@@ -188,6 +253,7 @@ std::vector<Key> build() {
   append(Section::kModel, reader::kTrain, model_keys());
   append(Section::kData, reader::kTrain, data_keys());
   append(Section::kTrain, reader::kTrain, train_keys());
+  append(Section::kFp8, reader::kTrain, fp8_keys());
   append(Section::kRun, reader::kTrain, run_keys());
   append(Section::kCheckpoints, reader::kTrain, checkpoint_keys());
   append(Section::kGenerate, reader::kGenerate, generate_keys());
@@ -207,6 +273,7 @@ std::span<const SectionInfo> sections() {
       {Section::kModel, "model", "What is trained."},
       {Section::kData, "data", "What it is trained on."},
       {Section::kTrain, "train", "How it is trained."},
+      {Section::kFp8, "fp8", "Eight-bit training."},
       {Section::kRun, "run", "What is watched and written down on the way."},
       {Section::kCheckpoints, "checkpoints", "Saving and going on."},
       {Section::kGenerate, "generate", "Text from a trained model."},

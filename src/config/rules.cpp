@@ -32,6 +32,23 @@ bool run_name_is_a_name(const Settings& s) {
   return s.run_name != "." && s.run_name != ".." && s.run_name.size() <= 200;
 }
 
+bool one_precision(const Settings& s) {
+  return !s.use_fp8 || s.mixed_precision != Precision::kFp32;
+}
+
+bool one_recipe(const Settings& s) {
+  return s.fp8_scenario == Fp8Scenario::kNone || s.fp8_recipe == Fp8Recipe::kMxfp8 ||
+         s.fp8_recipe == Settings{}.fp8_recipe;
+}
+
+bool one_backend(const Settings& s) {
+  return !s.use_te || s.fp8_backend == Fp8Backend::kAuto || s.fp8_backend == Fp8Backend::kTe;
+}
+
+bool native_is_no_rehearsal(const Settings& s) {
+  return s.fp8_execution != Fp8Execution::kNative || s.fp8_backend != Fp8Backend::kRehearse;
+}
+
 }  // namespace
 
 std::span<const Rule> rules() {
@@ -58,6 +75,20 @@ std::span<const Rule> rules() {
        "run_name names a folder inside runs_dir: at most 200 bytes, no '/', no control characters, "
        "not '.' or '..'",
        run_name_is_a_name, "run_name"},
+      {"one_precision", reader::kTrain,
+       "use_fp8 asks for FP8 and mixed_precision fp32 for FP32; leave one of them out",
+       one_precision, "use_fp8 mixed_precision"},
+      {"one_recipe", reader::kTrain,
+       "fp8_scenario mxfp8 is fp8_recipe mxfp8, and fp8_recipe asks for another; leave one of "
+       "them out",
+       one_recipe, "fp8_scenario fp8_recipe"},
+      {"one_backend", reader::kTrain,
+       "use_te is fp8_backend te, and fp8_backend asks for another; leave one of them out",
+       one_backend, "use_te fp8_backend"},
+      {"native_is_no_rehearsal", reader::kTrain,
+       "fp8_execution native runs on FP8 matrix units and fp8_backend rehearse on BF16 ones; "
+       "leave one of them out",
+       native_is_no_rehearsal, "fp8_execution fp8_backend"},
   };
   return kRules;
 }

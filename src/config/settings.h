@@ -9,11 +9,26 @@
 
 namespace octavo::config {
 
-enum class Precision { kBf16, kFp32 };
+enum class Precision { kFp8, kBf16, kFp32 };
 enum class PenaltyType { kZLoss, kActivationL2, kKurtosis };
+enum class Fp8Recipe { kDelayed, kCurrent, kRowwise, kBlockwise, kMxfp8 };
+enum class Fp8Format { kAuto, kHybrid, kE4m3, kE5m2 };
+enum class Fp8AmaxAlgo { kMax, kMostRecent };
+enum class Fp8Execution { kAuto, kNative, kRehearse };
+enum class Fp8Backend { kAuto, kTe, kAten, kRehearse };
+enum class Fp8Scenario { kNone, kMxfp8 };
+enum class Fp8Guard { kOff, kLog, kFallback };
 
-std::string_view name_of(Precision value);    // "bf16", "fp32"
-std::string_view name_of(PenaltyType value);  // "z_loss", "activation_l2", "kurtosis"
+// The names that users type: "bf16", "z_loss", "most_recent", …
+std::string_view name_of(Precision value);
+std::string_view name_of(PenaltyType value);
+std::string_view name_of(Fp8Recipe value);
+std::string_view name_of(Fp8Format value);
+std::string_view name_of(Fp8AmaxAlgo value);
+std::string_view name_of(Fp8Execution value);
+std::string_view name_of(Fp8Backend value);
+std::string_view name_of(Fp8Scenario value);
+std::string_view name_of(Fp8Guard value);
 
 struct Settings {
   // model
@@ -50,6 +65,20 @@ struct Settings {
   int64_t seed = 1337;
   int64_t num_threads = 0;  // 0: all cores
 
+  // fp8
+  bool use_fp8 = false;  // the same as mixed_precision fp8
+  Fp8Recipe fp8_recipe = Fp8Recipe::kDelayed;
+  Fp8Scenario fp8_scenario = Fp8Scenario::kNone;
+  Fp8Format fp8_format = Fp8Format::kAuto;  // hybrid for delayed and current, else e4m3
+  int64_t fp8_margin = 0, fp8_interval = 1, fp8_amax_history = 1024;
+  Fp8AmaxAlgo fp8_amax_algo = Fp8AmaxAlgo::kMax;
+  std::vector<std::string> fp8_skip;
+  Fp8Execution fp8_execution = Fp8Execution::kAuto;
+  Fp8Backend fp8_backend = Fp8Backend::kAuto;
+  bool use_te = false;  // the same as fp8_backend te
+  int64_t fp8_stats_freq = 100;
+  Fp8Guard fp8_guard = Fp8Guard::kLog;
+
   // run
   std::string run_name;  // "": <model>-<precision>-<date-time>
   std::string runs_dir = "runs";
@@ -59,7 +88,7 @@ struct Settings {
   std::string sample_prompt = "\n";
 
   // checkpoints
-  std::string checkpoint_dir;      // "": checkpoints
+  std::string checkpoint_dir;      // "": checkpoints, or checkpoints_fp8
   int64_t checkpoint_freq = 1000;  // 0: only at the end or when stopped
   int64_t keep_checkpoints = 3;    // 0: all
   std::string resume;              // "", latest, best, a path

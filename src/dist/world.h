@@ -21,6 +21,8 @@ class World {
   void sum_gradients(const nn::ParamList&) const {}
   // The sum over ranks, in place.
   void sum(at::Tensor&) const {}
+  // The largest over ranks, in place.
+  void max(at::Tensor&) const {}
 };
 
 }  // namespace octavo::dist

@@ -5,6 +5,7 @@ namespace octavo::engine {
 Engine::Engine(const Target& wanted)
     : target(wanted),
       matmul(pick<Matmul>(wanted, choices)),
+      fp8_linear(pick<Fp8Linear>(wanted, choices)),
       layer_norm(pick<LayerNorm>(wanted, choices)),
       gelu(pick<Gelu>(wanted, choices)),
       column_sum(pick<ColumnSum>(wanted, choices)),

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/fp8_linear.h"
 #include "engine/op_table.h"
 #include "engine/ops.h"
 
@@ -15,6 +16,7 @@ struct Engine {
   Target target;
   std::vector<Choice> choices;  // for the receipt, in the order of the members below
   std::unique_ptr<Matmul> matmul;
+  std::unique_ptr<Fp8Linear> fp8_linear;
   std::unique_ptr<LayerNorm> layer_norm;
   std::unique_ptr<Gelu> gelu;
   std::unique_ptr<ColumnSum> column_sum;

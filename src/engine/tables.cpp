@@ -48,6 +48,15 @@ std::span<const Implementation<Attention>> implementations<Attention>() {
   return kTable;
 }
 
+template <>
+std::span<const Implementation<Fp8Linear>> implementations<Fp8Linear>() {
+  static constexpr Implementation<Fp8Linear> kTable[] = {
+      {"cpu/rehearsal", on_cpu_bf16, cpu::make_rehearsal},
+      {"reference", serves_all, reference::make_fp8_linear},
+  };
+  return kTable;
+}
+
 #define OCTAVO_CPU_OR_REFERENCE(Op, make)                     \
   template <>                                                 \
   std::span<const Implementation<Op>> implementations<Op>() { \

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "engine/engine.h"
+#include "nn/linear.h"
 #include "nn/param.h"
 #include "nn/penalty.h"
 
@@ -24,6 +25,8 @@ class Model {
  public:
   virtual ~Model() = default;
   virtual const nn::ParamList& params() const = 0;
+  // The linear layers inside the blocks, in the order of the forward pass; not the head.
+  virtual const nn::LinearList& linears() const = 0;
   // Final hidden states [B*S, C] of ids[B*S] int32 (rows of `length`); `penalty` may be null.
   virtual at::Tensor hidden(const at::Tensor& ids, int64_t length, nn::Penalty* penalty) const = 0;
   virtual const nn::ParamPtr& head() const = 0;  // [padded vocabulary, C]

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cmath>
 #include <fstream>
 
 #include "base/error.h"
@@ -34,6 +36,45 @@ void drop_later_records(const fs::path& path, int64_t last_step) {
                  path.string(), "; the resumed run writes them again"));
 }
 
+// JSON has no infinity and no NaN.
+Json number_or_null(double value) {
+  return std::isfinite(value) ? Json(value) : Json();
+}
+
+// Every tensor, and the figures that are watched: the factors' geometric means over the tensors of
+// the forward and of the backward pass, and the worst of the rest.
+void add_fp8(Json& record, const std::vector<Fp8Tensor>& tensors) {
+  double log_scale[2] = {}, count[2] = {}, amax = 0, underflow = 0, saturation = 0, sqnr = 200;
+  Json rows = Json::array();
+  for (const Fp8Tensor& t : tensors) {
+    const auto& h = t.health;
+    if (h.factor > 0 && std::isfinite(h.factor)) {
+      log_scale[t.backward] += std::log(static_cast<double>(h.factor));
+      count[t.backward] += 1;
+    }
+    amax = std::max(amax, static_cast<double>(h.amax));
+    underflow = std::max(underflow, h.underflowed_percent());
+    saturation = std::max(saturation, h.saturated_percent());
+    sqnr = std::min(sqnr, h.sqnr_db());
+    rows.push_back({{"layer", t.layer},
+                    {"tensor", t.tensor},
+                    {"amax", number_or_null(h.amax)},
+                    {"scale", number_or_null(h.factor)},
+                    {"underflow_percent", h.underflowed_percent()},
+                    {"saturation_percent", h.saturated_percent()},
+                    {"sqnr_db", number_or_null(h.sqnr_db())},
+                    {"nan", h.incidents.nan},
+                    {"trouble", t.trouble}});
+  }
+  if (count[0] > 0) record["fp8/fwd_scale"] = std::exp(log_scale[0] / count[0]);
+  if (count[1] > 0) record["fp8/bwd_scale"] = std::exp(log_scale[1] / count[1]);
+  record["fp8/amax"] = number_or_null(amax);
+  record["fp8/underflow_percent"] = underflow;
+  record["fp8/saturation_percent"] = saturation;
+  record["fp8/sqnr_db"] = number_or_null(sqnr);
+  record["fp8/tensors"] = std::move(rows);
+}
+
 class JsonlSink final : public Sink {
  public:
   JsonlSink(const fs::path& path, int64_t last_step) : path_(path) {
@@ -55,6 +96,12 @@ class JsonlSink final : public Sink {
                    {"memory/peak_bytes", r.memory_peak_bytes},
                    {"precision", r.precision}};
     if (r.penalty != 0) record["train/penalty"] = r.penalty;
+    if (r.skipped) record["train/skipped"] = true;
+    if (r.fp8_layers > 0 || r.fp8_fallbacks > 0) {
+      record["fp8/layers"] = r.fp8_layers;
+      record["fp8/fallbacks"] = r.fp8_fallbacks;
+    }
+    if (!r.fp8_tensors.empty()) add_fp8(record, r.fp8_tensors);
     write(record);
   }
 

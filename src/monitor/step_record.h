@@ -4,8 +4,19 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
+
+#include "fp8/health.h"
 
 namespace octavo::monitor {
+
+// One quantized tensor in the statistics of a step.
+struct Fp8Tensor {
+  std::string layer, tensor;
+  bool backward = false;
+  fp8::TensorHealth health;
+  std::string trouble;  // "" when healthy
+};
 
 struct StepRecord {
   int64_t step = 0, epoch = 0;
@@ -16,6 +27,9 @@ struct StepRecord {
   double penalty = 0;            // value of the penalty, unweighted; 0 when there is none
   double memory_peak_bytes = 0;
   std::string precision;  // BF16, FP32, FP8, FP8 rehearsal
+  bool skipped = false;   // the gradient was not finite and no update was applied
+  int64_t fp8_layers = 0, fp8_fallbacks = 0;
+  std::vector<Fp8Tensor> fp8_tensors;  // empty unless this step took statistics
 };
 
 struct EvalRecord {

@@ -19,6 +19,7 @@ using torch::autograd::variable_list;
 struct NodeState : torch::CustomClassHolder {
   const Engine* engine = nullptr;
   ParamPtr first, second;
+  LinearPtr layer;
   int64_t a = 0, b = 0;
 };
 using StatePtr = c10::intrusive_ptr<NodeState>;
@@ -34,29 +35,17 @@ StatePtr make_state(const Engine& engine, ParamPtr first = {}, ParamPtr second =
   return state;
 }
 
+StatePtr make_state(const Engine& engine, const LinearPtr& layer) {
+  StatePtr state = make_state(engine);
+  state->layer = layer;
+  return state;
+}
+
 void remember(AutogradContext* context, const StatePtr& state) {
   context->saved_data["state"] = c10::IValue::make_capsule(state);
 }
 StatePtr recall(AutogradContext* context) {
   return c10::static_intrusive_pointer_cast<NodeState>(context->saved_data["state"].toCapsule());
-}
-
-Tensor product(const Engine& engine, const Tensor& x, const Param& weight, const Param& bias) {
-  Tensor y = at::empty({x.size(0), weight.compute.size(0)}, x.options());
-  engine.matmul->forward(x, weight.compute, bias.master, y);
-  return y;
-}
-
-// The two products of a linear layer's backward pass. Returns the input's gradient.
-Tensor product_backward(const Engine& engine, const Tensor& dy, const Tensor& x, Param& weight,
-                        bool want_dx) {
-  engine.matmul->weight_gradient(dy, x, weight.grad, weight.next_write());
-  Tensor dx;
-  if (want_dx) {
-    dx = at::empty_like(x);
-    engine.matmul->input_gradient(dy, weight.compute, dx);
-  }
-  return dx;
 }
 
 struct EmbedNode : Function<EmbedNode> {
@@ -81,14 +70,18 @@ struct LinearNode : Function<LinearNode> {
   static Tensor forward(AutogradContext* context, const Tensor& x,
                         const Tensor& /*weight: connects the graph*/, const StatePtr& state) {
     remember(context, state);
-    context->save_for_backward({x});
-    return product(*state->engine, x, *state->first, *state->second);
+    variable_list kept;
+    const Tensor y = linear_forward(*state->engine, *state->layer, x, &kept);
+    context->save_for_backward(kept);
+    return y;
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const auto state = recall(context);
-    const Tensor x = context->get_saved_variables()[0], dy = grads[0].contiguous();
-    state->engine->column_sum->add(dy, state->second->grad, state->second->next_write());
-    return {product_backward(*state->engine, dy, x, *state->first, context->needs_input_grad(0)),
+    Linear& layer = *state->layer;
+    const Tensor dy = grads[0].contiguous();
+    if (layer.bias) state->engine->column_sum->add(dy, layer.bias->grad, layer.bias->next_write());
+    return {linear_backward(*state->engine, layer, dy, context->get_saved_variables(),
+                            context->needs_input_grad(0)),
             Tensor(), Tensor()};
   }
 };
@@ -97,19 +90,23 @@ struct LinearGeluNode : Function<LinearGeluNode> {
   static Tensor forward(AutogradContext* context, const Tensor& x,
                         const Tensor& /*weight: connects the graph*/, const StatePtr& state) {
     remember(context, state);
-    const Tensor h = product(*state->engine, x, *state->first, *state->second);
-    context->save_for_backward({x, h});
+    variable_list kept;
+    const Tensor h = linear_forward(*state->engine, *state->layer, x, &kept);
+    kept.push_back(h);
+    context->save_for_backward(kept);
     return state->engine->gelu->forward(h);
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const auto state = recall(context);
-    const auto saved = context->get_saved_variables();
+    Linear& layer = *state->layer;
+    variable_list kept = context->get_saved_variables();
+    const Tensor h = kept.back();
+    kept.pop_back();
     // Ours to overwrite: it was made for this node by the layer after it.
     Tensor dh = grads[0].contiguous();
-    state->engine->gelu->backward(dh, saved[1], state->second->grad, state->second->next_write());
-    return {
-        product_backward(*state->engine, dh, saved[0], *state->first, context->needs_input_grad(0)),
-        Tensor(), Tensor()};
+    state->engine->gelu->backward(dh, h, layer.bias->grad, layer.bias->next_write());
+    return {linear_backward(*state->engine, layer, dh, kept, context->needs_input_grad(0)),
+            Tensor(), Tensor()};
   }
 };
 
@@ -168,13 +165,15 @@ Tensor embed(const Engine& engine, const Tensor& ids, const ParamPtr& tokens,
                           make_state(engine, tokens, positions, length));
 }
 
-Tensor linear(const Engine& engine, const Tensor& x, const ParamPtr& weight, const ParamPtr& bias) {
-  return LinearNode::apply(x, weight->compute, make_state(engine, weight, bias));
+Tensor linear(const Engine& engine, const Tensor& x, const LinearPtr& layer) {
+  if (!at::GradMode::is_enabled()) return linear_forward(engine, *layer, x, nullptr);
+  return LinearNode::apply(x, layer->weight->compute, make_state(engine, layer));
 }
 
-Tensor linear_gelu(const Engine& engine, const Tensor& x, const ParamPtr& weight,
-                   const ParamPtr& bias) {
-  return LinearGeluNode::apply(x, weight->compute, make_state(engine, weight, bias));
+Tensor linear_gelu(const Engine& engine, const Tensor& x, const LinearPtr& layer) {
+  if (!at::GradMode::is_enabled())
+    return engine.gelu->forward(linear_forward(engine, *layer, x, nullptr));
+  return LinearGeluNode::apply(x, layer->weight->compute, make_state(engine, layer));
 }
 
 std::pair<Tensor, Tensor> add_norm(const Engine& engine, const Tensor& x, const Tensor& delta,

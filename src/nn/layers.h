@@ -8,23 +8,20 @@
 #include <utility>
 
 #include "engine/engine.h"
+#include "nn/linear.h"
 #include "nn/param.h"
 
 namespace octavo::nn {
-
-using engine::Engine;
 
 // x[T,C] = tokens[ids] + positions
 at::Tensor embed(const Engine& engine, const at::Tensor& ids, const ParamPtr& tokens,
                  const ParamPtr& positions, int64_t length);
 
 // y = x w^T + b
-at::Tensor linear(const Engine& engine, const at::Tensor& x, const ParamPtr& weight,
-                  const ParamPtr& bias);
+at::Tensor linear(const Engine& engine, const at::Tensor& x, const LinearPtr& layer);
 
-// gelu(x w^T + b), with the bias gradient taken in GELU's backward pass.
-at::Tensor linear_gelu(const Engine& engine, const at::Tensor& x, const ParamPtr& weight,
-                       const ParamPtr& bias);
+// gelu(x w^T + b), with the bias gradient taken in GELU's backward pass; the layer has a bias.
+at::Tensor linear_gelu(const Engine& engine, const at::Tensor& x, const LinearPtr& layer);
 
 // {x + delta, norm(x + delta)}; delta may be undefined.
 std::pair<at::Tensor, at::Tensor> add_norm(const Engine& engine, const at::Tensor& x,

@@ -22,8 +22,10 @@ ParamPtr make_param(std::string name, at::IntArrayRef shape, at::ScalarType comp
 
 void refresh_compute(const ParamList& params) {
   const at::NoGradGuard no_grad;
-  for (const auto& p : params)
+  for (const auto& p : params) {
     if (!p->compute.is_same(p->master)) p->compute.copy_(p->master);
+    ++p->version;
+  }
 }
 
 }  // namespace octavo::nn

@@ -19,6 +19,8 @@ struct Param : torch::CustomClassHolder {
   at::Tensor compute;      // BF16 copy of a matrix; otherwise the master itself
   at::Tensor grad;         // FP32, shape of master
   bool decays = false;     // takes weight decay (matrices do, vectors do not)
+  uint64_t version = 0;    // counts the changes of the weight: what was made of it is compared with
+                           // this
   bool grad_fresh = true;  // nothing was added in this step yet: the first write may overwrite
 
   // How the next write to grad must be done; after it the gradient is no longer fresh.

@@ -16,25 +16,21 @@ AdamW::AdamW(const engine::Engine& engine, nn::ParamList params, const AdamWOpti
   }
 }
 
-double AdamW::gradient_norm() const {
+AdamW::Norm AdamW::gradient_norm() const {
   double total = 0;
   for (const auto& p : params_) {
     OCTAVO_ASSERT(!p->grad_fresh);  // a parameter that no gradient reached would get stale numbers
     const double squares = engine_.adamw->sum_of_squares(p->grad);
-    if (!std::isfinite(squares))
-      fail(ExitCode::kGuard, "optim", "the gradient of ", p->name, " is not finite at step ",
-           steps_,
-           "; no update was applied. Lower learning_rate, or resume from an earlier checkpoint "
-           "with another seed");
+    if (!std::isfinite(squares)) return {squares, p->name};
     total += squares;
   }
-  return std::sqrt(total);
+  return {std::sqrt(total), {}};
 }
 
-double AdamW::step(double learning_rate) {
+void AdamW::step(double learning_rate, const Norm& norm) {
+  OCTAVO_ASSERT(norm.not_finite.empty());
   const at::NoGradGuard no_grad;
-  const double norm = gradient_norm();
-  const bool clip = options_.max_grad_norm > 0 && norm > options_.max_grad_norm;
+  const bool clip = options_.max_grad_norm > 0 && norm.value > options_.max_grad_norm;
   ++steps_;
   for (size_t i = 0; i < params_.size(); ++i) {
     auto& p = *params_[i];
@@ -45,13 +41,17 @@ double AdamW::step(double learning_rate) {
         .eps = static_cast<float>(options_.eps),
         .weight_decay = p.decays ? static_cast<float>(options_.weight_decay) : 0.0f,
         .step = steps_,
-        .grad_scale = clip ? static_cast<float>(options_.max_grad_norm / norm) : 1.0f,
+        .grad_scale = clip ? static_cast<float>(options_.max_grad_norm / norm.value) : 1.0f,
     };
     at::Tensor copy = p.compute.is_same(p.master) ? at::Tensor() : p.compute;
     engine_.adamw->step(p.master, m_[i], v_[i], p.grad, copy, hyper);
     p.grad_fresh = true;
+    ++p.version;
   }
-  return norm;
+}
+
+void AdamW::drop_gradients() {
+  for (const auto& p : params_) p->grad_fresh = true;
 }
 
 std::vector<std::pair<std::string, at::Tensor>> AdamW::state() const {

@@ -23,10 +23,17 @@ class AdamW {
  public:
   AdamW(const engine::Engine& engine, nn::ParamList params, const AdamWOptions& options);
 
-  // Clips, updates every master and its compute copy, and marks the gradients as used up. Returns
-  // the norm before clipping. A norm that is not finite applies nothing and is an error
-  // (ExitCode::kGuard) that names the parameter.
-  double step(double learning_rate);
+  struct Norm {
+    double value = 0;
+    std::string
+        not_finite;  // the parameter whose gradient has a NaN or an infinity; "" when none has
+  };
+  Norm gradient_norm() const;
+  // Clips, updates every master and its compute copy, and marks the gradients as used up. The norm
+  // is finite.
+  void step(double learning_rate, const Norm& norm);
+  // Marks the gradients as used up and changes nothing else.
+  void drop_gradients();
 
   int64_t steps() const { return steps_; }
   // The moments by name ("m.<param>", "v.<param>"), as a checkpoint keeps them.
@@ -35,8 +42,6 @@ class AdamW {
   void load(int64_t steps, const std::function<at::Tensor(const std::string&)>& find);
 
  private:
-  double gradient_norm() const;
-
   const engine::Engine& engine_;
   nn::ParamList params_;
   AdamWOptions options_;

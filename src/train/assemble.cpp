@@ -35,19 +35,38 @@ optim::Schedule schedule_of(const config::Settings& s, int64_t max_steps) {
 
 }  // namespace
 
+void start_fp8(Run& run) {
+  const auto& s = run.settings;
+  if (!fp8::wants_fp8(s)) return;
+  run.fp8_decision = fp8::decide(fp8::request_of(s), {.name = "CPU"});
+  for (const auto& warning : run.fp8_decision->warnings) log_warn(warning);
+  if (run.fp8_decision->runs == fp8::Runs::kBf16) return;
+  run.fp8 =
+      std::make_unique<nn::Fp8Model>(*run.engine, run.model->linears(),
+                                     nn::Fp8ModelOptions{.fp8 = run.fp8_decision->options,
+                                                         .skip = s.fp8_skip,
+                                                         .tokens = s.batch_size * s.max_seq_length,
+                                                         .stats_freq = s.fp8_stats_freq,
+                                                         .guard = s.fp8_guard});
+}
+
 int64_t Run::tokens_per_step() const {
   return settings.batch_size * settings.gradient_accumulation_steps * settings.max_seq_length *
          world.size();
 }
 
 std::string Run::precision() const {
-  return settings.mixed_precision == config::Precision::kBf16 ? "BF16" : "FP32";
+  // The guard may have moved every layer to BF16.
+  if (fp8 != nullptr && fp8->layers_in_fp8() > 0)
+    return fp8_decision->runs == fp8::Runs::kNative ? "FP8" : "FP8 rehearsal";
+  return engine->target.compute == at::kBFloat16 ? "BF16" : "FP32";
 }
 
 engine::Target target_of(const config::Settings& settings) {
+  // FP8 products take and give BF16.
   return {
       .device = at::kCPU,
-      .compute = settings.mixed_precision == config::Precision::kBf16 ? at::kBFloat16 : at::kFloat};
+      .compute = settings.mixed_precision == config::Precision::kFp32 ? at::kFloat : at::kBFloat16};
 }
 
 void prepare_process(const config::Settings& settings) {
@@ -84,6 +103,7 @@ std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_fr
                                                          .weight_decay = settings.weight_decay,
                                                          .max_grad_norm = settings.max_grad_norm});
   run->settings = std::move(settings);
+  start_fp8(*run);
 
   const config::Settings& s = run->settings;
   if (!s.resume.empty()) *resumed_from = resume(*run);

@@ -12,6 +12,7 @@
 #include "config/print.h"
 #include "monitor/sinks.h"
 #include "train/evaluate.h"
+#include "train/fp8_report.h"
 #include "train/generate.h"
 #include "train/persist.h"
 #include "train/receipt.h"
@@ -30,7 +31,7 @@ std::string default_run_name(const Run& run) {
   gmtime_r(&now, &utc);
   std::strftime(when, sizeof when, "%Y%m%d-%H%M%S", &utc);
   return str(fs::path(run.settings.model_name).filename().string(), "-",
-             config::name_of(run.settings.mixed_precision), "-", when);
+             run.fp8 != nullptr ? "fp8" : config::name_of(run.settings.mixed_precision), "-", when);
 }
 
 void announce(const Run& run, const std::string& resumed_from) {
@@ -42,6 +43,7 @@ void announce(const Run& run, const std::string& resumed_from) {
   log_info(str("steps: ", run.schedule.max_steps, " of ", run.tokens_per_step(),
                " tokens, warm-up ", run.schedule.warmup_steps, "; an epoch has ",
                run.loader->samples_per_epoch(), " samples"));
+  if (run.fp8_decision) log_info("matrix products:\n" + gemm_table(gemm_lines(run)));
   if (!resumed_from.empty())
     log_info(str("resumed from ", resumed_from, " at step ", run.progress.step));
   if (run.val_data == nullptr && s.eval_freq > 0)

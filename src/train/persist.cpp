@@ -31,10 +31,56 @@ void check_same_run(const Run& run, const Json& extra, const std::string& source
   warn_changed("threads", at::get_num_threads());
 }
 
+// The recipe, the layers that the guard moved to BF16, and the scaling state of delayed.
+void save_fp8(const Run& run, checkpoint::State& state) {
+  if (run.fp8 == nullptr) return;
+  state.recipe = config::name_of(run.fp8->options().recipe);
+  Json fallbacks = Json::array();
+  for (const auto& f : run.fp8->fallbacks())
+    fallbacks.push_back({{"layer", f.layer}, {"reason", f.reason}, {"step", f.step}});
+  state.extra["fp8"] = {{"format", config::name_of(run.fp8->options().format)},
+                        {"fallbacks", fallbacks}};
+  auto tensors = run.fp8->state();
+  if (!tensors.empty()) state.groups["fp8"] = std::move(tensors);
+}
+
+void resume_fp8(Run& run, const checkpoint::State& state, const std::string& source) {
+  const std::string then = state.recipe.empty() ? state.precision : "FP8 " + state.recipe;
+  const std::string now = run.fp8 == nullptr
+                              ? run.precision()
+                              : str("FP8 ", config::name_of(run.fp8->options().recipe));
+  if (then != now)
+    log_info(str("resume: the checkpoint was trained in ", then, ", training goes on in ", now));
+  if (run.fp8 == nullptr) return;
+  if (state.extra.contains("fp8")) {
+    const Json& kept = json_field(state.extra, "fp8", Json::value_t::object, source);
+    for (const Json& f : json_field(kept, "fallbacks", Json::value_t::array, source))
+      run.fp8->fall_back({json_string(f, "layer", source), json_string(f, "reason", source),
+                          json_int(f, "step", source)});
+  }
+  if (run.fp8->options().recipe != fp8::Recipe::kDelayed) return;
+  if (!state.groups.contains("fp8")) {
+    log_info("resume: no FP8 scaling state in the checkpoint; delayed scaling starts anew");
+    return;
+  }
+  const std::string format =
+      json_string(json_field(state.extra, "fp8", Json::value_t::object, source), "format", source);
+  if (format != config::name_of(run.fp8->options().format)) {  // its factors end at another value
+    log_info(str("resume: fp8_format was ", format, " and is ",
+                 config::name_of(run.fp8->options().format), "; delayed scaling starts anew"));
+    return;
+  }
+  const auto missing = run.fp8->load(finder(state, "fp8"));
+  if (!missing.empty())
+    log_warn(str("resume: no FP8 scaling state for ", missing.size(), " tensors, ", missing.front(),
+                 " first; they start anew"));
+}
+
 }  // namespace
 
 std::string checkpoint_dir(const config::Settings& settings) {
-  return settings.checkpoint_dir.empty() ? "checkpoints" : settings.checkpoint_dir;
+  if (!settings.checkpoint_dir.empty()) return settings.checkpoint_dir;
+  return fp8::wants_fp8(settings) ? "checkpoints_fp8" : "checkpoints";
 }
 
 fs::path save(const Run& run, const std::string& run_name, bool best, const double* val_loss) {
@@ -61,6 +107,7 @@ fs::path save(const Run& run, const std::string& run_name, bool best, const doub
   if (run.progress.has_best) state.extra["best_val_loss"] = run.progress.best_val_loss;
   for (const auto& p : run.model->params()) state.groups["model"].emplace_back(p->name, p->master);
   state.groups["optimizer"] = run.optimizer->state();
+  save_fp8(run, state);
   return checkpoint::save(checkpoint_dir(run.settings), state,
                           {.best = best, .keep = static_cast<int>(run.settings.keep_checkpoints)});
 }
@@ -72,6 +119,7 @@ std::string resume(Run& run) {
   check_same_run(run, state.extra, source);
   load_weights(*run.model, state);
   run.optimizer->load(json_int(state.extra, "optimizer_steps", source), finder(state, "optimizer"));
+  resume_fp8(run, loaded.state, source);
   run.progress.step = state.step;
   run.progress.tokens = state.tokens;
   run.progress.position.samples =

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "engine/allocator.h"
+#include "train/fp8_report.h"
 
 namespace octavo::train {
 
@@ -25,7 +26,9 @@ void write_receipt(const Run& run, const fs::path& run_dir, const std::string& s
       {"parameters", models::parameter_count(*run.model)},
       {"flops_per_token", run.model->flops_per_token(run.settings.max_seq_length)},
       {"operations", operations},
+      {"fp8", fp8_receipt(run)},
       {"steps", run.progress.step},
+      {"skipped_steps", run.progress.skipped_steps},
       {"tokens", run.progress.tokens},
       {"memory_peak_bytes", engine::cpu_memory().peak},
       {"warnings", warning_count()}};

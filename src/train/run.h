@@ -9,7 +9,9 @@
 #include "data/token_data.h"
 #include "dist/world.h"
 #include "engine/engine.h"
+#include "fp8/execution.h"
 #include "models/model.h"
+#include "nn/fp8_model.h"
 #include "optim/adamw.h"
 #include "optim/schedule.h"
 #include "tokenizer/tokenizer.h"
@@ -22,6 +24,8 @@ struct Progress {
   data::Position position;  // in the training data, after the last step
   double best_val_loss = 0;
   bool has_best = false;
+  int64_t skipped_steps = 0;     // whose gradient was not finite
+  int64_t skipped_in_a_row = 0;  // up to now
 };
 
 struct Run {
@@ -32,6 +36,8 @@ struct Run {
   std::shared_ptr<data::TokenData> train_data,
       val_data;  // val_data: null when there is no validation split
   std::unique_ptr<models::Model> model;
+  std::optional<fp8::Decision> fp8_decision;  // when FP8 was asked for
+  std::unique_ptr<nn::Fp8Model> fp8;          // when it runs
   std::unique_ptr<optim::AdamW> optimizer;
   std::unique_ptr<data::Loader> loader;
   optim::Schedule schedule;
@@ -47,6 +53,9 @@ std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_fr
 
 // Threads and allocator of this process: before the first tensor.
 void prepare_process(const config::Settings& settings);
+
+// Decides what FP8 means on this device and moves the model's layers to it, when it was asked for.
+void start_fp8(Run& run);
 
 engine::Target target_of(const config::Settings& settings);
 

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "engine/allocator.h"
 #include "nn/loss.h"
 #include "train/batch.h"
@@ -15,6 +16,9 @@ namespace octavo::train {
 namespace {
 
 using config::PenaltyType;
+
+// More steps in a row that had to be dropped are no accident.
+constexpr int64_t kMostSkippedInARow = 10;
 
 // The sums of one micro-batch: loss and logsumexp^2 over tokens, and the penalty's value.
 struct MicroBatch {
@@ -44,6 +48,37 @@ MicroBatch forward_backward(Run& run, const data::Batch& batch) {
   return {loss.sums, penalty.total};
 }
 
+// Applies the gradient, or drops it when it is not finite and the FP8 guard may go on without it.
+// Returns whether it was applied.
+bool update(Run& run, const optim::AdamW::Norm& norm, double learning_rate) {
+  auto& progress = run.progress;
+  if (norm.not_finite.empty()) {
+    run.optimizer->step(learning_rate, norm);
+    progress.skipped_in_a_row = 0;
+    return true;
+  }
+  const std::string what = str("the gradient of ", norm.not_finite, " is not finite at step ",
+                               progress.step + 1, "; no update was applied");
+  const bool guarded = run.fp8 != nullptr && run.settings.fp8_guard != config::Fp8Guard::kOff;
+  if (!guarded || progress.skipped_in_a_row >= kMostSkippedInARow)
+    fail(ExitCode::kGuard, "train", what,
+         ". Lower learning_rate, or resume from an earlier checkpoint with another seed");
+  log_warn(what + ", training goes on (fp8_guard)");
+  run.optimizer->drop_gradients();
+  ++progress.skipped_steps;
+  ++progress.skipped_in_a_row;
+  return false;
+}
+
+void report_fp8(const Run& run, std::vector<nn::Fp8TensorReport> reports,
+                monitor::StepRecord& record) {
+  record.fp8_layers = run.fp8->layers_in_fp8();
+  record.fp8_fallbacks = static_cast<int64_t>(run.fp8->fallbacks().size());
+  for (auto& r : reports)
+    record.fp8_tensors.push_back({std::move(r.layer), std::move(r.tensor),
+                                  r.role == fp8::Role::kGradient, r.health, std::move(r.trouble)});
+}
+
 }  // namespace
 
 monitor::StepRecord train_step(Run& run) {
@@ -51,6 +86,7 @@ monitor::StepRecord train_step(Run& run) {
   const double waited = run.loader->wait_seconds();
   auto& progress = run.progress;
   monitor::StepRecord record;
+  if (run.fp8 != nullptr) run.fp8->begin_step(progress.step + 1);
 
   // 1. Forward and backward over the micro-batches; gradients add up in FP32.
   at::Tensor sums = at::zeros({2}, at::TensorOptions(run.engine->target.device).dtype(at::kDouble));
@@ -69,6 +105,8 @@ monitor::StepRecord train_step(Run& run) {
   // 2. One gradient for all ranks.
   run.world.sum_gradients(run.model->params());
   run.world.sum(sums);
+  if (at::Tensor amaxes = run.fp8 != nullptr ? run.fp8->amaxes() : at::Tensor(); amaxes.defined())
+    run.world.max(amaxes);
 
   // 3. The loss is looked at before it is learned from.
   const double tokens = static_cast<double>(run.tokens_per_step());
@@ -77,9 +115,13 @@ monitor::StepRecord train_step(Run& run) {
     fail(ExitCode::kGuard, "train", "the loss of step ", progress.step + 1, " is ", record.loss,
          "; no update was applied. Lower learning_rate, or resume from the last checkpoint");
 
-  // 4. Clip and update; the BF16 weights are written in the same pass.
+  // 4. Clip and update; the BF16 weights are written in the same pass. Then the FP8 scales.
   record.learning_rate = optim::learning_rate(progress.step, run.schedule);
-  record.grad_norm = run.optimizer->step(record.learning_rate);
+  const auto norm = run.optimizer->gradient_norm();
+  record.grad_norm = norm.value;
+  record.skipped = !update(run, norm, record.learning_rate);
+  if (run.fp8 != nullptr)
+    report_fp8(run, record.skipped ? run.fp8->drop_step() : run.fp8->finish_step(), record);
 
   // 5. What happened.
   progress.step += 1;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <set>
 
 #include "config/key_makers.h"
@@ -56,6 +57,57 @@ TEST(Keys, EveryKeyStoresItsOwnMember) {
       EXPECT_EQ(changed, &each == &key) << key.name << " changed " << each.name;
     }
   }
+}
+
+// Every key of the section, its choices and its default, as the guides have them.
+TEST(Keys, EightBitTraining) {
+  const std::vector<std::array<std::string, 3>> wanted = {
+      {"use_fp8", "true/false", "false"},
+      {"fp8_recipe", "delayed|current|rowwise|blockwise|mxfp8", "delayed"},
+      {"fp8_scenario", "none|mxfp8", "none"},
+      {"fp8_format", "auto|hybrid|e4m3|e5m2", "auto"},
+      {"fp8_margin", "integer", "0"},
+      {"fp8_interval", "integer", "1"},
+      {"fp8_amax_history", "integer", "1024"},
+      {"fp8_amax_algo", "max|most_recent", "max"},
+      {"fp8_skip", "list", "[]"},
+      {"fp8_execution", "auto|native|rehearse", "auto"},
+      {"fp8_backend", "auto|te|aten|rehearse", "auto"},
+      {"use_te", "true/false", "false"},
+      {"fp8_stats_freq", "integer", "100"},
+      {"fp8_guard", "off|log|fallback", "log"}};
+  std::vector<std::array<std::string, 3>> found;
+  for (const Key& key : keys()) {
+    if (key.section != Section::kFp8) continue;
+    found.push_back({key.name, key.type_name(), key.text(Settings{})});
+    EXPECT_EQ(key.readers, reader::kTrain) << key.name;
+  }
+  EXPECT_EQ(found, wanted);
+  EXPECT_EQ(find_key("mixed_precision")->type_name(), "fp8|bf16|fp32");
+  EXPECT_EQ(find_key("fp8_margin")->wanted, "an integer from 0 to 16");
+  EXPECT_EQ(find_key("fp8_interval")->minimum, "1");
+  EXPECT_EQ(find_key("fp8_amax_history")->wanted, "an integer from 1 to 65536");
+  EXPECT_EQ(find_key("fp8_stats_freq")->minimum, "0");
+}
+
+// A value and its name belong together: a name in the wrong place would train something else.
+TEST(Keys, NamesOfValues) {
+  EXPECT_EQ(name_of(Precision::kFp8), "fp8");
+  EXPECT_EQ(name_of(Precision::kFp32), "fp32");
+  EXPECT_EQ(name_of(PenaltyType::kActivationL2), "activation_l2");
+  EXPECT_EQ(name_of(Fp8Recipe::kRowwise), "rowwise");
+  EXPECT_EQ(name_of(Fp8Recipe::kBlockwise), "blockwise");
+  EXPECT_EQ(name_of(Fp8Recipe::kMxfp8), "mxfp8");
+  EXPECT_EQ(name_of(Fp8Format::kE4m3), "e4m3");
+  EXPECT_EQ(name_of(Fp8Format::kE5m2), "e5m2");
+  EXPECT_EQ(name_of(Fp8AmaxAlgo::kMostRecent), "most_recent");
+  EXPECT_EQ(name_of(Fp8Execution::kNative), "native");
+  EXPECT_EQ(name_of(Fp8Execution::kRehearse), "rehearse");
+  EXPECT_EQ(name_of(Fp8Backend::kTe), "te");
+  EXPECT_EQ(name_of(Fp8Backend::kAten), "aten");
+  EXPECT_EQ(name_of(Fp8Scenario::kMxfp8), "mxfp8");
+  EXPECT_EQ(name_of(Fp8Guard::kOff), "off");
+  EXPECT_EQ(name_of(Fp8Guard::kFallback), "fallback");
 }
 
 TEST(Keys, NumbersAreWholeAndInRange) {

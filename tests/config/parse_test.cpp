@@ -97,7 +97,7 @@ TEST(Parse, MistakesSayWantedAndFound) {
       [] {
         parse_words({"--mixed_precision", "fp16"});
       },
-      {"wanted one of bf16, fp32", "found 'fp16'"});
+      {"wanted one of fp8, bf16, fp32", "found 'fp16'"});
   expect_refused([] { parse_words({"--shuffle=maybe"}); }, {"wanted true or false", "'maybe'"});
   expect_refused([] { parse_words({"--no_shuffle=true"}); }, {"--no_shuffle", "no value"});
   expect_refused([] { parse_words({"--no_batch_size"}); }, {"unknown key 'no_batch_size'"});

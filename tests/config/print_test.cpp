@@ -94,7 +94,8 @@ TEST(Print, SchemaDescribesEveryKey) {
   EXPECT_EQ(schema["properties"]["batch_size"]["default"], defaults.batch_size);
   EXPECT_EQ(schema["properties"]["batch_size"]["minimum"], 1);
   EXPECT_EQ(schema["properties"]["learning_rate"]["default"], defaults.learning_rate);
-  EXPECT_EQ(schema["properties"]["mixed_precision"]["enum"], nlohmann::json({"bf16", "fp32"}));
+  EXPECT_EQ(schema["properties"]["mixed_precision"]["enum"],
+            nlohmann::json({"fp8", "bf16", "fp32"}));
   EXPECT_EQ(schema["properties"]["shuffle"]["default"], true);
 }
 

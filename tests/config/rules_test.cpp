@@ -24,6 +24,25 @@ TEST(Rules, ContradictionsAreRefusedWithReasonAndValues) {
   refused({"--min_lr_ratio", "1.5"}, {"wanted a number from 0 to 1", "found '1.5'"});
 }
 
+TEST(Rules, EightBitContradictions) {
+  refused({"--use_fp8", "--mixed_precision", "fp32"},
+          {"use_fp8: true, mixed_precision: fp32", "one_precision"});
+  for (const char* recipe : {"current", "rowwise", "blockwise"})
+    refused({"--fp8_scenario", "mxfp8", "--fp8_recipe", recipe}, {"one_recipe", recipe});
+  for (const char* backend : {"aten", "rehearse"})
+    refused({"--use_te", "--fp8_backend", backend}, {"one_backend", backend});
+  refused({"--fp8_execution", "native", "--fp8_backend", "rehearse"}, {"native_is_no_rehearsal"});
+  for (const Words& words :
+       {Words{"--use_fp8"}, Words{"--use_fp8", "--mixed_precision", "fp8"},
+        Words{"--mixed_precision", "fp8", "--use_te", "--fp8_scenario", "mxfp8"},
+        Words{"--fp8_scenario", "mxfp8", "--fp8_recipe", "mxfp8"},
+        Words{"--fp8_scenario", "none", "--fp8_recipe", "rowwise"},
+        Words{"--use_te", "--fp8_backend", "te"}, Words{"--fp8_backend", "aten"},
+        Words{"--fp8_execution", "native", "--fp8_backend", "te"},
+        Words{"--fp8_execution", "rehearse", "--fp8_backend", "rehearse"}})
+    EXPECT_NO_THROW(parse(words, kTrainArguments)) << words.front();
+}
+
 TEST(Rules, EveryBrokenRuleIsNamedAtOnce) {
   refused({"--max_steps", "10", "--num_epochs", "2", "--warmup_steps", "11"},
           {"one_length", "warmup_fits"});

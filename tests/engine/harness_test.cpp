@@ -1,6 +1,7 @@
 // The harness itself: it must be able to fail.
 
 #include "engine/harness.h"
+#include "engine/fp8_linear.h"
 
 namespace octavo::engine {
 namespace {
@@ -55,6 +56,7 @@ TEST(Harness, EveryTableEndsInAnOracleThatServesEverything) {
       }
   };
   check(std::type_identity<Matmul>());
+  check(std::type_identity<Fp8Linear>());
   check(std::type_identity<LayerNorm>());
   check(std::type_identity<Gelu>());
   check(std::type_identity<ColumnSum>());

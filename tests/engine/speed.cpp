@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/fp8_linear.h"
 #include "engine/modes.h"
 #include "engine/op_table.h"
 #include "engine/ops.h"
@@ -84,6 +85,43 @@ void measure(Matmul& op, const Row& row) {
     row.measure(p.weight, Unit::kGflops, flops,
                 [&] { op.weight_gradient(dy, x, dw, Accumulate::kAdd); });
   }
+}
+
+// The larger product of the MLP, and what quantizing for it costs: the input as BF16 values and,
+// for later, as codes; the gradient and the weight as values in both directions.
+void measure(Fp8Linear& op, const Row& row, fp8::Recipe recipe) {
+  const auto choice =
+      fp8::has_power_of_two_scales(recipe) ? fp8::FormatChoice::kE4m3 : fp8::FormatChoice::kHybrid;
+  const auto quantize = [&](const at::Tensor& x, fp8::Role role) {
+    const auto order = [&](fp8::Direction direction, bool keep) {
+      return Fp8Order{side_of(recipe, choice, role, direction), true, keep, at::full({1}, 100.0f),
+                      at::Tensor()};
+    };
+    return op.quantize(x, recipe, order(fp8::Direction::kRow, false),
+                       order(fp8::Direction::kColumn, role == fp8::Role::kInput));
+  };
+  const at::Tensor x = row.random({kTokens, kWidth}), w = row.random({4 * kWidth, kWidth}),
+                   dy = row.random({kTokens, 4 * kWidth}), bias = at::randn({4 * kWidth});
+  at::Tensor y = row.empty({kTokens, 4 * kWidth}), dx = row.empty({kTokens, kWidth}),
+             dw = at::zeros({4 * kWidth, kWidth});
+  const std::string name(config::name_of(recipe));
+  const auto timed = [&](const char* what, Unit unit, double amount, const auto& run) {
+    row.measure((name + " " + what).c_str(), unit, amount, run);
+  };
+  const double values = 1.0 * kTokens * kWidth, flops = 8.0 * kTokens * kWidth * kWidth;
+  timed("input", Unit::kGigabytes, 5 * values, [&] { quantize(x, fp8::Role::kInput); });
+  timed("gradient", Unit::kGigabytes, 24 * values, [&] { quantize(dy, fp8::Role::kGradient); });
+  const Fp8Matrix qx = quantize(x, fp8::Role::kInput), qw = quantize(w, fp8::Role::kWeight),
+                  qdy = quantize(dy, fp8::Role::kGradient);
+  timed("y", Unit::kGflops, flops, [&] { op.forward(qx, qw, bias, y); });
+  timed("dx", Unit::kGflops, flops, [&] { op.input_gradient(qdy, qw, dx); });
+  timed("dw", Unit::kGflops, flops, [&] { op.weight_gradient(qdy, qx, dw, Accumulate::kAdd); });
+}
+
+void measure(Fp8Linear& op, const Row& row) {
+  for (const auto recipe : {fp8::Recipe::kDelayed, fp8::Recipe::kCurrent, fp8::Recipe::kRowwise,
+                            fp8::Recipe::kBlockwise, fp8::Recipe::kMxfp8})
+    measure(op, row, recipe);
 }
 
 void measure(LayerNorm& op, const Row& row) {
@@ -160,8 +198,8 @@ void measure(AdamW& op, const Row& row) {
 
 template <class Op>
 void measure_all() {
-  // AdamW's tensors are FP32 whatever the compute dtype is.
-  const bool once = std::is_same_v<Op, AdamW>;
+  // AdamW's tensors are FP32 whatever the compute dtype is, and FP8 is made from BF16.
+  const bool once = std::is_same_v<Op, AdamW> || std::is_same_v<Op, Fp8Linear>;
   for (const auto& implementation : implementations<Op>())
     for (const auto compute : {at::kBFloat16, at::kFloat}) {
       if (once && compute == at::kFloat) continue;
@@ -180,6 +218,7 @@ void measure_all() {
 void print_speed() {
   std::printf("threads: %d\n", at::get_num_threads());
   measure_all<Matmul>();
+  measure_all<Fp8Linear>();
   measure_all<LayerNorm>();
   measure_all<Gelu>();
   measure_all<ColumnSum>();

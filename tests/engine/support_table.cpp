@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "engine/fp8_linear.h"
 #include "engine/modes.h"
 #include "engine/op_table.h"
 #include "engine/ops.h"
@@ -34,6 +35,7 @@ std::string support_table() {
       "| operation | implementation | CPU, BF16 | CPU, FP32 | GPU, BF16 | GPU, FP32 |\n"
       "|---|---|---|---|---|---|\n";
   add_rows<Matmul>(table);
+  add_rows<Fp8Linear>(table);
   add_rows<LayerNorm>(table);
   add_rows<Gelu>(table);
   add_rows<ColumnSum>(table);

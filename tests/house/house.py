@@ -12,10 +12,12 @@ CODE = {".cpp", ".h", ".hpp", ".cu", ".cuh", ".py", ".sh", ".cmake"}
 # What the project has promised to have, each run without arguments.
 EXECUTABLES = [
     "bootstrap", ".ci/run", ".ci/tidy",
-    "tests/conformance/fp8_formats", "tests/conformance/gpt2_parity", "tests/conformance/safetensors_interop",
-    "tests/integration/resume_bitwise",
+    "tests/conformance/fp8_formats", "tests/conformance/fp8_recipes", "tests/conformance/fp8_gemm",
+    "tests/conformance/gpt2_parity", "tests/conformance/safetensors_interop",
+    "tests/integration/resume_bitwise", "tests/integration/fp8_resume",
     "tests/integration/quickstart", "tests/unit/data",
-    "bench/tinyshakespeare", "bench/gpt2_vs_pytorch", "bench/tokenizer_vs_hf",
+    "bench/tinyshakespeare", "bench/gpt2_vs_pytorch", "bench/tokenizer_vs_hf", "bench/rehearsal",
+    "studies/fp8_vs_bf16",
 ]
 # Folders of one machine, and places that packages come from: neither belongs into a tree that others clone.
 MACHINE_WORDS = [

@@ -1,25 +1,19 @@
 """A run stopped at 20 random steps, by a signal it obeys, by kill -9 between saves and by kill -9 inside one, and
 resumed each time: every later loss and the final weights are those of a run that was left alone, bit for bit."""
 import glob
-import json
 import os
 import pathlib
 import random
-import re
 import signal
 import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build" / "release"))
-OCTAVO = BUILD / "bin" / "octavo"
-DATA = pathlib.Path(os.environ.get("OCTAVO_TEST_DATA", ROOT.parent / "shared"))
-TEXT = DATA / "data" / "text" / "tinyshakespeare.txt"
+import common
+from common import DAMAGED, OCTAVO, STOPPED, interrupt, wait_for_step
 
 STEPS, CLEAN, KILLED, INSIDE = 60, 10, 10, 7
 ATTEMPTS = 8  # a kill meant for the inside of a save may come too late, a signal after the last step
-DAMAGED, STOPPED = 5, 75  # exit codes
 CONFIG = f"""
 model_name: custom
 n_layer: 2
@@ -37,38 +31,14 @@ keep_checkpoints: 3
 num_threads: 2
 run_name: run
 """
-# What must be the same; the rest of a record is about time and memory.
-COMPARED = ("step", "epoch", "tokens", "precision", "train/loss", "train/learning_rate", "train/grad_norm",
-            "train/penalty", "val/loss", "val/tokens", "val/best")
 LEFT_BY_A_SAVE = (".tmp-", ".old-", ".del-", ".link-")
 # Moments of a save: it begins, its second file is open, its manifest is open, an older checkpoint is being deleted.
 MOMENTS = (".tmp-*", ".tmp-*/optimizer.safetensors", ".tmp-*/manifest.json", ".del-*")
 
 
-class Folder:
-    """One run's folder and the commands on it."""
-
+class Folder(common.Folder):
     def __init__(self, path, checkpoint_freq):
-        self.path, self.checkpoints = path, path / "checkpoints"
-        path.mkdir()
-        (path / "train.yaml").write_text(CONFIG + f"checkpoint_freq: {checkpoint_freq}\n")
-
-    def start(self, *flags):
-        environment = os.environ | {"OMP_WAIT_POLICY": "passive"}  # spinning crawls on a shared machine
-        with open(self.path / "stderr.txt", "a") as log:
-            return subprocess.Popen(
-                [OCTAVO, "train", "train.yaml", "--dataset", self.path.parent / "data", *flags], cwd=self.path,
-                env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
-
-    def finish(self, *flags):
-        process = self.start(*flags)
-        process.communicate()
-        return process.returncode
-
-    def named(self, *prefixes):
-        """What is in the checkpoint folder under such names, oldest step first."""
-        names = os.listdir(self.checkpoints) if self.checkpoints.exists() else []
-        return sorted(n for n in names if n.startswith(prefixes))
+        super().__init__(path, CONFIG + f"checkpoint_freq: {checkpoint_freq}\n")
 
     def unreadable(self):
         """Checkpoints that `checkpoints verify` does not call whole."""
@@ -81,43 +51,19 @@ class Folder:
             print(f"{folders}, verify ended with {done.returncode}:\n{done.stdout}")
         return max(len(folders) - len(whole), 0 if done.returncode == 0 else 1)
 
-    def records(self):
-        lines = (self.path / "runs" / "run" / "metrics.jsonl").read_text().splitlines()
-        return [{k: r[k] for k in COMPARED if k in r} for r in map(json.loads, lines)]
-
-    def weights(self):
-        last = self.checkpoints / f"step-{STEPS:08d}"
-        return [(last / name).read_bytes() for name in ("model.safetensors", "optimizer.safetensors")]
-
     def best(self):
         return os.readlink(self.checkpoints / "best_model")
 
 
-def wait_for_step(process, step):
-    """Reads step lines up to the wanted one; False when the run ended before."""
-    for line in process.stdout:
-        match = re.match(r"step\s+(\d+) ", line)
-        if match and int(match.group(1)) >= step:
-            return True
-    return False
-
-
 def stop_cleanly(folder, step, chance):
-    process = folder.start()
-    wait_for_step(process, step)
-    process.send_signal(chance.choice([signal.SIGTERM, signal.SIGINT, signal.SIGUSR1]))
-    process.communicate()
-    if process.returncode not in (0, STOPPED):
-        sys.exit(f"a stop at step {step} ended with exit code {process.returncode}, wanted {STOPPED}")
-    return process.returncode == STOPPED
+    code = interrupt(folder.start(), step, chance.choice([signal.SIGTERM, signal.SIGINT, signal.SIGUSR1]))
+    if code not in (0, STOPPED):
+        sys.exit(f"a stop at step {step} ended with exit code {code}, wanted {STOPPED}")
+    return code == STOPPED
 
 
 def kill_between(folder, step, chance):
-    process = folder.start()
-    wait_for_step(process, step)
-    process.kill()
-    process.communicate()
-    return process.returncode == -signal.SIGKILL
+    return interrupt(folder.start(), step, signal.SIGKILL) == -signal.SIGKILL
 
 
 def kill_inside(folder, step, chance, moment):
@@ -153,12 +99,8 @@ def resume(folder):
 
 
 def differences(folder, wanted_records, wanted_weights, wanted_best):
-    found = []
-    records = folder.records()
-    if records != wanted_records:
-        pairs = [(a, b) for a, b in zip(records, wanted_records) if a != b]
-        found.append(f"{len(records)} records, wanted {len(wanted_records)}; the first that differs: {pairs[:1]}")
-    if folder.weights() != wanted_weights:
+    found = list(filter(None, [common.record_difference(folder.records(), wanted_records)]))
+    if folder.tensors(STEPS) != wanted_weights:
         found.append("final weights or moments differ")
     if folder.best() != wanted_best:
         found.append(f"best_model is {folder.best()}, wanted {wanted_best}")
@@ -174,10 +116,7 @@ def check_that_verify_sees_damage(folder):
 
 
 def main():
-    for path, remedy in ((OCTAVO, f"ninja -C {BUILD} octavo"), (TEXT, "set OCTAVO_TEST_DATA")):
-        if not path.exists():
-            print(f"wanted {path}, found none; {remedy}")
-            sys.exit(1 if path == OCTAVO or os.environ.get("CI") == "true" else 0)
+    common.require_files()
     chance = random.Random(20)
     hows = [stop_cleanly] * CLEAN + [kill_between] * (KILLED - INSIDE) + [kill_inside] * INSIDE
     steps = chance.sample(range(5, STEPS - 5), len(hows))
@@ -185,12 +124,11 @@ def main():
     unreadable = mismatched = 0
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(temporary)
-        subprocess.run([OCTAVO, "data", "prepare", "--dataset", TEXT, "--output", work / "data"], check=True,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        common.prepare_data(work)
         reference = Folder(work / "reference", checkpoint_freq=7)
-        if reference.finish() != 0:
-            sys.exit((reference.path / "stderr.txt").read_text())
-        wanted = reference.records(), reference.weights(), reference.best()
+        reference.finish_or_exit()
+        wanted = reference.records(), reference.tensors(STEPS), reference.best()
+        assert sorted(wanted[1]) == ["model.safetensors", "optimizer.safetensors"]
         assert sum("train/loss" in r for r in wanted[0]) == STEPS
         for i, (how, step) in enumerate(zip(hows, steps)):
             folder = stop(work, i, how, step, chance)
@@ -202,7 +140,7 @@ def main():
             mismatched += bool(found)
             print(f"{how.__name__} at step {step}: {last}, left {left}; {'; '.join(found) or 'same'}", flush=True)
             if found:
-                print((folder.path / "stderr.txt").read_text())
+                print(folder.log())
         check_that_verify_sees_damage(reference)
     print(f"stops={len(hows)} killed={KILLED} inside_save={INSIDE} unreadable={unreadable} mismatched={mismatched}")
     sys.exit(1 if unreadable or mismatched else 0)

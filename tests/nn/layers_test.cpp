@@ -11,7 +11,8 @@ TEST_F(Layers, Linear) {
   const auto w = param({7, 17}), b = param({7});
   const at::Tensor x = leaf({33, 17}), dy = at::randn({33, 7});
   const at::Tensor wx = twin(x), ww = twin(w), wb = twin(b);
-  const at::Tensor y = linear(engine, x, w, b), wanted = at::linear(wx, ww, wb);
+  const at::Tensor y = linear(engine, x, make_linear("l", 0, w, b));
+  const at::Tensor wanted = at::linear(wx, ww, wb);
   EXPECT_TRUE(close(y, wanted));
   backward(y, dy);
   backward(wanted, dy);
@@ -25,7 +26,7 @@ TEST_F(Layers, Linear) {
 TEST_F(Layers, LinearOfAConstant) {
   const auto w = param({7, 17}), b = param({7});
   const at::Tensor x = at::randn({33, 17}), dy = at::randn({33, 7});
-  const at::Tensor y = linear(engine, x, w, b), ww = twin(w);
+  const at::Tensor y = linear(engine, x, make_linear("l", 0, w, b)), ww = twin(w);
   ASSERT_TRUE(y.requires_grad());
   backward(y, dy);
   backward(at::linear(x.to(at::kDouble), ww), dy);
@@ -36,7 +37,7 @@ TEST_F(Layers, LinearGelu) {
   const auto w = param({17, 7}), b = param({17});
   const at::Tensor x = leaf({33, 7}), dy = at::randn({33, 17});
   const at::Tensor wx = twin(x), ww = twin(w), wb = twin(b);
-  const at::Tensor y = linear_gelu(engine, x, w, b);
+  const at::Tensor y = linear_gelu(engine, x, make_linear("l", 0, w, b));
   const at::Tensor wanted = at::gelu(at::linear(wx, ww, wb), "tanh");
   EXPECT_TRUE(close(y, wanted));
   backward(y, dy);
@@ -116,11 +117,13 @@ TEST_F(Layers, GradientsAccumulate) {
              beta = param({8}), up = param({16, 8}), up_b = param({16}), down = param({8, 16}),
              down_b = param({8});
   const ParamList all = {tokens, positions, gamma, beta, up, up_b, down, down_b};
+  const auto up_layer = make_linear("up", 0, up, up_b);
+  const auto down_layer = make_linear("down", 0, down, down_b);
   const at::Tensor ids = at::randint(10, {12}, at::kInt), dy = at::randn({12, 8});
   const auto run = [&](int64_t first, int64_t rows) {
     at::Tensor x = embed(engine, ids.narrow(0, first, rows), tokens, positions, 4);
     const auto [sum, normed] = add_norm(engine, x, at::Tensor(), gamma, beta, 1e-5);
-    const at::Tensor delta = linear(engine, linear_gelu(engine, normed, up, up_b), down, down_b);
+    const at::Tensor delta = linear(engine, linear_gelu(engine, normed, up_layer), down_layer);
     backward(add_norm(engine, sum, delta, gamma, beta, 1e-5).second, dy.narrow(0, first, rows));
   };
   run(0, 12);
@@ -150,7 +153,7 @@ TEST_F(Layers, Bf16IsNearFp32) {
   const at::Tensor x = at::randn({33, 32}).to(at::kBFloat16).set_requires_grad(true);
   const at::Tensor dy = at::randn({33, 64}).to(at::kBFloat16);
   const at::Tensor wx = twin(x), ww = twin(w->compute), wb = twin(b);
-  const at::Tensor y = linear_gelu(low, x, w, b);
+  const at::Tensor y = linear_gelu(low, x, make_linear("l", 0, w, b));
   EXPECT_EQ(y.scalar_type(), at::kBFloat16);
   backward(y, dy);
   const at::Tensor wanted = at::gelu(at::linear(wx, ww, wb), "tanh");

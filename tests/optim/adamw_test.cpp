@@ -77,7 +77,9 @@ TEST_P(AdamWTest, MatchesTorch) {
     for (int step = 0; step < 10; ++step) {
       draw_gradients(0.5);
       const double rate = 1e-2 / (1 + step), wanted = norm();
-      EXPECT_NEAR(adamw.step(rate) / wanted, 1, 2e-6);
+      const AdamW::Norm found = adamw.gradient_norm();
+      EXPECT_NEAR(found.value / wanted, 1, 2e-6);
+      adamw.step(rate, found);
       oracle.step(params, rate, wanted);
     }
     EXPECT_EQ(adamw.steps(), 10);
@@ -94,7 +96,7 @@ TEST_P(AdamWTest, MatchesTorch) {
 TEST_P(AdamWTest, StepUsesUpTheGradients) {
   AdamW adamw(engine, params, {});
   draw_gradients(1);
-  adamw.step(1e-3);
+  adamw.step(1e-3, adamw.gradient_norm());
   for (const auto& p : params) EXPECT_TRUE(p->grad_fresh);
 }
 
@@ -102,7 +104,9 @@ TEST_P(AdamWTest, OnlyMatricesDecay) {
   AdamW adamw(engine, params, {.weight_decay = 0.5});
   const at::Tensor matrix = params[0]->master.clone(), vector = params[1]->master.clone();
   for (const auto& p : params) p->zero_if_fresh();
-  EXPECT_EQ(adamw.step(0.1), 0);
+  const AdamW::Norm norm = adamw.gradient_norm();
+  EXPECT_EQ(norm.value, 0);
+  adamw.step(0.1, norm);
   EXPECT_TRUE(at::allclose(params[0]->master, matrix * 0.95, 1e-6, 1e-7));
   EXPECT_TRUE(params[1]->master.equal(vector));
 }
@@ -111,19 +115,20 @@ TEST_P(AdamWTest, AGradientThatIsNotFiniteAppliesNothing) {
   for (const float bad : {NAN, INFINITY, -INFINITY}) {
     AdamW adamw(engine, params, {});
     draw_gradients(1);
-    adamw.step(1e-3);
+    adamw.step(1e-3, adamw.gradient_norm());
     std::vector<at::Tensor> before;
     for (const auto& p : params) before.push_back(p->master.clone());
     for (const auto& item : adamw.state()) before.push_back(item.second.clone());
     draw_gradients(1);
     params[1]->grad[70'000] = bad;  // in the last parameter, so that the first would be too early
-    try {
-      adamw.step(1e-3);
-      FAIL() << "accepted " << bad;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::kGuard);
-      EXPECT_NE(std::string(error.what()).find("vector"), std::string::npos) << error.what();
-    }
+    const AdamW::Norm norm = adamw.gradient_norm();
+    EXPECT_EQ(norm.not_finite, "vector") << bad;
+    EXPECT_FALSE(std::isfinite(norm.value)) << bad;
+    for (const auto& p : params) EXPECT_FALSE(p->grad_fresh) << p->name;
+    const uint64_t version = params[0]->version;
+    adamw.drop_gradients();
+    for (const auto& p : params) EXPECT_TRUE(p->grad_fresh) << p->name;
+    EXPECT_EQ(params[0]->version, version);  // what was made of the weight still holds
     size_t i = 0;
     for (const auto& p : params) EXPECT_TRUE(p->master.equal(before[i++])) << p->name;
     for (const auto& item : adamw.state())
@@ -132,10 +137,20 @@ TEST_P(AdamWTest, AGradientThatIsNotFiniteAppliesNothing) {
   }
 }
 
+TEST_P(AdamWTest, ANormThatIsNotFiniteIsNotStepped) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";  // OpenMP's threads do not survive a fork
+  AdamW adamw(engine, params, {});
+  draw_gradients(1);
+  params[0]->grad[1][2] = NAN;
+  const AdamW::Norm norm = adamw.gradient_norm();
+  EXPECT_EQ(norm.not_finite, "matrix");
+  EXPECT_DEATH(adamw.step(1e-3, norm), "not_finite");
+}
+
 TEST_P(AdamWTest, StateRoundTrip) {
   AdamW first(engine, params, {});
   draw_gradients(1);
-  first.step(1e-2);
+  first.step(1e-2, first.gradient_norm());
   std::map<std::string, at::Tensor> kept;
   for (const auto& [name, tensor] : first.state()) kept[name] = tensor.clone();
   EXPECT_EQ(kept.size(), 4u);
@@ -143,7 +158,7 @@ TEST_P(AdamWTest, StateRoundTrip) {
   std::vector<at::Tensor> masters, wanted;
   for (const auto& p : params) masters.push_back(p->master.clone());
   draw_gradients(1);
-  first.step(1e-2);
+  first.step(1e-2, first.gradient_norm());
   for (const auto& p : params) wanted.push_back(p->master.clone());
 
   // The second step again, from the kept state: bit for bit.
@@ -155,7 +170,7 @@ TEST_P(AdamWTest, StateRoundTrip) {
     params[i]->master.copy_(masters[i]);
     params[i]->grad_fresh = false;  // the gradients are still there
   }
-  second.step(1e-2);
+  second.step(1e-2, second.gradient_norm());
   for (size_t i = 0; i < params.size(); ++i) EXPECT_TRUE(params[i]->master.equal(wanted[i]));
 }
 

@@ -49,6 +49,8 @@ int list_checkpoints(const std::string& folder, bool json) {
   }
   if (all.empty()) {
     std::printf("no checkpoints in %s\n", folder.c_str());
+    if (folder != "checkpoints_fp8" && !checkpoint::step_paths("checkpoints_fp8").empty())
+      std::printf("there are some of FP8 runs: --checkpoint_dir checkpoints_fp8\n");
     return static_cast<int>(ExitCode::kOk);
   }
   std::printf("%-24s %10s %10s %9s %10s  %-20s %s\n", "checkpoint", "step", "tokens", "size",

@@ -3,11 +3,13 @@
 
 #include <memory>
 
+#include "engine/fp8_linear.h"
 #include "engine/ops.h"
 
 namespace octavo::engine::cpu {
 
 std::unique_ptr<Matmul> make_onednn_matmul();
+std::unique_ptr<Fp8Linear> make_rehearsal();
 std::unique_ptr<LayerNorm> make_layer_norm();
 std::unique_ptr<Gelu> make_gelu();
 std::unique_ptr<ColumnSum> make_column_sum();

@@ -4,77 +4,27 @@
 #include <ATen/ATen.h>
 
 #include "engine/cpu/cpu.h"
-#include "engine/cpu/product.h"
+#include "engine/cpu/linear_products.h"
 
 namespace octavo::engine::cpu {
 namespace {
-
-// The head's input gradient, [1024, 50304] x [50304, 768], took 146 to 187 ms with the kernel that
-// oneDNN 3.2 picks for dense operands, and 120 to 140 ms in parts of 1,572 to 12,576 columns, which
-// are strided and make it take another one. Only this shape was tried; where the change pays is not
-// known.
-constexpr int64_t kLongestSum = 12608;
 
 class OnednnMatmul final : public Matmul {
  public:
   void forward(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias,
                at::Tensor& y) override {
-    const int64_t inputs = x.size(1), outputs = w.size(0);
-    multiply({.m = x.size(0),
-              .n = outputs,
-              .k = inputs,
-              .lda = inputs,
-              .ldb = inputs,
-              .ldc = outputs,
-              .b_transposed = true,
-              .bias = bias.defined()},
-             x, w, bias, y);
+    products_.forward(x, w, bias, y);
   }
-
   void input_gradient(const at::Tensor& dy, const at::Tensor& w, at::Tensor& dx) override {
-    const int64_t rows = dy.size(0), outputs = dy.size(1), inputs = w.size(1);
-    ProductShape shape{
-        .m = rows, .n = inputs, .k = outputs, .lda = outputs, .ldb = inputs, .ldc = inputs};
-    if (outputs <= kLongestSum) {
-      multiply(shape, dy, w, {}, dx);
-      return;
-    }
-    at::Tensor sum = at::empty({rows, inputs}, dx.options().dtype(at::kFloat));
-    shape.fp32_result = true;
-    for (int64_t first = 0; first < outputs; first += kLongestSum) {
-      shape.k = std::min(kLongestSum, outputs - first);
-      shape.add = first > 0;
-      multiply(shape, dy.narrow(1, first, shape.k), w.narrow(0, first, shape.k), {}, sum);
-    }
-    dx.copy_(sum);
+    products_.input_gradient(dy, w, dx);
   }
-
   void weight_gradient(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dw,
                        Accumulate mode) override {
-    const int64_t inputs = x.size(1), outputs = dy.size(1);
-    multiply({.m = outputs,
-              .n = inputs,
-              .k = dy.size(0),
-              .lda = outputs,
-              .ldb = inputs,
-              .ldc = inputs,
-              .a_transposed = true,
-              .fp32_result = true,
-              .add = mode == Accumulate::kAdd},
-             dy, x, {}, dw);
+    products_.weight_gradient(dy, x, dw, mode);
   }
 
  private:
-  void multiply(const ProductShape& shape, const at::Tensor& a, const at::Tensor& b,
-                const at::Tensor& bias, at::Tensor& c) {
-    const Product& product = products_.get(shape);
-    at::Tensor scratch = at::empty({static_cast<int64_t>(scratch_bytes(product))}, at::kByte);
-    run(product, a.const_data_ptr(), b.const_data_ptr(),
-        bias.defined() ? bias.const_data_ptr() : nullptr, c.mutable_data_ptr(),
-        scratch.mutable_data_ptr());
-  }
-
-  ProductCache products_;
+  LinearProducts products_;
 };
 
 }  // namespace

@@ -16,6 +16,7 @@ class Product {
  public:
   dnnl::engine engine;
   dnnl::memory::desc a, b, bias, c, scratch;
+  bool scaled = false;
   dnnl::matmul primitive;
 };
 
@@ -33,6 +34,7 @@ dnnl::memory::desc describe(int64_t rows, int64_t columns, Type type, int64_t st
 std::unique_ptr<Product> make(const dnnl::engine& engine, const ProductShape& s) {
   auto product = std::make_unique<Product>();
   product->engine = engine;
+  product->scaled = s.scaled;
   product->a = describe(s.m, s.k, Type::bf16, s.lda, s.a_transposed);
   product->b = describe(s.k, s.n, Type::bf16, s.ldb, s.b_transposed);
   product->c = describe(s.m, s.n, s.fp32_result ? Type::f32 : Type::bf16, s.ldc, false);
@@ -44,6 +46,7 @@ std::unique_ptr<Product> make(const dnnl::engine& engine, const ProductShape& s)
     add.append_sum(1.0f);
     attributes.set_post_ops(add);
   }
+  if (s.scaled) attributes.set_scales_mask(DNNL_ARG_SRC, 0);
   if (s.bias) product->bias = describe(1, s.n, Type::f32, s.n, false);
   const auto description =
       s.bias ? dnnl::matmul::primitive_desc(engine, product->a, product->b, product->bias,
@@ -87,7 +90,7 @@ size_t scratch_bytes(const Product& product) {
 }
 
 void run(const Product& product, const void* a, const void* b, const void* bias, void* c,
-         void* scratch) {
+         void* scratch, float scale) {
   const auto memory = [&](const dnnl::memory::desc& desc, const void* data) {
     return dnnl::memory(desc, product.engine, const_cast<void*>(data));
   };
@@ -98,6 +101,10 @@ void run(const Product& product, const void* a, const void* b, const void* bias,
       {DNNL_ARG_DST, memory(product.c, c)},
       {DNNL_ARG_SCRATCHPAD, memory(product.scratch, scratch)}};
   if (bias != nullptr) arguments.emplace(DNNL_ARG_BIAS, memory(product.bias, bias));
+  if (product.scaled) {
+    const dnnl::memory::desc one({1}, Type::f32, dnnl::memory::dims{1});
+    arguments.emplace(DNNL_ARG_ATTR_SCALES | DNNL_ARG_SRC, memory(one, &scale));
+  }
   product.primitive.execute(stream, arguments);
   stream.wait();
 }

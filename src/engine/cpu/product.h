@@ -1,5 +1,5 @@
 #pragma once
-// One matrix product by oneDNN: c[M,N] (+)= a[M,K] b[K,N] (+ bias[N]), BF16 operands, FP32
+// One matrix product by oneDNN: c[M,N] (+)= scale * a[M,K] b[K,N] (+ bias[N]), BF16 operands, FP32
 // accumulation, and a BF16 (rounded once) or FP32 result.
 
 #include <cstddef>
@@ -15,6 +15,7 @@ struct ProductShape {
   bool fp32_result = false;
   bool add = false;         // to what is in c
   bool bias = false;        // FP32
+  bool scaled = false;      // by a factor given to run(), applied to the FP32 sums
   bool one_thread = false;  // run by the calling thread alone, inside a parallel region
   auto operator<=>(const ProductShape&) const = default;
 };
@@ -36,6 +37,6 @@ class ProductCache {
 // Working memory that run() needs; several threads may run one product, each with its own.
 size_t scratch_bytes(const Product& product);
 void run(const Product& product, const void* a, const void* b, const void* bias, void* c,
-         void* scratch);
+         void* scratch, float scale = 1);
 
 }  // namespace octavo::engine::cpu

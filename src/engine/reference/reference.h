@@ -2,11 +2,13 @@
 // The plain implementations: FP64 formulas in ATen, on any device. Slow; the oracle for every other
 // one, and the last entry of every table.
 
+#include "engine/fp8_linear.h"
 #include "engine/ops.h"
 
 namespace octavo::engine::reference {
 
 std::unique_ptr<Matmul> make_matmul();
+std::unique_ptr<Fp8Linear> make_fp8_linear();
 std::unique_ptr<LayerNorm> make_layer_norm();
 std::unique_ptr<Gelu> make_gelu();
 std::unique_ptr<ColumnSum> make_column_sum();

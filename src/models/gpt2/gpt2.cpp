@@ -19,7 +19,8 @@ using nn::ParamPtr;
 constexpr int64_t kVocabMultiple = 64;
 
 struct Block {
-  ParamPtr ln1_w, ln1_b, qkv_w, qkv_b, out_w, out_b, ln2_w, ln2_b, up_w, up_b, down_w, down_b;
+  ParamPtr ln1_w, ln1_b, ln2_w, ln2_b;
+  nn::LinearPtr qkv, out, up, down;
 };
 
 class Gpt2 final : public Model {
@@ -33,16 +34,12 @@ class Gpt2 final : public Model {
       Block b;
       b.ln1_w = vector(h + "ln_1.weight", c);
       b.ln1_b = vector(h + "ln_1.bias", c);
-      b.qkv_w = matrix(h + "attn.c_attn.weight", 3 * c, c);
-      b.qkv_b = vector(h + "attn.c_attn.bias", 3 * c);
-      b.out_w = matrix(h + "attn.c_proj.weight", c, c);
-      b.out_b = vector(h + "attn.c_proj.bias", c);
+      b.qkv = linear(h + "attn.c_attn", i, 3 * c, c);
+      b.out = linear(h + "attn.c_proj", i, c, c);
       b.ln2_w = vector(h + "ln_2.weight", c);
       b.ln2_b = vector(h + "ln_2.bias", c);
-      b.up_w = matrix(h + "mlp.c_fc.weight", 4 * c, c);
-      b.up_b = vector(h + "mlp.c_fc.bias", 4 * c);
-      b.down_w = matrix(h + "mlp.c_proj.weight", c, 4 * c);
-      b.down_b = vector(h + "mlp.c_proj.bias", c);
+      b.up = linear(h + "mlp.c_fc", i, 4 * c, c);
+      b.down = linear(h + "mlp.c_proj", i, c, 4 * c);
       blocks_.push_back(b);
     }
     lnf_w_ = vector("ln_f.weight", c);
@@ -55,12 +52,10 @@ class Gpt2 final : public Model {
     // The residual addition of a branch is part of the norm that follows it.
     for (const Block& b : blocks_) {
       std::tie(x, normed) = nn::add_norm(engine_, x, delta, b.ln1_w, b.ln1_b, config_.eps);
-      const Tensor qkv = nn::linear(engine_, normed, b.qkv_w, b.qkv_b);
-      delta =
-          nn::linear(engine_, nn::attention(engine_, qkv, batch, config_.heads), b.out_w, b.out_b);
+      const Tensor qkv = nn::linear(engine_, normed, b.qkv);
+      delta = nn::linear(engine_, nn::attention(engine_, qkv, batch, config_.heads), b.out);
       std::tie(x, normed) = nn::add_norm(engine_, x, delta, b.ln2_w, b.ln2_b, config_.eps);
-      delta =
-          nn::linear(engine_, nn::linear_gelu(engine_, normed, b.up_w, b.up_b), b.down_w, b.down_b);
+      delta = nn::linear(engine_, nn::linear_gelu(engine_, normed, b.up), b.down);
       if (penalty != nullptr)
         x = nn::penalize(x, *penalty, 1.0 / static_cast<double>(config_.layers));
     }
@@ -68,6 +63,7 @@ class Gpt2 final : public Model {
   }
 
   const nn::ParamList& params() const override { return params_; }
+  const nn::LinearList& linears() const override { return linears_; }
   const ParamPtr& head() const override { return wte_; }
   int64_t vocab_size() const override { return config_.vocab; }
   int64_t context() const override { return config_.context; }
@@ -159,6 +155,11 @@ class Gpt2 final : public Model {
     return add(name, {rows, columns}, true);
   }
   ParamPtr vector(const std::string& name, int64_t size) { return add(name, {size}, false); }
+  nn::LinearPtr linear(const std::string& name, int64_t block, int64_t outputs, int64_t inputs) {
+    const ParamPtr weight = matrix(name + ".weight", outputs, inputs);
+    linears_.push_back(nn::make_linear(name, block, weight, vector(name + ".bias", outputs)));
+    return linears_.back();
+  }
   ParamPtr add(const std::string& name, at::IntArrayRef shape, bool decays) {
     params_.push_back(
         nn::make_param(name, shape, engine_.target.compute, decays, engine_.target.device));
@@ -168,6 +169,7 @@ class Gpt2 final : public Model {
   Config config_;
   const engine::Engine& engine_;
   nn::ParamList params_;
+  nn::LinearList linears_;
   ParamPtr wte_, wpe_, lnf_w_, lnf_b_;
   std::vector<Block> blocks_;
 };

@@ -1,0 +1,195 @@
+"""GPT-2 124M, a training step in FP8: every recipe, octavo's own BF16 and torchao's emulated FP8, taking turns.
+
+Every side lives in a process of its own that sleeps until its turn; a turn is a few steps. BF16 has a turn before and
+after each recipe, because the machine's speed drifts by more within a round than the recipes differ: a recipe's ratio
+is to the BF16 steps on either side of it, and the figure is the median over rounds. torchao's step is tensorwise with
+dynamic scales, which is our recipe `current`; both leave the language-model head in BF16. It takes turns with `current`
+once the other recipes are done, because all seven processes at once want 24 GB.
+"""
+import argparse
+import math
+import os
+import statistics
+import subprocess
+import sys
+
+from gpt2_vs_pytorch import BATCH, BUILD, LENGTH, PYTORCH_WORKER, SHARED, THREADS
+
+STEPS, WARM_UP = 3, 3
+RECIPES = {"delayed": 1.10, "current": 1.10, "rowwise": 1.20, "blockwise": 1.20, "mxfp8": 1.20}  # at most, over BF16
+TARGET_TORCHAO, TARGET_SAVED = 3.0, 0.52
+GB_PER_WORKER = 3.4
+STEP_BENCH, PYTORCH_STEP = BUILD / "bin/step_bench", SHARED / "tools/pytorch_gpt2_step.py"
+FIGURES = ("loss", "peak_mb", "linear_saved_mb", "saved_mb")
+
+# The PyTorch step of gpt2_vs_pytorch, with the linear layers of the blocks turned into torchao's.
+TORCHAO_WORKER = r"""
+from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+
+def in_fp8(model):
+    return convert_to_float8_training(model, config=Float8LinearConfig(emulate=True),
+                                      module_filter_fn=lambda module, name: name != "head")
+""" + PYTORCH_WORKER.replace("model = GPT2()", "model = in_fp8(GPT2())")
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=6, help="at least 5 for a figure that counts [6]")
+    parser.add_argument("--recipes", default=",".join(RECIPES), help="the recipes to run, with commas [all]")
+    parser.add_argument("--no-torchao", action="store_true", help="leave PyTorch out")
+    options = parser.parse_args()
+    options.recipes = options.recipes.split(",")
+    unknown = [name for name in options.recipes if name not in RECIPES]
+    if unknown or options.rounds < 1:
+        parser.error(f"wanted recipes of {','.join(RECIPES)} and rounds >= 1, found {unknown}, {options.rounds}")
+    return options
+
+
+def check_machine(workers, wants_torchao):
+    if not STEP_BENCH.is_file():
+        sys.exit(f"wanted {STEP_BENCH}, found none; cmake --build --preset release --target step_bench")
+    if wants_torchao and not PYTORCH_STEP.is_file():
+        sys.exit(f"wanted {PYTORCH_STEP}, found none; set OCTAVO_TEST_DATA, or give --no-torchao")
+    if "in_fp8(GPT2())" not in TORCHAO_WORKER:
+        sys.exit("wanted 'model = GPT2()' in the worker of gpt2_vs_pytorch.py, found none; follow its change here")
+    with open("/proc/meminfo") as file:
+        free = next(int(line.split()[1]) for line in file if line.startswith("MemAvailable")) / 1e6
+    if free < workers * GB_PER_WORKER:
+        sys.exit(f"wanted {workers * GB_PER_WORKER:.0f} GB of memory for {workers} processes, found {free:.0f}; "
+                 "run fewer --recipes at a time")
+
+
+def step_bench(name):
+    recipe = [] if name == "bf16" else ["--recipe", name]
+    return [str(STEP_BENCH), str(BATCH), str(LENGTH), *recipe]
+
+
+class Worker:
+    def __init__(self, name):
+        self.name, self.figures = name, {}
+        env = dict(os.environ, OMP_NUM_THREADS=str(THREADS))
+        command = step_bench(name)
+        if name == "torchao":
+            env["LD_PRELOAD"] = "libtcmalloc_minimal.so.4"
+            command = [sys.executable, "-c", TORCHAO_WORKER, str(PYTORCH_STEP), "eager", str(BATCH), str(LENGTH)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True)
+
+    def turn(self, steps):
+        """The seconds of each step."""
+        try:
+            self.process.stdin.write(f"{steps}\n")
+            self.process.stdin.flush()
+            words = self.process.stdout.readline().split()
+        except BrokenPipeError:
+            words = []
+        if len([word for word in words if "=" not in word]) != steps:
+            self.process.stdin.close()
+            sys.exit(f"{self.name}: wanted the times of {steps} steps, found {words}; exit code {self.process.wait()}")
+        self.figures = {key: float(value) for key, value in (word.split("=") for word in words if "=" in word)}
+        if self.name != "torchao":
+            self.check_figures()
+        return [float(word) for word in words if "=" not in word]
+
+    def check_figures(self):
+        missing = [key for key in FIGURES if key not in self.figures]
+        if missing:
+            sys.exit(f"{self.name}: wanted {', '.join(FIGURES)} from {STEP_BENCH.name}, found no {', '.join(missing)}; "
+                     "build it from this tree")
+        if not math.isfinite(self.figures["loss"]):
+            sys.exit(f"{self.name}: wanted a finite loss, found {self.figures['loss']}")
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def started(names):
+    workers = {}
+    for name in names:  # one at a time: the start of one would slow the warm-up of another
+        workers[name] = Worker(name)
+        workers[name].turn(WARM_UP)
+    return workers
+
+
+def ratios_in_turns(base, others):
+    """One round: the seconds of every turn by name, and each one's ratio to the base's steps just before and after."""
+    before = base.turn(STEPS)
+    seconds, ratios = {base.name: [statistics.median(before)]}, {}
+    for worker in others:
+        mine, after = statistics.median(worker.turn(STEPS)), base.turn(STEPS)
+        ratios[worker.name] = mine / statistics.median(before + after)
+        seconds[worker.name] = [mine]
+        seconds[base.name].append(statistics.median(after))
+        before = after
+    return seconds, ratios
+
+
+def run_rounds(count, base, others):
+    """The median ratio of each to the base, and the seconds of every turn by name; prints every round."""
+    rounds, turns = [], {}
+    for index in range(count):
+        seconds, ratios = ratios_in_turns(base, others)
+        rounds.append(ratios)
+        print(f"round {index + 1}: " + "  ".join(
+            f"{name} {BATCH * LENGTH / statistics.median(values):.0f} tok/s" +
+            (f" ({ratios[name]:.3f})" if name in ratios else "") for name, values in seconds.items()), flush=True)
+        for name, values in seconds.items():
+            turns.setdefault(name, []).extend(values)
+    return {worker.name: statistics.median(ratios[worker.name] for ratios in rounds) for worker in others}, turns
+
+
+def print_memory(workers, recipes):
+    """What linear layers keep for backward, what all layers keep, and the peak; returns the worst share of BF16's."""
+    bf16, worst = workers["bf16"].figures, 0.0
+    for name in ["bf16", *recipes]:
+        mine = workers[name].figures
+        share = mine["linear_saved_mb"] / bf16["linear_saved_mb"]
+        worst = max(worst, share if name != "bf16" else 0.0)
+        print(f"memory {name}: linear layers keep {mine['linear_saved_mb']:.1f} MB ({share:.3f}), "
+              f"all layers {mine['saved_mb']:.1f} MB ({mine['saved_mb'] / bf16['saved_mb']:.3f}), "
+              f"peak {mine['peak_mb']:.0f} MB, loss {mine['loss']:.4f}")
+    return worst
+
+
+def print_profiles(names):
+    for name in names:
+        print(f"profile of {name}:", flush=True)
+        subprocess.run([*step_bench(name), "--profile"], env=dict(os.environ, OMP_NUM_THREADS=str(THREADS)))
+
+
+def main():
+    options = arguments()
+    wants_torchao = not options.no_torchao and "current" in options.recipes
+    check_machine(1 + len(options.recipes), wants_torchao)
+    workers = started(["bf16", *options.recipes])
+    ratio, turns = run_rounds(options.rounds, workers["bf16"], [workers[name] for name in options.recipes])
+    saved = print_memory(workers, options.recipes)
+    for name, worker in workers.items():
+        if name != "current":
+            worker.end()
+    if wants_torchao:
+        torchao = started(["torchao"])["torchao"]
+        versus, torchao_turns = run_rounds(options.rounds, workers["current"], [torchao])
+        turns["torchao"] = torchao_turns["torchao"]
+        torchao.end()
+    elif not options.no_torchao:
+        print("torchao is left out: it is compared with the recipe current")
+    if "current" in workers:
+        workers["current"].end()
+
+    short = [name for name in options.recipes if ratio[name] > RECIPES[name]]
+    if wants_torchao and versus["torchao"] < TARGET_TORCHAO and "current" not in short:
+        short.append("current")
+    if short:
+        print_profiles(["bf16", *short])
+    figures = [f"fp8_over_bf16_{name}={ratio[name]:.3f}" for name in options.recipes]
+    figures += [f"vs_torchao={versus['torchao']:.2f}"] if wants_torchao else []
+    figures += [f"saved={saved:.3f}"]
+    figures += [f"{name}_tok_s={BATCH * LENGTH / statistics.median(turns[name]):.0f}" for name in turns]
+    # The slowest BF16 turn over the fastest: far from 1, the machine was not quiet and the ratios mean little.
+    print(*figures, f"bf16_spread={max(turns['bf16']) / min(turns['bf16']):.2f} rounds={options.rounds}")
+    return 1 if short or saved > TARGET_SAVED else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

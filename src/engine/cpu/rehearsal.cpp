@@ -1,0 +1,191 @@
+// FP8 products rehearsed in BF16. Every E4M3 and E5M2 value, and every such value times a power of
+// two, is exactly a BF16 value, and products of two of them are exact in FP32: so a BF16 product
+// with FP32 sums gives what an FP8 product with FP32 sums gives, up to the order of the sums.
+// Scales that are powers of two are multiplied into the BF16 values; one scale per tensor that is
+// not goes to the FP32 sums. What is kept for the backward pass is one-byte codes.
+
+#include <ATen/ATen.h>
+
+#include "base/error.h"
+#include "engine/cpu/cpu.h"
+#include "engine/cpu/fp8_kernels.h"
+#include "engine/cpu/linear_products.h"
+#include "engine/cpu/rows.h"
+#include "fp8/scaling.h"
+
+namespace octavo::engine::cpu {
+namespace {
+
+using at::Tensor;
+using fp8::Direction;
+using fp8::Granularity;
+using fp8::Recipe;
+
+Bf16Matrix matrix_of(const Tensor& x) {
+  OCTAVO_ASSERT(x.dim() == 2 && x.scalar_type() == at::kBFloat16 && x.is_contiguous());
+  return {data<uint16_t>(x), x.size(0), x.size(1)};
+}
+
+bool is_per_tensor(const fp8::Side& side) {
+  return side.granularity == Granularity::kTensor;
+}
+
+// The factor left to multiply the sums with: per-tensor copies carry it, others have it in their
+// values.
+float sum_scale(const fp8::Side& side, const Fp8Copy& copy) {
+  return is_per_tensor(side) ? *data<float>(copy.scales) : 1.0f;
+}
+
+class Rehearsal final : public Fp8Linear {
+ public:
+  Fp8Matrix quantize(const Tensor& x, Recipe recipe, const Fp8Order& row,
+                     const Fp8Order& column) override {
+    Fp8Matrix result{.rows = x.size(0),
+                     .columns = x.size(1),
+                     .row_side = row.side,
+                     .column_side = column.side,
+                     .row = {},
+                     .column = {}};
+    const bool shared = row.wanted && column.wanted && row.side == column.side &&
+                        is_symmetric(row.side.granularity);
+    if (row.wanted) {
+      // Values for the product that comes now, codes for the one that comes later.
+      result.row = one_copy(x, recipe, Direction::kRow, row, shared && column.keep);
+      if (shared) result.column = result.row;
+    }
+    if (shared && column.keep) {
+      result.column.values.reset();
+      result.row.codes.reset();
+    }
+    if (column.wanted && !shared)
+      result.column = one_copy(x, recipe, Direction::kColumn, column, column.keep);
+    return result;
+  }
+
+  void forward(const Fp8Matrix& x, const Fp8Matrix& w, const Tensor& bias, Tensor& y) override {
+    products_.forward(values(x, Direction::kRow), values(w, Direction::kRow), bias, y,
+                      sum_scale(x.row_side, x.row) * sum_scale(w.row_side, w.row));
+  }
+  void input_gradient(const Fp8Matrix& dy, const Fp8Matrix& w, Tensor& dx) override {
+    products_.input_gradient(values(dy, Direction::kRow), values(w, Direction::kColumn), dx,
+                             sum_scale(dy.row_side, dy.row) * sum_scale(w.column_side, w.column));
+  }
+  void weight_gradient(const Fp8Matrix& dy, const Fp8Matrix& x, Tensor& dw,
+                       Accumulate mode) override {
+    products_.weight_gradient(
+        values(dy, Direction::kColumn), values(x, Direction::kColumn), dw, mode,
+        sum_scale(dy.column_side, dy.column) * sum_scale(x.column_side, x.column));
+  }
+
+  void update_factors(Tensor& history, Tensor& factors, const std::vector<fp8::Format>& formats,
+                      fp8::AmaxAlgo algo, int64_t margin, bool recompute) override {
+    const auto floats = [](Tensor& t) {
+      return std::span(mutable_data<float>(t), static_cast<size_t>(t.numel()));
+    };
+    fp8::update_factors({.amax = floats(history),
+                         .factors = floats(factors),
+                         .format = formats,
+                         .length = history.size(0)},
+                        algo, margin, recompute);
+  }
+
+  fp8::TensorHealth measure(const Tensor& x, const Fp8Matrix& quantized,
+                            Direction direction) override {
+    const bool by_row = direction == Direction::kRow;
+    const fp8::Side& side = by_row ? quantized.row_side : quantized.column_side;
+    const Fp8Copy& copy = by_row ? quantized.row : quantized.column;
+    const Tensor numbers = values(quantized, direction), factors = decode_factors(copy);
+    return cpu::measure(matrix_of(x), data<uint16_t>(numbers),
+                        {.format = side.format,
+                         .grid = fp8::grid_of(side.granularity, direction, x.size(0), x.size(1)),
+                         .decode = data<float>(factors),
+                         .values_are_decoded = !is_per_tensor(side)});
+  }
+
+  int64_t blocks_below_range() const override { return blocks_below_range_; }
+
+ private:
+  // `as_codes` adds codes; values are left out only when the copy is for later use alone.
+  Fp8Copy one_copy(const Tensor& x, Recipe recipe, Direction direction, const Fp8Order& order,
+                   bool as_codes) {
+    const bool as_values = direction == Direction::kRow || !order.keep;
+    Fp8Copy copy;
+    if (as_codes) copy.codes = at::empty(x.sizes(), x.options().dtype(at::kByte));
+    if (as_values) copy.values = at::empty(x.sizes(), x.options());
+    const Fp8Target target{order.side, mutable_data<uint8_t>(copy.codes),
+                           mutable_data<uint16_t>(copy.values)};
+    const auto grid = fp8::grid_of(order.side.granularity, direction, x.size(0), x.size(1));
+    copy.scales = at::empty({grid.count()}, x.options().dtype(at::kFloat));
+    if (is_per_tensor(order.side))
+      per_tensor(matrix_of(x), recipe, order, target, copy.scales);
+    else
+      blocks_below_range_ += quantize_blocks(matrix_of(x), recipe, direction, target,
+                                             mutable_data<float>(copy.scales));
+    if (recipe == Recipe::kMxfp8 && as_codes) copy.scales = to_e8m0(copy.scales);
+    return copy;
+  }
+
+  static void per_tensor(const Bf16Matrix& x, Recipe recipe, const Fp8Order& order,
+                         const Fp8Target& target, Tensor& scales) {
+    fp8::Scale scale;
+    if (recipe == Recipe::kDelayed) {
+      scale = fp8::scale_from_factor(*data<float>(order.factor));
+      const uint16_t largest = quantize_by_factor(x, scale.encode, target);
+      if (order.amax.defined()) {
+        Tensor slot = order.amax;
+        float* recorded = mutable_data<float>(slot);
+        *recorded = std::max(*recorded, amax_of_numbers(x, largest));
+      }
+    } else {
+      const uint16_t largest = largest_bits(x);
+      const float amax = amax_of_numbers(x, largest);
+      scale = fp8::scale_from_amax(recipe, order.side.format, amax, largest > 0x7F80);
+      quantize_by_factor(x, scale.encode, target);
+    }
+    *mutable_data<float>(scales) = scale.decode;
+  }
+
+  // Exact: the scales are powers of two or NaN. A quarter of the bytes.
+  static Tensor to_e8m0(const Tensor& scales) {
+    Tensor bytes = at::empty(scales.sizes(), scales.options().dtype(at::kByte));
+    const float* from = data<float>(scales);
+    auto* to = mutable_data<uint8_t>(bytes);
+    for (int64_t i = 0; i < scales.numel(); ++i) to[i] = fp8::encode_e8m0_down(from[i]);
+    return bytes;
+  }
+  static Tensor decode_factors(const Fp8Copy& copy) {
+    if (copy.scales.scalar_type() == at::kFloat) return copy.scales;
+    Tensor factors = at::empty(copy.scales.sizes(), copy.scales.options().dtype(at::kFloat));
+    const auto* from = data<uint8_t>(copy.scales);
+    auto* to = mutable_data<float>(factors);
+    for (int64_t i = 0; i < factors.numel(); ++i) to[i] = fp8::decode_e8m0(from[i]);
+    return factors;
+  }
+
+  // What a product reads: as it was left, or made from the codes.
+  static Tensor values(const Fp8Matrix& m, Direction direction) {
+    const bool by_row = direction == Direction::kRow;
+    const Fp8Copy& copy = by_row ? m.row : m.column;
+    const fp8::Side& side = by_row ? m.row_side : m.column_side;
+    OCTAVO_ASSERT(copy.defined());
+    if (copy.values.defined()) return copy.values;
+    Tensor made = at::empty({m.rows, m.columns}, copy.codes.options().dtype(at::kBFloat16));
+    const Tensor factors = decode_factors(copy);
+    decode_codes({data<uint8_t>(copy.codes), m.rows, m.columns, side.format},
+                 fp8::grid_of(side.granularity, direction, m.rows, m.columns),
+                 is_per_tensor(side) ? nullptr : data<float>(factors),
+                 mutable_data<uint16_t>(made));
+    return made;
+  }
+
+  LinearProducts products_;
+  int64_t blocks_below_range_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Fp8Linear> make_rehearsal() {
+  return std::make_unique<Rehearsal>();
+}
+
+}  // namespace octavo::engine::cpu

@@ -1,0 +1,77 @@
+#pragma once
+// The products of a linear layer in FP8, and the quantizers that feed them. One implementation does
+// both, because how codes and scales lie in memory is its own affair: Transformer Engine wants the
+// column copy transposed and E8M0 scales swizzled, `_scaled_mm_v2` wants views of the same, the
+// rehearsal wants BF16. Layers only say which copies they need and pass the result on.
+// Shapes as in ops.h: x[T,I], w[O,I], y and dy[T,O].
+
+#include <ATen/core/Tensor.h>
+
+#include <string_view>
+#include <vector>
+
+#include "engine/ops.h"
+#include "fp8/health.h"
+#include "fp8/recipe.h"
+
+namespace octavo::engine {
+
+// One copy of a matrix, quantized along the sum of the product that reads it.
+struct Fp8Copy {
+  at::Tensor codes;   // one byte an element
+  at::Tensor scales;  // decode factors: FP32, or E8M0 bytes; the layout is the implementation's
+  at::Tensor values;  // rehearsal: the same numbers in BF16, ready to multiply
+  bool defined() const { return codes.defined() || values.defined(); }
+};
+
+struct Fp8Matrix {
+  int64_t rows = 0, columns = 0;
+  fp8::Side row_side, column_side;
+  Fp8Copy row, column;  // may share their tensors
+};
+
+// What to make of one direction.
+struct Fp8Order {
+  fp8::Side side;
+  bool wanted = false;
+  bool keep = false;  // for the backward pass: in as few bytes as possible
+  // Delayed only, FP32 [1] on the device: the factor to quantize with, and the slot that is raised
+  // to the largest magnitude seen. `amax` undefined: not recorded (evaluation).
+  at::Tensor factor, amax;
+};
+
+struct Fp8Linear {
+  static constexpr std::string_view kName = "fp8_linear";
+  virtual ~Fp8Linear() = default;
+
+  // x: compute (BF16). The copies that were ordered, of the numbers that x holds now.
+  virtual Fp8Matrix quantize(const at::Tensor& x, fp8::Recipe recipe, const Fp8Order& row,
+                             const Fp8Order& column) = 0;
+
+  // y = x w^T + bias; bias (FP32) may be undefined. Reads the row copies.
+  virtual void forward(const Fp8Matrix& x, const Fp8Matrix& w, const at::Tensor& bias,
+                       at::Tensor& y) = 0;
+  // dx = dy w. Reads dy's row copy and w's column copy.
+  virtual void input_gradient(const Fp8Matrix& dy, const Fp8Matrix& w, at::Tensor& dx) = 0;
+  // dw (+)= dy^T x, accumulated and stored in FP32. Reads the column copies.
+  virtual void weight_gradient(const Fp8Matrix& dy, const Fp8Matrix& x, at::Tensor& dw,
+                               Accumulate mode) = 0;
+
+  // Delayed scaling after a step; see fp8/scaling.h. history FP32 [length, slots], factors [slots].
+  virtual void update_factors(at::Tensor& history, at::Tensor& factors,
+                              const std::vector<fp8::Format>& formats, fp8::AmaxAlgo algo,
+                              int64_t margin, bool recompute) = 0;
+
+  // What quantizing did to x: a pass of its own, for the steps that take statistics.
+  virtual fp8::TensorHealth measure(const at::Tensor& x, const Fp8Matrix& quantized,
+                                    fp8::Direction direction) = 0;
+
+  // Blocks whose smallest values are below BF16's normal range, where AMX takes them for zero.
+  // Since the start; native implementations have none.
+  virtual int64_t blocks_below_range() const { return 0; }
+};
+
+// Bytes that a matrix keeps in memory.
+int64_t bytes_of(const Fp8Matrix& matrix);
+
+}  // namespace octavo::engine

@@ -1,0 +1,202 @@
+#include "fp8/execution.h"
+
+#include <array>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace octavo::fp8 {
+namespace {
+
+using config::Fp8Backend;
+using config::Fp8Execution;
+using config::name_of;
+
+constexpr std::array kRecipes = {Recipe::kDelayed, Recipe::kCurrent, Recipe::kRowwise,
+                                 Recipe::kBlockwise, Recipe::kMxfp8};
+
+// Compute capabilities, as major * 10 + minor, that have a recipe in hardware.
+struct Capabilities {
+  int least, most;
+  const char* text;
+};
+
+Capabilities capabilities_of(Recipe recipe) {
+  switch (recipe) {
+    case Recipe::kDelayed:
+    case Recipe::kCurrent:
+      return {89, 1 << 20, "a GPU of compute capability 8.9 or above"};
+    case Recipe::kRowwise:
+      return {90, 1 << 20, "a GPU of compute capability 9.0 or above"};
+    case Recipe::kBlockwise:
+      return {90, 90, "a GPU of compute capability 9.0"};
+    case Recipe::kMxfp8:
+      break;
+  }
+  return {100, 119, "a GPU of compute capability 10.0 or above and below 12.0"};
+}
+
+std::string described(const Device& device) {
+  const std::string name = device.name.empty() ? "" : ", " + device.name;
+  if (!device.is_gpu) return "a CPU" + name;
+  return str("a GPU of compute capability ", device.major, ".", device.minor, name);
+}
+
+std::string native_recipes(const Device& device) {
+  std::vector<std::string> names;
+  for (const Recipe recipe : kRecipes)
+    if (has_native(device, recipe)) names.emplace_back(name_of(recipe));
+  return join(names, ", ");
+}
+
+// "fp8_recipe blockwise in FP8 matrix units: wanted …, found …"
+std::string lacks(const Device& device, Recipe recipe) {
+  return str("fp8_recipe ", name_of(recipe), " in FP8 matrix units: wanted ",
+             capabilities_of(recipe).text, ", found ", described(device));
+}
+
+// What else a user could ask of this device.
+std::string advice(const Device& device) {
+  const std::string recipes = native_recipes(device);
+  const std::string other = recipes.empty() ? "" : "fp8_recipe " + recipes + " (native here), or ";
+  return other + "fp8_execution rehearse for the FP8 numerics in BF16 matrix units";
+}
+
+// Why Transformer Engine cannot serve, or "".
+std::string te_refusal(const Device& device, Recipe recipe) {
+  if (!device.has_te)
+    return "wanted Transformer Engine, found that its library is not loaded; install it, or take "
+           "fp8_backend aten";
+  if (recipe == Recipe::kRowwise)
+    return "wanted Transformer Engine for fp8_recipe rowwise, found that it has no such recipe; "
+           "take fp8_backend aten, or another recipe";
+  return "";
+}
+
+FormatChoice settle_format(const Request& request, Decision& decision) {
+  const FormatChoice asked = request.wanted.format;
+  const Recipe recipe = decision.options.recipe;
+  if (!has_power_of_two_scales(recipe))
+    return asked == FormatChoice::kAuto ? FormatChoice::kHybrid : asked;
+  if (asked == FormatChoice::kHybrid || asked == FormatChoice::kE5m2)
+    decision.warnings.push_back(str("fp8_format ", name_of(asked), ": wanted e4m3 or auto for ",
+                                    "fp8_recipe ", name_of(recipe),
+                                    ", which has E4M3 only; e4m3 runs. Leave fp8_format out"));
+  return FormatChoice::kE4m3;
+}
+
+void warn_of_unread(const Options& wanted, Decision& decision) {
+  const Options usual;
+  std::vector<std::string> given;
+  const auto note = [&](const char* key, const auto& value, const auto& initial) {
+    if (value != initial) given.emplace_back(key);
+  };
+  note("fp8_margin", wanted.margin, usual.margin);
+  note("fp8_interval", wanted.interval, usual.interval);
+  note("fp8_amax_history", wanted.history, usual.history);
+  note("fp8_amax_algo", wanted.algo, usual.algo);
+  if (given.empty() || decision.options.recipe == Recipe::kDelayed) return;
+  decision.warnings.push_back(str(join(given, ", "), ": read by fp8_recipe delayed only, not by ",
+                                  name_of(decision.options.recipe),
+                                  ", which runs; leave out what is not read"));
+}
+
+// Everything that follows once it is known what runs, and by which recipe.
+void settle(const Request& request, Decision& decision, Recipe recipe) {
+  decision.options = request.wanted;
+  decision.options.recipe = recipe;
+  decision.options.format = settle_format(request, decision);
+  warn_of_unread(request.wanted, decision);
+}
+
+Decision rehearsal(const Request& request, const Device& device) {
+  Decision decision{.runs = Runs::kRehearsal, .backend = "rehearsal"};
+  if (request.backend == Fp8Backend::kTe || request.backend == Fp8Backend::kAten) {
+    const std::string found = device.is_gpu ? "fp8_execution rehearse" : described(device);
+    decision.warnings.push_back(str("fp8_backend ", name_of(request.backend),
+                                    ": wanted a GPU and its FP8 kernels, found ", found,
+                                    "; the rehearsal runs. Leave fp8_backend out"));
+  }
+  settle(request, decision, request.wanted.recipe);
+  return decision;
+}
+
+Decision bf16(const Request& request, const Device& device) {
+  const Recipe recipe = request.wanted.recipe;
+  Decision decision{.runs = Runs::kBf16};
+  settle(request, decision, recipe);
+  // The one thing to know: what else was asked of FP8 does not matter in BF16.
+  decision.warnings = {
+      str(lacks(device, recipe), "; training goes on in BF16. For FP8 take ", advice(device))};
+  return decision;
+}
+
+// On a GPU that has the recipe.
+Decision native(const Request& request, const Device& device, Recipe recipe) {
+  Decision decision{.runs = Runs::kNative, .backend = "aten"};
+  const std::string refusal = te_refusal(device, recipe);
+  if (request.backend != Fp8Backend::kAten && refusal.empty()) decision.backend = "te";
+  if (request.backend == Fp8Backend::kTe && !refusal.empty()) {
+    if (request.execution == Fp8Execution::kNative)
+      fail(ExitCode::kEnvironment, "fp8", "fp8_backend te with fp8_execution native: ", refusal);
+    decision.warnings.push_back("fp8_backend te: " + refusal + "; aten runs");
+  }
+  settle(request, decision, recipe);
+  return decision;
+}
+
+void require_native(const Request& request, const Device& device) {
+  const Recipe recipe = request.wanted.recipe;
+  if (request.backend == Fp8Backend::kRehearse)
+    fail(ExitCode::kUsage, "fp8",
+         "fp8_execution native: wanted fp8_backend auto, te or aten, found rehearse, which is "
+         "never native; leave one of them out");
+  if (!has_native(device, recipe))
+    fail(ExitCode::kEnvironment, "fp8", "fp8_execution native: ", lacks(device, recipe), "; take ",
+         advice(device));
+}
+
+}  // namespace
+
+bool wants_fp8(const config::Settings& settings) {
+  return settings.use_fp8 || settings.mixed_precision == config::Precision::kFp8;
+}
+
+Request request_of(const config::Settings& s) {
+  const bool mxfp8 = s.fp8_scenario == config::Fp8Scenario::kMxfp8;
+  return {.wanted = {.recipe = mxfp8 ? Recipe::kMxfp8 : s.fp8_recipe,
+                     .format = s.fp8_format,
+                     .margin = s.fp8_margin,
+                     .interval = s.fp8_interval,
+                     .history = s.fp8_amax_history,
+                     .algo = s.fp8_amax_algo},
+          .execution = s.fp8_execution,
+          .backend = s.use_te ? Fp8Backend::kTe : s.fp8_backend};
+}
+
+bool has_native(const Device& device, Recipe recipe) {
+  const Capabilities wanted = capabilities_of(recipe);
+  const int found = device.major * 10 + device.minor;
+  return device.is_gpu && found >= wanted.least && found <= wanted.most;
+}
+
+Decision decide(const Request& request, const Device& device) {
+  const Recipe recipe = request.wanted.recipe;
+  if (request.execution == Fp8Execution::kNative) {
+    require_native(request, device);
+    return native(request, device, recipe);
+  }
+  const bool rehearsed = request.execution == Fp8Execution::kRehearse ||
+                         request.backend == Fp8Backend::kRehearse || !device.is_gpu;
+  if (rehearsed) return rehearsal(request, device);
+  if (has_native(device, recipe)) return native(request, device, recipe);
+  if (recipe != Recipe::kMxfp8 || !has_native(device, Recipe::kDelayed))
+    return bf16(request, device);
+  Decision decision = native(request, device, Recipe::kDelayed);
+  decision.warnings.insert(
+      decision.warnings.begin(),
+      lacks(device, recipe) + "; fp8_recipe delayed runs. Take " + advice(device));
+  return decision;
+}
+
+}  // namespace octavo::fp8

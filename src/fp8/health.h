@@ -1,0 +1,36 @@
+#pragma once
+// What quantizing did to a tensor, and when that is too much.
+
+#include <cstdint>
+#include <string>
+
+#include "fp8/formats.h"
+
+namespace octavo::fp8 {
+
+struct TensorHealth {
+  int64_t elements = 0, nonzero = 0;
+  Incidents incidents;
+  float amax = 0;    // of the numbers; infinity is one
+  float factor = 0;  // the encode factor; of several, the one of the block with the amax
+  double signal = 0, noise = 0;  // sums of squares: of the values, and of what quantizing changed
+
+  TensorHealth& operator+=(const TensorHealth& other);
+  double saturated_percent() const;    // of the elements
+  double underflowed_percent() const;  // of the elements that are not zero
+  double sqnr_db() const;              // 10 log10(signal / noise), at most 200
+  double zero_percent() const;
+};
+
+// Beyond these a tensor is in trouble. From what a healthy run shows (docs/fp8.md): saturation is
+// zero when a scale fits; E4M3 and E5M2 with a fitting scale give about 31 and 25 dB.
+struct Limits {
+  double saturated_percent = 1;
+  double underflowed_percent = 50;
+  double sqnr_db = 10;
+};
+
+// "" when healthy, else what is wrong, with the number and the limit.
+std::string trouble(const TensorHealth& health, const Limits& limits = {});
+
+}  // namespace octavo::fp8

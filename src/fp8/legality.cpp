@@ -1,0 +1,64 @@
+#include "fp8/legality.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace octavo::fp8 {
+namespace {
+
+int64_t side_multiple(Recipe recipe) {
+  if (recipe == Recipe::kMxfp8) return 32;
+  return recipe == Recipe::kBlockwise ? 128 : 16;
+}
+
+// The last of the 128 long blocks along the tokens may be short; mxfp8's blocks may not.
+int64_t token_multiple(Recipe recipe) {
+  return recipe == Recipe::kMxfp8 ? 32 : 16;
+}
+
+std::string broken(const char* what, int64_t size, int64_t multiple) {
+  OCTAVO_ASSERT(size > 0);
+  return size % multiple == 0 ? "" : str(what, " ", size, " is not a multiple of ", multiple);
+}
+
+bool matches(const std::string& pattern, const std::string& layer, int64_t block, int64_t blocks) {
+  if (pattern == "first") return block == 0;
+  if (pattern == "last") return block >= 0 && block == blocks - 1;
+  return glob_match(pattern, layer);
+}
+
+}  // namespace
+
+std::string refusal(Recipe recipe, int64_t outputs, int64_t inputs) {
+  const int64_t multiple = side_multiple(recipe);
+  const std::string first = broken("outputs", outputs, multiple);
+  const std::string second = broken("inputs", inputs, multiple);
+  return first.empty() || second.empty() ? first + second : first + ", " + second;
+}
+
+std::string token_refusal(Recipe recipe, int64_t tokens) {
+  return broken("tokens", tokens, token_multiple(recipe));
+}
+
+std::string skipped_by(std::span<const std::string> patterns, const std::string& layer,
+                       int64_t block, int64_t blocks) {
+  for (const std::string& pattern : patterns)
+    if (matches(pattern, layer, block, blocks)) return pattern;
+  return "";
+}
+
+std::vector<std::string> unmatched(std::span<const std::string> patterns,
+                                   std::span<const LayerName> layers, int64_t blocks) {
+  std::vector<std::string> idle;
+  for (const std::string& pattern : patterns) {
+    const bool used = std::any_of(layers.begin(), layers.end(), [&](const LayerName& layer) {
+      return matches(pattern, layer.name, layer.block, blocks);
+    });
+    if (!used) idle.push_back(pattern);
+  }
+  return idle;
+}
+
+}  // namespace octavo::fp8

@@ -1,0 +1,87 @@
+#pragma once
+// The five recipes: how a matrix is cut into blocks, which format a copy gets, and the scale of a
+// block from its largest magnitude. Everything that quantizes follows what stands here.
+
+#include <cstdint>
+
+#include "config/settings.h"
+#include "fp8/formats.h"
+
+namespace octavo::fp8 {
+
+using Recipe = config::Fp8Recipe;
+using FormatChoice = config::Fp8Format;
+using AmaxAlgo = config::Fp8AmaxAlgo;
+
+struct Options {
+  Recipe recipe = Recipe::kDelayed;
+  FormatChoice format = FormatChoice::kHybrid;  // never kAuto
+  // Of delayed alone.
+  int64_t margin = 0, interval = 1, history = 1024;
+  AmaxAlgo algo = AmaxAlgo::kMax;
+  bool operator==(const Options&) const = default;
+};
+
+// What a matrix is to its linear layer, y[T,O] = x[T,I] w[O,I]^T.
+enum class Role : uint8_t { kInput, kWeight, kGradient };
+
+// A product sums over the columns of a stored matrix, and reads its row copy, or over its rows, and
+// reads its column copy. Blocks always lie along the sum.
+//                   row copy            column copy
+//   x[T,I]          forward             weight gradient
+//   w[O,I]          forward             input gradient
+//   dy[T,O]         input gradient      weight gradient
+enum class Direction : uint8_t { kRow, kColumn };
+
+enum class Granularity : uint8_t {
+  kTensor,     // one scale
+  kVector,     // one per row (row copy) or column (column copy)
+  kBlock128,   // one per 128 elements along the sum
+  kBlock32,    // one per 32
+  kSquare128,  // one per 128 x 128
+};
+
+struct Side {
+  Format format = Format::kE4M3;
+  Granularity granularity = Granularity::kTensor;
+  bool operator==(const Side&) const = default;
+};
+
+Side side_of(Recipe recipe, FormatChoice format, Role role, Direction direction);
+
+// The same numbers serve both directions: one scale for all, or squares.
+constexpr bool is_symmetric(Granularity g) {
+  return g == Granularity::kTensor || g == Granularity::kSquare128;
+}
+// Every scale is a power of two, so that code times scale is exact in BF16 and FP32.
+constexpr bool has_power_of_two_scales(Recipe r) {
+  return r != Recipe::kDelayed && r != Recipe::kCurrent;
+}
+
+// How the blocks lie on a [rows, columns] matrix. Scales are kept row-major, [grid_rows,
+// grid_columns]; blocks at the edges may be smaller.
+struct Grid {
+  int64_t block_rows = 1, block_columns = 1, grid_rows = 1, grid_columns = 1;
+  int64_t count() const { return grid_rows * grid_columns; }
+};
+Grid grid_of(Granularity granularity, Direction direction, int64_t rows, int64_t columns);
+
+// Values are multiplied by `encode` before they are rounded; codes are worth their value times
+// `decode`.
+struct Scale {
+  float encode = 1, decode = 1;
+};
+constexpr Scale scale_from_factor(float factor) {
+  return {factor, 1.0f / factor};
+}
+// The scale of a block from the largest magnitude of its numbers (see amax_of), for the recipes
+// that take it from the block itself. `has_nan`: the block has a NaN.
+//   current    Transformer Engine: MAX / amax; 1 when amax is 0 or infinite
+//   rowwise    torchao: MAX / max(amax, 1e-12), rounded down to a power of two; 0 when amax is
+//              infinite and NaN when there is one, so that the row becomes NaN
+//   blockwise  Transformer Engine: as current, rounded down to a power of two
+//   mxfp8      OCP and cuBLAS: decode is the smallest power of two at or above amax / MAX; NaN when
+//              there is one
+Scale scale_from_amax(Recipe recipe, Format format, float amax, bool has_nan);
+
+}  // namespace octavo::fp8

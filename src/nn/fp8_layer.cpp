@@ -1,0 +1,127 @@
+#include "nn/fp8_layer.h"
+
+#include <ATen/ATen.h>
+
+#include "base/error.h"
+
+namespace octavo::nn {
+namespace {
+
+using at::Tensor;
+using engine::Fp8Matrix;
+using engine::Fp8Order;
+using fp8::Direction;
+using fp8::Role;
+
+constexpr std::array<Role, 3> kRoles = {Role::kInput, Role::kWeight, Role::kGradient};
+constexpr std::array<Direction, 2> kDirections = {Direction::kRow, Direction::kColumn};
+
+size_t index(Role role) {
+  return static_cast<size_t>(role);
+}
+size_t index(Direction direction) {
+  return static_cast<size_t>(direction);
+}
+
+}  // namespace
+
+Fp8Layer::Fp8Layer(Fp8Shared& shared, const std::string& layer_name) : shared_(shared) {
+  if (shared.options.recipe != fp8::Recipe::kDelayed) return;
+  static constexpr std::array<const char*, 3> kNames = {"input", "weight", "gradient"};
+  for (const Role role : kRoles) {
+    const std::string name = layer_name + "." + kNames[index(role)];
+    const fp8::Format row = side(role, Direction::kRow).format;
+    const fp8::Format column = side(role, Direction::kColumn).format;
+    auto& slots = slots_[index(role)];
+    slots[0] = shared.scaling.add(name, row);
+    // Another format has another largest value, and so a factor of its own.
+    slots[1] = row == column ? slots[0] : shared.scaling.add(name + ".column", column);
+  }
+}
+
+fp8::Side Fp8Layer::side(Role role, Direction direction) const {
+  return side_of(shared_.options.recipe, shared_.options.format, role, direction);
+}
+
+Fp8Order Fp8Layer::order(Role role, Direction direction, bool wanted, bool record) const {
+  Fp8Order made{
+      .side = side(role, direction), .wanted = wanted, .keep = false, .factor = {}, .amax = {}};
+  if (shared_.options.recipe != fp8::Recipe::kDelayed) return made;
+  const int64_t slot = slots_[index(role)][index(direction)];
+  made.factor = shared_.scaling.factor(slot);
+  if (record) made.amax = shared_.scaling.amax(slot);
+  return made;
+}
+
+Fp8Matrix Fp8Layer::input(const Tensor& x, bool training) {
+  Fp8Order column = order(Role::kInput, Direction::kColumn, training, training);
+  column.keep = true;
+  const Fp8Matrix quantized = shared_.engine->fp8_linear->quantize(
+      x, shared_.options.recipe, order(Role::kInput, Direction::kRow, true, training), column);
+  if (training) measure(Role::kInput, x, quantized);
+  return quantized;
+}
+
+Fp8Matrix Fp8Layer::kept_input(int64_t rows, int64_t columns,
+                               const std::vector<Tensor>& kept) const {
+  return {.rows = rows,
+          .columns = columns,
+          .row_side = side(Role::kInput, Direction::kRow),
+          .column_side = side(Role::kInput, Direction::kColumn),
+          .row = {},
+          .column = {.codes = kept[0], .scales = kept[1], .values = {}}};
+}
+
+const Fp8Matrix& Fp8Layer::weight(const Param& param, bool column) {
+  const bool current = weight_version_ == param.version;
+  const bool has_row = current && weight_.row.defined();
+  const bool has_column = current && weight_.column.defined();
+  if (column ? has_column : has_row) return weight_;
+  // Symmetric copies are one: both at once. Otherwise the column copy waits until backward needs
+  // it.
+  const bool both = is_symmetric(side(Role::kWeight, Direction::kRow).granularity);
+  const bool row_wanted = !column || both;
+  const bool column_wanted = column || both;
+  Fp8Matrix made = shared_.engine->fp8_linear->quantize(
+      param.compute, shared_.options.recipe,
+      order(Role::kWeight, Direction::kRow, row_wanted, true),
+      order(Role::kWeight, Direction::kColumn, column_wanted, true));
+  measure(Role::kWeight, param.compute, made);
+  if (has_row && !row_wanted) made.row = weight_.row;
+  if (has_column && !column_wanted) made.column = weight_.column;
+  weight_ = std::move(made);
+  weight_version_ = param.version;
+  return weight_;
+}
+
+Fp8Matrix Fp8Layer::gradient(const Tensor& dy, bool row) {
+  const Fp8Matrix quantized = shared_.engine->fp8_linear->quantize(
+      dy, shared_.options.recipe, order(Role::kGradient, Direction::kRow, row, true),
+      order(Role::kGradient, Direction::kColumn, true, true));
+  measure(Role::kGradient, dy, quantized);
+  return quantized;
+}
+
+void Fp8Layer::measure(Role role, const Tensor& x, const Fp8Matrix& quantized) {
+  if (!shared_.measuring) return;
+  const bool same =
+      quantized.row_side == quantized.column_side && is_symmetric(quantized.row_side.granularity);
+  for (const Direction direction : kDirections) {
+    const auto& copy = direction == Direction::kRow ? quantized.row : quantized.column;
+    if (!copy.defined() || (same && direction == Direction::kColumn && quantized.row.defined()))
+      continue;
+    const auto found = shared_.engine->fp8_linear->measure(x, quantized, direction);
+    const auto known = std::ranges::find_if(
+        health_, [&](const Health& h) { return h.role == role && h.direction == direction; });
+    if (known == health_.end())
+      health_.push_back({role, direction, found});
+    else
+      known->health += found;  // another micro-batch
+  }
+}
+
+std::vector<Fp8Layer::Health> Fp8Layer::take_health() {
+  return std::exchange(health_, {});
+}
+
+}  // namespace octavo::nn

@@ -1,0 +1,63 @@
+#pragma once
+// The FP8 side of one linear layer: quantizes its three tensors by the run's recipe, keeps the
+// quantized weight while the weight stays the same, and takes statistics when asked to.
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "fp8/health.h"
+#include "nn/fp8_scaling.h"
+#include "nn/param.h"
+
+namespace octavo::nn {
+
+// What the layers of a model share.
+struct Fp8Shared {
+  const engine::Engine* engine = nullptr;
+  fp8::Options options;
+  Fp8Scaling scaling;      // empty unless the recipe is delayed
+  bool measuring = false;  // this step takes statistics
+};
+
+class Fp8Layer {
+ public:
+  Fp8Layer(Fp8Shared& shared, const std::string& layer_name);
+
+  // For the forward product; `training` also makes the copy that the weight gradient will read, and
+  // records its largest magnitude.
+  engine::Fp8Matrix input(const at::Tensor& x, bool training);
+  // An input again from what was kept of it (codes, scales).
+  engine::Fp8Matrix kept_input(int64_t rows, int64_t columns,
+                               const std::vector<at::Tensor>& kept) const;
+  // Made once for each state of the weight; the column copy when it is first needed.
+  const engine::Fp8Matrix& weight(const Param& param, bool column);
+  engine::Fp8Matrix gradient(const at::Tensor& dy, bool row);
+
+  // Statistics since the last take_health(), by role and direction. Only what was measured.
+  struct Health {
+    fp8::Role role;
+    fp8::Direction direction;
+    fp8::TensorHealth health;
+  };
+  std::vector<Health> take_health();
+
+  fp8::Side side(fp8::Role role, fp8::Direction direction) const;
+
+ private:
+  engine::Fp8Order order(fp8::Role role, fp8::Direction direction, bool wanted, bool record) const;
+  void measure(fp8::Role role, const at::Tensor& x, const engine::Fp8Matrix& quantized);
+
+  Fp8Shared& shared_;
+  // Delayed: the slot of each role and direction.
+  std::array<std::array<int64_t, 2>, 3> slots_{};
+  engine::Fp8Matrix weight_;
+  std::optional<uint64_t> weight_version_;
+  std::vector<Health> health_;
+};
+
+}  // namespace octavo::nn

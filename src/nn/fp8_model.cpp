@@ -1,0 +1,159 @@
+#include "nn/fp8_model.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "fp8/legality.h"
+
+namespace octavo::nn {
+namespace {
+
+using fp8::Direction;
+using fp8::Role;
+
+// A layer is moved to BF16 when this many statistics in a row found it in trouble.
+constexpr int64_t kPatience = 2;
+// Delayed factors are 1 in the first step and come from one step in the second: not yet a verdict.
+constexpr int64_t kNotJudged = 2;
+
+std::string tensor_name(const Fp8Layer::Health& h) {
+  static constexpr std::array<const char*, 3> kNames = {"input", "weight", "gradient"};
+  return std::string(kNames[static_cast<size_t>(h.role)]) +
+         (h.direction == Direction::kColumn ? " (columns)" : "");
+}
+
+void check_skip(const std::vector<std::string>& patterns, const LinearList& layers,
+                int64_t blocks) {
+  std::vector<fp8::LayerName> names;
+  for (const auto& layer : layers) names.push_back({layer->name, layer->block});
+  const auto unmatched = fp8::unmatched(patterns, names, blocks);
+  if (unmatched.empty()) return;
+  std::vector<std::string_view> known = {"first", "last"};
+  for (const auto& layer : layers) known.push_back(layer->name);
+  const auto nearest = nearest_name(unmatched.front(), known);
+  fail(ExitCode::kUsage, "nn", "fp8_skip: no layer is named '", unmatched.front(),
+       "'; wanted first, last, or a pattern such as h.0.* (layers are h.0.attn.c_attn and so on)",
+       nearest.empty() ? "" : str("; did you mean '", nearest, "'?"));
+}
+
+// What was made of the weights is made again when it is next needed.
+void forget_weights(const std::vector<Fp8LayerPlan>& plan) {
+  for (const auto& p : plan) ++p.layer->weight->version;
+}
+
+}  // namespace
+
+Fp8Model::Fp8Model(const engine::Engine& engine, const LinearList& layers,
+                   const Fp8ModelOptions& options)
+    : options_(options) {
+  shared_.engine = &engine;
+  shared_.options = options.fp8;
+  shared_.scaling = Fp8Scaling(engine, options.fp8);
+  const int64_t blocks = layers.empty() ? 0 : layers.back()->block + 1;
+  check_skip(options.skip, layers, blocks);
+  const std::string tokens = fp8::token_refusal(options.fp8.recipe, options.tokens);
+  for (const auto& layer : layers) {
+    Fp8LayerPlan plan{layer, {}};
+    const auto& w = layer->weight->compute;
+    const std::string pattern = fp8::skipped_by(options.skip, layer->name, layer->block, blocks);
+    if (!pattern.empty())
+      plan.reason = str("fp8_skip ", pattern);
+    else if (!tokens.empty())
+      plan.reason = tokens;
+    else
+      plan.reason = fp8::refusal(options.fp8.recipe, w.size(0), w.size(1));
+    if (plan.reason.empty()) layer->fp8 = std::make_unique<Fp8Layer>(shared_, layer->name);
+    plan_.push_back(std::move(plan));
+  }
+  if (layers_in_fp8() == 0)
+    fail(ExitCode::kUsage, "nn", "FP8 was asked for and no layer can run in it (",
+         plan_.empty() ? "the model has no linear layers" : plan_.front().reason,
+         "); change the sizes, batch_size x max_seq_length, fp8_recipe or fp8_skip, or train in "
+         "bf16");
+  troubled_.assign(plan_.size(), 0);
+}
+
+Fp8Model::~Fp8Model() {
+  for (const auto& plan : plan_) plan.layer->fp8.reset();  // they refer to what goes now
+}
+
+int64_t Fp8Model::layers_in_fp8() const {
+  return std::ranges::count_if(plan_, [](const auto& p) { return p.reason.empty(); });
+}
+
+void Fp8Model::begin_step(int64_t step) {
+  const bool anew = step_ == 0 && options_.fp8.recipe == fp8::Recipe::kDelayed && !loaded_;
+  if (anew) first_judged_ = step + kNotJudged;
+  step_ = step;
+  // After a dropped step the guard must know why before the next ones are dropped too.
+  const bool due = step % std::max<int64_t>(options_.stats_freq, 1) == 0 || dropped_;
+  shared_.measuring = options_.stats_freq > 0 && due;
+  dropped_ = false;
+  // An evaluation may have quantized the weights already, unmeasured.
+  if (shared_.measuring) forget_weights(plan_);
+}
+
+at::Tensor Fp8Model::amaxes() {
+  return shared_.scaling.empty() ? at::Tensor() : shared_.scaling.amaxes();
+}
+
+std::vector<Fp8TensorReport> Fp8Model::finish_step() {
+  shared_.scaling.finish_step(step_);
+  return collect();
+}
+
+std::vector<Fp8TensorReport> Fp8Model::drop_step() {
+  dropped_ = true;
+  shared_.scaling.drop_step();
+  forget_weights(plan_);  // the next step records their magnitudes again
+  return collect();
+}
+
+std::vector<Fp8TensorReport> Fp8Model::collect() {
+  std::vector<Fp8TensorReport> reports;
+  if (!shared_.measuring) return reports;
+  shared_.measuring = false;
+  const bool early = step_ < first_judged_;
+  for (const auto& plan : plan_) {
+    if (plan.layer->fp8 == nullptr) continue;
+    for (const auto& h : plan.layer->fp8->take_health())
+      reports.push_back({plan.layer->name, tensor_name(h), h.role, h.health,
+                         early ? std::string() : fp8::trouble(h.health)});
+  }
+  if (options_.guard != config::Fp8Guard::kOff && !early) judge(reports);
+  return reports;
+}
+
+void Fp8Model::judge(const std::vector<Fp8TensorReport>& reports) {
+  for (size_t i = 0; i < plan_.size(); ++i) {
+    const auto& plan = plan_[i];
+    if (!plan.reason.empty()) continue;
+    std::vector<std::string> found;
+    for (const auto& r : reports)
+      if (r.layer == plan.layer->name && !r.trouble.empty())
+        found.push_back(r.tensor + ": " + r.trouble);
+    troubled_[i] = found.empty() ? 0 : troubled_[i] + 1;
+    if (found.empty()) continue;
+    ++warnings_;
+    log_warn(str("fp8: step ", step_, ": ", plan.layer->name, ": ", join(found, "; ")));
+    if (options_.guard == config::Fp8Guard::kFallback && troubled_[i] >= kPatience)
+      fall_back({plan.layer->name, join(found, "; "), step_});
+  }
+}
+
+void Fp8Model::fall_back(const Fp8Fallback& fallback) {
+  const auto plan =
+      std::ranges::find_if(plan_, [&](const auto& p) { return p.layer->name == fallback.layer; });
+  if (plan == plan_.end() || !plan->reason.empty()) return;
+  plan->layer->fp8.reset();
+  plan->reason = str("fp8_guard at step ", fallback.step, ": ", fallback.reason);
+  fallbacks_.push_back(fallback);
+  log_warn(str("fp8: ", fallback.layer, " goes on in BF16 from step ", fallback.step + 1, " (",
+               fallback.reason, ")"));
+}
+
+}  // namespace octavo::nn

@@ -1,0 +1,90 @@
+#pragma once
+// FP8 of a whole model: which of its layers run in it and why the others do not, the scaling state,
+// the statistics, and the guard that names a layer in trouble and may move it back to BF16.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "config/settings.h"
+#include "nn/fp8_layer.h"
+#include "nn/linear.h"
+
+namespace octavo::nn {
+
+struct Fp8ModelOptions {
+  fp8::Options fp8;
+  std::vector<std::string> skip;  // fp8_skip
+  int64_t tokens = 0;             // of a micro-batch
+  int64_t stats_freq = 0;         // steps between statistics; 0: never
+  config::Fp8Guard guard = config::Fp8Guard::kLog;
+};
+
+struct Fp8LayerPlan {
+  LinearPtr layer;
+  std::string reason;  // why not FP8; "" when it is
+};
+
+// One tensor of one layer in the statistics of a step.
+struct Fp8TensorReport {
+  std::string layer, tensor;  // tensor: "input", "weight", "gradient"; " (columns)" for that copy
+  fp8::Role role;
+  fp8::TensorHealth health;
+  std::string trouble;  // "" when healthy
+};
+
+// A layer that the guard moved to BF16.
+struct Fp8Fallback {
+  std::string layer, reason;
+  int64_t step = 0;
+};
+
+class Fp8Model {
+ public:
+  // Refused when no layer at all can run in FP8, or a pattern of `skip` names none.
+  Fp8Model(const engine::Engine& engine, const LinearList& layers, const Fp8ModelOptions& options);
+  ~Fp8Model();
+  Fp8Model(const Fp8Model&) = delete;
+  Fp8Model& operator=(const Fp8Model&) = delete;
+
+  void begin_step(int64_t step);  // counted from 1
+  // The largest magnitudes of this step, FP32: a maximum over ranks is due before finish_step.
+  // Undefined unless the recipe is delayed.
+  at::Tensor amaxes();
+  // Factors for the next step, statistics and the guard. Empty unless this step took statistics.
+  std::vector<Fp8TensorReport> finish_step();
+  // The step was not applied: its statistics are judged, its magnitudes forgotten.
+  std::vector<Fp8TensorReport> drop_step();
+
+  const fp8::Options& options() const { return options_.fp8; }
+  const std::vector<Fp8LayerPlan>& plan() const { return plan_; }
+  const std::vector<Fp8Fallback>& fallbacks() const { return fallbacks_; }
+  int64_t layers_in_fp8() const;
+  int64_t warnings() const { return warnings_; }
+
+  // For checkpoints: tensors of the scaling state; load() returns the slots that start anew.
+  std::vector<std::pair<std::string, at::Tensor>> state() const { return shared_.scaling.state(); }
+  std::vector<std::string> load(const std::function<at::Tensor(const std::string&)>& find) {
+    loaded_ = true;
+    return shared_.scaling.load(find);
+  }
+  void fall_back(const Fp8Fallback& fallback);  // also when a checkpoint says so
+
+ private:
+  std::vector<Fp8TensorReport> collect();
+  void judge(const std::vector<Fp8TensorReport>& reports);
+
+  Fp8ModelOptions options_;
+  Fp8Shared shared_;
+  std::vector<Fp8LayerPlan> plan_;
+  std::vector<int64_t> troubled_;  // statistics in a row that found a layer in trouble
+  std::vector<Fp8Fallback> fallbacks_;
+  int64_t step_ = 0, warnings_ = 0;
+  int64_t first_judged_ = 0;  // step
+  bool loaded_ = false;       // the scaling state is a checkpoint's
+  bool dropped_ = false;      // the step before was
+};
+
+}  // namespace octavo::nn

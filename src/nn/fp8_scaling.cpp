@@ -1,0 +1,88 @@
+#include "nn/fp8_scaling.h"
+
+#include <ATen/ATen.h>
+
+#include "base/error.h"
+
+namespace octavo::nn {
+
+using at::Tensor;
+
+int64_t Fp8Scaling::add(std::string name, fp8::Format format) {
+  OCTAVO_ASSERT(!history_.defined());
+  names_.push_back(std::move(name));
+  formats_.push_back(format);
+  return static_cast<int64_t>(names_.size()) - 1;
+}
+
+void Fp8Scaling::allocate() {
+  if (history_.defined()) return;
+  const auto slots = static_cast<int64_t>(names_.size());
+  const auto options = at::TensorOptions(engine_->target.device).dtype(at::kFloat);
+  history_ = at::zeros({options_.history, slots}, options);
+  factors_ = at::ones({slots}, options);
+}
+
+Tensor Fp8Scaling::factor(int64_t slot) {
+  allocate();
+  return factors_.narrow(0, slot, 1);
+}
+
+Tensor Fp8Scaling::amax(int64_t slot) {
+  return amaxes().narrow(0, slot, 1);
+}
+
+Tensor Fp8Scaling::amaxes() {
+  allocate();
+  return history_.select(0, 0);
+}
+
+void Fp8Scaling::finish_step(int64_t step) {
+  if (empty()) return;
+  allocate();
+  engine_->fp8_linear->update_factors(history_, factors_, formats_, options_.algo, options_.margin,
+                                      step % options_.interval == 0);
+}
+
+void Fp8Scaling::drop_step() {
+  if (!empty()) amaxes().zero_();
+}
+
+std::vector<std::pair<std::string, Tensor>> Fp8Scaling::state() const {
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  if (!history_.defined()) return tensors;
+  for (size_t i = 0; i < names_.size(); ++i) {
+    const auto slot = static_cast<int64_t>(i);
+    tensors.emplace_back("factor." + names_[i], factors_.narrow(0, slot, 1).clone());
+    tensors.emplace_back("amax_history." + names_[i], history_.select(1, slot).clone());
+  }
+  return tensors;
+}
+
+std::vector<std::string> Fp8Scaling::load(const std::function<Tensor(const std::string&)>& find) {
+  allocate();
+  std::vector<std::string> missing;
+  for (size_t i = 0; i < names_.size(); ++i) {
+    const auto slot = static_cast<int64_t>(i);
+    const Tensor factor = find("factor." + names_[i]), history = find("amax_history." + names_[i]);
+    if (!factor.defined() || !history.defined()) {
+      missing.push_back(names_[i]);
+      continue;
+    }
+    if (factor.numel() != 1 || history.dim() != 1 || history.numel() < 1)
+      fail(ExitCode::kDamaged, "nn", "FP8 state of ", names_[i],
+           ": wanted one factor and a history, found shapes ", octavo::str(factor.sizes()), " and ",
+           octavo::str(history.sizes()));
+    factors_.narrow(0, slot, 1).copy_(factor);
+    // Row 0 belongs to the step in progress and is zero between steps; the newest is last.
+    const int64_t kept = std::min(history.numel(), options_.history) - 1;
+    Tensor column = history_.select(1, slot);
+    column.zero_();
+    if (kept > 0)
+      column.narrow(0, options_.history - kept, kept)
+          .copy_(history.narrow(0, history.numel() - kept, kept));
+  }
+  return missing;
+}
+
+}  // namespace octavo::nn

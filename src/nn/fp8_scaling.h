@@ -1,0 +1,52 @@
+#pragma once
+// The state of delayed scaling: a factor and a history of largest magnitudes for every tensor that
+// is quantized. All of them lie in two tensors, so that a step updates (and, over ranks, reduces)
+// them at once.
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/engine.h"
+#include "fp8/recipe.h"
+
+namespace octavo::nn {
+
+class Fp8Scaling {
+ public:
+  Fp8Scaling() = default;
+  Fp8Scaling(const engine::Engine& engine, const fp8::Options& options)
+      : engine_(&engine), options_(options) {}
+
+  // A slot for one tensor; all are added before the first is used.
+  int64_t add(std::string name, fp8::Format format);
+  at::Tensor factor(int64_t slot);  // FP32 [1]
+  at::Tensor amax(int64_t slot);    // FP32 [1]: of the step in progress
+  at::Tensor amaxes();              // FP32 [slots]: to be reduced over ranks before finish_step
+
+  // Factors for the next step from what this one saw.
+  void finish_step(int64_t step);
+  // The step was not applied: forgets what it saw.
+  void drop_step();
+
+  bool empty() const { return names_.empty(); }
+  // By name, as a checkpoint keeps them: "factor.<slot>" [1], "amax_history.<slot>" [length].
+  std::vector<std::pair<std::string, at::Tensor>> state() const;
+  // Returns the slots that were not found and start anew. Of a history of another length the newest
+  // entries are taken.
+  std::vector<std::string> load(const std::function<at::Tensor(const std::string&)>& find);
+
+ private:
+  void allocate();
+
+  const engine::Engine* engine_ = nullptr;
+  fp8::Options options_;
+  std::vector<std::string> names_;
+  std::vector<fp8::Format> formats_;
+  at::Tensor history_, factors_;  // [length, slots], [slots]
+};
+
+}  // namespace octavo::nn

@@ -1,0 +1,85 @@
+#include "nn/linear.h"
+
+#include <ATen/ATen.h>
+
+#include "nn/fp8_layer.h"
+
+namespace octavo::nn {
+namespace {
+
+using at::Tensor;
+
+Tensor bias_of(const Linear& layer) {
+  return layer.bias ? layer.bias->master : Tensor();
+}
+
+int64_t bytes_of(const std::vector<Tensor>& tensors) {
+  int64_t bytes = 0;
+  for (const Tensor& t : tensors) bytes += static_cast<int64_t>(t.nbytes());
+  return bytes;
+}
+
+}  // namespace
+
+Linear::Linear() = default;
+Linear::~Linear() = default;
+
+std::string_view name_of(Gemm gemm) {
+  switch (gemm) {
+    case Gemm::kForward:
+      return "forward";
+    case Gemm::kInputGradient:
+      return "input gradient";
+    case Gemm::kWeightGradient:
+      break;
+  }
+  return "weight gradient";
+}
+
+LinearPtr make_linear(std::string name, int64_t block, ParamPtr weight, ParamPtr bias) {
+  auto layer = c10::make_intrusive<Linear>();
+  layer->name = std::move(name);
+  layer->block = block;
+  layer->weight = std::move(weight);
+  layer->bias = std::move(bias);
+  return layer;
+}
+
+Tensor linear_forward(const Engine& engine, Linear& layer, const Tensor& x,
+                      std::vector<Tensor>* kept) {
+  Tensor y = at::empty({x.size(0), layer.weight->compute.size(0)}, x.options());
+  layer.count(Gemm::kForward, layer.fp8 != nullptr);
+  if (layer.fp8 != nullptr) {
+    const engine::Fp8Matrix quantized = layer.fp8->input(x, kept != nullptr);
+    engine.fp8_linear->forward(quantized, layer.fp8->weight(*layer.weight, false), bias_of(layer),
+                               y);
+    if (kept != nullptr) *kept = {quantized.column.codes, quantized.column.scales};
+  } else {
+    engine.matmul->forward(x, layer.weight->compute, bias_of(layer), y);
+    if (kept != nullptr) *kept = {x};
+  }
+  if (kept != nullptr) layer.saved_bytes = bytes_of(*kept);
+  return y;
+}
+
+Tensor linear_backward(const Engine& engine, Linear& layer, const Tensor& dy,
+                       const std::vector<Tensor>& kept, bool want_dx) {
+  Param& weight = *layer.weight;
+  const bool in_fp8 = layer.fp8 != nullptr;
+  layer.count(Gemm::kWeightGradient, in_fp8);
+  if (want_dx) layer.count(Gemm::kInputGradient, in_fp8);
+  Tensor dx;
+  if (want_dx) dx = at::empty({dy.size(0), weight.compute.size(1)}, dy.options());
+  if (!in_fp8) {
+    engine.matmul->weight_gradient(dy, kept[0], weight.grad, weight.next_write());
+    if (want_dx) engine.matmul->input_gradient(dy, weight.compute, dx);
+    return dx;
+  }
+  const engine::Fp8Matrix gradient = layer.fp8->gradient(dy, want_dx);
+  const engine::Fp8Matrix input = layer.fp8->kept_input(dy.size(0), weight.compute.size(1), kept);
+  engine.fp8_linear->weight_gradient(gradient, input, weight.grad, weight.next_write());
+  if (want_dx) engine.fp8_linear->input_gradient(gradient, layer.fp8->weight(weight, true), dx);
+  return dx;
+}
+
+}  // namespace octavo::nn

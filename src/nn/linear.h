@@ -1,0 +1,59 @@
+#pragma once
+// A linear layer, y = x w^T + b, in BF16 (or FP32) or in FP8.
+
+#include <ATen/core/Tensor.h>
+#include <torch/custom_class.h>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "nn/param.h"
+
+namespace octavo::nn {
+
+using engine::Engine;
+class Fp8Layer;
+
+enum class Gemm : uint8_t { kForward, kInputGradient, kWeightGradient };
+inline constexpr std::array<Gemm, 3> kGemms = {Gemm::kForward, Gemm::kInputGradient,
+                                               Gemm::kWeightGradient};
+std::string_view name_of(Gemm gemm);
+
+struct Linear : torch::CustomClassHolder {
+  Linear();
+  ~Linear() override;
+
+  std::string name;               // "h.0.attn.c_attn": the weight's name without ".weight"
+  int64_t block = 0;              // of the transformer
+  ParamPtr weight, bias;          // bias may be null
+  std::unique_ptr<Fp8Layer> fp8;  // null: the compute dtype
+
+  // What really ran, for the receipt: how often each product ran in FP8 and otherwise.
+  struct Ran {
+    int64_t fp8 = 0, other = 0;
+  };
+  std::array<Ran, 3> ran;
+  int64_t saved_bytes = 0;  // kept for the backward pass by the last forward pass
+
+  void count(Gemm gemm, bool in_fp8) {
+    Ran& r = ran[static_cast<size_t>(gemm)];
+    ++(in_fp8 ? r.fp8 : r.other);
+  }
+};
+using LinearPtr = c10::intrusive_ptr<Linear>;
+using LinearList = std::vector<LinearPtr>;
+
+LinearPtr make_linear(std::string name, int64_t block, ParamPtr weight, ParamPtr bias);
+
+// The forward product. `kept` receives what linear_backward needs of x: x itself, or its codes and
+// scales. Nothing when `kept` is null, which also says that this is no training step.
+at::Tensor linear_forward(const Engine& engine, Linear& layer, const at::Tensor& x,
+                          std::vector<at::Tensor>* kept);
+// Adds to the weight's gradient; returns the input's when it is wanted. The bias's is the caller's.
+at::Tensor linear_backward(const Engine& engine, Linear& layer, const at::Tensor& dy,
+                           const std::vector<at::Tensor>& kept, bool want_dx);
+
+}  // namespace octavo::nn

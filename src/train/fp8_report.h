@@ -1,0 +1,31 @@
+#pragma once
+// What ran in FP8 and what did not, product by product: for the receipt and the table at the start.
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "train/run.h"
+
+namespace octavo::train {
+
+struct GemmLine {
+  std::string layer, gemm;
+  std::string precision;   // "FP8 e4m3 x e5m2", "BF16", "FP32"
+  std::string recipe;      // "" unless FP8
+  std::string reason;      // why not FP8; "" when it is, or was not asked for
+  double flops_share = 0;  // of all matrix products of a trained token
+  int64_t ran_fp8 = 0, ran_other = 0;
+};
+
+// Every matrix product of the model: linear layers, the head, attention.
+std::vector<GemmLine> gemm_lines(const Run& run);
+double fp8_share(const std::vector<GemmLine>& lines);  // of the FLOPs
+
+// Lines that say the same of the layers of several blocks become one ("h.*.attn.c_attn (12)").
+std::string gemm_table(const std::vector<GemmLine>& lines);
+
+// The receipt's part.
+Json fp8_receipt(const Run& run);
+
+}  // namespace octavo::train

@@ -1,0 +1,78 @@
+#include "fp8/legality.h"
+
+#include <gtest/gtest.h>
+
+namespace octavo::fp8 {
+namespace {
+
+using Words = std::vector<std::string>;
+
+TEST(Legality, SidesOfGpt2) {
+  for (const Recipe recipe :
+       {Recipe::kDelayed, Recipe::kCurrent, Recipe::kRowwise, Recipe::kBlockwise, Recipe::kMxfp8}) {
+    EXPECT_EQ(refusal(recipe, 2304, 768), "");
+    EXPECT_EQ(refusal(recipe, 768, 3072), "");
+    EXPECT_NE(refusal(recipe, 50257, 768), "");
+  }
+  EXPECT_EQ(refusal(Recipe::kDelayed, 50257, 768), "outputs 50257 is not a multiple of 16");
+  EXPECT_EQ(refusal(Recipe::kRowwise, 768, 100), "inputs 100 is not a multiple of 16");
+  EXPECT_EQ(refusal(Recipe::kMxfp8, 50257, 48),
+            "outputs 50257 is not a multiple of 32, inputs 48 is not a multiple of 32");
+  EXPECT_EQ(refusal(Recipe::kBlockwise, 192, 128), "outputs 192 is not a multiple of 128");
+}
+
+TEST(Legality, MultiplesOfEveryRecipe) {
+  const std::vector<std::pair<Recipe, int64_t>> sides = {{Recipe::kDelayed, 16},
+                                                         {Recipe::kCurrent, 16},
+                                                         {Recipe::kRowwise, 16},
+                                                         {Recipe::kBlockwise, 128},
+                                                         {Recipe::kMxfp8, 32}};
+  for (const auto& [recipe, multiple] : sides)
+    for (int64_t size = 1; size <= 300; ++size) {
+      const bool legal = size % multiple == 0;
+      EXPECT_EQ(refusal(recipe, size, 128).empty(), legal) << size;
+      EXPECT_EQ(refusal(recipe, 128, size).empty(), legal) << size;
+      const int64_t tokens = recipe == Recipe::kMxfp8 ? 32 : 16;
+      EXPECT_EQ(token_refusal(recipe, size).empty(), size % tokens == 0) << size;
+    }
+  EXPECT_EQ(token_refusal(Recipe::kDelayed, 1023), "tokens 1023 is not a multiple of 16");
+  EXPECT_EQ(token_refusal(Recipe::kMxfp8, 48), "tokens 48 is not a multiple of 32");
+  EXPECT_EQ(token_refusal(Recipe::kBlockwise, 48), "") << "a short block at the end is legal";
+}
+
+TEST(Skip, GlobsAndWords) {
+  const auto by = [](const Words& patterns, const std::string& layer, int64_t block) {
+    return skipped_by(patterns, layer, block, 12);
+  };
+  EXPECT_EQ(by({}, "h.0.attn.c_attn", 0), "");
+  EXPECT_EQ(by({"h.0.attn.c_attn"}, "h.0.attn.c_attn", 0), "h.0.attn.c_attn");
+  EXPECT_EQ(by({"h.0"}, "h.0.attn.c_attn", 0), "") << "a part of a name is no match";
+  EXPECT_EQ(by({"*c_proj"}, "h.3.mlp.c_proj", 3), "*c_proj");
+  EXPECT_EQ(by({"*c_proj"}, "h.3.mlp.c_fc", 3), "");
+  EXPECT_EQ(by({"h.?.mlp.*"}, "h.9.mlp.c_fc", 9), "h.?.mlp.*");
+  EXPECT_EQ(by({"h.?.mlp.*"}, "h.10.mlp.c_fc", 10), "");
+  EXPECT_EQ(by({"first"}, "h.0.mlp.c_fc", 0), "first");
+  EXPECT_EQ(by({"first"}, "h.1.mlp.c_fc", 1), "");
+  EXPECT_EQ(by({"last"}, "h.11.mlp.c_fc", 11), "last");
+  EXPECT_EQ(by({"last"}, "h.10.mlp.c_fc", 10), "");
+  EXPECT_EQ(by({"first", "last", "*"}, "lm_head", -1), "*") << "in no block";
+  EXPECT_EQ(by({"x", "*.mlp.*", "first"}, "h.0.mlp.c_fc", 0), "*.mlp.*")
+      << "the first that matches";
+  EXPECT_EQ(skipped_by(Words{"last"}, "lm_head", -1, 0), "") << "no blocks, no last one";
+  EXPECT_EQ(skipped_by(Words{"last"}, "h.0.mlp.c_fc", 0, 1), "last")
+      << "one block is first and last";
+}
+
+TEST(Skip, PatternsThatMatchNothing) {
+  const std::vector<LayerName> layers = {
+      {"h.0.attn.c_attn", 0}, {"h.0.mlp.c_fc", 0}, {"h.1.attn.c_attn", 1}, {"h.1.mlp.c_fc", 1}};
+  const auto idle = [&](const Words& patterns) { return unmatched(patterns, layers, 2); };
+  EXPECT_EQ(idle({"first", "last", "*", "h.1.*", "h.?.mlp.c_fc"}), Words{});
+  EXPECT_EQ(idle({"h.2.*", "first", "c_attn", "Last"}), (Words{"h.2.*", "c_attn", "Last"}));
+  // Matched, though a pattern before it had every one of its layers already.
+  EXPECT_EQ(idle({"*", "h.0.mlp.c_fc"}), Words{});
+  EXPECT_EQ(unmatched(Words{"first", "last", "*"}, {}, 0), (Words{"first", "last", "*"}));
+}
+
+}  // namespace
+}  // namespace octavo::fp8

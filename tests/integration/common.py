@@ -1,0 +1,109 @@
+"""What the scripts of this folder share: the built program, a folder for each run, and ways to stop one."""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build" / "release"))
+OCTAVO = BUILD / "bin" / "octavo"
+DATA = pathlib.Path(os.environ.get("OCTAVO_TEST_DATA", ROOT.parent / "shared"))
+TEXT = DATA / "data" / "text" / "tinyshakespeare.txt"
+
+DAMAGED, STOPPED = 5, 75  # exit codes
+# What of a record is about time and memory, and so never the same twice.
+INCIDENTAL = ("perf/", "data/wait", "memory/")
+
+
+def require_files():
+    """Ends the script when the program or its text is missing: a failure, or without CI a remark about the text."""
+    for path, remedy in ((OCTAVO, f"ninja -C {BUILD} octavo"), (TEXT, "set OCTAVO_TEST_DATA")):
+        if not path.exists():
+            print(f"wanted {path}, found none; {remedy}")
+            sys.exit(1 if path == OCTAVO or os.environ.get("CI") == "true" else 0)
+
+
+def prepare_data(work):
+    """Shards in work/data, where the runs of the folders beside it look for them."""
+    subprocess.run([OCTAVO, "data", "prepare", "--dataset", TEXT, "--output", work / "data"], check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+class Folder:
+    """One run's folder and the commands on it."""
+
+    def __init__(self, path, config, checkpoints="checkpoints"):
+        self.path, self.checkpoints = path, path / checkpoints
+        path.mkdir()
+        (path / "train.yaml").write_text(config)
+
+    def start(self, *flags):
+        environment = os.environ | {"OMP_WAIT_POLICY": "passive"}  # spinning crawls on a shared machine
+        with open(self.path / "stderr.txt", "a") as log:
+            return subprocess.Popen(
+                [OCTAVO, "train", "train.yaml", "--dataset", self.path.parent / "data", *flags], cwd=self.path,
+                env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
+
+    def finish(self, *flags):
+        process = self.start(*flags)
+        process.communicate()
+        return process.returncode
+
+    def finish_or_exit(self, *flags):
+        code = self.finish(*flags)
+        if code != 0:
+            sys.exit(f"{self.path.name} ended with exit code {code}:\n{self.log()}")
+
+    def log(self):
+        return (self.path / "stderr.txt").read_text()
+
+    def named(self, *prefixes):
+        """What is in the checkpoint folder under such names, oldest step first."""
+        names = os.listdir(self.checkpoints) if self.checkpoints.exists() else []
+        return sorted(n for n in names if n.startswith(prefixes))
+
+    def step(self, step):
+        return self.checkpoints / f"step-{step:08d}"
+
+    def tensors(self, step):
+        """The files of a checkpoint's groups, by name."""
+        return {file.name: file.read_bytes() for file in sorted(self.step(step).glob("*.safetensors"))}
+
+    def manifest(self, step):
+        return json.loads((self.step(step) / "manifest.json").read_text())
+
+    def records(self):
+        """The metrics, without what may differ between two runs that are the same."""
+        lines = (self.path / "runs" / "run" / "metrics.jsonl").read_text().splitlines()
+        return [{k: v for k, v in record.items() if not k.startswith(INCIDENTAL)} for record in map(json.loads, lines)]
+
+
+def wait_for_step(process, step):
+    """Reads step lines up to the wanted one; False when the run ended before."""
+    for line in process.stdout:
+        match = re.match(r"step\s+(\d+) ", line)
+        if match and int(match.group(1)) >= step:
+            return True
+    return False
+
+
+def interrupt(process, step, number):
+    """Sends the signal when the step's line is seen. Returns the exit code, negative when the signal ended it."""
+    wait_for_step(process, step)
+    process.send_signal(number)
+    process.communicate()
+    return process.returncode
+
+
+def record_difference(found, wanted):
+    """The first difference between two lists of records, or ''."""
+    if found == wanted:
+        return ""
+    for a, b in zip(found, wanted):
+        keys = [k for k in sorted(a.keys() | b.keys()) if a.get(k) != b.get(k)]
+        if keys:
+            return f"records differ, first at step {b['step']}: {keys}, " \
+                   f"{[str(a.get(k))[:80] for k in keys]} wanted {[str(b.get(k))[:80] for k in keys]}"
+    return f"{len(found)} records, wanted {len(wanted)}"

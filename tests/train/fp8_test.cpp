@@ -1,0 +1,332 @@
+// FP8 training as a whole: it learns, says what ran, and refuses what cannot run.
+
+#include <cmath>
+#include <fstream>
+#include <map>
+
+#include "monitor/sinks.h"
+#include "train/evaluate.h"
+#include "train/fp8_report.h"
+#include "train/fp8_run.h"
+#include "train/generate.h"
+#include "train/persist.h"
+
+namespace octavo::train {
+namespace {
+
+using config::Fp8Recipe;
+using Fp8 = Fp8Test;
+
+constexpr int kLayers = 8;  // two blocks of four
+
+TEST_F(Fp8, LearnsInEveryRecipe) {
+  constexpr int kSteps = 40;
+  std::map<int64_t, std::pair<double, double>> plain;  // by width: first loss, validation loss
+  for (const Fp8Recipe recipe : kEveryRecipe) {
+    SCOPED_TRACE(name_of(recipe));
+    auto s = settings(recipe);
+    s.fp8_stats_freq = kSteps;
+    if (!plain.contains(s.n_embd)) {
+      auto bf16 = s;
+      bf16.mixed_precision = config::Precision::kBf16;
+      const auto run = start(bf16);
+      const double first = train_step(*run).loss;
+      steps(*run, kSteps - 1);
+      plain[s.n_embd] = {first, evaluate(*run).val_loss};
+      ASSERT_LT(plain[s.n_embd].second, 3);  // random bytes cost 5.5
+    }
+    const auto [first, val_loss] = plain[s.n_embd];
+    const auto run = start(s);
+    EXPECT_NEAR(train_step(*run).loss, first, 0.01);
+    const auto last = steps(*run, kSteps - 1);
+    EXPECT_NEAR(evaluate(*run).val_loss / val_loss, 1, 0.03);
+    EXPECT_NE(evaluate(*run).val_loss, val_loss);
+    EXPECT_EQ(last.precision, "FP8 rehearsal");
+    EXPECT_EQ(last.step, kSteps);
+    EXPECT_FALSE(last.skipped);
+    EXPECT_EQ(last.fp8_layers, kLayers);
+    EXPECT_EQ(last.fp8_fallbacks, 0);
+    EXPECT_FALSE(last.fp8_tensors.empty());
+    EXPECT_EQ(troubled_layers(last), "");
+  }
+}
+
+TEST_F(Fp8, StatisticsComeWhenTheyAreDue) {
+  auto s = settings();
+  s.fp8_stats_freq = 3;
+  const auto run = start(s);
+  for (int step = 1; step <= 7; ++step)
+    EXPECT_EQ(train_step(*run).fp8_tensors.empty(), step % 3 != 0) << step;
+  s.fp8_stats_freq = 0;
+  EXPECT_TRUE(steps(*start(s), 2).fp8_tensors.empty());
+}
+
+// The largest weights and the factors are known from the weights themselves.
+TEST_F(Fp8, StatisticsAreOfTheRightTensors) {
+  for (const Fp8Recipe recipe : {Fp8Recipe::kCurrent, Fp8Recipe::kMxfp8}) {
+    SCOPED_TRACE(name_of(recipe));
+    auto s = settings(recipe);
+    s.gradient_accumulation_steps = 2;
+    const auto run = start(s);
+    std::map<std::string, at::Tensor> weights;
+    for (const auto& layer : run->model->linears())
+      weights[layer->name] = layer->weight->compute.detach().to(at::kFloat);
+    const auto record = train_step(*run);
+    // Two directions of three tensors, one of them where both copies are the same.
+    const bool symmetric = recipe == Fp8Recipe::kCurrent;
+    ASSERT_EQ(record.fp8_tensors.size(), (symmetric ? 3u : 6u) * kLayers);
+    for (const auto& t : record.fp8_tensors) {
+      EXPECT_EQ(t.backward, t.tensor.starts_with("gradient")) << t.tensor;
+      EXPECT_EQ(t.health.incidents.nan, 0);
+      const at::Tensor& w = weights.at(t.layer);
+      const int64_t twice = 2 * 64;  // tokens of two micro-batches
+      if (t.tensor.starts_with("input")) EXPECT_EQ(t.health.elements, twice * w.size(1));
+      if (t.tensor.starts_with("gradient")) EXPECT_EQ(t.health.elements, twice * w.size(0));
+      if (!t.tensor.starts_with("weight")) continue;
+      EXPECT_EQ(t.health.elements, w.numel());  // quantized once for both
+      EXPECT_EQ(t.health.amax, w.abs().max().item<float>());
+      if (symmetric) EXPECT_EQ(t.health.factor, 448 / t.health.amax);
+      EXPECT_GT(t.health.sqnr_db(), 28);
+    }
+  }
+}
+
+TEST_F(Fp8, AStatisticOfTheWeightsComesAfterAnEvaluationToo) {
+  const auto run = start(settings());
+  steps(*run, 3);
+  const size_t wanted = train_step(*run).fp8_tensors.size();
+  evaluate(*run);
+  EXPECT_EQ(train_step(*run).fp8_tensors.size(), wanted);
+}
+
+TEST_F(Fp8, EvaluationAndSamplesLeaveTrainingAlone) {
+  for (const Fp8Recipe recipe : kEveryRecipe) {
+    SCOPED_TRACE(name_of(recipe));
+    const auto a = start(settings(recipe)), b = start(settings(recipe));
+    const auto look = [&] {
+      evaluate(*a);
+      generate(*a->engine, *a->model, *a->tokenizer, "lin", {.max_new_tokens = 3}, [](auto) {});
+    };
+    look();
+    steps(*a, 2);
+    look();
+    steps(*a, 2);
+    steps(*b, 4);
+    EXPECT_EQ(differences(*a, state_of(*b)), "");
+  }
+}
+
+// --- the receipt
+
+TEST_F(Fp8, TheReceiptNamesEveryProduct) {
+  auto s = settings(Fp8Recipe::kCurrent);
+  s.gradient_accumulation_steps = 2;
+  s.fp8_skip = {"h.0.mlp.*", "last"};
+  const auto run = start(s);
+  steps(*run, 3);
+  const Json receipt = fp8_receipt(*run);
+  double shares = 0, in_fp8 = 0;
+  int products = 0;
+  for (const auto& line : receipt["gemms"]) {
+    shares += line["flops_share"].get<double>();
+    const std::string layer = line["layer"], gemm = line["gemm"];
+    if (layer == "head" || layer == "attention") {
+      EXPECT_EQ(line["precision"], "BF16");
+      EXPECT_NE(line["reason"], "");
+      continue;
+    }
+    ++products;
+    const std::string reason = layer.starts_with("h.1.")       ? "fp8_skip last"
+                               : layer.starts_with("h.0.mlp.") ? "fp8_skip h.0.mlp.*"
+                                                               : "";
+    EXPECT_EQ(line["reason"], reason) << layer;
+    EXPECT_EQ(line["recipe"], reason.empty() ? "current" : "") << layer;
+    const std::string formats = gemm == "forward" ? "FP8 e4m3 x e4m3" : "FP8 e5m2 x e4m3";
+    EXPECT_EQ(line["precision"], reason.empty() ? formats : "BF16") << layer << " " << gemm;
+    EXPECT_EQ(line["ran_fp8"], reason.empty() ? 6 : 0) << layer << " " << gemm;
+    EXPECT_EQ(line["ran_other"], reason.empty() ? 0 : 6) << layer << " " << gemm;
+    if (reason.empty()) in_fp8 += line["flops_share"].get<double>();
+  }
+  EXPECT_EQ(products, 3 * kLayers);
+  EXPECT_NEAR(shares, 1, 1e-12);
+  // c_attn and c_proj of one block: 4 of the 24 parts of the blocks' matrices.
+  const double c = 64, vocabulary = 320, length = 16;
+  const double all = 24 * c * c + vocabulary * c + 2 * length * c;
+  EXPECT_NEAR(in_fp8, 4 * c * c / all, 1e-12);
+  EXPECT_NEAR(receipt["flops_share"].get<double>(), in_fp8, 1e-12);
+  EXPECT_EQ(receipt["recipe"], "current");
+  EXPECT_EQ(receipt["format"], "hybrid");
+  EXPECT_EQ(receipt["execution"], "rehearsal");
+  EXPECT_EQ(receipt["layers"], 2);
+  EXPECT_EQ(receipt["layers_total"], kLayers);
+}
+
+TEST_F(Fp8, TheTablePutsBlocksTogether) {
+  const auto run = start(settings(Fp8Recipe::kMxfp8));
+  const std::string table = gemm_table(gemm_lines(*run));
+  EXPECT_NE(table.find("h.*.attn.c_attn (2)"), std::string::npos) << table;
+  EXPECT_EQ(std::ranges::count(table, '\n'), 1 + 4 * 3 + 2) << table;
+}
+
+TEST_F(Fp8, ABf16RunHasAReceiptWithoutReasons) {
+  auto s = settings();
+  s.mixed_precision = config::Precision::kBf16;
+  const auto run = start(s);
+  train_step(*run);
+  const Json receipt = fp8_receipt(*run);
+  EXPECT_EQ(receipt["flops_share"], 0);
+  EXPECT_FALSE(receipt.contains("recipe"));
+  for (const auto& line : receipt["gemms"]) {
+    EXPECT_EQ(line["reason"], "");
+    EXPECT_EQ(line["precision"], "BF16");
+    EXPECT_EQ(line["ran_fp8"], 0);
+  }
+}
+
+// --- what cannot run
+
+TEST_F(Fp8, NoLayerInFp8IsRefused) {
+  auto s = settings(Fp8Recipe::kBlockwise);
+  s.n_embd = 40;
+  auto [code, message] = refusal([&] { start(s); });
+  EXPECT_EQ(code, ExitCode::kUsage);
+  EXPECT_NE(message.find("outputs 120 is not a multiple of 128"), std::string::npos) << message;
+  s = settings();
+  s.fp8_skip = {"*"};
+  std::tie(code, message) = refusal([&] { start(s); });
+  EXPECT_EQ(code, ExitCode::kUsage);
+  EXPECT_NE(message.find("fp8_skip *"), std::string::npos) << message;
+}
+
+TEST_F(Fp8, TokensOfAMicroBatchMustFit) {
+  auto s = settings(Fp8Recipe::kMxfp8);
+  s.batch_size = 3;  // 48 tokens
+  const auto [code, message] = refusal([&] { start(s); });
+  EXPECT_EQ(code, ExitCode::kUsage);
+  EXPECT_NE(message.find("tokens 48 is not a multiple of 32"), std::string::npos) << message;
+  s = settings(Fp8Recipe::kBlockwise);
+  s.batch_size = 3;
+  EXPECT_EQ(steps(*start(s), 2).fp8_layers, kLayers);  // a last block of 48 of 128
+  s.max_seq_length = 15;
+  EXPECT_EQ(refusal([&] { start(s); }).first, ExitCode::kUsage);
+}
+
+TEST_F(Fp8, APatternThatNamesNoLayerIsRefused) {
+  auto s = settings();
+  s.fp8_skip = {"h.0.attn.c_atn"};
+  const auto [code, message] = refusal([&] { start(s); });
+  EXPECT_EQ(code, ExitCode::kUsage);
+  EXPECT_NE(message.find("did you mean 'h.0.attn.c_attn'"), std::string::npos) << message;
+}
+
+TEST_F(Fp8, NativeIsRefusedOnACpuAndABackendIsAWarning) {
+  auto s = settings();
+  s.fp8_execution = config::Fp8Execution::kNative;
+  EXPECT_EQ(refusal([&] { start(s); }).first, ExitCode::kEnvironment);
+  s = settings();
+  s.use_te = true;
+  const int64_t before = warning_count();
+  const auto run = start(s);
+  EXPECT_EQ(warning_count(), before + 1);
+  EXPECT_EQ(run->precision(), "FP8 rehearsal");
+  const Json warnings = fp8_receipt(*run)["warnings"];
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].get<std::string>().find("fp8_backend te"), std::string::npos);
+}
+
+TEST_F(Fp8, OtherNamesForTheSame) {
+  auto s = settings(Fp8Recipe::kMxfp8);
+  const auto wanted = start(s);
+  s.mixed_precision = config::Precision::kBf16;
+  s.use_fp8 = true;
+  s.fp8_recipe = Fp8Recipe::kDelayed;
+  s.fp8_scenario = config::Fp8Scenario::kMxfp8;
+  const auto run = start(s);
+  EXPECT_EQ(run->fp8->options(), wanted->fp8->options());
+  EXPECT_EQ(train_step(*run).loss, train_step(*wanted).loss);
+  s.checkpoint_dir.clear();
+  EXPECT_EQ(checkpoint_dir(s), "checkpoints_fp8");
+  s.use_fp8 = false;
+  EXPECT_EQ(checkpoint_dir(s), "checkpoints");
+}
+
+// --- checkpoints across recipes; across processes in tests/integration/fp8_resume
+
+TEST_F(Fp8, AFormatThatChangesOnResumeGetsFactorsOfItsOwn) {
+  auto s = settings();
+  const auto run = start(s);
+  steps(*run, 6);
+  save(*run, "run", false, nullptr);
+  s.resume = "latest";
+  s.fp8_format = config::Fp8Format::kE4m3;
+  const auto other = start(s);
+  // 57344 / amax is far too much for a format that ends at 448.
+  const auto record = train_step(*other);
+  for (const auto& t : record.fp8_tensors)
+    EXPECT_LT(t.health.saturated_percent(), 1) << t.layer << " " << t.tensor;
+}
+
+TEST_F(Fp8, DelayedScalingThatStartsLateIsNotJudgedAtOnce) {
+  auto s = settings();
+  s.mixed_precision = config::Precision::kBf16;
+  const auto plain = start(s);
+  steps(*plain, 5);
+  save(*plain, "run", false, nullptr);
+  s.mixed_precision = config::Precision::kFp8;
+  s.fp8_margin = 1;
+  s.resume = "latest";
+  const auto run = start(s);
+  steps(*run, 2);
+  EXPECT_EQ(run->fp8->warnings(), 0);
+}
+
+// --- metrics
+
+TEST_F(Fp8, MetricsHaveTheFiguresThatAreWatched) {
+  auto s = settings();
+  s.fp8_stats_freq = 2;
+  const auto run = start_faulty(s);
+  const fs::path path = folder / "metrics.jsonl";
+  const auto sink = monitor::make_jsonl_sink(path, 0);
+  for (int step = 1; step <= 4; ++step) {
+    if (step == 4) faults.gradient = [](at::Tensor& dy) { dy[0][0] = NAN; };
+    sink->on_step(train_step(*run));
+  }
+  EXPECT_EQ(sink->failures(), 0);
+  std::vector<Json> records;
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) records.push_back(Json::parse(line));
+  ASSERT_EQ(records.size(), 4u);
+
+  EXPECT_EQ(records[0]["fp8/layers"], kLayers);
+  EXPECT_EQ(records[0]["fp8/fallbacks"], 0);
+  EXPECT_FALSE(records[0].contains("fp8/tensors") || records[0].contains("fp8/fwd_scale"));
+
+  const Json& record = records[1];
+  ASSERT_EQ(record["fp8/tensors"].size(), 3u * kLayers);
+  double log_scale[2] = {}, amax = 0, underflow = 0, sqnr = 200;
+  for (const Json& t : record["fp8/tensors"]) {
+    log_scale[t["tensor"] == "gradient"] += std::log(t["scale"].get<double>());
+    amax = std::max(amax, t["amax"].get<double>());
+    underflow = std::max(underflow, t["underflow_percent"].get<double>());
+    sqnr = std::min(sqnr, t["sqnr_db"].get<double>());
+    EXPECT_EQ(t["nan"], 0);
+  }
+  EXPECT_NEAR(std::log(record["fp8/fwd_scale"].get<double>()), log_scale[0] / 16, 1e-9);
+  EXPECT_NEAR(std::log(record["fp8/bwd_scale"].get<double>()), log_scale[1] / 8, 1e-9);
+  EXPECT_EQ(record["fp8/amax"], amax);
+  EXPECT_EQ(record["fp8/underflow_percent"], underflow);
+  EXPECT_EQ(record["fp8/sqnr_db"], sqnr);
+  EXPECT_TRUE(record.contains("fp8/saturation_percent"));
+  EXPECT_FALSE(record.contains("train/skipped"));
+
+  EXPECT_EQ(records[3]["train/skipped"], true);
+  EXPECT_TRUE(records[3]["train/grad_norm"].is_null());  // JSON has no NaN
+  bool named = false;
+  for (const Json& t : records[3]["fp8/tensors"])
+    named |= t["layer"] == "h.1.mlp.c_fc" && t["nan"] == 1 && t["trouble"] == "1 NaN";
+  EXPECT_TRUE(named);
+}
+
+}  // namespace
+}  // namespace octavo::train
