@@ -145,6 +145,21 @@ void Fp8Model::judge(const std::vector<Fp8TensorReport>& reports) {
   }
 }
 
+Fp8GuardMemory Fp8Model::guard_memory() const {
+  Fp8GuardMemory memory{.troubled = {}, .first_judged = first_judged_, .dropped = dropped_};
+  for (size_t i = 0; i < plan_.size(); ++i)
+    if (troubled_[i] > 0) memory.troubled.emplace_back(plan_[i].layer->name, troubled_[i]);
+  return memory;
+}
+
+void Fp8Model::remember(const Fp8GuardMemory& memory) {
+  first_judged_ = memory.first_judged;
+  dropped_ = memory.dropped;
+  for (size_t i = 0; i < plan_.size(); ++i)
+    for (const auto& [layer, count] : memory.troubled)
+      if (layer == plan_[i].layer->name) troubled_[i] = count;
+}
+
 void Fp8Model::fall_back(const Fp8Fallback& fallback) {
   const auto plan =
       std::ranges::find_if(plan_, [&](const auto& p) { return p.layer->name == fallback.layer; });

@@ -41,6 +41,14 @@ struct Fp8Fallback {
   int64_t step = 0;
 };
 
+// What the guard remembers between two steps, and a checkpoint keeps.
+struct Fp8GuardMemory {
+  // Layers in trouble, and for how many statistics in a row.
+  std::vector<std::pair<std::string, int64_t>> troubled;
+  int64_t first_judged = 0;  // the step; before it delayed factors are no verdict yet
+  bool dropped = false;      // the last step was
+};
+
 class Fp8Model {
  public:
   // Refused when no layer at all can run in FP8, or a pattern of `skip` names none.
@@ -71,6 +79,8 @@ class Fp8Model {
     return shared_.scaling.load(find);
   }
   void fall_back(const Fp8Fallback& fallback);  // also when a checkpoint says so
+  Fp8GuardMemory guard_memory() const;
+  void remember(const Fp8GuardMemory& memory);
 
  private:
   std::vector<Fp8TensorReport> collect();

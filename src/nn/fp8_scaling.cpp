@@ -41,7 +41,8 @@ void Fp8Scaling::finish_step(int64_t step) {
   if (empty()) return;
   allocate();
   engine_->fp8_linear->update_factors(history_, factors_, formats_, options_.algo, options_.margin,
-                                      step % options_.interval == 0);
+                                      is_new_ || step % options_.interval == 0);
+  is_new_ = false;
 }
 
 void Fp8Scaling::drop_step() {
@@ -61,6 +62,7 @@ std::vector<std::pair<std::string, Tensor>> Fp8Scaling::state() const {
 
 std::vector<std::string> Fp8Scaling::load(const std::function<Tensor(const std::string&)>& find) {
   allocate();
+  is_new_ = false;
   std::vector<std::string> missing;
   for (size_t i = 0; i < names_.size(); ++i) {
     const auto slot = static_cast<int64_t>(i);

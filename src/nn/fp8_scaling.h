@@ -27,7 +27,8 @@ class Fp8Scaling {
   at::Tensor amax(int64_t slot);    // FP32 [1]: of the step in progress
   at::Tensor amaxes();              // FP32 [slots]: to be reduced over ranks before finish_step
 
-  // Factors for the next step from what this one saw.
+  // Factors for the next step from what this one saw: at every multiple of fp8_interval, and after
+  // the very first step, since a factor of 1 fits nothing.
   void finish_step(int64_t step);
   // The step was not applied: forgets what it saw.
   void drop_step();
@@ -47,6 +48,7 @@ class Fp8Scaling {
   std::vector<std::string> names_;
   std::vector<fp8::Format> formats_;
   at::Tensor history_, factors_;  // [length, slots], [slots]
+  bool is_new_ = true;            // no step was finished yet
 };
 
 }  // namespace octavo::nn

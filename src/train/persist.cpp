@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "config/print.h"
+#include "train/fp8_persist.h"
 #include "train/model_factory.h"
 
 namespace octavo::train {
@@ -29,51 +30,6 @@ void check_same_run(const Run& run, const Json& extra, const std::string& source
   warn_changed("gradient_accumulation_steps", run.settings.gradient_accumulation_steps);
   warn_changed("max_seq_length", run.settings.max_seq_length);
   warn_changed("threads", at::get_num_threads());
-}
-
-// The recipe, the layers that the guard moved to BF16, and the scaling state of delayed.
-void save_fp8(const Run& run, checkpoint::State& state) {
-  if (run.fp8 == nullptr) return;
-  state.recipe = config::name_of(run.fp8->options().recipe);
-  Json fallbacks = Json::array();
-  for (const auto& f : run.fp8->fallbacks())
-    fallbacks.push_back({{"layer", f.layer}, {"reason", f.reason}, {"step", f.step}});
-  state.extra["fp8"] = {{"format", config::name_of(run.fp8->options().format)},
-                        {"fallbacks", fallbacks}};
-  auto tensors = run.fp8->state();
-  if (!tensors.empty()) state.groups["fp8"] = std::move(tensors);
-}
-
-void resume_fp8(Run& run, const checkpoint::State& state, const std::string& source) {
-  const std::string then = state.recipe.empty() ? state.precision : "FP8 " + state.recipe;
-  const std::string now = run.fp8 == nullptr
-                              ? run.precision()
-                              : str("FP8 ", config::name_of(run.fp8->options().recipe));
-  if (then != now)
-    log_info(str("resume: the checkpoint was trained in ", then, ", training goes on in ", now));
-  if (run.fp8 == nullptr) return;
-  if (state.extra.contains("fp8")) {
-    const Json& kept = json_field(state.extra, "fp8", Json::value_t::object, source);
-    for (const Json& f : json_field(kept, "fallbacks", Json::value_t::array, source))
-      run.fp8->fall_back({json_string(f, "layer", source), json_string(f, "reason", source),
-                          json_int(f, "step", source)});
-  }
-  if (run.fp8->options().recipe != fp8::Recipe::kDelayed) return;
-  if (!state.groups.contains("fp8")) {
-    log_info("resume: no FP8 scaling state in the checkpoint; delayed scaling starts anew");
-    return;
-  }
-  const std::string format =
-      json_string(json_field(state.extra, "fp8", Json::value_t::object, source), "format", source);
-  if (format != config::name_of(run.fp8->options().format)) {  // its factors end at another value
-    log_info(str("resume: fp8_format was ", format, " and is ",
-                 config::name_of(run.fp8->options().format), "; delayed scaling starts anew"));
-    return;
-  }
-  const auto missing = run.fp8->load(finder(state, "fp8"));
-  if (!missing.empty())
-    log_warn(str("resume: no FP8 scaling state for ", missing.size(), " tensors, ", missing.front(),
-                 " first; they start anew"));
 }
 
 }  // namespace
@@ -104,6 +60,8 @@ fs::path save(const Run& run, const std::string& run_name, bool best, const doub
                  {"threads", at::get_num_threads()},
                  {"layout", {{"ranks", run.world.size()}, {"sharding", "none"}}},
                  {"config", config::to_yaml(run.settings)}};
+  state.extra["skipped_steps"] = run.progress.skipped_steps;
+  state.extra["skipped_in_a_row"] = run.progress.skipped_in_a_row;
   if (run.progress.has_best) state.extra["best_val_loss"] = run.progress.best_val_loss;
   for (const auto& p : run.model->params()) state.groups["model"].emplace_back(p->name, p->master);
   state.groups["optimizer"] = run.optimizer->state();
@@ -124,6 +82,10 @@ std::string resume(Run& run) {
   run.progress.tokens = state.tokens;
   run.progress.position.samples =
       static_cast<uint64_t>(json_int(state.extra, "data_position", source));
+  if (state.extra.contains("skipped_steps")) {  // checkpoints before FP8 have none
+    run.progress.skipped_steps = json_int(state.extra, "skipped_steps", source);
+    run.progress.skipped_in_a_row = json_int(state.extra, "skipped_in_a_row", source);
+  }
   if (state.extra.contains("best_val_loss")) {
     run.progress.has_best = true;
     run.progress.best_val_loss =

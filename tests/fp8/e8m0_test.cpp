@@ -5,12 +5,10 @@
 #include <limits>
 
 #include "fp8/formats.h"
+#include "fp8/numbers.h"
 
 namespace octavo::fp8 {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 TEST(E8M0, EveryCode) {
   for (int code = 0; code < 255; ++code)

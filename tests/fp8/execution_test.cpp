@@ -1,4 +1,5 @@
 #include "fp8/execution.h"
+#include "fp8/numbers.h"
 
 #include <gtest/gtest.h>
 
@@ -16,10 +17,8 @@ using config::Fp8Backend;
 using config::Fp8Execution;
 using config::name_of;
 
-constexpr Recipe kRecipes[] = {Recipe::kDelayed, Recipe::kCurrent, Recipe::kRowwise,
-                               Recipe::kBlockwise, Recipe::kMxfp8};
-constexpr FormatChoice kFormats[] = {FormatChoice::kAuto, FormatChoice::kHybrid,
-                                     FormatChoice::kE4m3, FormatChoice::kE5m2};
+constexpr FormatChoice kChoicesOfFormat[] = {FormatChoice::kAuto, FormatChoice::kHybrid,
+                                             FormatChoice::kE4m3, FormatChoice::kE5m2};
 constexpr Fp8Execution kExecutions[] = {Fp8Execution::kAuto, Fp8Execution::kNative,
                                         Fp8Execution::kRehearse};
 constexpr Fp8Backend kBackends[] = {Fp8Backend::kAuto, Fp8Backend::kTe, Fp8Backend::kAten,
@@ -66,7 +65,7 @@ void for_all(const Check& check) {
   for (const Device& device : kDevices)
     for (const bool has_te : {false, true})
       for (const Recipe recipe : kRecipes)
-        for (const FormatChoice format : kFormats)
+        for (const FormatChoice format : kChoicesOfFormat)
           for (const Fp8Execution execution : kExecutions)
             for (const Fp8Backend backend : kBackends)
               for (const int64_t margin : {0, 2}) {
@@ -184,7 +183,7 @@ TEST(Execution, FormatFollowsTheRecipeThatRuns) {
       EXPECT_EQ(format_of(recipe, format, kCpu).options.format, format);
   }
   for (const Recipe recipe : {Recipe::kRowwise, Recipe::kBlockwise, Recipe::kMxfp8})
-    for (const FormatChoice format : kFormats) {
+    for (const FormatChoice format : kChoicesOfFormat) {
       const Decision found = format_of(recipe, format, kCpu);
       EXPECT_EQ(found.options.format, FormatChoice::kE4m3);
       const bool refused = format == FormatChoice::kHybrid || format == FormatChoice::kE5m2;

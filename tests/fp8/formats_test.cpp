@@ -1,4 +1,5 @@
 #include "fp8/formats.h"
+#include "fp8/numbers.h"
 
 #include <gtest/gtest.h>
 
@@ -9,10 +10,6 @@
 
 namespace octavo::fp8 {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr Format kFormats[] = {Format::kE4M3, Format::kE5M2};
 
 // The tables are there at compile time.
 static_assert(max_value(Format::kE4M3) == 448 && max_value(Format::kE5M2) == 57344);

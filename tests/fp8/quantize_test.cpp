@@ -1,4 +1,5 @@
 #include "fp8/quantize.h"
+#include "fp8/numbers.h"
 
 #include <gtest/gtest.h>
 
@@ -11,11 +12,6 @@
 namespace octavo::fp8 {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr Recipe kRecipes[] = {Recipe::kDelayed, Recipe::kCurrent, Recipe::kRowwise,
-                               Recipe::kBlockwise, Recipe::kMxfp8};
-constexpr Direction kRow = Direction::kRow, kColumn = Direction::kColumn;
 using Codes = std::vector<uint8_t>;
 using Floats = std::vector<float>;
 

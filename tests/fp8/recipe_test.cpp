@@ -1,4 +1,5 @@
 #include "fp8/recipe.h"
+#include "fp8/numbers.h"
 
 #include <gtest/gtest.h>
 
@@ -10,14 +11,9 @@
 namespace octavo::fp8 {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kMost = std::numeric_limits<float>::max();
 constexpr Format kE4 = Format::kE4M3, kE5 = Format::kE5M2;
-constexpr Recipe kRecipes[] = {Recipe::kDelayed, Recipe::kCurrent, Recipe::kRowwise,
-                               Recipe::kBlockwise, Recipe::kMxfp8};
 constexpr FormatChoice kChoices[] = {FormatChoice::kHybrid, FormatChoice::kE4m3,
                                      FormatChoice::kE5m2};
-constexpr Direction kRow = Direction::kRow, kColumn = Direction::kColumn;
 
 TEST(Sides, FormatOfEveryRoleAndDirection) {
   struct Case {

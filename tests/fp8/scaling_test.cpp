@@ -1,4 +1,5 @@
 #include "fp8/scaling.h"
+#include "fp8/numbers.h"
 
 #include <gtest/gtest.h>
 
@@ -8,10 +9,6 @@
 
 namespace octavo::fp8 {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kMost = std::numeric_limits<float>::max();
 
 struct Slots {
   int64_t length;

@@ -7,13 +7,11 @@
 
 #include "base/random.h"
 #include "fp8/formats.h"
+#include "fp8/numbers.h"
 
 namespace octavo::fp8 {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr Format kFormats[] = {Format::kE4M3, Format::kE5M2};
 constexpr uint32_t kMostBits = 0xFFFFFFFF;
 
 // Between each two neighbours, at k/64 of the way: exactly k/64 of all 2^32 draws must go up. The

@@ -58,11 +58,12 @@ TEST_F(Fp8ScalingTest, FactorsFollowTheLargestOfTheHistory) {
   EXPECT_EQ(scaling.factor(0).item<float>(), 448.0f / 2);
 }
 
-TEST_F(Fp8ScalingTest, FactorsChangeAtMultiplesOfTheInterval) {
+TEST_F(Fp8ScalingTest, FactorsChangeAfterTheFirstStepAndAtMultiplesOfTheInterval) {
   Fp8Scaling scaling = make(options(8, 3));
   step(scaling, 1, 4, 8);
+  EXPECT_EQ(scaling.factor(0).item<float>(), 448.0f / 4);
   step(scaling, 2, 7, 8);
-  EXPECT_EQ(scaling.factor(0).item<float>(), 1);
+  EXPECT_EQ(scaling.factor(0).item<float>(), 448.0f / 4);
   step(scaling, 3, 1, 8);
   EXPECT_EQ(scaling.factor(0).item<float>(), 448.0f / 7);
 }

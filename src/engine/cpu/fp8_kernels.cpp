@@ -4,7 +4,6 @@
 
 #include <array>
 #include <atomic>
-#include <bit>
 #include <mutex>
 
 #include "engine/cpu/fp8_rows.h"
@@ -19,10 +18,6 @@ using fp8::Recipe;
 
 // A decode factor below this puts the smallest code (2^-9) below BF16's normal range.
 constexpr float kSmallestSafeDecode = 0x1p-117f;
-
-float from_bits(uint16_t bits) {
-  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-}
 
 // The largest number of a block that has a NaN in it.
 float slow_amax(const Bf16Matrix& x, int64_t row, int64_t rows, int64_t column, int64_t columns) {

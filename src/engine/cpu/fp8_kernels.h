@@ -2,6 +2,7 @@
 // Quantizing BF16 matrices and taking codes back to BF16, by Highway. Same bits as
 // fp8/quantize.cpp.
 
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -9,6 +10,10 @@
 #include "fp8/recipe.h"
 
 namespace octavo::engine::cpu {
+
+inline float from_bits(uint16_t bf16) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bf16) << 16);
+}
 
 struct Bf16Matrix {
   const uint16_t* data;

@@ -1,7 +1,6 @@
 // Statistics of a quantized matrix: a pass of its own over what went in and what came out.
 
 #include <array>
-#include <bit>
 #include <cfloat>
 #include <cmath>
 
@@ -11,10 +10,6 @@
 
 namespace octavo::engine::cpu {
 namespace {
-
-float from_bits(uint16_t bits) {
-  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-}
 
 // The smallest magnitude that rounds past the largest value. E4M3's tie, 464, goes down to 448;
 // E5M2's, 61440, goes up.

@@ -1,0 +1,18 @@
+#pragma once
+// The FP8 part of a checkpoint: the recipe, the scaling state of delayed, what the guard did and
+// remembers.
+
+#include <string>
+
+#include "checkpoint/checkpoint.h"
+#include "train/run.h"
+
+namespace octavo::train {
+
+void save_fp8(const Run& run, checkpoint::State& state);
+
+// Takes over what fits: the checkpoint may be of another precision, recipe or format. What starts
+// anew is said.
+void resume_fp8(Run& run, const checkpoint::State& state, const std::string& source);
+
+}  // namespace octavo::train
