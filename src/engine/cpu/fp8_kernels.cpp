@@ -137,8 +137,11 @@ class BlockQuantizer {
   }
 
   void set_scales_of_columns(int64_t band, const std::vector<uint16_t>& columns, Scales& scales) {
-    largest_in_blocks(columns.data(), columns.size(), static_cast<size_t>(grid_.block_columns),
-                      scales.largest.data());
+    if (grid_.block_columns == 1)
+      scales.largest = columns;
+    else
+      largest_in_blocks(columns.data(), columns.size(), static_cast<size_t>(grid_.block_columns),
+                        scales.largest.data());
     set_scales(band, scales);
   }
 

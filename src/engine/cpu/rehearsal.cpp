@@ -6,6 +6,8 @@
 
 #include <ATen/ATen.h>
 
+#include <bit>
+
 #include "base/error.h"
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/fp8_kernels.h"
@@ -150,7 +152,9 @@ class Rehearsal final : public Fp8Linear {
     Tensor bytes = at::empty(scales.sizes(), scales.options().dtype(at::kByte));
     const float* from = data<float>(scales);
     auto* to = mutable_data<uint8_t>(bytes);
-    for (int64_t i = 0; i < scales.numel(); ++i) to[i] = fp8::encode_e8m0_down(from[i]);
+    // The exponent bits are the code, of 2^-127 and NaN too.
+    for (int64_t i = 0; i < scales.numel(); ++i)
+      to[i] = static_cast<uint8_t>(std::bit_cast<uint32_t>(from[i]) >> 23);
     return bytes;
   }
   static Tensor decode_factors(const Fp8Copy& copy) {
