@@ -2,18 +2,21 @@
 
 #include <ATen/ATen.h>
 
+#include "fp8/scaling.h"
+
 namespace octavo::engine {
 
-int64_t bytes_of(const Fp8Matrix& matrix) {
-  int64_t bytes = 0;
-  std::vector<const void*> seen;
-  for (const Fp8Copy* copy : {&matrix.row, &matrix.column})
-    for (const at::Tensor* t : {&copy->codes, &copy->scales, &copy->values}) {
-      if (!t->defined() || std::ranges::find(seen, t->const_data_ptr()) != seen.end()) continue;
-      seen.push_back(t->const_data_ptr());
-      bytes += static_cast<int64_t>(t->nbytes());
-    }
-  return bytes;
+void update_factors_in_memory(at::Tensor& history, at::Tensor& factors,
+                              const std::vector<fp8::Format>& formats, fp8::AmaxAlgo algo,
+                              int64_t margin, bool recompute) {
+  const auto floats = [](at::Tensor& t) {
+    return std::span(t.mutable_data_ptr<float>(), static_cast<size_t>(t.numel()));
+  };
+  fp8::update_factors({.amax = floats(history),
+                       .factors = floats(factors),
+                       .format = formats,
+                       .length = history.size(0)},
+                      algo, margin, recompute);
 }
 
 }  // namespace octavo::engine

@@ -71,7 +71,9 @@ struct Fp8Linear {
   virtual int64_t blocks_below_range() const { return 0; }
 };
 
-// Bytes that a matrix keeps in memory.
-int64_t bytes_of(const Fp8Matrix& matrix);
+// update_factors() for tensors in the CPU's memory.
+void update_factors_in_memory(at::Tensor& history, at::Tensor& factors,
+                              const std::vector<fp8::Format>& formats, fp8::AmaxAlgo algo,
+                              int64_t margin, bool recompute);
 
 }  // namespace octavo::engine

@@ -106,6 +106,13 @@ def differences(folder, reference):
     return list(filter(None, found))
 
 
+def described(mode):
+    """A precision as the log names it."""
+    if mode not in RECIPES:
+        return "BF16"
+    return f"FP8 {mode} {'hybrid' if mode in ('delayed', 'current') else 'e4m3'}"
+
+
 def switch(work, references, before, after):
     """Goes on half way in another way. Returns the change of the final validation loss in percent, and what is wrong."""
     folder = Folder(work / f"{before}-to-{after}", after, "switched")
@@ -116,7 +123,7 @@ def switch(work, references, before, after):
     if [r["step"] for r in trained] != list(range(HALF + 1, STEPS + 1)) or {r["precision"] for r in trained} != {precision}:
         found.append(f"{len(trained)} steps in {set(r['precision'] for r in trained)}, wanted {STEPS - HALF} in {precision}")
     said = "the checkpoint was trained in {}, training goes on in {}".format(
-        *(f"FP8 {mode}" if mode in RECIPES else "BF16" for mode in (before, after)))
+        *(described(mode) for mode in (before, after)))
     if said not in folder.log():
         found.append(f"the log does not say '{said}'")
     return 100 * abs(folder.val_loss() / references[before].val_loss() - 1), found

@@ -13,7 +13,6 @@
 #include "engine/cpu/fp8_kernels.h"
 #include "engine/cpu/linear_products.h"
 #include "engine/cpu/rows.h"
-#include "fp8/scaling.h"
 
 namespace octavo::engine::cpu {
 namespace {
@@ -81,14 +80,7 @@ class Rehearsal final : public Fp8Linear {
 
   void update_factors(Tensor& history, Tensor& factors, const std::vector<fp8::Format>& formats,
                       fp8::AmaxAlgo algo, int64_t margin, bool recompute) override {
-    const auto floats = [](Tensor& t) {
-      return std::span(mutable_data<float>(t), static_cast<size_t>(t.numel()));
-    };
-    fp8::update_factors({.amax = floats(history),
-                         .factors = floats(factors),
-                         .format = formats,
-                         .length = history.size(0)},
-                        algo, margin, recompute);
+    update_factors_in_memory(history, factors, formats, algo, margin, recompute);
   }
 
   fp8::TensorHealth measure(const Tensor& x, const Fp8Matrix& quantized,

@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "engine/reference/reference.h"
 #include "fp8/quantize.h"
-#include "fp8/scaling.h"
 
 namespace octavo::engine::reference {
 namespace {
@@ -48,14 +47,7 @@ class PlainFp8Linear final : public Fp8Linear {
 
   void update_factors(Tensor& history, Tensor& factors, const std::vector<fp8::Format>& formats,
                       fp8::AmaxAlgo algo, int64_t margin, bool recompute) override {
-    const auto floats = [](Tensor& t) {
-      return std::span(t.mutable_data_ptr<float>(), static_cast<size_t>(t.numel()));
-    };
-    fp8::update_factors({.amax = floats(history),
-                         .factors = floats(factors),
-                         .format = formats,
-                         .length = history.size(0)},
-                        algo, margin, recompute);
+    update_factors_in_memory(history, factors, formats, algo, margin, recompute);
   }
 
   fp8::TensorHealth measure(const Tensor& x, const Fp8Matrix& quantized,
