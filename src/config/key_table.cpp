@@ -134,9 +134,10 @@ std::vector<Key> fp8_recipe_keys() {
       int_key("fp8_margin", &S::fp8_margin, 0, 16,
               "Of delayed: scales are divided by 2 to this power, which leaves room for values "
               "that grow."),
-      int_key("fp8_interval", &S::fp8_interval, 1, kMany,
-              "Of delayed: steps from one computation of the scales to the next; the first comes after "
-              "the first step."),
+      int_key(
+          "fp8_interval", &S::fp8_interval, 1, kMany,
+          "Of delayed: steps from one computation of the scales to the next; the first comes after "
+          "the first step."),
       int_key("fp8_amax_history", &S::fp8_amax_history, 1, 65536,
               "Of delayed: steps whose amax is remembered."),
       enum_key("fp8_amax_algo", &S::fp8_amax_algo, {Fp8AmaxAlgo::kMax, Fp8AmaxAlgo::kMostRecent},

@@ -94,6 +94,11 @@ const Fp8Matrix& Fp8Layer::weight(const Param& param, bool column) {
   return weight_;
 }
 
+void Fp8Layer::release_weight(Direction direction) {
+  if (shared_.keep_weights || is_symmetric(side(Role::kWeight, direction).granularity)) return;
+  (direction == Direction::kRow ? weight_.row : weight_.column) = {};
+}
+
 Fp8Matrix Fp8Layer::gradient(const Tensor& dy, bool row) {
   const Fp8Matrix quantized = shared_.engine->fp8_linear->quantize(
       dy, shared_.options.recipe, order(Role::kGradient, Direction::kRow, row, true),

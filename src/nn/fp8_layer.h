@@ -22,6 +22,9 @@ struct Fp8Shared {
   fp8::Options options;
   Fp8Scaling scaling;      // empty unless the recipe is delayed
   bool measuring = false;  // this step takes statistics
+  // Quantized weights are used again by the next micro-batch. Otherwise a copy that serves one
+  // product is let go after it: its memory is still in the cache when the next layer takes it.
+  bool keep_weights = true;
 };
 
 class Fp8Layer {
@@ -36,6 +39,8 @@ class Fp8Layer {
                                const std::vector<at::Tensor>& kept) const;
   // Made once for each state of the weight; the column copy when it is first needed.
   const engine::Fp8Matrix& weight(const Param& param, bool column);
+  // After a product of a training step: lets the copy go that only this product reads.
+  void release_weight(fp8::Direction direction);
   engine::Fp8Matrix gradient(const at::Tensor& dy, bool row);
 
   // Statistics since the last take_health(), by role and direction. Only what was measured.

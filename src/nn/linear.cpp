@@ -53,7 +53,10 @@ Tensor linear_forward(const Engine& engine, Linear& layer, const Tensor& x,
     const engine::Fp8Matrix quantized = layer.fp8->input(x, kept != nullptr);
     engine.fp8_linear->forward(quantized, layer.fp8->weight(*layer.weight, false), bias_of(layer),
                                y);
-    if (kept != nullptr) *kept = {quantized.column.codes, quantized.column.scales};
+    if (kept != nullptr) {
+      *kept = {quantized.column.codes, quantized.column.scales};
+      layer.fp8->release_weight(fp8::Direction::kRow);
+    }
   } else {
     engine.matmul->forward(x, layer.weight->compute, bias_of(layer), y);
     if (kept != nullptr) *kept = {x};
@@ -78,7 +81,10 @@ Tensor linear_backward(const Engine& engine, Linear& layer, const Tensor& dy,
   const engine::Fp8Matrix gradient = layer.fp8->gradient(dy, want_dx);
   const engine::Fp8Matrix input = layer.fp8->kept_input(dy.size(0), weight.compute.size(1), kept);
   engine.fp8_linear->weight_gradient(gradient, input, weight.grad, weight.next_write());
-  if (want_dx) engine.fp8_linear->input_gradient(gradient, layer.fp8->weight(weight, true), dx);
+  if (want_dx) {
+    engine.fp8_linear->input_gradient(gradient, layer.fp8->weight(weight, true), dx);
+    layer.fp8->release_weight(fp8::Direction::kColumn);
+  }
   return dx;
 }
 

@@ -41,13 +41,14 @@ void start_fp8(Run& run) {
   run.fp8_decision = fp8::decide(fp8::request_of(s), {.name = "CPU"});
   for (const auto& warning : run.fp8_decision->warnings) log_warn(warning);
   if (run.fp8_decision->runs == fp8::Runs::kBf16) return;
-  run.fp8 =
-      std::make_unique<nn::Fp8Model>(*run.engine, run.model->linears(),
-                                     nn::Fp8ModelOptions{.fp8 = run.fp8_decision->options,
-                                                         .skip = s.fp8_skip,
-                                                         .tokens = s.batch_size * s.max_seq_length,
-                                                         .stats_freq = s.fp8_stats_freq,
-                                                         .guard = s.fp8_guard});
+  run.fp8 = std::make_unique<nn::Fp8Model>(
+      *run.engine, run.model->linears(),
+      nn::Fp8ModelOptions{.fp8 = run.fp8_decision->options,
+                          .skip = s.fp8_skip,
+                          .tokens = s.batch_size * s.max_seq_length,
+                          .stats_freq = s.fp8_stats_freq,
+                          .guard = s.fp8_guard,
+                          .keep_weights = s.gradient_accumulation_steps > 1});
 }
 
 int64_t Run::tokens_per_step() const {
