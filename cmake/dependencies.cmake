@@ -10,6 +10,11 @@ pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
+# Who compiles for several instruction sets, and who tests them one by one, must mean the same ones. Old ones get the
+# baseline; each target multiplies compile time.
+add_library(octavo_highway INTERFACE)
+target_link_libraries(octavo_highway INTERFACE PkgConfig::HWY)
+target_compile_definitions(octavo_highway INTERFACE "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4)")
 
 file(GLOB OCTAVO_SITE_PACKAGES ${OCTAVO_VENV}/lib/python3*/site-packages)
 if(NOT EXISTS ${OCTAVO_SITE_PACKAGES}/torch/lib/libtorch_cpu.so)

@@ -167,9 +167,11 @@ std::vector<Key> fp8_execution_keys() {
       int_key("fp8_stats_freq", &S::fp8_stats_freq, 0, kMany,
               "Steps between full statistics of every FP8 tensor: underflow, saturation, SQNR. 0: "
               "never."),
-      enum_key("fp8_guard", &S::fp8_guard, {Fp8Guard::kOff, Fp8Guard::kLog, Fp8Guard::kFallback},
-               "What is done about a layer whose statistics stay over their limits: nothing (off); "
-               "it is named (log); it is named and moved to BF16 (fallback)."),
+      enum_key(
+          "fp8_guard", &S::fp8_guard, {Fp8Guard::kOff, Fp8Guard::kLog, Fp8Guard::kFallback},
+          "What is done about a layer whose statistics stay over their limits: nothing (off); "
+          "it is named (log); it is named and moved to BF16 (fallback). A gradient that is not "
+          "finite stops the run with off; with log and fallback that step is dropped, and said."),
   };
 }
 

@@ -28,6 +28,14 @@ struct Fp8Matrix {
   int64_t rows = 0, columns = 0;
   fp8::Side row_side, column_side;
   Fp8Copy row, column;  // may share their tensors
+
+  const Fp8Copy& copy(fp8::Direction d) const { return d == fp8::Direction::kRow ? row : column; }
+  const fp8::Side& side(fp8::Direction d) const {
+    return d == fp8::Direction::kRow ? row_side : column_side;
+  }
+  fp8::Grid grid(fp8::Direction d) const {
+    return fp8::grid_of(side(d).granularity, d, rows, columns);
+  }
 };
 
 // What to make of one direction.
@@ -39,6 +47,16 @@ struct Fp8Order {
   // to the largest magnitude seen. `amax` undefined: not recorded (evaluation).
   at::Tensor factor, amax;
 };
+
+// The matrix that two orders ask for, before its copies are made.
+inline Fp8Matrix matrix_for(const at::Tensor& x, const Fp8Order& row, const Fp8Order& column) {
+  return {.rows = x.size(0),
+          .columns = x.size(1),
+          .row_side = row.side,
+          .column_side = column.side,
+          .row = {},
+          .column = {}};
+}
 
 struct Fp8Linear {
   static constexpr std::string_view kName = "fp8_linear";

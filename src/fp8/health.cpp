@@ -38,10 +38,6 @@ double TensorHealth::underflowed_percent() const {
   return percent(incidents.underflowed, nonzero);
 }
 
-double TensorHealth::zero_percent() const {
-  return percent(elements - nonzero, elements);
-}
-
 double TensorHealth::sqnr_db() const {
   constexpr double kNoNoise = 200;
   if (noise == 0) return kNoNoise;

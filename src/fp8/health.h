@@ -19,7 +19,6 @@ struct TensorHealth {
   double saturated_percent() const;    // of the elements
   double underflowed_percent() const;  // of the elements that are not zero
   double sqnr_db() const;              // 10 log10(signal / noise), at most 200
-  double zero_percent() const;
 };
 
 // Beyond these a tensor is in trouble. From what a healthy run shows (docs/fp8.md): saturation is

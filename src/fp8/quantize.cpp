@@ -6,14 +6,6 @@
 #include "base/error.h"
 
 namespace octavo::fp8 {
-namespace {
-
-size_t block_of(const Grid& grid, int64_t row, int64_t column) {
-  return static_cast<size_t>((row / grid.block_rows) * grid.grid_columns +
-                             column / grid.block_columns);
-}
-
-}  // namespace
 
 Incident incident_of(Format format, float value, const Scale& scale) {
   if (!std::isfinite(value)) return classify(format, value);
@@ -40,7 +32,8 @@ Quantization quantize(Recipe recipe, const Side& side, Direction direction, cons
   const auto each = [&](const auto& body) {
     for (int64_t r = 0; r < matrix.rows; ++r)
       for (int64_t c = 0; c < matrix.columns; ++c)
-        body(static_cast<size_t>(r * matrix.columns + c), block_of(result.grid, r, c));
+        body(static_cast<size_t>(r * matrix.columns + c),
+             static_cast<size_t>(result.grid.block_of(r, c)));
   };
   each([&](size_t i, size_t block) {
     amax[block].add(matrix.values[i]);
@@ -64,7 +57,7 @@ std::vector<float> dequantize(const Quantization& quantized, int64_t columns) {
   for (size_t i = 0; i < values.size(); ++i) {
     const auto row = static_cast<int64_t>(i) / columns, column = static_cast<int64_t>(i) % columns;
     values[i] = decode(quantized.side.format, quantized.codes[i]) *
-                quantized.scales[block_of(quantized.grid, row, column)].decode;
+                quantized.scales[static_cast<size_t>(quantized.grid.block_of(row, column))].decode;
   }
   return values;
 }

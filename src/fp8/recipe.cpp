@@ -72,6 +72,18 @@ Scale mxfp8_scale(Format format, float amax, bool has_nan) {
 
 }  // namespace
 
+std::string_view name_of(Role role) {
+  switch (role) {
+    case Role::kInput:
+      return "input";
+    case Role::kWeight:
+      return "weight";
+    case Role::kGradient:
+      break;
+  }
+  return "gradient";
+}
+
 Side side_of(Recipe recipe, FormatChoice format, Role role, Direction direction) {
   return {format_of(format, role, direction), granularity_of(recipe, role)};
 }

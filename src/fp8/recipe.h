@@ -2,7 +2,10 @@
 // The five recipes: how a matrix is cut into blocks, which format a copy gets, and the scale of a
 // block from its largest magnitude. Everything that quantizes follows what stands here.
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
+#include <string_view>
 
 #include "config/settings.h"
 #include "fp8/formats.h"
@@ -24,6 +27,7 @@ struct Options {
 
 // What a matrix is to its linear layer, y[T,O] = x[T,I] w[O,I]^T.
 enum class Role : uint8_t { kInput, kWeight, kGradient };
+std::string_view name_of(Role role);  // "input", "weight", "gradient"
 
 // A product sums over the columns of a stored matrix, and reads its row copy, or over its rows, and
 // reads its column copy. Blocks always lie along the sum.
@@ -63,6 +67,10 @@ constexpr bool has_power_of_two_scales(Recipe r) {
 struct Grid {
   int64_t block_rows = 1, block_columns = 1, grid_rows = 1, grid_columns = 1;
   int64_t count() const { return grid_rows * grid_columns; }
+  // The block that an element is in.
+  int64_t block_of(int64_t row, int64_t column) const {
+    return row / block_rows * grid_columns + column / block_columns;
+  }
 };
 Grid grid_of(Granularity granularity, Direction direction, int64_t rows, int64_t columns);
 
@@ -73,6 +81,10 @@ struct Scale {
 };
 constexpr Scale scale_from_factor(float factor) {
   return {factor, 1.0f / factor};
+}
+// The same from the factor that a copy keeps. 1 / decode is past float32 for the tiniest tensors.
+inline Scale scale_from_decode(float decode) {
+  return {std::min(1 / decode, std::numeric_limits<float>::max()), decode};
 }
 // The scale of a block from the largest magnitude of its numbers (see amax_of), for the recipes
 // that take it from the block itself. `has_nan`: the block has a NaN.

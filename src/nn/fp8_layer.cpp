@@ -27,9 +27,8 @@ size_t index(Direction direction) {
 
 Fp8Layer::Fp8Layer(Fp8Shared& shared, const std::string& layer_name) : shared_(shared) {
   if (shared.options.recipe != fp8::Recipe::kDelayed) return;
-  static constexpr std::array<const char*, 3> kNames = {"input", "weight", "gradient"};
   for (const Role role : kRoles) {
-    const std::string name = layer_name + "." + kNames[index(role)];
+    const std::string name = octavo::str(layer_name, ".", name_of(role));
     const fp8::Format row = side(role, Direction::kRow).format;
     const fp8::Format column = side(role, Direction::kColumn).format;
     auto& slots = slots_[index(role)];
@@ -112,8 +111,8 @@ void Fp8Layer::measure(Role role, const Tensor& x, const Fp8Matrix& quantized) {
   const bool same =
       quantized.row_side == quantized.column_side && is_symmetric(quantized.row_side.granularity);
   for (const Direction direction : kDirections) {
-    const auto& copy = direction == Direction::kRow ? quantized.row : quantized.column;
-    if (!copy.defined() || (same && direction == Direction::kColumn && quantized.row.defined()))
+    if (!quantized.copy(direction).defined() ||
+        (same && direction == Direction::kColumn && quantized.row.defined()))
       continue;
     const auto found = shared_.engine->fp8_linear->measure(x, quantized, direction);
     const auto known = std::ranges::find_if(

@@ -39,6 +39,8 @@ class Fp8Layer {
                                const std::vector<at::Tensor>& kept) const;
   // Made once for each state of the weight; the column copy when it is first needed.
   const engine::Fp8Matrix& weight(const Param& param, bool column);
+  // What was made of the weight is made again when it is next needed.
+  void forget_weight() { weight_version_.reset(); }
   // After a product of a training step: lets the copy go that only this product reads.
   void release_weight(fp8::Direction direction);
   engine::Fp8Matrix gradient(const at::Tensor& dy, bool row);

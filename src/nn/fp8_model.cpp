@@ -21,9 +21,7 @@ constexpr int64_t kPatience = 2;
 constexpr int64_t kNotJudged = 2;
 
 std::string tensor_name(const Fp8Layer::Health& h) {
-  static constexpr std::array<const char*, 3> kNames = {"input", "weight", "gradient"};
-  return std::string(kNames[static_cast<size_t>(h.role)]) +
-         (h.direction == Direction::kColumn ? " (columns)" : "");
+  return str(name_of(h.role), h.direction == Direction::kColumn ? " (columns)" : "");
 }
 
 void check_skip(const std::vector<std::string>& patterns, const LinearList& layers,
@@ -38,11 +36,6 @@ void check_skip(const std::vector<std::string>& patterns, const LinearList& laye
   fail(ExitCode::kUsage, "nn", "fp8_skip: no layer is named '", unmatched.front(),
        "'; wanted first, last, or a pattern such as h.0.* (layers are h.0.attn.c_attn and so on)",
        nearest.empty() ? "" : str("; did you mean '", nearest, "'?"));
-}
-
-// What was made of the weights is made again when it is next needed.
-void forget_weights(const std::vector<Fp8LayerPlan>& plan) {
-  for (const auto& p : plan) ++p.layer->weight->version;
 }
 
 }  // namespace
@@ -95,7 +88,12 @@ void Fp8Model::begin_step(int64_t step) {
   shared_.measuring = options_.stats_freq > 0 && due;
   dropped_ = false;
   // An evaluation may have quantized the weights already, unmeasured.
-  if (shared_.measuring) forget_weights(plan_);
+  if (shared_.measuring) forget_weights();
+}
+
+void Fp8Model::forget_weights() {
+  for (const auto& plan : plan_)
+    if (plan.layer->fp8 != nullptr) plan.layer->fp8->forget_weight();
 }
 
 at::Tensor Fp8Model::amaxes() {
@@ -110,7 +108,7 @@ std::vector<Fp8TensorReport> Fp8Model::finish_step() {
 std::vector<Fp8TensorReport> Fp8Model::drop_step() {
   dropped_ = true;
   shared_.scaling.drop_step();
-  forget_weights(plan_);  // the next step records their magnitudes again
+  forget_weights();  // the next step records their magnitudes again
   return collect();
 }
 

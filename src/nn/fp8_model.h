@@ -84,6 +84,7 @@ class Fp8Model {
   void remember(const Fp8GuardMemory& memory);
 
  private:
+  void forget_weights();
   std::vector<Fp8TensorReport> collect();
   void judge(const std::vector<Fp8TensorReport>& reports);
 

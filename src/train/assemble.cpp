@@ -38,7 +38,7 @@ optim::Schedule schedule_of(const config::Settings& s, int64_t max_steps) {
 void start_fp8(Run& run) {
   const auto& s = run.settings;
   if (!fp8::wants_fp8(s)) return;
-  run.fp8_decision = fp8::decide(fp8::request_of(s), {.name = "CPU"});
+  run.fp8_decision = fp8::decide(fp8::request_of(s), fp8::Device{});
   for (const auto& warning : run.fp8_decision->warnings) log_warn(warning);
   if (run.fp8_decision->runs == fp8::Runs::kBf16) return;
   run.fp8 = std::make_unique<nn::Fp8Model>(
@@ -60,6 +60,10 @@ std::string Run::precision() const {
   // The guard may have moved every layer to BF16.
   if (fp8 != nullptr && fp8->layers_in_fp8() > 0)
     return fp8_decision->runs == fp8::Runs::kNative ? "FP8" : "FP8 rehearsal";
+  return plain_precision();
+}
+
+std::string Run::plain_precision() const {
   return engine->target.compute == at::kBFloat16 ? "BF16" : "FP32";
 }
 

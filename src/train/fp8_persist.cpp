@@ -3,17 +3,11 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "train/fp8_report.h"
 #include "train/model_factory.h"
 
 namespace octavo::train {
 namespace {
-
-Json to_json(const std::vector<nn::Fp8Fallback>& fallbacks) {
-  Json list = Json::array();
-  for (const auto& f : fallbacks)
-    list.push_back({{"layer", f.layer}, {"reason", f.reason}, {"step", f.step}});
-  return list;
-}
 
 Json to_json(const nn::Fp8GuardMemory& memory) {
   Json troubled = Json::array();

@@ -34,10 +34,6 @@ std::string formats_of(const fp8::Options& options, Gemm gemm) {
          format(Role::kInput, Direction::kColumn);
 }
 
-std::string plain_precision(const Run& run) {
-  return run.engine->target.compute == at::kBFloat16 ? "BF16" : "FP32";
-}
-
 // Blocks differ in the number in their layers' names alone.
 std::string without_numbers(const std::string& name) {
   std::string pattern;
@@ -51,7 +47,8 @@ std::string without_numbers(const std::string& name) {
 }
 
 struct Group {
-  GemmLine line;
+  GemmLine line;  // of the first layer
+  std::string pattern;
   int64_t layers = 0;
 };
 
@@ -60,12 +57,11 @@ std::vector<Group> grouped(const std::vector<GemmLine>& lines) {
   for (const GemmLine& line : lines) {
     const std::string pattern = without_numbers(line.layer);
     const auto same = std::ranges::find_if(groups, [&](const Group& g) {
-      return g.line.layer == pattern && g.line.gemm == line.gemm &&
+      return g.pattern == pattern && g.line.gemm == line.gemm &&
              g.line.precision == line.precision && g.line.reason == line.reason;
     });
     if (same == groups.end()) {
-      groups.push_back({line, 1});
-      groups.back().line.layer = pattern;
+      groups.push_back({line, pattern, 1});
     } else {
       same->line.flops_share += line.flops_share;
       ++same->layers;
@@ -83,7 +79,8 @@ void add_layer(const Run& run, const nn::LinearPtr& layer, const std::string& re
     lines.push_back(
         {.layer = layer->name,
          .gemm = std::string(nn::name_of(gemm)),
-         .precision = in_fp8 ? "FP8 " + formats_of(run.fp8->options(), gemm) : plain_precision(run),
+         .precision =
+             in_fp8 ? "FP8 " + formats_of(run.fp8->options(), gemm) : run.plain_precision(),
          .recipe = in_fp8 ? std::string(config::name_of(run.fp8->options().recipe)) : "",
          .reason = reason,
          .flops_share = 2 * static_cast<double>(w.numel()) / total,
@@ -109,12 +106,12 @@ std::vector<GemmLine> gemm_lines(const Run& run) {
   const double head = 6 * static_cast<double>(run.model->head()->master.numel());
   lines.push_back({.layer = "head",
                    .gemm = "all three",
-                   .precision = plain_precision(run),
+                   .precision = run.plain_precision(),
                    .reason = asked ? "the language-model head stays in BF16" : "",
                    .flops_share = head / total});
   lines.push_back({.layer = "attention",
                    .gemm = "all",
-                   .precision = plain_precision(run),
+                   .precision = run.plain_precision(),
                    .reason = asked ? "attention stays in BF16" : "",
                    .flops_share = (left - head) / total});
   return lines;
@@ -129,12 +126,11 @@ double fp8_share(const std::vector<GemmLine>& lines) {
 
 std::string gemm_table(const std::vector<GemmLine>& lines) {
   std::string table =
-      str("  layer                      product          precision        recipe     FLOPs  why "
-          "not FP8\n");
+      "  layer                      product          precision        recipe     FLOPs  why not "
+      "FP8\n";
   for (const Group& g : grouped(lines)) {
     char text[160];
-    const std::string layer =
-        g.line.layer + (g.layers > 1 ? " (" + std::to_string(g.layers) + ")" : "");
+    const std::string layer = g.layers > 1 ? str(g.pattern, " (", g.layers, ")") : g.line.layer;
     std::snprintf(text, sizeof text, "  %-26s %-16s %-16s %-10s %4.1f%%  ", layer.c_str(),
                   g.line.gemm.c_str(), g.line.precision.c_str(), g.line.recipe.c_str(),
                   100 * g.line.flops_share);
@@ -144,6 +140,13 @@ std::string gemm_table(const std::vector<GemmLine>& lines) {
   std::snprintf(total, sizeof total, "  %.1f%% of the FLOPs of matrix products run in FP8",
                 100 * fp8_share(lines));
   return table + total;
+}
+
+Json to_json(const std::vector<nn::Fp8Fallback>& fallbacks) {
+  Json list = Json::array();
+  for (const auto& f : fallbacks)
+    list.push_back({{"layer", f.layer}, {"reason", f.reason}, {"step", f.step}});
+  return list;
 }
 
 Json fp8_receipt(const Run& run) {
@@ -172,10 +175,7 @@ Json fp8_receipt(const Run& run) {
   receipt["layers_total"] = run.fp8->plan().size();
   receipt["guard_warnings"] = run.fp8->warnings();
   receipt["blocks_below_bf16_range"] = run.engine->fp8_linear->blocks_below_range();
-  Json fallbacks = Json::array();
-  for (const auto& f : run.fp8->fallbacks())
-    fallbacks.push_back({{"layer", f.layer}, {"reason", f.reason}, {"step", f.step}});
-  receipt["fallbacks"] = fallbacks;
+  receipt["fallbacks"] = to_json(run.fp8->fallbacks());
   return receipt;
 }
 

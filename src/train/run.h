@@ -43,8 +43,9 @@ struct Run {
   optim::Schedule schedule;
   Progress progress;
 
-  int64_t tokens_per_step() const;  // over all micro-batches and ranks
-  std::string precision() const;    // as the step line shows it
+  int64_t tokens_per_step() const;      // over all micro-batches and ranks
+  std::string precision() const;        // as the step line shows it
+  std::string plain_precision() const;  // of what is not in FP8: BF16 or FP32
 };
 
 // Builds everything; weights are initialised (or loaded from init_from), and when settings.resume

@@ -18,6 +18,7 @@
 #include "checkpoint/safetensors.h"
 #include "nn/fp8_model.h"
 #include "nn/layers.h"
+#include "tool_main.h"
 
 namespace octavo {
 namespace {
@@ -195,11 +196,5 @@ void run_all() {
 }  // namespace octavo
 
 int main() {
-  try {
-    octavo::run_all();
-    return 0;
-  } catch (const octavo::Error& error) {
-    std::cerr << error.what() << '\n';
-    return static_cast<int>(error.code());
-  }
+  return octavo::tool_main([&] { octavo::run_all(); });
 }

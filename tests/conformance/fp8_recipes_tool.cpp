@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "fp8/quantize.h"
 #include "fp8/scaling.h"
+#include "tool_main.h"
 
 namespace octavo::fp8 {
 namespace {
@@ -117,11 +118,5 @@ void run(const std::vector<std::string>& arguments) {
 }  // namespace octavo::fp8
 
 int main(int argc, char** argv) {
-  try {
-    octavo::fp8::run({argv + 1, argv + argc});
-    return std::fflush(stdout) == 0 ? 0 : 1;
-  } catch (const octavo::Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return static_cast<int>(error.code());
-  }
+  return octavo::tool_main([&] { octavo::fp8::run({argv + 1, argv + argc}); });
 }

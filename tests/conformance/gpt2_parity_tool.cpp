@@ -17,6 +17,7 @@
 #include "checkpoint/safetensors.h"
 #include "config/parse.h"
 #include "nn/loss.h"
+#include "tool_main.h"
 #include "train/model_factory.h"
 #include "train/run.h"
 #include "train/step.h"
@@ -93,7 +94,7 @@ void train_and_tell(const fs::path& batches, std::span<const std::string> args) 
   }
 }
 
-int run_tool(const std::vector<std::string>& args) {
+void run_tool(const std::vector<std::string>& args) {
   const std::string verb = args.empty() ? "" : args[0];
   if (verb == "check" && args.size() == 4)
     check(args[1], args[2], args[3]);
@@ -102,17 +103,11 @@ int run_tool(const std::vector<std::string>& args) {
   else
     fail(ExitCode::kUsage, "gpt2_parity_tool",
          "wanted check MODEL IN OUT | train BATCHES [CONFIG.yaml] [--key value]…");
-  return 0;
 }
 
 }  // namespace
 }  // namespace octavo::train
 
 int main(int argc, char** argv) {
-  try {
-    return octavo::train::run_tool({argv + 1, argv + argc});
-  } catch (const octavo::Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return static_cast<int>(error.code());
-  }
+  return octavo::tool_main([&] { octavo::train::run_tool({argv + 1, argv + argc}); });
 }

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "checkpoint/hf.h"
 #include "checkpoint/safetensors.h"
+#include "tool_main.h"
 
 namespace octavo::checkpoint {
 namespace {
@@ -83,7 +84,7 @@ void check(const fs::path& path) {
   }
 }
 
-int run(const std::vector<std::string>& arguments) {
+void run(const std::vector<std::string>& arguments) {
   std::string verb = arguments.empty() ? "" : arguments[0];
   size_t count = arguments.size();
   if (verb == "describe" && count == 2)
@@ -99,17 +100,11 @@ int run(const std::vector<std::string>& arguments) {
   else
     fail(ExitCode::kUsage, "safetensors_tool",
          "wanted describe FILE | describe_hf FOLDER | copy IN OUT | make OUT | check FILE...");
-  return 0;
 }
 
 }  // namespace
 }  // namespace octavo::checkpoint
 
 int main(int argc, char** argv) {
-  try {
-    return octavo::checkpoint::run({argv + 1, argv + argc});
-  } catch (const octavo::Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return static_cast<int>(error.code());
-  }
+  return octavo::tool_main([&] { octavo::checkpoint::run({argv + 1, argv + argc}); });
 }

@@ -15,7 +15,7 @@ struct Slots {
   std::vector<float> amax, factors;
   std::vector<Format> formats;
 
-  Slots(int64_t rows, std::vector<Format> f)
+  Slots(int64_t rows, const std::vector<Format>& f)
       : length(rows),
         amax(f.size() * static_cast<size_t>(rows)),
         factors(f.size(), 1),

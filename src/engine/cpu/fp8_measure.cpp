@@ -1,12 +1,10 @@
 // Statistics of a quantized matrix: a pass of its own over what went in and what came out.
 
 #include <array>
-#include <cfloat>
 #include <cmath>
 
 #include "engine/cpu/fp8_kernels.h"
 #include "engine/cpu/rows.h"
-#include "fp8/quantize.h"
 
 namespace octavo::engine::cpu {
 namespace {
@@ -40,7 +38,7 @@ void add_element(Part& part, float x, float value, float decode, float limit) {
     return;
   }
   // A factor of 0 or NaN is the doing of another value, which is counted itself.
-  const float encode = std::min(1 / decode, FLT_MAX);
+  const float encode = fp8::scale_from_decode(decode).encode;
   h.incidents.saturated += magnitude * encode >= limit;
   h.incidents.underflowed += x != 0 && value == 0 && encode != 0;
   const double difference = static_cast<double>(x) - value;
@@ -65,7 +63,7 @@ fp8::TensorHealth measure(const Bf16Matrix& x, const uint16_t* values, const Fp8
         ++part.health.elements;
       }
     }
-    part.health.factor = std::min(1 / part.amax_decode, FLT_MAX);
+    part.health.factor = fp8::scale_from_decode(part.amax_decode).encode;
   });
   fp8::TensorHealth total;
   for (int64_t i = 0; i < part_count(x.rows); ++i) total += parts[static_cast<size_t>(i)].health;

@@ -31,31 +31,10 @@ struct Rounded {
   VU code;   // with the sign bit
 };
 
-// Round to nearest even, saturating, NaN kept. With 2^k the binade of |v| (at least the smallest
-// normal's), |v| + 2^(k + kLost) is rounded by the addition to a multiple of the step between
-// codes there; what was added comes off again exactly, and the sum's low bits count the steps.
-template <fp8::Format kFormat>
-HWY_INLINE Rounded round_to(F32 d, VF v) {
-  using L = Fp8Lanes<kFormat>;
-  const U32 du;
-  const auto bits = hn::BitCast(du, v);
-  const auto sign = hn::And(bits, hn::Set(du, 0x80000000u));
-  const VF magnitude = hn::Min(hn::Abs(v), hn::Set(d, L::kMax));
-  const auto binade = hn::Max(hn::And(hn::BitCast(du, magnitude), hn::Set(du, 0x7F800000u)),
-                              hn::Set(du, L::kMinExponent));
-  const auto offset = hn::Add(binade, hn::Set(du, static_cast<uint32_t>(L::kLost) << 23));
-  const VF sum = hn::Add(magnitude, hn::BitCast(d, offset));
-  const auto steps = hn::Sub(hn::BitCast(du, sum), offset);
-  const auto first = hn::ShiftRight<L::kLost>(hn::Sub(binade, hn::Set(du, L::kMinExponent)));
-  const auto nan = hn::IsNaN(v);
-  const auto code = hn::IfThenElse(hn::RebindMask(du, nan), hn::Set(du, L::kLayout.nan_code),
-                                   hn::Add(first, steps));
-  const VF value = hn::IfThenElse(nan, v, hn::Sub(sum, hn::BitCast(d, offset)));
-  return {hn::Or(value, hn::BitCast(d, sign)), hn::Or(code, hn::ShiftRight<24>(sign))};
-}
-
-// The same for |v| that does not round past the largest value, and is a number. A zero may lose its
-// sign in the value, not in the code.
+// Round to nearest even, of numbers that do not round past the largest value. With 2^k the binade
+// of |v| (at least the smallest normal's), |v| + 2^(k + kLost) is rounded by the addition to a
+// multiple of the step between codes there; what was added comes off again exactly, and the sum's
+// low bits count the steps. A zero may lose its sign in the value, not in the code.
 template <fp8::Format kFormat>
 HWY_INLINE Rounded round_safe(F32 d, VF v) {
   using L = Fp8Lanes<kFormat>;
@@ -71,6 +50,21 @@ HWY_INLINE Rounded round_safe(F32 d, VF v) {
   const auto first = hn::ShiftRight<L::kLost>(hn::Sub(binade, hn::Set(du, L::kMinExponent)));
   return {hn::Sub(sum, hn::BitCast(d, offset)),
           hn::Or(hn::Add(first, steps), hn::ShiftRight<24>(sign))};
+}
+
+// The same of any value: saturating, NaN kept, zeros with their sign.
+template <fp8::Format kFormat>
+HWY_INLINE Rounded round_to(F32 d, VF v) {
+  using L = Fp8Lanes<kFormat>;
+  const U32 du;
+  const auto sign = hn::And(hn::BitCast(du, v), hn::Set(du, 0x80000000u));
+  const VF signs = hn::BitCast(d, sign);
+  const Rounded number =
+      round_safe<kFormat>(d, hn::Or(hn::Min(hn::Abs(v), hn::Set(d, L::kMax)), signs));
+  const auto nan = hn::IsNaN(v);
+  const auto nan_code = hn::Or(hn::Set(du, L::kLayout.nan_code), hn::ShiftRight<24>(sign));
+  return {hn::Or(hn::IfThenElse(nan, v, number.value), signs),
+          hn::IfThenElse(hn::RebindMask(du, nan), nan_code, number.code)};
 }
 
 template <fp8::Format kFormat>

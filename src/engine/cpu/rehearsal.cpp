@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/fp8_kernels.h"
+#include "engine/cpu/fp8_rows.h"
 #include "engine/cpu/linear_products.h"
 #include "engine/cpu/rows.h"
 
@@ -33,20 +34,15 @@ bool is_per_tensor(const fp8::Side& side) {
 
 // The factor left to multiply the sums with: per-tensor copies carry it, others have it in their
 // values.
-float sum_scale(const fp8::Side& side, const Fp8Copy& copy) {
-  return is_per_tensor(side) ? *data<float>(copy.scales) : 1.0f;
+float sum_scale(const Fp8Matrix& m, Direction direction) {
+  return is_per_tensor(m.side(direction)) ? *data<float>(m.copy(direction).scales) : 1.0f;
 }
 
 class Rehearsal final : public Fp8Linear {
  public:
   Fp8Matrix quantize(const Tensor& x, Recipe recipe, const Fp8Order& row,
                      const Fp8Order& column) override {
-    Fp8Matrix result{.rows = x.size(0),
-                     .columns = x.size(1),
-                     .row_side = row.side,
-                     .column_side = column.side,
-                     .row = {},
-                     .column = {}};
+    Fp8Matrix result = matrix_for(x, row, column);
     const bool shared = row.wanted && column.wanted && row.side == column.side &&
                         is_symmetric(row.side.granularity);
     if (row.wanted) {
@@ -65,17 +61,17 @@ class Rehearsal final : public Fp8Linear {
 
   void forward(const Fp8Matrix& x, const Fp8Matrix& w, const Tensor& bias, Tensor& y) override {
     products_.forward(values(x, Direction::kRow), values(w, Direction::kRow), bias, y,
-                      sum_scale(x.row_side, x.row) * sum_scale(w.row_side, w.row));
+                      sum_scale(x, Direction::kRow) * sum_scale(w, Direction::kRow));
   }
   void input_gradient(const Fp8Matrix& dy, const Fp8Matrix& w, Tensor& dx) override {
     products_.input_gradient(values(dy, Direction::kRow), values(w, Direction::kColumn), dx,
-                             sum_scale(dy.row_side, dy.row) * sum_scale(w.column_side, w.column));
+                             sum_scale(dy, Direction::kRow) * sum_scale(w, Direction::kColumn));
   }
   void weight_gradient(const Fp8Matrix& dy, const Fp8Matrix& x, Tensor& dw,
                        Accumulate mode) override {
-    products_.weight_gradient(
-        values(dy, Direction::kColumn), values(x, Direction::kColumn), dw, mode,
-        sum_scale(dy.column_side, dy.column) * sum_scale(x.column_side, x.column));
+    products_.weight_gradient(values(dy, Direction::kColumn), values(x, Direction::kColumn), dw,
+                              mode,
+                              sum_scale(dy, Direction::kColumn) * sum_scale(x, Direction::kColumn));
   }
 
   void update_factors(Tensor& history, Tensor& factors, const std::vector<fp8::Format>& formats,
@@ -85,13 +81,12 @@ class Rehearsal final : public Fp8Linear {
 
   fp8::TensorHealth measure(const Tensor& x, const Fp8Matrix& quantized,
                             Direction direction) override {
-    const bool by_row = direction == Direction::kRow;
-    const fp8::Side& side = by_row ? quantized.row_side : quantized.column_side;
-    const Fp8Copy& copy = by_row ? quantized.row : quantized.column;
+    const Fp8Copy& copy = quantized.copy(direction);
+    const fp8::Side& side = quantized.side(direction);
     const Tensor numbers = values(quantized, direction), factors = decode_factors(copy);
     return cpu::measure(matrix_of(x), data<uint16_t>(numbers),
                         {.format = side.format,
-                         .grid = fp8::grid_of(side.granularity, direction, x.size(0), x.size(1)),
+                         .grid = quantized.grid(direction),
                          .decode = data<float>(factors),
                          .values_are_decoded = !is_per_tensor(side)});
   }
@@ -133,7 +128,7 @@ class Rehearsal final : public Fp8Linear {
     } else {
       const uint16_t largest = largest_bits(x);
       const float amax = amax_of_numbers(x, largest);
-      scale = fp8::scale_from_amax(recipe, order.side.format, amax, largest > 0x7F80);
+      scale = fp8::scale_from_amax(recipe, order.side.format, amax, largest > kInfinityBits);
       quantize_by_factor(x, scale.encode, target);
     }
     *mutable_data<float>(scales) = scale.decode;
@@ -160,15 +155,13 @@ class Rehearsal final : public Fp8Linear {
 
   // What a product reads: as it was left, or made from the codes.
   static Tensor values(const Fp8Matrix& m, Direction direction) {
-    const bool by_row = direction == Direction::kRow;
-    const Fp8Copy& copy = by_row ? m.row : m.column;
-    const fp8::Side& side = by_row ? m.row_side : m.column_side;
+    const Fp8Copy& copy = m.copy(direction);
+    const fp8::Side& side = m.side(direction);
     OCTAVO_ASSERT(copy.defined());
     if (copy.values.defined()) return copy.values;
     Tensor made = at::empty({m.rows, m.columns}, copy.codes.options().dtype(at::kBFloat16));
     const Tensor factors = decode_factors(copy);
-    decode_codes({data<uint8_t>(copy.codes), m.rows, m.columns, side.format},
-                 fp8::grid_of(side.granularity, direction, m.rows, m.columns),
+    decode_codes({data<uint8_t>(copy.codes), m.rows, m.columns, side.format}, m.grid(direction),
                  is_per_tensor(side) ? nullptr : data<float>(factors),
                  mutable_data<uint16_t>(made));
     return made;

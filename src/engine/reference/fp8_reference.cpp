@@ -3,7 +3,6 @@
 
 #include <ATen/ATen.h>
 
-#include <cfloat>
 #include <cmath>
 
 #include "base/error.h"
@@ -20,12 +19,7 @@ class PlainFp8Linear final : public Fp8Linear {
  public:
   Fp8Matrix quantize(const Tensor& x, fp8::Recipe recipe, const Fp8Order& row,
                      const Fp8Order& column) override {
-    Fp8Matrix result{.rows = x.size(0),
-                     .columns = x.size(1),
-                     .row_side = row.side,
-                     .column_side = column.side,
-                     .row = {},
-                     .column = {}};
+    Fp8Matrix result = matrix_for(x, row, column);
     if (row.wanted) result.row = one_copy(x, recipe, Direction::kRow, row);
     if (column.wanted) result.column = one_copy(x, recipe, Direction::kColumn, column);
     return result;
@@ -52,22 +46,20 @@ class PlainFp8Linear final : public Fp8Linear {
 
   fp8::TensorHealth measure(const Tensor& x, const Fp8Matrix& quantized,
                             Direction direction) override {
-    const bool by_row = direction == Direction::kRow;
-    const fp8::Side& side = by_row ? quantized.row_side : quantized.column_side;
-    const Fp8Copy& copy = by_row ? quantized.row : quantized.column;
-    const auto grid = fp8::grid_of(side.granularity, direction, x.size(0), x.size(1));
+    const Fp8Copy& copy = quantized.copy(direction);
+    const fp8::Side& side = quantized.side(direction);
+    const fp8::Grid grid = quantized.grid(direction);
     const Tensor values = x.to(at::kFloat), decoded = exact(quantized, direction);
     fp8::TensorHealth health;
     fp8::Amax amax;
     for (int64_t i = 0; i < x.numel(); ++i) {
       const float value = values.const_data_ptr<float>()[i];
-      const int64_t block =
-          i / x.size(1) / grid.block_rows * grid.grid_columns + i % x.size(1) / grid.block_columns;
-      const float decode = copy.scales.const_data_ptr<float>()[block], before = amax.value;
+      const int64_t block = grid.block_of(i / x.size(1), i % x.size(1));
+      const auto scale = fp8::scale_from_decode(copy.scales.const_data_ptr<float>()[block]);
+      const float before = amax.value;
       amax.add(value);
-      if (amax.value > before || i == 0) health.factor = std::min(1 / decode, FLT_MAX);
-      health.incidents.add(
-          fp8::incident_of(side.format, value, {std::min(1 / decode, FLT_MAX), decode}));
+      if (amax.value > before || i == 0) health.factor = scale.encode;
+      health.incidents.add(fp8::incident_of(side.format, value, scale));
       health.nonzero += value != 0;
       if (!std::isfinite(value)) continue;
       health.signal += std::pow(static_cast<double>(value), 2);
@@ -101,16 +93,14 @@ class PlainFp8Linear final : public Fp8Linear {
   }
 
   static Tensor exact(const Fp8Matrix& m, Direction direction) {
-    const bool by_row = direction == Direction::kRow;
-    const Fp8Copy& copy = by_row ? m.row : m.column;
-    const fp8::Side& side = by_row ? m.row_side : m.column_side;
+    const Fp8Copy& copy = m.copy(direction);
+    const fp8::Side& side = m.side(direction);
     OCTAVO_ASSERT(copy.defined());
-    const auto grid = fp8::grid_of(side.granularity, direction, m.rows, m.columns);
+    const fp8::Grid grid = m.grid(direction);
     Tensor values = at::empty({m.rows, m.columns}, at::kDouble);
     auto* out = values.mutable_data_ptr<double>();
     for (int64_t i = 0; i < values.numel(); ++i) {
-      const int64_t block =
-          i / m.columns / grid.block_rows * grid.grid_columns + i % m.columns / grid.block_columns;
+      const int64_t block = grid.block_of(i / m.columns, i % m.columns);
       out[i] =
           static_cast<double>(fp8::decode(side.format, copy.codes.const_data_ptr<uint8_t>()[i])) *
           copy.scales.const_data_ptr<float>()[block];
