@@ -80,10 +80,10 @@ double linear_saved(const train::Run& run) {
 // Bytes that a forward pass leaves behind for the backward pass, of all layers.
 double all_saved(const train::Run& run) {
   const data::Batch batch = run.loader->next();
-  const at::Tensor ids = train::to_device(batch, at::kCPU).inputs;
-  run.model->hidden(ids, batch.length, nullptr);  // quantizes the weights, which stay
+  const nn::Tokens ids = train::to_device(batch, at::kCPU).tokens;
+  run.model->hidden(ids, nullptr);  // quantizes the weights, which stay
   const size_t before = engine::cpu_memory().in_use;
-  const at::Tensor hidden = run.model->hidden(ids, batch.length, nullptr);
+  const at::Tensor hidden = run.model->hidden(ids, nullptr);
   return static_cast<double>(engine::cpu_memory().in_use - before);
 }
 

@@ -137,14 +137,53 @@ struct TimedCrossEntropy final : Timed<engine::CrossEntropy> {
 
 struct TimedAttention final : Timed<engine::Attention> {
   using Timed::Timed;
-  Forward forward(const Tensor& qkv, int64_t batch, int64_t heads) override {
+  Forward forward(const Tensor& qkv, const Shape& shape) override {
     const Timer timer(table, "attention forward");
-    return inner->forward(qkv, batch, heads);
+    return inner->forward(qkv, shape);
   }
-  Tensor backward(const Tensor& d_out, const Tensor& qkv, const Forward& saved, int64_t batch,
-                  int64_t heads) override {
+  Tensor backward(const Tensor& d_out, const Tensor& qkv, const Forward& saved,
+                  const Shape& shape) override {
     const Timer timer(table, "attention backward");
-    return inner->backward(d_out, qkv, saved, batch, heads);
+    return inner->backward(d_out, qkv, saved, shape);
+  }
+  Tensor extend(const Tensor& q, const Tensor& keys, const Tensor& values,
+                const Shape& shape) override {
+    const Timer timer(table, "attention forward");
+    return inner->extend(q, keys, values, shape);
+  }
+};
+
+struct TimedRmsNorm final : Timed<engine::RmsNorm> {
+  using Timed::Timed;
+  Forward forward(const Tensor& x, const Tensor& delta, const Tensor& gamma, double eps) override {
+    const Timer timer(table, "RMS norm + residual");
+    return inner->forward(x, delta, gamma, eps);
+  }
+  Tensor backward(const Tensor& d_normed, const Tensor& d_sum, const Forward& saved,
+                  const Tensor& gamma, Tensor& dgamma, Accumulate mode) override {
+    const Timer timer(table, "RMS norm + residual");
+    return inner->backward(d_normed, d_sum, saved, gamma, dgamma, mode);
+  }
+};
+
+struct TimedSwiGlu final : Timed<engine::SwiGlu> {
+  using Timed::Timed;
+  Tensor forward(const Tensor& x) override {
+    const Timer timer(table, "SwiGLU");
+    return inner->forward(x);
+  }
+  Tensor backward(const Tensor& dy, const Tensor& x) override {
+    const Timer timer(table, "SwiGLU");
+    return inner->backward(dy, x);
+  }
+};
+
+struct TimedRope final : Timed<engine::Rope> {
+  using Timed::Timed;
+  void rotate(Tensor& x, const Tensor& positions, const Tensor& angles, int64_t heads,
+              bool back) override {
+    const Timer timer(table, "RoPE");
+    inner->rotate(x, positions, angles, heads, back);
   }
 };
 
@@ -164,7 +203,7 @@ struct TimedEmbedding final : Timed<engine::Embedding> {
 
 struct TimedAdamW final : Timed<engine::AdamW> {
   using Timed::Timed;
-  void step(Tensor& master, Tensor& m, Tensor& v, const Tensor& grad, Tensor& compute,
+  void step(Tensor& master, Moment& m, Moment& v, const Tensor& grad, Tensor& compute,
             const Hyper& hyper) override {
     const Timer timer(table, "AdamW");
     inner->step(master, m, v, grad, compute, hyper);
@@ -183,6 +222,9 @@ inline void time_operations(engine::Engine& e, Seconds& table) {
   e.column_sum = std::make_unique<TimedColumnSum>(std::move(e.column_sum), table);
   e.cross_entropy = std::make_unique<TimedCrossEntropy>(std::move(e.cross_entropy), table);
   e.attention = std::make_unique<TimedAttention>(std::move(e.attention), table);
+  e.rms_norm = std::make_unique<TimedRmsNorm>(std::move(e.rms_norm), table);
+  e.swiglu = std::make_unique<TimedSwiGlu>(std::move(e.swiglu), table);
+  e.rope = std::make_unique<TimedRope>(std::move(e.rope), table);
   e.embedding = std::make_unique<TimedEmbedding>(std::move(e.embedding), table);
   e.adamw = std::make_unique<TimedAdamW>(std::move(e.adamw), table);
 }

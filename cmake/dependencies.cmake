@@ -9,6 +9,8 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl)
+pkg_check_modules(CRYPTO REQUIRED IMPORTED_TARGET libcrypto)
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
 # Who compiles for several instruction sets, and who tests them one by one, must mean the same ones. Old ones get the
 # baseline; each target multiplies compile time.
@@ -20,6 +22,17 @@ file(GLOB OCTAVO_SITE_PACKAGES ${OCTAVO_VENV}/lib/python3*/site-packages)
 if(NOT EXISTS ${OCTAVO_SITE_PACKAGES}/torch/lib/libtorch_cpu.so)
   message(FATAL_ERROR "torch not found under ${OCTAVO_VENV}: run ./bootstrap first")
 endif()
+
+# Arrow, from the pyarrow wheel: libraries have names with the version only.
+foreach(lib arrow arrow_s3 parquet)
+  file(GLOB octavo_arrow_file ${OCTAVO_SITE_PACKAGES}/pyarrow/lib${lib}.so.*)
+  if(NOT octavo_arrow_file)
+    message(FATAL_ERROR "lib${lib} not found in the pyarrow wheel under ${OCTAVO_VENV}: run ./bootstrap first")
+  endif()
+  add_library(arrow::${lib} SHARED IMPORTED)
+  set_target_properties(arrow::${lib} PROPERTIES IMPORTED_LOCATION ${octavo_arrow_file})
+  target_include_directories(arrow::${lib} SYSTEM INTERFACE ${OCTAVO_SITE_PACKAGES}/pyarrow/include)
+endforeach()
 
 # libtorch, CPU part. oneDNN's own headers must come before torch's copies of a newer version.
 foreach(lib c10 torch_cpu c10_cuda torch_cuda)

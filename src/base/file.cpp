@@ -170,6 +170,14 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
+void MappedFile::release(std::span<const std::byte> part) const {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto first = (reinterpret_cast<uintptr_t>(part.data()) + page - 1) / page * page;
+  const auto end = reinterpret_cast<uintptr_t>(part.data() + part.size()) / page * page;
+  // Advice: when the kernel does not take it, the pages stay, and nothing is wrong.
+  if (first < end) ::madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTNEED);
+}
+
 fs::path join_inside(const fs::path& folder, std::string_view name) {
   const auto refuse = [&](const char* why) {
     fail(ExitCode::kDamaged, "base", "file name '", name, "' refused: ", why,

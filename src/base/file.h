@@ -55,6 +55,8 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const fs::path& path() const { return path_; }
+  // Whole pages of this part of bytes() need not stay in memory; reading them loads them again.
+  void release(std::span<const std::byte> part) const;
 
  private:
   fs::path path_;

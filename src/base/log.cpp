@@ -1,5 +1,8 @@
 #include "base/log.h"
 
+#include <mutex>
+#include <set>
+
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -40,6 +43,16 @@ void log_error(std::string_view message) {
 void log_warn(std::string_view message) {
   ++warnings;
   logger().warn(message);
+}
+
+void log_warn_once(const std::string& message) {
+  static std::mutex mutex;
+  static std::set<std::string> said;
+  {
+    const std::lock_guard lock(mutex);
+    if (!said.insert(message).second) return;
+  }
+  log_warn(message);
 }
 
 int64_t warning_count() {

@@ -85,6 +85,14 @@ at::Tensor HfModel::tensor(const std::string& name) const {
   return shards[shard_of.at(name)].tensor(name);
 }
 
+void HfModel::release(const std::string& name) const {
+  shards[shard_of.at(name)].release(name);
+}
+
+bool has_hf_weights(const fs::path& folder) {
+  return is_file(folder / kSingle) || is_file(folder / kIndex);
+}
+
 HfModel open_hf_model(const fs::path& folder) {
   HfModel model;
   model.folder = folder;

@@ -20,7 +20,12 @@ struct HfModel {
   bool contains(const std::string& name) const { return shard_of.contains(name); }
   const TensorInfo& info(const std::string& name) const;
   at::Tensor tensor(const std::string& name) const;  // read-only view; keeps its file alive
+  // The tensor's pages need not stay in memory; it can still be read.
+  void release(const std::string& name) const;
 };
+
+// Whether a folder has weights that open_hf_model() would read.
+bool has_hf_weights(const fs::path& folder);
 
 // Every tensor is in exactly one shard; an index that disagrees with its shards is refused.
 HfModel open_hf_model(const fs::path& folder);

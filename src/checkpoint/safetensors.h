@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -40,6 +41,8 @@ class SafetensorsReader {
   // size is returned as a copy instead.
   at::Tensor tensor(const std::string& name) const;
   std::span<const std::byte> tensor_bytes(const std::string& name) const;
+  // The tensor's pages need not stay in memory; it can still be read.
+  void release(const std::string& name) const { file_->release(tensor_bytes(name)); }
   std::span<const std::byte> bytes() const { return file_->bytes(); }  // the whole file
   const fs::path& path() const { return path_; }
 
@@ -63,6 +66,13 @@ struct WrittenFile {
 // 64; the others follow by element size, largest first, each aligned to its element.
 WrittenFile write_safetensors_hashed(const fs::path& path, const NamedTensors& tensors,
                                      const std::map<std::string, std::string>& metadata);
+
+// The same for tensors that are made one at a time: `outlines` say their names, dtypes and shapes
+// (tensors on the meta device do), and `produce` is asked for each when its turn comes.
+WrittenFile write_safetensors_streamed(
+    const fs::path& path, const NamedTensors& outlines,
+    const std::function<at::Tensor(const std::string& name)>& produce,
+    const std::map<std::string, std::string>& metadata);
 
 // The same, returning the content hash of the whole file.
 std::string write_safetensors(const fs::path& path, const NamedTensors& tensors,

@@ -69,8 +69,10 @@ std::string padded_header(const Json& header, const fs::path& path) {
 
 }  // namespace
 
-WrittenFile write_safetensors_hashed(const fs::path& path, const NamedTensors& tensors,
-                                     const std::map<std::string, std::string>& metadata) {
+WrittenFile write_safetensors_streamed(
+    const fs::path& path, const NamedTensors& tensors,
+    const std::function<at::Tensor(const std::string& name)>& produce,
+    const std::map<std::string, std::string>& metadata) {
   check_tensors(path, tensors);
   auto order = file_order(tensors);
   Json header = Json::object();
@@ -92,7 +94,9 @@ WrittenFile write_safetensors_hashed(const fs::path& path, const NamedTensors& t
   file.write(std::string_view(length));
   file.write(std::string_view(text));
   for (const auto* item : order) {
-    at::Tensor tensor = item->second.detach().cpu().contiguous();
+    const at::Tensor tensor = produce(item->first).detach().cpu().contiguous();
+    OCTAVO_ASSERT(tensor.scalar_type() == item->second.scalar_type() &&
+                  tensor.sizes() == item->second.sizes());
     std::span<const std::byte> bytes(static_cast<const std::byte*>(tensor.const_data_ptr()),
                                      byte_size(tensor));
     if (!bytes.empty()) file.write(bytes);
@@ -101,6 +105,14 @@ WrittenFile write_safetensors_hashed(const fs::path& path, const NamedTensors& t
   written.size = file.size();
   written.hash = file.close();
   return written;
+}
+
+WrittenFile write_safetensors_hashed(const fs::path& path, const NamedTensors& tensors,
+                                     const std::map<std::string, std::string>& metadata) {
+  std::map<std::string_view, const at::Tensor*> by_name;
+  for (const auto& item : tensors) by_name[item.first] = &item.second;
+  return write_safetensors_streamed(
+      path, tensors, [&](const std::string& name) { return *by_name.at(name); }, metadata);
 }
 
 std::string write_safetensors(const fs::path& path, const NamedTensors& tensors,

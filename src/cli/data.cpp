@@ -1,5 +1,6 @@
 // octavo data prepare|inspect
 
+#include <iomanip>
 #include <iostream>
 
 #include "base/error.h"
@@ -19,19 +20,14 @@ int data_prepare(const Verb& verb, Args args) {
          parsed.origin_of("dataset").text(), "); give one of them");
   if (inputs.empty())
     fail(ExitCode::kUsage, "cli",
-         "data prepare: wanted text or JSONL files or folders, found none; name them");
+         "data prepare: wanted files or folders of text or rows (JSONL, JSON), found none; name "
+         "them");
   if (settings.output.empty())
     fail(ExitCode::kUsage, "cli",
          "data prepare: wanted --output FOLDER, found none; say where the shards go");
 
-  data::PrepareOptions options;
-  options.inputs.assign(inputs.begin(), inputs.end());
+  data::PrepareOptions options = data::prepare_options(settings, inputs);
   options.output = settings.output;
-  if (!settings.tokenizer.empty()) options.tokenizer = settings.tokenizer;
-  options.text_field = settings.text_field;
-  options.val_fraction = settings.val_fraction;
-  options.shard_tokens = static_cast<uint64_t>(settings.shard_tokens);
-  options.workers = static_cast<int>(settings.num_workers);
   const data::PrepareResult result = data::prepare(options);
 
   std::cout << settings.output << ": " << result.train_tokens << " training and "
@@ -39,6 +35,13 @@ int data_prepare(const Verb& verb, Args args) {
             << result.documents << " documents, " << format_bytes(static_cast<double>(result.bytes))
             << ", in " << result.shards << " shards (" << result.shards_reused
             << " kept from before), " << format_duration(result.seconds) << "\n";
+  if (result.sample_length > 0) {
+    const double tokens = static_cast<double>(result.train_tokens + result.val_tokens) / 100;
+    std::cout << "packed into samples of " << result.sample_length << ": " << std::fixed
+              << std::setprecision(1) << static_cast<double>(result.learned_tokens) / tokens
+              << "% of the tokens are learned, "
+              << static_cast<double>(result.padding_tokens) / tokens << "% are padding\n";
+  }
   return 0;
 }
 

@@ -76,6 +76,27 @@ std::string_view name_of(Fp8Guard value) {
   return name_at({"off", "log", "fallback"}, value);
 }
 
+std::string_view name_of(LoraBase value) {
+  return value == LoraBase::kFp8 ? "fp8" : "bf16";
+}
+
+std::string_view name_of(StateType value) {
+  return name_at({"fp32", "bf16", "fp8"}, value);
+}
+
+std::string_view name_of(ChatTemplate value) {
+  return name_at({"auto", "chatml", "qwen2", "smollm2", "llama3", "llama31", "alpaca", "none"},
+                 value);
+}
+
+std::string_view name_of(TrainOn value) {
+  return name_at({"answer", "all"}, value);
+}
+
+std::string_view name_of(ExportFormat value) {
+  return name_at({"bf16", "fp8_block", "fp8_channel"}, value);
+}
+
 std::optional<bool> parse_bool(std::string_view text) {
   for (std::string_view word : {"true", "True", "TRUE", "yes", "on", "1"})
     if (text == word) return true;
@@ -150,6 +171,7 @@ std::vector<std::string_view> reader_names(Readers readers) {
   static constexpr std::pair<Readers, std::string_view> kNames[] = {
       {reader::kTrain, "train"},
       {reader::kGenerate, "generate"},
+      {reader::kEval, "eval"},
       {reader::kCheckpoints, "checkpoints"},
       {reader::kPrepare, "data prepare"},
       {reader::kInspect, "data inspect"},

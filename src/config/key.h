@@ -12,14 +12,25 @@
 
 namespace octavo::config {
 
-enum class Section { kModel, kData, kTrain, kFp8, kRun, kCheckpoints, kGenerate, kOutput };
+enum class Section {
+  kModel,
+  kData,
+  kTrain,
+  kLora,
+  kFp8,
+  kRun,
+  kCheckpoints,
+  kGenerate,
+  kEval,
+  kOutput
+};
 enum class Type { kInt, kReal, kBool, kText, kList, kEnum };
 
 // Which verbs read a key: a flag that the verb would not read is refused. A set of bits.
 using Readers = unsigned;
 namespace reader {
 inline constexpr Readers kTrain = 1, kGenerate = 2, kCheckpoints = 4, kPrepare = 8, kInspect = 16,
-                         kSchedule = 32, kConfig = 64, kAll = ~0u;
+                         kSchedule = 32, kConfig = 64, kEval = 128, kAll = ~0u;
 }
 
 struct Key {

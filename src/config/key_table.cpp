@@ -8,14 +8,17 @@ namespace {
 
 using S = Settings;
 constexpr int64_t kMany = int64_t{1} << 40;  // beyond any real count, far from overflow
-constexpr Readers kModelUsers = reader::kTrain | reader::kGenerate;
+constexpr Readers kModelUsers = reader::kTrain | reader::kGenerate | reader::kEval;
+constexpr Readers kMakers = reader::kTrain | reader::kPrepare | reader::kEval;
+constexpr Readers kHubUsers = kModelUsers | reader::kPrepare;
 
 std::vector<Key> model_keys() {
   return {
-      text_key("model_name", &S::model_name,
-               "gpt2, gpt2-medium, gpt2-large, gpt2-xl; custom (then n_layer, n_head and n_embd "
-               "say the size); or a "
-               "folder with a Hugging Face config.json."),
+      text_key(
+          "model_name", &S::model_name,
+          "A folder with a Hugging Face config.json of a GPT-2, Llama, SmolLM2 or Qwen2 model, or "
+          "its name on the hub; gpt2, gpt2-medium, gpt2-large, gpt2-xl with random weights; or "
+          "custom (a GPT-2 whose n_layer, n_head and n_embd say the size)."),
       int_key("n_layer", &S::n_layer, 0, 1024, "Transformer blocks. 0: as model_name says."),
       int_key("n_head", &S::n_head, 0, 1024,
               "Attention heads; must divide n_embd. 0: as model_name says."),
@@ -25,32 +28,53 @@ std::vector<Key> model_keys() {
               "padded to a multiple of 64, "
               "which the matrix units prefer; padding has no probability."),
       int_key("max_seq_length", &S::max_seq_length, 1, int64_t{1} << 20,
-              "Tokens in a sample: the context."),
-      text_key("init_from", &S::init_from,
-               "Weights to start from: a Hugging Face folder with safetensors files, or a "
-               "checkpoint. Empty: random "
-               "weights drawn from seed."),
+              "Tokens in a sample: the context. Packed data is prepared for one length.")
+          .read_by(reader::kTrain | reader::kPrepare | reader::kEval),
+      text_key(
+          "init_from", &S::init_from,
+          "Weights to start from: a Hugging Face folder with safetensors files, a checkpoint, or "
+          "random (drawn from seed). Empty: those of model_name when it has some, else random."),
+      text_key(
+          "revision", &S::revision,
+          "Branch, tag or commit of a model_name that is on the Hugging Face hub. A data set's "
+          "is written behind its name: org/name@revision.")
+          .read_by(kHubUsers),
+      bool_key("offline", &S::offline,
+               "Models and data sets come from paths and the Hugging Face cache only; nothing is "
+               "downloaded. HF_HUB_OFFLINE=1 says the same.")
+          .read_by(kHubUsers),
   };
 }
 
 std::vector<Key> data_keys() {
-  constexpr Readers kMakers = reader::kTrain | reader::kPrepare;
   return {
       list_key(
           "dataset", &S::dataset,
-          "A prepared folder (from data prepare), or text and JSONL files and folders of them, "
-          "which are "
-          "prepared into data_cache on first use. Several: a YAML list, or commas in the flag.")
+          "A prepared folder (from data prepare); or text, JSONL, JSON, Parquet and Arrow files, "
+          "folders of them, s3:// addresses or names on the Hugging Face hub, which are prepared "
+          "into data_cache on first use. Several: a YAML list, or commas in the flag.")
           .alias("dataset_name")
           .read_by(kMakers),
-      text_key("data_cache", &S::data_cache, "Folder for data that train prepares itself."),
+      text_key("data_cache", &S::data_cache, "Folder for data that train prepares itself.")
+          .read_by(reader::kTrain | reader::kEval),
       text_key("tokenizer", &S::tokenizer,
                "bytes, a tokenizer.json, or a folder that holds one. Empty: what the prepared data "
                "or the checkpoint "
                "was made with, else bytes.")
           .read_by(kMakers | reader::kGenerate),
-      text_key("text_field", &S::text_field, "The field of a JSONL row that holds the text.")
+      text_key("split_name", &S::split_name,
+               "Which split of a data set with splits in the Hugging Face layout: train, test, "
+               "train_1M, … Empty: train, or all files when there is none.")
           .read_by(kMakers),
+      text_key("dataset_config", &S::dataset_config,
+               "Which subset of a data set on the hub that has several: main of openai/gsm8k, "
+               "sample-10BT of FineWeb-Edu. Empty: its default.")
+          .read_by(kMakers),
+  };
+}
+
+std::vector<Key> shard_keys() {
+  return {
       real_key("val_fraction", &S::val_fraction, 0, 0.9,
                "Share of the documents (of the tokens, when there is only one document) kept for "
                "validation when "
@@ -65,13 +89,53 @@ std::vector<Key> data_keys() {
   };
 }
 
+// What a row of a data set is, and what becomes of it.
+std::vector<Key> row_keys() {
+  return {
+      text_key("text_field", &S::text_field, "The field of a row that holds the text.")
+          .read_by(kMakers),
+      text_key("prompt_field", &S::prompt_field,
+               "The field of a row that holds the prompt; response_field then names the answer's. "
+               "Empty: as the first row shows (OpenMathInstruct-2, GSM8K, Alpaca, prompt and "
+               "response).")
+          .read_by(kMakers),
+      text_key("response_field", &S::response_field, "The field of a row that holds the answer.")
+          .read_by(kMakers),
+      text_key("messages_field", &S::messages_field,
+               "The field of a row that holds a list of chat messages (role and content, or from "
+               "and value). Empty: as the first row shows.")
+          .read_by(kMakers),
+      enum_key("chat_template", &S::chat_template,
+               {ChatTemplate::kAuto, ChatTemplate::kChatml, ChatTemplate::kQwen2,
+                ChatTemplate::kSmollm2, ChatTemplate::kLlama3, ChatTemplate::kLlama31,
+                ChatTemplate::kAlpaca, ChatTemplate::kNone},
+               "How prompts, answers and messages become text. auto: what the tokenizer's added "
+               "tokens say, else alpaca; none where prompts have Alpaca's text already. none: "
+               "prompt and answer one behind the other.")
+          .read_by(kMakers | reader::kGenerate),
+      enum_key("train_on", &S::train_on, {TrainOn::kAnswer, TrainOn::kAll},
+               "What is learned of rows with a prompt and an answer, and of chats: the answers, or "
+               "all. Plain text is always learned as a whole.")
+          .read_by(kMakers),
+      bool_key("packing", &S::packing,
+               "Several short documents share a sample, without seeing each other. false: one "
+               "document in each. Plain text is not packed but cut.")
+          .read_by(kMakers),
+  };
+}
+
 std::vector<Key> train_keys() {
   constexpr Readers kScheduled = reader::kTrain | reader::kSchedule;
   return {
       int_key("batch_size", &S::batch_size, 1, 65536,
-              "Samples in one forward and backward pass, per rank."),
+              "Samples in one forward and backward pass, per rank.")
+          .read_by(reader::kTrain | reader::kEval),
       int_key("gradient_accumulation_steps", &S::gradient_accumulation_steps, 1, 1 << 20,
               "Passes whose gradients are summed before the weights move."),
+      bool_key(
+          "gradient_checkpointing", &S::gradient_checkpointing,
+          "Keep only the input of each block and compute the block again in the backward pass: "
+          "less memory, about a third more work."),
       int_key("max_steps", &S::max_steps, 0, kMany, "Steps to train. 0: num_epochs decides.")
           .read_by(kScheduled),
       int_key("num_epochs", &S::num_epochs, 0, 1'000'000,
@@ -100,17 +164,63 @@ std::vector<Key> train_keys() {
                "z_loss keeps the logits' normaliser near 1; activation_l2 and kurtosis aim at the "
                "activation outliers "
                "that break FP8."),
+  };
+}
+
+std::vector<Key> precision_keys() {
+  return {
       enum_key("mixed_precision", &S::mixed_precision,
                {Precision::kFp8, Precision::kBf16, Precision::kFp32},
                "What the matrix products run in. fp8: the linear layers, and the rest in BF16; "
-               "generate takes it as bf16. Master weights and optimizer state are FP32 in every "
-               "case.")
+               "generate takes it as bf16. What the weights and the optimizer keep: "
+               "master_dtype, moment_dtype.")
           .read_by(kModelUsers),
+      enum_key("master_dtype", &S::master_dtype, {StateType::kFp32, StateType::kBf16},
+               "The weights that training adds to. fp32: beside a BF16 copy that the products "
+               "read. bf16: one BF16 weight, rounded stochastically. Norms and biases are FP32."),
+      enum_key("moment_dtype", &S::moment_dtype,
+               {StateType::kFp32, StateType::kBf16, StateType::kFp8},
+               "Both moments of AdamW, of matrices. bf16 and fp8 (E4M3, one scale for 128 values) "
+               "are rounded stochastically; fp8's second moment is noisy for beta2 above 0.995."),
+      enum_key("gradient_dtype", &S::gradient_dtype, {StateType::kFp32, StateType::kBf16},
+               "Gradients of matrices. bf16: sums over passes are rounded after each one, and the "
+               "memory is free during the forward pass."),
       int_key("seed", &S::seed, 0, INT64_MAX, "Weights, data order and samples are drawn from it.")
           .read_by(kModelUsers),
       int_key("num_threads", &S::num_threads, 0, 4096,
               "CPU threads for the mathematics. 0: all cores.")
           .read_by(kModelUsers),
+  };
+}
+
+std::vector<Key> lora_keys() {
+  return {
+      int_key(
+          "lora_rank", &S::lora_rank, 0, 4096,
+          "Rank of the adapters (LoRA): the model's own weights are frozen, and two thin matrices "
+          "beside each chosen one are trained. 0: no adapters, all weights are trained."),
+      real_key("lora_alpha", &S::lora_alpha, 0, 65536,
+               "The adapters' output is scaled by this over lora_rank. 0: twice lora_rank."),
+      real_key("lora_dropout", &S::lora_dropout, 0, 0.9,
+               "Share of an adapter's inputs that are dropped in training."),
+      list_key("lora_target_modules", &S::lora_target_modules,
+               "Layers that get an adapter, by the last part of their Hugging Face name (q_proj, "
+               "down_proj, c_attn), or all. Empty: all linear layers of the blocks."),
+      enum_key("lora_base", &S::lora_base, {LoraBase::kBf16, LoraBase::kFp8},
+               "How the frozen weights are kept: bf16; or fp8 (E4M3 with a scale for each 128x128 "
+               "block, one byte a weight), made BF16 again layer by layer when they are used."),
+  };
+}
+
+std::vector<Key> eval_keys() {
+  return {
+      text_key(
+          "eval_task", &S::eval_task,
+          "loss: of the validation split of dataset. hellaswag: which of four endings the model "
+          "finds most likely (acc), also per character (acc_norm)."),
+      text_key("eval_data", &S::eval_data, "The JSONL file of hellaswag (hellaswag_val.jsonl)."),
+      int_key("eval_limit", &S::eval_limit, 0, kMany,
+              "Rows of hellaswag, or batches of loss, from the first on. 0: all."),
   };
 }
 
@@ -202,7 +312,7 @@ std::vector<Key> checkpoint_keys() {
   return {
       text_key("checkpoint_dir", &S::checkpoint_dir,
                "Where checkpoints are kept. Empty: checkpoints, or checkpoints_fp8 for FP8 runs.")
-          .read_by(reader::kTrain | reader::kGenerate | reader::kCheckpoints),
+          .read_by(kModelUsers | reader::kCheckpoints),
       int_key("checkpoint_freq", &S::checkpoint_freq, 0, kMany,
               "Steps between checkpoints. One is always written at the end and when a stop is "
               "asked for; 0: only then."),
@@ -212,14 +322,20 @@ std::vector<Key> checkpoint_keys() {
                "Go on from a checkpoint: latest, best, or a path. Empty: start anew."),
       bool_key("list_checkpoints", &S::list_checkpoints,
                "List the checkpoints and stop: checkpoints list."),
+      enum_key("export_format", &S::export_format,
+               {ExportFormat::kBf16, ExportFormat::kFp8Block, ExportFormat::kFp8Channel},
+               "How checkpoints export stores the matrices of the blocks. fp8_block: E4M3 with a "
+               "scale for each 128x128 (DeepSeek-V3's layout). fp8_channel: E4M3 with a scale for "
+               "each row (compressed-tensors). Embeddings, head and norms are BF16 always.")
+          .read_by(reader::kCheckpoints),
   };
 }
 
 std::vector<Key> generate_keys() {
   return {
       text_key("checkpoint", &S::checkpoint,
-               "Which checkpoint: latest, best, a path, or a Hugging Face folder.")
-          .read_by(reader::kGenerate),
+               "Which checkpoint: latest, best, a path, or a Hugging Face folder or name.")
+          .read_by(reader::kGenerate | reader::kEval | reader::kCheckpoints),
       text_key("prompt", &S::prompt, "The text to continue."),
       int_key("max_new_tokens", &S::max_new_tokens, 1, 1 << 20, "Tokens to generate."),
       real_key("temperature", &S::temperature, 0, 100,
@@ -228,18 +344,27 @@ std::vector<Key> generate_keys() {
       int_key("top_k", &S::top_k, 0, int64_t{1} << 24,
               "Draw only from the k most likely tokens. 0: from all.")
           .read_by(kModelUsers),
+      real_key("top_p", &S::top_p, 0, 1,
+               "Draw only from the most likely tokens that have this probability together.")
+          .read_by(kModelUsers),
+      bool_key("chat", &S::chat,
+               "Talk: lines of standard input are a user's turns, in the model's chat template "
+               "(chat_template). With prompt: one turn."),
+      text_key("system_prompt", &S::system_prompt,
+               "The system message of a chat. Empty: the template's own."),
   };
 }
 
 std::vector<Key> output_keys() {
   return {
       text_key("output", &S::output,
-               "Where the result goes: a folder (data prepare) or a file (schedule; config schema "
-               "and docs, which print "
-               "it otherwise).")
-          .read_by(reader::kPrepare | reader::kSchedule | reader::kConfig),
+               "Where the result goes: a folder (data prepare, checkpoints export) or a file "
+               "(schedule; eval: each row's answer; config schema and docs, which print it "
+               "otherwise).")
+          .read_by(reader::kPrepare | reader::kCheckpoints | reader::kSchedule | reader::kConfig |
+                   reader::kEval),
       bool_key("json", &S::json, "Print the result as JSON.")
-          .read_by(reader::kSchedule | reader::kCheckpoints),
+          .read_by(reader::kSchedule | reader::kCheckpoints | reader::kEval),
       bool_key("verify_hashes", &S::verify_hashes, "Read every shard and check its hash.")
           .read_by(reader::kInspect),
   };
@@ -256,11 +381,16 @@ std::vector<Key> build() {
   };
   append(Section::kModel, reader::kTrain, model_keys());
   append(Section::kData, reader::kTrain, data_keys());
+  append(Section::kData, reader::kTrain, row_keys());
+  append(Section::kData, reader::kTrain, shard_keys());
   append(Section::kTrain, reader::kTrain, train_keys());
+  append(Section::kTrain, reader::kTrain, precision_keys());
+  append(Section::kLora, reader::kTrain, lora_keys());
   append(Section::kFp8, reader::kTrain, fp8_keys());
   append(Section::kRun, reader::kTrain, run_keys());
   append(Section::kCheckpoints, reader::kTrain, checkpoint_keys());
   append(Section::kGenerate, reader::kGenerate, generate_keys());
+  append(Section::kEval, reader::kEval, eval_keys());
   append(Section::kOutput, 0, output_keys());
   return table;
 }
@@ -277,10 +407,12 @@ std::span<const SectionInfo> sections() {
       {Section::kModel, "model", "What is trained."},
       {Section::kData, "data", "What it is trained on."},
       {Section::kTrain, "train", "How it is trained."},
+      {Section::kLora, "lora", "Adapters instead of all weights."},
       {Section::kFp8, "fp8", "Eight-bit training."},
       {Section::kRun, "run", "What is watched and written down on the way."},
       {Section::kCheckpoints, "checkpoints", "Saving and going on."},
       {Section::kGenerate, "generate", "Text from a trained model."},
+      {Section::kEval, "eval", "How good a model is."},
       {Section::kOutput, "output", "Where a verb's result goes."},
   };
   return kSections;

@@ -37,6 +37,7 @@ struct Arguments {
 };
 inline constexpr Arguments kTrainArguments{"train", reader::kTrain};
 inline constexpr Arguments kGenerateArguments{"generate", reader::kGenerate};
+inline constexpr Arguments kEvalArguments{"eval", reader::kEval};
 // A word (list, verify) and a folder.
 inline constexpr Arguments kCheckpointsArguments{"checkpoints", reader::kCheckpoints, 2};
 

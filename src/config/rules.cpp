@@ -36,6 +36,11 @@ bool one_precision(const Settings& s) {
   return !s.use_fp8 || s.mixed_precision != Precision::kFp32;
 }
 
+bool low_state_has_low_products(const Settings& s) {
+  const bool low = s.master_dtype != StateType::kFp32 || s.gradient_dtype != StateType::kFp32;
+  return !low || s.mixed_precision != Precision::kFp32;
+}
+
 bool one_recipe(const Settings& s) {
   return s.fp8_scenario == Fp8Scenario::kNone || s.fp8_recipe == Fp8Recipe::kMxfp8 ||
          s.fp8_recipe == Settings{}.fp8_recipe;
@@ -78,6 +83,10 @@ std::span<const Rule> rules() {
       {"one_precision", reader::kTrain,
        "use_fp8 asks for FP8 and mixed_precision fp32 for FP32; leave one of them out",
        one_precision, "use_fp8 mixed_precision"},
+      {"low_state_has_low_products", reader::kTrain,
+       "mixed_precision fp32 computes with FP32 weights and gradients, and master_dtype or "
+       "gradient_dtype asks for bf16; take mixed_precision bf16 or fp8, or leave them fp32",
+       low_state_has_low_products, "mixed_precision master_dtype gradient_dtype"},
       {"one_recipe", reader::kTrain,
        "fp8_scenario mxfp8 is fp8_recipe mxfp8, and fp8_recipe asks for another; leave one of "
        "them out",

@@ -18,6 +18,11 @@ enum class Fp8Execution { kAuto, kNative, kRehearse };
 enum class Fp8Backend { kAuto, kTe, kAten, kRehearse };
 enum class Fp8Scenario { kNone, kMxfp8 };
 enum class Fp8Guard { kOff, kLog, kFallback };
+enum class StateType { kFp32, kBf16, kFp8 };
+enum class LoraBase { kBf16, kFp8 };
+enum class ChatTemplate { kAuto, kChatml, kQwen2, kSmollm2, kLlama3, kLlama31, kAlpaca, kNone };
+enum class ExportFormat { kBf16, kFp8Block, kFp8Channel };
+enum class TrainOn { kAnswer, kAll };
 
 // The names that users type: "bf16", "z_loss", "most_recent", …
 std::string_view name_of(Precision value);
@@ -29,6 +34,11 @@ std::string_view name_of(Fp8Execution value);
 std::string_view name_of(Fp8Backend value);
 std::string_view name_of(Fp8Scenario value);
 std::string_view name_of(Fp8Guard value);
+std::string_view name_of(StateType value);
+std::string_view name_of(LoraBase value);
+std::string_view name_of(ChatTemplate value);
+std::string_view name_of(TrainOn value);
+std::string_view name_of(ExportFormat value);
 
 struct Settings {
   // model
@@ -36,13 +46,21 @@ struct Settings {
   int64_t n_layer = 0, n_head = 0, n_embd = 0,
           vocab_size = 0;  // 0: from the preset, data or tokenizer
   int64_t max_seq_length = 1024;
-  std::string init_from;  // "" random weights
+  std::string init_from;          // "": model_name's own, when it has weights; else random
+  std::string revision = "main";  // of a model_name on the hub
+  bool offline = false;
 
   // data
   std::vector<std::string> dataset;
   std::string data_cache = ".octavo/data";
   std::string tokenizer;  // "": what the prepared data says, else bytes
   std::string text_field = "text";
+  std::string prompt_field, response_field, messages_field;  // "": known data sets' own
+  ChatTemplate chat_template = ChatTemplate::kAuto;
+  TrainOn train_on = TrainOn::kAnswer;
+  bool packing = true;
+  std::string split_name;      // "": train, when the data has splits
+  std::string dataset_config;  // subset of a data set that has several; "": its default
   double val_fraction = 0.1;
   int64_t shard_tokens = 100'000'000;
   int64_t num_workers = 0;  // 0: one per core
@@ -51,6 +69,7 @@ struct Settings {
   // train
   int64_t batch_size = 8;
   int64_t gradient_accumulation_steps = 1;
+  bool gradient_checkpointing = false;
   int64_t max_steps = 0;   // 0: num_epochs decides
   int64_t num_epochs = 0;  // 0: max_steps decides; both 0: one epoch
   double learning_rate = 6e-4;
@@ -62,8 +81,17 @@ struct Settings {
   double penalty_weight = 0;   // 0: no penalty
   PenaltyType penalty_type = PenaltyType::kZLoss;
   Precision mixed_precision = Precision::kBf16;
+  StateType master_dtype = StateType::kFp32, moment_dtype = StateType::kFp32,
+            gradient_dtype = StateType::kFp32;  // of matrices; vectors are FP32
   int64_t seed = 1337;
   int64_t num_threads = 0;  // 0: all cores
+
+  // lora
+  int64_t lora_rank = 0;  // 0: no adapters
+  double lora_alpha = 0;  // 0: twice the rank
+  double lora_dropout = 0;
+  std::vector<std::string> lora_target_modules;  // empty: all
+  LoraBase lora_base = LoraBase::kBf16;
 
   // fp8
   bool use_fp8 = false;  // the same as mixed_precision fp8
@@ -93,6 +121,7 @@ struct Settings {
   int64_t keep_checkpoints = 3;    // 0: all
   std::string resume;              // "", latest, best, a path
   bool list_checkpoints = false;
+  ExportFormat export_format = ExportFormat::kBf16;
 
   // generate
   std::string checkpoint = "latest";  // latest, best, a path
@@ -100,6 +129,14 @@ struct Settings {
   int64_t max_new_tokens = 100;
   double temperature = 0.8;  // 0: greedy
   int64_t top_k = 50;        // 0: all
+  double top_p = 1;          // 1: all
+  bool chat = false;
+  std::string system_prompt;  // "": the chat template's own
+
+  // eval
+  std::string eval_task = "loss";  // loss, hellaswag
+  std::string eval_data;           // hellaswag: its JSONL file
+  int64_t eval_limit = 0;          // rows; 0: all
 
   // output
   std::string output;

@@ -44,6 +44,24 @@ SplitIndex split_from_json(const Json& object, const std::string& source) {
   return split;
 }
 
+void read_sample_length(const Json& json, const std::string& source, ShardKind& kind) {
+  kind.sample_length = json_size(json, "sample_length", source);
+  if (kind.sample_length == 0 || kind.sample_length > (uint64_t{1} << 30) ||
+      kind.vocab_size > uint64_t{kIdMask} + 1)
+    fail(ExitCode::kDamaged, "data", source,
+         ": wanted packed samples of 1 to 2^30 tokens of a vocabulary up to 2^30, found ",
+         kind.sample_length, " and ", kind.vocab_size, "; prepare the data again");
+}
+
+void check_whole_samples(const DatasetIndex& index, const std::string& source) {
+  if (!index.kind.packed()) return;
+  for (const auto& [name, split] : index.splits)
+    if (split.tokens() % index.kind.sample_length != 0)
+      fail(ExitCode::kDamaged, "data", source, ": wanted whole samples of ",
+           index.kind.sample_length, " tokens, found ", split.tokens(), " tokens in '", name,
+           "'; prepare the data again");
+}
+
 }  // namespace
 
 uint64_t SplitIndex::tokens() const {
@@ -55,6 +73,7 @@ uint64_t SplitIndex::documents() const {
 
 std::string DatasetIndex::fingerprint() const {
   std::string text = str(kFormat, kVersion, ' ', kind.tokenizer_fingerprint, ' ', kind.vocab_size);
+  if (kind.packed()) text += str(" packed ", kind.sample_length);
   for (const auto& [name, split] : splits) {
     text += "\n" + name;
     for (const ShardInfo& shard : split.shards)
@@ -65,11 +84,16 @@ std::string DatasetIndex::fingerprint() const {
 }
 
 Json shard_to_json(const ShardInfo& shard) {
-  return {{"name", shard.name},
-          {"tokens", shard.tokens},
-          {"documents", shard.documents},
-          {"bytes", shard.bytes},
-          {"hash", shard.hash_text()}};
+  Json json = {{"name", shard.name},
+               {"tokens", shard.tokens},
+               {"documents", shard.documents},
+               {"bytes", shard.bytes},
+               {"hash", shard.hash_text()}};
+  if (shard.learned > 0 || shard.padding > 0) {
+    json["learned"] = shard.learned;
+    json["padding"] = shard.padding;
+  }
+  return json;
 }
 
 ShardInfo shard_from_json(const Json& object, const std::string& source) {
@@ -78,6 +102,10 @@ ShardInfo shard_from_json(const Json& object, const std::string& source) {
   shard.tokens = json_size(object, "tokens", source);
   shard.documents = json_size(object, "documents", source);
   shard.bytes = json_size(object, "bytes", source);
+  if (object.contains("learned")) {
+    shard.learned = json_size(object, "learned", source);
+    shard.padding = json_size(object, "padding", source);
+  }
   const std::string hash = json_string(object, "hash", source);
   const bool hex =
       std::all_of(hash.begin(), hash.end(), [](unsigned char c) { return std::isxdigit(c) != 0; });
@@ -108,6 +136,7 @@ DatasetIndex read_index(const fs::path& folder) {
   if (index.kind.vocab_size == 0 || index.kind.vocab_size > uint64_t{INT32_MAX})
     fail(ExitCode::kDamaged, "data", source, ": wanted a vocabulary of 1 to 2^31 - 1 ids, found ",
          index.kind.vocab_size, "; prepare the data again");
+  if (json.contains("sample_length")) read_sample_length(json, source, index.kind);
   index.plan = json_string(json, "plan", source);
   index.options = json_field(json, "options", Json::value_t::object, source);
   const Json& sources = json_field(json, "sources", Json::value_t::object, source);
@@ -116,6 +145,7 @@ DatasetIndex read_index(const fs::path& folder) {
   index.sources_fingerprint = json_string(sources, "fingerprint", source);
   for (const auto& item : json_field(json, "splits", Json::value_t::object, source).items())
     index.splits[item.key()] = split_from_json(item.value(), source);
+  check_whole_samples(index, source);
   if (index.fingerprint() != json_string(json, "fingerprint", source))
     fail(ExitCode::kDamaged, "data", source, " is damaged: wanted fingerprint ",
          json_string(json, "fingerprint", source), ", its content gives ", index.fingerprint(),
@@ -132,21 +162,22 @@ void write_index(const fs::path& folder, const DatasetIndex& index) {
                     {"documents", split.documents()},
                     {"shards", std::move(shards)}};
   }
-  const Json json = {{"format", kFormat},
-                     {"version", kVersion},
-                     {"fingerprint", index.fingerprint()},
-                     {"plan", index.plan},
-                     {"tokenizer",
-                      {{"name", index.tokenizer_name},
-                       {"fingerprint", index.kind.tokenizer_fingerprint},
-                       {"vocab_size", index.kind.vocab_size}}},
-                     {"options", index.options},
-                     {"sources",
-                      {{"list", kSourcesName},
-                       {"files", index.source_files},
-                       {"bytes", index.source_bytes},
-                       {"fingerprint", index.sources_fingerprint}}},
-                     {"splits", std::move(splits)}};
+  Json json = {{"format", kFormat},
+               {"version", kVersion},
+               {"fingerprint", index.fingerprint()},
+               {"plan", index.plan},
+               {"tokenizer",
+                {{"name", index.tokenizer_name},
+                 {"fingerprint", index.kind.tokenizer_fingerprint},
+                 {"vocab_size", index.kind.vocab_size}}},
+               {"options", index.options},
+               {"sources",
+                {{"list", kSourcesName},
+                 {"files", index.source_files},
+                 {"bytes", index.source_bytes},
+                 {"fingerprint", index.sources_fingerprint}}},
+               {"splits", std::move(splits)}};
+  if (index.kind.packed()) json["sample_length"] = index.kind.sample_length;
   write_file_atomic(folder / kIndexName,
                     json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }

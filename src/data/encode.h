@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/row_format.h"
 #include "data/units.h"
 #include "tokenizer/tokenizer.h"
 
@@ -17,7 +18,10 @@ struct EncodeContext {
   const tokenizer::Tokenizer& tokenizer;
   const std::vector<Source>& sources;
   std::vector<uint64_t> begins;  // source_begins
-  std::string text_field;
+  RowFormat format;
+  ChatTemplate chat_template = ChatTemplate::kNone;  // of rows with answers
+  bool learn_all = false;
+  uint64_t sample_length = 0;  // of packed documents; 0: plain tokens
   // A document that starts at or behind this input byte is validation. The last document of all is
   // cut in two when the byte falls inside it; any other document stays whole.
   uint64_t val_begin = UINT64_MAX;
@@ -27,11 +31,14 @@ struct EncodeContext {
 
 struct EncodedUnit {
   UnitPosition start;
-  uint64_t text_bytes = 0;
-  std::vector<tokenizer::TokenId> tokens;
-  std::vector<uint64_t> documents;  // indices of documents' first tokens
-  uint64_t train_tokens = 0;        // tokens before this index are training, the others validation
-  uint64_t empty_documents = 0;     // left out
+  uint64_t source_bytes = 0;
+  std::vector<tokenizer::TokenId> tokens;  // with flags when they are to be packed
+  std::vector<uint64_t> documents;         // indices of documents' first tokens
+  uint64_t train_tokens = 0;     // tokens before this index are training, the others validation
+  uint64_t empty_documents = 0;  // left out
+  // Of packed documents: cut to the length of a sample, and left out because the cut left nothing
+  // to learn.
+  uint64_t cut_documents = 0, unlearned_documents = 0;
 };
 
 EncodedUnit encode_unit(const EncodeContext& context, const Unit& unit);

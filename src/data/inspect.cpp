@@ -37,6 +37,8 @@ std::string preview(const fs::path& folder, const DatasetIndex& index, const std
     const auto data = TokenData::open(folder, split);
     std::vector<int32_t> tokens(std::min<uint64_t>(kPreviewTokens, data->tokens()));
     data->read(0, tokens);
+    if (index.kind.packed())
+      for (int32_t& token : tokens) token &= static_cast<int32_t>(kIdMask);
     return printable(tokenizer->decode(tokens));
   } catch (const Error& error) {
     return str("(not shown: ", error.what(), ")");
@@ -62,6 +64,19 @@ void describe_split(std::ostream& out, const fs::path& folder, const DatasetInde
       << name << ": " << split.tokens() << " tokens (" << format_count(double(split.tokens()))
       << "), " << split.documents() << " documents start here, " << split.shards.size()
       << " shards, " << format_bytes(double(bytes)) << "\n";
+  if (index.kind.packed()) {
+    uint64_t learned = 0, padding = 0;
+    for (const ShardInfo& shard : split.shards) {
+      learned += shard.learned;
+      padding += shard.padding;
+    }
+    const auto share = [&](uint64_t part) {
+      return 100 * double(part) / double(std::max<uint64_t>(split.tokens(), 1));
+    };
+    out << "  packed: " << split.tokens() / index.kind.sample_length << " samples of "
+        << index.kind.sample_length << " tokens, " << std::fixed << std::setprecision(1)
+        << share(learned) << "% learned, " << share(padding) << "% padding\n";
+  }
   out << "  begins: " << preview(folder, index, name) << "\n";
   out << "  " << std::left << std::setw(18) << "shard" << std::right << std::setw(14) << "tokens"
       << std::setw(12) << "documents" << std::setw(14) << "bytes"

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "data/shard.h"
 #include "data/token_data.h"
 
 namespace octavo::data {
@@ -15,25 +16,51 @@ struct Loader::State {
   State(std::shared_ptr<const TokenData> source, const Options& wanted, Position start)
       : data(std::move(source)),
         options(wanted),
-        sampler(sample_count(data->tokens(), wanted.length), wanted.seed, wanted.shuffle),
+        sampler(sample_count(*data, wanted.length), wanted.seed, wanted.shuffle),
         position(start.samples) {}
 
   Batch read_batch() {
     const auto rows = static_cast<uint64_t>(options.rows);
-    const auto length = static_cast<size_t>(options.length);
     Batch batch{.rows = options.rows, .length = options.length};
-    batch.inputs.resize(rows * length);
-    batch.targets.resize(rows * length);
-    std::vector<int32_t> sample(length + 1);
+    batch.inputs.reserve(rows * static_cast<uint64_t>(options.length));
+    batch.targets.reserve(rows * static_cast<uint64_t>(options.length));
     const uint64_t first = position + static_cast<uint64_t>(options.rank) * rows;
     for (uint64_t row = 0; row < rows; ++row) {
-      data->read(sampler.at(first + row) * length, sample);
-      std::copy(sample.begin(), sample.end() - 1, batch.inputs.begin() + row * length);
-      std::copy(sample.begin() + 1, sample.end(), batch.targets.begin() + row * length);
+      const uint64_t begin = sampler.at(first + row) * static_cast<uint64_t>(options.length);
+      if (data->sample_length() > 0)
+        add_packed(begin, batch);
+      else
+        add_plain(begin, batch);
     }
     position += rows * static_cast<uint64_t>(options.world);
     batch.after.samples = position;
     return batch;
+  }
+
+  void add_plain(uint64_t begin, Batch& batch) {
+    sample.resize(static_cast<size_t>(options.length) + 1);
+    data->read(begin, sample);
+    batch.starts.push_back(static_cast<int32_t>(batch.inputs.size()));
+    batch.inputs.insert(batch.inputs.end(), sample.begin(), sample.end() - 1);
+    batch.targets.insert(batch.targets.end(), sample.begin() + 1, sample.end());
+    batch.learned += options.length;
+  }
+
+  // A token is a target of the one before it, when both are of one document and it is to be
+  // learned.
+  void add_packed(uint64_t begin, Batch& batch) {
+    sample.resize(static_cast<size_t>(options.length));
+    data->read(begin, sample);
+    for (size_t i = 0; i < sample.size(); ++i) {
+      const auto word = static_cast<uint32_t>(sample[i]);
+      const uint32_t next = i + 1 < sample.size() ? static_cast<uint32_t>(sample[i + 1]) : 0;
+      if (i == 0 || (word & kStartFlag) != 0)
+        batch.starts.push_back(static_cast<int32_t>(batch.inputs.size()));
+      const bool learned = (next & kLearnedFlag) != 0 && (next & kStartFlag) == 0;
+      batch.inputs.push_back(static_cast<int32_t>(word & kIdMask));
+      batch.targets.push_back(learned ? static_cast<int32_t>(next & kIdMask) : -1);
+      batch.learned += learned ? 1 : 0;
+    }
   }
 
   void run() {
@@ -57,6 +84,7 @@ struct Loader::State {
   Options options;
   Sampler sampler;
   uint64_t position;  // of the next global batch; the reading thread's own
+  std::vector<int32_t> sample;
 
   mutable std::mutex mutex;
   std::condition_variable changed;
@@ -79,10 +107,10 @@ void check(const TokenData& data, const Loader::Options& options) {
   if (options.rows > (int64_t{1} << 31) / options.length)
     fail(ExitCode::kUsage, "data", "wanted at most 2^31 tokens in a batch, found ", options.rows,
          " x ", options.length, "; lower batch_size");
-  if (sample_count(data.tokens(), options.length) == 0)
-    fail(ExitCode::kUsage, "data", "wanted at least ", options.length + 1,
-         " tokens for one sample, found ", data.tokens(),
-         "; prepare more text or lower max_seq_length");
+  if (sample_count(data, options.length) == 0)
+    fail(ExitCode::kUsage, "data", "wanted at least ",
+         options.length + (data.sample_length() == 0 ? 1 : 0), " tokens for one sample, found ",
+         data.tokens(), "; prepare more text or lower max_seq_length");
 }
 
 }  // namespace

@@ -8,9 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
-#include <map>
 #include <optional>
 #include <set>
 #include <thread>
@@ -22,7 +20,9 @@
 #include "data/dataset_index.h"
 #include "data/encode.h"
 #include "data/journal.h"
+#include "data/row_plan.h"
 #include "data/sources.h"
+#include "data/token_output.h"
 #include "tokenizer/tokenizer.h"
 
 namespace octavo::data {
@@ -49,70 +49,6 @@ class FolderLock {
   int fd_;
 };
 
-// Distributes tokens over shards, split by split, and notes each finished shard in the journal.
-class ShardOutput {
- public:
-  ShardOutput(const fs::path& folder, ShardKind kind, uint64_t shard_tokens, Journal& journal)
-      : folder_(folder), kind_(std::move(kind)), shard_tokens_(shard_tokens), journal_(journal) {
-    for (const FinishedShard& shard : journal.finished()) ++counts_[shard.split];
-  }
-
-  // Writes the unit's tokens from index `at` on.
-  void write(const EncodedUnit& unit, uint64_t at) {
-    while (at < unit.tokens.size()) {
-      const bool train = at < unit.train_tokens;
-      const std::string split = train ? "train" : "val";
-      if (writer_ && split != split_) close(unit.start, at);
-      if (!writer_) open(split);
-      const uint64_t split_end = train ? unit.train_tokens : unit.tokens.size();
-      const uint64_t end = std::min(split_end, at + shard_tokens_ - writer_->tokens());
-      append(unit, at, end);
-      at = end;
-      if (writer_->tokens() == shard_tokens_) close(unit.start, at);
-    }
-  }
-
-  // `end`: the position behind all inputs.
-  void finish(UnitPosition end) {
-    if (writer_) close(end, 0);
-  }
-
- private:
-  void open(const std::string& split) {
-    char name[40];
-    std::snprintf(name, sizeof name, "%s-%05llu.tok", split.c_str(),
-                  static_cast<unsigned long long>(counts_[split]));
-    writer_.emplace(folder_, name, kind_);
-    split_ = split;
-  }
-
-  void append(const EncodedUnit& unit, uint64_t from, uint64_t to) {
-    const std::span<const int32_t> tokens = unit.tokens;
-    auto document = std::lower_bound(unit.documents.begin(), unit.documents.end(), from);
-    for (; document != unit.documents.end() && *document < to; ++document) {
-      writer_->append(tokens.subspan(from, *document - from));
-      writer_->begin_document();
-      from = *document;
-    }
-    writer_->append(tokens.subspan(from, to - from));
-  }
-
-  void close(UnitPosition next, uint64_t skip) {
-    const ShardInfo info = writer_->finish();
-    writer_.reset();
-    journal_.append({.split = split_, .shard = info, .next = next, .skip = skip});
-    ++counts_[split_];
-  }
-
-  fs::path folder_;
-  ShardKind kind_;
-  uint64_t shard_tokens_;
-  Journal& journal_;
-  std::map<std::string, uint64_t> counts_;
-  std::optional<ShardWriter> writer_;
-  std::string split_;
-};
-
 void check(const PrepareOptions& options) {
   if (options.inputs.empty() || options.output.empty())
     fail(ExitCode::kUsage, "data", "wanted at least one input and an output folder, found ",
@@ -123,24 +59,63 @@ void check(const PrepareOptions& options) {
   if (options.shard_tokens < 1 || options.shard_tokens > (uint64_t{1} << 40))
     fail(ExitCode::kUsage, "data", "wanted shard_tokens from 1 to 2^40, found ",
          options.shard_tokens, "; the default is 100000000");
+  if (options.max_seq_length < 1 || options.max_seq_length > (uint64_t{1} << 30))
+    fail(ExitCode::kUsage, "data", "wanted max_seq_length from 1 to 2^30, found ",
+         options.max_seq_length, "; set it to the model's context");
   if (options.workers < 0 || options.workers > 4096)
     fail(ExitCode::kUsage, "data", "wanted 0 to 4096 workers, found ", options.workers,
          "; 0 takes one per core");
 }
 
+// Where tokens come from and what becomes of them, once the inputs have been looked at.
+struct Inputs {
+  std::vector<Source> sources;
+  size_t first_val = 0;  // the sources from here on are validation; sources.size(): none is
+  RowPlan rows;
+};
+
+Inputs find_inputs(const PrepareOptions& options, const tokenizer::Tokenizer& tokenizer) {
+  Inputs inputs;
+  inputs.sources = list_sources(options.inputs, options.output);
+  if (inputs.sources.empty())
+    fail(ExitCode::kUsage, "data", "wanted text or rows (JSONL, JSON), found none in ",
+         options.inputs.size(), " inputs; name files or folders with text");
+  inputs.rows = plan_rows(options, tokenizer, inputs.sources);
+  std::vector<Source> validation = list_sources(options.val_inputs, options.output);
+  if (inputs.rows.format.has_answers()) {
+    drop_texts(inputs.sources);
+    drop_texts(validation);
+  }
+  inputs.first_val = inputs.sources.size();
+  for (Source& source : validation) inputs.sources.push_back(std::move(source));
+  return inputs;
+}
+
 // What the token stream and its cutting into shards depend on.
-Json plan_options(const PrepareOptions& options) {
-  return {{"text_field", options.text_field},
-          {"val_fraction", options.val_fraction},
-          {"shard_tokens", options.shard_tokens}};
+Json plan_options(const PrepareOptions& options, const Inputs& inputs) {
+  Json json = {{"text_field", options.text_field},
+               {"val_fraction", options.val_fraction},
+               {"shard_tokens", options.shard_tokens}};
+  if (inputs.first_val < inputs.sources.size())
+    json["val_files"] = inputs.sources.size() - inputs.first_val;
+  if (!inputs.rows.format.has_answers()) return json;
+  json.erase("text_field");
+  json["rows"] = inputs.rows.format.name;
+  json["chat_template"] = name_of(inputs.rows.chat_template);
+  json["train_on"] = name_of(options.train_on);
+  json["packing"] = options.packing;
+  json["sample_length"] = options.max_seq_length;
+  return json;
 }
 
 DatasetIndex make_index(const PrepareOptions& options, const tokenizer::Tokenizer& tokenizer,
-                        const std::vector<Source>& sources) {
+                        const Inputs& inputs) {
+  const std::vector<Source>& sources = inputs.sources;
   DatasetIndex index;
   index.tokenizer_name = tokenizer.name();
-  index.kind = {static_cast<uint64_t>(tokenizer.vocab_size()), tokenizer.fingerprint()};
-  index.options = plan_options(options);
+  index.kind = {static_cast<uint64_t>(tokenizer.vocab_size()), tokenizer.fingerprint(),
+                inputs.rows.format.has_answers() ? options.max_seq_length : 0};
+  index.options = plan_options(options, inputs);
   index.source_files = sources.size();
   index.source_bytes = source_begins(sources).back();
   index.sources_fingerprint = sources_fingerprint(sources);
@@ -192,17 +167,40 @@ void remove_leftovers(const fs::path& folder, const Journal& journal) {
 }
 
 EncodeContext make_context(const PrepareOptions& options, const tokenizer::Tokenizer& tokenizer,
-                           const std::vector<Source>& sources) {
+                           const Inputs& inputs) {
   EncodeContext context{.tokenizer = tokenizer,
-                        .sources = sources,
-                        .begins = source_begins(sources),
-                        .text_field = options.text_field};
-  context.last_end = last_document_end(sources, context.begins);
-  if (options.val_fraction > 0)
+                        .sources = inputs.sources,
+                        .begins = source_begins(inputs.sources),
+                        .format = inputs.rows.format,
+                        .chat_template = inputs.rows.chat_template,
+                        .learn_all = options.train_on == config::TrainOn::kAll,
+                        .sample_length = options.max_seq_length};
+  context.last_end = last_document_end(inputs.sources, context.begins);
+  if (inputs.first_val < inputs.sources.size())
+    context.val_begin = context.begins[inputs.first_val];
+  else if (options.val_fraction > 0)
     context.val_begin = static_cast<uint64_t>(
         std::floor(static_cast<double>(context.begins.back()) * (1 - options.val_fraction)));
   return context;
 }
+
+// Documents that did not come through whole.
+struct Losses {
+  uint64_t empty = 0, cut = 0, unlearned = 0;
+
+  void add(const EncodedUnit& unit) {
+    empty += unit.empty_documents;
+    cut += unit.cut_documents;
+    unlearned += unit.unlearned_documents;
+  }
+  void say(uint64_t sample_length) const {
+    if (empty > 0) log_warn(str("data: left out ", empty, " rows with an empty text or answer"));
+    if (cut > 0) log_warn(str("data: cut ", cut, " documents to max_seq_length ", sample_length));
+    if (unlearned > 0)
+      log_warn(str("data: left out ", unlearned, " rows whose answer begins behind max_seq_length ",
+                   sample_length));
+  }
+};
 
 void write_shards(const PrepareOptions& options, const EncodeContext& context, int workers,
                   const ShardKind& kind, Journal& journal) {
@@ -212,9 +210,14 @@ void write_shards(const PrepareOptions& options, const EncodeContext& context, i
     start = journal.finished().back().next;
     skip = journal.finished().back().skip;
   }
-  ShardOutput output(options.output, kind, options.shard_tokens, journal);
+  const auto output = make_output({.folder = options.output,
+                                   .kind = kind,
+                                   .shard_tokens = options.shard_tokens,
+                                   .padding_id = context.tokenizer.end_of_document(),
+                                   .share_samples = options.packing},
+                                  journal);
   uint64_t bytes_done = context.begins[std::min(start.file, context.sources.size())] + start.offset;
-  uint64_t empty = 0;
+  Losses losses;
   std::optional<Progress> progress;
   if (!options.quiet)
     progress.emplace("preparing", static_cast<double>(context.begins.back()) / 1e6, "MB");
@@ -223,25 +226,30 @@ void write_shards(const PrepareOptions& options, const EncodeContext& context, i
     if (stop_requested())
       fail(ExitCode::kStopped, "data", "stopped by ", stop_reason(), " with ",
            journal.finished().size(), " shards finished; run the same command to go on");
-    output.write(*unit, std::exchange(skip, 0));
-    bytes_done += unit->text_bytes;
-    empty += unit->empty_documents;
+    output->write(*unit, std::exchange(skip, 0));
+    bytes_done += unit->source_bytes;
+    losses.add(*unit);
     if (progress)
       progress->set(static_cast<double>(bytes_done) / 1e6,
                     str(journal.finished().size(), " shards"));
   }
-  output.finish({.file = context.sources.size()});
+  output->finish({.file = context.sources.size()});
   if (progress) progress->finish();
-  if (empty > 0) log_warn(str("data: left out ", empty, " JSONL rows with an empty text"));
+  losses.say(context.sample_length);
 }
 
 PrepareResult summarise(const DatasetIndex& index) {
   PrepareResult result;
   result.bytes = index.source_bytes;
+  result.sample_length = index.kind.sample_length;
   for (const auto& [name, split] : index.splits) {
     (name == "train" ? result.train_tokens : result.val_tokens) = split.tokens();
     result.documents += split.documents();
     result.shards += static_cast<int>(split.shards.size());
+    for (const ShardInfo& shard : split.shards) {
+      result.learned_tokens += shard.learned;
+      result.padding_tokens += shard.padding;
+    }
   }
   return result;
 }
@@ -251,15 +259,12 @@ PrepareResult run(const PrepareOptions& options) {
                           ? options.workers
                           : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const auto tokenizer = tokenizer::load_tokenizer(options.tokenizer);
-  auto sources = list_sources(options.inputs, options.output);
-  if (sources.empty())
-    fail(ExitCode::kUsage, "data", "wanted text or JSONL files, found none in ",
-         options.inputs.size(), " inputs; name files or folders with text");
+  Inputs inputs = find_inputs(options, *tokenizer);
   fs::create_directories(options.output);
   const FolderLock lock(options.output);
   const fs::path sources_path = options.output / kSourcesName;
-  hash_sources(sources, sources_path, workers, options.quiet);
-  DatasetIndex index = make_index(options, *tokenizer, sources);
+  hash_sources(inputs.sources, sources_path, workers, options.quiet);
+  DatasetIndex index = make_index(options, *tokenizer, inputs);
 
   if (const auto finished = find_finished(options.output, index.plan)) {
     log_info(str("data: ", options.output.string(), " is already prepared"));
@@ -267,18 +272,18 @@ PrepareResult run(const PrepareOptions& options) {
     result.shards_reused = result.shards;
     return result;
   }
-  write_sources(sources_path, sources);
+  write_sources(sources_path, inputs.sources);
   Journal journal(options.output, index.plan);
   remove_leftovers(options.output, journal);
   const size_t reused = journal.finished().size();
   if (reused > 0) log_info(str("data: going on behind ", reused, " finished shards"));
-  const EncodeContext context = make_context(options, *tokenizer, sources);
+  const EncodeContext context = make_context(options, *tokenizer, inputs);
   write_shards(options, context, workers, index.kind, journal);
 
   for (const FinishedShard& entry : journal.finished())
     index.splits[entry.split].shards.push_back(entry.shard);
   if (index.splits.empty())
-    fail(ExitCode::kUsage, "data", "wanted text, found no token in ", sources.size(),
+    fail(ExitCode::kUsage, "data", "wanted text, found no token in ", inputs.sources.size(),
          " files; check the inputs and text_field");
   for (const char* split : {"train", "val"})
     if (!index.splits.contains(split) && (options.val_fraction > 0 || split[0] == 't'))
@@ -304,6 +309,10 @@ PrepareResult prepare(const PrepareOptions& options) {
   } catch (const fs::filesystem_error& error) {
     fail(ExitCode::kEnvironment, "data", error.what(), "; check rights and free space");
   }
+}
+
+bool will_pack(const PrepareOptions& options) {
+  return find_format(options, list_sources(options.inputs, options.output, false)).has_answers();
 }
 
 }  // namespace octavo::data

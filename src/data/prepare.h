@@ -1,22 +1,32 @@
 #pragma once
-// `octavo data prepare`: text and JSONL files to token shards; `octavo data inspect`.
+// `octavo data prepare`: text and rows to token shards; `octavo data inspect`.
 
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "config/settings.h"
+
 namespace octavo::data {
 
 namespace fs = std::filesystem;
 
 struct PrepareOptions {
-  // Text files (one document each, any extension), .jsonl and .ndjson (one a line), folders
-  // (recursive, sorted; hidden folders, build, binary and empty files are skipped, and said).
+  // Text files (one document each, any extension), .jsonl and .ndjson (one a line), .json (an
+  // array, or values one behind the other), folders (recursive, sorted; hidden folders, build,
+  // binary and empty files are skipped, and said).
   std::vector<fs::path> inputs;
+  std::vector<fs::path> val_inputs;  // all of it validation; val_fraction is not used then
   fs::path output;
   std::string tokenizer = "bytes";
-  std::string text_field = "text";  // of a JSONL row
+  // What the fields of rows mean; "" (and "text"): as the first row shows.
+  std::string text_field = "text", prompt_field, response_field, messages_field;
+  // Of rows with answers: prompt and response, or chat messages.
+  config::ChatTemplate chat_template = config::ChatTemplate::kAuto;
+  config::TrainOn train_on = config::TrainOn::kAnswer;
+  bool packing = true;
+  uint64_t max_seq_length = 1024;
   // Validation is the documents that start in this last part of the input bytes. A document is
   // never cut, except the last of all (a lone one, say) when the part begins inside it: then it is
   // cut between two tokens. 0: no validation.
@@ -26,9 +36,15 @@ struct PrepareOptions {
   bool quiet = false;  // no progress bar
 };
 
+// `inputs` may be names of data sets: see splits.h.
+PrepareOptions prepare_options(const config::Settings& settings,
+                               const std::vector<std::string>& inputs);
+
 struct PrepareResult {
   uint64_t train_tokens = 0, val_tokens = 0, documents = 0;
-  uint64_t bytes = 0;                 // of the inputs
+  uint64_t bytes = 0;                               // of the inputs
+  uint64_t sample_length = 0;                       // packed: tokens in a sample
+  uint64_t learned_tokens = 0, padding_tokens = 0;  // of packed samples
   int shards = 0, shards_reused = 0;  // reused: finished by an earlier, interrupted call
   double seconds = 0;
 };
@@ -37,7 +53,13 @@ struct PrepareResult {
 // depends on inputs and options only, never on the number of workers. Restartable after any
 // interruption: finished shards are kept when inputs and options are the same, dataset.json is
 // written last. A folder that holds another data set is refused.
+//
+// Rows with answers are packed: every sample is max_seq_length tokens of whole documents that do
+// not see each other, with a mark at each token that is to be learned.
 PrepareResult prepare(const PrepareOptions& options);
+
+// Whether the rows have answers, so that the data depends on max_seq_length and the template.
+bool will_pack(const PrepareOptions& options);
 
 // A readable description: sizes, tokenizer, documents, first tokens as text, checksum of every
 // shard. With `verify_hashes` every block is read and checked; damage is thrown, naming every

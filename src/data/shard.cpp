@@ -56,15 +56,16 @@ fs::path existing_shard(const fs::path& folder, const std::string& name) {
   return path;
 }
 
+// The first token whose id (what `mask` leaves of it) is beyond the vocabulary.
 template <typename Stored>
-uint64_t first_beyond(std::span<const std::byte> bytes, uint64_t vocab_size) {
+uint64_t first_beyond(std::span<const std::byte> bytes, uint64_t vocab_size, Stored mask) {
   const auto* tokens = reinterpret_cast<const Stored*>(bytes.data());
   const uint64_t count = bytes.size() / sizeof(Stored);
   Stored largest = 0;  // a plain maximum vectorises; the place is looked for only when needed
-  for (uint64_t i = 0; i < count; ++i) largest = std::max(largest, tokens[i]);
+  for (uint64_t i = 0; i < count; ++i) largest = std::max<Stored>(largest, tokens[i] & mask);
   if (largest < vocab_size) return count;
   uint64_t i = 0;
-  while (tokens[i] < vocab_size) ++i;
+  while ((tokens[i] & mask) < vocab_size) ++i;
   return i;
 }
 
@@ -120,7 +121,11 @@ void ShardWriter::append(std::span<const int32_t> tokens) {
         *out++ = static_cast<uint16_t>(token);
       }
     } else {
-      for (const int32_t token : part) largest = std::max(largest, static_cast<uint32_t>(token));
+      const uint32_t mask = kind_.packed() ? kIdMask : UINT32_MAX;
+      for (const int32_t token : part) {
+        largest = std::max(largest, static_cast<uint32_t>(token) & mask);
+        learned_ += kind_.packed() && (static_cast<uint32_t>(token) & kLearnedFlag) != 0 ? 1 : 0;
+      }
       std::memcpy(block_.data() + filled, part.data(), part.size_bytes());
     }
     if (largest >= kind_.vocab_size)
@@ -130,6 +135,15 @@ void ShardWriter::append(std::span<const int32_t> tokens) {
     tokens_ += part.size();
     tokens = tokens.subspan(part.size());
   }
+}
+
+void ShardWriter::pad(uint64_t count, int32_t id) {
+  OCTAVO_ASSERT(kind_.packed());
+  if (count == 0) return;
+  std::vector<int32_t> words(count, id);
+  words.front() |= static_cast<int32_t>(kStartFlag);
+  append(words);
+  padding_ += count;
 }
 
 void ShardWriter::flush_block() {
@@ -159,6 +173,7 @@ ShardInfo ShardWriter::finish() {
   header.block_bytes = kShardBlockBytes;
   header.vocab_size = kind_.vocab_size;
   header.tokenizer = hash_array(kind_.tokenizer_fingerprint);
+  header.sample_length = kind_.sample_length;
   header.tables_hash = XXH3_64bits(tables.data(), tables.size());
   std::array<std::byte, kShardHeaderBytes> page{};
   std::memcpy(page.data(), &header, sizeof header);
@@ -173,7 +188,7 @@ ShardInfo ShardWriter::finish() {
          " durable: ", std::strerror(errno), "; free some space and run the same command to go on");
   fs::rename(temporary_, folder_ / name_);
   fsync_path(folder_);
-  return {name_, header.tokens, header.documents, written_, hash_array(page)};
+  return {name_, header.tokens, header.documents, written_, hash_array(page), learned_, padding_};
 }
 
 Shard::Shard(const fs::path& folder, const ShardInfo& info, const ShardKind& kind,
@@ -227,6 +242,9 @@ void Shard::check_header(const ShardInfo& info, const ShardKind& kind) const {
   if (header_.vocab_size != kind.vocab_size || header_.token_bytes != kind.token_bytes())
     damaged(str("its vocabulary has ", header_.vocab_size, " ids of ", header_.token_bytes,
                 " bytes, the index says ", kind.vocab_size, " of ", kind.token_bytes()));
+  if (header_.sample_length != kind.sample_length)
+    damaged(str("its samples have ", header_.sample_length, " tokens, the index says ",
+                kind.sample_length));
   if (header_.block_bytes != kShardBlockBytes)
     damaged(str("its blocks have ", header_.block_bytes, " bytes, wanted ", kShardBlockBytes));
   if (header_.tokenizer != hash_array(kind.tokenizer_fingerprint))
@@ -252,8 +270,10 @@ void Shard::verify_block(uint64_t block) const {
   if (XXH3_64bits(bytes.data(), bytes.size()) != hashes_[block])
     damaged(str("block ", block, " (bytes ", kShardHeaderBytes + from, " to ",
                 kShardHeaderBytes + from + bytes.size(), ") does not match its hash"));
-  const uint64_t bad = header_.token_bytes == 2 ? first_beyond<uint16_t>(bytes, header_.vocab_size)
-                                                : first_beyond<uint32_t>(bytes, header_.vocab_size);
+  const uint32_t mask = header_.sample_length > 0 ? kIdMask : UINT32_MAX;
+  const uint64_t bad = header_.token_bytes == 2
+                           ? first_beyond<uint16_t>(bytes, header_.vocab_size, UINT16_MAX)
+                           : first_beyond<uint32_t>(bytes, header_.vocab_size, mask);
   if (bad * header_.token_bytes < bytes.size())
     damaged(str("block ", block, ": token ", from / header_.token_bytes + bad,
                 " is beyond the vocabulary of ", header_.vocab_size));

@@ -1,7 +1,7 @@
 #pragma once
 // One shard file. Little-endian, in this order:
 //   header     4096 bytes: ShardHeader, then zeros
-//   tokens     u16 or u32 each, padded with zeros to 8 bytes
+//   tokens     u16 or u32 each, padded with zeros to 8 bytes; packed data: u32 with flags
 //   documents  u64 each: index, in this shard, of the first token of every document that starts
 //   here hashes     u64 each: XXH3 of every 1 MiB of tokens
 // The header holds the hash of everything after the tokens and of itself, and the data set's index
@@ -31,13 +31,15 @@ struct ShardHeader {
   std::array<char, 32> tokenizer;  // hash of the tokenizer's fingerprint
   uint64_t tables_hash;            // XXH3 of everything after the tokens
   uint64_t header_hash;            // XXH3 of the header's 4096 bytes with this field zero
+  uint64_t sample_length;          // of packed data; 0: plain tokens
 };
 
 // What the index knows of a shard. Kept small: a data set may have 10^5 of them.
 struct ShardInfo {
   std::string name;
   uint64_t tokens = 0, documents = 0, bytes = 0;
-  std::array<char, 32> hash{};  // of the header
+  std::array<char, 32> hash{};        // of the header
+  uint64_t learned = 0, padding = 0;  // of packed tokens
   std::string hash_text() const { return {hash.data(), hash.size()}; }
 };
 
@@ -45,8 +47,14 @@ struct ShardInfo {
 struct ShardKind {
   uint64_t vocab_size = 0;
   std::string tokenizer_fingerprint;
-  uint32_t token_bytes() const { return vocab_size <= 65536 ? 2 : 4; }
+  uint64_t sample_length = 0;  // packed: every sample has as many tokens, and tokens have flags
+  bool packed() const { return sample_length > 0; }
+  uint32_t token_bytes() const { return vocab_size <= 65536 && !packed() ? 2 : 4; }
 };
+
+// A packed token: its id, and whether it is to be learned and whether a document begins with it.
+constexpr uint32_t kLearnedFlag = uint32_t{1} << 31, kStartFlag = uint32_t{1} << 30;
+constexpr uint32_t kIdMask = kStartFlag - 1;
 
 // Writes a shard under a temporary name; finish() makes it durable and gives it its own.
 class ShardWriter {
@@ -57,6 +65,7 @@ class ShardWriter {
   ShardWriter& operator=(const ShardWriter&) = delete;
   void begin_document();  // the next token appended is a document's first
   void append(std::span<const int32_t> tokens);
+  void pad(uint64_t count, int32_t id);  // packed data: a document that is no document
   uint64_t tokens() const { return tokens_; }
   ShardInfo finish();
 
@@ -68,7 +77,7 @@ class ShardWriter {
   std::string name_;
   ShardKind kind_;
   int fd_ = -1;
-  uint64_t tokens_ = 0, written_ = kShardHeaderBytes;
+  uint64_t tokens_ = 0, written_ = kShardHeaderBytes, learned_ = 0, padding_ = 0;
   std::vector<std::byte> block_;
   std::vector<uint64_t> documents_, hashes_;
 };

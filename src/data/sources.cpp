@@ -18,26 +18,37 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/text.h"
+#include "data/input_file.h"
+#include "data/s3_input.h"
 
 namespace octavo::data {
 namespace {
 
-constexpr size_t kProbeBytes = 4096;
+constexpr size_t kProbeBytes = 4096, kRowProbeBytes = size_t{1} << 20;
 
-std::string read_range(const fs::path& path, uint64_t offset, size_t bytes) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(bytes, '\0');
-  file.seekg(static_cast<std::streamoff>(offset));
-  file.read(text.data(), static_cast<std::streamsize>(bytes));
-  if (!file && !file.eof())
-    fail(ExitCode::kEnvironment, "data", "cannot read ", path.string(), "; check its rights");
-  text.resize(static_cast<size_t>(std::max<std::streamsize>(file.gcount(), 0)));
-  return text;
+SourceFormat format_of(const fs::path& path) {
+  const fs::path extension = path.extension();
+  if (extension == ".jsonl" || extension == ".ndjson") return SourceFormat::kJsonl;
+  if (extension == ".json") return SourceFormat::kJson;
+  if (extension == ".parquet") return SourceFormat::kParquet;
+  if (extension == ".arrow" || extension == ".feather") return SourceFormat::kArrow;
+  return SourceFormat::kText;
 }
 
-bool is_jsonl(const fs::path& path) {
-  const fs::path extension = path.extension();
-  return extension == ".jsonl" || extension == ".ndjson";
+// Of a .json that lies in a folder among others: an array of objects or texts, or objects line by
+// line. Anything else (package.json in a folder of source code) is a text like its neighbours.
+bool looks_like_rows(std::string_view head) {
+  const auto after = [&](size_t from) { return head.find_first_not_of(" \t\r\n", from); };
+  const size_t first = after(0);
+  if (first == std::string_view::npos) return false;
+  if (head[first] == '[') {
+    const size_t element = after(first + 1);
+    return element != std::string_view::npos && (head[element] == '{' || head[element] == '"');
+  }
+  const size_t line_end = head.find('\n', first);
+  const size_t second = line_end == std::string_view::npos ? line_end : after(line_end);
+  return head[first] == '{' && second != std::string_view::npos && head[second] == '{' &&
+         Json::accept(head.substr(first, line_end - first));
 }
 
 class Lister {
@@ -45,6 +56,13 @@ class Lister {
   explicit Lister(const fs::path& output) : output_(fs::weakly_canonical(output)) {}
 
   void add_input(const fs::path& input) {
+    if (is_s3_address(input.string())) {
+      for (Source& source : list_s3(input.string())) {
+        source.format = format_of(source.path);
+        add_source(std::move(source));
+      }
+      return;
+    }
     const fs::file_status status = fs::status(input);
     if (!fs::exists(status))
       fail(ExitCode::kUsage, "data", "wanted a file or folder, found nothing at ", input.string(),
@@ -55,15 +73,14 @@ class Lister {
            input.string(), " for both; name another output");
     if (fs::is_directory(status)) {
       add_folder(input, whole.filename().string());
-    } else if (input.extension() == ".parquet") {
-      fail(ExitCode::kUsage, "data", "wanted text or JSONL, found the Parquet file ",
-           input.string(), "; convert it to JSONL");
     } else {
-      add_file(input, whole.filename().string());
+      // Not the name of what a link points to: the Hugging Face cache is full of links.
+      add_file(input, input.filename().string());
     }
   }
 
-  std::vector<Source> finish() {
+  std::vector<Source> finish(bool say_skipped) {
+    if (!say_skipped) return std::move(sources_);
     for (const std::string& folder : skipped_folders_) log_warn("data: skipped folder " + folder);
     say_files("binary (NUL byte)", binary_);
     say_files("empty", empty_);
@@ -81,7 +98,7 @@ class Lister {
     for (const auto& entry : entries) {
       const std::string leaf = entry.path().filename().string();
       if (!entry.is_directory()) {
-        add_file(entry.path(), name + "/" + leaf);
+        add_file(entry.path(), name + "/" + leaf, true);
       } else if (leaf.starts_with('.') || leaf == "build" || entry.is_symlink() ||
                  fs::weakly_canonical(entry.path()) == output_) {
         skipped_folders_.push_back(entry.path().string());
@@ -91,7 +108,7 @@ class Lister {
     }
   }
 
-  void add_file(const fs::path& path, std::string name) {
+  void add_file(const fs::path& path, std::string name, bool in_folder = false) {
     struct stat status {};
     if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) {
       special_.push_back(path.string());
@@ -101,17 +118,25 @@ class Lister {
       empty_.push_back(path.string());
       return;
     }
-    if (read_range(path, 0, kProbeBytes).find('\0') != std::string::npos) {
-      binary_.push_back(path.string());
-      return;
-    }
-    sources_.push_back(
-        {.path = path,
-         .name = std::move(name),
-         .bytes = static_cast<uint64_t>(status.st_size),
-         .modified_ns = status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec,
-         .jsonl = is_jsonl(path),
-         .hash = {}});
+    add_source({.path = path,
+                .name = std::move(name),
+                .bytes = static_cast<uint64_t>(status.st_size),
+                .modified_ns = status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec,
+                .format = format_of(path),
+                .hash = {}},
+               in_folder);
+  }
+
+  void add_source(Source source, bool in_folder = false) {
+    if (in_folder && source.format == SourceFormat::kJson &&
+        !looks_like_rows(open_input(source)->read(0, kRowProbeBytes)))
+      source.format = SourceFormat::kText;
+    const bool columns =
+        source.format == SourceFormat::kParquet || source.format == SourceFormat::kArrow;
+    if (!columns && open_input(source)->read(0, kProbeBytes).find('\0') != std::string::npos)
+      binary_.push_back(source.path.string());
+    else
+      sources_.push_back(std::move(source));
   }
 
   static void say_files(const char* why, const std::vector<std::string>& files) {
@@ -151,10 +176,11 @@ std::unordered_map<std::string, Json> read_cache(const fs::path& path) {
 
 }  // namespace
 
-std::vector<Source> list_sources(const std::vector<fs::path>& inputs, const fs::path& output) {
+std::vector<Source> list_sources(const std::vector<fs::path>& inputs, const fs::path& output,
+                                 bool say_skipped) {
   Lister lister(output);
   for (const fs::path& input : inputs) lister.add_input(input);
-  return lister.finish();
+  return lister.finish(say_skipped);
 }
 
 void hash_sources(std::vector<Source>& sources, const fs::path& cache_path, int workers,
@@ -163,6 +189,7 @@ void hash_sources(std::vector<Source>& sources, const fs::path& cache_path, int 
   std::vector<Source*> unknown;
   double total = 0;
   for (Source& source : sources) {
+    if (!source.hash.empty()) continue;
     const auto found = cache.find(source.name);
     if (found != cache.end() && found->second["bytes"].get<uint64_t>() == source.bytes &&
         found->second["modified_ns"].get<int64_t>() == source.modified_ns) {
@@ -229,10 +256,11 @@ uint64_t last_document_end(const std::vector<Source>& sources,
                            const std::vector<uint64_t>& begins) {
   constexpr uint64_t kStep = 1 << 16;
   for (size_t i = sources.size(); i-- > 0;) {
-    if (!sources[i].jsonl) return begins[i + 1];
+    if (sources[i].format != SourceFormat::kJsonl) return begins[i + 1];
+    const auto file = open_input(sources[i]);
     for (uint64_t end = sources[i].bytes; end > 0;) {
       const uint64_t from = end - std::min(end, kStep);
-      const std::string text = read_range(sources[i].path, from, end - from);
+      const std::string text = file->read(from, end - from);
       const size_t last = text.find_last_not_of(" \t\r\n");
       if (last != std::string::npos) return begins[i] + from + last + 1;
       end = from;

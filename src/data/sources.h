@@ -10,19 +10,22 @@
 
 namespace octavo::data {
 
+enum class SourceFormat { kText, kJsonl, kJson, kParquet, kArrow };
+
 struct Source {
   fs::path path;
   std::string name;  // below the input it was found in: no machine's folders in the index
   uint64_t bytes = 0;
   int64_t modified_ns = 0;
-  bool jsonl = false;
-  std::string hash;  // of the content
+  SourceFormat format = SourceFormat::kText;
+  std::string hash;  // of the content; of its tag on S3
 };
 
 // In the order of the inputs, folders in sorted order. Skipped, and said: hidden folders, build,
 // .deps, symbolic links to folders, empty and binary files (a NUL byte in the first 4 KiB),
 // `output` itself.
-std::vector<Source> list_sources(const std::vector<fs::path>& inputs, const fs::path& output);
+std::vector<Source> list_sources(const std::vector<fs::path>& inputs, const fs::path& output,
+                                 bool say_skipped = true);
 
 // Fills in the hashes, on `workers` threads. `cache` is the sources.jsonl of an earlier call: a
 // file of the same name, size and time keeps the hash it has there.
@@ -36,6 +39,7 @@ std::string sources_fingerprint(const std::vector<Source>& sources);  // names, 
 std::vector<uint64_t> source_begins(const std::vector<Source>& sources);
 
 // One past the last byte of the last document: blank lines at the end of JSONL files do not count.
+// The last row of the other formats ends where its file does.
 uint64_t last_document_end(const std::vector<Source>& sources, const std::vector<uint64_t>& begins);
 
 }  // namespace octavo::data

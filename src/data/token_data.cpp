@@ -43,6 +43,7 @@ class ShardedTokenData : public TokenData {
   std::string tokenizer_name() const override { return tokenizer_name_; }
   std::string tokenizer_fingerprint() const override { return kind_.tokenizer_fingerprint; }
   std::string fingerprint() const override { return fingerprint_; }
+  int64_t sample_length() const override { return static_cast<int64_t>(kind_.sample_length); }
 
   void read(uint64_t begin, std::span<int32_t> out) const override {
     if (begin > tokens_ || out.size() > tokens_ - begin)
@@ -117,6 +118,16 @@ uint64_t sample_count(uint64_t tokens, int64_t length) {
     fail(ExitCode::kUsage, "data", "wanted samples of at least 1 token, found max_seq_length ",
          length, "; set it to 1 or more");
   return tokens == 0 ? 0 : (tokens - 1) / static_cast<uint64_t>(length);
+}
+
+uint64_t sample_count(const TokenData& data, int64_t length) {
+  const int64_t packed = data.sample_length();
+  if (packed == 0) return sample_count(data.tokens(), length);
+  if (packed != length)
+    fail(ExitCode::kUsage, "data", "wanted max_seq_length ", packed,
+         ", which this data was packed for, found ", length,
+         "; set max_seq_length, or prepare the data for the other length");
+  return data.tokens() / static_cast<uint64_t>(length);
 }
 
 }  // namespace octavo::data

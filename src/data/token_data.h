@@ -31,18 +31,26 @@ class TokenData {
   virtual std::string tokenizer_name() const = 0;  // what made the shards
   virtual std::string tokenizer_fingerprint() const = 0;
   virtual std::string fingerprint() const = 0;  // of the data set: kept in checkpoints
+  // Packed data: tokens in a sample, which `read` gives with the flags of shard.h. 0: plain tokens.
+  virtual int64_t sample_length() const { return 0; }
   // Copies tokens [begin, begin + out.size()) of the concatenated split. Thread-safe.
   virtual void read(uint64_t begin, std::span<int32_t> out) const = 0;
 };
 
-// Samples of `length` + 1 tokens (inputs and targets overlap by one): sample i starts at token i *
-// length.
+// Plain samples have `length` + 1 tokens (inputs and targets overlap by one): sample i starts at
+// token i * length.
 uint64_t sample_count(uint64_t tokens, int64_t length);
+// Of either kind of data. Packed data has samples of one length only: another is refused.
+uint64_t sample_count(const TokenData& data, int64_t length);
 
 struct Batch {
   int64_t rows = 0, length = 0;
-  std::vector<int32_t> inputs, targets;  // rows x length
-  Position after;                        // where to resume once this batch has been trained on
+  std::vector<int32_t> inputs;   // rows x length
+  std::vector<int32_t> targets;  // -1: nothing to learn here
+  // Where documents begin in the rows laid end to end, ascending; each row's first position is one.
+  std::vector<int32_t> starts;
+  int64_t learned = 0;  // targets that are not -1
+  Position after;       // where to resume once this batch has been trained on
 };
 
 // Reads ahead on its own thread. Deterministic: batch k depends on (data, seed, position) only.

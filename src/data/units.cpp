@@ -1,60 +1,35 @@
 #include "data/units.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "data/arrow_rows.h"
+#include "data/json_rows.h"
 
 namespace octavo::data {
 
-UnitReader::UnitReader(const std::vector<Source>& sources, UnitPosition start, UnitLimits limits)
-    : sources_(sources), at_(start), limits_(limits) {
+UnitReader::UnitReader(const std::vector<Source>& sources, UnitPosition start, UnitLimits limits,
+                       std::vector<std::string> fields)
+    : sources_(sources), at_(start), limits_(limits), fields_(std::move(fields)) {
   OCTAVO_ASSERT(start.file >= sources.size() || start.offset < sources[start.file].bytes);
-}
-
-UnitReader::~UnitReader() {
-  if (fd_ >= 0) ::close(fd_);
 }
 
 void UnitReader::open() {
   const Source& source = sources_[at_.file];
-  fd_ = ::open(source.path.c_str(), O_RDONLY | O_CLOEXEC);
-  struct stat status {};
-  if (fd_ < 0 || ::fstat(fd_, &status) != 0)
-    fail(ExitCode::kEnvironment, "data", "cannot open ", source.path.string(), ": ",
-         std::strerror(errno), "; check its rights");
-  const int64_t modified = status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec;
-  if (static_cast<uint64_t>(status.st_size) != source.bytes || modified != source.modified_ns)
-    fail(ExitCode::kUsage, "data", source.path.string(),
-         " changed while it was being prepared: wanted ", source.bytes, " bytes, found ",
-         status.st_size, "; run the command again");
-  if (!source.jsonl && source.bytes > limits_.text_bytes && at_.offset == 0)
+  if (source.format == SourceFormat::kJson) {
+    rows_ = std::make_unique<JsonRowReader>(source, at_.offset, at_.line, limits_.line_bytes);
+    return;
+  }
+  if (source.format == SourceFormat::kParquet || source.format == SourceFormat::kArrow) {
+    rows_ = open_arrow_rows(source, fields_, at_.line, limits_.line_bytes);
+    return;
+  }
+  file_ = open_input(source);
+  if (source.format == SourceFormat::kText && source.bytes > limits_.text_bytes && at_.offset == 0)
     log_warn(str("data: ", source.path.string(), " is larger than ", limits_.text_bytes >> 20,
                  " MiB: still one document, but tokenized in parts cut at line ends, about every ",
                  limits_.part_bytes >> 20, " MiB"));
-}
-
-std::string UnitReader::read(uint64_t offset, uint64_t bytes) const {
-  const Source& source = sources_[at_.file];
-  std::string text(std::min(bytes, source.bytes - offset), '\0');
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t got =
-        ::pread(fd_, text.data() + done, text.size() - done, static_cast<off_t>(offset + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0)
-      fail(ExitCode::kEnvironment, "data", "cannot read ", source.path.string(), " at byte ",
-           offset + done, ": ", got < 0 ? std::strerror(errno) : "it ends there",
-           "; run the command again when the file is whole");
-    done += static_cast<size_t>(got);
-  }
-  return text;
 }
 
 // Shortens a part of a text file to end behind a newline or, when it has none, between two
@@ -82,33 +57,52 @@ void UnitReader::fill_lines(std::string& text) const {
            ": wanted lines of at most ", limits_.line_bytes,
            " bytes, found a longer one; split the document");
     const size_t before = text.size();
-    text += read(at_.offset + before, limits_.batch_bytes);
+    text += file_->read(at_.offset + before, limits_.batch_bytes);
     end = text.find('\n', before);
   }
   if (end != std::string::npos && at_.offset + text.size() < source.bytes) text.resize(end + 1);
 }
 
+void UnitReader::end_file() {
+  file_.reset();
+  rows_.reset();
+  at_ = {.file = at_.file + 1};
+}
+
+Unit UnitReader::next_rows() {
+  Unit unit{.start = at_};
+  RowBatch batch = rows_->next(limits_.batch_bytes);
+  unit.text = std::move(batch.lines);
+  unit.places = std::move(batch.places);
+  unit.ends_file = batch.ends_file;
+  unit.source_bytes = (batch.ends_file ? sources_[at_.file].bytes : batch.next_offset) - at_.offset;
+  at_.offset = batch.next_offset;
+  at_.line = batch.next_row;
+  if (unit.ends_file) end_file();
+  return unit;
+}
+
 std::optional<Unit> UnitReader::next() {
   if (at_.file >= sources_.size()) return std::nullopt;
-  if (fd_ < 0) open();
+  if (!file_ && !rows_) open();
+  if (rows_) return next_rows();
   const Source& source = sources_[at_.file];
+  const bool lines = source.format == SourceFormat::kJsonl;
   Unit unit{.start = at_};
   const uint64_t part = source.bytes > limits_.text_bytes ? limits_.part_bytes : source.bytes;
-  unit.text = read(at_.offset, source.jsonl ? limits_.batch_bytes : part);
-  if (source.jsonl) {
+  unit.text = file_->read(at_.offset, lines ? limits_.batch_bytes : part);
+  if (lines) {
     fill_lines(unit.text);
   } else if (at_.offset + unit.text.size() < source.bytes) {
     cut_text(unit.text);
   }
+  unit.source_bytes = unit.text.size();
   at_.offset += unit.text.size();
   unit.ends_file = at_.offset == source.bytes;
-  if (unit.ends_file) {
-    ::close(fd_);
-    fd_ = -1;
-    at_ = {.file = at_.file + 1};
-  } else if (source.jsonl) {
+  if (unit.ends_file)
+    end_file();
+  else if (lines)
     at_.line += static_cast<uint64_t>(std::count(unit.text.begin(), unit.text.end(), '\n'));
-  }
   return unit;
 }
 

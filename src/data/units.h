@@ -1,14 +1,16 @@
 #pragma once
 // Inputs cut into units of work that one thread tokenizes at a time: a text file (or a part of a
-// large one), or a batch of JSONL lines. Cuts depend only on the content and the limits, never on
-// threads, so the token stream is the same however it is computed, and may be taken up again at any
-// unit.
+// large one), or a batch of rows as JSON lines. Cuts depend only on the content and the limits,
+// never on threads, so the token stream is the same however it is computed, and may be taken up
+// again at any unit.
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "data/input_file.h"
+#include "data/row_reader.h"
 #include "data/sources.h"
 
 namespace octavo::data {
@@ -23,33 +25,37 @@ struct UnitLimits {
 // Where a unit starts.
 struct UnitPosition {
   uint64_t file = 0, offset = 0;
-  uint64_t line = 1;  // JSONL: number of its first line
+  uint64_t line = 1;  // number of its first line or row
 };
 
 struct Unit {
   UnitPosition start;
   std::string text;
+  std::vector<RowPlace> places;  // of the rows; none when they stand in the file as in `text`
+  uint64_t source_bytes = 0;
   bool ends_file = false;
 };
 
 class UnitReader {
  public:
-  UnitReader(const std::vector<Source>& sources, UnitPosition start, UnitLimits limits = {});
-  ~UnitReader();
-  UnitReader(const UnitReader&) = delete;
-  UnitReader& operator=(const UnitReader&) = delete;
+  // `fields`: what is read of rows in columns; none: all.
+  UnitReader(const std::vector<Source>& sources, UnitPosition start, UnitLimits limits = {},
+             std::vector<std::string> fields = {});
   std::optional<Unit> next();
 
  private:
   void open();
-  std::string read(uint64_t offset, uint64_t bytes) const;
+  Unit next_rows();
+  void end_file();
   void cut_text(std::string& text) const;
   void fill_lines(std::string& text) const;
 
   const std::vector<Source>& sources_;
   UnitPosition at_;
   UnitLimits limits_;
-  int fd_ = -1;
+  std::vector<std::string> fields_;
+  std::unique_ptr<InputFile> file_;  // of the file at at_, once it is open; or
+  std::unique_ptr<RowReader> rows_;
 };
 
 }  // namespace octavo::data

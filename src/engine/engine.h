@@ -18,7 +18,10 @@ struct Engine {
   std::unique_ptr<Matmul> matmul;
   std::unique_ptr<Fp8Linear> fp8_linear;
   std::unique_ptr<LayerNorm> layer_norm;
+  std::unique_ptr<RmsNorm> rms_norm;
   std::unique_ptr<Gelu> gelu;
+  std::unique_ptr<SwiGlu> swiglu;
+  std::unique_ptr<Rope> rope;
   std::unique_ptr<ColumnSum> column_sum;
   std::unique_ptr<CrossEntropy> cross_entropy;
   std::unique_ptr<Attention> attention;

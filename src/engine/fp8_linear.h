@@ -71,7 +71,7 @@ struct Fp8Linear {
                        at::Tensor& y) = 0;
   // dx = dy w. Reads dy's row copy and w's column copy.
   virtual void input_gradient(const Fp8Matrix& dy, const Fp8Matrix& w, at::Tensor& dx) = 0;
-  // dw (+)= dy^T x, accumulated and stored in FP32. Reads the column copies.
+  // dw (+)= dy^T x, summed in FP32; dw: FP32, or BF16 (rounded once). Reads the column copies.
   virtual void weight_gradient(const Fp8Matrix& dy, const Fp8Matrix& x, at::Tensor& dw,
                                Accumulate mode) = 0;
 

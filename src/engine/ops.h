@@ -2,12 +2,13 @@
 // The operations that have several implementations. Shapes: T tokens (rows), I inputs, O outputs, C
 // channels, V columns of the (padded) vocabulary, B sequences, S their length, H heads, D channels
 // per head. All tensors are contiguous and on the target's device. "compute" is the target's
-// activation dtype (BF16 or FP32); parameters of norms, biases, statistics and every gradient of a
-// parameter are FP32. Calls return when the work is done or enqueued.
+// activation dtype (BF16 or FP32); parameters of norms, biases, statistics and their gradients are
+// FP32, gradients of matrices FP32 or BF16. Calls return when the work is done or enqueued.
 
 #include <ATen/core/Tensor.h>
 
 #include <string_view>
+#include <vector>
 
 namespace octavo::engine {
 
@@ -22,7 +23,7 @@ struct Matmul {
                        at::Tensor& y) = 0;
   // dx[T,I] = dy[T,O] w[O,I]
   virtual void input_gradient(const at::Tensor& dy, const at::Tensor& w, at::Tensor& dx) = 0;
-  // dw[O,I] (+)= dy[T,O]^T x[T,I], accumulated and stored in FP32.
+  // dw[O,I] (+)= dy[T,O]^T x[T,I], summed in FP32; dw: FP32, or BF16 (rounded once) in BF16.
   virtual void weight_gradient(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dw,
                                Accumulate mode) = 0;
 };
@@ -76,17 +77,63 @@ struct CrossEntropy {
   virtual at::Tensor run(at::Tensor& logits, const at::Tensor& targets, const Options& options) = 0;
 };
 
-struct Attention {  // causal, softmax scale 1/sqrt(D)
+struct RmsNorm {
+  static constexpr std::string_view kName = "rms_norm";
+  virtual ~RmsNorm() = default;
+  struct Forward {
+    at::Tensor sum;     // [T,C] compute: x + delta (x itself when delta is undefined)
+    at::Tensor normed;  // [T,C] compute: sum / sqrt(mean(sum^2) + eps) * gamma
+    at::Tensor rstd;    // [T] FP32
+  };
+  // Residual addition and norm in one pass over memory. delta may be undefined.
+  virtual Forward forward(const at::Tensor& x, const at::Tensor& delta, const at::Tensor& gamma,
+                          double eps) = 0;
+  // The gradient of x (and of delta), as LayerNorm's. dgamma is undefined when gamma is frozen.
+  virtual at::Tensor backward(const at::Tensor& d_normed, const at::Tensor& d_sum,
+                              const Forward& saved, const at::Tensor& gamma, at::Tensor& dgamma,
+                              Accumulate mode) = 0;
+};
+
+struct SwiGlu {
+  static constexpr std::string_view kName = "swiglu";
+  virtual ~SwiGlu() = default;
+  // y[T,F] = silu(gate) * up, where x[T,2F] holds gate and up side by side.
+  virtual at::Tensor forward(const at::Tensor& x) = 0;
+  virtual at::Tensor backward(const at::Tensor& dy, const at::Tensor& x) = 0;  // dx[T,2F]
+};
+
+struct Rope {
+  static constexpr std::string_view kName = "rope";
+  virtual ~Rope() = default;
+  // Rotates the first `heads` heads of every row of x[T,*] in place: channels i and i + D/2 of a
+  // head by the angle whose cosine and sine are table[position][i] and table[position][D/2 + i].
+  // table[P,D] FP32; positions[T] int32. `back` rotates the other way: that is the gradient.
+  virtual void rotate(at::Tensor& x, const at::Tensor& positions, const at::Tensor& table,
+                      int64_t heads, bool back) = 0;
+};
+
+struct Attention {  // causal within each sequence, softmax scale 1/sqrt(D)
   static constexpr std::string_view kName = "attention";
   virtual ~Attention() = default;
-  struct Forward {
-    at::Tensor out;  // [B*S, H*D] compute
-    at::Tensor lse;  // what backward needs of the softmax; its shape is the implementation's own
+  struct Shape {
+    int64_t heads = 1, kv_heads = 1, dim = 1;  // heads is a multiple of kv_heads
+    std::vector<int64_t> bounds;  // sequence i is rows bounds[i] to bounds[i + 1]; the last is T
+    int64_t group() const { return heads / kv_heads; }  // queries that share a key
+    int64_t width() const { return heads * dim; }
+    int64_t row() const { return (heads + 2 * kv_heads) * dim; }
   };
-  // qkv[B*S, 3*H*D]: rows of q, k, v side by side.
-  virtual Forward forward(const at::Tensor& qkv, int64_t batch, int64_t heads) = 0;
+  struct Forward {
+    at::Tensor out;  // [T, H*D] compute
+    at::Tensor lse;  // [H, T] FP32: logarithm of the softmax's sum. May be undefined.
+  };
+  // qkv[T, (H + 2 G) D]: rows of q, k, v side by side, G heads of k and of v.
+  virtual Forward forward(const at::Tensor& qkv, const Shape& shape) = 0;
   virtual at::Tensor backward(const at::Tensor& d_out, const at::Tensor& qkv, const Forward& saved,
-                              int64_t batch, int64_t heads) = 0;
+                              const Shape& shape) = 0;
+  // For generation: out[n, H*D] of q[n, H*D], the last n tokens of a sequence whose keys and values
+  // are given, [m, G*D] each. The shape's bounds are not read. q may be a view of wider rows.
+  virtual at::Tensor extend(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& values,
+                            const Shape& shape) = 0;
 };
 
 struct Embedding {
@@ -95,7 +142,8 @@ struct Embedding {
   // x[T,C] = tokens[ids] + positions[t % length]; ids[T] int32. positions may be undefined.
   virtual at::Tensor forward(const at::Tensor& ids, const at::Tensor& tokens,
                              const at::Tensor& positions, int64_t length) = 0;
-  // Adds into both gradients (FP32), in a fixed order. d_positions may be undefined.
+  // Adds into both gradients (FP32; or BF16, rounded once), in a fixed order. d_positions may be
+  // undefined.
   virtual void backward(const at::Tensor& ids, const at::Tensor& dx, at::Tensor& d_tokens,
                         at::Tensor& d_positions, int64_t length) = 0;
 };
@@ -105,13 +153,22 @@ struct AdamW {
   virtual ~AdamW() = default;
   struct Hyper {
     float lr = 0, beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f, weight_decay = 0;
-    int64_t step = 1;      // from 1: for the bias corrections
-    float grad_scale = 1;  // the clipping factor
+    int64_t step = 1;               // from 1: for the bias corrections
+    float grad_scale = 1;           // the clipping factor
+    uint64_t seed = 0, stream = 0;  // of the random numbers; a stream for each parameter and step
   };
-  // Updates master, m, v (FP32) and, when defined, the compute copy (BF16) of the new weights.
-  virtual void step(at::Tensor& master, at::Tensor& m, at::Tensor& v, const at::Tensor& grad,
+  // FP32 or BF16; or bytes with an FP32 scale for every 128 of them: see adamw_storage.h.
+  struct Moment {
+    at::Tensor values, scales;
+  };
+  // Updates master (FP32 or BF16), both moments and, when defined, the compute copy (BF16) of the
+  // new weights. grad: FP32 or BF16. What is stored in fewer than 32 bits is rounded stochastically
+  // as adamw_storage.h says, but the compute copy, which is the nearest. Every bit of the result is
+  // the reference's.
+  virtual void step(at::Tensor& master, Moment& m, Moment& v, const at::Tensor& grad,
                     at::Tensor& compute, const Hyper& hyper) = 0;
-  // Sum of squares in double precision, in an order that does not depend on the number of threads.
+  // Sum of squares (FP32 or BF16) in double precision, in an order that does not depend on the
+  // number of threads.
   virtual double sum_of_squares(const at::Tensor& grad) = 0;
 };
 

@@ -68,7 +68,10 @@ std::span<const Implementation<Fp8Linear>> implementations<Fp8Linear>() {
   }
 
 OCTAVO_CPU_OR_REFERENCE(LayerNorm, make_layer_norm)
+OCTAVO_CPU_OR_REFERENCE(RmsNorm, make_rms_norm)
 OCTAVO_CPU_OR_REFERENCE(Gelu, make_gelu)
+OCTAVO_CPU_OR_REFERENCE(SwiGlu, make_swiglu)
+OCTAVO_CPU_OR_REFERENCE(Rope, make_rope)
 OCTAVO_CPU_OR_REFERENCE(ColumnSum, make_column_sum)
 OCTAVO_CPU_OR_REFERENCE(CrossEntropy, make_cross_entropy)
 OCTAVO_CPU_OR_REFERENCE(Embedding, make_embedding)

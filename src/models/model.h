@@ -11,9 +11,13 @@
 
 #include "base/json.h"
 #include "engine/engine.h"
+#include "nn/kv_cache.h"
 #include "nn/linear.h"
+#include "nn/lora.h"
 #include "nn/param.h"
 #include "nn/penalty.h"
+#include "nn/recompute.h"
+#include "nn/sequences.h"
 
 namespace octavo::models {
 
@@ -27,12 +31,17 @@ class Model {
   virtual const nn::ParamList& params() const = 0;
   // The linear layers inside the blocks, in the order of the forward pass; not the head.
   virtual const nn::LinearList& linears() const = 0;
-  // Final hidden states [B*S, C] of ids[B*S] int32 (rows of `length`); `penalty` may be null.
-  virtual at::Tensor hidden(const at::Tensor& ids, int64_t length, nn::Penalty* penalty) const = 0;
+  // The modules of the Hugging Face model that a layer of linears() is made of.
+  virtual std::vector<nn::LayerModule> modules_of(const nn::Linear& layer) const = 0;
+  // Final hidden states [T, C]; `penalty` may be null.
+  virtual at::Tensor hidden(const nn::Tokens& tokens, nn::Penalty* penalty) const = 0;
   virtual const nn::ParamPtr& head() const = 0;  // [padded vocabulary, C]
   virtual int64_t vocab_size() const = 0;        // real classes
   virtual int64_t context() const = 0;           // longest sequence
   virtual void initialize(uint64_t seed) = 0;
+  // Blocks keep their inputs alone and run again in the backward pass.
+  virtual void set_gradient_checkpointing(bool on) = 0;
+  virtual nn::KvCache make_cache(int64_t capacity) const = 0;
   // Weights in the architecture's Hugging Face names and layout.
   virtual void load_hugging_face(const TensorSource& source) = 0;
   // A tensor of a file that load_hugging_face did not ask for: may it be left out without a change

@@ -52,8 +52,8 @@ Fp8Order Fp8Layer::order(Role role, Direction direction, bool wanted, bool recor
   return made;
 }
 
-Fp8Matrix Fp8Layer::input(const Tensor& x, bool training) {
-  Fp8Order column = order(Role::kInput, Direction::kColumn, training, training);
+Fp8Matrix Fp8Layer::input(const Tensor& x, bool training, bool keep) {
+  Fp8Order column = order(Role::kInput, Direction::kColumn, keep, training);
   column.keep = true;
   const Fp8Matrix quantized = shared_.engine->fp8_linear->quantize(
       x, shared_.options.recipe, order(Role::kInput, Direction::kRow, true, training), column);
@@ -81,11 +81,11 @@ const Fp8Matrix& Fp8Layer::weight(const Param& param, bool column) {
   const bool both = is_symmetric(side(Role::kWeight, Direction::kRow).granularity);
   const bool row_wanted = !column || both;
   const bool column_wanted = column || both;
+  const Tensor values = param.weights();
   Fp8Matrix made = shared_.engine->fp8_linear->quantize(
-      param.compute, shared_.options.recipe,
-      order(Role::kWeight, Direction::kRow, row_wanted, true),
+      values, shared_.options.recipe, order(Role::kWeight, Direction::kRow, row_wanted, true),
       order(Role::kWeight, Direction::kColumn, column_wanted, true));
-  measure(Role::kWeight, param.compute, made);
+  measure(Role::kWeight, values, made);
   if (has_row && !row_wanted) made.row = weight_.row;
   if (has_column && !column_wanted) made.column = weight_.column;
   weight_ = std::move(made);
@@ -98,10 +98,10 @@ void Fp8Layer::release_weight(Direction direction) {
   (direction == Direction::kRow ? weight_.row : weight_.column) = {};
 }
 
-Fp8Matrix Fp8Layer::gradient(const Tensor& dy, bool row) {
+Fp8Matrix Fp8Layer::gradient(const Tensor& dy, bool row, bool column) {
   const Fp8Matrix quantized = shared_.engine->fp8_linear->quantize(
       dy, shared_.options.recipe, order(Role::kGradient, Direction::kRow, row, true),
-      order(Role::kGradient, Direction::kColumn, true, true));
+      order(Role::kGradient, Direction::kColumn, column, true));
   measure(Role::kGradient, dy, quantized);
   return quantized;
 }

@@ -31,9 +31,9 @@ class Fp8Layer {
  public:
   Fp8Layer(Fp8Shared& shared, const std::string& layer_name);
 
-  // For the forward product; `training` also makes the copy that the weight gradient will read, and
-  // records its largest magnitude.
-  engine::Fp8Matrix input(const at::Tensor& x, bool training);
+  // For the forward product; `training` records the largest magnitude, `keep` makes the copy that
+  // the weight gradient will read.
+  engine::Fp8Matrix input(const at::Tensor& x, bool training, bool keep);
   // An input again from what was kept of it (codes, scales).
   engine::Fp8Matrix kept_input(int64_t rows, int64_t columns,
                                const std::vector<at::Tensor>& kept) const;
@@ -43,7 +43,8 @@ class Fp8Layer {
   void forget_weight() { weight_version_.reset(); }
   // After a product of a training step: lets the copy go that only this product reads.
   void release_weight(fp8::Direction direction);
-  engine::Fp8Matrix gradient(const at::Tensor& dy, bool row);
+  // `row` is read by the input gradient, `column` by the weight gradient.
+  engine::Fp8Matrix gradient(const at::Tensor& dy, bool row, bool column);
 
   // Statistics since the last take_health(), by role and direction. Only what was measured.
   struct Health {

@@ -52,14 +52,14 @@ Fp8Model::Fp8Model(const engine::Engine& engine, const LinearList& layers,
   const std::string tokens = fp8::token_refusal(options.fp8.recipe, options.tokens);
   for (const auto& layer : layers) {
     Fp8LayerPlan plan{layer, {}};
-    const auto& w = layer->weight->compute;
+    const auto w = layer->weight->sizes();
     const std::string pattern = fp8::skipped_by(options.skip, layer->name, layer->block, blocks);
     if (!pattern.empty())
       plan.reason = str("fp8_skip ", pattern);
     else if (!tokens.empty())
       plan.reason = tokens;
     else
-      plan.reason = fp8::refusal(options.fp8.recipe, w.size(0), w.size(1));
+      plan.reason = fp8::refusal(options.fp8.recipe, w[0], w[1]);
     if (plan.reason.empty()) layer->fp8 = std::make_unique<Fp8Layer>(shared_, layer->name);
     plan_.push_back(std::move(plan));
   }

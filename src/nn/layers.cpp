@@ -5,6 +5,9 @@
 
 #include <optional>
 
+#include "base/error.h"
+#include "nn/kv_cache.h"
+
 namespace octavo::nn {
 namespace {
 
@@ -49,22 +52,30 @@ StatePtr recall(AutogradContext* context) {
 }
 
 struct EmbedNode : Function<EmbedNode> {
-  static Tensor forward(AutogradContext* context, const Tensor& ids, const Tensor& tokens,
-                        const Tensor& positions, const StatePtr& state) {
+  static Tensor forward(AutogradContext* context, const Tensor& ids,
+                        const Tensor& /*tokens: connects the graph*/, const StatePtr& state) {
     remember(context, state);
     context->save_for_backward({ids});
-    return state->engine->embedding->forward(ids, tokens, positions, state->a);
+    return state->engine->embedding->forward(
+        ids, state->first->compute, state->second ? state->second->compute : Tensor(), state->a);
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const auto state = recall(context);
     const auto saved = context->get_saved_variables();
     state->first->zero_if_fresh();
-    state->second->zero_if_fresh();
+    if (state->second) state->second->zero_if_fresh();
+    Tensor none;
     state->engine->embedding->backward(saved[0], grads[0].contiguous(), state->first->grad,
-                                       state->second->grad, state->a);
-    return {Tensor(), Tensor(), Tensor(), Tensor()};
+                                       state->second ? state->second->grad : none, state->a);
+    return {Tensor(), Tensor(), Tensor()};
   }
 };
+
+// What keeps a layer in autograd's graph when its input has no gradient: a leaf that is trained.
+Tensor trained_part(const Linear& layer) {
+  if (!layer.adapters.empty()) return layer.adapters.front().a->compute;
+  return layer.weight->trainable ? layer.weight->compute : at::empty({0});
+}
 
 struct LinearNode : Function<LinearNode> {
   static Tensor forward(AutogradContext* context, const Tensor& x,
@@ -79,7 +90,8 @@ struct LinearNode : Function<LinearNode> {
     const auto state = recall(context);
     Linear& layer = *state->layer;
     const Tensor dy = grads[0].contiguous();
-    if (layer.bias) state->engine->column_sum->add(dy, layer.bias->grad, layer.bias->next_write());
+    if (layer.bias && layer.bias->trainable)
+      state->engine->column_sum->add(dy, layer.bias->grad, layer.bias->next_write());
     return {linear_backward(*state->engine, layer, dy, context->get_saved_variables(),
                             context->needs_input_grad(0)),
             Tensor(), Tensor()};
@@ -104,7 +116,12 @@ struct LinearGeluNode : Function<LinearGeluNode> {
     kept.pop_back();
     // Ours to overwrite: it was made for this node by the layer after it.
     Tensor dh = grads[0].contiguous();
-    state->engine->gelu->backward(dh, h, layer.bias->grad, layer.bias->next_write());
+    if (layer.bias->trainable) {
+      state->engine->gelu->backward(dh, h, layer.bias->grad, layer.bias->next_write());
+    } else {
+      Tensor unused = at::empty({h.size(1)}, h.options().dtype(at::kFloat));
+      state->engine->gelu->backward(dh, h, unused, engine::Accumulate::kOverwrite);
+    }
     return {linear_backward(*state->engine, layer, dh, kept, context->needs_input_grad(0)),
             Tensor(), Tensor()};
   }
@@ -130,50 +147,130 @@ struct AddNormNode : Function<AddNormNode> {
     const engine::LayerNorm::Forward forward{saved[0], {}, saved[1], saved[2]};
     const Tensor d_normed = grads[1].contiguous();
     const Tensor d_sum = grads[0].defined() ? grads[0].contiguous() : Tensor();
-    const auto mode = state->first->next_write();
-    state->second->next_write();  // gamma and beta are always written together
-    const Tensor dx =
-        state->engine->layer_norm->backward(d_normed, d_sum, forward, state->first->master,
-                                            state->first->grad, state->second->grad, mode);
+    Param &gamma = *state->first, &beta = *state->second;
+    Tensor unused = gamma.trainable ? Tensor() : at::empty({2, gamma.master.size(0)}, at::kFloat);
+    Tensor d_gamma = gamma.trainable ? gamma.grad : unused[0],
+           d_beta = gamma.trainable ? beta.grad : unused[1];
+    const auto mode = gamma.trainable ? gamma.next_write() : engine::Accumulate::kOverwrite;
+    if (gamma.trainable) beta.next_write();  // gamma and beta are always written together
+    const Tensor dx = state->engine->layer_norm->backward(d_normed, d_sum, forward, gamma.master,
+                                                          d_gamma, d_beta, mode);
     return {dx, context->saved_data["has_delta"].toBool() ? dx : Tensor(), Tensor(), Tensor(),
             Tensor()};
   }
 };
 
-struct AttentionNode : Function<AttentionNode> {
-  static Tensor forward(AutogradContext* context, const Tensor& qkv, const StatePtr& state) {
+struct AddRmsNormNode : Function<AddRmsNormNode> {
+  static variable_list forward(AutogradContext* context, const Tensor& x,
+                               const std::optional<Tensor>& maybe_delta,
+                               const Tensor& /*gamma: connects the graph*/, const StatePtr& state,
+                               double eps) {
+    const Tensor delta = maybe_delta.value_or(Tensor());
     remember(context, state);
-    const auto out = state->engine->attention->forward(qkv, state->a, state->b);
-    context->save_for_backward({qkv, out.out, out.lse});
-    return out.out;
+    const auto out = state->engine->rms_norm->forward(x, delta, state->first->master, eps);
+    context->save_for_backward({out.sum, out.rstd});
+    context->saved_data["has_delta"] = delta.defined();
+    context->set_materialize_grads(false);  // the last norm's sum has no reader: no zeros for it
+    return {out.sum, out.normed};
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const auto state = recall(context);
     const auto saved = context->get_saved_variables();
-    const engine::Attention::Forward forward{saved[1], saved[2]};
-    return {state->engine->attention->backward(grads[0].contiguous(), saved[0], forward, state->a,
-                                               state->b),
+    const Tensor d_normed = grads[1].contiguous();
+    const Tensor d_sum = grads[0].defined() ? grads[0].contiguous() : Tensor();
+    Param& gamma = *state->first;
+    Tensor frozen;
+    const auto mode = gamma.trainable ? gamma.next_write() : engine::Accumulate::kAdd;
+    const Tensor dx =
+        state->engine->rms_norm->backward(d_normed, d_sum, {saved[0], {}, saved[1]}, gamma.master,
+                                          gamma.trainable ? gamma.grad : frozen, mode);
+    return {dx, context->saved_data["has_delta"].toBool() ? dx : Tensor(), Tensor(), Tensor(),
             Tensor()};
   }
 };
 
+struct SwiGluNode : Function<SwiGluNode> {
+  static Tensor forward(AutogradContext* context, const Tensor& x, const StatePtr& state) {
+    remember(context, state);
+    context->save_for_backward({x});
+    return state->engine->swiglu->forward(x);
+  }
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    return {recall(context)->engine->swiglu->backward(grads[0].contiguous(),
+                                                      context->get_saved_variables()[0]),
+            Tensor()};
+  }
+};
+
+// What attention's backward needs beside tensors.
+struct AttentionState : torch::CustomClassHolder {
+  const Engine* engine = nullptr;
+  engine::Attention::Shape shape;
+  Tensor positions, angles;  // undefined: not rotated
+
+  void rotate(Tensor& qkv, bool back) const {
+    if (angles.defined())
+      engine->rope->rotate(qkv, positions, angles, shape.heads + shape.kv_heads, back);
+  }
+};
+using AttentionStatePtr = c10::intrusive_ptr<AttentionState>;
+
+struct AttentionNode : Function<AttentionNode> {
+  static Tensor forward(AutogradContext* context, const Tensor& qkv,
+                        const AttentionStatePtr& state) {
+    context->saved_data["state"] = c10::IValue::make_capsule(state);
+    Tensor rotated = qkv;
+    state->rotate(rotated, false);
+    const auto out = state->engine->attention->forward(rotated, state->shape);
+    context->save_for_backward({rotated, out.out, out.lse});
+    return out.out;
+  }
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    const auto state = c10::static_intrusive_pointer_cast<AttentionState>(
+        context->saved_data["state"].toCapsule());
+    const auto saved = context->get_saved_variables();
+    Tensor d_qkv = state->engine->attention->backward(grads[0].contiguous(), saved[0],
+                                                      {saved[1], saved[2]}, state->shape);
+    state->rotate(d_qkv, true);
+    return {d_qkv, Tensor()};
+  }
+};
+
+Tensor cached_attention(const AttentionState& state, const Tensor& qkv, KvCache& cache,
+                        int64_t layer) {
+  const auto& shape = state.shape;
+  const auto parts = qkv.split_with_sizes(
+      {shape.width(), shape.kv_heads * shape.dim, shape.kv_heads * shape.dim}, 1);
+  cache.append(layer, parts[1], parts[2]);
+  if (cache.length == 0) return state.engine->attention->forward(qkv, shape).out;
+  const auto rows = cache.rows(layer, qkv.size(0));
+  return state.engine->attention->extend(parts[0], rows.keys, rows.values, shape);
+}
+
 }  // namespace
 
-Tensor embed(const Engine& engine, const Tensor& ids, const ParamPtr& tokens,
-             const ParamPtr& positions, int64_t length) {
-  return EmbedNode::apply(ids, tokens->compute, positions->compute,
-                          make_state(engine, tokens, positions, length));
+Tensor embed(const Engine& engine, const Tokens& input, const ParamPtr& tokens,
+             const ParamPtr& positions) {
+  const Sequences& sequences = input.sequences;
+  const bool in_rows = sequences.rows_of > 0;
+  const Tensor x = EmbedNode::apply(input.ids, tokens->compute,
+                                    make_state(engine, tokens, in_rows ? positions : ParamPtr(),
+                                               in_rows ? sequences.rows_of : input.ids.size(0)));
+  if (!positions || in_rows) return x;
+  // Packed documents: positions are looked up like tokens.
+  return x + EmbedNode::apply(sequences.positions, positions->compute,
+                              make_state(engine, positions, {}, input.ids.size(0)));
 }
 
 Tensor linear(const Engine& engine, const Tensor& x, const LinearPtr& layer) {
   if (!at::GradMode::is_enabled()) return linear_forward(engine, *layer, x, nullptr);
-  return LinearNode::apply(x, layer->weight->compute, make_state(engine, layer));
+  return LinearNode::apply(x, trained_part(*layer), make_state(engine, layer));
 }
 
 Tensor linear_gelu(const Engine& engine, const Tensor& x, const LinearPtr& layer) {
   if (!at::GradMode::is_enabled())
     return engine.gelu->forward(linear_forward(engine, *layer, x, nullptr));
-  return LinearGeluNode::apply(x, layer->weight->compute, make_state(engine, layer));
+  return LinearGeluNode::apply(x, trained_part(*layer), make_state(engine, layer));
 }
 
 std::pair<Tensor, Tensor> add_norm(const Engine& engine, const Tensor& x, const Tensor& delta,
@@ -184,8 +281,32 @@ std::pair<Tensor, Tensor> add_norm(const Engine& engine, const Tensor& x, const 
   return {out[0], out[1]};
 }
 
-Tensor attention(const Engine& engine, const Tensor& qkv, int64_t batch, int64_t heads) {
-  return AttentionNode::apply(qkv, make_state(engine, {}, {}, batch, heads));
+std::pair<Tensor, Tensor> add_rms_norm(const Engine& engine, const Tensor& x, const Tensor& delta,
+                                       const ParamPtr& gamma, double eps) {
+  const auto given = delta.defined() ? std::optional<Tensor>(delta) : std::nullopt;
+  const auto out = AddRmsNormNode::apply(x, given, gamma->compute, make_state(engine, gamma), eps);
+  return {out[0], out[1]};
+}
+
+Tensor swiglu(const Engine& engine, const Tensor& x) {
+  if (!at::GradMode::is_enabled()) return engine.swiglu->forward(x);
+  return SwiGluNode::apply(x, make_state(engine));
+}
+
+Tensor attention(const Engine& engine, const Tensor& qkv, const Tokens& tokens,
+                 const AttentionHeads& heads) {
+  const auto state = c10::make_intrusive<AttentionState>();
+  state->engine = &engine;
+  state->shape = {heads.heads, heads.kv_heads, heads.dim, tokens.sequences.bounds};
+  if (heads.rope != nullptr) {
+    state->positions = tokens.sequences.positions;
+    state->angles = heads.rope->for_length(tokens.sequences.longest, qkv.device());
+  }
+  if (tokens.cache == nullptr) return AttentionNode::apply(qkv, state);
+  OCTAVO_ASSERT(!at::GradMode::is_enabled());
+  Tensor rotated = qkv;
+  state->rotate(rotated, false);
+  return cached_attention(*state, rotated, *tokens.cache, heads.layer);
 }
 
 }  // namespace octavo::nn

@@ -10,12 +10,14 @@
 #include "engine/engine.h"
 #include "nn/linear.h"
 #include "nn/param.h"
+#include "nn/rope.h"
+#include "nn/sequences.h"
 
 namespace octavo::nn {
 
-// x[T,C] = tokens[ids] + positions
-at::Tensor embed(const Engine& engine, const at::Tensor& ids, const ParamPtr& tokens,
-                 const ParamPtr& positions, int64_t length);
+// x[T,C] = tokens[ids] + positions; positions may be null.
+at::Tensor embed(const Engine& engine, const Tokens& input, const ParamPtr& tokens,
+                 const ParamPtr& positions);
 
 // y = x w^T + b
 at::Tensor linear(const Engine& engine, const at::Tensor& x, const LinearPtr& layer);
@@ -28,7 +30,23 @@ std::pair<at::Tensor, at::Tensor> add_norm(const Engine& engine, const at::Tenso
                                            const at::Tensor& delta, const ParamPtr& gamma,
                                            const ParamPtr& beta, double eps);
 
-// Causal self-attention over packed rows of q, k, v.
-at::Tensor attention(const Engine& engine, const at::Tensor& qkv, int64_t batch, int64_t heads);
+// The same with an RMS norm.
+std::pair<at::Tensor, at::Tensor> add_rms_norm(const Engine& engine, const at::Tensor& x,
+                                               const at::Tensor& delta, const ParamPtr& gamma,
+                                               double eps);
+
+// silu(gate) * up of x = {gate, up} side by side.
+at::Tensor swiglu(const Engine& engine, const at::Tensor& x);
+
+struct AttentionHeads {
+  int64_t heads = 1, kv_heads = 1, dim = 1;
+  RopeTable* rope = nullptr;  // null: positions are not rotated
+  int64_t layer = 0;          // of the key-value cache
+};
+
+// Causal self-attention of each sequence over packed rows of q, k, v, which are rotated in place
+// first: qkv is made for this call.
+at::Tensor attention(const Engine& engine, const at::Tensor& qkv, const Tokens& tokens,
+                     const AttentionHeads& heads);
 
 }  // namespace octavo::nn

@@ -15,7 +15,8 @@ Tensor bias_of(const Linear& layer) {
 
 int64_t bytes_of(const std::vector<Tensor>& tensors) {
   int64_t bytes = 0;
-  for (const Tensor& t : tensors) bytes += static_cast<int64_t>(t.nbytes());
+  for (const Tensor& t : tensors)
+    if (t.defined()) bytes += static_cast<int64_t>(t.nbytes());
   return bytes;
 }
 
@@ -47,44 +48,65 @@ LinearPtr make_linear(std::string name, int64_t block, ParamPtr weight, ParamPtr
 
 Tensor linear_forward(const Engine& engine, Linear& layer, const Tensor& x,
                       std::vector<Tensor>* kept) {
-  Tensor y = at::empty({x.size(0), layer.weight->compute.size(0)}, x.options());
+  Tensor y = at::empty({x.size(0), layer.weight->sizes()[0]}, x.options());
+  const bool keeps = kept != nullptr && layer.weight->trainable;  // only dw reads x
   layer.count(Gemm::kForward, layer.fp8 != nullptr);
   if (layer.fp8 != nullptr) {
-    const engine::Fp8Matrix quantized = layer.fp8->input(x, kept != nullptr);
+    const engine::Fp8Matrix quantized = layer.fp8->input(x, kept != nullptr, keeps);
     engine.fp8_linear->forward(quantized, layer.fp8->weight(*layer.weight, false), bias_of(layer),
                                y);
-    if (kept != nullptr) {
-      *kept = {quantized.column.codes, quantized.column.scales};
-      layer.fp8->release_weight(fp8::Direction::kRow);
-    }
+    if (keeps) *kept = {quantized.column.codes, quantized.column.scales};
+    if (kept != nullptr) layer.fp8->release_weight(fp8::Direction::kRow);
   } else {
-    engine.matmul->forward(x, layer.weight->compute, bias_of(layer), y);
-    if (kept != nullptr) *kept = {x};
+    engine.matmul->forward(x, layer.weight->weights(), bias_of(layer), y);
+    if (keeps) *kept = {x};
+  }
+  if (!layer.adapters.empty()) {
+    std::vector<Tensor> theirs;
+    adapters_forward(engine, layer, x, y, kept != nullptr ? &theirs : nullptr);
+    if (kept != nullptr) kept->insert(kept->end(), theirs.begin(), theirs.end());
   }
   if (kept != nullptr) layer.saved_bytes = bytes_of(*kept);
   return y;
 }
 
-Tensor linear_backward(const Engine& engine, Linear& layer, const Tensor& dy,
-                       const std::vector<Tensor>& kept, bool want_dx) {
+namespace {
+
+// The gradients of the layer without its adapters.
+Tensor base_backward(const Engine& engine, Linear& layer, const Tensor& dy,
+                     const std::vector<Tensor>& kept, bool want_dx) {
   Param& weight = *layer.weight;
   const bool in_fp8 = layer.fp8 != nullptr;
-  layer.count(Gemm::kWeightGradient, in_fp8);
+  const int64_t inputs = weight.sizes()[1];
+  if (weight.trainable) layer.count(Gemm::kWeightGradient, in_fp8);
   if (want_dx) layer.count(Gemm::kInputGradient, in_fp8);
   Tensor dx;
-  if (want_dx) dx = at::empty({dy.size(0), weight.compute.size(1)}, dy.options());
+  if (want_dx) dx = at::empty({dy.size(0), inputs}, dy.options());
   if (!in_fp8) {
-    engine.matmul->weight_gradient(dy, kept[0], weight.grad, weight.next_write());
-    if (want_dx) engine.matmul->input_gradient(dy, weight.compute, dx);
+    if (weight.trainable)
+      engine.matmul->weight_gradient(dy, kept[0], weight.grad, weight.next_write());
+    if (want_dx) engine.matmul->input_gradient(dy, weight.weights(), dx);
     return dx;
   }
-  const engine::Fp8Matrix gradient = layer.fp8->gradient(dy, want_dx);
-  const engine::Fp8Matrix input = layer.fp8->kept_input(dy.size(0), weight.compute.size(1), kept);
-  engine.fp8_linear->weight_gradient(gradient, input, weight.grad, weight.next_write());
+  const engine::Fp8Matrix gradient = layer.fp8->gradient(dy, want_dx, weight.trainable);
+  if (weight.trainable)
+    engine.fp8_linear->weight_gradient(gradient, layer.fp8->kept_input(dy.size(0), inputs, kept),
+                                       weight.grad, weight.next_write());
   if (want_dx) {
     engine.fp8_linear->input_gradient(gradient, layer.fp8->weight(weight, true), dx);
     layer.fp8->release_weight(fp8::Direction::kColumn);
   }
+  return dx;
+}
+
+}  // namespace
+
+Tensor linear_backward(const Engine& engine, Linear& layer, const Tensor& dy,
+                       const std::vector<Tensor>& kept, bool want_dx) {
+  Tensor dx = base_backward(engine, layer, dy, kept, want_dx);
+  if (layer.adapters.empty()) return dx;
+  const auto theirs = static_cast<std::ptrdiff_t>(2 + layer.adapters.size());
+  adapters_backward(engine, layer, dy, {kept.end() - theirs, kept.end()}, dx);
   return dx;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// A linear layer, y = x w^T + b, in BF16 (or FP32) or in FP8.
+// A linear layer, y = x w^T + b, in BF16 (or FP32) or in FP8, with or without adapters.
 
 #include <ATen/core/Tensor.h>
 #include <torch/custom_class.h>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "nn/adapter.h"
 #include "nn/param.h"
 
 namespace octavo::nn {
@@ -30,6 +31,8 @@ struct Linear : torch::CustomClassHolder {
   int64_t block = 0;              // of the transformer
   ParamPtr weight, bias;          // bias may be null
   std::unique_ptr<Fp8Layer> fp8;  // null: the compute dtype
+  std::vector<Adapter> adapters;  // LoRA; then the weight is frozen
+  const AdapterShared* adapter_shared = nullptr;
 
   // What really ran, for the receipt: how often each product ran in FP8 and otherwise.
   struct Ran {
@@ -49,7 +52,8 @@ using LinearList = std::vector<LinearPtr>;
 LinearPtr make_linear(std::string name, int64_t block, ParamPtr weight, ParamPtr bias);
 
 // The forward product. `kept` receives what linear_backward needs of x: x itself, or its codes and
-// scales. Nothing when `kept` is null, which also says that this is no training step.
+// scales; nothing of it when the weight is frozen; then what the adapters need. `kept` null says
+// that this is no training step.
 at::Tensor linear_forward(const Engine& engine, Linear& layer, const at::Tensor& x,
                           std::vector<at::Tensor>* kept);
 // Adds to the weight's gradient; returns the input's when it is wanted. The bias's is the caller's.

@@ -31,7 +31,8 @@ Tensor run_head(const engine::Engine& engine, const Tensor& x, Param& weight, co
     if (!dx.defined()) continue;
     Tensor dx_part = dx.narrow(0, first, count);
     engine.matmul->input_gradient(block, weight.compute, dx_part);
-    engine.matmul->weight_gradient(block, part, weight.grad, weight.next_write());
+    if (weight.trainable)
+      engine.matmul->weight_gradient(block, part, weight.grad, weight.next_write());
   }
   return sums;
 }

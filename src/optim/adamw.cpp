@@ -3,17 +3,29 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
+#include <map>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "engine/adamw_storage.h"
 
 namespace octavo::optim {
 
 AdamW::AdamW(const engine::Engine& engine, nn::ParamList params, const AdamWOptions& options)
-    : engine_(engine), params_(std::move(params)), options_(options) {
+    : engine_(engine), options_(options) {
+  for (auto& p : params)
+    if (p->trainable) params_.push_back(std::move(p));
   for (const auto& p : params_) {
-    m_.push_back(at::zeros_like(p->master));
-    v_.push_back(at::zeros_like(p->master));
+    const bool is_matrix = p->master.dim() >= 2;
+    const MomentType type = is_matrix ? options_.moments : MomentType::kFp32;
+    m_.push_back(make_moment(p->master.sizes(), type, p->master.device()));
+    v_.push_back(make_moment(p->master.sizes(), type, p->master.device()));
   }
+  if (options_.moments == MomentType::kFp8 && options_.beta2 > engine::adamw::kNoisyBeta2)
+    log_warn(str("moment_dtype fp8 with beta2 ", options_.beta2,
+                 ": the second moment changes by less than FP8 can hold, and will be off by half "
+                 "its size; lower beta2 to 0.99 or take moment_dtype bf16"));
 }
 
 AdamW::Norm AdamW::gradient_norm() const {
@@ -42,35 +54,66 @@ void AdamW::step(double learning_rate, const Norm& norm) {
         .weight_decay = p.decays ? static_cast<float>(options_.weight_decay) : 0.0f,
         .step = steps_,
         .grad_scale = clip ? static_cast<float>(options_.max_grad_norm / norm.value) : 1.0f,
+        .seed = options_.seed,
+        .stream = mix64(stream_of("adamw." + p.name) + static_cast<uint64_t>(steps_)),
     };
     at::Tensor copy = p.compute.is_same(p.master) ? at::Tensor() : p.compute;
     engine_.adamw->step(p.master, m_[i], v_[i], p.grad, copy, hyper);
-    p.grad_fresh = true;
+    p.use_up_gradient();
     ++p.version;
   }
 }
 
 void AdamW::drop_gradients() {
-  for (const auto& p : params_) p->grad_fresh = true;
+  for (const auto& p : params_) p->use_up_gradient();
+}
+
+double AdamW::bytes_per_parameter() const {
+  int64_t bytes = 0, count = 0;
+  for (size_t i = 0; i < params_.size(); ++i) {
+    const nn::Param& p = *params_[i];
+    const int64_t n = p.master.numel();
+    bytes += static_cast<int64_t>(p.master.nbytes()) + bytes_of(m_[i]) + bytes_of(v_[i]) +
+             n * static_cast<int64_t>(c10::elementSize(p.grad_type));
+    if (!p.compute.is_same(p.master)) bytes += static_cast<int64_t>(p.compute.nbytes());
+    count += n;
+  }
+  return count == 0 ? 0 : static_cast<double>(bytes) / static_cast<double>(count);
 }
 
 std::vector<std::pair<std::string, at::Tensor>> AdamW::state() const {
   std::vector<std::pair<std::string, at::Tensor>> tensors;
+  const auto add = [&](const char* moment, const std::string& name, const Moment& kept) {
+    tensors.emplace_back(str(moment, ".", name), kept.values);
+    if (kept.scales.defined()) tensors.emplace_back(str(moment, "_scale.", name), kept.scales);
+  };
   for (size_t i = 0; i < params_.size(); ++i) {
-    tensors.emplace_back("m." + params_[i]->name, m_[i]);
-    tensors.emplace_back("v." + params_[i]->name, v_[i]);
+    add("m", params_[i]->name, m_[i]);
+    add("v", params_[i]->name, v_[i]);
   }
   return tensors;
 }
 
 void AdamW::load(int64_t steps, const std::function<at::Tensor(const std::string&)>& find) {
-  for (auto& [name, tensor] : state()) {
-    const at::Tensor stored = find(name);
-    if (!stored.defined() || stored.sizes() != tensor.sizes())
-      fail(ExitCode::kDamaged, "optim", "optimizer state '", name, "': wanted shape ",
-           tensor.sizes(), ", found ", stored.defined() ? octavo::str(stored.sizes()) : "none");
-    tensor.copy_(stored);
+  std::map<std::string, int> converted;  // "FP32 to FP8" -> how many
+  const auto load_one = [&](const char* moment, const std::string& param, Moment& to, Which which) {
+    const std::string name = str(moment, ".", param);
+    Moment stored{find(name), {}};
+    if (stored.values.defined() && stored.values.scalar_type() == at::kByte)
+      stored.scales = find(str(moment, "_scale.", param));
+    const MomentType then = type_of(stored, to.values.sizes(), name);
+    const MomentType now = type_of(to, to.values.sizes(), name);
+    if (then != now) ++converted[str(name_of(then), " to ", name_of(now))];
+    copy_moment(stored, to, which);
+  };
+  for (size_t i = 0; i < params_.size(); ++i) {
+    load_one("m", params_[i]->name, m_[i], Which::kFirst);
+    load_one("v", params_[i]->name, v_[i], Which::kSecond);
   }
+  for (const auto& [what, count] : converted)
+    log_warn(str("resume: ", count, " moments of the optimizer were converted from ", what,
+                 " (moment_dtype is another than the checkpoint's); training goes on, but not bit "
+                 "for bit as it would have"));
   steps_ = steps;
 }
 

@@ -68,15 +68,32 @@ BpeTokenizer::BpeTokenizer(std::string name, std::string fingerprint, HfFile fil
       raw_added_(select_added(file.added, false, nfc_)),
       normalized_added_(select_added(file.added, true, nfc_)),
       pre_tokenizer_(file.stages, name_),
-      bpe_(file.merges, file.byte_tokens, std::move(file.whole_words)) {}
+      bpe_(file.merges, file.byte_tokens, std::move(file.whole_words)) {
+  for (const AddedToken& token : file.added) added_ids_.emplace(token.content, token.id);
+}
 
-void BpeTokenizer::encode(std::string_view text, std::vector<TokenId>& out) const {
+std::optional<TokenId> BpeTokenizer::added_token(std::string_view content) const {
+  const auto found = added_ids_.find(content);
+  return found == added_ids_.end() ? std::nullopt : std::make_optional(found->second);
+}
+
+void BpeTokenizer::check_text(std::string_view text) {
   if (text.size() >= kMaxText)
     fail(ExitCode::kUsage, "tokenizer", "wanted a text below 512 MiB, found ", text.size(),
          " bytes; split it into documents");
   if (const size_t at = find_invalid_utf8(text); at != std::string_view::npos)
     fail(ExitCode::kDamaged, "tokenizer", "wanted UTF-8, found a malformed sequence at byte ", at,
          " of ", text.size(), "; convert the text, or use the `bytes` tokenizer");
+}
+
+void BpeTokenizer::encode_plain(std::string_view text, std::vector<TokenId>& out) const {
+  check_text(text);
+  Lease lease(*this);
+  encode_piece(text, false, *lease, out);
+}
+
+void BpeTokenizer::encode(std::string_view text, std::vector<TokenId>& out) const {
+  check_text(text);
   Lease lease(*this);
   Scratch& scratch = *lease;
   scratch.pieces.clear();
@@ -85,11 +102,11 @@ void BpeTokenizer::encode(std::string_view text, std::vector<TokenId>& out) cons
     if (piece.id >= 0)
       out.push_back(piece.id);
     else
-      encode_piece(piece.text, scratch, out);
+      encode_piece(piece.text, true, scratch, out);
   }
 }
 
-void BpeTokenizer::encode_piece(std::string_view piece, Scratch& scratch,
+void BpeTokenizer::encode_piece(std::string_view piece, bool find_added, Scratch& scratch,
                                 std::vector<TokenId>& out) const {
   std::string normalized;
   if (nfc_ && !nfc_->surely_normal(piece)) {
@@ -97,7 +114,7 @@ void BpeTokenizer::encode_piece(std::string_view piece, Scratch& scratch,
     piece = normalized;
   }
   scratch.inner.clear();
-  if (normalized_added_.empty())
+  if (!find_added || normalized_added_.empty())
     scratch.inner.push_back({-1, piece});
   else
     normalized_added_.split(piece, scratch.inner);

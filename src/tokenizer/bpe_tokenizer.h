@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -21,6 +22,8 @@ class BpeTokenizer : public Tokenizer {
   BpeTokenizer(std::string name, std::string fingerprint, HfFile file);
 
   void encode(std::string_view text, std::vector<TokenId>& out) const override;
+  void encode_plain(std::string_view text, std::vector<TokenId>& out) const override;
+  std::optional<TokenId> added_token(std::string_view content) const override;
   void encode_with_special(std::string_view text, std::vector<TokenId>& out) const override;
   std::string decode(const std::vector<TokenId>& ids, bool skip_special) const override;
   int64_t vocab_size() const override { return static_cast<int64_t>(tokens_.size()); }
@@ -37,12 +40,15 @@ class BpeTokenizer : public Tokenizer {
   // Borrowed for one call: as many exist as calls ever ran at once.
   class Lease;
 
-  void encode_piece(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
+  static void check_text(std::string_view text);
+  void encode_piece(std::string_view piece, bool find_added, Scratch& scratch,
+                    std::vector<TokenId>& out) const;
 
   std::string name_, fingerprint_;
   std::vector<HfFile::Token> tokens_;
   std::vector<TokenId> prefix_, suffix_;
   std::optional<TokenId> end_of_document_;
+  std::map<std::string, TokenId, std::less<>> added_ids_;
   std::optional<Nfc> nfc_;
   AddedTokenMatcher raw_added_, normalized_added_;
   PreTokenizer pre_tokenizer_;

@@ -123,8 +123,9 @@ class Reader {
              model["unk_token"].dump().substr(0, 80));
     if (flag(model, "byte_fallback", false))
       refuse("byte_fallback", "false, or a token for every byte", "true");
-    log_warn(str("[tokenizer] ", source_, ": ", missing,
-                 " bytes have no token and are dropped from text, as in the Hugging Face library"));
+    log_warn_once(
+        str("[tokenizer] ", source_, ": ", missing,
+            " bytes have no token and are dropped from text, as in the Hugging Face library"));
   }
 
   void read_merge(const Json& merge) {

@@ -17,6 +17,10 @@ class BytesTokenizer : public Tokenizer {
     const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
     out.insert(out.end(), bytes, bytes + text.size());
   }
+  void encode_plain(std::string_view text, std::vector<TokenId>& out) const override {
+    encode(text, out);
+  }
+  std::optional<TokenId> added_token(std::string_view) const override { return std::nullopt; }
   void encode_with_special(std::string_view text, std::vector<TokenId>& out) const override {
     encode(text, out);
   }

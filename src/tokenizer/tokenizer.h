@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,10 @@ class Tokenizer {
   // library does; no post-processing (BOS and the like). Thread-safe. Invalid UTF-8 is refused by
   // BPE and taken as it is by `bytes`.
   virtual void encode(std::string_view text, std::vector<TokenId>& out) const = 0;
+  // As encode, but no added token is recognised: for text of strangers inside a chat template.
+  virtual void encode_plain(std::string_view text, std::vector<TokenId>& out) const = 0;
+  // The added token that is written like this, if there is one.
+  virtual std::optional<TokenId> added_token(std::string_view content) const = 0;
   // As encode, with the special tokens of the file's post-processor (Llama-3's <|begin_of_text|>).
   virtual void encode_with_special(std::string_view text, std::vector<TokenId>& out) const = 0;
   // The bytes of the ids; unknown ids are an error. `skip_special` leaves special added tokens out.

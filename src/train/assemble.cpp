@@ -1,11 +1,15 @@
 #include <ATen/Parallel.h>
 
+#include <cmath>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "engine/allocator.h"
 #include "engine/devices.h"
+#include "hub/hub.h"
 #include "train/dataset.h"
+#include "train/lora_run.h"
 #include "train/model_factory.h"
 #include "train/persist.h"
 #include "train/run.h"
@@ -33,7 +37,32 @@ optim::Schedule schedule_of(const config::Settings& s, int64_t max_steps) {
           .max_steps = max_steps};
 }
 
+optim::AdamWOptions optimizer_options(const config::Settings& s) {
+  using config::StateType;
+  const auto moments = s.moment_dtype == StateType::kFp32   ? optim::MomentType::kFp32
+                       : s.moment_dtype == StateType::kBf16 ? optim::MomentType::kBf16
+                                                            : optim::MomentType::kFp8;
+  return {.beta1 = s.beta1,
+          .beta2 = s.beta2,
+          .eps = s.adam_eps,
+          .weight_decay = s.weight_decay,
+          .max_grad_norm = s.max_grad_norm,
+          .moments = moments,
+          .seed = static_cast<uint64_t>(s.seed)};
+}
+
 }  // namespace
+
+void resolve_names(config::Settings& settings) {
+  if (!is_preset(settings.model_name))
+    settings.model_name =
+        hub::resolve_model(settings.model_name, hub::model_options(settings)).string();
+  const fs::path folder = settings.model_name;
+  if (settings.tokenizer.empty() && fs::exists(folder / "tokenizer.json")) {
+    settings.tokenizer = settings.model_name;
+    log_info(str("tokenizer: of ", settings.model_name));
+  }
+}
 
 void start_fp8(Run& run) {
   const auto& s = run.settings;
@@ -86,6 +115,7 @@ void prepare_process(const config::Settings& settings) {
 std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_from) {
   auto run = std::make_unique<Run>();
   run->world = dist::World::from_environment();
+  resolve_names(settings);
   const DataSet data = open_data_set(settings);
   run->train_data = data.train;
   run->val_data = data.val;
@@ -99,18 +129,18 @@ std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_fr
   if (vocab < data.train->vocab_size())
     fail(ExitCode::kUsage, "train", "vocab_size ", vocab, " is smaller than the data's ",
          data.train->vocab_size());
-  run->model = make_model(settings, vocab, *run->engine);
-  run->optimizer =
-      std::make_unique<optim::AdamW>(*run->engine, run->model->params(),
-                                     optim::AdamWOptions{.beta1 = settings.beta1,
-                                                         .beta2 = settings.beta2,
-                                                         .eps = settings.adam_eps,
-                                                         .weight_decay = settings.weight_decay,
-                                                         .max_grad_norm = settings.max_grad_norm});
+  run->model = make_model(settings, vocab, *run->engine, storage_of(settings));
   run->settings = std::move(settings);
+  const config::Settings& s = run->settings;
+  start_lora(*run);
+  run->optimizer =
+      std::make_unique<optim::AdamW>(*run->engine, trained_params(*run), optimizer_options(s));
+  log_info(
+      str("bytes per parameter: ", std::round(100 * run->optimizer->bytes_per_parameter()) / 100,
+          " (master ", name_of(s.master_dtype), ", moments ", name_of(s.moment_dtype),
+          ", gradients ", name_of(s.gradient_dtype), ")"));
   start_fp8(*run);
 
-  const config::Settings& s = run->settings;
   if (!s.resume.empty()) *resumed_from = resume(*run);
   const data::Loader::Options options{.rows = s.batch_size,
                                       .length = s.max_seq_length,

@@ -10,11 +10,19 @@ namespace octavo::train {
 namespace {
 
 // The same inputs and options find the same folder again; `prepare` itself checks the contents.
-fs::path cache_folder(const config::Settings& s, const std::string& tokenizer) {
+fs::path cache_folder(const config::Settings& s, const data::PrepareOptions& options) {
   std::string identity =
-      str(tokenizer, '\0', s.text_field, '\0', s.val_fraction, '\0', s.shard_tokens);
-  for (const auto& input : s.dataset)
-    identity += '\0' + fs::absolute(input).lexically_normal().string();
+      str(options.tokenizer, '\0', s.text_field, '\0', s.val_fraction, '\0', s.shard_tokens);
+  const auto whole = [](const fs::path& input) {
+    const bool address = input.string().find("://") != std::string::npos;
+    return address ? input.string() : fs::absolute(input).lexically_normal().string();
+  };
+  for (const auto& input : options.inputs) identity += '\0' + whole(input);
+  for (const auto& input : options.val_inputs) identity += str('\0', "validation ", whole(input));
+  if (data::will_pack(options))
+    identity += str('\0', s.prompt_field, '\0', s.response_field, '\0', s.messages_field, '\0',
+                    name_of(s.chat_template), ' ', name_of(s.train_on), ' ', s.packing, ' ',
+                    s.max_seq_length);
   const std::string hash = hash_bytes(std::as_bytes(std::span(identity.data(), identity.size())));
   return fs::path(s.data_cache) /
          (fs::path(s.dataset.front()).stem().string() + "-" + hash.substr(0, 12));
@@ -23,17 +31,11 @@ fs::path cache_folder(const config::Settings& s, const std::string& tokenizer) {
 fs::path prepared_folder(const config::Settings& s) {
   if (s.dataset.empty())
     fail(ExitCode::kUsage, "train",
-         "no data given; say --dataset with a prepared folder, or text or JSONL files");
+         "no data given; say --dataset with a prepared folder, or text, JSONL or JSON files");
   if (s.dataset.size() == 1 && fs::exists(fs::path(s.dataset.front()) / "dataset.json"))
     return s.dataset.front();
-  data::PrepareOptions options;
-  for (const auto& input : s.dataset) options.inputs.emplace_back(input);
-  options.tokenizer = s.tokenizer.empty() ? "bytes" : s.tokenizer;
-  options.output = cache_folder(s, options.tokenizer);
-  options.text_field = s.text_field;
-  options.val_fraction = s.val_fraction;
-  options.shard_tokens = static_cast<uint64_t>(s.shard_tokens);
-  options.workers = static_cast<int>(s.num_workers);
+  data::PrepareOptions options = data::prepare_options(s, s.dataset);
+  options.output = cache_folder(s, options);
   const auto result = data::prepare(options);
   log_info(str("data: ", format_count(static_cast<double>(result.train_tokens)), " training and ",
                format_count(static_cast<double>(result.val_tokens)), " validation tokens in ",
@@ -49,8 +51,12 @@ DataSet open_data_set(const config::Settings& settings) {
   DataSet set;
   set.train = data::TokenData::open(folder, "train");
   if (data::TokenData::has_split(folder, "val")) set.val = data::TokenData::open(folder, "val");
-  if (set.val != nullptr && set.val->tokens() <= static_cast<uint64_t>(settings.max_seq_length))
+  if (set.val != nullptr && data::sample_count(*set.val, settings.max_seq_length) == 0) {
+    log_warn(str("data: the validation split has ", set.val->tokens(),
+                 " tokens, less than one sample of max_seq_length ", settings.max_seq_length,
+                 ": no evaluation"));
     set.val = nullptr;
+  }
   set.tokenizer = settings.tokenizer.empty() ? set.train->tokenizer_name() : settings.tokenizer;
   return set;
 }

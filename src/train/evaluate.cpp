@@ -2,32 +2,80 @@
 
 #include <ATen/ATen.h>
 
+#include <functional>
+
+#include "base/error.h"
+#include "base/progress.h"
 #include "nn/loss.h"
 #include "train/batch.h"
+#include "train/dataset.h"
 
 namespace octavo::train {
+namespace {
 
-monitor::EvalRecord evaluate(const Run& run) {
+struct Samples {
+  std::shared_ptr<data::TokenData> data;
+  int64_t length = 0;
+  int64_t rows = 0;  // in a batch
+  int64_t most = 0;  // batches
+};
+
+// Mean loss over the first batches, always the same ones.
+monitor::EvalRecord mean_loss(const engine::Engine& engine, const models::Model& model,
+                              const Samples& samples,
+                              const std::function<void(int64_t done, int64_t of)>& on_batch) {
   const at::NoGradGuard no_grad;
-  const auto& s = run.settings;
-  const auto samples =
-      static_cast<int64_t>(data::sample_count(run.val_data->tokens(), s.max_seq_length));
-  const int64_t rows = std::min(s.batch_size, samples);
-  const int64_t batches = std::min(s.eval_batches, samples / rows);
-  data::Loader loader(run.val_data,
-                      {.rows = rows, .length = s.max_seq_length, .seed = 0, .shuffle = false}, {});
-  const nn::LossOptions options{.classes = run.model->vocab_size(), .want_gradient = false};
-  at::Tensor sums = at::zeros({2}, at::TensorOptions(run.engine->target.device).dtype(at::kDouble));
+  const auto count = static_cast<int64_t>(data::sample_count(*samples.data, samples.length));
+  const int64_t rows = std::min(samples.rows, count);
+  const int64_t batches = std::min(samples.most, count / rows);
+  data::Loader loader(samples.data,
+                      {.rows = rows, .length = samples.length, .seed = 0, .shuffle = false}, {});
+  const nn::LossOptions options{.classes = model.vocab_size(), .want_gradient = false};
+  int64_t tokens = 0;
+  at::Tensor sums = at::zeros({2}, at::TensorOptions(engine.target.device).dtype(at::kDouble));
   for (int64_t i = 0; i < batches; ++i) {
     const data::Batch batch = loader.next();
-    const DeviceBatch on_device = to_device(batch, run.engine->target.device);
-    const at::Tensor hidden = run.model->hidden(on_device.inputs, batch.length, nullptr);
-    sums += nn::head_loss(*run.engine, hidden, run.model->head(), on_device.targets, options).sums;
+    const DeviceBatch on_device = to_device(batch, engine.target.device);
+    const at::Tensor hidden = model.hidden(on_device.tokens, nullptr);
+    sums += nn::head_loss(engine, hidden, model.head(), on_device.targets, options).sums;
+    tokens += batch.learned;
+    on_batch(i + 1, batches);
   }
-  const int64_t tokens = batches * rows * s.max_seq_length;
-  return {.step = run.progress.step,
-          .val_loss = sums[0].item<double>() / static_cast<double>(tokens),
+  return {.val_loss = sums[0].item<double>() / static_cast<double>(std::max<int64_t>(tokens, 1)),
           .tokens = tokens};
+}
+
+}  // namespace
+
+monitor::EvalRecord evaluate(const Run& run) {
+  const auto& s = run.settings;
+  auto record = mean_loss(*run.engine, *run.model,
+                          {run.val_data, s.max_seq_length, s.batch_size, s.eval_batches},
+                          [](int64_t, int64_t) {});
+  record.step = run.progress.step;
+  return record;
+}
+
+monitor::EvalRecord evaluate_model(const Loaded& loaded, const config::Settings& settings) {
+  config::Settings s = settings;
+  if (s.tokenizer.empty()) s.tokenizer = loaded.tokenizer;
+  const DataSet set = open_data_set(s);
+  if (set.val == nullptr)
+    fail(ExitCode::kUsage, "train",
+         "eval: the data has no validation split; prepare it with val_fraction");
+  if (loaded.model->vocab_size() < set.val->vocab_size())
+    fail(ExitCode::kUsage, "train", "eval: the data has a vocabulary of ", set.val->vocab_size(),
+         ", the model of ", loaded.model->vocab_size(),
+         "; prepare the data with the model's tokenizer");
+  octavo::Progress bar("eval", 1, "");
+  const int64_t most = s.eval_limit > 0 ? s.eval_limit : INT64_MAX;
+  const auto record =
+      mean_loss(*loaded.engine, *loaded.model, {set.val, s.max_seq_length, s.batch_size, most},
+                [&](int64_t done, int64_t of) {
+                  bar.set(static_cast<double>(done) / static_cast<double>(of));
+                });
+  bar.finish();
+  return record;
 }
 
 }  // namespace octavo::train

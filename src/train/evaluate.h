@@ -1,11 +1,16 @@
 #pragma once
 
 #include "monitor/step_record.h"
+#include "train/persist.h"
 #include "train/run.h"
 
 namespace octavo::train {
 
 // Mean loss over the first eval_batches batches of the validation split, always the same ones.
 monitor::EvalRecord evaluate(const Run& run);
+
+// The same of a model that is not being trained, over the whole split of settings.dataset, or
+// eval_limit batches of it. Shows progress.
+monitor::EvalRecord evaluate_model(const Loaded& loaded, const config::Settings& settings);
 
 }  // namespace octavo::train

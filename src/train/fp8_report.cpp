@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "config/settings.h"
+#include "train/lora_run.h"
 
 namespace octavo::train {
 namespace {
@@ -72,9 +73,10 @@ std::vector<Group> grouped(const std::vector<GemmLine>& lines) {
 
 void add_layer(const Run& run, const nn::LinearPtr& layer, const std::string& reason, double total,
                std::vector<GemmLine>& lines) {
-  const auto& w = layer->weight->master;
+  const double weights = static_cast<double>(c10::multiply_integers(layer->weight->sizes()));
   const bool in_fp8 = run.fp8 != nullptr && reason.empty();
   for (const Gemm gemm : nn::kGemms) {
+    if (gemm == Gemm::kWeightGradient && !layer->weight->trainable) continue;
     const auto& ran = layer->ran[static_cast<size_t>(gemm)];
     lines.push_back(
         {.layer = layer->name,
@@ -83,7 +85,7 @@ void add_layer(const Run& run, const nn::LinearPtr& layer, const std::string& re
              in_fp8 ? "FP8 " + formats_of(run.fp8->options(), gemm) : run.plain_precision(),
          .recipe = in_fp8 ? std::string(config::name_of(run.fp8->options().recipe)) : "",
          .reason = reason,
-         .flops_share = 2 * static_cast<double>(w.numel()) / total,
+         .flops_share = 2 * weights / total,
          .ran_fp8 = ran.fp8,
          .ran_other = ran.other});
   }
@@ -92,7 +94,8 @@ void add_layer(const Run& run, const nn::LinearPtr& layer, const std::string& re
 }  // namespace
 
 std::vector<GemmLine> gemm_lines(const Run& run) {
-  const double total = run.model->flops_per_token(run.settings.max_seq_length);
+  const double total = flops_per_token(run);
+  const double products = run.lora == nullptr ? 6 : 4;  // frozen weights have no gradient
   std::vector<GemmLine> lines;
   const auto& layers = run.model->linears();
   const bool asked = run.fp8_decision.has_value();
@@ -101,14 +104,24 @@ std::vector<GemmLine> gemm_lines(const Run& run) {
   for (size_t i = 0; i < layers.size(); ++i) {
     add_layer(run, layers[i], run.fp8 != nullptr ? run.fp8->plan()[i].reason : refused, total,
               lines);
-    left -= 6 * static_cast<double>(layers[i]->weight->master.numel());
+    left -= products * static_cast<double>(c10::multiply_integers(layers[i]->weight->sizes()));
   }
-  const double head = 6 * static_cast<double>(run.model->head()->master.numel());
+  const double head =
+      products * static_cast<double>(c10::multiply_integers(run.model->head()->sizes()));
   lines.push_back({.layer = "head",
-                   .gemm = "all three",
+                   .gemm = run.lora == nullptr ? "all three" : "both",
                    .precision = run.plain_precision(),
                    .reason = asked ? "the language-model head stays in BF16" : "",
                    .flops_share = head / total});
+  if (run.lora != nullptr) {
+    const double adapters = run.lora->flops_per_token();
+    left -= adapters;
+    lines.push_back({.layer = "adapters",
+                     .gemm = "all",
+                     .precision = run.plain_precision(),
+                     .reason = asked ? "adapters stay in BF16" : "",
+                     .flops_share = adapters / total});
+  }
   lines.push_back({.layer = "attention",
                    .gemm = "all",
                    .precision = run.plain_precision(),
@@ -126,12 +139,13 @@ double fp8_share(const std::vector<GemmLine>& lines) {
 
 std::string gemm_table(const std::vector<GemmLine>& lines) {
   std::string table =
-      "  layer                      product          precision        recipe     FLOPs  why not "
-      "FP8\n";
+      "  layer                              product          precision        recipe     FLOPs  "
+      "why "
+      "not FP8\n";
   for (const Group& g : grouped(lines)) {
     char text[160];
     const std::string layer = g.layers > 1 ? str(g.pattern, " (", g.layers, ")") : g.line.layer;
-    std::snprintf(text, sizeof text, "  %-26s %-16s %-16s %-10s %4.1f%%  ", layer.c_str(),
+    std::snprintf(text, sizeof text, "  %-34s %-16s %-16s %-10s %4.1f%%  ", layer.c_str(),
                   g.line.gemm.c_str(), g.line.precision.c_str(), g.line.recipe.c_str(),
                   100 * g.line.flops_share);
     table += text + g.line.reason + "\n";

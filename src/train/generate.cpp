@@ -6,6 +6,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/error.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "nn/loss.h"
 
@@ -31,40 +33,93 @@ TokenId choose(const at::Tensor& logits, const GenerateOptions& options, uint64_
   double total = 0;
   for (size_t i = 0; i < kept; ++i)
     total += weights[i] = std::exp((values[order[i]] - values[order[0]]) / options.temperature);
+  size_t likely = kept;
+  if (options.top_p < 1) {  // the fewest that reach top_p; one at least
+    double sum = 0;
+    for (likely = 0; likely < kept && (likely == 0 || sum < options.top_p * total); ++likely)
+      sum += weights[likely];
+    total = sum;
+  }
   double left = total * uniform_from_bits(philox(options.seed, stream_of("generate"), counter)[0]);
-  for (size_t i = 0; i < kept; ++i)
+  for (size_t i = 0; i < likely; ++i)
     if ((left -= weights[i]) < 0) return order[i];
-  return order[kept - 1];
+  return order[likely - 1];
 }
+
+constexpr int64_t kFirstCapacity = 256;
 
 }  // namespace
 
+Generator::Generator(const engine::Engine& engine, const models::Model& model)
+    : engine_(engine),
+      model_(model),
+      cache_(model.make_cache(std::min(kFirstCapacity, model.context()))) {}
+
+// Makes the cache larger, or, at the model's limit, forgets the older half of the text.
+void Generator::make_room(int64_t tokens) {
+  if (cache_.length + tokens <= cache_.capacity) return;
+  const int64_t context = model_.context(), wanted = cache_.length + tokens;
+  if (wanted <= context) {
+    nn::KvCache larger = model_.make_cache(std::min(context, 2 * wanted));
+    for (size_t i = 0; i < larger.keys.size(); ++i) {
+      larger.keys[i].narrow(0, 0, cache_.length).copy_(cache_.keys[i].narrow(0, 0, cache_.length));
+      larger.values[i]
+          .narrow(0, 0, cache_.length)
+          .copy_(cache_.values[i].narrow(0, 0, cache_.length));
+    }
+    larger.length = cache_.length;
+    cache_ = std::move(larger);
+    return;
+  }
+  const int64_t kept = std::max<int64_t>(context / 2, 1);
+  log_warn(octavo::str("generate: the model's context of ", context,
+                       " tokens is full; only the last ", kept, " are kept in mind"));
+  text_.erase(text_.begin(), text_.end() - std::min<int64_t>(kept, std::ssize(text_)));
+  unread_ = text_;
+  cache_.length = 0;
+  if (cache_.capacity < context) cache_ = model_.make_cache(context);
+}
+
+at::Tensor Generator::logits_after(const std::vector<TokenId>& ids) {
+  text_.insert(text_.end(), ids.begin(), ids.end());
+  unread_ = ids;
+  make_room(std::ssize(ids));
+  const auto count = std::ssize(unread_);
+  const at::Tensor window =
+      at::from_blob(unread_.data(), {count}, at::kInt).clone().to(engine_.target.device);
+  const at::Tensor hidden = model_.hidden(nn::continuation(window, cache_), nullptr);
+  return nn::head_logits(engine_, hidden.narrow(0, count - 1, 1), model_.head(),
+                         model_.vocab_size())
+      .cpu();
+}
+
+std::vector<TokenId> Generator::go_on(const std::vector<TokenId>& ids,
+                                      const GenerateOptions& options,
+                                      const std::function<void(TokenId)>& on_token) {
+  const at::NoGradGuard no_grad;
+  std::vector<TokenId> made, next = ids;
+  while (std::ssize(made) < options.max_new_tokens) {
+    const TokenId id = choose(logits_after(next), options, drawn_++);
+    next = {id};
+    if (std::ranges::find(options.stop, id) != options.stop.end()) break;
+    made.push_back(id);
+    on_token(id);
+  }
+  return made;
+}
+
 std::vector<TokenId> generate(const engine::Engine& engine, const models::Model& model,
                               const tokenizer::Tokenizer& tokenizer, const std::string& prompt,
-                              const GenerateOptions& options,
+                              GenerateOptions options,
                               const std::function<void(TokenId)>& on_token) {
-  const at::NoGradGuard no_grad;
   std::vector<TokenId> ids;
   tokenizer.encode(prompt, ids);
   if (ids.empty()) ids.push_back(tokenizer.end_of_document());  // the start of a document
-  std::vector<TokenId> made;
-  for (int64_t i = 0; i < options.max_new_tokens; ++i) {
-    const auto length = std::min<int64_t>(static_cast<int64_t>(ids.size()), model.context());
-    const at::Tensor window =
-        at::from_blob(ids.data() + static_cast<int64_t>(ids.size()) - length, {length}, at::kInt)
-            .clone()
-            .to(engine.target.device);
-    const at::Tensor hidden = model.hidden(window, length, nullptr);
-    const at::Tensor logits =
-        nn::head_logits(engine, hidden.narrow(0, length - 1, 1), model.head(), model.vocab_size())
-            .cpu();
-    const TokenId next = choose(logits, options, static_cast<uint64_t>(i));
-    if (next == tokenizer.end_of_document() || next >= tokenizer.vocab_size()) break;
-    ids.push_back(next);
-    made.push_back(next);
-    on_token(next);
-  }
-  return made;
+  options.stop.push_back(tokenizer.end_of_document());
+  // Rows of the vocabulary that no token has: nothing to print.
+  for (int64_t id = tokenizer.vocab_size(); id < model.vocab_size(); ++id)
+    options.stop.push_back(static_cast<TokenId>(id));
+  return Generator(engine, model).go_on(ids, options, on_token);
 }
 
 }  // namespace octavo::train

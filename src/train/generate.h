@@ -16,13 +16,39 @@ struct GenerateOptions {
   int64_t max_new_tokens = 100;
   double temperature = 0.8;  // 0: the most likely token
   int64_t top_k = 50;        // 0: all
+  double top_p = 1;          // draw from the most likely tokens that have this probability together
   uint64_t seed = 0;
+  std::vector<tokenizer::TokenId> stop;  // any of these ends the text; none of them is given out
 };
 
-// Calls `on_token` with each new id; stops after the end-of-document token. Returns the new ids.
+// A text that grows. The keys and values of what was read are kept, so that each token is computed
+// once. When the model's context is full, the older half is forgotten, with a line that says so.
+class Generator {
+ public:
+  Generator(const engine::Engine& engine, const models::Model& model);
+
+  // Reads `ids`, then draws tokens, calling `on_token` with each. Returns the new ids.
+  std::vector<tokenizer::TokenId> go_on(const std::vector<tokenizer::TokenId>& ids,
+                                        const GenerateOptions& options,
+                                        const std::function<void(tokenizer::TokenId)>& on_token);
+
+ private:
+  at::Tensor logits_after(const std::vector<tokenizer::TokenId>& ids);
+  void make_room(int64_t tokens);
+
+  const engine::Engine& engine_;
+  const models::Model& model_;
+  std::vector<tokenizer::TokenId> text_;  // everything read or drawn
+  std::vector<tokenizer::TokenId> unread_;
+  nn::KvCache cache_;
+  uint64_t drawn_ = 0;
+};
+
+// Continues a prompt; an empty one is the start of a document. The end-of-document token ends it
+// too.
 std::vector<tokenizer::TokenId> generate(const engine::Engine& engine, const models::Model& model,
                                          const tokenizer::Tokenizer& tokenizer,
-                                         const std::string& prompt, const GenerateOptions& options,
+                                         const std::string& prompt, GenerateOptions options,
                                          const std::function<void(tokenizer::TokenId)>& on_token);
 
 }  // namespace octavo::train

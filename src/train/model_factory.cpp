@@ -6,8 +6,11 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "checkpoint/hf.h"
+#include "checkpoint/hf_fp8.h"
 #include "models/gpt2/gpt2.h"
+#include "models/llama/llama.h"
 
 namespace octavo::train {
 namespace {
@@ -16,51 +19,92 @@ void set_if(int64_t& value, int64_t wanted) {
   if (wanted > 0) value = wanted;
 }
 
-models::gpt2::Config config_of(const config::Settings& s, int64_t vocab) {
+models::gpt2::Config gpt2_config(const config::Settings& s, int64_t vocab) {
   models::gpt2::Config config;
-  const bool is_folder = fs::exists(fs::path(s.model_name) / "config.json");
-  if (is_folder) {
-    const fs::path file = fs::path(s.model_name) / "config.json";
-    config = models::gpt2::from_hugging_face(read_json(file), file.string());
-  } else if (s.model_name != "custom" && !models::gpt2::preset(s.model_name, config)) {
+  if (s.model_name != "custom" && !models::gpt2::preset(s.model_name, config))
     fail(ExitCode::kUsage, "train", "model_name '", s.model_name,
          "' is neither gpt2, gpt2-medium, gpt2-large, gpt2-xl, custom, nor a folder with "
          "config.json");
-  }
   set_if(config.layers, s.n_layer);
   set_if(config.heads, s.n_head);
   set_if(config.width, s.n_embd);
-  if (!is_folder) {
-    config.vocab = vocab;
-    config.context = s.max_seq_length;
-  }
-  if (config.vocab < vocab)
-    fail(ExitCode::kUsage, "train", "the data needs a vocabulary of ", vocab, ", the model of ",
-         s.model_name, " has ", config.vocab, "; prepare the data with the model's tokenizer");
-  if (config.context < s.max_seq_length)
-    fail(ExitCode::kUsage, "train", "max_seq_length ", s.max_seq_length,
-         " is beyond the model's context of ", config.context);
+  config.vocab = vocab;
+  config.context = s.max_seq_length;
   if (config.width % config.heads != 0)
     fail(ExitCode::kUsage, "train", "n_embd ", config.width, " is not a multiple of n_head ",
          config.heads);
   return config;
 }
 
+void check_size(const config::Settings& s, const models::Model& model, int64_t vocab) {
+  if (s.n_layer > 0 || s.n_head > 0 || s.n_embd > 0)
+    fail(ExitCode::kUsage, "train", "n_layer, n_head and n_embd are for gpt2 and custom; ",
+         s.model_name, " has its size in config.json: change it there");
+  if (model.vocab_size() < vocab)
+    fail(ExitCode::kUsage, "train", "the data needs a vocabulary of ", vocab, ", the model of ",
+         s.model_name, " has ", model.vocab_size(),
+         "; prepare the data with the model's tokenizer");
+  if (model.context() < s.max_seq_length)
+    fail(ExitCode::kUsage, "train", "max_seq_length ", s.max_seq_length,
+         " is beyond the model's context of ", model.context());
+}
+
+constexpr const char* kRandom = "random";
+
+// Where the weights come from; "random" when they are drawn.
+std::string weights_of(const config::Settings& s) {
+  if (!s.init_from.empty()) return s.init_from;
+  return checkpoint::has_hf_weights(s.model_name) ? s.model_name : kRandom;
+}
+
 }  // namespace
 
+nn::Storage storage_of(const config::Settings& settings) {
+  using config::StateType;
+  const auto type = [](StateType t) { return t == StateType::kBf16 ? at::kBFloat16 : at::kFloat; };
+  return {.master = type(settings.master_dtype),
+          .gradient = type(settings.gradient_dtype),
+          .trainable = settings.lora_rank == 0};
+}
+
+bool is_preset(const std::string& model_name) {
+  models::gpt2::Config ignored;
+  return model_name == "custom" || models::gpt2::preset(model_name, ignored);
+}
+
 std::unique_ptr<models::Model> make_model(const config::Settings& settings, int64_t vocab,
-                                          const engine::Engine& engine) {
-  auto model = models::gpt2::make(config_of(settings, vocab), engine);
-  if (settings.init_from.empty())
+                                          const engine::Engine& engine,
+                                          const nn::Storage& storage) {
+  std::unique_ptr<models::Model> model;
+  const fs::path file = fs::path(settings.model_name) / "config.json";
+  if (fs::exists(file)) {
+    model = make_model(read_json(file), file.string(), engine, storage);
+    check_size(settings, *model, vocab);
+  } else {
+    model = models::gpt2::make(gpt2_config(settings, vocab), engine, storage);
+  }
+  model->set_gradient_checkpointing(settings.gradient_checkpointing);
+  const std::string weights = weights_of(settings);
+  if (weights == kRandom) {
     model->initialize(static_cast<uint64_t>(settings.seed));
-  else
-    load_weights(*model, settings.init_from);
+    log_info(octavo::str("weights: random, from seed ", settings.seed));
+  } else {
+    load_weights(*model, weights);
+    log_info(octavo::str("weights: ", weights));
+  }
   return model;
 }
 
 std::unique_ptr<models::Model> make_model(const Json& config, const std::string& source,
-                                          const engine::Engine& engine) {
-  return models::gpt2::make(models::gpt2::from_hugging_face(config, source), engine);
+                                          const engine::Engine& engine,
+                                          const nn::Storage& storage) {
+  const std::string type = json_string(config, "model_type", source);
+  if (type == "gpt2")
+    return models::gpt2::make(models::gpt2::from_hugging_face(config, source), engine, storage);
+  if (type == "llama" || type == "qwen2")
+    return models::llama::make(models::llama::from_hugging_face(config, source), engine, storage);
+  fail(ExitCode::kUsage, "train", source, ": model_type '", type,
+       "' is not implemented; there are gpt2, llama (also SmolLM2) and qwen2");
 }
 
 std::function<at::Tensor(const std::string&)> finder(const checkpoint::State& state,
@@ -100,14 +144,21 @@ void load_weights(models::Model& model, const fs::path& folder) {
     load_weights(model, checkpoint::load(folder));
     return;
   }
-  const auto files = checkpoint::open_hf_model(folder);
+  const checkpoint::HfWeights weights(folder);
+  const checkpoint::HfModel& files = weights.files();
+  if (weights.in_eight_bits() > 0)
+    log_info(octavo::str(folder.string(), ": ", weights.in_eight_bits(), " weights are in FP8 (",
+                         weights.method(), ") and are dequantized as they are read"));
   std::set<std::string> used;
+  std::string last;  // one tensor of the file in memory at a time
   model.load_hugging_face([&](const std::string& name) {
-    if (!files.contains(name)) return at::Tensor();
+    if (!last.empty()) files.release(last);
+    if (!weights.contains(name)) return at::Tensor();
     used.insert(name);
-    return files.tensor(name);
+    last = name;
+    return weights.tensor(name);
   });
-  for (const auto& [name, shard] : files.shard_of)
+  for (const auto& name : weights.names())
     if (!used.contains(name) && !model.may_ignore(name, files.tensor(name)))
       fail(ExitCode::kUsage, "train", folder.string(), " has a tensor '", name,
            "' that this model has no place for; its config.json does not describe its weights, or "

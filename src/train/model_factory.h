@@ -12,13 +12,22 @@
 
 namespace octavo::train {
 
-// The model that the settings name, with weights from init_from or drawn from seed.
+// How the settings want weights and gradients to be kept.
+nn::Storage storage_of(const config::Settings& settings);
+
+// gpt2, gpt2-medium, …, custom: no folder and no name on the hub.
+bool is_preset(const std::string& model_name);
+
+// The model that the settings name: with the weights of init_from, of the folder that model_name
+// is, or drawn from seed.
 std::unique_ptr<models::Model> make_model(const config::Settings& settings, int64_t vocab,
-                                          const engine::Engine& engine);
+                                          const engine::Engine& engine,
+                                          const nn::Storage& storage = {});
 
 // From a Hugging Face config (also kept in checkpoints); weights are zero until loaded.
 std::unique_ptr<models::Model> make_model(const Json& hugging_face_config,
-                                          const std::string& source, const engine::Engine& engine);
+                                          const std::string& source, const engine::Engine& engine,
+                                          const nn::Storage& storage = {});
 
 // All weights from a Hugging Face folder or a checkpoint.
 void load_weights(models::Model& model, const fs::path& folder);

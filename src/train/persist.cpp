@@ -6,7 +6,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "config/print.h"
+#include "hub/hub.h"
 #include "train/fp8_persist.h"
+#include "train/lora_run.h"
 #include "train/model_factory.h"
 
 namespace octavo::train {
@@ -30,6 +32,23 @@ void check_same_run(const Run& run, const Json& extra, const std::string& source
   warn_changed("gradient_accumulation_steps", run.settings.gradient_accumulation_steps);
   warn_changed("max_seq_length", run.settings.max_seq_length);
   warn_changed("threads", at::get_num_threads());
+}
+
+// load_weights() converts; this says so.
+void log_converted_masters(const Run& run, const checkpoint::State& state) {
+  const auto find = finder(state, "model");
+  int converted = 0;
+  at::ScalarType then = at::kFloat, now = at::kFloat;
+  for (const auto& p : run.model->params()) {
+    const at::Tensor stored = find(p->name);
+    if (!stored.defined() || stored.scalar_type() == p->master.scalar_type()) continue;
+    ++converted;
+    then = stored.scalar_type();
+    now = p->master.scalar_type();
+  }
+  if (converted > 0)
+    log_warn(str("resume: ", converted, " master weights were converted from ", at::toString(then),
+                 " to ", at::toString(now), " (master_dtype is another than the checkpoint's)"));
 }
 
 }  // namespace
@@ -63,7 +82,11 @@ fs::path save(const Run& run, const std::string& run_name, bool best, const doub
   state.extra["skipped_steps"] = run.progress.skipped_steps;
   state.extra["skipped_in_a_row"] = run.progress.skipped_in_a_row;
   if (run.progress.has_best) state.extra["best_val_loss"] = run.progress.best_val_loss;
-  for (const auto& p : run.model->params()) state.groups["model"].emplace_back(p->name, p->master);
+  if (run.lora != nullptr)
+    save_lora(run, state);
+  else
+    for (const auto& p : run.model->params())
+      state.groups["model"].emplace_back(p->name, p->master);
   state.groups["optimizer"] = run.optimizer->state();
   save_fp8(run, state);
   return checkpoint::save(checkpoint_dir(run.settings), state,
@@ -75,7 +98,12 @@ std::string resume(Run& run) {
   const checkpoint::State& state = loaded.state;
   const std::string source = loaded.path.string();
   check_same_run(run, state.extra, source);
-  load_weights(*run.model, state);
+  if (run.lora != nullptr) {
+    resume_lora(run, state, source);
+  } else {
+    log_converted_masters(run, state);
+    load_weights(*run.model, state);
+  }
   run.optimizer->load(json_int(state.extra, "optimizer_steps", source), finder(state, "optimizer"));
   resume_fp8(run, loaded.state, source);
   run.progress.step = state.step;
@@ -97,23 +125,57 @@ std::string resume(Run& run) {
   return source;
 }
 
-Loaded load_model(const std::string& folder_of_checkpoints, const std::string& what,
-                  const engine::Target& target) {
+namespace {
+
+// Weights to run, not to train.
+constexpr nn::Storage kFrozen{.trainable = false};
+
+void load_hf_folder(const fs::path& folder, Loaded& loaded) {
+  const fs::path config = folder / "config.json";
+  loaded.model = make_model(read_json(config), config.string(), *loaded.engine, kFrozen);
+  load_weights(*loaded.model, folder);
+}
+
+// A model folder, or adapters: their base model with the adapters merged into it.
+void load_folder(const std::string& what, const hub::Options& options, Loaded& loaded) {
+  if (is_peft_folder(what)) {
+    const fs::path base = hub::resolve_model(peft_base(what), options);
+    load_hf_folder(base, loaded);
+    read_peft(*loaded.engine, *loaded.model, what)->merge();
+    loaded.tokenizer = fs::exists(fs::path(what) / "tokenizer.json") ? what : base.string();
+    return;
+  }
+  const fs::path folder = hub::resolve_model(what, options);
+  load_hf_folder(folder, loaded);
+  loaded.tokenizer = folder.string();
+}
+
+}  // namespace
+
+Loaded load_model(const config::Settings& settings) {
   Loaded loaded;
-  loaded.engine = std::make_unique<engine::Engine>(target);
-  if (fs::exists(fs::path(what) / "config.json")) {  // a Hugging Face folder
-    const fs::path config = fs::path(what) / "config.json";
-    loaded.model = make_model(read_json(config), config.string(), *loaded.engine);
-    load_weights(*loaded.model, what);
-    loaded.tokenizer = what;
+  loaded.engine = std::make_unique<engine::Engine>(target_of(settings));
+  const std::string& what = settings.checkpoint;
+  const hub::Options hub_options = hub::model_options(settings);
+  const bool is_step = what == "latest" || what == "best" ||
+                       fs::exists(fs::path(what) / "manifest.json") ||
+                       fs::exists(fs::path(checkpoint_dir(settings)) / what);
+  if (is_peft_folder(what) || fs::exists(fs::path(what) / "config.json") ||
+      (!is_step && hub::is_hub_name(what))) {
+    load_folder(what, hub_options, loaded);
     return loaded;
   }
-  const auto found = checkpoint::load_resolved(folder_of_checkpoints, what);
+  const auto found = checkpoint::load_resolved(checkpoint_dir(settings), what);
   const std::string source = found.path.string();
   const Json& extra = found.state.extra;
-  loaded.model =
-      make_model(json_field(extra, "model", Json::value_t::object, source), source, *loaded.engine);
-  load_weights(*loaded.model, found.state);
+  if (is_lora(found.state)) {
+    load_hf_folder(hub::resolve_model(lora_base(found.state, source), hub_options), loaded);
+    merge_lora(*loaded.engine, *loaded.model, found.state, source);
+  } else {
+    loaded.model = make_model(json_field(extra, "model", Json::value_t::object, source), source,
+                              *loaded.engine, kFrozen);
+    load_weights(*loaded.model, found.state);
+  }
   loaded.tokenizer = json_string(extra, "tokenizer", source);
   loaded.tokenizer_fingerprint = json_string(extra, "tokenizer_fingerprint", source);
   return loaded;

@@ -18,8 +18,8 @@ fs::path save(const Run& run, const std::string& run_name, bool best, const doub
 // checkpoint's folder.
 std::string resume(Run& run);
 
-// The weights alone, for generation: of a checkpoint (latest, best, a path) or of a Hugging Face
-// folder.
+// The weights alone, frozen, to generate, evaluate and export: of a checkpoint (latest, best, a
+// path), of a Hugging Face folder or name, or of adapters, merged into the model they belong to.
 struct Loaded {
   std::unique_ptr<engine::Engine> engine;
   std::unique_ptr<models::Model> model;
@@ -27,7 +27,6 @@ struct Loaded {
   std::string
       tokenizer_fingerprint;  // "" for a Hugging Face folder: whatever lies beside the weights
 };
-Loaded load_model(const std::string& folder_of_checkpoints, const std::string& what,
-                  const engine::Target& target);
+Loaded load_model(const config::Settings& settings);
 
 }  // namespace octavo::train

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "engine/allocator.h"
 #include "train/fp8_report.h"
+#include "train/lora_run.h"
 
 namespace octavo::train {
 
@@ -18,20 +19,25 @@ void write_receipt(const Run& run, const fs::path& run_dir, const std::string& s
       refused.push_back({{"implementation", r.implementation}, {"reason", r.reason}});
     operations.push_back({{"op", choice.op}, {"ran", choice.implementation}, {"refused", refused}});
   }
-  const Json receipt = {
-      {"status", status},
-      {"precision", run.precision()},
-      {"device", run.engine->target.device.str()},
-      {"threads", at::get_num_threads()},
-      {"parameters", models::parameter_count(*run.model)},
-      {"flops_per_token", run.model->flops_per_token(run.settings.max_seq_length)},
-      {"operations", operations},
-      {"fp8", fp8_receipt(run)},
-      {"steps", run.progress.step},
-      {"skipped_steps", run.progress.skipped_steps},
-      {"tokens", run.progress.tokens},
-      {"memory_peak_bytes", engine::cpu_memory().peak},
-      {"warnings", warning_count()}};
+  const Json receipt = {{"status", status},
+                        {"precision", run.precision()},
+                        {"device", run.engine->target.device.str()},
+                        {"threads", at::get_num_threads()},
+                        {"parameters", models::parameter_count(*run.model)},
+                        {"flops_per_token", flops_per_token(run)},
+                        {"optimizer",
+                         {{"bytes_per_parameter", run.optimizer->bytes_per_parameter()},
+                          {"master_dtype", config::name_of(run.settings.master_dtype)},
+                          {"moment_dtype", config::name_of(run.settings.moment_dtype)},
+                          {"gradient_dtype", config::name_of(run.settings.gradient_dtype)}}},
+                        {"operations", operations},
+                        {"fp8", fp8_receipt(run)},
+                        {"lora", lora_receipt(run)},
+                        {"steps", run.progress.step},
+                        {"skipped_steps", run.progress.skipped_steps},
+                        {"tokens", run.progress.tokens},
+                        {"memory_peak_bytes", engine::cpu_memory().peak},
+                        {"warnings", warning_count()}};
   write_file_atomic(run_dir / "receipt.json", receipt.dump(2) + "\n");
 }
 

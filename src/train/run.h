@@ -12,6 +12,7 @@
 #include "fp8/execution.h"
 #include "models/model.h"
 #include "nn/fp8_model.h"
+#include "nn/lora.h"
 #include "optim/adamw.h"
 #include "optim/schedule.h"
 #include "tokenizer/tokenizer.h"
@@ -38,6 +39,7 @@ struct Run {
   std::unique_ptr<models::Model> model;
   std::optional<fp8::Decision> fp8_decision;  // when FP8 was asked for
   std::unique_ptr<nn::Fp8Model> fp8;          // when it runs
+  std::unique_ptr<nn::Lora> lora;             // when adapters are trained
   std::unique_ptr<optim::AdamW> optimizer;
   std::unique_ptr<data::Loader> loader;
   optim::Schedule schedule;
@@ -54,6 +56,9 @@ std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_fr
 
 // Threads and allocator of this process: before the first tensor.
 void prepare_process(const config::Settings& settings);
+
+// Names on the hub become folders; a model's own tokenizer is taken when none is given.
+void resolve_names(config::Settings& settings);
 
 // Decides what FP8 means on this device and moves the model's layers to it, when it was asked for.
 void start_fp8(Run& run);

@@ -11,6 +11,7 @@
 #include "engine/allocator.h"
 #include "nn/loss.h"
 #include "train/batch.h"
+#include "train/lora_run.h"
 
 namespace octavo::train {
 namespace {
@@ -26,14 +27,15 @@ struct MicroBatch {
   at::Tensor penalty;
 };
 
-MicroBatch forward_backward(Run& run, const data::Batch& batch) {
+// `share`: of one token in the loss of the step.
+MicroBatch forward_backward(Run& run, const data::Batch& batch, double share) {
   const auto& s = run.settings;
-  const double share = 1.0 / static_cast<double>(run.tokens_per_step());
   const bool on_activations = s.penalty_weight > 0 && s.penalty_type != PenaltyType::kZLoss;
   nn::Penalty penalty{
       .kind = s.penalty_type == PenaltyType::kKurtosis ? nn::PenaltyKind::kKurtosis
                                                        : nn::PenaltyKind::kActivationL2,
-      .gradient_scale = s.penalty_weight * static_cast<double>(batch.rows * batch.length) * share};
+      .gradient_scale =
+          s.penalty_weight / static_cast<double>(s.gradient_accumulation_steps * run.world.size())};
   const nn::LossOptions options{
       .classes = run.model->vocab_size(),
       .gradient_scale = share,
@@ -41,11 +43,24 @@ MicroBatch forward_backward(Run& run, const data::Batch& batch) {
 
   const DeviceBatch on_device = to_device(batch, run.engine->target.device);
   const at::Tensor hidden =
-      run.model->hidden(on_device.inputs, batch.length, on_activations ? &penalty : nullptr);
+      run.model->hidden(on_device.tokens, on_activations ? &penalty : nullptr);
   const nn::Loss loss =
       nn::head_loss(*run.engine, hidden, run.model->head(), on_device.targets, options);
   torch::autograd::backward({loss.root}, {});
   return {loss.sums, penalty.total};
+}
+
+// The micro-batches of a step, and how many tokens all ranks learn from in it. All are read first:
+// each learned token counts the same, however many a micro-batch has.
+std::pair<std::vector<data::Batch>, double> read_batches(Run& run) {
+  std::vector<data::Batch> batches;
+  at::Tensor learned = at::zeros({1}, at::kDouble);
+  for (int64_t i = 0; i < run.settings.gradient_accumulation_steps; ++i) {
+    batches.push_back(run.loader->next());
+    learned += batches.back().learned;
+  }
+  run.world.sum(learned);
+  return {std::move(batches), std::max(learned.item<double>(), 1.0)};
 }
 
 // Applies the gradient, or drops it when it is not finite and the FP8 guard may go on without it.
@@ -89,27 +104,27 @@ monitor::StepRecord train_step(Run& run) {
   if (run.fp8 != nullptr) run.fp8->begin_step(progress.step + 1);
 
   // 1. Forward and backward over the micro-batches; gradients add up in FP32.
+  const auto [batches, tokens] = read_batches(run);
   at::Tensor sums = at::zeros({2}, at::TensorOptions(run.engine->target.device).dtype(at::kDouble));
   at::Tensor penalty;
-  for (int64_t i = 0; i < run.settings.gradient_accumulation_steps; ++i) {
-    const data::Batch batch = run.loader->next();
-    const MicroBatch result = forward_backward(run, batch);
+  for (const data::Batch& batch : batches) {
+    if (run.lora != nullptr) run.lora->begin_pass(batch.after.samples);
+    const MicroBatch result = forward_backward(run, batch, 1 / tokens);
     sums += result.sums;
     if (result.penalty.defined())
       penalty = penalty.defined() ? penalty + result.penalty : result.penalty;
-    record.epoch =
-        static_cast<int64_t>((batch.after.samples - 1) / run.loader->samples_per_epoch());
-    progress.position = batch.after;
   }
+  progress.position = batches.back().after;
+  record.epoch =
+      static_cast<int64_t>((progress.position.samples - 1) / run.loader->samples_per_epoch());
 
   // 2. One gradient for all ranks.
-  run.world.sum_gradients(run.model->params());
+  run.world.sum_gradients(trained_params(run));
   run.world.sum(sums);
   if (at::Tensor amaxes = run.fp8 != nullptr ? run.fp8->amaxes() : at::Tensor(); amaxes.defined())
     run.world.max(amaxes);
 
   // 3. The loss is looked at before it is learned from.
-  const double tokens = static_cast<double>(run.tokens_per_step());
   record.loss = sums[0].item<double>() / tokens;
   if (!std::isfinite(record.loss))
     fail(ExitCode::kGuard, "train", "the loss of step ", progress.step + 1, " is ", record.loss,
@@ -137,7 +152,7 @@ monitor::StepRecord train_step(Run& run) {
   record.data_wait_seconds = run.loader->wait_seconds() - waited;
   record.memory_peak_bytes = static_cast<double>(engine::cpu_memory().peak);
   record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  record.tokens_per_second = tokens / record.seconds;
+  record.tokens_per_second = static_cast<double>(run.tokens_per_step()) / record.seconds;
   return record;
 }
 

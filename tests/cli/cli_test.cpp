@@ -91,7 +91,7 @@ TEST_F(Cli, MistakesHaveExitCode2) {
   expect_refused("train --max_steps 3 --num_epochs 1", 2, "one_length");
   expect_refused("train nowhere.yaml", 2, "no file nowhere.yaml");
   expect_refused("schedule", 2, "--max_steps");
-  expect_refused("data prepare", 2, "wanted text or JSONL files");
+  expect_refused("data prepare", 2, "wanted files or folders");
   expect_refused("data prepare a.txt", 2, "--output");
   expect_refused("data inspect", 2, "wanted a prepared folder");
 }

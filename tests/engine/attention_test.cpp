@@ -7,15 +7,27 @@ OCTAVO_OP_TESTS(Attention);
 OCTAVO_OP_GRADIENT_TESTS(Attention);
 
 struct Shape {
-  int64_t batch, length, heads, dim;
+  int64_t batch, length, heads, kv_heads, dim;
 };
-constexpr Shape kShapes[] = {{1, 1, 1, 1},    {2, 3, 2, 7},    {1, 7, 3, 16},   {3, 17, 2, 17},
-                             {2, 33, 1, 64},  {1, 64, 12, 64}, {2, 100, 2, 40}, {1, 127, 1, 128},
-                             {1, 257, 2, 64}, {1, 600, 1, 64}};
+constexpr Shape kShapes[] = {{1, 1, 1, 1, 1},    {2, 3, 2, 2, 7},     {1, 7, 3, 3, 16},
+                             {3, 17, 2, 2, 17},  {2, 33, 1, 1, 64},   {1, 64, 12, 12, 64},
+                             {2, 100, 2, 2, 40}, {1, 127, 1, 1, 128}, {1, 257, 2, 2, 64},
+                             {1, 600, 1, 1, 64}, {2, 40, 6, 2, 16},   {1, 300, 9, 3, 64},
+                             {3, 5, 4, 1, 8}};
 
 std::string text_of(const Shape& s) {
   return std::to_string(s.batch) + " x " + std::to_string(s.length) + ", " +
-         std::to_string(s.heads) + " heads of " + std::to_string(s.dim);
+         std::to_string(s.heads) + " heads on " + std::to_string(s.kv_heads) + " keys of " +
+         std::to_string(s.dim);
+}
+
+Attention::Shape rows(int64_t batch, int64_t length, int64_t heads, int64_t kv_heads, int64_t dim) {
+  Attention::Shape shape{heads, kv_heads, dim, {}};
+  for (int64_t i = 0; i <= batch; ++i) shape.bounds.push_back(i * length);
+  return shape;
+}
+Attention::Shape rows(const Shape& s) {
+  return rows(s.batch, s.length, s.heads, s.kv_heads, s.dim);
 }
 
 // The magnitudes that each result is a sum of, per row of qkv (FP64).
@@ -23,20 +35,30 @@ struct Magnitudes {
   at::Tensor out, d_qkv;
 };
 Magnitudes magnitudes(const at::Tensor& qkv, const at::Tensor& d_out, const Shape& s) {
-  const auto heads =
-      exact(qkv).view({s.batch, s.length, 3, s.heads, s.dim}).permute({2, 0, 3, 1, 4});
-  const at::Tensor q = heads[0], k = heads[1], v = heads[2].abs();
+  const int64_t group = s.heads / s.kv_heads, kv = s.kv_heads * s.dim;
+  const auto parts = exact(qkv).split_with_sizes({s.heads * s.dim, kv, kv}, 1);
+  const auto by_head = [&](const at::Tensor& t, bool shared) {
+    const at::Tensor heads = t.view({s.batch, s.length, -1, s.dim}).transpose(1, 2);
+    return shared ? heads.repeat_interleave(group, 1) : heads;
+  };
+  const at::Tensor q = by_head(parts[0], false), k = by_head(parts[1], true),
+                   v = by_head(parts[2], true).abs();
   const double scale = 1 / std::sqrt(static_cast<double>(s.dim));
   const at::Tensor mask = at::ones({s.length, s.length}, at::kDouble).triu(1).to(at::kBool);
   const at::Tensor score = at::matmul(q, k.transpose(2, 3)) * scale;
   const at::Tensor p = score.masked_fill(mask, -INFINITY).softmax(-1);
-  const at::Tensor go = magnitude(d_out).view({s.batch, s.length, s.heads, s.dim}).transpose(1, 2);
+  const at::Tensor go = by_head(magnitude(d_out), false);
   const at::Tensor dp = at::matmul(go, v.transpose(2, 3));
   const at::Tensor ds = p * (dp + (dp * p).sum(-1, true)) * scale;
   const at::Tensor dq = at::matmul(ds, k.abs()), dk = at::matmul(ds.transpose(2, 3), q.abs()),
                    dv = at::matmul(p.transpose(2, 3), go);
-  return {at::matmul(p, v).transpose(1, 2).reshape(d_out.sizes()),
-          at::stack({dq, dk, dv}).permute({1, 3, 0, 2, 4}).reshape(qkv.sizes())};
+  const auto by_row = [&](const at::Tensor& t, bool shared) {
+    const at::Tensor summed =
+        shared ? t.reshape({s.batch, s.kv_heads, group, s.length, s.dim}).sum(2) : t;
+    return summed.transpose(1, 2).reshape({s.batch * s.length, -1});
+  };
+  return {by_row(at::matmul(p, v), false),
+          at::cat({by_row(dq, false), by_row(dk, true), by_row(dv, true)}, 1)};
 }
 
 // In BF16 an implementation may round the probabilities and their gradient to BF16 (2^-9 of each)
@@ -51,27 +73,28 @@ double slack_of(at::ScalarType compute, bool backward) {
 TEST_P(AttentionValues, ForwardAndBackward) {
   for (const Shape& s : kShapes) {
     SCOPED_TRACE(text_of(s));
-    const int64_t rows = s.batch * s.length, width = s.heads * s.dim;
-    const at::Tensor qkv = random({rows, 3 * width}), d_out = random({rows, width});
+    const Attention::Shape shape = rows(s);
+    const int64_t tokens = s.batch * s.length;
+    const at::Tensor qkv = random({tokens, shape.row()}), d_out = random({tokens, shape.width()});
     const Magnitudes parts = magnitudes(qkv, d_out, s);
-    const auto found = op->forward(qkv, s.batch, s.heads);
-    const auto wanted = oracle->forward(qkv, s.batch, s.heads);
+    const auto found = op->forward(qkv, shape);
+    const auto wanted = oracle->forward(qkv, shape);
     EXPECT_TRUE(near(found.out, wanted.out, slack_of(compute, false) * parts.out));
-    const at::Tensor d_qkv = op->backward(d_out, qkv, found, s.batch, s.heads);
-    const at::Tensor wanted_d_qkv = oracle->backward(d_out, qkv, wanted, s.batch, s.heads);
+    const at::Tensor d_qkv = op->backward(d_out, qkv, found, shape);
+    const at::Tensor wanted_d_qkv = oracle->backward(d_out, qkv, wanted, shape);
     EXPECT_TRUE(near(d_qkv, wanted_d_qkv, slack_of(compute, true) * parts.d_qkv));
   }
 }
 
 // The first row of a sequence sees itself only; a later row cannot change an earlier one.
 TEST_P(AttentionTest, IsCausalAndKeepsSequencesApart) {
-  constexpr Shape kShape{2, 100, 2, 16};
+  const Attention::Shape shape = rows(2, 100, 2, 2, 16);
   at::Tensor qkv = random({200, 96});
-  const at::Tensor before = op->forward(qkv, 2, 2).out;
+  const at::Tensor before = op->forward(qkv, shape).out;
   for (const int64_t start : {0, 100})
-    EXPECT_TRUE(same_bits(before[start], qkv[start].narrow(0, 64, 32))) << text_of(kShape);
+    EXPECT_TRUE(same_bits(before[start], qkv[start].narrow(0, 64, 32))) << start;
   qkv.narrow(0, 60, 40).fill_(3);
-  const at::Tensor after = op->forward(qkv, 2, 2).out;
+  const at::Tensor after = op->forward(qkv, shape).out;
   EXPECT_TRUE(near(after.narrow(0, 0, 60), before.narrow(0, 0, 60), 1e-6));
   EXPECT_TRUE(same_bits(after.narrow(0, 100, 100), before.narrow(0, 100, 100)));
   EXPECT_GT((after - before).narrow(0, 60, 40).abs().min().item<float>(), 0);
@@ -79,9 +102,10 @@ TEST_P(AttentionTest, IsCausalAndKeepsSequencesApart) {
 
 TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
   const at::Tensor qkv = random({64, 192}, 60), d_out = random({64, 64});
-  const auto forward = op->forward(qkv, 1, 1);
+  const Attention::Shape shape = rows(1, 64, 1, 1, 64);
+  const auto forward = op->forward(qkv, shape);
   EXPECT_TRUE(all_finite(forward.out));
-  EXPECT_TRUE(all_finite(op->backward(d_out, qkv, forward, 1, 1)));
+  EXPECT_TRUE(all_finite(op->backward(d_out, qkv, forward, shape)));
 }
 
 TEST_P(AttentionTest, NanShows) {
@@ -90,29 +114,69 @@ TEST_P(AttentionTest, NanShows) {
   for (const int64_t part : {0, 1, 2}) {
     at::Tensor qkv = random({40, 48});
     qkv[20][part * 16 + 5] = NAN;
-    const auto forward = op->forward(qkv, 1, 1);
+    const Attention::Shape shape = rows(1, 40, 1, 1, 16);
+    const auto forward = op->forward(qkv, shape);
     EXPECT_TRUE(any_not_finite(forward.out[20])) << part;
     if (part > 0) {
       EXPECT_TRUE(any_not_finite(forward.out[39])) << part;
     }
     if (part < 2) EXPECT_TRUE(all_finite(forward.out.narrow(0, 0, 20))) << part;
-    EXPECT_TRUE(any_not_finite(op->backward(random({40, 16}), qkv, forward, 1, 1))) << part;
+    EXPECT_TRUE(any_not_finite(op->backward(random({40, 16}), qkv, forward, shape))) << part;
+  }
+}
+
+// Packed documents of every length: each gives what it gives alone.
+TEST_P(AttentionTest, DocumentsAreSequencesOfTheirOwn) {
+  Attention::Shape shape{6, 2, 16, {0, 1, 32, 33, 290, 300, 812, 900}};
+  const at::Tensor qkv = random({900, shape.row()}), d_out = random({900, shape.width()});
+  const auto packed = op->forward(qkv, shape);
+  const at::Tensor d_qkv = op->backward(d_out, qkv, packed, shape);
+  for (size_t i = 0; i + 1 < shape.bounds.size(); ++i) {
+    const int64_t begin = shape.bounds[i], count = shape.bounds[i + 1] - begin;
+    const Attention::Shape alone = rows(1, count, 6, 2, 16);
+    const at::Tensor part = qkv.narrow(0, begin, count).contiguous();
+    const auto forward = op->forward(part, alone);
+    EXPECT_TRUE(same_bits(packed.out.narrow(0, begin, count).contiguous(), forward.out)) << i;
+    const at::Tensor d_part =
+        op->backward(d_out.narrow(0, begin, count).contiguous(), part, forward, alone);
+    EXPECT_TRUE(same_bits(d_qkv.narrow(0, begin, count).contiguous(), d_part)) << i;
+  }
+}
+
+// The last tokens of a sequence, from keys and values that were kept.
+TEST_P(AttentionTest, ExtendGivesWhatForwardGives) {
+  const Attention::Shape shape = rows(1, 70, 6, 2, 16);
+  const at::Tensor qkv = random({70, shape.row()});
+  const auto parts = qkv.split_with_sizes({96, 32, 32}, 1);
+  const auto whole = op->forward(qkv, shape);
+  for (const int64_t count : {1, 5, 70}) {
+    const at::Tensor found = op->extend(parts[0].narrow(0, 70 - count, count),
+                                        parts[1].contiguous(), parts[2].contiguous(), shape);
+    EXPECT_TRUE(near(found.contiguous(), whole.out.narrow(0, 70 - count, count).contiguous(),
+                     slack_of(compute, false) * 4))
+        << count;
   }
 }
 
 TEST_P(AttentionTest, TwiceTheSame) {
   const at::Tensor qkv = random({200, 192}), d_out = random({200, 64});
-  const auto a = op->forward(qkv, 2, 4), b = op->forward(qkv, 2, 4);
+  const Attention::Shape shape = rows(2, 100, 4, 4, 16);
+  const auto a = op->forward(qkv, shape), b = op->forward(qkv, shape);
   EXPECT_TRUE(same_bits(a.out, b.out));
-  EXPECT_TRUE(same_bits(op->backward(d_out, qkv, a, 2, 4), op->backward(d_out, qkv, b, 2, 4)));
+  EXPECT_TRUE(same_bits(op->backward(d_out, qkv, a, shape), op->backward(d_out, qkv, b, shape)));
 }
 
 TEST_P(AttentionGradient, MatchesFiniteDifferences) {
   at::Tensor qkv = random({10, 18});
   const at::Tensor weight = random({10, 6});
-  const at::Tensor d_qkv = op->backward(weight, qkv, op->forward(qkv, 2, 2), 2, 2);
-  expect_derivative(
-      d_qkv, numeric_gradient(qkv, weight, [&] { return op->forward(qkv, 2, 2).out.clone(); }));
+  for (const int64_t kv_heads : {1, 3}) {
+    const Attention::Shape shape = rows(2, 5, 3, kv_heads, 2);
+    at::Tensor part = qkv.narrow(1, 0, shape.row()).contiguous();
+    const at::Tensor d_qkv = op->backward(weight, part, op->forward(part, shape), shape);
+    expect_derivative(d_qkv, numeric_gradient(part, weight, [&] {
+                        return op->forward(part, shape).out.clone();
+                      }));
+  }
 }
 
 }  // namespace

@@ -50,6 +50,25 @@ TEST_P(EmbeddingValues, Backward) {
       }
 }
 
+// Gradients in BF16: a sum of many rows is rounded once, as the oracle's.
+TEST_P(EmbeddingValues, BackwardInBf16) {
+  for (const int64_t width : kWidths)
+    for (const auto& [batch, length, vocab] : kShapes) {
+      SCOPED_TRACE(std::to_string(batch * length) + " x " + std::to_string(width));
+      const at::Tensor ids = at::randint(vocab, {batch * length}, at::kInt),
+                       dx = random({batch * length, width});
+      at::Tensor d_tokens = at::randn({vocab, width}).to(at::kBFloat16),
+                 d_positions = at::randn({length + 2, width}).to(at::kBFloat16);
+      at::Tensor wanted_tokens = d_tokens.clone(), wanted_positions = d_positions.clone();
+      const at::Tensor parts = magnitude(d_tokens).index_add(0, ids, magnitude(dx));
+      op->backward(ids, dx, d_tokens, d_positions, length);
+      oracle->backward(ids, dx, wanted_tokens, wanted_positions, length);
+      EXPECT_TRUE(near(d_tokens, wanted_tokens, kSumSlack * parts));
+      EXPECT_TRUE(near(d_positions, wanted_positions,
+                       kSumSlack * (1 + magnitude(dx).sum().item<double>() / 100)));
+    }
+}
+
 TEST_P(EmbeddingTest, NanShowsWhereItBelongs) {
   at::Tensor tokens = random({5, 17}), positions = random({3, 17});
   tokens[2][16] = NAN;
@@ -68,8 +87,12 @@ TEST_P(EmbeddingTest, IndependentOfThreads) {
                    dx = random({100, 767}), ids = at::randint(7, {100}, at::kInt);
   expect_independent_of_threads([&] {
     at::Tensor d_tokens = at::ones({7, 767}), d_positions = at::ones({25, 767});
+    at::Tensor low_tokens = d_tokens.to(at::kBFloat16),
+               low_positions = d_positions.to(at::kBFloat16);
     op->backward(ids, dx, d_tokens, d_positions, 25);
-    return std::vector<at::Tensor>{op->forward(ids, tokens, positions, 25), d_tokens, d_positions};
+    op->backward(ids, dx, low_tokens, low_positions, 25);
+    return std::vector<at::Tensor>{op->forward(ids, tokens, positions, 25), d_tokens, d_positions,
+                                   low_tokens, low_positions};
   });
 }
 

@@ -128,6 +128,11 @@ TEST_P(Fp8LinearValues, WeightGradient) {
       at::Tensor exact_dw = at::mm(dy.column.t(), x.column);
       if (add) exact_dw += exact(before);
       EXPECT_TRUE(near(wanted, exact_dw.to(at::kFloat), slack));
+      // Into BF16: rounded once.
+      at::Tensor low = before.to(at::kBFloat16), wanted_low = low.clone();
+      op->weight_gradient(dy.found, x.found, low, mode);
+      oracle->weight_gradient(dy.wanted, x.wanted, wanted_low, mode);
+      EXPECT_TRUE(near(low, wanted_low, slack)) << (add ? "add to BF16" : "overwrite BF16");
     }
   });
 }

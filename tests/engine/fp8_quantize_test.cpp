@@ -1,11 +1,10 @@
 // Codes, scales and values of every quantizer are those of fp8::quantize, bit for bit.
 
-#include <hwy/targets.h>
-
 #include <bit>
 
 #include "engine/cpu/fp8_kernels.h"
 #include "engine/fp8_matrices.h"
+#include "engine/instruction_sets.h"
 #include "fp8/scaling.h"
 
 namespace octavo::engine {
@@ -16,20 +15,6 @@ using fp8::Recipe;
 
 using Fp8Quantize = Fp8Linear;  // its products are tested in fp8_linear_test.cpp
 OCTAVO_OP_TESTS(Fp8Quantize);
-
-// Calls `body` with the kernels of each instruction set that this machine has.
-void for_each_instruction_set(const std::function<void()>& body) {
-  const auto use = [](int64_t targets) {
-    hwy::SetSupportedTargetsForTest(targets);
-    hwy::GetChosenTarget().DeInit();
-  };
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    use(target);
-    SCOPED_TRACE(hwy::TargetName(target));
-    body();
-  }
-  use(0);
-}
 
 struct Wanted {
   Plain row, column;

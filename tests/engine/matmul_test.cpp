@@ -68,6 +68,22 @@ TEST_P(MatmulValues, WeightGradient) {
     }
 }
 
+// Into BF16: one rounding of the FP32 sum, also when added to what is there.
+TEST_P(MatmulValues, WeightGradientInBf16) {
+  if (compute != at::kBFloat16) GTEST_SKIP() << "only where products are BF16";
+  for (const Shape& s : shapes())
+    for (const auto mode : kBothModes) {
+      SCOPED_TRACE(text_of(s) + (mode == Accumulate::kAdd ? ", add" : ", overwrite"));
+      const at::Tensor dy = random({s.rows, s.out}), x = random({s.rows, s.in});
+      at::Tensor dw = random({s.out, s.in}), wanted = dw.clone();
+      const at::Tensor slack =
+          kSumSlack * (at::mm(magnitude(dy).t(), magnitude(x)) + magnitude(dw));
+      op->weight_gradient(dy, x, dw, mode);
+      oracle->weight_gradient(dy, x, wanted, mode);
+      EXPECT_TRUE(near(dw, wanted, slack));
+    }
+}
+
 // What was in the memory before must not matter when it is overwritten.
 TEST_P(MatmulTest, OverwritesGarbage) {
   const at::Tensor x = random({3, 17}), w = random({7, 17}), dy = random({3, 7});

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/adamw_storage.h"
 #include "engine/fp8_linear.h"
 #include "engine/modes.h"
 #include "engine/op_table.h"
@@ -166,12 +167,13 @@ void measure(CrossEntropy& op, const Row& row) {
 
 void measure(Attention& op, const Row& row) {
   const at::Tensor qkv = row.random({kTokens, 3 * kWidth}), d_out = row.random({kTokens, kWidth});
-  const auto saved = op.forward(qkv, kBatch, kHeads);
+  Attention::Shape shape{kHeads, kHeads, kWidth / kHeads, {}};
+  for (int64_t i = 0; i <= kBatch; ++i) shape.bounds.push_back(i * kLength);
+  const auto saved = op.forward(qkv, shape);
   const double pairs = kBatch * 0.5 * kLength * (kLength + 1);
-  row.measure("forward", Unit::kGflops, 4 * pairs * kWidth,
-              [&] { op.forward(qkv, kBatch, kHeads); });
+  row.measure("forward", Unit::kGflops, 4 * pairs * kWidth, [&] { op.forward(qkv, shape); });
   row.measure("backward", Unit::kGflops, 10 * pairs * kWidth,
-              [&] { op.backward(d_out, qkv, saved, kBatch, kHeads); });
+              [&] { op.backward(d_out, qkv, saved, shape); });
 }
 
 void measure(Embedding& op, const Row& row) {
@@ -188,12 +190,25 @@ void measure(Embedding& op, const Row& row) {
 
 void measure(AdamW& op, const Row& row) {
   constexpr int64_t kSize = kVocab * kWidth;
-  at::Tensor master = at::randn({kSize}), m = at::zeros({kSize}), v = at::zeros({kSize}),
-             compute = at::empty({kSize}, at::kBFloat16);
-  const at::Tensor grad = at::randn({kSize});
+  const auto moment = [](at::ScalarType type) {
+    AdamW::Moment made{at::zeros({kSize}, type), {}};
+    if (type == at::kByte) made.scales = at::zeros({adamw::block_count(kSize)}, at::kFloat);
+    return made;
+  };
+  const at::Tensor random = at::randn({kSize}), grad = random.to(at::kBFloat16);
+  at::Tensor master = random.clone(), low = random.to(at::kBFloat16),
+             compute = at::empty({kSize}, at::kBFloat16), none;
+  AdamW::Moment m = moment(at::kFloat), v = moment(at::kFloat);
   row.measure("step", Unit::kGigabytes, 30.0 * kSize,
-              [&] { op.step(master, m, v, grad, compute, {.lr = 1e-4f, .weight_decay = 0.1f}); });
-  row.measure("sum of squares", Unit::kGigabytes, 4.0 * kSize, [&] { op.sum_of_squares(grad); });
+              [&] { op.step(master, m, v, random, compute, {.lr = 1e-4f, .weight_decay = 0.1f}); });
+  for (const auto type : {at::kBFloat16, at::kByte}) {
+    m = moment(type);
+    v = moment(type);
+    row.measure(type == at::kByte ? "step bf16/fp8" : "step bf16/bf16", Unit::kGigabytes,
+                (type == at::kByte ? 10.0 : 14.0) * kSize,
+                [&] { op.step(low, m, v, grad, none, {.lr = 1e-4f, .weight_decay = 0.1f}); });
+  }
+  row.measure("sum of squares", Unit::kGigabytes, 4.0 * kSize, [&] { op.sum_of_squares(random); });
 }
 
 template <class Op>

@@ -37,7 +37,10 @@ std::string support_table() {
   add_rows<Matmul>(table);
   add_rows<Fp8Linear>(table);
   add_rows<LayerNorm>(table);
+  add_rows<RmsNorm>(table);
   add_rows<Gelu>(table);
+  add_rows<SwiGlu>(table);
+  add_rows<Rope>(table);
   add_rows<ColumnSum>(table);
   add_rows<CrossEntropy>(table);
   add_rows<Attention>(table);

@@ -14,6 +14,7 @@ EXECUTABLES = [
     "bootstrap", ".ci/run", ".ci/tidy",
     "tests/conformance/fp8_formats", "tests/conformance/fp8_recipes", "tests/conformance/fp8_gemm",
     "tests/conformance/gpt2_parity", "tests/conformance/safetensors_interop",
+    "tests/conformance/tokenizers", "tests/conformance/hub_download",
     "tests/integration/resume_bitwise", "tests/integration/fp8_resume",
     "tests/integration/quickstart", "tests/unit/data",
     "bench/tinyshakespeare", "bench/gpt2_vs_pytorch", "bench/tokenizer_vs_hf", "bench/rehearsal",

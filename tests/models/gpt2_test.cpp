@@ -26,7 +26,7 @@ class Gpt2 : public testing::Test {
   // Mean loss; with gradients when asked for.
   double loss(bool want_gradient, nn::Penalty* penalty = nullptr) const {
     const double tokens = static_cast<double>(ids.size(0));
-    const at::Tensor hidden = model->hidden(ids, 8, penalty);
+    const at::Tensor hidden = model->hidden(nn::rows_of(ids, 8), penalty);
     const auto result = nn::head_loss(
         engine, hidden, model->head(), targets,
         {.classes = kTiny.vocab, .gradient_scale = 1 / tokens, .want_gradient = want_gradient});

@@ -83,7 +83,8 @@ TEST_F(Layers, Attention) {
   constexpr int64_t kBatch = 3, kLength = 11, kHeads = 2, kDim = 8, kRows = kBatch * kLength;
   const at::Tensor qkv = leaf({kRows, 3 * kHeads * kDim}), dy = at::randn({kRows, kHeads * kDim});
   const at::Tensor wanted_qkv = twin(qkv);
-  const at::Tensor y = attention(engine, qkv, kBatch, kHeads);
+  const Tokens tokens = rows_of(at::zeros({kRows}, at::kInt), kLength);
+  const at::Tensor y = attention(engine, qkv, tokens, {kHeads, kHeads, kDim});
   const auto heads =
       wanted_qkv.view({kBatch, kLength, 3, kHeads, kDim}).permute({2, 0, 3, 1, 4}).unbind(0);
   const at::Tensor mask = at::ones({kLength, kLength}).triu(1).to(at::kBool);
@@ -101,9 +102,25 @@ TEST_F(Layers, Embed) {
   const auto tokens = param({10, 17}), positions = param({6, 17});
   const at::Tensor ids = at::randint(7, {12}, at::kInt), dx = at::randn({12, 17});
   const at::Tensor wt = twin(tokens), wp = twin(positions);
-  const at::Tensor x = embed(engine, ids, tokens, positions, 4);
+  const at::Tensor x = embed(engine, rows_of(ids, 4), tokens, positions);
   const at::Tensor wanted =
       at::embedding(wt, ids.to(at::kLong)) + wp.narrow(0, 0, 4).repeat({3, 1});
+  EXPECT_TRUE(close(x, wanted));
+  backward(x, dx);
+  backward(wanted, dx);
+  EXPECT_TRUE(close(tokens->grad, wt.grad()));
+  EXPECT_TRUE(close(positions->grad, wp.grad()));
+}
+
+// Packed documents count their positions from 0 each.
+TEST_F(Layers, EmbedOfPackedDocuments) {
+  const auto tokens = param({10, 17}), positions = param({6, 17});
+  const at::Tensor ids = at::randint(7, {9}, at::kInt), dx = at::randn({9, 17});
+  const at::Tensor wt = twin(tokens), wp = twin(positions);
+  const at::Tensor x =
+      embed(engine, {ids, Sequences::from_starts({0, 2, 3}, 9, at::kCPU)}, tokens, positions);
+  const at::Tensor wanted = at::embedding(wt, ids.to(at::kLong)) +
+                            at::embedding(wp, at::tensor({0, 1, 0, 0, 1, 2, 3, 4, 5}, at::kLong));
   EXPECT_TRUE(close(x, wanted));
   backward(x, dx);
   backward(wanted, dx);
@@ -121,7 +138,7 @@ TEST_F(Layers, GradientsAccumulate) {
   const auto down_layer = make_linear("down", 0, down, down_b);
   const at::Tensor ids = at::randint(10, {12}, at::kInt), dy = at::randn({12, 8});
   const auto run = [&](int64_t first, int64_t rows) {
-    at::Tensor x = embed(engine, ids.narrow(0, first, rows), tokens, positions, 4);
+    at::Tensor x = embed(engine, rows_of(ids.narrow(0, first, rows), 4), tokens, positions);
     const auto [sum, normed] = add_norm(engine, x, at::Tensor(), gamma, beta, 1e-5);
     const at::Tensor delta = linear(engine, linear_gelu(engine, normed, up_layer), down_layer);
     backward(add_norm(engine, sum, delta, gamma, beta, 1e-5).second, dy.narrow(0, first, rows));

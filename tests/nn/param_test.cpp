@@ -53,7 +53,7 @@ TEST_F(Params, ATiedWeightGetsBothGradients) {
   const at::Tensor wt = twin(tokens), wp = twin(positions);
   for (int step = 0; step < 2; ++step) {  // the second step starts from a used gradient
     tokens->grad_fresh = positions->grad_fresh = true;
-    const at::Tensor x = embed(engine, ids, tokens, positions, 4);
+    const at::Tensor x = embed(engine, rows_of(ids, 4), tokens, positions);
     const Loss loss = head_loss(engine, x, tokens, targets, {.classes = 9, .chunk_rows = 5});
     torch::autograd::backward({loss.root}, {});
   }

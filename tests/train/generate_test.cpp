@@ -30,7 +30,7 @@ TEST_F(Generate, GreedyIsTheMostLikelyToken) {
   ASSERT_EQ(made.size(), 3u);
   const at::NoGradGuard no_grad;
   const at::Tensor hidden =
-      run->model->hidden(at::tensor({'l', 'i', 'n', 'e'}, at::kInt), 4, nullptr);
+      run->model->hidden(nn::rows_of(at::tensor({'l', 'i', 'n', 'e'}, at::kInt), 4), nullptr);
   const at::Tensor logits =
       nn::head_logits(*run->engine, hidden, run->model->head(), run->model->vocab_size());
   EXPECT_EQ(made[0], logits[3].argmax().item<int64_t>());
@@ -57,7 +57,8 @@ TEST_F(Generate, GoesOnBeyondTheContextAndFromAnEmptyPrompt) {
 // Sampling follows the probabilities: the most likely of two tokens comes in its share.
 TEST_F(Generate, FrequenciesFollowTheModel) {
   const at::NoGradGuard no_grad;
-  const at::Tensor hidden = run->model->hidden(at::tensor({'t', 'h'}, at::kInt), 2, nullptr);
+  const at::Tensor hidden =
+      run->model->hidden(nn::rows_of(at::tensor({'t', 'h'}, at::kInt), 2), nullptr);
   const at::Tensor logits =
       nn::head_logits(*run->engine, hidden, run->model->head(), run->model->vocab_size())[1];
   const auto best = at::topk(logits, 2);

@@ -142,11 +142,16 @@ TEST_F(Step, AnEpochThatIsNotOneStepIsRefused) {
 }
 
 TEST(Batch, IsCopiedToTheDevice) {
-  data::Batch batch{
-      .rows = 1, .length = 3, .inputs = {1, 2, 3}, .targets = {2, 3, -1}, .after = {}};
+  data::Batch batch{.rows = 1,
+                    .length = 3,
+                    .inputs = {1, 2, 3},
+                    .targets = {2, 3, -1},
+                    .starts = {0},
+                    .learned = 2,
+                    .after = {}};
   const DeviceBatch moved = to_device(batch, at::kCPU);
   batch.inputs.assign(3, 99);
-  EXPECT_TRUE(moved.inputs.equal(at::tensor({1, 2, 3}, at::kInt)));
+  EXPECT_TRUE(moved.tokens.ids.equal(at::tensor({1, 2, 3}, at::kInt)));
   EXPECT_TRUE(moved.targets.equal(at::tensor({2, 3, -1}, at::kInt)));
 }
 

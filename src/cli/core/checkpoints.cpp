@@ -7,6 +7,8 @@
 #include "base/progress.h"
 #include "cli/core/core_verbs.h"
 #include "config/parse.h"
+#include "train/export.h"
+#include "train/folder_check.h"
 #include "train/persist.h"
 
 namespace octavo::cli {
@@ -20,7 +22,24 @@ Json to_json(const checkpoint::Summary& c) {
           {"latest", c.is_latest},    {"best", c.is_best}};
 }
 
+int verify_model_folder(const std::string& folder) {
+  const train::FolderCheck check = train::check_folder(folder);
+  const bool whole = check.problems.empty();
+  std::printf("%s: %s\n", folder.c_str(), whole ? "whole" : "DAMAGED");
+  for (const auto& problem : check.problems) std::printf("  %s\n", problem.c_str());
+  if (whole)
+    std::printf(
+        "  %zu weights (%zu in FP8%s%s) in %zu file%s, %s: index, names and shapes are those "
+        "of config.json. Hugging Face folders have no hashes: the numbers were not "
+        "checked.\n",
+        check.tensors, check.in_eight_bits, check.method.empty() ? "" : ", ", check.method.c_str(),
+        check.shards, check.shards == 1 ? "" : "s",
+        format_bytes(static_cast<double>(check.bytes)).c_str());
+  return static_cast<int>(whole ? ExitCode::kOk : ExitCode::kDamaged);
+}
+
 int verify(const std::string& folder) {
+  if (fs::exists(fs::path(folder) / "config.json")) return verify_model_folder(folder);
   std::vector<fs::path> paths = checkpoint::step_paths(folder);
   if (fs::exists(fs::path(folder) / "manifest.json"))
     paths = {folder};  // one checkpoint, not a folder of them
@@ -35,6 +54,26 @@ int verify(const std::string& folder) {
     damaged += problems.empty() ? 0 : 1;
   }
   return static_cast<int>(damaged == 0 ? ExitCode::kOk : ExitCode::kDamaged);
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text.empty() ? "none" : text;
+}
+
+int export_checkpoint(const config::Settings& settings) {
+  train::prepare_process(settings);
+  const train::ExportReport made = train::export_model(settings);
+  std::printf("copied: %s; not there: %s\n", joined(made.copied).c_str(),
+              joined(made.missing).c_str());
+  std::printf(
+      "%s: %s, %zu files, %s; loss of %s: source %.5f, export %.5f, difference %.3f %% (at "
+      "most %.1f %%)\n",
+      settings.output.c_str(), std::string(name_of(settings.export_format)).c_str(), made.files,
+      format_bytes(static_cast<double>(made.bytes)).c_str(), made.text.c_str(), made.source_loss,
+      made.export_loss, 100 * made.difference, 100 * made.bound);
+  return static_cast<int>(ExitCode::kOk);
 }
 
 }  // namespace
@@ -73,7 +112,12 @@ int checkpoints(CoreArgs args) {
   const std::string folder = words.size() > 1 ? words[1] : train::checkpoint_dir(parsed.settings);
   if (!words.empty() && words[0] == "list") return list_checkpoints(folder, parsed.settings.json);
   if (!words.empty() && words[0] == "verify") return verify(folder);
-  fail(ExitCode::kUsage, "cli", "wanted checkpoints list or checkpoints verify, found ",
+  if (!words.empty() && words[0] == "export") {
+    config::Settings settings = parsed.settings;
+    if (words.size() > 1) settings.checkpoint = words[1];
+    return export_checkpoint(settings);
+  }
+  fail(ExitCode::kUsage, "cli", "wanted checkpoints list, verify or export, found ",
        words.empty() ? "nothing" : "'" + words[0] + "'");
 }
 

@@ -16,6 +16,7 @@ extern "C" __attribute__((visibility("default"))) int octavo_core_main(const cha
   const std::string_view name = verb;
   if (name == "train") return cli::train(args);
   if (name == "generate") return cli::generate(args);
+  if (name == "eval") return cli::eval(args);
   if (name == "checkpoints") return cli::checkpoints(args);
   fail(ExitCode::kUsage, "cli", "this build's core library has no verb '", name, "'");
 }

@@ -9,7 +9,8 @@ using CoreArgs = std::span<const std::string>;
 
 int train(CoreArgs args);
 int generate(CoreArgs args);
-int checkpoints(CoreArgs args);  // list, verify
+int eval(CoreArgs args);
+int checkpoints(CoreArgs args);  // list, verify, export
 int list_checkpoints(const std::string& folder, bool json);
 
 }  // namespace octavo::cli

@@ -1,37 +1,98 @@
 #include "train/generate.h"
 
 #include <cstdio>
+#include <iostream>
 
 #include "base/error.h"
+#include "base/progress.h"
 #include "cli/core/core_verbs.h"
 #include "config/parse.h"
+#include "data/chat_template.h"
+#include "tokenizer/special_tokens.h"
 #include "train/persist.h"
 
 namespace octavo::cli {
+namespace {
 
-int generate(CoreArgs args) {
-  const config::Parsed parsed = config::parse(args, config::kGenerateArguments);
-  const config::Settings& s = parsed.settings;
-  train::prepare_process(s);
-  const train::Loaded loaded =
-      train::load_model(train::checkpoint_dir(s), s.checkpoint, train::target_of(s));
-  const auto tokenizer =
-      tokenizer::load_tokenizer(s.tokenizer.empty() ? loaded.tokenizer : s.tokenizer);
+using tokenizer::TokenId;
+using tokenizer::Tokenizer;
+
+std::unique_ptr<Tokenizer> tokenizer_of(const config::Settings& s, const train::Loaded& loaded) {
+  auto tokenizer = tokenizer::load_tokenizer(s.tokenizer.empty() ? loaded.tokenizer : s.tokenizer);
   if (!loaded.tokenizer_fingerprint.empty() &&
       tokenizer->fingerprint() != loaded.tokenizer_fingerprint)
     fail(ExitCode::kUsage, "cli", "the checkpoint was trained with another tokenizer than '",
          tokenizer->name(), "'; say --tokenizer with the one it was made with (", loaded.tokenizer,
          ")");
-  const train::GenerateOptions options{.max_new_tokens = s.max_new_tokens,
-                                       .temperature = s.temperature,
-                                       .top_k = s.top_k,
-                                       .seed = static_cast<uint64_t>(s.seed)};
+  return tokenizer;
+}
+
+train::GenerateOptions options_of(const config::Settings& s, const Tokenizer& tokenizer) {
+  train::GenerateOptions options{.max_new_tokens = s.max_new_tokens,
+                                 .temperature = s.temperature,
+                                 .top_k = s.top_k,
+                                 .top_p = s.top_p,
+                                 .seed = static_cast<uint64_t>(s.seed),
+                                 .stop = {}};
+  std::error_code error;
+  const fs::path folder = tokenizer.name();
+  if (fs::is_directory(folder, error))
+    options.stop = tokenizer::read_special_tokens(folder, tokenizer).stop;
+  return options;
+}
+
+// Token by token, as they come: a letter of several tokens is whole after its last.
+auto print_with(const Tokenizer& tokenizer) {
+  return [&tokenizer](TokenId id) {
+    std::fputs(tokenizer.decode({id}, true).c_str(), stdout);
+    std::fflush(stdout);
+  };
+}
+
+// The turns of standard input, or the one of the prompt, each answered.
+void chat(const config::Settings& s, const train::Loaded& loaded, const Tokenizer& tokenizer) {
+  const auto kind = s.chat_template == config::ChatTemplate::kAuto ? data::template_of(tokenizer)
+                                                                   : s.chat_template;
+  data::check_template(kind, tokenizer);
+  train::GenerateOptions options = options_of(s, tokenizer);
+  options.stop.push_back(tokenizer.end_of_document());
+  for (const char* marker : {"<|im_end|>", "<|eot_id|>"})
+    if (const auto id = tokenizer.added_token(marker)) options.stop.push_back(*id);
+  std::vector<data::Message> messages;
+  if (!s.system_prompt.empty()) messages.push_back({"system", s.system_prompt, ""});
+  const bool one_turn = !s.prompt.empty();
+  std::string line = s.prompt;
+  const auto read = [&] {
+    if (octavo::Progress::on_terminal()) std::fputs("> ", stderr);
+    return static_cast<bool>(std::getline(std::cin, line));
+  };
+  while (one_turn || read()) {
+    messages.push_back({"user", line, ""});
+    const auto ids =
+        data::encode_chat(tokenizer, data::render_chat(kind, messages, /*open_turn=*/true)).ids;
+    // The whole chat is read again: an answer's own tokens need not be those its text gives.
+    train::Generator generator(*loaded.engine, *loaded.model);
+    const auto answer = generator.go_on(ids, options, print_with(tokenizer));
+    std::fputs("\n", stdout);
+    messages.push_back({"assistant", tokenizer.decode(answer, true), ""});
+    if (one_turn) break;
+  }
+}
+
+}  // namespace
+
+int generate(CoreArgs args) {
+  const config::Settings s = config::parse(args, config::kGenerateArguments).settings;
+  train::prepare_process(s);
+  const train::Loaded loaded = train::load_model(s);
+  const auto tokenizer = tokenizer_of(s, loaded);
+  if (s.chat) {
+    chat(s, loaded, *tokenizer);
+    return static_cast<int>(ExitCode::kOk);
+  }
   std::fputs(s.prompt.c_str(), stdout);
-  train::generate(*loaded.engine, *loaded.model, *tokenizer, s.prompt, options,
-                  [&](tokenizer::TokenId id) {
-                    std::fputs(tokenizer->decode({id}).c_str(), stdout);
-                    std::fflush(stdout);
-                  });
+  train::generate(*loaded.engine, *loaded.model, *tokenizer, s.prompt, options_of(s, *tokenizer),
+                  print_with(*tokenizer));
   std::fputs("\n", stdout);
   return static_cast<int>(ExitCode::kOk);
 }

@@ -39,27 +39,69 @@ struct AtenMatmul final : Matmul {
   }
 };
 
-// The flash kernel of libtorch for CPUs. Queries, keys and values are views of the packed rows.
+// The flash kernel of libtorch for CPUs, one sequence at a time. Queries, keys and values are views
+// of the packed rows: the groups of heads that share a key are the kernel's batch, so that keys are
+// read where they are, with stride 0 inside a group.
 struct AtenAttention final : Attention {
-  static std::vector<Tensor> heads_of(const Tensor& qkv, int64_t batch, int64_t heads) {
-    const int64_t dim = qkv.size(1) / 3 / heads;
-    return qkv.view({batch, -1, 3, heads, dim}).permute({2, 0, 3, 1, 4}).unbind(0);
+  static Tensor by_head(const Tensor& rows, int64_t column, const Shape& h, bool shared) {
+    const int64_t group = h.group(), stride = rows.stride(0);
+    return rows.narrow(1, column, 1)
+        .as_strided({h.kv_heads, group, rows.size(0), h.dim},
+                    {shared ? h.dim : group * h.dim, shared ? 0 : h.dim, stride, 1},
+                    rows.storage_offset() + column);
   }
-  Forward forward(const Tensor& qkv, int64_t batch, int64_t heads) override {
-    const auto h = heads_of(qkv, batch, heads);
-    auto [out, lse] = at::_scaled_dot_product_flash_attention_for_cpu(h[0], h[1], h[2], 0.0, true);
-    return {out.transpose(1, 2).reshape({qkv.size(0), qkv.size(1) / 3}), lse};
+  struct Heads {
+    Tensor q, k, v;  // [G,R,S,D]
+  };
+  static Heads heads_of(const Tensor& rows, const Shape& h) {
+    return {by_head(rows, 0, h, false), by_head(rows, h.width(), h, true),
+            by_head(rows, h.width() + h.kv_heads * h.dim, h, true)};
   }
-  Tensor backward(const Tensor& d_out, const Tensor& qkv, const Forward& saved, int64_t batch,
-                  int64_t heads) override {
-    const auto h = heads_of(qkv, batch, heads);
-    const int64_t dim = qkv.size(1) / 3 / heads;
-    const auto by_head = [&](const Tensor& t) {
-      return t.view({batch, -1, heads, dim}).transpose(1, 2);
-    };
-    auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-        by_head(d_out), h[0], h[1], h[2], by_head(saved.out), saved.lse, 0.0, true);
-    return at::stack({dq, dk, dv}).permute({1, 3, 0, 2, 4}).reshape(qkv.sizes());
+
+  Forward forward(const Tensor& qkv, const Shape& h) override {
+    const int64_t rows = qkv.size(0);
+    Forward result{at::empty({rows, h.width()}, qkv.options()),
+                   at::empty({h.heads, rows}, qkv.options().dtype(at::kFloat))};
+    for (size_t i = 0; i + 1 < h.bounds.size(); ++i) {
+      const int64_t begin = h.bounds[i], end = h.bounds[i + 1];
+      const Heads part = heads_of(qkv.slice(0, begin, end), h);
+      const auto [out, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
+          part.q, part.k, part.v, 0.0, /*is_causal=*/true);
+      by_head(result.out.slice(0, begin, end), 0, h, false).copy_(out);
+      result.lse.slice(1, begin, end).copy_(lse.reshape({h.heads, end - begin}));
+    }
+    return result;
+  }
+
+  Tensor backward(const Tensor& d_out, const Tensor& qkv, const Forward& saved,
+                  const Shape& h) override {
+    Tensor d_qkv = at::empty_like(qkv);
+    for (size_t i = 0; i + 1 < h.bounds.size(); ++i) {
+      const int64_t begin = h.bounds[i], end = h.bounds[i + 1];
+      const Heads part = heads_of(qkv.slice(0, begin, end), h);
+      const auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+          by_head(d_out.slice(0, begin, end), 0, h, false), part.q, part.k.contiguous(),
+          part.v.contiguous(), by_head(saved.out.slice(0, begin, end), 0, h, false),
+          saved.lse.slice(1, begin, end).reshape({h.kv_heads, h.group(), end - begin}), 0.0,
+          /*is_causal=*/true);
+      const auto by_row = [](const Tensor& t) { return t.permute({2, 0, 1, 3}).flatten(1); };
+      d_qkv.slice(0, begin, end)
+          .copy_(at::cat({by_row(dq), by_row(dk.sum(1, true)), by_row(dv.sum(1, true))}, 1));
+    }
+    return d_qkv;
+  }
+
+  Tensor extend(const Tensor& q, const Tensor& keys, const Tensor& values,
+                const Shape& h) override {
+    const int64_t count = q.size(0), length = keys.size(0);
+    Tensor mask;  // a single token sees all
+    if (count > 1)
+      mask = at::full({count, length}, -INFINITY, q.options()).triu_(length - count + 1);
+    const auto found = at::_scaled_dot_product_flash_attention_for_cpu(
+        by_head(q, 0, h, false), by_head(keys, 0, h, true), by_head(values, 0, h, true), 0.0,
+        /*is_causal=*/false,
+        mask.defined() ? std::optional<Tensor>(mask) : std::optional<Tensor>());
+    return std::get<0>(found).permute({2, 0, 1, 3}).flatten(1);
   }
 };
 

@@ -1,47 +1,31 @@
 #include <ATen/ATen.h>
 
-#include <cmath>
 #include <vector>
 
 #include "base/error.h"
+#include "engine/cpu/adamw_blocks.h"
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/rows.h"
-
-#ifndef OCTAVO_ENGINE_CPU_ADAMW_FACTORS_
-#define OCTAVO_ENGINE_CPU_ADAMW_FACTORS_  // this file is included again for each target
-namespace octavo::engine::cpu {
-
-// lr_hat and eps_hat have the bias corrections folded in: m / c1 / (sqrt(v / c2) + eps)
-//   = (sqrt(c2) / c1) m / (sqrt(v) + eps sqrt(c2)).
-struct Factors {
-  float beta1, beta2, grad_scale, keep, lr_hat, eps_hat;
-};
-
-}  // namespace octavo::engine::cpu
-#endif
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/cpu/adamw.cpp"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, as Highway demands.
-#include "engine/cpu/simd-inl.h"
+#include "engine/cpu/adamw_step-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace octavo::engine::cpu::HWY_NAMESPACE {
 
-void update(float* w, float* m, float* v, const float* g, uint16_t* compute, size_t n,
-            const Factors& f) {
+// FP32 master and moments: nothing to round but the copy.
+template <typename T>
+void update(float* w, float* m, float* v, const T* g, uint16_t* compute, size_t n,
+            const adamw::Factors& factors) {
   const F32 d;
-  const VF beta1 = hn::Set(d, f.beta1), beta2 = hn::Set(d, f.beta2),
-           scale = hn::Set(d, f.grad_scale);
-  const VF rest1 = hn::Set(d, 1 - f.beta1), rest2 = hn::Set(d, 1 - f.beta2);
-  const VF keep = hn::Set(d, f.keep), lr = hn::Set(d, f.lr_hat), eps = hn::Set(d, f.eps_hat);
+  const StepConstants constants(d, factors);
   for_vectors(n, [&](size_t i, size_t count) {
-    const VF grad = hn::Mul(load_any(d, g + i, count), scale);
-    const VF m1 = hn::MulAdd(load_any(d, m + i, count), beta1, hn::Mul(grad, rest1));
-    const VF v1 = hn::MulAdd(load_any(d, v + i, count), beta2, hn::Mul(hn::Mul(grad, grad), rest2));
-    const VF step = hn::Div(hn::Mul(lr, m1), hn::Add(hn::Sqrt(v1), eps));
-    const VF w1 = hn::Sub(hn::Mul(load_any(d, w + i, count), keep), step);
+    VF w1 = load_any(d, w + i, count), m1 = load_any(d, m + i, count),
+       v1 = load_any(d, v + i, count);
+    constants.advance(load_any(d, g + i, count), w1, m1, v1);
     store_any(m1, d, m + i, count);
     store_any(v1, d, v + i, count);
     store_any(w1, d, w + i, count);
@@ -49,7 +33,8 @@ void update(float* w, float* m, float* v, const float* g, uint16_t* compute, siz
   });
 }
 
-double squares(const float* g, size_t n) {
+template <typename T>
+double squares(const T* g, size_t n) {
   // Four FP32 sums over at most 4096 values, so that additions overlap; added up in double.
   const F32 d;
   const size_t lanes = hn::Lanes(d);
@@ -72,6 +57,21 @@ double squares(const float* g, size_t n) {
   return total;
 }
 
+void update_f32(float* w, float* m, float* v, const float* g, uint16_t* compute, size_t n,
+                const adamw::Factors& f) {
+  update(w, m, v, g, compute, n, f);
+}
+void update_bf16(float* w, float* m, float* v, const uint16_t* g, uint16_t* compute, size_t n,
+                 const adamw::Factors& f) {
+  update(w, m, v, g, compute, n, f);
+}
+double squares_f32(const float* g, size_t n) {
+  return squares(g, n);
+}
+double squares_bf16(const uint16_t* g, size_t n) {
+  return squares(g, n);
+}
+
 }  // namespace octavo::engine::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -79,31 +79,52 @@ HWY_AFTER_NAMESPACE();
 namespace octavo::engine::cpu {
 namespace {
 
-HWY_EXPORT(update);
-HWY_EXPORT(squares);
+HWY_EXPORT(update_f32);
+HWY_EXPORT(update_bf16);
+HWY_EXPORT(squares_f32);
+HWY_EXPORT(squares_bf16);
 
 constexpr int64_t kChunk = int64_t{1} << 16;
 
+StoredAs stored_as(const at::Tensor& t) {
+  if (t.scalar_type() == at::kFloat) return StoredAs::kFp32;
+  OCTAVO_ASSERT(t.scalar_type() == at::kBFloat16 || t.scalar_type() == at::kByte);
+  return t.scalar_type() == at::kBFloat16 ? StoredAs::kBf16 : StoredAs::kFp8;
+}
+
+StoredArray array_of(at::Tensor& values, at::Tensor& scales) {
+  OCTAVO_ASSERT(values.is_contiguous());
+  const StoredAs as = stored_as(values);
+  if (as == StoredAs::kFp8)
+    OCTAVO_ASSERT(scales.defined() && scales.numel() == adamw::block_count(values.numel()));
+  return {values.mutable_data_ptr(), mutable_data<float>(scales), as};
+}
+
 struct SimdAdamW final : AdamW {
-  void step(at::Tensor& master, at::Tensor& m, at::Tensor& v, const at::Tensor& grad,
-            at::Tensor& compute, const Hyper& h) override {
-    OCTAVO_ASSERT(master.is_contiguous() && m.is_contiguous() && v.is_contiguous() &&
-                  grad.is_contiguous());
-    const double correction1 = 1 - std::pow(static_cast<double>(h.beta1), h.step);
-    const double correction2 = 1 - std::pow(static_cast<double>(h.beta2), h.step);
-    const auto root2 = static_cast<float>(std::sqrt(correction2));
-    const Factors factors{.beta1 = h.beta1,
-                          .beta2 = h.beta2,
-                          .grad_scale = h.grad_scale,
-                          .keep = 1 - h.lr * h.weight_decay,
-                          .lr_hat = h.lr * root2 / static_cast<float>(correction1),
-                          .eps_hat = h.eps * root2};
-    at::parallel_for(0, master.numel(), kChunk, [&](int64_t begin, int64_t end) {
-      uint16_t* copy = compute.defined() ? mutable_data<uint16_t>(compute) + begin : nullptr;
-      HWY_DYNAMIC_DISPATCH(update)
-      (mutable_data<float>(master) + begin, mutable_data<float>(m) + begin,
-       mutable_data<float>(v) + begin, data<float>(grad) + begin, copy,
-       static_cast<size_t>(end - begin), factors);
+  void step(at::Tensor& master, Moment& m, Moment& v, const at::Tensor& grad, at::Tensor& compute,
+            const Hyper& h) override {
+    OCTAVO_ASSERT(grad.is_contiguous());
+    at::Tensor no_scales;
+    const AdamWArrays arrays{.master = array_of(master, no_scales),
+                             .m = array_of(m.values, m.scales),
+                             .v = array_of(v.values, v.scales),
+                             .grad = grad.const_data_ptr(),
+                             .grad_as = stored_as(grad),
+                             .compute = mutable_data<uint16_t>(compute),
+                             .seed = h.seed,
+                             .stream = h.stream};
+    const adamw::Factors factors = adamw::factors_of(h);
+    const int64_t n = master.numel();
+    const bool all_fp32 = arrays.master.as == StoredAs::kFp32 && arrays.m.as == StoredAs::kFp32 &&
+                          arrays.v.as == StoredAs::kFp32;
+    // Whole blocks to each thread.
+    const int64_t blocks = adamw::block_count(n);
+    at::parallel_for(0, blocks, kChunk / adamw::kBlock, [&](int64_t first, int64_t last) {
+      const int64_t begin = first * adamw::kBlock, end = std::min(last * adamw::kBlock, n);
+      if (all_fp32)
+        update_fp32(arrays, begin, end, factors);
+      else
+        update_blocks(arrays, static_cast<size_t>(begin), static_cast<size_t>(end), factors);
     });
   }
 
@@ -112,13 +133,33 @@ struct SimdAdamW final : AdamW {
     const int64_t n = grad.numel(), chunks = (n + kChunk - 1) / kChunk;
     std::vector<double> sums(static_cast<size_t>(chunks));
     at::parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t c = begin; c < end; ++c)
-        sums[static_cast<size_t>(c)] = HWY_DYNAMIC_DISPATCH(squares)(
-            data<float>(grad) + c * kChunk, static_cast<size_t>(std::min(kChunk, n - c * kChunk)));
+      for (int64_t c = begin; c < end; ++c) {
+        const auto count = static_cast<size_t>(std::min(kChunk, n - c * kChunk));
+        sums[static_cast<size_t>(c)] =
+            stored_as(grad) == StoredAs::kBf16
+                ? HWY_DYNAMIC_DISPATCH(squares_bf16)(data<uint16_t>(grad) + c * kChunk, count)
+                : HWY_DYNAMIC_DISPATCH(squares_f32)(data<float>(grad) + c * kChunk, count);
+      }
     });
     double total = 0;
     for (const double s : sums) total += s;
     return total;
+  }
+
+ private:
+  static void update_fp32(const AdamWArrays& a, int64_t begin, int64_t end,
+                          const adamw::Factors& factors) {
+    const auto from = [&](const StoredArray& array) {
+      return static_cast<float*>(array.values) + begin;
+    };
+    uint16_t* compute = a.compute != nullptr ? a.compute + begin : nullptr;
+    const auto count = static_cast<size_t>(end - begin);
+    if (a.grad_as == StoredAs::kBf16) HWY_DYNAMIC_DISPATCH(update_bf16)
+    (from(a.master), from(a.m), from(a.v), static_cast<const uint16_t*>(a.grad) + begin, compute,
+     count, factors);
+    else HWY_DYNAMIC_DISPATCH(update_f32)(from(a.master), from(a.m), from(a.v),
+                                          static_cast<const float*>(a.grad) + begin, compute, count,
+                                          factors);
   }
 };
 

@@ -11,7 +11,10 @@ namespace octavo::engine::cpu {
 std::unique_ptr<Matmul> make_onednn_matmul();
 std::unique_ptr<Fp8Linear> make_rehearsal();
 std::unique_ptr<LayerNorm> make_layer_norm();
+std::unique_ptr<RmsNorm> make_rms_norm();
 std::unique_ptr<Gelu> make_gelu();
+std::unique_ptr<SwiGlu> make_swiglu();
+std::unique_ptr<Rope> make_rope();
 std::unique_ptr<ColumnSum> make_column_sum();
 std::unique_ptr<CrossEntropy> make_cross_entropy();
 std::unique_ptr<Attention> make_attention();

@@ -56,7 +56,7 @@ void LinearProducts::weight_gradient(const at::Tensor& dy, const at::Tensor& x, 
             .ldb = inputs,
             .ldc = inputs,
             .a_transposed = true,
-            .fp32_result = true,
+            .fp32_result = dw.scalar_type() == at::kFloat,
             .add = mode == Accumulate::kAdd},
            dy, x, {}, dw, scale);
 }

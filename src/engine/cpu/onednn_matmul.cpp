@@ -1,5 +1,5 @@
-// The products of a linear layer in BF16, by oneDNN. Weight gradients accumulate into FP32 in
-// place.
+// The products of a linear layer in BF16, by oneDNN. Weight gradients accumulate in
+// place, into FP32 or BF16.
 
 #include <ATen/ATen.h>
 

@@ -103,40 +103,6 @@ struct PlainCrossEntropy final : CrossEntropy {
   }
 };
 
-struct PlainAttention final : Attention {
-  struct Parts {
-    Tensor q, k, v, p;  // FP64: [B,H,S,D] and the probabilities [B,H,S,S]
-    double scale = 1;
-  };
-  static Parts parts(const Tensor& qkv, int64_t batch, int64_t heads) {
-    const int64_t rows = qkv.size(0), dim = qkv.size(1) / 3 / heads, length = rows / batch;
-    const auto split =
-        exact(qkv).view({batch, length, 3, heads, dim}).permute({2, 0, 3, 1, 4}).unbind(0);
-    Parts r{split[0], split[1], split[2], {}, 1 / std::sqrt(static_cast<double>(dim))};
-    const Tensor mask = at::ones({length, length}, r.q.options()).triu(1).to(at::kBool);
-    r.p = (at::matmul(r.q, r.k.transpose(2, 3)) * r.scale).masked_fill(mask, -INFINITY).softmax(-1);
-    return r;
-  }
-  Forward forward(const Tensor& qkv, int64_t batch, int64_t heads) override {
-    const Parts r = parts(qkv, batch, heads);
-    const Tensor out = at::matmul(r.p, r.v).transpose(1, 2).reshape({qkv.size(0), qkv.size(1) / 3});
-    return {out.to(qkv.scalar_type()), Tensor()};
-  }
-  Tensor backward(const Tensor& d_out, const Tensor& qkv, const Forward&, int64_t batch,
-                  int64_t heads) override {
-    const Parts r = parts(qkv, batch, heads);
-    const int64_t length = r.q.size(2), dim = r.q.size(3);
-    const Tensor go = exact(d_out).view({batch, length, heads, dim}).transpose(1, 2);
-    const Tensor dv = at::matmul(r.p.transpose(2, 3), go), dp = at::matmul(go, r.v.transpose(2, 3));
-    const Tensor ds = r.p * (dp - (dp * r.p).sum(-1, true)) * r.scale;
-    const Tensor dq = at::matmul(ds, r.k), dk = at::matmul(ds.transpose(2, 3), r.q);
-    return at::stack({dq, dk, dv})
-        .permute({1, 3, 0, 2, 4})
-        .reshape(qkv.sizes())
-        .to(qkv.scalar_type());
-  }
-};
-
 struct PlainEmbedding final : Embedding {
   Tensor forward(const Tensor& ids, const Tensor& tokens, const Tensor& positions,
                  int64_t length) override {
@@ -151,27 +117,6 @@ struct PlainEmbedding final : Embedding {
     if (!d_positions.defined()) return;
     Tensor used = d_positions.narrow(0, 0, length);
     used.copy_(exact(used) + exact(dx).view({-1, length, dx.size(1)}).sum(0));
-  }
-};
-
-struct PlainAdamW final : AdamW {
-  void step(Tensor& master, Tensor& m, Tensor& v, const Tensor& grad, Tensor& compute,
-            const Hyper& h) override {
-    const Tensor g = exact(grad) * h.grad_scale;
-    m.copy_(exact(m) * h.beta1 + g * (1.0 - h.beta1));
-    v.copy_(exact(v) * h.beta2 + g * g * (1.0 - h.beta2));
-    const double correction1 = 1 - std::pow(h.beta1, h.step),
-                 correction2 = 1 - std::pow(h.beta2, h.step);
-    const Tensor update = exact(m) / correction1 / ((exact(v) / correction2).sqrt() + h.eps);
-    master.copy_(exact(master) * (1.0 - h.lr * h.weight_decay) - h.lr * update);
-    if (compute.defined()) compute.copy_(master);
-  }
-  double sum_of_squares(const Tensor& grad) override {
-    const Tensor values = grad.contiguous().cpu();
-    const float* g = values.const_data_ptr<float>();
-    double total = 0;  // one by one: ATen's sum depends on the number of threads
-    for (int64_t i = 0; i < values.numel(); ++i) total += double{g[i]} * g[i];
-    return total;
   }
 };
 
@@ -192,14 +137,8 @@ std::unique_ptr<ColumnSum> make_column_sum() {
 std::unique_ptr<CrossEntropy> make_cross_entropy() {
   return std::make_unique<PlainCrossEntropy>();
 }
-std::unique_ptr<Attention> make_attention() {
-  return std::make_unique<PlainAttention>();
-}
 std::unique_ptr<Embedding> make_embedding() {
   return std::make_unique<PlainEmbedding>();
-}
-std::unique_ptr<AdamW> make_adamw() {
-  return std::make_unique<PlainAdamW>();
 }
 
 }  // namespace octavo::engine::reference

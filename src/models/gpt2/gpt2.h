@@ -17,6 +17,7 @@ bool preset(const std::string& name, Config& config);
 // refused.
 Config from_hugging_face(const Json& config, const std::string& source);
 
-std::unique_ptr<Model> make(const Config& config, const engine::Engine& engine);
+std::unique_ptr<Model> make(const Config& config, const engine::Engine& engine,
+                            const nn::Storage& storage = {});
 
 }  // namespace octavo::models::gpt2

@@ -1,0 +1,32 @@
+#pragma once
+// Weights of finished models in eight bits, as other programs read them: E4M3 codes, and scales
+// beside them. A weight is worth its code times its scale.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+
+namespace octavo::checkpoint {
+
+// What shares a scale: `rows` x `columns` elements; at the edges of a matrix fewer.
+struct Fp8Block {
+  int64_t rows = 1, columns = 1;
+};
+
+struct Fp8Weight {
+  at::Tensor codes;   // float8_e4m3fn, [out, in]
+  at::Tensor scales;  // [ceil(out / rows), ceil(in / columns)]
+};
+
+// A matrix of finite numbers; others are refused, and `name` is in the message. The scale of a
+// block is its largest magnitude / 448, rounded to scale_type (FP32 or BF16) before the codes are
+// made; 1 for a block of zeros. Codes are rounded to nearest even and saturate.
+Fp8Weight quantize_weight(const at::Tensor& weight, const Fp8Block& block,
+                          at::ScalarType scale_type, const std::string& name);
+
+// FP32; scales of any floating type and of quantize_weight's shape.
+at::Tensor dequantize_weight(const at::Tensor& codes, const at::Tensor& scales,
+                             const Fp8Block& block);
+
+}  // namespace octavo::checkpoint

@@ -1,0 +1,66 @@
+#include <cstdio>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "cli/core/core_verbs.h"
+#include "config/parse.h"
+#include "train/evaluate.h"
+#include "train/hellaswag.h"
+#include "train/persist.h"
+
+namespace octavo::cli {
+namespace {
+
+int eval_hellaswag(const config::Settings& s) {
+  const train::Loaded loaded = train::load_model(s);
+  const auto tokenizer =
+      tokenizer::load_tokenizer(s.tokenizer.empty() ? loaded.tokenizer : s.tokenizer);
+  std::string rows;
+  const auto result = train::hellaswag(*loaded.engine, *loaded.model, *tokenizer, s.eval_data,
+                                       s.eval_limit, [&](const train::HellaSwagRow& r) {
+                                         if (!s.output.empty())
+                                           rows += Json({{"row", r.row},
+                                                         {"pred", r.pred},
+                                                         {"pred_norm", r.pred_norm},
+                                                         {"label", r.label}})
+                                                       .dump() +
+                                                   "\n";
+                                       });
+  if (!s.output.empty()) write_file_atomic(s.output, rows);
+  if (s.json)
+    std::puts(Json({{"task", "hellaswag"},
+                    {"rows", result.rows},
+                    {"acc", result.acc()},
+                    {"acc_norm", result.acc_norm()}})
+                  .dump()
+                  .c_str());
+  else
+    std::printf("hellaswag: %lld rows | acc %.4f | acc_norm %.4f\n",
+                static_cast<long long>(result.rows), result.acc(), result.acc_norm());
+  return static_cast<int>(ExitCode::kOk);
+}
+
+int eval_loss(const config::Settings& s) {
+  const auto record = train::evaluate_model(train::load_model(s), s);
+  if (s.json)
+    std::puts(Json({{"task", "loss"}, {"val_loss", record.val_loss}, {"tokens", record.tokens}})
+                  .dump()
+                  .c_str());
+  else
+    std::printf("validation loss %.6f over %lld tokens\n", record.val_loss,
+                static_cast<long long>(record.tokens));
+  return static_cast<int>(ExitCode::kOk);
+}
+
+}  // namespace
+
+int eval(CoreArgs args) {
+  const config::Settings s = config::parse(args, config::kEvalArguments).settings;
+  if (s.eval_task != "hellaswag" && s.eval_task != "loss")
+    fail(ExitCode::kUsage, "cli", "eval_task wanted as loss or hellaswag, found '", s.eval_task,
+         "'");
+  train::prepare_process(s);
+  return s.eval_task == "hellaswag" ? eval_hellaswag(s) : eval_loss(s);
+}
+
+}  // namespace octavo::cli

@@ -1,0 +1,149 @@
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "data/encode.h"
+#include "data/shard.h"
+
+namespace octavo::data {
+namespace {
+
+// The part of a unit's `tokens` that is training when the cut falls inside the `bytes` from
+// `begin`.
+uint64_t tokens_before_cut(uint64_t tokens, uint64_t begin, uint64_t bytes, uint64_t cut) {
+  if (cut >= begin + bytes) return tokens;
+  if (cut <= begin) return 0;
+  return static_cast<uint64_t>(static_cast<unsigned __int128>(tokens) * (cut - begin) / bytes);
+}
+
+// Adds where in the input a tokenizer's or parser's complaint arose.
+template <typename Action>
+void at_place(const std::string& place, Action action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    fail(error.code(), "data", place, ": ", error.what());
+  }
+}
+
+void encode_text(const EncodeContext& context, const Unit& unit, EncodedUnit& result) {
+  const Source& source = context.sources[unit.start.file];
+  const uint64_t file_begin = context.begins[unit.start.file];
+  const uint64_t file_end = context.begins[unit.start.file + 1];
+  at_place(source.path.string(), [&] { context.tokenizer.encode(unit.text, result.tokens); });
+  if (unit.start.offset == 0 && !result.tokens.empty()) result.documents.push_back(0);
+  if (file_end == context.last_end) {
+    result.train_tokens = tokens_before_cut(result.tokens.size(), file_begin + unit.start.offset,
+                                            unit.text.size(), context.val_begin);
+    return;
+  }
+  if (unit.ends_file) result.tokens.push_back(context.tokenizer.end_of_document());
+  result.train_tokens = file_begin < context.val_begin ? result.tokens.size() : 0;
+}
+
+// One row: where it stands in all the inputs laid end to end, and in its file.
+struct Row {
+  RowPlace bytes;
+  std::string place;  // for messages
+  Json json;
+};
+
+void encode_text_row(const EncodeContext& context, Row& row, EncodedUnit& result) {
+  const size_t first = result.tokens.size();
+  const std::string text = text_of_row(context.format, row.json, row.place);
+  at_place(row.place, [&] { context.tokenizer.encode(text, result.tokens); });
+  if (result.tokens.size() == first) {
+    ++result.empty_documents;
+    return;
+  }
+  result.documents.push_back(first);
+  if (row.bytes.end >= context.last_end) {
+    result.train_tokens += tokens_before_cut(result.tokens.size() - first, row.bytes.begin,
+                                             row.bytes.end - row.bytes.begin, context.val_begin);
+  } else {
+    result.tokens.push_back(context.tokenizer.end_of_document());
+    if (row.bytes.begin < context.val_begin) result.train_tokens = result.tokens.size();
+  }
+}
+
+bool has_answer(const std::vector<Message>& messages) {
+  for (const Message& message : messages)
+    if (message.role == "assistant" && !message.content.empty()) return true;
+  return false;
+}
+
+// A row with answers becomes one document of at most a sample's length, its tokens with flags.
+void encode_chat_row(const EncodeContext& context, Row& row, EncodedUnit& result) {
+  const std::vector<Message> messages = messages_of_row(context.format, row.json, row.place);
+  if (!has_answer(messages)) {
+    ++result.empty_documents;
+    return;
+  }
+  EncodedChat chat;
+  at_place(row.place, [&] {
+    chat = encode_chat(context.tokenizer, render_chat(context.chat_template, messages, false));
+  });
+  const bool cut = chat.ids.size() > context.sample_length;
+  if (cut) chat.ids.resize(context.sample_length);
+  bool learned = false;  // the first token follows nothing that it could be learned from
+  for (size_t i = 1; i < chat.ids.size(); ++i) learned |= context.learn_all || chat.learned[i];
+  if (!learned) {
+    ++result.unlearned_documents;
+    return;
+  }
+  result.cut_documents += cut ? 1 : 0;
+  result.documents.push_back(result.tokens.size());
+  for (size_t i = 0; i < chat.ids.size(); ++i) {
+    auto word = static_cast<uint32_t>(chat.ids[i]);
+    if (i == 0)
+      word |= kStartFlag;
+    else if (context.learn_all || chat.learned[i])
+      word |= kLearnedFlag;
+    result.tokens.push_back(static_cast<int32_t>(word));
+  }
+  if (row.bytes.begin < context.val_begin) result.train_tokens = result.tokens.size();
+}
+
+void encode_rows(const EncodeContext& context, const Unit& unit, EncodedUnit& result) {
+  const Source& source = context.sources[unit.start.file];
+  const uint64_t file_begin = context.begins[unit.start.file];
+  const std::string_view text = unit.text;
+  uint64_t number = unit.start.line;
+  for (size_t from = 0, row_index = 0; from < text.size(); ++number, ++row_index) {
+    const size_t newline = text.find('\n', from);
+    const std::string_view line = text.substr(from, newline - from);
+    Row row;
+    const uint64_t begin = unit.start.offset + from;
+    row.bytes =
+        unit.places.empty() ? RowPlace{begin, begin + line.size()} : unit.places.at(row_index);
+    row.bytes.begin += file_begin;
+    row.bytes.end += file_begin;
+    from = newline == std::string_view::npos ? text.size() : newline + 1;
+    if (trim(line).empty()) continue;
+    row.place = str(source.path.string(), ":", number);
+    try {
+      row.json = parse_json(line, row.place, {.max_bytes = UnitLimits{}.line_bytes + 1024});
+    } catch (const Error& error) {
+      fail(ExitCode::kDamaged, "data", "wanted one JSON object per line or row: ", error.what(),
+           "; repair or remove it");
+    }
+    if (context.format.has_answers())
+      encode_chat_row(context, row, result);
+    else
+      encode_text_row(context, row, result);
+  }
+}
+
+}  // namespace
+
+EncodedUnit encode_unit(const EncodeContext& context, const Unit& unit) {
+  EncodedUnit result;
+  result.start = unit.start;
+  result.source_bytes = unit.source_bytes;
+  if (context.sources[unit.start.file].format == SourceFormat::kText)
+    encode_text(context, unit, result);
+  else
+    encode_rows(context, unit, result);
+  return result;
+}
+
+}  // namespace octavo::data

@@ -1,0 +1,27 @@
+#include "data/module.h"
+
+#include <dlfcn.h>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace octavo::data {
+
+void* module_symbol(const std::string& library, const char* symbol, const std::string& purpose) {
+  Dl_info info{};
+  dladdr(reinterpret_cast<const void*>(&module_symbol), &info);
+  const fs::path path =
+      fs::path(info.dli_fname != nullptr ? info.dli_fname : "").parent_path() / library;
+  // Never closed: its libraries keep threads until the process ends.
+  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr)
+    fail(ExitCode::kEnvironment, "data", purpose, " wants ", path.string(),
+         " and the libraries it needs, found: ", dlerror(), "; run ./bootstrap and build again");
+  void* found = dlsym(handle, symbol);
+  if (found == nullptr)
+    fail(ExitCode::kEnvironment, "data", path.string(), ": wanted ", symbol, ", found: ", dlerror(),
+         "; the library is of another version, build both again");
+  return found;
+}
+
+}  // namespace octavo::data

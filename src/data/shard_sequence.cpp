@@ -1,0 +1,27 @@
+#include "data/shard_sequence.h"
+
+#include <cstdio>
+
+namespace octavo::data {
+
+ShardSequence::ShardSequence(fs::path folder, ShardKind kind, Journal& journal)
+    : folder_(std::move(folder)), kind_(std::move(kind)), journal_(journal) {
+  for (const FinishedShard& shard : journal.finished()) ++counts_[shard.split];
+}
+
+void ShardSequence::open(const std::string& split) {
+  char name[40];
+  std::snprintf(name, sizeof name, "%s-%05llu.tok", split.c_str(),
+                static_cast<unsigned long long>(counts_[split]));
+  writer_.emplace(folder_, name, kind_);
+  split_ = split;
+}
+
+void ShardSequence::close(UnitPosition next, uint64_t skip) {
+  const ShardInfo info = writer_->finish();
+  writer_.reset();
+  journal_.append({.split = split_, .shard = info, .next = next, .skip = skip});
+  ++counts_[split_];
+}
+
+}  // namespace octavo::data

@@ -1,0 +1,101 @@
+#include "data/splits.h"
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "data/s3_input.h"
+#include "hub/hub.h"
+
+namespace octavo::data {
+namespace {
+
+constexpr std::string_view kRowEndings[] = {".parquet", ".arrow", ".jsonl", ".json"};
+constexpr std::string_view kSplitWords[] = {"train", "test", "validation", "valid", "val", "dev"};
+
+// "train", "train.jsonl", "train-00000-of-00002.parquet", "test_1k"; not "training-notes".
+bool is_split_name(std::string_view name) {
+  return std::any_of(std::begin(kSplitWords), std::end(kSplitWords), [&](std::string_view word) {
+    return name.starts_with(word) &&
+           (name.size() == word.size() ||
+            std::isalpha(static_cast<unsigned char>(name[word.size()])) == 0);
+  });
+}
+
+// A missing "corpus.txt" is no name on the hub.
+bool is_file_name(const std::string& input) {
+  return input.ends_with(".txt") ||
+         std::any_of(std::begin(kRowEndings), std::end(kRowEndings),
+                     [&](std::string_view ending) { return input.ends_with(ending); });
+}
+
+// Whether rows lie in files or folders that are called like splits.
+bool has_splits(const fs::path& folder) {
+  constexpr int kMostFiles = 100'000, kDeepest = 4;
+  int files = 0;
+  for (auto at = fs::recursive_directory_iterator(folder); at != fs::end(at); ++at) {
+    const std::string leaf = at->path().filename().string();
+    if (at->is_directory() && (leaf.starts_with('.') || at.depth() >= kDeepest))
+      at.disable_recursion_pending();
+    if (++files > kMostFiles) return false;
+    if (at->is_directory()) continue;
+    const bool rows = std::any_of(std::begin(kRowEndings), std::end(kRowEndings),
+                                  [&](std::string_view ending) { return leaf.ends_with(ending); });
+    const std::string parent = at->path().parent_path().filename().string();
+    if (rows && (is_split_name(leaf) || (at.depth() > 0 && is_split_name(parent)))) return true;
+  }
+  return false;
+}
+
+// The split that is there to validate on, if there is one.
+std::optional<hub::Dataset> validation_of(const std::string& name, const std::string& trained,
+                                          const hub::Options& options) {
+  for (const char* split : {"validation", "val", "test"}) {
+    if (trained == split) continue;
+    try {
+      return hub::resolve_dataset(name, split, options);
+    } catch (const Error&) {
+      // No such split, or not on this machine: the next one, and in the end val_fraction.
+      continue;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+SplitInputs resolve_inputs(const config::Settings& settings,
+                           const std::vector<std::string>& inputs) {
+  SplitInputs result;
+  const hub::Options options = hub::dataset_options(settings);
+  const std::string split = settings.split_name.empty() ? "train" : settings.split_name;
+  for (const std::string& input : inputs) {
+    const bool folder = !is_s3_address(input) && fs::is_directory(input);
+    const bool layout = folder && (!settings.split_name.empty() || has_splits(input));
+    const bool named = !is_s3_address(input) && !is_file_name(input) && hub::is_hub_name(input);
+    if (!layout && !named) {
+      if (!settings.split_name.empty())
+        log_warn(str("data: split_name ", settings.split_name, " is not used: ", input,
+                     " is no data set with splits"));
+      result.inputs.emplace_back(input);
+      continue;
+    }
+    const hub::Dataset train = hub::resolve_dataset(input, split, options);
+    result.inputs.insert(result.inputs.end(), train.files.begin(), train.files.end());
+    std::string validation = str("the last ", settings.val_fraction, " of it");
+    if (settings.val_fraction == 0) {
+      validation = "none";
+    } else if (const auto found = validation_of(input, split, options)) {
+      result.validation.insert(result.validation.end(), found->files.begin(), found->files.end());
+      validation = str("split ", found->split, " (", found->files.size(), " files)");
+    }
+    log_info(str("data: ", input, ": split ", split, " (", train.files.size(),
+                 " files); validation: ", validation));
+  }
+  return result;
+}
+
+}  // namespace octavo::data

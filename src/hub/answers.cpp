@@ -1,0 +1,91 @@
+#include "hub/answers.h"
+
+#include <array>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace octavo::hub {
+namespace {
+
+// What the guides name; a slip of the finger is nearer to one of these than to a stranger.
+constexpr std::array<std::string_view, 16> kKnownNames = {"meta-llama/Llama-3.2-1B",
+                                                          "meta-llama/Llama-3.2-1B-Instruct",
+                                                          "meta-llama/Llama-3.2-3B",
+                                                          "meta-llama/Meta-Llama-3.1-8B",
+                                                          "meta-llama/Llama-3.1-8B",
+                                                          "Qwen/Qwen2.5-0.5B",
+                                                          "Qwen/Qwen2.5-1.5B",
+                                                          "Qwen/Qwen2.5-7B",
+                                                          "Qwen/Qwen2.5-14B",
+                                                          "HuggingFaceTB/SmolLM2-135M",
+                                                          "openai-community/gpt2",
+                                                          "nvidia/OpenMathInstruct-2",
+                                                          "openai/gsm8k",
+                                                          "tatsu-lab/alpaca",
+                                                          "HuggingFaceFW/fineweb-edu",
+                                                          "Skylion007/openwebtext"};
+
+std::string perhaps(const RepoCache& cache) {
+  std::vector<std::string> cached = cached_ids(cache.root(), cache.repo().kind);
+  std::vector<std::string_view> names(kKnownNames.begin(), kKnownNames.end());
+  names.insert(names.end(), cached.begin(), cached.end());
+  const std::string nearest = nearest_name(cache.repo().id, names);
+  return nearest.empty() || nearest == cache.repo().id ? "" : " Perhaps " + nearest + " is meant.";
+}
+
+[[noreturn]] void fail_refused(const Answer& answer, const RepoCache& cache, const Http& http) {
+  const Repo& repo = cache.repo();
+  const std::string page =
+      http.endpoint() + (repo.kind == Kind::kDataset ? "/datasets/" : "/") + repo.id;
+  const std::string with = http.has_token() ? "with the token given" : "without a token";
+  if (answer.error_code == "RepoNotFound")
+    fail(ExitCode::kUsage, "hub", repo.id, ": not found on ", http.endpoint(), " ", with,
+         ": there is no such name, or it is private and wants HF_TOKEN.", perhaps(cache));
+  fail(ExitCode::kUsage, "hub", repo.id, ": access refused (HTTP ", answer.status, ") ", with,
+       ". It is gated or private: accept its licence on ", page,
+       ", make a token with read access there, and set HF_TOKEN (or put it into the file of "
+       "HF_TOKEN_PATH)");
+}
+
+}  // namespace
+
+std::string describe(const Answer& answer) {
+  if (!answer.problem.empty()) return answer.problem;
+  return str("HTTP ", answer.status, answer.error_code.empty() ? "" : " " + answer.error_code);
+}
+
+std::string by_hand(const RepoCache& cache) {
+  const bool model = cache.repo().kind == Kind::kModel;
+  return str("Without a network: copy ",
+             model ? "config.json, tokenizer.json and the safetensors files" : "the files",
+             " into a folder and give its path instead of the name, or copy ",
+             cache.folder().filename().string(), " from another machine's Hugging Face cache to ",
+             cache.folder().string());
+}
+
+void fail_answer(const Answer& answer, const RepoCache& cache, const Http& http,
+                 const std::string& file) {
+  const Repo& repo = cache.repo();
+  const std::string what = file.empty() ? repo.id : repo.id + ", " + file;
+  if (answer.problem.empty() && (answer.status == 401 || answer.status == 403))
+    fail_refused(answer, cache, http);
+  if (answer.problem.empty() && answer.status == 404) {
+    if (answer.error_code == "RevisionNotFound")
+      fail(ExitCode::kUsage, "hub", repo.id, ": there is no revision '", repo.revision,
+           "'; give a branch, tag or commit that its page lists");
+    fail(ExitCode::kUsage, "hub", what, ": not found on ", http.endpoint(), ", revision ",
+         repo.revision, ".", perhaps(cache));
+  }
+  if (answer.problem.find("certificate") != std::string::npos)
+    fail(ExitCode::kEnvironment, "hub", what, ": ", http.endpoint(),
+         " cannot be trusted: ", answer.problem,
+         "; behind a proxy that opens TLS, set SSL_CERT_FILE to its certificates. ",
+         by_hand(cache));
+  // A partial file stays: the next run goes on there.
+  fail(ExitCode::kEnvironment, "hub", what, ": cannot be fetched from ", http.endpoint(), ": ",
+       describe(answer), file.empty() ? "" : "; what has arrived is kept, run again to go on", ". ",
+       by_hand(cache));
+}
+
+}  // namespace octavo::hub

@@ -1,0 +1,21 @@
+#pragma once
+// What an answer of the hub that is no file means to the user, and what to do about it.
+
+#include <string>
+
+#include "hub/cache.h"
+#include "hub/http.h"
+
+namespace octavo::hub {
+
+// "HTTP 503", "Could not resolve host: …"
+std::string describe(const Answer& answer);
+
+// `file` may be empty: the list of files was asked for.
+[[noreturn]] void fail_answer(const Answer& answer, const RepoCache& cache, const Http& http,
+                              const std::string& file);
+
+// How to do without the network; ends a message.
+std::string by_hand(const RepoCache& cache);
+
+}  // namespace octavo::hub

@@ -1,0 +1,88 @@
+#include "models/config_fields.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace octavo::models {
+
+ConfigFields::ConfigFields(const Json& object, std::string source, std::string architecture)
+    : object_(object), source_(std::move(source)), architecture_(std::move(architecture)) {
+  if (!object.is_object())
+    fail(ExitCode::kDamaged, "models", source_, ": wanted a JSON object, found ",
+         object.type_name());
+}
+
+const Json* ConfigFields::find(const char* name) {
+  known_.insert(name);
+  return has(name) ? &object_.at(name) : nullptr;
+}
+
+bool ConfigFields::has(const char* name) const {
+  const auto found = object_.find(name);
+  return found != object_.end() && !found->is_null();
+}
+
+int64_t ConfigFields::count(const char* name, int64_t max) {
+  known_.insert(name);
+  const int64_t value = json_int(object_, name, source_);
+  if (value < 1 || value > max)
+    fail(ExitCode::kDamaged, "models", source_, ": '", name, "' wanted in 1..", max, ", found ",
+         value);
+  return value;
+}
+
+int64_t ConfigFields::count_or(const char* name, int64_t max, int64_t missing) {
+  return find(name) == nullptr ? missing : count(name, max);
+}
+
+double ConfigFields::real_or(const char* name, double missing) {
+  const Json* value = find(name);
+  if (value == nullptr) return missing;
+  if (!value->is_number() || !std::isfinite(value->get<double>()))
+    fail(ExitCode::kDamaged, "models", source_, ": '", name, "' wanted as a number, found ",
+         value->dump());
+  return value->get<double>();
+}
+
+bool ConfigFields::flag_or(const char* name, bool missing) {
+  const Json* value = find(name);
+  if (value == nullptr) return missing;
+  if (!value->is_boolean())
+    fail(ExitCode::kDamaged, "models", source_, ": '", name, "' wanted as true or false, found ",
+         value->dump());
+  return value->get<bool>();
+}
+
+std::string ConfigFields::text_or(const char* name, const std::string& missing) {
+  return find(name) == nullptr ? missing : json_string(object_, name, source_);
+}
+
+const Json& ConfigFields::object_or_empty(const char* name) {
+  static const Json empty = Json::object();
+  const Json* value = find(name);
+  return value == nullptr ? empty : *value;
+}
+
+void ConfigFields::must_be(const char* name, std::initializer_list<Json> implemented) {
+  const Json* value = find(name);
+  if (value != nullptr && std::ranges::find(implemented, *value) == implemented.end()) refuse(name);
+}
+
+void ConfigFields::harmless(std::initializer_list<const char*> names) {
+  known_.insert(names.begin(), names.end());
+}
+
+void ConfigFields::refuse(const std::string& name) const {
+  fail(ExitCode::kUsage, "models", source_, ": '", name,
+       "': ", object_.contains(name) ? object_.at(name).dump() : "null", " is not implemented for ",
+       architecture_, " and may change its mathematics; remove the field if it has no effect");
+}
+
+void ConfigFields::refuse_rest() const {
+  for (const auto& [name, value] : object_.items())
+    if (!known_.contains(name) && !value.is_null()) refuse(name);
+}
+
+}  // namespace octavo::models

@@ -1,0 +1,42 @@
+#pragma once
+// Reads a Hugging Face config.json field by field. What nobody asked for is refused in the end: a
+// field that changes the mathematics and is not implemented must not be passed over.
+
+#include <initializer_list>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+
+namespace octavo::models {
+
+class ConfigFields {
+ public:
+  // `architecture` is for messages; the object outlives this.
+  ConfigFields(const Json& object, std::string source, std::string architecture);
+
+  bool has(const char* name) const;              // there, and not null
+  int64_t count(const char* name, int64_t max);  // wanted, in 1..max
+  int64_t count_or(const char* name, int64_t max, int64_t missing);
+  double real_or(const char* name, double missing);
+  bool flag_or(const char* name, bool missing);
+  std::string text_or(const char* name, const std::string& missing);
+  // The object of that name, empty when it is missing or null.
+  const Json& object_or_empty(const char* name);
+  // May be missing or null; else its value is one of these, the ones that are implemented.
+  void must_be(const char* name, std::initializer_list<Json> implemented);
+  // May be there and change nothing that we compute.
+  void harmless(std::initializer_list<const char*> names);
+  void refuse_rest() const;
+  [[noreturn]] void refuse(const std::string& name) const;
+
+ private:
+  const Json* find(const char* name);
+
+  const Json& object_;
+  std::string source_, architecture_;
+  std::set<std::string> known_;
+};
+
+}  // namespace octavo::models

@@ -1,0 +1,106 @@
+#include "models/model_base.h"
+
+#include <ATen/ATen.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/random.h"
+
+namespace octavo::models {
+namespace {
+
+using at::Tensor;
+
+constexpr int64_t kVocabMultiple = 64;
+
+}  // namespace
+
+nn::ParamPtr ModelBase::add(const std::string& name, at::IntArrayRef shape, bool decays) {
+  params_.push_back(
+      nn::make_param(name, shape, engine_.target.compute, decays, engine_.target.device, storage_));
+  return params_.back();
+}
+
+nn::ParamPtr ModelBase::matrix(const std::string& name, int64_t rows, int64_t columns) {
+  return add(name, {rows, columns}, true);
+}
+
+nn::ParamPtr ModelBase::vocabulary(const std::string& name, int64_t tokens, int64_t columns) {
+  return matrix(name, round_up(tokens, kVocabMultiple), columns);
+}
+
+nn::ParamPtr ModelBase::vector(const std::string& name, int64_t size) {
+  return add(name, {size}, false);
+}
+
+nn::LinearPtr ModelBase::linear(const std::string& name, int64_t block, int64_t outputs,
+                                int64_t inputs, bool bias) {
+  const nn::ParamPtr weight = matrix(name + ".weight", outputs, inputs);
+  linears_.push_back(nn::make_linear(name, block, weight,
+                                     bias ? vector(name + ".bias", outputs) : nn::ParamPtr()));
+  return linears_.back();
+}
+
+std::pair<Tensor, Tensor> ModelBase::run_block(const nn::BlockFunction& block, const Tensor& x,
+                                               const Tensor& delta) const {
+  return recompute_ ? nn::recomputed(block, x, delta) : block(x, delta);
+}
+
+std::vector<nn::LayerModule> ModelBase::modules_of(const nn::Linear& layer) const {
+  constexpr std::string_view kSuffix = ".weight";
+  std::vector<nn::LayerModule> modules;
+  for (const FilePart& part : parts_of(*layer.weight))
+    modules.push_back({.name = part.name.substr(0, part.name.size() - kSuffix.size()),
+                       .first_row = part.first_row,
+                       .rows = part.rows});
+  return modules;
+}
+
+void ModelBase::initialize(uint64_t seed) {
+  const at::NoGradGuard no_grad;
+  for (const auto& p : params_) {
+    if (p->master.dim() < 2) {
+      p->master.fill_(p->name.ends_with(".weight") ? 1 : 0);  // the scales of norms; biases
+      continue;
+    }
+    int64_t rows = 0;  // of the file; those behind are padding
+    for (const FilePart& part : parts_of(*p)) rows += part.rows;
+    Tensor values = at::empty(p->master.sizes(), at::kFloat);
+    fill_normal(values.mutable_data_ptr<float>(), values.numel(), initial_deviation(*p), seed,
+                stream_of(p->name));
+    values.narrow(0, rows, values.size(0) - rows).zero_();
+    p->master.copy_(values);
+  }
+  nn::refresh_compute(params_);
+}
+
+void ModelBase::load_hugging_face(const TensorSource& source) {
+  const at::NoGradGuard no_grad;
+  for (const auto& p : params_)
+    for (const FilePart& part : parts_of(*p)) {
+      Tensor found = source(part.name);
+      if (!found.defined() && !part.old_name.empty()) found = source(part.old_name);
+      if (!found.defined())
+        fail(ExitCode::kDamaged, "models", "wanted a tensor '", part.name, "' of ", architecture(),
+             ", found none in the model's files");
+      if (part.transposed) found = found.t();
+      Tensor target = p->master.narrow(0, part.first_row, part.rows);
+      if (found.sizes() != target.sizes())
+        fail(ExitCode::kDamaged, "models", "tensor '", part.name, "': wanted shape ",
+             target.sizes(), ", found ", found.sizes());
+      target.copy_(found);
+    }
+  nn::refresh_compute(params_);
+}
+
+NamedTensors ModelBase::to_hugging_face() const {
+  NamedTensors tensors;
+  for (const auto& p : params_)
+    for (const FilePart& part : parts_of(*p)) {
+      const Tensor rows = p->master.narrow(0, part.first_row, part.rows);
+      tensors.emplace_back(part.name, (part.transposed ? rows.t() : rows).contiguous());
+    }
+  return tensors;
+}
+
+}  // namespace octavo::models

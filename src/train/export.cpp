@@ -1,0 +1,305 @@
+#include "train/export.h"
+
+#include <ATen/ATen.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "checkpoint/export_fp8.h"
+#include "tokenizer/special_tokens.h"
+#include "train/export_loss.h"
+#include "train/export_source.h"
+#include "train/model_factory.h"
+
+namespace octavo::train {
+namespace {
+
+using config::ExportFormat;
+
+constexpr int64_t kSide = 128;
+
+// A folder that is deleted unless it was given its name.
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(const fs::path& output) {
+    const fs::path target = fs::absolute(output).lexically_normal();
+    final_ = target.has_filename() ? target : target.parent_path();
+    if (fs::exists(final_) && !(fs::is_directory(final_) && fs::is_empty(final_)))
+      fail(ExitCode::kUsage, "train", "output ", output.string(),
+           " exists and is not an empty folder; name another, or delete it");
+    fs::create_directories(final_.parent_path());
+    path_ =
+        final_.parent_path() / octavo::str(".tmp-", final_.filename().string(), "-", ::getpid());
+    fs::remove_all(path_);
+    fs::create_directory(path_);
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const fs::path& path() const { return path_; }
+  void give_name() {
+    fsync_path(path_);
+    fs::rename(path_, final_);
+    fsync_path(final_.parent_path());
+    path_.clear();
+  }
+
+ private:
+  fs::path final_, path_;
+};
+
+void check_format(const ExportSource& source, ExportFormat format) {
+  if (format == ExportFormat::kBf16) return;
+  if (source.config.at("model_type") == "gpt2")
+    fail(ExitCode::kUsage, "train", "export_format ", name_of(format),
+         ": GPT-2's files keep matrices as [in, out] (Conv1D), for which the FP8 formats have no "
+         "layout; export it as bf16");
+}
+
+// What is written of every tensor of the source.
+class Converter {
+ public:
+  Converter(const ExportSource& source, ExportFormat format) : source_(source) {
+    if (format == ExportFormat::kBf16) {
+      for (const auto& [name, tensor] : source.outlines) add(name, tensor.sizes(), at::kBFloat16);
+      return;
+    }
+    is_block_ = format == ExportFormat::kFp8Block;
+    matrices_ = {source.matrices.begin(), source.matrices.end()};
+    size_t ragged = 0;
+    for (const auto& [name, tensor] : source.outlines) {
+      const bool is_matrix = matrices_.contains(name);
+      add(name, tensor.sizes(), is_matrix ? at::kFloat8_e4m3fn : at::kBFloat16);
+      if (!is_matrix) continue;
+      const int64_t rows = tensor.size(0), columns = tensor.size(1);
+      add(name + suffix(),
+          is_block_ ? at::IntArrayRef{ceil_div(rows, kSide), ceil_div(columns, kSide)}
+                    : at::IntArrayRef{rows, 1},
+          scale_type());
+      ragged += is_block_ && (rows % kSide != 0 || columns % kSide != 0) ? 1 : 0;
+    }
+    if (ragged > 0)
+      log_warn(octavo::str(
+          ragged, " of ", matrices_.size(), " matrices have a side that is no multiple of ", kSide,
+          ": octavo reads such fp8_block folders, but vLLM wants multiples where it joins layers, "
+          "and "
+          "transformers cannot dequantize them on a CPU; fp8_channel has no such limit"));
+  }
+
+  const checkpoint::NamedTensors& outlines() const { return outlines_; }
+
+  at::Tensor produce(const std::string& name) {
+    const std::string matrix = matrix_of_scale(name);
+    if (!matrix.empty() && scales_.contains(matrix)) return scales_.at(matrix);
+    const std::string& stored = matrix.empty() ? name : matrix;
+    const at::Tensor values = source_.tensor(stored);
+    if (!matrices_.contains(stored)) return finite(values.to(at::kBFloat16), name);
+    const checkpoint::Fp8Block block =
+        is_block_ ? checkpoint::Fp8Block{kSide, kSide} : checkpoint::Fp8Block{1, values.size(1)};
+    auto made = checkpoint::quantize_weight(values, block, scale_type(), stored);
+    scales_[stored] = made.scales;
+    return matrix.empty() ? made.codes : made.scales;
+  }
+
+ private:
+  void add(const std::string& name, at::IntArrayRef shape, at::ScalarType type) {
+    outlines_.emplace_back(name, at::empty(shape, at::TensorOptions(at::kMeta).dtype(type)));
+  }
+  const char* suffix() const { return is_block_ ? "_scale_inv" : "_scale"; }
+  // As the programs that made these formats write them.
+  at::ScalarType scale_type() const { return is_block_ ? at::kFloat : at::kBFloat16; }
+  std::string matrix_of_scale(const std::string& name) const {
+    const std::string end = suffix();
+    if (matrices_.empty() || !name.ends_with(end)) return "";
+    const std::string matrix = name.substr(0, name.size() - end.size());
+    return matrices_.contains(matrix) ? matrix : "";
+  }
+  static at::Tensor finite(const at::Tensor& values, const std::string& name) {
+    if (!at::isfinite(values).all().item<bool>())
+      fail(ExitCode::kDamaged, "train", "weight '", name,
+           "': wanted finite numbers in the range of BF16, found others; the model is broken, take "
+           "an earlier checkpoint");
+    return values;
+  }
+
+  const ExportSource& source_;
+  bool is_block_ = false;
+  std::set<std::string> matrices_;
+  checkpoint::NamedTensors outlines_;
+  std::map<std::string, at::Tensor> scales_;  // of matrices already made: a few thousandths of them
+};
+
+Json quantization_config(ExportFormat format) {
+  if (format == ExportFormat::kFp8Block)
+    return {{"quant_method", "fp8"},
+            {"fmt", "e4m3"},
+            {"activation_scheme", "dynamic"},
+            {"weight_block_size", {kSide, kSide}},
+            {"modules_to_not_convert", {"lm_head"}}};
+  const auto side = [](const char* strategy, bool dynamic) {
+    return Json{{"num_bits", 8},
+                {"type", "float"},
+                {"strategy", strategy},
+                {"symmetric", true},
+                {"dynamic", dynamic}};
+  };
+  return {{"quant_method", "compressed-tensors"},
+          {"format", "float-quantized"},
+          {"quantization_status", "compressed"},
+          {"global_compression_ratio", nullptr},
+          {"kv_cache_scheme", nullptr},
+          {"ignore", {"lm_head"}},
+          {"config_groups",
+           {{"group_0",
+             {{"targets", {"Linear"}},
+              {"weights", side("channel", false)},
+              {"input_activations", side("token", true)},
+              {"output_activations", nullptr}}}}}};
+}
+
+// The ids that begin and end a text: of the source's config.json, else of the other files there.
+void add_token_ids(const ExportSource& source, const tokenizer::Tokenizer* tokenizer,
+                   Json& config) {
+  const fs::path generation = source.files / "generation_config.json";
+  std::vector<Json> said = {source.source_config};
+  if (!source.files.empty() && fs::is_regular_file(generation))
+    said.push_back(read_json(generation));
+  for (const char* name : {"bos_token_id", "eos_token_id", "pad_token_id"})
+    for (const Json& ids : said)
+      if (ids.is_object() && ids.contains(name) && !config.contains(name))
+        config[name] = ids.at(name);
+  if (tokenizer == nullptr || config.contains("eos_token_id")) return;
+  tokenizer::SpecialTokens special;
+  if (!source.files.empty()) special = tokenizer::read_special_tokens(source.files, *tokenizer);
+  config["bos_token_id"] = special.bos ? Json(*special.bos) : Json();
+  config["eos_token_id"] = special.eos.value_or(tokenizer->end_of_document());
+}
+
+// Null when there is none. One that is not the checkpoint's any more is not handed on.
+std::unique_ptr<tokenizer::Tokenizer> take_tokenizer(ExportSource& source) {
+  try {
+    auto found = tokenizer::load_tokenizer(source.tokenizer);
+    const std::string& wanted = source.loaded.tokenizer_fingerprint;
+    if (wanted.empty() || wanted == found->fingerprint()) return found;
+    log_warn(octavo::str("export: '", source.tokenizer,
+                         "' is another tokenizer now than the checkpoint was trained with; its "
+                         "files are not put into the export"));
+    source.files.clear();
+  } catch (const Error& error) {
+    log_warn(octavo::str("export: no tokenizer (", error.what(), ")"));
+  }
+  return nullptr;
+}
+
+// The files beside the weights.
+void copy_companions(const ExportSource& source, const fs::path& folder, ExportReport& report) {
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+                           "generation_config.json", "chat_template.jinja"}) {
+    const fs::path file = source.files / name;
+    if (source.files.empty() || !fs::is_regular_file(file)) {
+      report.missing.emplace_back(name);
+      continue;
+    }
+    fs::copy_file(file, folder / name);
+    fsync_path(folder / name);
+    report.copied.emplace_back(name);
+  }
+}
+
+void check_space(const fs::path& folder, uint64_t bytes) {
+  const uint64_t free = fs::space(folder).available;
+  if (free < bytes)
+    fail(ExitCode::kEnvironment, "train", "the export needs ",
+         format_bytes(static_cast<double>(bytes)), ", ", folder.parent_path().string(), " has ",
+         format_bytes(static_cast<double>(free)), " free; make room or name another output");
+}
+
+void write_weights(const ExportSource& source, ExportFormat format, const fs::path& folder,
+                   uint64_t max_shard_bytes) {
+  Converter converter(source, format);
+  const uint64_t total = checkpoint::data_bytes(converter.outlines());
+  check_space(folder, total);
+  std::map<std::string, uint64_t> size_of;
+  for (const auto& [name, tensor] : converter.outlines()) size_of[name] = tensor.nbytes();
+  octavo::Progress progress("export", static_cast<double>(total) / 1e6, "MB");
+  uint64_t done = 0;
+  checkpoint::write_hf_weights(
+      folder, converter.outlines(),
+      [&](const std::string& name) {
+        at::Tensor made = converter.produce(name);
+        done += size_of.at(name);
+        progress.set(static_cast<double>(done) / 1e6);
+        return made;
+      },
+      max_shard_bytes);
+  progress.finish();
+}
+
+// Reads the folder as anybody would and computes the text's loss with it.
+double loss_of_folder(const fs::path& folder, const engine::Target& target, const FixedText& text) {
+  const engine::Engine engine(target);
+  const fs::path config = folder / "config.json";
+  const auto model = make_model(read_json(config), config.string(), engine, {.trainable = false});
+  load_weights(*model, folder);
+  return text_loss(engine, *model, text);
+}
+
+void compare_losses(const FixedText& text, ExportReport& report) {
+  report.text = octavo::str(text.ids.size() - 1, " tokens of ", text.what);
+  report.difference = std::fabs(report.export_loss - report.source_loss) / report.source_loss;
+  if (!(report.difference <= report.bound))  // NaN too
+    fail(ExitCode::kGuard, "train", "the export was read back and is not the model: ", report.text,
+         " have a loss of ", report.source_loss, " with the source and of ", report.export_loss,
+         " with the export, apart by more than ", 100 * report.bound,
+         " %; nothing was kept. Are the source's weights good?");
+}
+
+}  // namespace
+
+double loss_bound(ExportFormat format) {
+  return format == ExportFormat::kBf16 ? 0.005 : 0.05;
+}
+
+ExportReport export_model(const config::Settings& settings, uint64_t max_shard_bytes) {
+  const at::NoGradGuard no_grad;
+  if (settings.output.empty())
+    fail(ExitCode::kUsage, "train", "wanted --output FOLDER for the export, found none");
+  TemporaryFolder folder(settings.output);
+  const ExportFormat format = settings.export_format;
+  ExportReport report{.bound = loss_bound(format)};
+  FixedText text;
+  const engine::Target target = target_of(settings);
+  {
+    ExportSource source = open_export_source(settings);
+    check_format(source, format);
+    const auto tokenizer = take_tokenizer(source);
+    text = fixed_text(*source.loaded.model, tokenizer.get());
+    report.source_loss = text_loss(*source.loaded.engine, *source.loaded.model, text);
+    Json config = source.config;
+    config["dtype"] = config["torch_dtype"] = "bfloat16";  // the new name and the old
+    add_token_ids(source, tokenizer.get(), config);
+    if (format != ExportFormat::kBf16) config["quantization_config"] = quantization_config(format);
+    write_file_atomic(folder.path() / "config.json", config.dump(2) + "\n");
+    copy_companions(source, folder.path(), report);
+    write_weights(source, format, folder.path(), max_shard_bytes);
+  }  // the source's memory is free now
+  report.export_loss = loss_of_folder(folder.path(), target, text);
+  compare_losses(text, report);
+  for (const auto& entry : fs::directory_iterator(folder.path())) {
+    ++report.files;
+    report.bytes += entry.file_size();
+  }
+  folder.give_name();
+  return report;
+}
+
+}  // namespace octavo::train

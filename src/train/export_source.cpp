@@ -1,0 +1,120 @@
+#include "train/export_source.h"
+
+#include <ATen/ATen.h>
+
+#include <map>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "hub/hub.h"
+#include "train/lora_run.h"
+#include "train/model_factory.h"
+
+namespace octavo::train {
+namespace {
+
+bool is_model_folder(const fs::path& folder) {
+  return fs::exists(folder / "config.json");
+}
+
+bool is_octavo_checkpoint(const config::Settings& s) {
+  return s.checkpoint == "latest" || s.checkpoint == "best" ||
+         fs::exists(fs::path(s.checkpoint) / "manifest.json") ||
+         fs::exists(fs::path(checkpoint_dir(s)) / s.checkpoint);
+}
+
+std::function<at::Tensor(const std::string&)> by_name(const models::NamedTensors& tensors) {
+  auto map = std::make_shared<std::map<std::string, at::Tensor>>(tensors.begin(), tensors.end());
+  return [map](const std::string& name) { return map->at(name); };
+}
+
+std::vector<std::string> matrices_of(const models::Model& model) {
+  std::vector<std::string> names;
+  for (const auto& layer : model.linears())
+    for (const auto& module : model.modules_of(*layer)) names.push_back(module.name + ".weight");
+  return names;
+}
+
+// The folder's files in their own precision, each when it is asked for.
+void take_folder(const fs::path& folder, ExportSource& source) {
+  const auto weights = std::make_shared<checkpoint::HfWeights>(folder);
+  source.source_config = weights->files().config;
+  const Outline outline = make_outline(source.source_config, (folder / "config.json").string());
+  const FolderMatch match = match_folder(*weights, *outline.model);
+  if (!match.problems.empty())
+    fail(ExitCode::kDamaged, "train", folder.string(), ": ", match.problems.front());
+  source.outlines = match.outlines;
+  std::map<std::string, std::string> file_name;
+  for (size_t i = 0; i < match.outlines.size(); ++i)
+    file_name[match.outlines[i].first] = match.file_names[i];
+  source.tensor = [weights, file_name, last = std::string()](const std::string& name) mutable {
+    if (!last.empty()) weights->release(last);
+    last = file_name.at(name);
+    return weights->tensor(last);
+  };
+}
+
+// Views of the checkpoint's mapped files, under the names of Hugging Face. (GPT-2's matrices are
+// stored transposed there, and are copies.)
+void take_checkpoint(const config::Settings& settings, const checkpoint::Loaded& found,
+                     ExportSource& source) {
+  const std::string& where = source.name;
+  const Json& extra = found.state.extra;
+  const Json& config = json_field(extra, "model", Json::value_t::object, where);
+  const Outline outline = make_outline(config, where);
+  const auto find = finder(found.state, "model");
+  for (const auto& p : outline.model->params()) {
+    const at::Tensor stored = find(p->name);
+    if (!stored.defined() || stored.sizes() != p->master.sizes())
+      fail(ExitCode::kDamaged, "train", where, ": weight '", p->name, "': wanted shape ",
+           p->master.sizes(), ", found ",
+           stored.defined() ? octavo::str(stored.sizes()) : std::string("none"));
+    p->master = stored;
+  }
+  source.outlines = outline.model->to_hugging_face();
+  source.tensor = by_name(source.outlines);
+  source.loaded.engine = std::make_unique<engine::Engine>(target_of(settings));
+  source.loaded.model = make_model(config, where, *source.loaded.engine, {.trainable = false});
+  load_weights(*source.loaded.model, found.state);
+  source.loaded.tokenizer = json_string(extra, "tokenizer", where);
+  source.loaded.tokenizer_fingerprint = json_string(extra, "tokenizer_fingerprint", where);
+}
+
+// Where the files of a tokenizer lie, by the name that loads it.
+fs::path tokenizer_folder(const std::string& tokenizer) {
+  std::error_code none;
+  if (fs::is_directory(tokenizer, none)) return tokenizer;
+  if (fs::is_regular_file(tokenizer, none)) {
+    const fs::path parent = fs::path(tokenizer).parent_path();
+    return parent.empty() ? fs::path(".") : parent;
+  }
+  return {};
+}
+
+}  // namespace
+
+ExportSource open_export_source(const config::Settings& settings) {
+  const std::string& what = settings.checkpoint;
+  ExportSource source;
+  source.name = what;
+  if (!is_model_folder(what) && !is_peft_folder(what) && is_octavo_checkpoint(settings)) {
+    const auto found = checkpoint::load_resolved(checkpoint_dir(settings), what);
+    source.name = found.path.string();
+    if (!is_lora(found.state)) take_checkpoint(settings, found, source);
+  }
+  const bool is_whole = source.loaded.model != nullptr;
+  if (!is_whole) source.loaded = load_model(settings);
+  if (!is_whole && !is_peft_folder(what) && !is_octavo_checkpoint(settings)) {
+    take_folder(source.loaded.tokenizer, source);  // the folder itself, also of a name on the hub
+  } else if (!is_whole) {  // adapters, merged in memory: no file has the sum
+    source.outlines = source.loaded.model->to_hugging_face();
+    source.tensor = by_name(source.outlines);
+  }
+  source.tokenizer = source.loaded.tokenizer;
+  source.files = tokenizer_folder(source.tokenizer);
+  source.config = source.loaded.model->hugging_face_config();
+  source.matrices = matrices_of(*source.loaded.model);
+  return source;
+}
+
+}  // namespace octavo::train

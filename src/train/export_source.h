@@ -1,0 +1,29 @@
+#pragma once
+// Where an export comes from: a checkpoint, a Hugging Face folder, or adapters merged into theirs.
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "checkpoint/checkpoint.h"
+#include "train/folder_check.h"
+#include "train/persist.h"
+
+namespace octavo::train {
+
+struct ExportSource {
+  std::string name;                   // for messages
+  Json config;                        // of Hugging Face, as octavo writes it
+  Json source_config;                 // the folder's own config.json; empty when there is none
+  std::string tokenizer;              // to load it by
+  fs::path files;                     // where its files lie; "" when nowhere
+  models::NamedTensors outlines;      // names and shapes of the tensors to write
+  std::vector<std::string> matrices;  // of the blocks, by their names in files
+  // One tensor by its name, as precise as the source has it.
+  std::function<at::Tensor(const std::string& name)> tensor;
+  Loaded loaded;  // BF16, to compute with; may be dropped once `tensor` is not needed any more
+};
+
+ExportSource open_export_source(const config::Settings& settings);
+
+}  // namespace octavo::train

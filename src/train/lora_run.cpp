@@ -1,0 +1,142 @@
+#include "train/lora_run.h"
+
+#include <ATen/ATen.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "train/fp8_report.h"
+#include "train/model_factory.h"
+
+namespace octavo::train {
+namespace {
+
+std::vector<nn::Lora::LayerOf> layers_of(const models::Model& model) {
+  std::vector<nn::Lora::LayerOf> layers;
+  for (const auto& layer : model.linears()) layers.push_back({layer, model.modules_of(*layer)});
+  return layers;
+}
+
+nn::LoraOptions options_of(const config::Settings& s) {
+  return {.rank = s.lora_rank,
+          .alpha = s.lora_alpha > 0 ? s.lora_alpha : 2 * static_cast<double>(s.lora_rank),
+          .dropout = s.lora_dropout,
+          .seed = static_cast<uint64_t>(s.seed),
+          .targets = s.lora_target_modules};
+}
+
+int64_t count_of(const nn::ParamList& params) {
+  int64_t count = 0;
+  for (const auto& p : params) count += p->master.numel();
+  return count;
+}
+
+// Copies stored adapters into the ones that were made.
+void load_adapters(const nn::Lora& lora, const checkpoint::State& state,
+                   const std::string& source) {
+  const at::NoGradGuard no_grad;
+  const auto find = finder(state, "adapter");
+  for (const auto& p : lora.params()) {
+    const at::Tensor stored = find(p->name);
+    if (!stored.defined() || stored.sizes() != p->master.sizes())
+      fail(ExitCode::kUsage, "train", source, ": adapter '", p->name, "': wanted shape ",
+           p->master.sizes(), ", found ", stored.defined() ? octavo::str(stored.sizes()) : "none",
+           "; resume with the lora_rank and lora_target_modules it was made with");
+    p->master.copy_(stored);
+  }
+  if (state.groups.at("adapter").size() != lora.params().size())
+    fail(ExitCode::kUsage, "train", source, ": has ", state.groups.at("adapter").size(),
+         " adapter matrices, these settings make ", lora.params().size(),
+         "; resume with the lora_target_modules it was made with");
+  nn::refresh_compute(lora.params());
+}
+
+}  // namespace
+
+void start_lora(Run& run) {
+  const auto& s = run.settings;
+  if (s.lora_rank == 0) return;
+  run.lora = std::make_unique<nn::Lora>(*run.engine, layers_of(*run.model), options_of(s));
+  if (s.lora_base == config::LoraBase::kFp8)
+    for (const auto& layer : run.model->linears()) layer->weight->pack();
+  const double base = static_cast<double>(models::parameter_count(*run.model));
+  log_info(octavo::str("adapters: rank ", s.lora_rank, " on ", run.lora->modules().size(),
+                       " modules, ",
+                       format_count(static_cast<double>(count_of(run.lora->params()))),
+                       " parameters trained beside ", format_count(base), " frozen ones (kept in ",
+                       name_of(s.lora_base), ")"));
+}
+
+const nn::ParamList& trained_params(const Run& run) {
+  return run.lora != nullptr ? run.lora->params() : run.model->params();
+}
+
+double flops_per_token(const Run& run) {
+  const double all = run.model->flops_per_token(run.settings.max_seq_length);
+  if (run.lora == nullptr) return all;
+  double frozen = static_cast<double>(c10::multiply_integers(run.model->head()->sizes()));
+  for (const auto& layer : run.model->linears())
+    frozen += static_cast<double>(c10::multiply_integers(layer->weight->sizes()));
+  return all - 2 * frozen + run.lora->flops_per_token();
+}
+
+void save_lora(const Run& run, checkpoint::State& state) {
+  for (const auto& p : run.lora->params()) state.groups["adapter"].emplace_back(p->name, p->master);
+  const nn::LoraOptions& o = run.lora->options();
+  state.extra["lora"] = {{"base", run.settings.model_name},
+                         {"rank", o.rank},
+                         {"alpha", o.alpha},
+                         {"dropout", o.dropout},
+                         {"targets", o.targets}};
+}
+
+bool is_lora(const checkpoint::State& state) {
+  return state.groups.contains("adapter");
+}
+
+std::string lora_base(const checkpoint::State& state, const std::string& source) {
+  return json_string(json_field(state.extra, "lora", Json::value_t::object, source), "base",
+                     source);
+}
+
+void resume_lora(Run& run, const checkpoint::State& state, const std::string& source) {
+  if (!is_lora(state))
+    fail(ExitCode::kUsage, "train", source,
+         ": wanted adapters (lora_rank is set), found the weights of a whole model; start from it "
+         "with --init_from, or leave lora_rank out");
+  load_adapters(*run.lora, state, source);
+}
+
+void merge_lora(const engine::Engine& engine, models::Model& model, const checkpoint::State& state,
+                const std::string& source) {
+  const Json& kept = json_field(state.extra, "lora", Json::value_t::object, source);
+  nn::LoraOptions options{
+      .rank = json_int(kept, "rank", source),
+      .alpha = json_field(kept, "alpha", Json::value_t::number_float, source).get<double>()};
+  if (options.rank < 1 || options.rank > 1 << 16)
+    fail(ExitCode::kDamaged, "train", source, ": wanted a LoRA rank in 1..65536, found ",
+         options.rank);
+  for (const Json& t : json_field(kept, "targets", Json::value_t::array, source))
+    options.targets.push_back(t.get<std::string>());
+  nn::Lora lora(engine, layers_of(model), options);
+  load_adapters(lora, state, source);
+  lora.merge();
+}
+
+Json lora_receipt(const Run& run) {
+  if (run.lora == nullptr) return nullptr;
+  const nn::LoraOptions& o = run.lora->options();
+  const double share = run.lora->flops_per_token() / flops_per_token(run);
+  const double fp8 = fp8_share(gemm_lines(run));
+  return {{"rank", o.rank},
+          {"alpha", o.alpha},
+          {"dropout", o.dropout},
+          {"modules", run.lora->modules().size()},
+          {"parameters", count_of(run.lora->params())},
+          {"flops_share", share},
+          {"fp8_flops_share", fp8},
+          // If products in FP8 take half the time and nothing else changes.
+          {"largest_fp8_gain", 1 / (1 - fp8 / 2)}};
+}
+
+}  // namespace octavo::train

@@ -1,0 +1,44 @@
+#pragma once
+// Training adapters (LoRA) instead of the model's weights: made from the settings, kept in
+// checkpoints and in PEFT's files.
+
+#include <string>
+
+#include "checkpoint/checkpoint.h"
+#include "train/run.h"
+
+namespace octavo::train {
+
+// Freezes nothing itself: the model was made frozen. Puts adapters beside its layers when lora_rank
+// says so, and packs the frozen weights into FP8 when lora_base does.
+void start_lora(Run& run);
+
+// What the optimizer updates: the adapters, or the model's parameters.
+const nn::ParamList& trained_params(const Run& run);
+
+// Of all multiply-adds of a trained token. Frozen layers have no weight gradient.
+double flops_per_token(const Run& run);
+
+// The checkpoint's part, and back.
+void save_lora(const Run& run, checkpoint::State& state);
+void resume_lora(Run& run, const checkpoint::State& state, const std::string& source);
+// Whether a checkpoint holds adapters, and the model that they belong to.
+bool is_lora(const checkpoint::State& state);
+std::string lora_base(const checkpoint::State& state, const std::string& source);
+// Adds a checkpoint's adapters to the weights of the model that they belong to.
+void merge_lora(const engine::Engine& engine, models::Model& model, const checkpoint::State& state,
+                const std::string& source);
+
+// PEFT's adapter_config.json and adapter_model.safetensors.
+void write_peft(const nn::Lora& lora, const models::Model& model, const std::string& base,
+                const fs::path& folder);
+bool is_peft_folder(const fs::path& folder);
+std::string peft_base(const fs::path& folder);  // base_model_name_or_path
+// Makes the adapters of such a folder beside the model's layers.
+std::unique_ptr<nn::Lora> read_peft(const engine::Engine& engine, const models::Model& model,
+                                    const fs::path& folder);
+
+// The receipt's part: what the adapters take of a step, and what FP8 can still gain.
+Json lora_receipt(const Run& run);
+
+}  // namespace octavo::train

@@ -1,0 +1,79 @@
+"""`octavo data prepare` run from Python, and its shards read by other code than octavo's own."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DATA = pathlib.Path(os.environ.get("OCTAVO_TEST_DATA", ROOT.parent / "shared")) / "data"
+OCTAVO = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build" / "release")) / "bin" / "octavo"
+LEARNED, START, ID = 1 << 31, 1 << 30, (1 << 30) - 1
+HEADER_BYTES = 4096
+
+
+def need(*paths):
+    for path in paths:
+        if not path.exists():
+            print(f"missing {path}")
+            sys.exit(1 if os.environ.get("CI") == "true" else 0)
+
+
+def command(inputs, output, options):
+    flags = [f"--{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in options.items()]
+    return [OCTAVO, "data", "prepare", *map(str, inputs), "--output", output, *flags]
+
+
+def popen(inputs, output, **options):
+    return subprocess.Popen(command(inputs, output, options), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def run(inputs, output, env=None, **options):
+    """The finished process of one preparation."""
+    return subprocess.run(command(inputs, output, options), capture_output=True, text=True, timeout=120,
+                          env=None if env is None else os.environ | env)
+
+
+def prepare(inputs, output, env=None, **options):
+    done = run(inputs, output, env, **options)
+    if done.returncode != 0:
+        sys.exit(f"data prepare {inputs} {options}: exit {done.returncode}\n{done.stderr}")
+    return done.stdout
+
+
+def shards(folder):
+    """{name: bytes} of the token shards."""
+    return {path.name: path.read_bytes() for path in sorted(pathlib.Path(folder).glob("*.tok"))}
+
+
+def words(folder, split="train"):
+    """All packed tokens of a split, flags and all."""
+    index = json.loads((pathlib.Path(folder) / "dataset.json").read_text())
+    parts = []
+    for shard in index["splits"][split]["shards"]:
+        raw = (pathlib.Path(folder) / shard["name"]).read_bytes()
+        parts.append(np.frombuffer(raw, "<u4", shard["tokens"], HEADER_BYTES))
+    return np.concatenate(parts), index
+
+
+def documents(folder, padding, split="train"):
+    """[(ids, learned)] of the documents in a packed split, without padding, in no special order."""
+    tokens, index = words(folder, split)
+    length = index["sample_length"]
+    if len(tokens) % length:
+        sys.exit(f"{folder}: {len(tokens)} tokens are no whole samples of {length}")
+    found = []
+    for sample in tokens.reshape(-1, length):
+        starts = np.flatnonzero(sample & START)
+        if not len(starts) or starts[0] != 0:
+            sys.exit(f"{folder}: a sample that does not begin with a document")
+        for begin, end in zip(starts, [*starts[1:], length]):
+            part = sample[begin:end]
+            ids, learned = (part & ID).tolist(), (part >> 31).tolist()
+            if any(learned):
+                found.append((tuple(ids), tuple(learned)))
+            elif set(ids) != {padding}:
+                sys.exit(f"{folder}: a document of which nothing is learned")
+    return found

@@ -1,0 +1,133 @@
+#include "fixtures.h"
+#include "hub/hub.h"
+#include "hub/listing.h"
+
+namespace octavo::hub {
+namespace {
+
+class ResolveTest : public HubTest {
+ protected:
+  RepoCache model_{home_, {}};
+  void SetUp() override {
+    HubTest::SetUp();
+    model_ = RepoCache(cache(), *parse_repo("org/name", Kind::kModel, "main"));
+  }
+  void put_model() {
+    put(model_, kCommit, "config.json", "{}");
+    put(model_, kCommit, "tokenizer.json", "{}");
+    put(model_, kCommit, "model.safetensors", "w");
+    model_.write_ref(kCommit);
+  }
+};
+
+TEST_F(ResolveTest, APathGoesFirst) {
+  put_model();
+  write(home_ / "here/config.json", "{}");
+  EXPECT_EQ(resolve_model((home_ / "here").string(), {}), home_ / "here");
+  EXPECT_EQ(resolve_model("org/name", {}), model_.snapshot(kCommit));
+  EXPECT_TRUE(is_hub_name("org/name"));
+  EXPECT_FALSE(is_hub_name((home_ / "here").string()));
+  EXPECT_FALSE(is_hub_name("./nowhere"));
+  expect_refusal(ExitCode::kUsage, "which is neither", [] { resolve_model("./nowhere", {}); });
+  expect_refusal(ExitCode::kUsage, "which is neither", [] { resolve_model("", {}); });
+}
+
+TEST_F(ResolveTest, TheKeysDecide) {
+  config::Settings settings;
+  settings.offline = true;
+  settings.revision = "dev";
+  settings.dataset_config = "main";
+  EXPECT_TRUE(model_options(settings).offline && dataset_options(settings).offline);
+  EXPECT_EQ(model_options(settings).revision, "dev");
+  EXPECT_EQ(dataset_options(settings).revision, "main");  // the branch: data sets have their own
+  EXPECT_EQ(dataset_options(settings).subset, "main");
+  ::setenv("HF_HUB_OFFLINE", "0", 1);
+  expect_refusal(ExitCode::kUsage, "offline is set",
+                 [&] { resolve_model("org/name", model_options(settings)); });
+  expect_refusal(ExitCode::kUsage, "offline is set",
+                 [&] { resolve_dataset("org/name", "train", dataset_options(settings)); });
+}
+
+TEST_F(ResolveTest, RevisionsAreKeptApart) {
+  put_model();
+  Options options;
+  options.revision = kCommit;
+  EXPECT_EQ(resolve_model("org/name", options), model_.snapshot(kCommit));
+  EXPECT_EQ(resolve_model("org/name@" + kCommit, {}), model_.snapshot(kCommit));
+  expect_refusal(ExitCode::kUsage, "found nothing", [] { resolve_model("org/name@dev", {}); });
+}
+
+TEST_F(ResolveTest, WhatIsMissingIsNamed) {
+  const auto offline = [](const std::string& part) {
+    expect_refusal(ExitCode::kUsage, part, [] { resolve_model("org/name", {}); });
+  };
+  offline("found nothing");
+  model_.write_ref(kCommit);
+  offline("without config.json");
+  put(model_, kCommit, "config.json", "{}");
+  offline("without tokenizer.json");
+  model_.note_absent(kCommit, "tokenizer.json");
+  offline("without safetensors files");
+  Options options;
+  options.parts = Parts::kTokenizer;
+  EXPECT_EQ(resolve_model("org/name", options), model_.snapshot(kCommit));
+  put(model_, kCommit, "model-00001-of-00002.safetensors", "w");
+  offline("without safetensors files");
+  put(model_, kCommit, "model.safetensors.index.json",
+      R"({"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}})");
+  offline("without safetensors files");
+  put(model_, kCommit, "model-00002-of-00002.safetensors", "w");
+  EXPECT_EQ(resolve_model("org/name", {}), model_.snapshot(kCommit));
+}
+
+TEST_F(ResolveTest, AnIndexThatLeavesTheFolder) {
+  put_model();
+  write(model_.folder() / "outside.safetensors", "w");
+  put(model_, kCommit, "model.safetensors.index.json",
+      R"({"weight_map": {"a": "../../outside.safetensors"}})");
+  expect_refusal(ExitCode::kUsage, "without safetensors", [] { resolve_model("org/name", {}); });
+  put(model_, kCommit, "model.safetensors.index.json", R"({"weight_map": {}})");
+  expect_refusal(ExitCode::kUsage, "without safetensors", [] { resolve_model("org/name", {}); });
+}
+
+TEST_F(ResolveTest, DataSetsFromTheCache) {
+  const RepoCache data(cache(), *parse_repo("org/data", Kind::kDataset, "main"));
+  put(data, kCommit, "data/train-00000-of-00002.parquet", "a");
+  data.write_ref(kCommit);
+  const auto find = [](const std::string& split) { return resolve_dataset("org/data", split, {}); };
+  expect_refusal(ExitCode::kUsage, "not all files of split train", [&] { find(""); });
+  put(data, kCommit, "data/train-00001-of-00002.parquet", "b");
+  const Dataset found = find("");
+  EXPECT_EQ(found.split, "train");
+  EXPECT_EQ(found.files,
+            (std::vector<fs::path>{data.snapshot(kCommit) / "data/train-00000-of-00002.parquet",
+                                   data.snapshot(kCommit) / "data/train-00001-of-00002.parquet"}));
+  // The list of all files knows of more than is here.
+  Listing listing{.commit = kCommit, .files = {}};
+  for (const char* name : {"data/extra-train.parquet", "data/train.parquet"})
+    listing.files.push_back({name, 1, std::string(40, 'a'), std::string(40, 'a'), false});
+  write(data.tree(kCommit), tree_of(listing).dump());
+  expect_refusal(ExitCode::kUsage, "not all files of split train", [&] { find("train"); });
+  write(data.tree(kCommit), "{");
+  expect_refusal(ExitCode::kDamaged, "JSON", [&] { find("train"); });
+}
+
+TEST_F(ResolveTest, AFileInTheCachesPlace) {
+  write(home_ / "hub", "not a folder");
+  expect_refusal(ExitCode::kUsage, "found nothing", [] { resolve_model("org/name", {}); });
+  ::setenv("HF_HUB_CACHE", (home_ / "loop").c_str(), 1);
+  fs::create_symlink("loop", home_ / "loop");
+  expect_refusal(ExitCode::kUsage, "found nothing", [] { resolve_model("org/name", {}); });
+}
+
+TEST_F(ResolveTest, DataSetsFromPaths) {
+  write(home_ / "d/train.jsonl", "{}");
+  write(home_ / "d/test.jsonl", "{}");
+  EXPECT_EQ(resolve_dataset((home_ / "d").string(), "test", {}).files,
+            std::vector<fs::path>{home_ / "d/test.jsonl"});
+  EXPECT_EQ(resolve_dataset((home_ / "d/test.jsonl").string(), "train", {}).files,
+            std::vector<fs::path>{home_ / "d/test.jsonl"});
+}
+
+}  // namespace
+}  // namespace octavo::hub
