@@ -57,9 +57,11 @@ std::optional<hub::Dataset> validation_of(const std::string& name, const std::st
     if (trained == split) continue;
     try {
       return hub::resolve_dataset(name, split, options);
-    } catch (const Error&) {
-      // No such split, or not on this machine: the next one, and in the end val_fraction.
-      continue;
+    } catch (const Error& error) {
+      if (error.code() == ExitCode::kUsage) continue;  // no such split: the next one
+      log_warn(str("data: no validation split of ", name, " can be had (", error.what(),
+                   "); a part of the training data is taken instead (val_fraction)"));
+      break;
     }
   }
   return std::nullopt;

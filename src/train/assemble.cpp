@@ -53,7 +53,7 @@ optim::AdamWOptions optimizer_options(const config::Settings& s) {
 
 }  // namespace
 
-void resolve_names(config::Settings& settings) {
+config::Settings with_resolved_names(config::Settings settings) {
   if (!is_preset(settings.model_name))
     settings.model_name =
         hub::resolve_model(settings.model_name, hub::model_options(settings)).string();
@@ -62,6 +62,7 @@ void resolve_names(config::Settings& settings) {
     settings.tokenizer = settings.model_name;
     log_info(str("tokenizer: of ", settings.model_name));
   }
+  return settings;
 }
 
 void start_fp8(Run& run) {
@@ -115,8 +116,8 @@ void prepare_process(const config::Settings& settings) {
 std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_from) {
   auto run = std::make_unique<Run>();
   run->world = dist::World::from_environment();
-  resolve_names(settings);
-  const DataSet data = open_data_set(settings);
+  const config::Settings resolved = with_resolved_names(settings);
+  const DataSet data = open_data_set(resolved);
   run->train_data = data.train;
   run->val_data = data.val;
   run->tokenizer = tokenizer::load_tokenizer(data.tokenizer);
@@ -129,7 +130,7 @@ std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_fr
   if (vocab < data.train->vocab_size())
     fail(ExitCode::kUsage, "train", "vocab_size ", vocab, " is smaller than the data's ",
          data.train->vocab_size());
-  run->model = make_model(settings, vocab, *run->engine, storage_of(settings));
+  run->model = make_model(resolved, vocab, *run->engine, storage_of(settings));
   run->settings = std::move(settings);
   const config::Settings& s = run->settings;
   start_lora(*run);

@@ -23,7 +23,7 @@ struct ExportReport {
   double difference = 0, bound = 0;          // relative
 };
 
-// How far the loss may move, relative to it. BF16: rounding moves a weight by 2^-9 of itself at
+// How far the loss may move, relative to it. BF16: rounding moves a weight by 2^-8 of itself at
 // most; losses move by some 1e-4 of themselves. FP8: by 2^-4 at most, and a few percent on average;
 // pretrained models lose well under 1 % by it. Scales in the wrong order, a matrix transposed or a
 // wrong name cost far more than the bounds here, which are there to find such.

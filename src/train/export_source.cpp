@@ -13,11 +13,10 @@
 namespace octavo::train {
 namespace {
 
-bool is_model_folder(const fs::path& folder) {
-  return fs::exists(folder / "config.json");
-}
-
+// As load_model() tells them apart.
 bool is_octavo_checkpoint(const config::Settings& s) {
+  if (fs::exists(fs::path(s.checkpoint) / "config.json") || is_peft_folder(s.checkpoint))
+    return false;
   return s.checkpoint == "latest" || s.checkpoint == "best" ||
          fs::exists(fs::path(s.checkpoint) / "manifest.json") ||
          fs::exists(fs::path(checkpoint_dir(s)) / s.checkpoint);
@@ -80,6 +79,13 @@ void take_checkpoint(const config::Settings& settings, const checkpoint::Loaded&
   source.loaded.tokenizer_fingerprint = json_string(extra, "tokenizer_fingerprint", where);
 }
 
+// Adapters, merged in memory: no file has the sum.
+void take_merged(const config::Settings& settings, ExportSource& source) {
+  source.loaded = load_model(settings);
+  source.outlines = source.loaded.model->to_hugging_face();
+  source.tensor = by_name(source.outlines);
+}
+
 // Where the files of a tokenizer lie, by the name that loads it.
 fs::path tokenizer_folder(const std::string& tokenizer) {
   std::error_code none;
@@ -97,18 +103,18 @@ ExportSource open_export_source(const config::Settings& settings) {
   const std::string& what = settings.checkpoint;
   ExportSource source;
   source.name = what;
-  if (!is_model_folder(what) && !is_peft_folder(what) && is_octavo_checkpoint(settings)) {
+  if (is_octavo_checkpoint(settings)) {
     const auto found = checkpoint::load_resolved(checkpoint_dir(settings), what);
     source.name = found.path.string();
-    if (!is_lora(found.state)) take_checkpoint(settings, found, source);
-  }
-  const bool is_whole = source.loaded.model != nullptr;
-  if (!is_whole) source.loaded = load_model(settings);
-  if (!is_whole && !is_peft_folder(what) && !is_octavo_checkpoint(settings)) {
-    take_folder(source.loaded.tokenizer, source);  // the folder itself, also of a name on the hub
-  } else if (!is_whole) {  // adapters, merged in memory: no file has the sum
-    source.outlines = source.loaded.model->to_hugging_face();
-    source.tensor = by_name(source.outlines);
+    if (is_lora(found.state))
+      take_merged(settings, source);
+    else
+      take_checkpoint(settings, found, source);
+  } else if (is_peft_folder(what)) {
+    take_merged(settings, source);
+  } else {
+    source.loaded = load_model(settings);
+    take_folder(source.loaded.tokenizer, source);  // the folder, also of a name on the hub
   }
   source.tokenizer = source.loaded.tokenizer;
   source.files = tokenizer_folder(source.tokenizer);

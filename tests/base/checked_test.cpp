@@ -2,7 +2,8 @@
 
 #include <limits>
 
-#include "base/helpers.h"
+#include "expect_failure.h"
+#include "scratch.h"
 
 namespace octavo {
 namespace {

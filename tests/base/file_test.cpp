@@ -5,7 +5,8 @@
 #include <fstream>
 #include <vector>
 
-#include "base/helpers.h"
+#include "expect_failure.h"
+#include "scratch.h"
 
 namespace octavo {
 namespace {

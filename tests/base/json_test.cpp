@@ -1,6 +1,7 @@
 #include "base/json.h"
 
-#include "base/helpers.h"
+#include "expect_failure.h"
+#include "scratch.h"
 
 namespace octavo {
 namespace {

@@ -28,7 +28,7 @@ std::vector<int64_t> steps_of(const fs::path& folder) {
 }
 
 TEST(Checkpoint, RoundTrip) {
-  TempFolder folder;
+  Scratch folder;
   State saved = sample_state(250, 3.25);
   fs::path path = save(folder / "runs/x", saved, {.best = true});
   EXPECT_EQ(path.filename(), "step-00000250");
@@ -58,7 +58,7 @@ TEST(Checkpoint, RoundTrip) {
 }
 
 TEST(Checkpoint, NoValidationLossAndOneThatIsNotFinite) {
-  TempFolder folder;
+  Scratch folder;
   State state = sample_state(1, 1);
   state.has_val_loss = false;
   EXPECT_FALSE(load(save(folder.path(), state, {})).has_val_loss);
@@ -70,7 +70,7 @@ TEST(Checkpoint, NoValidationLossAndOneThatIsNotFinite) {
 }
 
 TEST(Checkpoint, SaveRefusesWhatCouldNotBeLoaded) {
-  TempFolder folder;
+  Scratch folder;
   auto refused = [&](const State& state, ExitCode code, const char* wanted) {
     std::string message = error_of(code, [&] { save(folder / "c", state, {}); });
     EXPECT_TRUE(has(message, wanted)) << message;
@@ -95,7 +95,7 @@ TEST(Checkpoint, SaveRefusesWhatCouldNotBeLoaded) {
 }
 
 TEST(Checkpoint, SameStepAgainReplaces) {
-  TempFolder folder;
+  Scratch folder;
   for (double mark : {1, 2, 3}) {
     save(folder.path(), sample_state(7, mark), {});
     EXPECT_EQ(load(resolve(folder.path(), "latest")).extra.at("mark"), mark);
@@ -105,7 +105,7 @@ TEST(Checkpoint, SameStepAgainReplaces) {
 
 // Where RENAME_EXCHANGE is missing.
 TEST(Checkpoint, ReplacingByMovingAside) {
-  TempFolder folder;
+  Scratch folder;
   fs::path path = save(folder.path(), sample_state(7, 1), {});
   save(folder / "other", sample_state(7, 2), {});
   install_folder(folder / "other/step-00000007", path, /*allow_exchange=*/false);
@@ -115,7 +115,7 @@ TEST(Checkpoint, ReplacingByMovingAside) {
 }
 
 TEST(Checkpoint, KilledBetweenTheTwoRenamesOfAReplacement) {
-  TempFolder folder;
+  Scratch folder;
   fs::path path = save(folder.path(), sample_state(7, 1), {});
   fs::rename(path, folder / ".old-step-00000007-123");
   EXPECT_EQ(mixture(load(resolve(folder.path(), "latest"))), "");
@@ -127,7 +127,7 @@ TEST(Checkpoint, KilledBetweenTheTwoRenamesOfAReplacement) {
 }
 
 TEST(Checkpoint, LeftoversAreCleanedAndForeignFilesAreNot) {
-  TempFolder folder;
+  Scratch folder;
   for (const char* name : {".tmp-step-00000001-99", ".del-step-00000001-99", ".tmp-notes", "notes"})
     fs::create_directories(folder / name / "inner");
   fs::create_symlink("step-00000001", folder / ".link-latest-99");
@@ -137,7 +137,7 @@ TEST(Checkpoint, LeftoversAreCleanedAndForeignFilesAreNot) {
 }
 
 TEST(Checkpoint, RetentionKeepsNewestAndLinkTargets) {
-  TempFolder folder;
+  Scratch folder;
   save(folder.path(), sample_state(1, 1), {.keep = 2});
   save(folder.path(), sample_state(2, 1), {.best = true, .keep = 2});
   for (int step : {3, 4, 5}) save(folder.path(), sample_state(step, 1), {.keep = 2});
@@ -154,7 +154,7 @@ TEST(Checkpoint, RetentionKeepsNewestAndLinkTargets) {
 }
 
 TEST(Checkpoint, RetentionDoesNotCountBrokenOnes) {
-  TempFolder folder;
+  Scratch folder;
   for (int step : {1, 2, 3}) save(folder.path(), sample_state(step, 1), {});
   fs::resize_file(folder / "step-00000003/model.safetensors", 10);
   save(folder.path(), sample_state(4, 1), {.keep = 2});
@@ -162,7 +162,7 @@ TEST(Checkpoint, RetentionDoesNotCountBrokenOnes) {
 }
 
 TEST(Checkpoint, ResolveByEveryName) {
-  TempFolder folder;
+  Scratch folder;
   save(folder.path(), sample_state(1, 1), {.best = true});
   save(folder.path(), sample_state(2, 2), {});
   auto resolved = [&](const std::string& what) {
@@ -201,7 +201,7 @@ void flip(const fs::path& path, size_t at, int bit = 0) {
 }
 
 TEST(Checkpoint, DamagedLatestFallsBackWithAWarningEach) {
-  TempFolder folder;
+  Scratch folder;
   for (int step : {1, 2, 3, 4}) save(folder.path(), sample_state(step, step), {});
   flip(folder / "step-00000004/optimizer.safetensors",
        fs::file_size(folder / "step-00000004/optimizer.safetensors") - 1);
@@ -222,7 +222,7 @@ TEST(Checkpoint, DamagedLatestFallsBackWithAWarningEach) {
 }
 
 TEST(Checkpoint, LinksThatAreGoneOrPointElsewhere) {
-  TempFolder folder;
+  Scratch folder;
   for (int step : {1, 2}) save(folder.path(), sample_state(step, step), {});
   fs::remove_all(folder / "step-00000002");  // latest dangles
   int64_t before = warning_count();

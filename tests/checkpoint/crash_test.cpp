@@ -36,7 +36,7 @@ int count_hidden(const fs::path& folder) {
 }
 
 TEST(CheckpointCrash, KillDuringSaveLeavesEveryCheckpointLoadable) {
-  TempFolder folder;
+  Scratch folder;
   save(folder.path(), sample_state(0, 1, 2048), {.best = true});
   set_log_level(LogLevel::kWarn);
   std::mt19937 random(std::random_device{}());
@@ -75,7 +75,7 @@ TEST(CheckpointCrash, KillDuringSaveLeavesEveryCheckpointLoadable) {
 // Two saves into one directory wait for each other; neither takes the other's temporary folder for
 // a leftover.
 TEST(CheckpointCrash, ConcurrentSavesExcludeEachOther) {
-  TempFolder folder;
+  Scratch folder;
   std::vector<pid_t> children;
   for (int process = 0; process < 3; ++process) {
     pid_t child = ::fork();

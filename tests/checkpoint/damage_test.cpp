@@ -24,7 +24,7 @@ class Damage : public ::testing::Test {
     return problems[0];
   }
 
-  TempFolder folder_;
+  Scratch folder_;
   fs::path path_;
 };
 

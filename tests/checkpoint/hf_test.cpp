@@ -6,7 +6,7 @@
 namespace octavo::checkpoint {
 namespace {
 
-struct HfFolder : TempFolder {
+struct HfFolder : Scratch {
   HfFolder() { write_text(*this / "config.json", R"({"model_type":"gpt2","n_layer":2})"); }
   void shard(const std::string& name, const NamedTensors& tensors) {
     write_safetensors(*this / name, tensors, {{"format", "pt"}});

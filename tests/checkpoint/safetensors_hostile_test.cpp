@@ -158,7 +158,7 @@ std::vector<Hostile> hostile_names() {
 }
 
 void expect_refused(const std::vector<Hostile>& cases) {
-  TempFolder folder;
+  Scratch folder;
   fs::path path = folder / "hostile.safetensors";
   for (const Hostile& hostile : cases) {
     SCOPED_TRACE(hostile.what);
@@ -182,7 +182,7 @@ TEST(SafetensorsHostile, NamesAndMetadata) {
 
 // The cases above differ from a sound file by one thing only: without it, the file is accepted.
 TEST(SafetensorsHostile, SoundNeighboursAreAccepted) {
-  TempFolder folder;
+  Scratch folder;
   for (const std::string& file :
        {one("F32", "[2]", "[0,8]"), one("F32", "[]", "[0,4]", 4), one("U8", "[0,7]", "[0,0]", 0),
         two("[0,4]", "[4,8]", 8), two("[4,8]", "[0,4]", 8), raw_safetensors("{}", 0),
@@ -193,7 +193,7 @@ TEST(SafetensorsHostile, SoundNeighboursAreAccepted) {
 }
 
 TEST(SafetensorsHostile, BoolBytesMustBeZeroOrOne) {
-  TempFolder folder;
+  Scratch folder;
   std::string file = one("BOOL", "[2]", "[0,2]", 2);
   file.back() = 2;
   write_text(folder / "x", file);
@@ -202,7 +202,7 @@ TEST(SafetensorsHostile, BoolBytesMustBeZeroOrOne) {
 }
 
 TEST(SafetensorsHostile, PipesAndFoldersAreRefused) {
-  TempFolder folder;
+  Scratch folder;
   error_of(ExitCode::kUsage, [&] { SafetensorsReader reader(folder.path()); });
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
   error_of(ExitCode::kUsage, [&] { SafetensorsReader reader(folder / "pipe"); });
@@ -211,7 +211,7 @@ TEST(SafetensorsHostile, PipesAndFoldersAreRefused) {
 
 // Whatever a mutated file says, either it is refused as damaged or every tensor lies inside it.
 TEST(SafetensorsHostile, MutatedFilesNeverEscape) {
-  TempFolder folder;
+  Scratch folder;
   fs::path path = folder / "x.safetensors";
   write_safetensors(path,
                     {{"weight", at::ones({4, 3})},

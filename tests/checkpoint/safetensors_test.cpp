@@ -22,7 +22,7 @@ at::Tensor patterned(at::ScalarType dtype, at::IntArrayRef shape, int salt) {
 }
 
 TEST(Safetensors, EveryDtypeAndShapeRoundTripsBitForBit) {
-  TempFolder folder;
+  Scratch folder;
   NamedTensors tensors;
   for (at::ScalarType dtype : kAllDtypes) {
     std::string name = c10::toString(dtype);
@@ -44,7 +44,7 @@ TEST(Safetensors, EveryDtypeAndShapeRoundTripsBitForBit) {
 }
 
 TEST(Safetensors, TensorsAreAlignedWhereTheFormatAllows) {
-  TempFolder folder;
+  Scratch folder;
   NamedTensors tensors;
   int salt = 0;
   for (at::ScalarType dtype : kAllDtypes) {
@@ -66,7 +66,7 @@ TEST(Safetensors, TensorsAreAlignedWhereTheFormatAllows) {
 }
 
 TEST(Safetensors, WriterReportsHashOfEachTensor) {
-  TempFolder folder;
+  Scratch folder;
   at::Tensor weight = patterned(at::kBFloat16, {5, 3}, 9);
   WrittenFile written = write_safetensors_hashed(folder / "x.safetensors", {{"w", weight}}, {});
   EXPECT_EQ(written.size, fs::file_size(folder / "x.safetensors"));
@@ -75,7 +75,7 @@ TEST(Safetensors, WriterReportsHashOfEachTensor) {
 }
 
 TEST(Safetensors, StridedTensorsAreWrittenInTheirLogicalOrder) {
-  TempFolder folder;
+  Scratch folder;
   at::Tensor matrix = at::arange(12, at::kFloat).view({3, 4});
   write_safetensors(folder / "x.safetensors",
                     {{"t", matrix.t()}, {"e", at::ones({1}).expand({6})}, {"s", matrix[1]}}, {});
@@ -86,7 +86,7 @@ TEST(Safetensors, StridedTensorsAreWrittenInTheirLogicalOrder) {
 }
 
 TEST(Safetensors, ViewsOutliveReaderAndFile) {
-  TempFolder folder;
+  Scratch folder;
   at::Tensor big = patterned(at::kFloat, {1000, 100}, 1), view;
   write_safetensors(folder / "x.safetensors", {{"big", big}}, {});
   {
@@ -98,13 +98,13 @@ TEST(Safetensors, ViewsOutliveReaderAndFile) {
 }
 
 TEST(Safetensors, NoTensorsAtAll) {
-  TempFolder folder;
+  Scratch folder;
   write_safetensors(folder / "x.safetensors", {}, {});
   EXPECT_TRUE(SafetensorsReader(folder / "x.safetensors").tensors().empty());
 }
 
 TEST(Safetensors, MisalignedTensorsOfOtherWritersAreCopied) {
-  TempFolder folder;
+  Scratch folder;
   std::string header = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                        R"("b":{"dtype":"F32","shape":[2],"data_offsets":[1,9]}})";
   std::string file = raw_safetensors(header, 1);
@@ -118,7 +118,7 @@ TEST(Safetensors, MisalignedTensorsOfOtherWritersAreCopied) {
 }
 
 TEST(Safetensors, WriterRefusesWhatCannotBeReadBack) {
-  TempFolder folder;
+  Scratch folder;
   fs::path path = folder / "x.safetensors";
   at::Tensor one = at::ones({1});
   auto refused = [&](const NamedTensors& tensors, const char* wanted) {
@@ -137,7 +137,7 @@ TEST(Safetensors, WriterRefusesWhatCannotBeReadBack) {
 }
 
 TEST(Safetensors, MissingTensorIsNamed) {
-  TempFolder folder;
+  Scratch folder;
   write_safetensors(folder / "x.safetensors", {{"a", at::ones({1})}}, {});
   SafetensorsReader reader(folder / "x.safetensors");
   EXPECT_NE(error_of(ExitCode::kDamaged, [&] { reader.tensor("b"); }).find("\"b\""),

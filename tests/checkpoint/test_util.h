@@ -10,29 +10,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "scratch.h"
 
 namespace octavo::checkpoint {
-
-// A fresh folder per test, removed afterwards.
-class TempFolder {
- public:
-  TempFolder() {
-    std::string pattern = (fs::temp_directory_path() / "octavo-checkpoint-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp " + pattern);
-    path_ = pattern;
-  }
-  ~TempFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  fs::path operator/(const std::string& name) const { return path_ / name; }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 inline void write_text(const fs::path& path, const std::string& content) {
   fs::remove(path);  // a new file: whoever has the old one mapped keeps it

@@ -4,7 +4,6 @@ Prompts and scores as lm-eval's task `hellaswag` has them: the label, ": ", ctx_
 WikiHow's marks; an ending's score is the log likelihood of " " + ending. `pred` is the ending with the highest score,
 `pred_norm` the one with the highest score per character of the ending.
 """
-import hashlib
 import itertools
 import json
 import re
@@ -73,11 +72,3 @@ def evaluate(model, tokenizer, rows):
 
 def accuracy(results, key):
     return sum(r[key] == r["label"] for r in results) / len(results)
-
-
-def sha256(path):
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while piece := file.read(1 << 22):
-            digest.update(piece)
-    return digest.hexdigest()

@@ -16,6 +16,11 @@
 //   train OUT [CONFIG.yaml] [--key value]…
 //                            trains as `octavo train` does, one JSON line a step; OUT receives the
 //                            batches [steps * accumulation, rows, length]
+//   peft OUT [CONFIG.yaml] [--key value]…
+//                            trains adapters as `octavo train` does; OUT becomes their PEFT folder
+//   logits FOLDER BATCH OUT beside|merged
+//                            OUT receives the logits; FOLDER is a model or a PEFT folder, whose
+//                            adapters run beside the model's layers or are added to its weights
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -32,6 +37,7 @@
 #include "nn/loss.h"
 #include "nn/sequences.h"
 #include "tool_main.h"
+#include "train/lora_run.h"
 #include "train/model_factory.h"
 #include "train/run.h"
 #include "train/step.h"
@@ -202,6 +208,25 @@ void train_and_tell(const fs::path& batches, Arguments args) {
   }
 }
 
+void train_to_peft(const fs::path& folder, Arguments args) {
+  const auto run = run_of(args);
+  if (run->lora == nullptr)
+    fail(ExitCode::kUsage, "model_parity_tool", "wanted --lora_rank, found none");
+  while (run->progress.step < run->schedule.max_steps) train_step(*run);
+  write_peft(*run->lora, *run->model, run->settings.model_name, folder);
+}
+
+void write_logits(const fs::path& folder, const fs::path& in, const fs::path& out, bool merged) {
+  const at::NoGradGuard no_grad;
+  const bool adapted = is_peft_folder(folder);
+  const auto model = open_model(adapted ? fs::path(peft_base(folder)) : folder);
+  const auto lora = adapted ? read_peft(fp32_engine(), *model, folder) : nullptr;
+  if (merged && adapted) lora->merge();
+  const Tensor hidden = model->hidden(read_batch(in).tokens, nullptr);
+  const Tensor logits = nn::head_logits(fp32_engine(), hidden, model->head(), model->vocab_size());
+  write_safetensors(out, {{"logits", logits}}, {});
+}
+
 void run_tool(Arguments args) {
   const std::string verb = args.empty() ? "" : args[0];
   if (verb == "open" && args.size() == 2)
@@ -217,11 +242,16 @@ void run_tool(Arguments args) {
     write_batches(*run_of(args.subspan(3)), to_number(args[2]), args[1]);
   else if (verb == "train" && args.size() >= 2)
     train_and_tell(args[1], args.subspan(2));
+  else if (verb == "peft" && args.size() >= 2)
+    train_to_peft(args[1], args.subspan(2));
+  else if (verb == "logits" && args.size() == 5 && (args[4] == "beside" || args[4] == "merged"))
+    write_logits(args[1], args[2], args[3], args[4] == "merged");
   else
     fail(ExitCode::kUsage, "model_parity_tool",
          "wanted open MODEL | check MODEL BATCH OUT [checkpointing] | loss MODEL BATCH | greedy "
          "MODEL cached|whole COUNT ID… | batches OUT COUNT [CONFIG.yaml] [--key value]… | train "
-         "OUT [CONFIG.yaml] [--key value]…");
+         "OUT [CONFIG.yaml] [--key value]… | peft OUT [CONFIG.yaml] [--key value]… | logits FOLDER "
+         "BATCH OUT beside|merged");
 }
 
 }  // namespace

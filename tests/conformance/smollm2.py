@@ -38,8 +38,8 @@ def write_stored(folder):
     model, tokenizer = load_model(folder)
     results = hellaswag.evaluate(model, tokenizer, hellaswag.read_rows(ROWS, WHOLE))
     head = {"command": "tests/conformance/smollm2 --pytorch", "model": "SmolLM2-135M-Instruct, FP32",
-            "model_sha256": hellaswag.sha256(folder / smollm2_model.WEIGHTS), "rows": str(ROWS.relative_to(DATA)),
-            "rows_sha256": hellaswag.sha256(ROWS), "torch": torch.__version__,
+            "model_sha256": smollm2_model.sha256(folder / smollm2_model.WEIGHTS), "rows": str(ROWS.relative_to(DATA)),
+            "rows_sha256": smollm2_model.sha256(ROWS), "torch": torch.__version__,
             "transformers": transformers.__version__, "machine": platform.machine(),
             "acc": hellaswag.accuracy(results, "pred"), "acc_norm": hellaswag.accuracy(results, "pred_norm")}
     lines = ",\n".join("  " + json.dumps(result) for result in results)
@@ -50,7 +50,7 @@ def write_stored(folder):
 def read_stored(folder):
     stored = json.loads(STORED.read_text())
     for key, path in (("model_sha256", folder / smollm2_model.WEIGHTS), ("rows_sha256", ROWS)):
-        found = hellaswag.sha256(path)
+        found = smollm2_model.sha256(path)
         if stored[key] != found:
             sys.exit(f"{STORED.name} is of another file: wanted {key} {stored[key]}, found {found}; run with --pytorch")
     return stored["results"]

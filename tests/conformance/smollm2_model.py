@@ -23,7 +23,7 @@ WEIGHTS_SHA256 = "7ef915c9bf9d94d8d70211970476878352a5b95855c589ae987916d7a45524
 FILES = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", WEIGHTS)
 
 
-def _sha256(path):
+def sha256(path):
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         while block := file.read(1 << 22):
@@ -32,7 +32,7 @@ def _sha256(path):
 
 
 def _whole(folder):
-    return all((folder / name).is_file() for name in FILES) and _sha256(folder / WEIGHTS) == WEIGHTS_SHA256
+    return all((folder / name).is_file() for name in FILES) and sha256(folder / WEIGHTS) == WEIGHTS_SHA256
 
 
 def _gguf():
@@ -65,7 +65,7 @@ def folder():
         subprocess.run([sys.executable, CONVERTER, _gguf(), work / "model"], check=True)
         if not _whole(work / "model"):
             sys.exit(f"{WEIGHTS} made by {CONVERTER.name}: wanted sha256 {WEIGHTS_SHA256}, found "
-                     f"{_sha256(work / 'model' / WEIGHTS)}")
+                     f"{sha256(work / 'model' / WEIGHTS)}")
         if FOLDER.exists() and not _whole(FOLDER):
             FOLDER.rename(work / "damaged")
         try:

@@ -16,26 +16,9 @@
 
 #include "base/error.h"
 #include "data/prepare.h"
+#include "scratch.h"
 
 namespace octavo::data {
-
-class Scratch {
- public:
-  Scratch() {
-    std::string pattern = (fs::temp_directory_path() / "octavo-data-XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~Scratch() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  fs::path operator/(const fs::path& name) const { return path_ / name; }
-
- private:
-  fs::path path_;
-};
 
 inline void put_file(const fs::path& path, const std::string& content) {
   fs::create_directories(path.parent_path());

@@ -14,11 +14,13 @@ EXECUTABLES = [
     "bootstrap", ".ci/run", ".ci/tidy",
     "tests/conformance/fp8_formats", "tests/conformance/fp8_recipes", "tests/conformance/fp8_gemm",
     "tests/conformance/gpt2_parity", "tests/conformance/safetensors_interop",
-    "tests/conformance/tokenizers", "tests/conformance/hub_download",
-    "tests/integration/resume_bitwise", "tests/integration/fp8_resume",
+    "tests/conformance/tokenizers", "tests/conformance/hub_download", "tests/conformance/data_formats",
+    "tests/conformance/s3_data", "tests/conformance/llama_parity", "tests/conformance/qwen2_parity",
+    "tests/conformance/packing", "tests/conformance/smollm2", "tests/conformance/peft", "tests/conformance/export",
+    "tests/integration/resume_bitwise", "tests/integration/fp8_resume", "tests/integration/finetuning",
     "tests/integration/quickstart", "tests/unit/data",
     "bench/tinyshakespeare", "bench/gpt2_vs_pytorch", "bench/tokenizer_vs_hf", "bench/rehearsal",
-    "studies/fp8_vs_bf16",
+    "bench/sft_vs_transformers", "studies/fp8_vs_bf16", "studies/smollm2_fp8", "studies/low_memory_optim",
 ]
 # Folders of one machine, and places that packages come from: neither belongs into a tree that others clone.
 MACHINE_WORDS = [

@@ -8,21 +8,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "expect_failure.h"
 #include "hub/cache.h"
 
 namespace octavo::hub {
-
-// The call must throw octavo::Error with this code and a message that holds `part`.
-template <typename Call>
-void expect_refusal(ExitCode code, const std::string& part, Call call) {
-  try {
-    call();
-    FAIL() << "no error; wanted one about " << part;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
-  }
-}
 
 // A Hugging Face home of its own; the network is off.
 class HubTest : public testing::Test {

@@ -46,7 +46,7 @@ TEST(Listing, ReadsPlainAndLfs) {
 
 TEST(Listing, RefusesHostileOnes) {
   const auto refused = [](const std::string& part, const Json& json) {
-    expect_refusal(ExitCode::kDamaged, part, [&] { parse_listing(json, "test"); });
+    expect_failure(ExitCode::kDamaged, part, [&] { parse_listing(json, "test"); });
   };
   for (const char* name : {"../x.json", "/x.json", "a/../../x.json", "", "a//b", "x\ty"})
     refused("refused", answer({entry(name)}));
@@ -62,12 +62,12 @@ TEST(Listing, RefusesHostileOnes) {
   refused("siblings", Json{{"sha", kCommit}});
   refused("hex digits", Json{{"sha", "main"}, {"siblings", Json::array()}});
   refused("rfilename", answer({Json::object()}));
-  expect_refusal(ExitCode::kDamaged, "refused", [] {
+  expect_failure(ExitCode::kDamaged, "refused", [] {
     parse_tree({{"files", {{"../x", {{"size", 1}, {"blob_id", kBlob}}}}}}, kCommit, "tree");
   });
   file = entry("a");
   file.erase("blobId");
-  expect_refusal(ExitCode::kEnvironment, "no hashes",
+  expect_failure(ExitCode::kEnvironment, "no hashes",
                  [&] { parse_listing(answer({file}), "test"); });
 }
 
@@ -93,11 +93,11 @@ TEST(Listing, OnlyWhatIsNeeded) {
             (Names{"chat_template.jinja", "config.json", "tokenizer.json"}));
   EXPECT_EQ(picked({"adapter_config.json", "adapter_model.safetensors"}, Parts::kModel),
             (Names{"adapter_config.json", "adapter_model.safetensors"}));
-  expect_refusal(ExitCode::kUsage, "pickles only", [] {
+  expect_failure(ExitCode::kUsage, "pickles only", [] {
     picked({"config.json", "pytorch_model.bin"}, Parts::kModel);
   });
   const Listing huge = parse_listing(answer({entry("tokenizer.json", 1 << 30)}), "test");
-  expect_refusal(ExitCode::kDamaged, "tokenizer.json",
+  expect_failure(ExitCode::kDamaged, "tokenizer.json",
                  [&] { model_files(huge, Parts::kTokenizer, "a/b"); });
 }
 

@@ -28,8 +28,8 @@ TEST_F(ResolveTest, APathGoesFirst) {
   EXPECT_TRUE(is_hub_name("org/name"));
   EXPECT_FALSE(is_hub_name((home_ / "here").string()));
   EXPECT_FALSE(is_hub_name("./nowhere"));
-  expect_refusal(ExitCode::kUsage, "which is neither", [] { resolve_model("./nowhere", {}); });
-  expect_refusal(ExitCode::kUsage, "which is neither", [] { resolve_model("", {}); });
+  expect_failure(ExitCode::kUsage, "which is neither", [] { resolve_model("./nowhere", {}); });
+  expect_failure(ExitCode::kUsage, "which is neither", [] { resolve_model("", {}); });
 }
 
 TEST_F(ResolveTest, TheKeysDecide) {
@@ -42,9 +42,9 @@ TEST_F(ResolveTest, TheKeysDecide) {
   EXPECT_EQ(dataset_options(settings).revision, "main");  // the branch: data sets have their own
   EXPECT_EQ(dataset_options(settings).subset, "main");
   ::setenv("HF_HUB_OFFLINE", "0", 1);
-  expect_refusal(ExitCode::kUsage, "offline is set",
+  expect_failure(ExitCode::kUsage, "offline is set",
                  [&] { resolve_model("org/name", model_options(settings)); });
-  expect_refusal(ExitCode::kUsage, "offline is set",
+  expect_failure(ExitCode::kUsage, "offline is set",
                  [&] { resolve_dataset("org/name", "train", dataset_options(settings)); });
 }
 
@@ -54,12 +54,12 @@ TEST_F(ResolveTest, RevisionsAreKeptApart) {
   options.revision = kCommit;
   EXPECT_EQ(resolve_model("org/name", options), model_.snapshot(kCommit));
   EXPECT_EQ(resolve_model("org/name@" + kCommit, {}), model_.snapshot(kCommit));
-  expect_refusal(ExitCode::kUsage, "found nothing", [] { resolve_model("org/name@dev", {}); });
+  expect_failure(ExitCode::kUsage, "found nothing", [] { resolve_model("org/name@dev", {}); });
 }
 
 TEST_F(ResolveTest, WhatIsMissingIsNamed) {
   const auto offline = [](const std::string& part) {
-    expect_refusal(ExitCode::kUsage, part, [] { resolve_model("org/name", {}); });
+    expect_failure(ExitCode::kUsage, part, [] { resolve_model("org/name", {}); });
   };
   offline("found nothing");
   model_.write_ref(kCommit);
@@ -85,9 +85,9 @@ TEST_F(ResolveTest, AnIndexThatLeavesTheFolder) {
   write(model_.folder() / "outside.safetensors", "w");
   put(model_, kCommit, "model.safetensors.index.json",
       R"({"weight_map": {"a": "../../outside.safetensors"}})");
-  expect_refusal(ExitCode::kUsage, "without safetensors", [] { resolve_model("org/name", {}); });
+  expect_failure(ExitCode::kUsage, "without safetensors", [] { resolve_model("org/name", {}); });
   put(model_, kCommit, "model.safetensors.index.json", R"({"weight_map": {}})");
-  expect_refusal(ExitCode::kUsage, "without safetensors", [] { resolve_model("org/name", {}); });
+  expect_failure(ExitCode::kUsage, "without safetensors", [] { resolve_model("org/name", {}); });
 }
 
 TEST_F(ResolveTest, DataSetsFromTheCache) {
@@ -95,7 +95,7 @@ TEST_F(ResolveTest, DataSetsFromTheCache) {
   put(data, kCommit, "data/train-00000-of-00002.parquet", "a");
   data.write_ref(kCommit);
   const auto find = [](const std::string& split) { return resolve_dataset("org/data", split, {}); };
-  expect_refusal(ExitCode::kUsage, "not all files of split train", [&] { find(""); });
+  expect_failure(ExitCode::kUsage, "not all files of split train", [&] { find(""); });
   put(data, kCommit, "data/train-00001-of-00002.parquet", "b");
   const Dataset found = find("");
   EXPECT_EQ(found.split, "train");
@@ -107,17 +107,17 @@ TEST_F(ResolveTest, DataSetsFromTheCache) {
   for (const char* name : {"data/extra-train.parquet", "data/train.parquet"})
     listing.files.push_back({name, 1, std::string(40, 'a'), std::string(40, 'a'), false});
   write(data.tree(kCommit), tree_of(listing).dump());
-  expect_refusal(ExitCode::kUsage, "not all files of split train", [&] { find("train"); });
+  expect_failure(ExitCode::kUsage, "not all files of split train", [&] { find("train"); });
   write(data.tree(kCommit), "{");
-  expect_refusal(ExitCode::kDamaged, "JSON", [&] { find("train"); });
+  expect_failure(ExitCode::kDamaged, "JSON", [&] { find("train"); });
 }
 
 TEST_F(ResolveTest, AFileInTheCachesPlace) {
   write(home_ / "hub", "not a folder");
-  expect_refusal(ExitCode::kUsage, "found nothing", [] { resolve_model("org/name", {}); });
+  expect_failure(ExitCode::kUsage, "found nothing", [] { resolve_model("org/name", {}); });
   ::setenv("HF_HUB_CACHE", (home_ / "loop").c_str(), 1);
   fs::create_symlink("loop", home_ / "loop");
-  expect_refusal(ExitCode::kUsage, "found nothing", [] { resolve_model("org/name", {}); });
+  expect_failure(ExitCode::kUsage, "found nothing", [] { resolve_model("org/name", {}); });
 }
 
 TEST_F(ResolveTest, DataSetsFromPaths) {

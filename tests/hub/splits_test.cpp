@@ -24,7 +24,7 @@ TEST(Splits, ShardNamesAreExact) {
   EXPECT_EQ(pick(names, "train"), (Names{names[0], names[1]}));
   EXPECT_EQ(pick(names, "train_1M"), Names{names[2]});
   EXPECT_EQ(pick(names, "test"), Names{names[3]});
-  expect_refusal(ExitCode::kUsage, "the splits test, train, train_1M; perhaps 'train_1M' is meant",
+  expect_failure(ExitCode::kUsage, "the splits test, train, train_1M; perhaps 'train_1M' is meant",
                  [&] { pick(names, "train_2M"); });
 }
 
@@ -37,8 +37,8 @@ TEST(Splits, WordsInNames) {
   EXPECT_EQ(pick({"constrain.txt", "x.txt"}, "train"), (Names{"constrain.txt", "x.txt"}));
   EXPECT_EQ(pick({"a.parquet", "b.parquet", "LICENSE.txt"}, "train"),
             (Names{"a.parquet", "b.parquet"}));
-  expect_refusal(ExitCode::kUsage, "no files in a known format", [] { pick({"a.csv"}, "train"); });
-  expect_refusal(ExitCode::kUsage, "the splits train", [] { pick({"a.parquet"}, "test"); });
+  expect_failure(ExitCode::kUsage, "no files in a known format", [] { pick({"a.csv"}, "train"); });
+  expect_failure(ExitCode::kUsage, "the splits train", [] { pick({"a.parquet"}, "test"); });
 }
 
 TEST(Splits, OneFormat) {
@@ -73,7 +73,7 @@ TEST(Splits, TheCardDecides) {
             (Names{"extra/a/b/t1.parquet", "main/test-0.parquet"}));
   EXPECT_EQ(pick(names, "train", kCard), Names{"other/x.jsonl"});
   EXPECT_EQ(pick(names, "test", kCard, "folder"), Names{"sub/test.txt"});
-  expect_refusal(ExitCode::kUsage, "main, other, folder",
+  expect_failure(ExitCode::kUsage, "main, other, folder",
                  [&] { pick(names, "train", kCard, "none"); });
   EXPECT_EQ(pick({"a/train.txt", "b/train.txt"}, "train", "", "b"), Names{"b/train.txt"});
 }

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "expect_failure.h"
 #include "tokenizer/bpe_tokenizer.h"
 #include "tokenizer/byte_alphabet.h"
 #include "tokenizer/hf_file.h"
@@ -74,18 +75,6 @@ inline std::vector<TokenId> ids_of(const Tokenizer& tokenizer, std::string_view 
   std::vector<TokenId> ids;
   tokenizer.encode(text, ids);
   return ids;
-}
-
-// The call must throw octavo::Error with this code and a message that holds `part`.
-template <typename Call>
-void expect_error(ExitCode code, const std::string& part, Call call) {
-  try {
-    call();
-    FAIL() << "no error; wanted one about " << part;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
-  }
 }
 
 // Random valid UTF-8 that is rich in what the patterns look at.

@@ -173,7 +173,7 @@ TEST(HostileFile, DamageIsNamed) {
     SCOPED_TRACE(one.name);
     Json file = small_file({{"a", "b"}});
     one.spoil(file);
-    expect_error(one.code, one.message, [&] { make_tokenizer(file); });
+    expect_failure(one.code, one.message, [&] { make_tokenizer(file); });
   }
 }
 
@@ -182,7 +182,7 @@ TEST(HostileFile, WhatIsNotImplementedIsRefused) {
     SCOPED_TRACE(one.name);
     Json file = small_file({{"a", "b"}});
     one.spoil(file);
-    expect_error(one.code, one.message, [&] { make_tokenizer(file); });
+    expect_failure(one.code, one.message, [&] { make_tokenizer(file); });
   }
 }
 
@@ -192,9 +192,9 @@ TEST(HostileFile, TemplateMustNameKnownTokensAndTheText) {
   file["post_processor"] = {{"type", "TemplateProcessing"},
                             {"single", {piece}},
                             {"special_tokens", {{"<s>", {{"ids", {999}}}}}}};
-  expect_error(kDamaged, "is no token", [&] { make_tokenizer(file); });
+  expect_failure(kDamaged, "is no token", [&] { make_tokenizer(file); });
   file["post_processor"]["special_tokens"]["<s>"]["ids"] = {1};
-  expect_error(kUsage, "no text", [&] { make_tokenizer(file); });
+  expect_failure(kUsage, "no text", [&] { make_tokenizer(file); });
 }
 
 TEST(HostileFile, EveryPrefixOfAFileIsRefusedOrDamaged) {

@@ -75,17 +75,17 @@ TEST_F(SpecialTokensTest, HostileFiles) {
         R"({"eos_token_id": 1.5})", R"({"eos_token_id": 16777216})", R"({"bos_token_id": true})",
         R"({"eos_token_id": 99999999999999999999})"}) {
     write("generation_config.json", text);
-    expect_error(ExitCode::kDamaged, "wanted an id or a list of ids", [&] { read(); });
+    expect_failure(ExitCode::kDamaged, "wanted an id or a list of ids", [&] { read(); });
   }
   write("generation_config.json", Json{{"eos_token_id", std::vector<int>(257, 1)}}.dump());
-  expect_error(ExitCode::kDamaged, "at most 256", [&] { read(); });
+  expect_failure(ExitCode::kDamaged, "at most 256", [&] { read(); });
   write("generation_config.json", "[]");
-  expect_error(ExitCode::kDamaged, "wanted an object", [&] { read(); });
+  expect_failure(ExitCode::kDamaged, "wanted an object", [&] { read(); });
   write("generation_config.json", "{}");
   write("tokenizer_config.json", R"({"eos_token": {"text": "x"}})");
-  expect_error(ExitCode::kDamaged, "content", [&] { read(); });
+  expect_failure(ExitCode::kDamaged, "content", [&] { read(); });
   write("tokenizer_config.json", R"({"eos_token": 3})");
-  expect_error(ExitCode::kDamaged, "eos_token", [&] { read(); });
+  expect_failure(ExitCode::kDamaged, "eos_token", [&] { read(); });
 }
 
 }  // namespace

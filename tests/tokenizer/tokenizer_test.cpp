@@ -135,18 +135,18 @@ TEST(Tokenizer, BytesTakesAnything) {
   EXPECT_EQ(tokenizer->vocab_size(), 257);
   EXPECT_EQ(tokenizer->end_of_document(), 256);
   EXPECT_EQ(tokenizer->fingerprint().size(), 32u);
-  expect_error(ExitCode::kUsage, "found 257", [&] { tokenizer->decode({257}); });
-  expect_error(ExitCode::kUsage, "found -1", [&] { tokenizer->decode({-1}); });
+  expect_failure(ExitCode::kUsage, "found 257", [&] { tokenizer->decode({257}); });
+  expect_failure(ExitCode::kUsage, "found -1", [&] { tokenizer->decode({-1}); });
 }
 
 TEST(Tokenizer, RefusesInvalidUtf8UnknownIdsAndMissingFiles) {
   const auto tokenizer = make_tokenizer(small_file());
-  expect_error(ExitCode::kDamaged, "malformed sequence at byte 2",
-               [&] { ids_of(*tokenizer, "ab\xff"); });
-  expect_error(ExitCode::kUsage, "found 256", [&] { tokenizer->decode({256}); });
-  expect_error(ExitCode::kUsage, "found -7", [&] { tokenizer->decode({-7}); });
-  expect_error(ExitCode::kUsage, "ends a document", [&] { tokenizer->end_of_document(); });
-  expect_error(ExitCode::kUsage, "no-such-file", [] { load_tokenizer("no-such-file"); });
+  expect_failure(ExitCode::kDamaged, "malformed sequence at byte 2",
+                 [&] { ids_of(*tokenizer, "ab\xff"); });
+  expect_failure(ExitCode::kUsage, "found 256", [&] { tokenizer->decode({256}); });
+  expect_failure(ExitCode::kUsage, "found -7", [&] { tokenizer->decode({-7}); });
+  expect_failure(ExitCode::kUsage, "ends a document", [&] { tokenizer->end_of_document(); });
+  expect_failure(ExitCode::kUsage, "no-such-file", [] { load_tokenizer("no-such-file"); });
 }
 
 }  // namespace

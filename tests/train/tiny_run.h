@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/file.h"
+#include "scratch.h"
 #include "train/run.h"
 
 namespace octavo::train {
@@ -16,17 +17,10 @@ namespace octavo::train {
 class TrainTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "octavo-train-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder = pattern;
     std::string text;
     for (int i = 0; i < 400; ++i)
       text += "line " + std::to_string(i * 7 % 100) + " of a text that repeats itself\n";
     write_file_atomic(folder / "text.txt", text);
-  }
-  void TearDown() override {
-    std::error_code ignored;
-    fs::remove_all(folder, ignored);
   }
   config::Settings settings() const {
     config::Settings s;
@@ -49,7 +43,8 @@ class TrainTest : public testing::Test {
     std::string resumed_from;
     return assemble(s, &resumed_from);
   }
-  fs::path folder;
+  Scratch scratch;
+  const fs::path& folder = scratch.path();
 };
 
 }  // namespace octavo::train
