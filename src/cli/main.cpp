@@ -24,6 +24,8 @@ constexpr std::string_view kExamples =
     "\nexamples:\n"
     "  octavo train --dataset input.txt --model_name custom --n_layer 4 --n_head 4 --n_embd 128 "
     "--max_steps 2000\n"
+    "  octavo train --model_name meta-llama/Llama-3.2-1B --dataset_name openai/gsm8k "
+    "--dataset_config main --use_fp8\n"
     "  octavo train config.yaml --resume latest\n"
     "  octavo generate --checkpoint best --prompt \"To be, or\"\n"
     "  octavo data prepare corpus/ --tokenizer tokenizer.json --output data/corpus\n"

@@ -16,7 +16,7 @@ std::span<const Verb> verbs() {
        config::kCheckpointsArguments, core},
       {"data prepare",
        "[CONFIG.yaml] FILE|FOLDER… --output FOLDER [--key value]…",
-       "turn text and JSONL files into token shards",
+       "turn text, JSONL, JSON, Parquet and Arrow into token shards",
        {"data prepare", kPrepare, kAnyNumber},
        data_prepare},
       {"data inspect",

@@ -5,14 +5,12 @@
 
 #include <cmath>
 #include <map>
-#include <set>
 
-#include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/progress.h"
-#include "checkpoint/export_fp8.h"
 #include "tokenizer/special_tokens.h"
+#include "train/export_convert.h"
 #include "train/export_loss.h"
 #include "train/export_source.h"
 #include "train/model_factory.h"
@@ -21,8 +19,6 @@ namespace octavo::train {
 namespace {
 
 using config::ExportFormat;
-
-constexpr int64_t kSide = 128;
 
 // A folder that is deleted unless it was given its name.
 class TemporaryFolder {
@@ -65,85 +61,12 @@ void check_format(const ExportSource& source, ExportFormat format) {
          "layout; export it as bf16");
 }
 
-// What is written of every tensor of the source.
-class Converter {
- public:
-  Converter(const ExportSource& source, ExportFormat format) : source_(source) {
-    if (format == ExportFormat::kBf16) {
-      for (const auto& [name, tensor] : source.outlines) add(name, tensor.sizes(), at::kBFloat16);
-      return;
-    }
-    is_block_ = format == ExportFormat::kFp8Block;
-    matrices_ = {source.matrices.begin(), source.matrices.end()};
-    size_t ragged = 0;
-    for (const auto& [name, tensor] : source.outlines) {
-      const bool is_matrix = matrices_.contains(name);
-      add(name, tensor.sizes(), is_matrix ? at::kFloat8_e4m3fn : at::kBFloat16);
-      if (!is_matrix) continue;
-      const int64_t rows = tensor.size(0), columns = tensor.size(1);
-      add(name + suffix(),
-          is_block_ ? at::IntArrayRef{ceil_div(rows, kSide), ceil_div(columns, kSide)}
-                    : at::IntArrayRef{rows, 1},
-          scale_type());
-      ragged += is_block_ && (rows % kSide != 0 || columns % kSide != 0) ? 1 : 0;
-    }
-    if (ragged > 0)
-      log_warn(octavo::str(
-          ragged, " of ", matrices_.size(), " matrices have a side that is no multiple of ", kSide,
-          ": octavo reads such fp8_block folders, but vLLM wants multiples where it joins layers, "
-          "and "
-          "transformers cannot dequantize them on a CPU; fp8_channel has no such limit"));
-  }
-
-  const checkpoint::NamedTensors& outlines() const { return outlines_; }
-
-  at::Tensor produce(const std::string& name) {
-    const std::string matrix = matrix_of_scale(name);
-    if (!matrix.empty() && scales_.contains(matrix)) return scales_.at(matrix);
-    const std::string& stored = matrix.empty() ? name : matrix;
-    const at::Tensor values = source_.tensor(stored);
-    if (!matrices_.contains(stored)) return finite(values.to(at::kBFloat16), name);
-    const checkpoint::Fp8Block block =
-        is_block_ ? checkpoint::Fp8Block{kSide, kSide} : checkpoint::Fp8Block{1, values.size(1)};
-    auto made = checkpoint::quantize_weight(values, block, scale_type(), stored);
-    scales_[stored] = made.scales;
-    return matrix.empty() ? made.codes : made.scales;
-  }
-
- private:
-  void add(const std::string& name, at::IntArrayRef shape, at::ScalarType type) {
-    outlines_.emplace_back(name, at::empty(shape, at::TensorOptions(at::kMeta).dtype(type)));
-  }
-  const char* suffix() const { return is_block_ ? "_scale_inv" : "_scale"; }
-  // As the programs that made these formats write them.
-  at::ScalarType scale_type() const { return is_block_ ? at::kFloat : at::kBFloat16; }
-  std::string matrix_of_scale(const std::string& name) const {
-    const std::string end = suffix();
-    if (matrices_.empty() || !name.ends_with(end)) return "";
-    const std::string matrix = name.substr(0, name.size() - end.size());
-    return matrices_.contains(matrix) ? matrix : "";
-  }
-  static at::Tensor finite(const at::Tensor& values, const std::string& name) {
-    if (!at::isfinite(values).all().item<bool>())
-      fail(ExitCode::kDamaged, "train", "weight '", name,
-           "': wanted finite numbers in the range of BF16, found others; the model is broken, take "
-           "an earlier checkpoint");
-    return values;
-  }
-
-  const ExportSource& source_;
-  bool is_block_ = false;
-  std::set<std::string> matrices_;
-  checkpoint::NamedTensors outlines_;
-  std::map<std::string, at::Tensor> scales_;  // of matrices already made: a few thousandths of them
-};
-
 Json quantization_config(ExportFormat format) {
   if (format == ExportFormat::kFp8Block)
     return {{"quant_method", "fp8"},
             {"fmt", "e4m3"},
             {"activation_scheme", "dynamic"},
-            {"weight_block_size", {kSide, kSide}},
+            {"weight_block_size", {kExportSide, kExportSide}},
             {"modules_to_not_convert", {"lm_head"}}};
   const auto side = [](const char* strategy, bool dynamic) {
     return Json{{"num_bits", 8},
@@ -225,7 +148,7 @@ void check_space(const fs::path& folder, uint64_t bytes) {
 
 void write_weights(const ExportSource& source, ExportFormat format, const fs::path& folder,
                    uint64_t max_shard_bytes) {
-  Converter converter(source, format);
+  ExportConverter converter(source, format);
   const uint64_t total = checkpoint::data_bytes(converter.outlines());
   check_space(folder, total);
   std::map<std::string, uint64_t> size_of;

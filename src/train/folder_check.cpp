@@ -138,7 +138,9 @@ FolderCheck check_folder(const fs::path& folder) {
     check.bytes = weights.bytes();
     check.method = weights.method();
     const Outline outline = make_outline(weights.files().config, (folder / "config.json").string());
-    check.problems = match_folder(weights, *outline.model).problems;
+    const FolderMatch match = match_folder(weights, *outline.model);
+    for (const auto& [name, tensor] : match.outlines) check.parameters += tensor.numel();
+    check.problems = match.problems;
     check_index_size(weights);
   } catch (const Error& error) {
     check.problems.emplace_back(error.what());

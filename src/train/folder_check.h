@@ -27,6 +27,7 @@ FolderMatch match_folder(const checkpoint::HfWeights& weights, models::Model& ou
 
 struct FolderCheck {
   size_t shards = 0, tensors = 0, in_eight_bits = 0;
+  int64_t parameters = 0;
   uint64_t bytes = 0;
   std::string method;                 // of quantization_config
   std::vector<std::string> problems;  // empty when whole

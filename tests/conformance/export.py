@@ -11,8 +11,9 @@ SmolLM2-135M are exported in every format. Three things are checked of each:
    The decoding here is written from the formats' definitions, in NumPy and torch, without octavo's code.
 2. Same weights, same logits: a model with the weights decoded here must have the logits of what the others load:
    AutoModelForCausalLM for BF16; its own dequantization on the CPU for fp8_block; compressed-tensors' decompression for
-   fp8_channel. transformers 5.22 derives the block size from the grid's (rows / scale rows), so it can only dequantize
-   matrices whose sides are multiples of 128 (or smaller than 128); for others only this file's decoding is used, and how
+   fp8_channel. transformers 5.22 derives the block size from the grid's (rows / scale rows), so it refuses
+   matrices whose sides are no multiples of 128 (or smaller), or misreads them where the division happens to be whole
+   (333 rows as 3 blocks of 111); for those only this file's decoding is used, and how
    many folders that are is printed (own_decoding). compressed-tensors' layers also round their inputs to FP8, so the
    weights that it decompresses are put into a plain model.
 3. The logits against the source's, within what the format allows: the bound of 1 is known for every weight, and what such

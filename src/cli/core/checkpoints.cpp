@@ -22,6 +22,17 @@ Json to_json(const checkpoint::Summary& c) {
           {"latest", c.is_latest},    {"best", c.is_best}};
 }
 
+// What weights, gradients and optimizer take; activations come on top.
+void print_memory(double parameters) {
+  const auto bytes = [&](double each) { return format_bytes(parameters * each); };
+  std::printf(
+      "  %s parameters: %s to run in BF16. To train all of them, beside activations: %s; with "
+      "master_dtype, moment_dtype and gradient_dtype bf16 %s; with moment_dtype fp8 %s. LoRA: %s "
+      "and 18 bytes for each parameter of the adapters, with lora_base fp8 about half.\n",
+      format_count(parameters).c_str(), bytes(2).c_str(), bytes(18).c_str(), bytes(8).c_str(),
+      bytes(6.0625).c_str(), bytes(2).c_str());
+}
+
 int verify_model_folder(const std::string& folder) {
   const train::FolderCheck check = train::check_folder(folder);
   const bool whole = check.problems.empty();
@@ -35,6 +46,7 @@ int verify_model_folder(const std::string& folder) {
         check.tensors, check.in_eight_bits, check.method.empty() ? "" : ", ", check.method.c_str(),
         check.shards, check.shards == 1 ? "" : "s",
         format_bytes(static_cast<double>(check.bytes)).c_str());
+  if (whole) print_memory(static_cast<double>(check.parameters));
   return static_cast<int>(whole ? ExitCode::kOk : ExitCode::kDamaged);
 }
 

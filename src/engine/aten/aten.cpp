@@ -58,8 +58,25 @@ struct AtenAttention final : Attention {
             by_head(rows, h.width() + h.kv_heads * h.dim, h, true)};
   }
 
+  // Sequences of one length whose heads share no keys: all in one call.
+  static Forward forward_rows(const Tensor& qkv, const Shape& h, int64_t length) {
+    const int64_t rows = qkv.size(0), row = h.row();
+    const auto part = [&](int64_t column) {
+      return qkv.as_strided({rows / length, h.heads, length, h.dim}, {length * row, h.dim, row, 1},
+                            qkv.storage_offset() + column);
+    };
+    const auto [out, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
+        part(0), part(h.width()), part(2 * h.width()), 0.0, /*is_causal=*/true);
+    return {out.transpose(1, 2).reshape({rows, h.width()}),
+            lse.transpose(0, 1).reshape({h.heads, rows}).contiguous()};
+  }
+
   Forward forward(const Tensor& qkv, const Shape& h) override {
-    const int64_t rows = qkv.size(0);
+    const int64_t rows = qkv.size(0), length = h.bounds[1];
+    bool equal = h.group() == 1;
+    for (size_t i = 1; i < h.bounds.size(); ++i)
+      equal = equal && h.bounds[i] == static_cast<int64_t>(i) * length;
+    if (equal) return forward_rows(qkv, h, length);
     Forward result{at::empty({rows, h.width()}, qkv.options()),
                    at::empty({h.heads, rows}, qkv.options().dtype(at::kFloat))};
     for (size_t i = 0; i + 1 < h.bounds.size(); ++i) {
