@@ -3,6 +3,7 @@
 // seconds of each.
 //        step_bench BATCH LENGTH --profile: where the time of a step goes.
 //        --recipe NAME before or after: in FP8.
+//        step_bench profile [CONFIG.yaml] [--key value]…: the same of any run of octavo train.
 
 #include <cstdio>
 #include <iostream>
@@ -10,6 +11,7 @@
 
 #include "base/random.h"
 #include "config/key.h"
+#include "config/parse.h"
 #include "engine/allocator.h"
 #include "models/gpt2/gpt2.h"
 #include "timed_engine.h"
@@ -91,6 +93,13 @@ double all_saved(const train::Run& run) {
 
 int main(int argc, char** argv) {
   if (argc < 3) return 2;
+  if (std::string_view(argv[1]) == "profile") {
+    const std::vector<std::string> args(argv + 2, argv + argc);
+    const config::Settings settings = config::parse(args, config::kTrainArguments).settings;
+    train::prepare_process(settings);
+    std::string resumed_from;
+    return profile(*train::assemble(settings, &resumed_from));
+  }
   train::Run run;
   auto& s = run.settings;
   s.batch_size = std::stoll(argv[1]);

@@ -94,7 +94,7 @@ std::string_view name_of(TrainOn value) {
 }
 
 std::string_view name_of(ExportFormat value) {
-  return name_at({"bf16", "fp8_block", "fp8_channel"}, value);
+  return name_at({"bf16", "fp8_block", "fp8_channel", "peft"}, value);
 }
 
 std::optional<bool> parse_bool(std::string_view text) {

@@ -323,10 +323,12 @@ std::vector<Key> checkpoint_keys() {
       bool_key("list_checkpoints", &S::list_checkpoints,
                "List the checkpoints and stop: checkpoints list."),
       enum_key("export_format", &S::export_format,
-               {ExportFormat::kBf16, ExportFormat::kFp8Block, ExportFormat::kFp8Channel},
+               {ExportFormat::kBf16, ExportFormat::kFp8Block, ExportFormat::kFp8Channel,
+                ExportFormat::kPeft},
                "How checkpoints export stores the matrices of the blocks. fp8_block: E4M3 with a "
                "scale for each 128x128 (DeepSeek-V3's layout). fp8_channel: E4M3 with a scale for "
-               "each row (compressed-tensors). Embeddings, head and norms are BF16 always.")
+               "each row (compressed-tensors). Embeddings, head and norms are BF16 always. "
+               "peft: a LoRA checkpoint's adapters alone, as PEFT's files.")
           .read_by(reader::kCheckpoints),
   };
 }

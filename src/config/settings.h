@@ -21,7 +21,7 @@ enum class Fp8Guard { kOff, kLog, kFallback };
 enum class StateType { kFp32, kBf16, kFp8 };
 enum class LoraBase { kBf16, kFp8 };
 enum class ChatTemplate { kAuto, kChatml, kQwen2, kSmollm2, kLlama3, kLlama31, kAlpaca, kNone };
-enum class ExportFormat { kBf16, kFp8Block, kFp8Channel };
+enum class ExportFormat { kBf16, kFp8Block, kFp8Channel, kPeft };
 enum class TrainOn { kAnswer, kAll };
 
 // The names that users type: "bf16", "z_loss", "most_recent", …

@@ -40,7 +40,7 @@ Tensor product(const engine::Engine& engine, const Tensor& x, const Tensor& w) {
 void adapters_forward(const engine::Engine& engine, const Linear& layer, const Tensor& x, Tensor& y,
                       std::vector<Tensor>* kept) {
   const AdapterShared& shared = *layer.adapter_shared;
-  const bool drops = kept != nullptr && shared.dropout > 0;
+  const bool drops = shared.training && shared.dropout > 0;
   const Tensor mask = drops ? drop_mask(shared, layer.name, x) : Tensor();
   const Tensor input = drops ? x * mask : x;
   if (kept != nullptr) *kept = {input, mask};

@@ -27,9 +27,10 @@ struct AdapterShared {
   double scale = 1;
   double dropout = 0;
   uint64_t seed = 0;
-  // Counts the forward passes of training: which inputs are dropped depends on it, and a block that
-  // runs again in the same pass drops the same ones.
+  // Numbers the forward passes of training: which inputs are dropped depends on it, and a block
+  // that runs again in the same pass drops the same ones. Nothing is dropped outside of training.
   uint64_t pass = 0;
+  bool training = false;
 };
 
 // Adds the adapters' part to y. `kept`, when not null, receives what adapters_backward needs.

@@ -87,8 +87,9 @@ void Fp8Model::begin_step(int64_t step) {
   const bool due = step % std::max<int64_t>(options_.stats_freq, 1) == 0 || dropped_;
   shared_.measuring = options_.stats_freq > 0 && due;
   dropped_ = false;
-  // An evaluation may have quantized the weights already, unmeasured.
-  if (shared_.measuring) forget_weights();
+  // An evaluation may have quantized the weights already, unmeasured. Under delayed scaling the
+  // factors are new, also those of frozen weights, and every step records a magnitude.
+  if (shared_.measuring || shared_.options.recipe == fp8::Recipe::kDelayed) forget_weights();
 }
 
 void Fp8Model::forget_weights() {

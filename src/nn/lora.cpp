@@ -52,7 +52,8 @@ Lora::Lora(const engine::Engine& engine, const std::vector<LayerOf>& layers,
       shared_{.scale = options.alpha / static_cast<double>(options.rank),
               .dropout = options.dropout,
               .seed = options.seed,
-              .pass = 0} {
+              .pass = 0,
+              .training = false} {
   check_targets(options.targets, layers);
   const at::NoGradGuard no_grad;
   const auto make = [&](const std::string& name, int64_t rows, int64_t columns) {

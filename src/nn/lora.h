@@ -40,8 +40,12 @@ class Lora {
   const ParamList& params() const { return params_; }
   const LoraOptions& options() const { return options_; }
   const std::vector<std::string>& modules() const { return modules_; }  // that have an adapter
-  // The next forward pass of training drops other inputs.
-  void begin_pass(uint64_t pass) { shared_.pass = pass; }
+  // Between the two a forward and backward pass of training runs; each number drops other inputs.
+  void begin_pass(uint64_t pass) {
+    shared_.pass = pass;
+    shared_.training = true;
+  }
+  void end_pass() { shared_.training = false; }
   // Adds scale b a to the layers' weights and takes the adapters away.
   void merge();
   // Multiply-adds (x 2) of one trained token that the adapters take: forward, and two gradients.

@@ -13,6 +13,7 @@
 #include "train/export_convert.h"
 #include "train/export_loss.h"
 #include "train/export_source.h"
+#include "train/lora_run.h"
 #include "train/model_factory.h"
 
 namespace octavo::train {
@@ -54,7 +55,7 @@ class TemporaryFolder {
 };
 
 void check_format(const ExportSource& source, ExportFormat format) {
-  if (format == ExportFormat::kBf16) return;
+  if (format == ExportFormat::kBf16 || format == ExportFormat::kPeft) return;
   if (source.config.at("model_type") == "gpt2")
     fail(ExitCode::kUsage, "train", "export_format ", name_of(format),
          ": GPT-2's files keep matrices as [in, out] (Conv1D), for which the FP8 formats have no "
@@ -167,6 +168,43 @@ void write_weights(const ExportSource& source, ExportFormat format, const fs::pa
   progress.finish();
 }
 
+void write_model_folder(const ExportSource& source, const tokenizer::Tokenizer* tokenizer,
+                        ExportFormat format, const fs::path& folder, uint64_t max_shard_bytes) {
+  Json config = source.config;
+  config["dtype"] = config["torch_dtype"] = "bfloat16";  // the new name and the old
+  add_token_ids(source, tokenizer, config);
+  if (format != ExportFormat::kBf16) config["quantization_config"] = quantization_config(format);
+  write_file_atomic(folder / "config.json", config.dump(2) + "\n");
+  write_weights(source, format, folder, max_shard_bytes);
+}
+
+// The checkpoint's adapters, whose names and places the model knows.
+void write_adapters(const config::Settings& settings, const ExportSource& source,
+                    const fs::path& folder) {
+  const auto found = checkpoint::load_resolved(checkpoint_dir(settings), settings.checkpoint);
+  const auto lora =
+      attach_lora(*source.loaded.engine, *source.loaded.model, found.state, source.name);
+  write_peft(*lora, *source.loaded.model, lora_base(found.state, source.name), folder);
+}
+
+// Before anything large is read.
+void require_adapters(const config::Settings& settings) {
+  if (is_peft_folder(settings.checkpoint))
+    fail(ExitCode::kUsage, "train", "export_format peft: ", settings.checkpoint,
+         " is a PEFT folder already");
+  const auto found = checkpoint::load_resolved(checkpoint_dir(settings), settings.checkpoint);
+  if (!is_lora(found.state))
+    fail(ExitCode::kUsage, "train", "export_format peft: wanted a checkpoint of adapters, found ",
+         found.path.string(), " with a whole model; export it as bf16");
+}
+
+// Adapters as anybody reads them: the model that they name, and they merged into it.
+double loss_of_adapters(config::Settings settings, const fs::path& folder, const FixedText& text) {
+  settings.checkpoint = folder.string();
+  const Loaded loaded = load_model(settings);
+  return text_loss(*loaded.engine, *loaded.model, text);
+}
+
 // Reads the folder as anybody would and computes the text's loss with it.
 double loss_of_folder(const fs::path& folder, const engine::Target& target, const FixedText& text) {
   const engine::Engine engine(target);
@@ -189,7 +227,7 @@ void compare_losses(const FixedText& text, ExportReport& report) {
 }  // namespace
 
 double loss_bound(ExportFormat format) {
-  return format == ExportFormat::kBf16 ? 0.005 : 0.05;
+  return format == ExportFormat::kBf16 || format == ExportFormat::kPeft ? 0.005 : 0.05;
 }
 
 ExportReport export_model(const config::Settings& settings, uint64_t max_shard_bytes) {
@@ -198,6 +236,8 @@ ExportReport export_model(const config::Settings& settings, uint64_t max_shard_b
     fail(ExitCode::kUsage, "train", "wanted --output FOLDER for the export, found none");
   TemporaryFolder folder(settings.output);
   const ExportFormat format = settings.export_format;
+  const bool adapters_alone = format == ExportFormat::kPeft;
+  if (adapters_alone) require_adapters(settings);
   ExportReport report{.bound = loss_bound(format)};
   FixedText text;
   const engine::Target target = target_of(settings);
@@ -207,15 +247,14 @@ ExportReport export_model(const config::Settings& settings, uint64_t max_shard_b
     const auto tokenizer = take_tokenizer(source);
     text = fixed_text(*source.loaded.model, tokenizer.get());
     report.source_loss = text_loss(*source.loaded.engine, *source.loaded.model, text);
-    Json config = source.config;
-    config["dtype"] = config["torch_dtype"] = "bfloat16";  // the new name and the old
-    add_token_ids(source, tokenizer.get(), config);
-    if (format != ExportFormat::kBf16) config["quantization_config"] = quantization_config(format);
-    write_file_atomic(folder.path() / "config.json", config.dump(2) + "\n");
     copy_companions(source, folder.path(), report);
-    write_weights(source, format, folder.path(), max_shard_bytes);
+    if (adapters_alone)
+      write_adapters(settings, source, folder.path());
+    else
+      write_model_folder(source, tokenizer.get(), format, folder.path(), max_shard_bytes);
   }  // the source's memory is free now
-  report.export_loss = loss_of_folder(folder.path(), target, text);
+  report.export_loss = adapters_alone ? loss_of_adapters(settings, folder.path(), text)
+                                      : loss_of_folder(folder.path(), target, text);
   compare_losses(text, report);
   for (const auto& entry : fs::directory_iterator(folder.path())) {
     ++report.files;

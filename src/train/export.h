@@ -1,5 +1,6 @@
 #pragma once
-// A model handed on: a Hugging Face folder that transformers, vLLM and octavo itself read.
+// A model handed on: a Hugging Face folder that transformers, vLLM and octavo itself read; or
+// adapters, as a folder that peft reads.
 //
 // It is written under a temporary name beside the output, one tensor in memory at a time, read back
 // through the reader that everybody uses, and gets its name only when a fixed text has the same

@@ -64,7 +64,7 @@ void start_lora(Run& run) {
                        " modules, ",
                        format_count(static_cast<double>(count_of(run.lora->params()))),
                        " parameters trained beside ", format_count(base), " frozen ones (kept in ",
-                       name_of(s.lora_base), ")"));
+                       s.lora_base == config::LoraBase::kFp8 ? "FP8" : run.plain_precision(), ")"));
 }
 
 const nn::ParamList& trained_params(const Run& run) {
@@ -83,7 +83,8 @@ double flops_per_token(const Run& run) {
 void save_lora(const Run& run, checkpoint::State& state) {
   for (const auto& p : run.lora->params()) state.groups["adapter"].emplace_back(p->name, p->master);
   const nn::LoraOptions& o = run.lora->options();
-  state.extra["lora"] = {{"base", run.settings.model_name},
+  const config::Settings& s = run.settings;
+  state.extra["lora"] = {{"base", s.init_from.empty() ? s.model_name : s.init_from},
                          {"rank", o.rank},
                          {"alpha", o.alpha},
                          {"dropout", o.dropout},
@@ -107,20 +108,26 @@ void resume_lora(Run& run, const checkpoint::State& state, const std::string& so
   load_adapters(*run.lora, state, source);
 }
 
-void merge_lora(const engine::Engine& engine, models::Model& model, const checkpoint::State& state,
-                const std::string& source) {
+std::unique_ptr<nn::Lora> attach_lora(const engine::Engine& engine, const models::Model& model,
+                                      const checkpoint::State& state, const std::string& source) {
   const Json& kept = json_field(state.extra, "lora", Json::value_t::object, source);
   nn::LoraOptions options{
       .rank = json_int(kept, "rank", source),
-      .alpha = json_field(kept, "alpha", Json::value_t::number_float, source).get<double>()};
+      .alpha = json_field(kept, "alpha", Json::value_t::number_float, source).get<double>(),
+      .dropout = json_field(kept, "dropout", Json::value_t::number_float, source).get<double>()};
   if (options.rank < 1 || options.rank > 1 << 16)
     fail(ExitCode::kDamaged, "train", source, ": wanted a LoRA rank in 1..65536, found ",
          options.rank);
   for (const Json& t : json_field(kept, "targets", Json::value_t::array, source))
     options.targets.push_back(t.get<std::string>());
-  nn::Lora lora(engine, layers_of(model), options);
-  load_adapters(lora, state, source);
-  lora.merge();
+  auto lora = std::make_unique<nn::Lora>(engine, layers_of(model), options);
+  load_adapters(*lora, state, source);
+  return lora;
+}
+
+void merge_lora(const engine::Engine& engine, models::Model& model, const checkpoint::State& state,
+                const std::string& source) {
+  attach_lora(engine, model, state, source)->merge();
 }
 
 Json lora_receipt(const Run& run) {

@@ -25,7 +25,10 @@ void resume_lora(Run& run, const checkpoint::State& state, const std::string& so
 // Whether a checkpoint holds adapters, and the model that they belong to.
 bool is_lora(const checkpoint::State& state);
 std::string lora_base(const checkpoint::State& state, const std::string& source);
-// Adds a checkpoint's adapters to the weights of the model that they belong to.
+// Makes a checkpoint's adapters beside the layers of the model that they belong to.
+std::unique_ptr<nn::Lora> attach_lora(const engine::Engine& engine, const models::Model& model,
+                                      const checkpoint::State& state, const std::string& source);
+// Adds them to its weights.
 void merge_lora(const engine::Engine& engine, models::Model& model, const checkpoint::State& state,
                 const std::string& source);
 

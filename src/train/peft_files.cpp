@@ -47,6 +47,10 @@ nn::LoraOptions read_options(const Json& config, const std::string& source) {
   refuse_unless(config, "alpha_pattern", {nullptr, Json::object()}, source);
   refuse_unless(config, "layers_to_transform", {nullptr}, source);
   refuse_unless(config, "lora_bias", {false, nullptr}, source);
+  refuse_unless(config, "layer_replication", {nullptr}, source);
+  refuse_unless(config, "use_qalora", {false, nullptr}, source);
+  refuse_unless(config, "alora_invocation_tokens", {nullptr}, source);
+  refuse_unless(config, "trainable_token_indices", {nullptr}, source);
   nn::LoraOptions options;
   options.rank = json_int(config, "r", source);
   if (options.rank < 1 || options.rank > 65536)

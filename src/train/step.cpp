@@ -110,6 +110,7 @@ monitor::StepRecord train_step(Run& run) {
   for (const data::Batch& batch : batches) {
     if (run.lora != nullptr) run.lora->begin_pass(batch.after.samples);
     const MicroBatch result = forward_backward(run, batch, 1 / tokens);
+    if (run.lora != nullptr) run.lora->end_pass();
     sums += result.sums;
     if (result.penalty.defined())
       penalty = penalty.defined() ? penalty + result.penalty : result.penalty;

@@ -2,7 +2,7 @@
 
 Adapters that octavo trained load in peft, and adapters that peft made load in octavo, beside the layers and merged into
 them, with equal logits. Kinds that are not implemented are refused. A LoRA run that was stopped goes on bit for bit, and
-its checkpoint evaluates and writes as the merged model does.
+its checkpoint evaluates, writes and is exported as the merged model.
 """
 import json
 import pathlib
@@ -155,7 +155,8 @@ def check_refusals(folder, work):
 
 
 def octavo(work, *arguments):
-    done = subprocess.run([OCTAVO, *map(str, arguments)], cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run([OCTAVO, *map(str, arguments)], cwd=work, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE)
     if done.returncode != 0:
         sys.exit(f"octavo {arguments[0]} ended with exit code {done.returncode}:\n{done.stderr}")
     return done.stdout
@@ -193,7 +194,7 @@ def adapters_of(checkpoint, folder):
 
 
 def check_checkpoint(folder, work):
-    """A LoRA checkpoint and what peft merged of it: (difference of the losses, are the texts equal, a word on PEFT)."""
+    """A LoRA checkpoint and what peft merged of it: (difference of the losses, are the texts equal)."""
     checkpoint = work / "whole" / "step-00000008"
     adapters_of(checkpoint, folder).merge_and_unload().save_pretrained(work / "merged")
     common = ["--tokenizer", "bytes", "--mixed_precision", "fp32"]
@@ -213,6 +214,38 @@ def check_checkpoint(folder, work):
     return abs(found - wanted), text(checkpoint) == text(work / "merged")
 
 
+def check_export(folder, work):
+    """`checkpoints export` of a LoRA checkpoint: the largest difference of the logits from peft's."""
+    checkpoint = work / "whole" / "step-00000008"
+    export = ["checkpoints", "export", checkpoint, "--checkpoint_dir", work / "whole", "--output"]
+    octavo(work, *export, work / "export-peft", "--export_format", "peft")
+    octavo(work, *export, work / "export-bf16")
+    adapted = adapters_of(checkpoint, folder)
+    wanted, plain = logits_there(adapted), logits_there(base_model(folder))
+    reread = PeftModel.from_pretrained(base_model(folder), work / "export-peft")
+    assert reread.peft_config["default"].lora_dropout == 0.2
+    diff = difference(logits_there(reread), wanted, plain, "exported as PEFT, read by peft")
+    diff = max(diff, difference(logits_here(work / "export-peft", work, "beside"), wanted, plain, "and here"))
+    # octavo merges in BF16 here: the base is rounded, the sum is, and that is all.
+    ours = read_folder(work / "export-bf16")
+    theirs = {n: t.float() for n, t in adapted.merge_and_unload().state_dict().items()}
+    worst = max(((ours[n].float() - theirs[n]).abs().max() / theirs[n].abs().max()).item() for n in ours)
+    print(f"exported as bf16: {len(ours)} tensors, largest difference / largest value {worst:.1e}")
+    assert ours.keys() <= theirs.keys() and worst < 2**-7, "the export is not the merged model"
+    return diff
+
+
+def check_export_refusals(folder, work):
+    """A checkpoint without adapters has none to export."""
+    octavo(work, "train", *train_flags(folder, work, "--max_steps", "1", "--checkpoint_dir", work / "full"))
+    done = subprocess.run([OCTAVO, "checkpoints", "export", "latest", "--checkpoint_dir", work / "full", "--output",
+                           work / "refused", "--export_format", "peft"], stderr=subprocess.PIPE, text=True)
+    good = done.returncode == REFUSED and "adapters" in done.stderr and not (work / "refused").exists()
+    if not good:
+        print(f"export of a whole model as peft: wanted a refusal, found exit code {done.returncode}: {done.stderr[-300:]}")
+    return good
+
+
 def main():
     require(TOOL, OCTAVO, TEXT)
     torch.set_num_threads(1)  # the models are small: a second thread only waits
@@ -229,9 +262,11 @@ def main():
         refused, tried = check_refusals(work / "llama", work)
         resumed_different = check_resume(work / "llama", work)
         loss_diff, same_text = check_checkpoint(work / "llama", work)
-    print(f"written_here={here:.2e} written_by_peft={there:.2e} models={len(MODELS)} refused={refused}/{tried} "
-          f"resume_different={resumed_different} loss_diff={loss_diff:.1e} same_text={int(same_text)}")
-    good = max(here, there) <= LOGIT_DIFF and refused == tried and resumed_different == 0
+        exported = check_export(work / "llama", work)
+        refused, tried = refused + check_export_refusals(work / "llama", work), tried + 1
+    print(f"written_here={here:.2e} written_by_peft={there:.2e} exported={exported:.2e} models={len(MODELS)} "
+          f"refused={refused}/{tried} resume_different={resumed_different} loss_diff={loss_diff:.1e} same_text={int(same_text)}")
+    good = max(here, there, exported) <= LOGIT_DIFF and refused == tried and resumed_different == 0
     sys.exit(0 if good and loss_diff <= LOSS_DIFF and same_text else 1)
 
 

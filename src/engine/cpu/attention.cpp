@@ -1,93 +1,40 @@
-// Causal attention on CPUs: libtorch's flash kernel forward, which is fast, and our own backward,
-// which takes half the time of libtorch's (8 ms against 16 for 4 x 12 heads of 256 x 64). One task
-// per (sequence, key head), because the heads of a group add to the same keys; queries and keys are
-// taken in blocks of kBlock rows, so that every product is small, square and in one core's cache,
-// and blocks beyond the diagonal are never computed. Operands are first copied into dense memory:
-// oneDNN's fast kernels want it. A sequence's last block is filled up with zeros to a multiple of
-// kStep rows: documents have every length, and a product is compiled for each number of rows.
+// Causal attention on CPUs. One task per (sequence, key head): the heads of a group share its keys
+// and values, so their queries are stacked and go through one product. Queries and keys are taken
+// in blocks of kBlock rows, so that every product is in one core's cache, and blocks beyond the
+// diagonal are never computed. Operands are first copied into dense memory: oneDNN's fast kernels
+// want it. A sequence's last block is filled up with zeros to a multiple of kStep rows: documents
+// have every length, and a product is compiled for each number of rows.
 //
-// per pair of blocks:
+// forward, per pair of blocks (m: largest score so far, l: sum):
+//   P = exp(scale Q_i K_j^T - m);  O_i = O_i exp(m_before - m) + P V_j;  in the end O_i / l
+// backward, per pair of blocks:
 //   P = exp(scale Q_i K_j^T - lse);  dP = dO_i V_j^T;  dS = scale P (dP - rowsum(dO O))
 //   dQ_i += dS K_j;  dK_j += dS^T Q_i;  dV_j += P^T dO_i   (sums in FP32)
+//
+// Rows of one length whose heads share no keys go forward by libtorch's flash kernel, which is as
+// fast there.
 
 #include <ATen/ATen.h>
 
 #include <atomic>
 #include <cmath>
 #include <map>
+#include <tuple>
 
 #include "base/checked.h"
 #include "engine/aten/aten.h"
+#include "engine/cpu/attention_rows.h"
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/product.h"
 #include "engine/cpu/rows.h"
 
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "engine/cpu/attention.cpp"
-#include <hwy/foreach_target.h>
-// After foreach_target.h, as Highway demands.
-#include "engine/cpu/simd-inl.h"
-
-HWY_BEFORE_NAMESPACE();
-namespace octavo::engine::cpu::HWY_NAMESPACE {
-
-// One block of scores [rows, keys]: p = exp(scale s - lse), ds = scale p (dp - delta), both BF16.
-// On the diagonal row r sees keys [0, r], and both are zero beyond, and in rows from `real` on.
-void softmax_backward_rows(const float* s, const float* dp, const float* lse, const float* delta,
-                           size_t rows, size_t real, size_t keys, bool diagonal, float scale,
-                           uint16_t* p, uint16_t* ds) {
-  const F32 d;
-  const VF scale_v = hn::Set(d, scale);
-  std::fill(p + real * keys, p + rows * keys, uint16_t{0});
-  std::fill(ds + real * keys, ds + rows * keys, uint16_t{0});
-  for (size_t r = 0; r < real; ++r, s += keys, dp += keys, p += keys, ds += keys) {
-    const size_t seen = diagonal ? r + 1 : keys;
-    const VF lse_v = hn::Set(d, lse[r]), delta_v = hn::Set(d, delta[r]);
-    for_vectors(seen, [&](size_t i, size_t n) {
-      const VF prob = fast_exp(d, hn::MulSub(load_any(d, s + i, n), scale_v, lse_v));
-      store_any(prob, d, p + i, n);
-      const VF flow = hn::Sub(load_any(d, dp + i, n), delta_v);
-      store_any(hn::Mul(hn::Mul(prob, scale_v), flow), d, ds + i, n);
-    });
-    std::fill(p + seen, p + keys, uint16_t{0});
-    std::fill(ds + seen, ds + keys, uint16_t{0});
-  }
-}
-
-// out[r] = sum over columns of a * b
-void row_dots(const uint16_t* a, const uint16_t* b, size_t rows, size_t columns, size_t stride,
-              float* out) {
-  const F32 d;
-  for (size_t r = 0; r < rows; ++r, a += stride, b += stride) {
-    VF sum = hn::Zero(d);
-    for_vectors(columns, [&](size_t i, size_t n) {
-      sum = hn::MulAdd(load_any(d, a + i, n), load_any(d, b + i, n), sum);
-    });
-    out[r] = sum_lanes(d, sum);
-  }
-}
-
-void to_bf16_rows(const float* x, size_t rows, size_t columns, uint16_t* out, size_t stride) {
-  const F32 d;
-  for (size_t r = 0; r < rows; ++r, x += columns, out += stride)
-    for_vectors(columns,
-                [&](size_t i, size_t n) { store_any(load_any(d, x + i, n), d, out + i, n); });
-}
-
-}  // namespace octavo::engine::cpu::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
 namespace octavo::engine::cpu {
 namespace {
 
-HWY_EXPORT(softmax_backward_rows);
-HWY_EXPORT(row_dots);
-HWY_EXPORT(to_bf16_rows);
-
 constexpr int64_t kBlock = 256, kStep = 32;
 
-// The products of a sequence's blocks, by [query block is the last][key block is the last].
+// The products of a sequence's blocks, by [query block is the last][key block is the last]. `rows`
+// are those of all heads of a group.
 struct BlockProducts {
   const Product* scores[2][2];
   const Product* weighted[2][2]
@@ -128,12 +75,11 @@ class Workspace {
   size_t used_ = 0;
 };
 
-// Dense rows, and zeros behind them up to the blocks' end.
-void copy_rows(const uint16_t* from, int64_t stride, const Blocks& blocks, int64_t columns,
+// `real` dense rows, and zeros behind them up to `rows`.
+void copy_rows(const uint16_t* from, int64_t stride, int64_t real, int64_t rows, int64_t columns,
                uint16_t* to) {
-  for (int64_t r = 0; r < blocks.length; ++r)
-    std::copy_n(from + r * stride, columns, to + r * columns);
-  std::fill(to + blocks.length * columns, to + blocks.padded() * columns, uint16_t{0});
+  for (int64_t r = 0; r < real; ++r) std::copy_n(from + r * stride, columns, to + r * columns);
+  std::fill(to + real * columns, to + rows * columns, uint16_t{0});
 }
 
 // Tasks are handed out one by one: on a shared machine cores are not equally fast.
@@ -148,143 +94,224 @@ void for_tasks(int64_t tasks, const Body& body_of_thread) {
   });
 }
 
+bool is_rows(const Attention::Shape& shape) {
+  for (size_t i = 1; i < shape.bounds.size(); ++i)
+    if (shape.bounds[i] != static_cast<int64_t>(i) * shape.bounds[1]) return false;
+  return shape.group() == 1;
+}
+
+// One sequence and one key head with the queries of its group. Stacked: block by block, in each the
+// rows of one head behind the other's.
+struct Group {
+  const Attention::Shape& shape;
+  const BlockProducts& products;
+  Blocks blocks;
+  int64_t key_head, first;  // row of qkv where the sequence begins
+
+  int64_t dim() const { return shape.dim; }
+  int64_t heads() const { return shape.group(); }
+  int64_t head(int64_t i) const { return key_head * heads() + i; }
+  int64_t key_column() const { return shape.width() + key_head * dim(); }
+  int64_t value_column() const { return key_column() + shape.kv_heads * dim(); }
+  // Where the rows of a head of a block begin in stacked memory.
+  int64_t stacked(int64_t block, int64_t i) const {
+    return (block * kBlock * heads() + i * blocks.rows(block)) * dim();
+  }
+  float scale() const { return 1.0f / std::sqrt(static_cast<float>(dim())); }
+
+  // The group's columns of rows of `stride`, stacked.
+  void stack(const uint16_t* rows, int64_t stride, uint16_t* to) const {
+    for (int64_t b = 0; b < blocks.count; ++b)
+      for (int64_t i = 0; i < heads(); ++i)
+        copy_rows(rows + (first + b * kBlock) * stride + head(i) * dim(), stride,
+                  blocks.real_rows(b), blocks.rows(b), dim(), to + stacked(b, i));
+  }
+  void dense(const uint16_t* qkv, int64_t column, uint16_t* to) const {
+    copy_rows(qkv + first * shape.row() + column, shape.row(), blocks.length, blocks.padded(),
+              dim(), to);
+  }
+};
+
 class CpuAttention final : public Attention {
  public:
   Forward forward(const at::Tensor& qkv, const Shape& shape) override {
-    return forward_->forward(qkv, shape);
+    if (is_rows(shape)) return rows_->forward(qkv, shape);
+    Forward result{at::empty({qkv.size(0), shape.width()}, qkv.options()),
+                   at::empty({shape.heads, qkv.size(0)}, qkv.options().dtype(at::kFloat))};
+    for_groups(shape, [&](const Group& group, Space& space) {
+      forward_group(group, data<uint16_t>(qkv), mutable_data<uint16_t>(result.out),
+                    mutable_data<float>(result.lse), qkv.size(0), space);
+    });
+    return result;
   }
 
   at::Tensor extend(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& values,
                     const Shape& shape) override {
-    return forward_->extend(q, keys, values, shape);
+    return rows_->extend(q, keys, values, shape);
   }
 
   at::Tensor backward(const at::Tensor& d_out, const at::Tensor& qkv, const Forward& saved,
                       const Shape& shape) override {
     at::Tensor d_qkv = at::empty_like(qkv);
+    const Rows rows{.qkv = data<uint16_t>(qkv),
+                    .out = data<uint16_t>(saved.out),
+                    .d_out = data<uint16_t>(d_out),
+                    .lse = data<float>(saved.lse),
+                    .lse_stride = qkv.size(0),
+                    .d_qkv = mutable_data<uint16_t>(d_qkv)};
+    for_groups(shape,
+               [&](const Group& group, Space& space) { backward_group(group, rows, space); });
+    return d_qkv;
+  }
+
+ private:
+  struct Rows {
+    const uint16_t *qkv, *out, *d_out;
+    const float* lse;
+    int64_t lse_stride;
+    uint16_t* d_qkv;
+  };
+
+  // One thread's memory for sequences of up to `rows` rows and groups of `heads`.
+  struct Space : Workspace {
+    Space(int64_t rows, int64_t heads, int64_t dim, size_t scratch_size)
+        : Workspace(static_cast<size_t>(rows * dim * (8 * heads + 12) +
+                                        heads * kBlock * (12 * kBlock + 12)) +
+                    scratch_size + 64 * 20) {
+      q = take<uint16_t>(rows * heads * dim);
+      d_out = take<uint16_t>(rows * heads * dim);
+      dq = take<float>(rows * heads * dim);
+      k = take<uint16_t>(rows * dim);
+      v = take<uint16_t>(rows * dim);
+      dk = take<float>(rows * dim);
+      dv = take<float>(rows * dim);
+      scores = take<float>(heads * kBlock * kBlock);
+      d_probs = take<float>(heads * kBlock * kBlock);
+      probs = take<uint16_t>(heads * kBlock * kBlock);
+      d_scores = take<uint16_t>(heads * kBlock * kBlock);
+      delta = take<float>(heads * kBlock);
+      most = take<float>(heads * kBlock);
+      sums = take<float>(heads * kBlock);
+      scratch = take<std::byte>(static_cast<int64_t>(scratch_size));
+    }
+    uint16_t *q, *d_out, *k, *v, *probs, *d_scores;
+    float *dq, *dk, *dv, *scores, *d_probs, *delta, *most, *sums;
+    std::byte* scratch;
+  };
+
+  template <class Body>
+  void for_groups(const Shape& shape, const Body& body) {
     const auto sequences = static_cast<int64_t>(shape.bounds.size()) - 1;
     const auto bound = [&](int64_t i) { return shape.bounds[static_cast<size_t>(i)]; };
     int64_t longest = 0;
     for (int64_t i = 0; i < sequences; ++i) {
       const Blocks blocks(bound(i + 1) - bound(i));
       longest = std::max(longest, blocks.padded());
-      products_of(shape.dim, blocks.last);
+      make_ready(shape, blocks.last);
     }
     for_tasks(sequences * shape.kv_heads, [&](const auto& next_task) {
-      BackwardSpace space(longest, shape.dim, scratch_);
+      Space space(longest, shape.group(), shape.dim, scratch_);
       for (int64_t task = next_task(); task >= 0; task = next_task()) {
         const int64_t first = bound(task / shape.kv_heads);
         const Blocks blocks(bound(task / shape.kv_heads + 1) - first);
-        const Rows rows{.qkv = data<uint16_t>(qkv) + first * shape.row(),
-                        .out = data<uint16_t>(saved.out) + first * shape.width(),
-                        .d_out = data<uint16_t>(d_out) + first * shape.width(),
-                        .lse = data<float>(saved.lse) + first,
-                        .lse_stride = qkv.size(0),
-                        .d_qkv = mutable_data<uint16_t>(d_qkv) + first * shape.row()};
-        backward_group(shape, blocks, *products_.at({shape.dim, blocks.last}),
-                       task % shape.kv_heads, rows, space);
+        body(Group{shape, *products_.at({shape.dim, shape.group(), blocks.last}), blocks,
+                   task % shape.kv_heads, first},
+             space);
       }
     });
-    return d_qkv;
   }
 
- private:
-  static constexpr int64_t kCells = kBlock * kBlock;
-
-  // Where the rows of a sequence begin.
-  struct Rows {
-    const uint16_t *qkv, *out, *d_out;
-    const float* lse;  // of the first head
-    int64_t lse_stride;
-    uint16_t* d_qkv;
-  };
-
-  struct BackwardSpace : Workspace {
-    BackwardSpace(int64_t rows, int64_t dim, size_t scratch_size)
-        : Workspace(static_cast<size_t>(20 * rows * dim + 12 * kCells + 4 * kBlock) + scratch_size +
-                    64 * 16) {
-      q = take<uint16_t>(rows * dim);
-      k = take<uint16_t>(rows * dim);
-      v = take<uint16_t>(rows * dim);
-      d_out = take<uint16_t>(rows * dim);
-      dq = take<float>(rows * dim);
-      dk = take<float>(rows * dim);
-      dv = take<float>(rows * dim);
-      scores = take<float>(kCells);
-      d_probs = take<float>(kCells);
-      probs = take<uint16_t>(kCells);
-      d_scores = take<uint16_t>(kCells);
-      delta = take<float>(kBlock);
-      scratch = take<std::byte>(static_cast<int64_t>(scratch_size));
+  static void forward_group(const Group& g, const uint16_t* qkv, uint16_t* out, float* lse,
+                            int64_t lse_stride, Space& w) {
+    g.stack(qkv, g.shape.row(), w.q);
+    g.dense(qkv, g.key_column(), w.k);
+    g.dense(qkv, g.value_column(), w.v);
+    for (int64_t i = 0; i < g.blocks.count; ++i) {
+      float* sum = w.dq;  // of one block
+      for (int64_t j = 0; j <= i; ++j) forward_block(g, i, j, sum, w);
+      for (int64_t h = 0; h < g.heads(); ++h) {
+        const int64_t row = g.first + i * kBlock, stacked = h * g.blocks.rows(i);
+        finish_rows(sum + stacked * g.dim(), w.most + stacked, w.sums + stacked,
+                    static_cast<size_t>(g.blocks.real_rows(i)), static_cast<size_t>(g.dim()),
+                    out + row * g.shape.width() + g.head(h) * g.dim(),
+                    static_cast<size_t>(g.shape.width()), lse + g.head(h) * lse_stride + row);
+      }
     }
-    uint16_t *q, *k, *v, *d_out, *probs, *d_scores;
-    float *dq, *dk, *dv, *scores, *d_probs, *delta;
-    std::byte* scratch;
-  };
-
-  // The heads that share key head `group`.
-  static void backward_group(const Shape& shape, const Blocks& blocks,
-                             const BlockProducts& products, int64_t group, const Rows& rows,
-                             BackwardSpace& w) {
-    const int64_t dim = shape.dim, key = shape.width() + group * dim,
-                  value = key + shape.kv_heads * dim;
-    copy_rows(rows.qkv + key, shape.row(), blocks, dim, w.k);
-    copy_rows(rows.qkv + value, shape.row(), blocks, dim, w.v);
-    std::fill_n(w.dk, blocks.padded() * dim, 0.0f);
-    std::fill_n(w.dv, blocks.padded() * dim, 0.0f);
-    for (int64_t h = group * shape.group(); h < (group + 1) * shape.group(); ++h)
-      backward_head(shape, blocks, products, h, rows, w);
-    store_rows(shape, blocks, w.dk, rows.d_qkv + key);
-    store_rows(shape, blocks, w.dv, rows.d_qkv + value);
   }
 
-  static void backward_head(const Shape& shape, const Blocks& blocks, const BlockProducts& products,
-                            int64_t head, const Rows& rows, BackwardSpace& w) {
-    const int64_t dim = shape.dim, width = shape.width();
-    copy_rows(rows.qkv + head * dim, shape.row(), blocks, dim, w.q);
-    copy_rows(rows.d_out + head * dim, width, blocks, dim, w.d_out);
-    for (int64_t i = 0; i < blocks.count; ++i) {
-      const int64_t first = i * kBlock, column = first * width + head * dim;
-      HWY_DYNAMIC_DISPATCH(row_dots)
-      (rows.d_out + column, rows.out + column, static_cast<size_t>(blocks.real_rows(i)),
-       static_cast<size_t>(dim), static_cast<size_t>(width), w.delta);
-      for (int64_t j = 0; j <= i; ++j)
-        backward_block(blocks, products, dim, i, j, rows.lse + head * rows.lse_stride + first, w);
+  static void forward_block(const Group& g, int64_t i, int64_t j, float* sum, Space& w) {
+    const int li = g.blocks.is_last(i), lj = g.blocks.is_last(j);
+    const int64_t rows = g.blocks.rows(i), keys = g.blocks.rows(j);
+    run(*g.products.scores[li][lj], w.q + g.stacked(i, 0), w.k + j * kBlock * g.dim(), nullptr,
+        w.scores, w.scratch);
+    for (int64_t h = 0; h < g.heads(); ++h)
+      softmax_forward_rows(w.scores + h * rows * keys, static_cast<size_t>(rows),
+                           static_cast<size_t>(g.blocks.real_rows(i)), static_cast<size_t>(keys),
+                           i == j, j == 0, g.scale(), w.probs + h * rows * keys, w.most + h * rows,
+                           w.sums + h * rows, sum + h * rows * g.dim(),
+                           static_cast<size_t>(g.dim()));
+    run(*g.products.weighted[li][lj][j > 0 ? 1 : 0], w.probs, w.v + j * kBlock * g.dim(), nullptr,
+        sum, w.scratch);
+  }
+
+  static void backward_group(const Group& g, const Rows& rows, Space& w) {
+    g.stack(rows.qkv, g.shape.row(), w.q);
+    g.stack(rows.d_out, g.shape.width(), w.d_out);
+    g.dense(rows.qkv, g.key_column(), w.k);
+    g.dense(rows.qkv, g.value_column(), w.v);
+    std::fill_n(w.dk, g.blocks.padded() * g.dim(), 0.0f);
+    std::fill_n(w.dv, g.blocks.padded() * g.dim(), 0.0f);
+    for (int64_t i = 0; i < g.blocks.count; ++i) {
+      const int64_t row = g.first + i * kBlock;
+      for (int64_t h = 0; h < g.heads(); ++h) {
+        const int64_t at = row * g.shape.width() + g.head(h) * g.dim();
+        row_dots(rows.d_out + at, rows.out + at, static_cast<size_t>(g.blocks.real_rows(i)),
+                 static_cast<size_t>(g.dim()), static_cast<size_t>(g.shape.width()),
+                 w.delta + h * g.blocks.rows(i));
+      }
+      for (int64_t j = 0; j <= i; ++j) backward_block(g, i, j, rows, w);
+      for (int64_t h = 0; h < g.heads(); ++h)
+        store_rows(g, w.dq + g.stacked(i, h), g.blocks.real_rows(i),
+                   rows.d_qkv + row * g.shape.row() + g.head(h) * g.dim());
     }
-    store_rows(shape, blocks, w.dq, rows.d_qkv + head * dim);
+    uint16_t* to = rows.d_qkv + g.first * g.shape.row();
+    store_rows(g, w.dk, g.blocks.length, to + g.key_column());
+    store_rows(g, w.dv, g.blocks.length, to + g.value_column());
   }
 
-  static void store_rows(const Shape& shape, const Blocks& blocks, const float* from,
-                         uint16_t* to) {
-    HWY_DYNAMIC_DISPATCH(to_bf16_rows)
-    (from, static_cast<size_t>(blocks.length), static_cast<size_t>(shape.dim), to,
-     static_cast<size_t>(shape.row()));
+  static void store_rows(const Group& g, const float* from, int64_t rows, uint16_t* to) {
+    to_bf16_rows(from, static_cast<size_t>(rows), static_cast<size_t>(g.dim()), to,
+                 static_cast<size_t>(g.shape.row()));
   }
 
-  static void backward_block(const Blocks& blocks, const BlockProducts& products, int64_t dim,
-                             int64_t i, int64_t j, const float* lse, BackwardSpace& w) {
-    const int64_t query = i * kBlock * dim, key = j * kBlock * dim;
-    const int li = blocks.is_last(i), lj = blocks.is_last(j);
-    run(*products.scores[li][lj], w.q + query, w.k + key, nullptr, w.scores, w.scratch);
-    run(*products.scores[li][lj], w.d_out + query, w.v + key, nullptr, w.d_probs, w.scratch);
-    HWY_DYNAMIC_DISPATCH(softmax_backward_rows)
-    (w.scores, w.d_probs, lse, w.delta, static_cast<size_t>(blocks.rows(i)),
-     static_cast<size_t>(blocks.real_rows(i)), static_cast<size_t>(blocks.rows(j)), i == j,
-     1.0f / std::sqrt(static_cast<float>(dim)), w.probs, w.d_scores);
-    run(*products.weighted[li][lj][j > 0 ? 1 : 0], w.d_scores, w.k + key, nullptr, w.dq + query,
+  static void backward_block(const Group& g, int64_t i, int64_t j, const Rows& rows, Space& w) {
+    const int64_t query = g.stacked(i, 0), key = j * kBlock * g.dim(), count = g.blocks.rows(i),
+                  keys = g.blocks.rows(j);
+    const int li = g.blocks.is_last(i), lj = g.blocks.is_last(j);
+    run(*g.products.scores[li][lj], w.q + query, w.k + key, nullptr, w.scores, w.scratch);
+    run(*g.products.scores[li][lj], w.d_out + query, w.v + key, nullptr, w.d_probs, w.scratch);
+    for (int64_t h = 0; h < g.heads(); ++h)
+      softmax_backward_rows(w.scores + h * count * keys, w.d_probs + h * count * keys,
+                            rows.lse + g.head(h) * rows.lse_stride + g.first + i * kBlock,
+                            w.delta + h * count, static_cast<size_t>(count),
+                            static_cast<size_t>(g.blocks.real_rows(i)), static_cast<size_t>(keys),
+                            i == j, g.scale(), w.probs + h * count * keys,
+                            w.d_scores + h * count * keys);
+    run(*g.products.weighted[li][lj][j > 0 ? 1 : 0], w.d_scores, w.k + key, nullptr, w.dq + query,
         w.scratch);
-    run(*products.transposed[li][lj], w.d_scores, w.q + query, nullptr, w.dk + key, w.scratch);
-    run(*products.transposed[li][lj], w.probs, w.d_out + query, nullptr, w.dv + key, w.scratch);
+    run(*g.products.transposed[li][lj], w.d_scores, w.q + query, nullptr, w.dk + key, w.scratch);
+    run(*g.products.transposed[li][lj], w.probs, w.d_out + query, nullptr, w.dv + key, w.scratch);
   }
 
   // Made before the threads start: at most kBlock / kStep of them for a model.
-  void products_of(int64_t dim, int64_t last) {
-    auto& entry = products_[{dim, last}];
-    if (entry == nullptr) entry = std::make_unique<BlockProducts>(make_products(dim, last));
+  void make_ready(const Shape& shape, int64_t last) {
+    auto& entry = products_[{shape.dim, shape.group(), last}];
+    if (entry == nullptr) entry = std::make_unique<BlockProducts>(make_products(shape, last));
     scratch_ = std::max(scratch_, entry->scratch);
   }
 
-  BlockProducts make_products(int64_t dim, int64_t last) {
+  BlockProducts make_products(const Shape& shape_of_all, int64_t last) {
+    const int64_t dim = shape_of_all.dim, heads = shape_of_all.group();
     BlockProducts made{};
     const auto get = [&](ProductShape shape) {
       shape.one_thread = true;
@@ -295,7 +322,7 @@ class CpuAttention final : public Attention {
     };
     for (int li = 0; li < 2; ++li)
       for (int lj = 0; lj < 2; ++lj) {
-        const int64_t rows = li != 0 ? last : kBlock, keys = lj != 0 ? last : kBlock;
+        const int64_t rows = heads * (li != 0 ? last : kBlock), keys = lj != 0 ? last : kBlock;
         made.scores[li][lj] = get({.m = rows,
                                    .n = keys,
                                    .k = dim,
@@ -318,9 +345,10 @@ class CpuAttention final : public Attention {
     return made;
   }
 
-  std::unique_ptr<Attention> forward_ = aten::make_attention();
+  std::unique_ptr<Attention> rows_ = aten::make_attention();
   ProductCache cache_;
-  std::map<std::pair<int64_t, int64_t>, std::unique_ptr<BlockProducts>> products_;
+  // By width of a head, heads of a group, rows of the last block.
+  std::map<std::tuple<int64_t, int64_t, int64_t>, std::unique_ptr<BlockProducts>> products_;
   size_t scratch_ = 0;
 };
 
@@ -331,4 +359,3 @@ std::unique_ptr<Attention> make_attention() {
 }
 
 }  // namespace octavo::engine::cpu
-#endif
