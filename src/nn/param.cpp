@@ -4,8 +4,6 @@
 
 #include "base/error.h"
 
-#include "base/error.h"
-
 namespace octavo::nn {
 
 void Param::allocate_grad() {

@@ -55,7 +55,8 @@ struct PlainRope final : Rope {
     const int64_t dim = table.size(1);
     Tensor part = x.narrow(1, 0, heads * dim).unflatten(1, {heads, dim});
     const auto angles = wide(table).index_select(0, positions).unsqueeze(1).chunk(2, 2);
-    const Tensor c = angles[0], s = back ? -angles[1] : angles[1];
+    const Tensor& c = angles[0];
+    const Tensor s = back ? -angles[1] : angles[1];
     const auto halves = wide(part).chunk(2, 2);
     const Tensor &a = halves[0], &b = halves[1];
     part.copy_(at::cat({a * c - b * s, b * c + a * s}, 2));
