@@ -207,15 +207,15 @@ class CpuAttention final : public Attention {
     for (int64_t i = 0; i < sequences; ++i) {
       const Blocks blocks(bound(i + 1) - bound(i));
       longest = std::max(longest, blocks.padded());
-      make_ready(shape, blocks.last);
+      make_ready(shape, blocks);
     }
     for_tasks(sequences * shape.kv_heads, [&](const auto& next_task) {
       Space space(longest, shape.group(), shape.dim, scratch_);
       for (int64_t task = next_task(); task >= 0; task = next_task()) {
         const int64_t first = bound(task / shape.kv_heads);
         const Blocks blocks(bound(task / shape.kv_heads + 1) - first);
-        body(Group{shape, *products_.at({shape.dim, shape.group(), blocks.last}), blocks,
-                   task % shape.kv_heads, first},
+        body(Group{shape, *products_.at(key_of(shape, blocks)), blocks, task % shape.kv_heads,
+                   first},
              space);
       }
     });
@@ -303,14 +303,22 @@ class CpuAttention final : public Attention {
     run(*g.products.transposed[li][lj], w.probs, w.d_out + query, nullptr, w.dv + key, w.scratch);
   }
 
-  // Made before the threads start: at most kBlock / kStep of them for a model.
-  void make_ready(const Shape& shape, int64_t last) {
-    auto& entry = products_[{shape.dim, shape.group(), last}];
-    if (entry == nullptr) entry = std::make_unique<BlockProducts>(make_products(shape, last));
+  // Width of a head, heads of a group, rows of the last block, whether it is the only one.
+  using Key = std::tuple<int64_t, int64_t, int64_t, bool>;
+  static Key key_of(const Shape& shape, const Blocks& blocks) {
+    return {shape.dim, shape.group(), blocks.last, blocks.count == 1};
+  }
+
+  // Made before the threads start: at most 2 kBlock / kStep of them for a model.
+  void make_ready(const Shape& shape, const Blocks& blocks) {
+    auto& entry = products_[key_of(shape, blocks)];
+    if (entry == nullptr)
+      entry = std::make_unique<BlockProducts>(make_products(shape, blocks.last, blocks.count == 1));
     scratch_ = std::max(scratch_, entry->scratch);
   }
 
-  BlockProducts make_products(const Shape& shape_of_all, int64_t last) {
+  // Compiling a product takes milliseconds: a single block needs three of the sixteen.
+  BlockProducts make_products(const Shape& shape_of_all, int64_t last, bool single) {
     const int64_t dim = shape_of_all.dim, heads = shape_of_all.group();
     BlockProducts made{};
     const auto get = [&](ProductShape shape) {
@@ -320,8 +328,8 @@ class CpuAttention final : public Attention {
       made.scratch = std::max(made.scratch, scratch_bytes(product));
       return &product;
     };
-    for (int li = 0; li < 2; ++li)
-      for (int lj = 0; lj < 2; ++lj) {
+    for (int li = single ? 1 : 0; li < 2; ++li)
+      for (int lj = single ? 1 : 0; lj < 2; ++lj) {
         const int64_t rows = heads * (li != 0 ? last : kBlock), keys = lj != 0 ? last : kBlock;
         made.scores[li][lj] = get({.m = rows,
                                    .n = keys,
@@ -330,9 +338,11 @@ class CpuAttention final : public Attention {
                                    .ldb = dim,
                                    .ldc = keys,
                                    .b_transposed = true});
-        for (const bool add : {false, true})
+        for (const bool add : {false, true}) {
+          if (single && add) continue;
           made.weighted[li][lj][add ? 1 : 0] = get(
               {.m = rows, .n = dim, .k = keys, .lda = keys, .ldb = dim, .ldc = dim, .add = add});
+        }
         made.transposed[li][lj] = get({.m = keys,
                                        .n = dim,
                                        .k = rows,
@@ -347,8 +357,7 @@ class CpuAttention final : public Attention {
 
   std::unique_ptr<Attention> rows_ = aten::make_attention();
   ProductCache cache_;
-  // By width of a head, heads of a group, rows of the last block.
-  std::map<std::tuple<int64_t, int64_t, int64_t>, std::unique_ptr<BlockProducts>> products_;
+  std::map<Key, std::unique_ptr<BlockProducts>> products_;
   size_t scratch_ = 0;
 };
 
