@@ -131,28 +131,42 @@ class Results:
         self.curves[recipe, seed] = curve
 
 
-def train(settings, recipe, seed, cache):
-    """One run in a folder of its own. {step: validation loss}, or None when it failed, which is said."""
-    precision = {"mixed_precision": "fp8", "fp8_recipe": recipe} if recipe in AIMS else {"mixed_precision": "bf16"}
-    if recipe == CONTROL:
-        precision["adam_eps"] = 1.01e-8
-    given = {"dataset": TEXT, "data_cache": cache, "run_name": "run", "seed": seed, **settings, **precision}
+def octavo_train(given, who):
+    """`octavo train` in a folder of its own. (metrics, receipt, output), or None when it failed, which is said."""
     flags = [word for key, value in given.items() for word in (f"--{key}", str(value))]
     with tempfile.TemporaryDirectory(prefix="octavo-study-") as folder:
-        done = subprocess.run([OCTAVO, "train", *flags], cwd=folder, env=os.environ | {"OMP_WAIT_POLICY": "passive"},
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        done = subprocess.run([OCTAVO, "train", *flags, "--run_name", "run"], cwd=folder,
+                              env=os.environ | {"OMP_WAIT_POLICY": "passive"}, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True)
         if done.returncode != 0:
-            print(f"{recipe}, seed {seed}: exit code {done.returncode}; its last lines:\n{done.stdout[-2000:]}")
+            print(f"{who}: exit code {done.returncode}; its last lines:\n{done.stdout[-2000:]}")
             if done.returncode == USAGE_ERROR:
                 sys.exit(f"{OCTAVO} refused its settings; nothing was recorded for this run")
             return None
-        lines = pathlib.Path(folder, "runs/run/metrics.jsonl").read_text().splitlines()
-    records = [json.loads(line) for line in lines]
+        run = pathlib.Path(folder, "runs/run")
+        records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        return records, json.loads((run / "receipt.json").read_text()), done.stdout
+
+
+def validation_losses(records):
+    return {record["step"]: record["val/loss"] for record in records if "val/loss" in record}
+
+
+def train(settings, recipe, seed, cache):
+    """{step: validation loss} of one run, or None when it failed."""
+    precision = {"mixed_precision": "fp8", "fp8_recipe": recipe} if recipe in AIMS else {"mixed_precision": "bf16"}
+    if recipe == CONTROL:
+        precision["adam_eps"] = 1.01e-8
+    made = octavo_train({"dataset": TEXT, "data_cache": cache, "seed": seed, **settings, **precision},
+                        f"{recipe}, seed {seed}")
+    if made is None:
+        return None
+    records, _, output = made
     ran = {record["precision"] for record in records if "precision" in record}
     if len(ran) != 1 or next(iter(ran)).startswith("FP8") != (recipe in AIMS):
         sys.exit(f"{recipe}, seed {seed}: wanted every step in this precision, found {sorted(ran)}; see its warnings:\n"
-                 f"{done.stdout[:2000]}")
-    return {record["step"]: record["val/loss"] for record in records if "val/loss" in record}
+                 f"{output[:2000]}")
+    return validation_losses(records)
 
 
 def clock(seconds):

@@ -15,14 +15,13 @@ import hashlib
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 import time
 
 import numpy as np
 
-from fp8_vs_bf16 import DATA, OCTAVO, ROOT, USAGE_ERROR, clock, seed_list, t_quantile
+from fp8_vs_bf16 import DATA, OCTAVO, ROOT, clock, octavo_train, seed_list, t_quantile, validation_losses
 
 sys.path.insert(0, str(ROOT / "tests/conformance"))
 import smollm2_model
@@ -129,28 +128,20 @@ class Results:
 
 
 def train(model, state, seed, cache):
-    """One run in a folder of its own. ({step: validation loss}, bytes per parameter), or None when it failed."""
+    """({step: validation loss}, bytes per parameter) of one run, or None when it failed."""
     master, moments, gradients = STATES[state]
-    given = {**model.flags(), "data_cache": cache, "run_name": "run", "seed": seed, "master_dtype": master,
-             "moment_dtype": moments, "gradient_dtype": gradients}
+    given = {**model.flags(), "data_cache": cache, "seed": seed, "master_dtype": master, "moment_dtype": moments,
+             "gradient_dtype": gradients}
     given["dataset"] = ",".join(map(str, given["dataset"]))
-    words = [word for key, value in given.items() for word in (f"--{key}", str(value))]
-    with tempfile.TemporaryDirectory(prefix="octavo-study-") as folder:
-        done = subprocess.run([OCTAVO, "train", *words], cwd=folder, env=os.environ | {"OMP_WAIT_POLICY": "passive"},
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        if done.returncode != 0:
-            print(f"{state}, seed {seed}: exit code {done.returncode}; its last lines:\n{done.stdout[-2000:]}")
-            if done.returncode == USAGE_ERROR:
-                sys.exit(f"{OCTAVO} refused its settings; nothing was recorded for this run")
-            return None
-        run = pathlib.Path(folder, "runs/run")
-        records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        kept = json.loads((run / "receipt.json").read_text())["optimizer"]
+    made = octavo_train(given, f"{state}, seed {seed}")
+    if made is None:
+        return None
+    records, receipt, _ = made
+    kept = receipt["optimizer"]
     found = (kept["master_dtype"], kept["moment_dtype"], kept["gradient_dtype"])
     if found != STATES[state]:
         sys.exit(f"{state}, seed {seed}: wanted state in {STATES[state]}, found {found}")
-    return ({record["step"]: record["val/loss"] for record in records if "val/loss" in record},
-            kept["bytes_per_parameter"])
+    return validation_losses(records), kept["bytes_per_parameter"]
 
 
 def run_all(name, model, seeds, results):

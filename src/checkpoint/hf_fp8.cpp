@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kLargestBlock = 1 << 20;
 
 // A list of two positive sizes.
-Fp8Block read_block(const Json& sizes, const std::string& source) {
+nn::Fp8Block read_block(const Json& sizes, const std::string& source) {
   const auto is_size = [](const Json& size) {
     return size.is_number_unsigned() && size.get<uint64_t>() >= 1 &&
            size.get<uint64_t>() <= uint64_t{kLargestBlock};
@@ -38,7 +38,7 @@ std::string text_field(const Json& object, const char* name, const std::string& 
 }
 
 // The block of compressed-tensors' groups, which must all be 8-bit floats and scaled alike.
-std::string read_groups(const Json& config, const std::string& source, Fp8Block& block) {
+std::string read_groups(const Json& config, const std::string& source, nn::Fp8Block& block) {
   const Json& groups = json_field(config, "config_groups", Json::value_t::object, source);
   std::string strategy;
   for (const auto& group : groups.items()) {
@@ -91,7 +91,7 @@ void HfWeights::read_method() {
   }
 }
 
-Fp8Block HfWeights::block_of(const std::string& name, const std::string& scale) const {
+nn::Fp8Block HfWeights::block_of(const std::string& name, const std::string& scale) const {
   const auto& shape = files_.info(name).shape;
   const auto& scales = files_.info(scale).shape;
   int64_t count = 1;
@@ -144,7 +144,7 @@ at::Tensor HfWeights::tensor(const std::string& name) const {
   const at::Tensor stored = files_.tensor(name);
   const auto found = quantized_.find(name);
   if (found != quantized_.end())
-    return dequantize_weight(stored, files_.tensor(found->second.scale), found->second.block);
+    return nn::dequantize_weight(stored, files_.tensor(found->second.scale), found->second.block);
   if (!at::isFloatingType(stored.scalar_type()) || stored.element_size() == 1)
     fail(ExitCode::kDamaged, "checkpoint", files_.folder.string(), ": weight ", quote_name(name),
          ": wanted BF16, FP16, FP32 or FP8 with scales, found ",

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/export_fp8.h"
 #include "checkpoint/hf.h"
+#include "nn/fp8_weight.h"
 
 namespace octavo::checkpoint {
 
@@ -43,18 +43,18 @@ class HfWeights {
  private:
   struct Quantized {
     std::string scale;
-    Fp8Block block;
+    nn::Fp8Block block;
   };
   void read_method();
   void find_quantized();
-  Fp8Block block_of(const std::string& name, const std::string& scale) const;
+  nn::Fp8Block block_of(const std::string& name, const std::string& scale) const;
 
   HfModel files_;
   std::string method_;
-  std::string suffix_;      // of the scales' names
-  bool per_tensor_ = true;  // a scale may be one number
-  bool per_row_ = false;    // or one for each row
-  Fp8Block grid_{0, 0};     // or one for each such block; 0: none
+  std::string suffix_;       // of the scales' names
+  bool per_tensor_ = true;   // a scale may be one number
+  bool per_row_ = false;     // or one for each row
+  nn::Fp8Block grid_{0, 0};  // or one for each such block; 0: none
   std::vector<std::string> names_;
   std::set<std::string> helpers_;  // scales
   std::map<std::string, Quantized> quantized_;

@@ -119,6 +119,11 @@ struct Attention {  // causal within each sequence, softmax scale 1/sqrt(D)
     int64_t heads = 1, kv_heads = 1, dim = 1;  // heads is a multiple of kv_heads
     std::vector<int64_t> bounds;  // sequence i is rows bounds[i] to bounds[i + 1]; the last is T
     int64_t group() const { return heads / kv_heads; }  // queries that share a key
+    bool in_rows() const {                              // all sequences have one length
+      for (size_t i = 1; i < bounds.size(); ++i)
+        if (bounds[i] != static_cast<int64_t>(i) * bounds[1]) return false;
+      return true;
+    }
     int64_t width() const { return heads * dim; }
     int64_t row() const { return (heads + 2 * kv_heads) * dim; }
   };

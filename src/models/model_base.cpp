@@ -74,6 +74,19 @@ void ModelBase::initialize(uint64_t seed) {
   nn::refresh_compute(params_);
 }
 
+double ModelBase::flops_per_token(int64_t length) const {
+  auto matrices = static_cast<double>(head()->count());
+  for (const auto& layer : linears_) matrices += static_cast<double>(layer->weight->count());
+  // Causal: half of 12 x length for each channel.
+  return 6 * matrices + 6 * static_cast<double>(length * attention_channels());
+}
+
+bool ModelBase::is_tied_head(const std::string& name, const Tensor& tensor) const {
+  const Tensor embedding = head()->master.narrow(0, 0, vocab_size());
+  return name == "lm_head.weight" && tensor.sizes() == embedding.sizes() &&
+         at::equal(tensor.to(embedding.scalar_type()), embedding);
+}
+
 void ModelBase::load_hugging_face(const TensorSource& source) {
   const at::NoGradGuard no_grad;
   for (const auto& p : params_)

@@ -18,6 +18,7 @@ class ModelBase : public Model {
   void load_hugging_face(const TensorSource& source) override;
   NamedTensors to_hugging_face() const override;
   void initialize(uint64_t seed) override;
+  double flops_per_token(int64_t length) const override;
 
  protected:
   ModelBase(const engine::Engine& engine, const nn::Storage& storage)
@@ -31,7 +32,10 @@ class ModelBase : public Model {
     bool transposed = false;  // stored as [in, out]
   };
   virtual std::vector<FilePart> parts_of(const nn::Param& param) const = 0;
-  virtual std::string architecture() const = 0;  // for messages
+  virtual std::string architecture() const = 0;    // for messages
+  virtual int64_t attention_channels() const = 0;  // of the queries of all blocks together
+  // Whether a file's tensor is a head that only repeats the embedding.
+  bool is_tied_head(const std::string& name, const at::Tensor& tensor) const;
   // The standard deviation of a matrix's first values.
   virtual float initial_deviation(const nn::Param& param) const = 0;
 

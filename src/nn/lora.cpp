@@ -11,11 +11,12 @@
 #include "base/text.h"
 
 namespace octavo::nn {
-namespace {
 
 std::string last_part(const std::string& module) {
   return module.substr(module.rfind('.') + 1);
 }
+
+namespace {
 
 bool is_target(const std::vector<std::string>& targets, const std::string& module) {
   return targets.empty() || std::ranges::any_of(targets, [&](const std::string& t) {

@@ -17,6 +17,9 @@ struct LayerModule {
   int64_t first_row = 0, rows = 0;
 };
 
+// "q_proj" of "model.layers.0.self_attn.q_proj": what targets are named by.
+std::string last_part(const std::string& module);
+
 struct LoraOptions {
   int64_t rank = 8;
   double alpha = 16, dropout = 0;

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "base/error.h"
+#include "nn/fp8_weight.h"
 
 namespace octavo::nn {
 
@@ -32,42 +33,29 @@ ParamPtr make_param(std::string name, at::IntArrayRef shape, at::ScalarType comp
 
 namespace {
 
-constexpr int64_t kPackBlock = 128;
-
-// [O/128, I/128] factors spread over the elements of [O, I].
-at::Tensor spread(const at::Tensor& factors, at::IntArrayRef sizes) {
-  return factors.repeat_interleave(kPackBlock, 0)
-      .narrow(0, 0, sizes[0])
-      .repeat_interleave(kPackBlock, 1)
-      .narrow(1, 0, sizes[1]);
-}
+constexpr Fp8Block kPackBlock{128, 128};
 
 }  // namespace
 
 at::Tensor Param::weights() const {
   if (!codes.defined()) return compute;
-  const at::NoGradGuard no_grad;
-  const at::Tensor values = codes.view(at::kFloat8_e4m3fn).to(at::kFloat);
-  return values.mul_(spread(scales, codes.sizes())).to(at::kBFloat16);
+  return dequantize_weight(codes.cpu(), scales.cpu(), kPackBlock).to(codes.device(), at::kBFloat16);
 }
 
 void Param::pack() {
   OCTAVO_ASSERT(!trainable && master.dim() == 2 && compute.scalar_type() == at::kBFloat16);
-  const at::NoGradGuard no_grad;
-  const int64_t rows = master.size(0), columns = master.size(1);
-  const int64_t down = (rows + kPackBlock - 1) / kPackBlock * kPackBlock,
-                across = (columns + kPackBlock - 1) / kPackBlock * kPackBlock;
-  const at::Tensor values = master.to(at::kFloat);
-  const at::Tensor amax =
-      at::constant_pad_nd(values, {0, across - columns, 0, down - rows})
-          .abs()
-          .view({down / kPackBlock, kPackBlock, across / kPackBlock, kPackBlock})
-          .amax({1, 3});
-  scales = at::where(amax > 0, amax / 448, at::ones_like(amax));
-  codes = (values / spread(scales, values.sizes())).to(at::kFloat8_e4m3fn).view(at::kByte);
+  const auto packed = quantize_weight(master.cpu(), kPackBlock, at::kFloat, name);
+  codes = packed.codes.to(master.device());
+  scales = packed.scales.to(master.device());
   master.reset();
   compute.reset();
   ++version;
+}
+
+int64_t count_of(const ParamList& params) {
+  int64_t count = 0;
+  for (const auto& p : params) count += p->count();
+  return count;
 }
 
 void refresh_compute(const ParamList& params) {

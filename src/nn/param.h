@@ -51,6 +51,7 @@ struct Param : torch::CustomClassHolder {
   // and compute are undefined then.
   at::Tensor codes, scales;
   at::IntArrayRef sizes() const { return codes.defined() ? codes.sizes() : master.sizes(); }
+  int64_t count() const { return c10::multiply_integers(sizes()); }
   at::Tensor weights() const;  // compute, or decoded for the moment
   void pack();                 // of a frozen matrix in BF16
 };
@@ -59,6 +60,8 @@ using ParamPtr = c10::intrusive_ptr<Param>;
 
 // Every parameter of a model, in a fixed order.
 using ParamList = std::vector<ParamPtr>;
+
+int64_t count_of(const ParamList& params);  // numbers in all of them
 
 // How the matrices of a model are kept where the compute dtype is BF16. Vectors are always FP32.
 struct Storage {

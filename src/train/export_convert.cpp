@@ -7,7 +7,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "checkpoint/export_fp8.h"
+#include "nn/fp8_weight.h"
 
 namespace octavo::train {
 namespace {
@@ -71,9 +71,9 @@ at::Tensor ExportConverter::produce(const std::string& name) {
   const std::string& stored = matrix.empty() ? name : matrix;
   const at::Tensor values = source_.tensor(stored);
   if (!matrices_.contains(stored)) return finite(values.to(at::kBFloat16), name);
-  const checkpoint::Fp8Block block = is_block_ ? checkpoint::Fp8Block{kExportSide, kExportSide}
-                                               : checkpoint::Fp8Block{1, values.size(1)};
-  auto made = checkpoint::quantize_weight(values, block, scale_type(), stored);
+  const nn::Fp8Block block =
+      is_block_ ? nn::Fp8Block{kExportSide, kExportSide} : nn::Fp8Block{1, values.size(1)};
+  auto made = nn::quantize_weight(values, block, scale_type(), checkpoint::quote_name(stored));
   scales_[stored] = made.scales;
   return matrix.empty() ? made.codes : made.scales;
 }

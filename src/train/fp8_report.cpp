@@ -73,7 +73,7 @@ std::vector<Group> grouped(const std::vector<GemmLine>& lines) {
 
 void add_layer(const Run& run, const nn::LinearPtr& layer, const std::string& reason, double total,
                std::vector<GemmLine>& lines) {
-  const double weights = static_cast<double>(c10::multiply_integers(layer->weight->sizes()));
+  const double weights = static_cast<double>(layer->weight->count());
   const bool in_fp8 = run.fp8 != nullptr && reason.empty();
   for (const Gemm gemm : nn::kGemms) {
     if (gemm == Gemm::kWeightGradient && !layer->weight->trainable) continue;
@@ -104,10 +104,9 @@ std::vector<GemmLine> gemm_lines(const Run& run) {
   for (size_t i = 0; i < layers.size(); ++i) {
     add_layer(run, layers[i], run.fp8 != nullptr ? run.fp8->plan()[i].reason : refused, total,
               lines);
-    left -= products * static_cast<double>(c10::multiply_integers(layers[i]->weight->sizes()));
+    left -= products * static_cast<double>(layers[i]->weight->count());
   }
-  const double head =
-      products * static_cast<double>(c10::multiply_integers(run.model->head()->sizes()));
+  const double head = products * static_cast<double>(run.model->head()->count());
   lines.push_back({.layer = "head",
                    .gemm = run.lora == nullptr ? "all three" : "both",
                    .precision = run.plain_precision(),

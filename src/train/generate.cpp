@@ -56,8 +56,8 @@ Generator::Generator(const engine::Engine& engine, const models::Model& model)
       cache_(model.make_cache(std::min(kFirstCapacity, model.context()))) {}
 
 // Makes the cache larger, or, at the model's limit, forgets the older half of the text.
-void Generator::make_room(int64_t tokens) {
-  if (cache_.length + tokens <= cache_.capacity) return;
+bool Generator::make_room(int64_t tokens) {
+  if (cache_.length + tokens <= cache_.capacity) return true;
   const int64_t context = model_.context(), wanted = cache_.length + tokens;
   if (wanted <= context) {
     nn::KvCache larger = model_.make_cache(std::min(context, 2 * wanted));
@@ -69,24 +69,23 @@ void Generator::make_room(int64_t tokens) {
     }
     larger.length = cache_.length;
     cache_ = std::move(larger);
-    return;
+    return true;
   }
   const int64_t kept = std::max<int64_t>(context / 2, 1);
   log_warn(octavo::str("generate: the model's context of ", context,
                        " tokens is full; only the last ", kept, " are kept in mind"));
   text_.erase(text_.begin(), text_.end() - std::min<int64_t>(kept, std::ssize(text_)));
-  unread_ = text_;
   cache_.length = 0;
   if (cache_.capacity < context) cache_ = model_.make_cache(context);
+  return false;
 }
 
-at::Tensor Generator::logits_after(const std::vector<TokenId>& ids) {
+at::Tensor Generator::logits_after(std::vector<TokenId> ids) {
   text_.insert(text_.end(), ids.begin(), ids.end());
-  unread_ = ids;
-  make_room(std::ssize(ids));
-  const auto count = std::ssize(unread_);
+  if (!make_room(std::ssize(ids))) ids = text_;
+  const auto count = std::ssize(ids);
   const at::Tensor window =
-      at::from_blob(unread_.data(), {count}, at::kInt).clone().to(engine_.target.device);
+      at::from_blob(ids.data(), {count}, at::kInt).clone().to(engine_.target.device);
   const at::Tensor hidden = model_.hidden(nn::continuation(window, cache_), nullptr);
   return nn::head_logits(engine_, hidden.narrow(0, count - 1, 1), model_.head(),
                          model_.vocab_size())

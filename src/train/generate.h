@@ -33,13 +33,13 @@ class Generator {
                                         const std::function<void(tokenizer::TokenId)>& on_token);
 
  private:
-  at::Tensor logits_after(const std::vector<tokenizer::TokenId>& ids);
-  void make_room(int64_t tokens);
+  at::Tensor logits_after(std::vector<tokenizer::TokenId> ids);
+  // Whether there is room for so many tokens; else all of text_ must be read anew.
+  bool make_room(int64_t tokens);
 
   const engine::Engine& engine_;
   const models::Model& model_;
   std::vector<tokenizer::TokenId> text_;  // everything read or drawn
-  std::vector<tokenizer::TokenId> unread_;
   nn::KvCache cache_;
   uint64_t drawn_ = 0;
 };

@@ -11,24 +11,12 @@
 namespace octavo::train {
 namespace {
 
-std::vector<nn::Lora::LayerOf> layers_of(const models::Model& model) {
-  std::vector<nn::Lora::LayerOf> layers;
-  for (const auto& layer : model.linears()) layers.push_back({layer, model.modules_of(*layer)});
-  return layers;
-}
-
 nn::LoraOptions options_of(const config::Settings& s) {
   return {.rank = s.lora_rank,
           .alpha = s.lora_alpha > 0 ? s.lora_alpha : 2 * static_cast<double>(s.lora_rank),
           .dropout = s.lora_dropout,
           .seed = static_cast<uint64_t>(s.seed),
           .targets = s.lora_target_modules};
-}
-
-int64_t count_of(const nn::ParamList& params) {
-  int64_t count = 0;
-  for (const auto& p : params) count += p->master.numel();
-  return count;
 }
 
 // Copies stored adapters into the ones that were made.
@@ -53,16 +41,22 @@ void load_adapters(const nn::Lora& lora, const checkpoint::State& state,
 
 }  // namespace
 
+std::vector<nn::Lora::LayerOf> lora_layers(const models::Model& model) {
+  std::vector<nn::Lora::LayerOf> layers;
+  for (const auto& layer : model.linears()) layers.push_back({layer, model.modules_of(*layer)});
+  return layers;
+}
+
 void start_lora(Run& run) {
   const auto& s = run.settings;
   if (s.lora_rank == 0) return;
-  run.lora = std::make_unique<nn::Lora>(*run.engine, layers_of(*run.model), options_of(s));
+  run.lora = std::make_unique<nn::Lora>(*run.engine, lora_layers(*run.model), options_of(s));
   if (s.lora_base == config::LoraBase::kFp8)
     for (const auto& layer : run.model->linears()) layer->weight->pack();
   const double base = static_cast<double>(models::parameter_count(*run.model));
   log_info(octavo::str("adapters: rank ", s.lora_rank, " on ", run.lora->modules().size(),
                        " modules, ",
-                       format_count(static_cast<double>(count_of(run.lora->params()))),
+                       format_count(static_cast<double>(nn::count_of(run.lora->params()))),
                        " parameters trained beside ", format_count(base), " frozen ones (kept in ",
                        s.lora_base == config::LoraBase::kFp8 ? "FP8" : run.plain_precision(), ")"));
 }
@@ -74,9 +68,9 @@ const nn::ParamList& trained_params(const Run& run) {
 double flops_per_token(const Run& run) {
   const double all = run.model->flops_per_token(run.settings.max_seq_length);
   if (run.lora == nullptr) return all;
-  double frozen = static_cast<double>(c10::multiply_integers(run.model->head()->sizes()));
+  double frozen = static_cast<double>(run.model->head()->count());
   for (const auto& layer : run.model->linears())
-    frozen += static_cast<double>(c10::multiply_integers(layer->weight->sizes()));
+    frozen += static_cast<double>(layer->weight->count());
   return all - 2 * frozen + run.lora->flops_per_token();
 }
 
@@ -120,7 +114,7 @@ std::unique_ptr<nn::Lora> attach_lora(const engine::Engine& engine, const models
          options.rank);
   for (const Json& t : json_field(kept, "targets", Json::value_t::array, source))
     options.targets.push_back(t.get<std::string>());
-  auto lora = std::make_unique<nn::Lora>(engine, layers_of(model), options);
+  auto lora = std::make_unique<nn::Lora>(engine, lora_layers(model), options);
   load_adapters(*lora, state, source);
   return lora;
 }
@@ -139,7 +133,7 @@ Json lora_receipt(const Run& run) {
           {"alpha", o.alpha},
           {"dropout", o.dropout},
           {"modules", run.lora->modules().size()},
-          {"parameters", count_of(run.lora->params())},
+          {"parameters", nn::count_of(run.lora->params())},
           {"flops_share", share},
           {"fp8_flops_share", fp8},
           // If products in FP8 take half the time and nothing else changes.

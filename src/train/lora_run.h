@@ -13,6 +13,9 @@ namespace octavo::train {
 // says so, and packs the frozen weights into FP8 when lora_base does.
 void start_lora(Run& run);
 
+// Where adapters may be: a model's layers and the modules that they are.
+std::vector<nn::Lora::LayerOf> lora_layers(const models::Model& model);
+
 // What the optimizer updates: the adapters, or the model's parameters.
 const nn::ParamList& trained_params(const Run& run);
 

@@ -18,10 +18,6 @@ constexpr const char* kConfigName = "adapter_config.json";
 constexpr const char* kTensorsName = "adapter_model.safetensors";
 constexpr const char* kPrefix = "base_model.model.";
 
-std::string last_name(const std::string& module) {
-  return module.substr(module.rfind('.') + 1);
-}
-
 double number(const Json& config, const char* name, const std::string& source) {
   if (!config.contains(name) || !config.at(name).is_number())
     fail(ExitCode::kDamaged, "train", source, ": '", name, "' wanted as a number");
@@ -84,7 +80,7 @@ std::string peft_base(const fs::path& folder) {
 void write_peft(const nn::Lora& lora, const models::Model& model, const std::string& base,
                 const fs::path& folder) {
   std::set<std::string> targets;
-  for (const auto& module : lora.modules()) targets.insert(last_name(module));
+  for (const auto& module : lora.modules()) targets.insert(nn::last_part(module));
   const nn::LoraOptions& o = lora.options();
   const bool is_gpt2 = model.hugging_face_config().at("model_type") == "gpt2";
   const Json config = {{"peft_type", "LORA"},
@@ -109,9 +105,7 @@ std::unique_ptr<nn::Lora> read_peft(const engine::Engine& engine, const models::
   const at::NoGradGuard no_grad;
   const std::string source = (folder / kConfigName).string();
   const nn::LoraOptions options = read_options(read_json(folder / kConfigName), source);
-  std::vector<nn::Lora::LayerOf> layers;
-  for (const auto& layer : model.linears()) layers.push_back({layer, model.modules_of(*layer)});
-  auto lora = std::make_unique<nn::Lora>(engine, layers, options);
+  auto lora = std::make_unique<nn::Lora>(engine, lora_layers(model), options);
   const checkpoint::SafetensorsReader file(folder / kTensorsName);
   for (const auto& p : lora->params()) {
     const std::string name = kPrefix + p->name;

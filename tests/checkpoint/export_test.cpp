@@ -1,12 +1,17 @@
 // Weights in eight bits, and the folders that they and others are written into.
 
-#include "checkpoint/export_fp8.h"
 #include "checkpoint/export_shards.h"
 #include "checkpoint/hf_fp8.h"
 #include "checkpoint/test_util.h"
+#include "nn/fp8_weight.h"
 
 namespace octavo::checkpoint {
 namespace {
+
+using nn::dequantize_weight;
+using nn::Fp8Block;
+using nn::Fp8Weight;
+using nn::quantize_weight;
 
 constexpr const char* kBlocks =
     R"({"model_type":"llama","quantization_config":{"quant_method":"fp8","fmt":"e4m3","weight_block_size":[128,128]}})";

@@ -18,11 +18,8 @@ class Export : public TrainTest {
  protected:
   // What to export: the first step of a run.
   config::Settings saved() {
-    auto s = settings();
-    s.checkpoint_dir = (folder / "checkpoints").string();
-    run_ = start(s);
-    train_step(*run_);
-    save(*run_, "saved", false, nullptr);
+    auto [s, run] = saved_run();
+    run_ = std::move(run);
     s.checkpoint = "latest";
     s.output = (folder / "export").string();
     return s;

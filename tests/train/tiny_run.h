@@ -10,7 +10,9 @@
 
 #include "base/file.h"
 #include "scratch.h"
+#include "train/persist.h"
 #include "train/run.h"
+#include "train/step.h"
 
 namespace octavo::train {
 
@@ -42,6 +44,15 @@ class TrainTest : public testing::Test {
   static std::unique_ptr<train::Run> start(const config::Settings& s) {
     std::string resumed_from;
     return assemble(s, &resumed_from);
+  }
+  // The settings of a run whose first step is in a checkpoint, and that run.
+  std::pair<config::Settings, std::unique_ptr<train::Run>> saved_run() const {
+    auto s = settings();
+    s.checkpoint_dir = (folder / "checkpoints").string();
+    auto run = start(s);
+    train_step(*run);
+    save(*run, "saved", false, nullptr);
+    return {s, std::move(run)};
   }
   Scratch scratch;
   const fs::path& folder = scratch.path();

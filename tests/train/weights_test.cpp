@@ -13,14 +13,7 @@ namespace {
 class Weights : public TrainTest {
  protected:
   // The settings of a run whose first step is in a checkpoint.
-  config::Settings saved() {
-    auto s = settings();
-    s.checkpoint_dir = (folder / "checkpoints").string();
-    const auto run = start(s);
-    train_step(*run);
-    save(*run, "saved", false, nullptr);
-    return s;
-  }
+  config::Settings saved() { return saved_run().first; }
   // A Hugging Face folder with the run's weights and one tensor more.
   fs::path export_with(const train::Run& run, const std::string& name, const at::Tensor& tensor) {
     const fs::path model = folder / "model";

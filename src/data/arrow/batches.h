@@ -42,4 +42,14 @@ inline uint64_t share_of(uint64_t bytes, uint64_t part, uint64_t whole) {
                     : static_cast<uint64_t>(static_cast<unsigned __int128>(bytes) * part / whole);
 }
 
+// A batch behind `at` rows of a file that says it has `total`; moves `at` behind it.
+inline arrow::Result<PlacedBatch> place(std::shared_ptr<arrow::RecordBatch> rows, uint64_t& at,
+                                        uint64_t total, uint64_t bytes) {
+  const uint64_t first = at;
+  at += static_cast<uint64_t>(rows->num_rows());
+  if (at > total) return arrow::Status::Invalid("the file says ", total, " rows and has more");
+  return PlacedBatch{std::move(rows), first, share_of(bytes, first, total),
+                     share_of(bytes, at, total)};
+}
+
 }  // namespace octavo::data

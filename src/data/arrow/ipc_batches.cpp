@@ -38,11 +38,7 @@ class IpcFileBatches : public Batches {
   arrow::Result<PlacedBatch> next() override {
     if (index_ >= reader_->num_record_batches()) return PlacedBatch{};
     ARROW_ASSIGN_OR_RAISE(auto rows, reader_->ReadRecordBatch(index_++));
-    const uint64_t first = at_;
-    at_ += static_cast<uint64_t>(rows->num_rows());
-    if (at_ > rows_) return arrow::Status::Invalid("the file says ", rows_, " rows and has more");
-    return PlacedBatch{std::move(rows), first, share_of(bytes_, first, rows_),
-                       share_of(bytes_, at_, rows_)};
+    return place(std::move(rows), at_, rows_, bytes_);
   }
 
  private:

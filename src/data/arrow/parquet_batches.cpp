@@ -60,11 +60,7 @@ class ParquetBatches : public Batches {
         batches_.reset();
         continue;
       }
-      const uint64_t first = at_;
-      at_ += static_cast<uint64_t>(rows->num_rows());
-      if (at_ > rows_) return arrow::Status::Invalid("the file says ", rows_, " rows and has more");
-      return PlacedBatch{std::move(rows), first, share_of(bytes_, first, rows_),
-                         share_of(bytes_, at_, rows_)};
+      return place(std::move(rows), at_, rows_, bytes_);
     }
   }
 

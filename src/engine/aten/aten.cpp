@@ -72,11 +72,8 @@ struct AtenAttention final : Attention {
   }
 
   Forward forward(const Tensor& qkv, const Shape& h) override {
-    const int64_t rows = qkv.size(0), length = h.bounds[1];
-    bool equal = h.group() == 1;
-    for (size_t i = 1; i < h.bounds.size(); ++i)
-      equal = equal && h.bounds[i] == static_cast<int64_t>(i) * length;
-    if (equal) return forward_rows(qkv, h, length);
+    if (h.group() == 1 && h.in_rows()) return forward_rows(qkv, h, h.bounds[1]);
+    const int64_t rows = qkv.size(0);
     Forward result{at::empty({rows, h.width()}, qkv.options()),
                    at::empty({h.heads, rows}, qkv.options().dtype(at::kFloat))};
     for (size_t i = 0; i + 1 < h.bounds.size(); ++i) {

@@ -94,12 +94,6 @@ void for_tasks(int64_t tasks, const Body& body_of_thread) {
   });
 }
 
-bool is_rows(const Attention::Shape& shape) {
-  for (size_t i = 1; i < shape.bounds.size(); ++i)
-    if (shape.bounds[i] != static_cast<int64_t>(i) * shape.bounds[1]) return false;
-  return shape.group() == 1;
-}
-
 // One sequence and one key head with the queries of its group. Stacked: block by block, in each the
 // rows of one head behind the other's.
 struct Group {
@@ -135,7 +129,7 @@ struct Group {
 class CpuAttention final : public Attention {
  public:
   Forward forward(const at::Tensor& qkv, const Shape& shape) override {
-    if (is_rows(shape)) return rows_->forward(qkv, shape);
+    if (shape.group() == 1 && shape.in_rows()) return rows_->forward(qkv, shape);
     Forward result{at::empty({qkv.size(0), shape.width()}, qkv.options()),
                    at::empty({shape.heads, qkv.size(0)}, qkv.options().dtype(at::kFloat))};
     for_groups(shape, [&](const Group& group, Space& space) {

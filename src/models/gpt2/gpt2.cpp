@@ -76,9 +76,7 @@ class Gpt2 final : public ModelBase {
   bool may_ignore(const std::string& name, const Tensor& tensor) const override {
     // Old files keep the causal mask; a head that equals the embedding is only written twice.
     if (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")) return true;
-    const Tensor embedding = wte_->master.narrow(0, 0, config_.vocab);
-    return name == "lm_head.weight" && tensor.sizes() == embedding.sizes() &&
-           at::equal(tensor.to(embedding.scalar_type()), embedding);
+    return is_tied_head(name, tensor);
   }
 
   Json hugging_face_config() const override {
@@ -94,14 +92,9 @@ class Gpt2 final : public ModelBase {
             {"activation_function", "gelu_new"}};
   }
 
-  double flops_per_token(int64_t length) const override {
-    const auto c = static_cast<double>(config_.width), layers = static_cast<double>(config_.layers);
-    const double matrices = 12 * layers * c * c + static_cast<double>(wte_->master.size(0)) * c;
-    return 6 * matrices + 6 * layers * static_cast<double>(length) * c;  // causal: half of 12 L S C
-  }
-
  protected:
   std::string architecture() const override { return "GPT-2"; }
+  int64_t attention_channels() const override { return config_.layers * config_.width; }
   // N(0, 0.02); the two projections back into the residual stream are scaled by 1/sqrt(2 layers).
   float initial_deviation(const nn::Param& p) const override {
     const bool into_residual = p.name.find("c_proj") != std::string::npos;

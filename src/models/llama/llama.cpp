@@ -78,22 +78,14 @@ class Llama final : public ModelBase {
   bool may_ignore(const std::string& name, const Tensor& tensor) const override {
     // Old files keep the frequencies of RoPE; a head that equals the embedding is written twice.
     if (name.ends_with(".rotary_emb.inv_freq")) return true;
-    const Tensor embedding = embedding_->master.narrow(0, 0, config_.vocab);
-    return name == "lm_head.weight" && config_.tied && tensor.sizes() == embedding.sizes() &&
-           at::equal(tensor.to(embedding.scalar_type()), embedding);
-  }
-
-  double flops_per_token(int64_t length) const override {
-    double matrices = static_cast<double>(head_->master.numel());
-    for (const auto& layer : linears_)
-      matrices += static_cast<double>(c10::multiply_integers(layer->weight->sizes()));
-    // Causal: half of 12 x layers x length x width.
-    return 6 * matrices +
-           6 * static_cast<double>(config_.layers * length * config_.heads * config_.head_dim);
+    return config_.tied && is_tied_head(name, tensor);
   }
 
  protected:
   std::string architecture() const override { return config_.type; }
+  int64_t attention_channels() const override {
+    return config_.layers * config_.heads * config_.head_dim;
+  }
   float initial_deviation(const nn::Param&) const override { return 0.02f; }
 
   std::vector<FilePart> parts_of(const nn::Param& p) const override {

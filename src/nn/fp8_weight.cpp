@@ -1,4 +1,4 @@
-#include "checkpoint/export_fp8.h"
+#include "nn/fp8_weight.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -9,10 +9,9 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "checkpoint/safetensors.h"
 #include "fp8/formats.h"
 
-namespace octavo::checkpoint {
+namespace octavo::nn {
 
 namespace {
 
@@ -73,9 +72,8 @@ Fp8Weight quantize_weight(const at::Tensor& weight, const Fp8Block& block,
   });
   for (int64_t k = 0; k < amax.numel(); ++k) {
     if (!std::isfinite(amax_data[k]))
-      fail(ExitCode::kDamaged, "checkpoint", "weight ", quote_name(name),
-           ": wanted finite numbers, found ", amax_data[k],
-           "; the model is broken, take an earlier checkpoint");
+      fail(ExitCode::kDamaged, "nn", "weight ", name, ": wanted finite numbers, found ",
+           amax_data[k], "; the model is broken, take an earlier checkpoint");
     amax_data[k] = scale_of(amax_data[k]);
   }
   Fp8Weight made{at::empty(source.sizes(), at::kByte), amax.to(scale_type)};
@@ -116,4 +114,4 @@ at::Tensor dequantize_weight(const at::Tensor& codes, const at::Tensor& scales,
   return weight;
 }
 
-}  // namespace octavo::checkpoint
+}  // namespace octavo::nn

@@ -1,13 +1,14 @@
 #pragma once
-// Weights of finished models in eight bits, as other programs read them: E4M3 codes, and scales
-// beside them. A weight is worth its code times its scale.
+// Weights that are not trained in eight bits, as frozen parameters and exported files keep them:
+// E4M3 codes, and scales beside them. A weight is worth its code times its scale. In the CPU's
+// memory.
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <string>
 
-namespace octavo::checkpoint {
+namespace octavo::nn {
 
 // What shares a scale: `rows` x `columns` elements; at the edges of a matrix fewer.
 struct Fp8Block {
@@ -29,4 +30,4 @@ Fp8Weight quantize_weight(const at::Tensor& weight, const Fp8Block& block,
 at::Tensor dequantize_weight(const at::Tensor& codes, const at::Tensor& scales,
                              const Fp8Block& block);
 
-}  // namespace octavo::checkpoint
+}  // namespace octavo::nn
