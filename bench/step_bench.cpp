@@ -4,18 +4,26 @@
 //        step_bench BATCH LENGTH --profile: where the time of a step goes.
 //        --recipe NAME before or after: in FP8.
 //        step_bench profile [CONFIG.yaml] [--key value]…: the same of any run of octavo train.
+//        step_bench steps N [CONFIG.yaml] [--key value]…: N steps of any run on the absent device
+//        (src/absent); a line of JSON for each with what it asked of the device, and the names of
+//        the last one's launches.
 
 #include <cstdio>
 #include <iostream>
+#include <map>
 #include <string>
 
+#include "absent/absent.h"
+#include "base/json.h"
 #include "base/random.h"
 #include "config/key.h"
 #include "config/parse.h"
 #include "engine/allocator.h"
+#include "engine/devices.h"
 #include "models/gpt2/gpt2.h"
 #include "timed_engine.h"
 #include "train/batch.h"
+#include "train/device.h"
 #include "train/run.h"
 #include "train/step.h"
 
@@ -61,15 +69,65 @@ int profile(train::Run& run) {
   return 0;
 }
 
-void use_recipe(train::Run& run, const std::string& name) {
+void use_recipe(config::Settings& settings, const std::string& name) {
   const config::Key& key = *config::find_key("fp8_recipe");
-  if (!key.store(run.settings, std::span(&name, 1))) {
+  if (!key.store(settings, std::span(&name, 1))) {
     std::fprintf(stderr, "step_bench: wanted %s, found %s\n", key.wanted.c_str(), name.c_str());
     std::exit(2);
   }
-  run.settings.use_fp8 = true;
-  run.settings.fp8_stats_freq = 0;
-  train::start_fp8(run);
+  settings.use_fp8 = true;
+  settings.fp8_stats_freq = 0;
+}
+
+// What the absent device was asked for since the last call; {} elsewhere.
+Json asked_for() {
+  const absent::Api* api = absent::api();
+  if (api == nullptr) return Json::object();
+  using absent::Kind;
+  absent::Counters c{};
+  api->counters(&c);
+  api->reset();
+  return {{"launches", c.of(Kind::kLaunch)},        {"gemms", c.of(Kind::kGemm)},
+          {"memsets", c.of(Kind::kMemset)},         {"mallocs", c.of(Kind::kMalloc)},
+          {"host_waits", c.host_waits()},           {"to_host", c.of(Kind::kCopyToHost)},
+          {"to_device", c.of(Kind::kCopyToDevice)}, {"unexpected", c.of(Kind::kUnexpected)}};
+}
+
+// How often each kernel was launched since the last reset.
+Json launches_by_name() {
+  const absent::Api* api = absent::api();
+  std::vector<absent::Event> events(api->events(nullptr, 0, 0));
+  api->events(events.data(), 0, events.size());
+  std::map<std::string, int> counts;
+  for (const auto& e : events)
+    if (e.kind == absent::Kind::kLaunch || e.kind == absent::Kind::kGemm) ++counts[e.name];
+  return counts;
+}
+
+int steps_on_absent_device(int64_t steps, const std::vector<std::string>& args) {
+  const config::Settings settings = config::parse(args, config::kTrainArguments).settings;
+  train::prepare_process(settings);
+  std::string resumed_from;
+  const auto run = train::assemble(settings, &resumed_from);
+  if (!engine::is_absent_device(run->engine->target.device)) {
+    std::fprintf(stderr, "step_bench steps: wanted the absent device, found %s\n",
+                 run->engine->target.device.str().c_str());
+    return 2;
+  }
+  asked_for();
+  Json names;
+  for (int64_t i = 0; i < steps; ++i) {
+    const auto record = train::train_step(*run);
+    if (i + 1 == steps) names = launches_by_name();
+    Json line = asked_for();
+    line["precision"] = run->precision();
+    line["seconds"] = record.seconds;
+    line["peak"] = engine::memory_of(run->engine->target.device).peak;
+    std::printf("%s\n", line.dump().c_str());
+    std::fflush(stdout);
+  }
+  std::printf("%s\n", names.dump().c_str());
+  return 0;
 }
 
 // Bytes that the linear layers keep for the backward pass of one micro-batch.
@@ -82,11 +140,11 @@ double linear_saved(const train::Run& run) {
 // Bytes that a forward pass leaves behind for the backward pass, of all layers.
 double all_saved(const train::Run& run) {
   const data::Batch batch = run.loader->next();
-  const nn::Tokens ids = train::to_device(batch, at::kCPU).tokens;
+  const nn::Tokens ids = train::to_device(batch, run.engine->target.device).tokens;
   run.model->hidden(ids, nullptr);  // quantizes the weights, which stay
-  const size_t before = engine::cpu_memory().in_use;
+  const size_t before = engine::memory_of(run.engine->target.device).in_use;
   const at::Tensor hidden = run.model->hidden(ids, nullptr);
-  return static_cast<double>(engine::cpu_memory().in_use - before);
+  return static_cast<double>(engine::memory_of(run.engine->target.device).in_use - before);
 }
 
 }  // namespace
@@ -100,12 +158,20 @@ int main(int argc, char** argv) {
     std::string resumed_from;
     return profile(*train::assemble(settings, &resumed_from));
   }
+  if (std::string_view(argv[1]) == "steps")
+    return steps_on_absent_device(std::stoll(argv[2]), {argv + 3, argv + argc});
   train::Run run;
   auto& s = run.settings;
   s.batch_size = std::stoll(argv[1]);
   s.max_seq_length = std::stoll(argv[2]);
   s.learning_rate = 3e-4;
   s.max_grad_norm = 0;  // the PyTorch step does not clip
+  bool profiles = false;
+  for (int i = 3; i < argc; ++i) {
+    const std::string word = argv[i];
+    profiles = profiles || word == "--profile";
+    if (word == "--recipe" && i + 1 < argc) use_recipe(s, argv[++i]);
+  }
   train::prepare_process(s);
   run.engine = std::make_unique<engine::Engine>(train::target_of(s));
   run.model = models::gpt2::make({.vocab = 50304}, *run.engine);
@@ -119,25 +185,24 @@ int main(int argc, char** argv) {
   run.schedule = {
       .max_lr = s.learning_rate, .min_lr_ratio = 1, .warmup_steps = 0, .max_steps = 1'000'000};
 
-  bool profiles = false;
-  for (int i = 3; i < argc; ++i) {
-    const std::string word = argv[i];
-    profiles = profiles || word == "--profile";
-    if (word == "--recipe" && i + 1 < argc) use_recipe(run, argv[++i]);
-  }
+  train::start_fp8(run);
   if (profiles) return profile(run);
   double saved = 0;
   for (int64_t steps = 0; std::cin >> steps;) {
     double loss = 0;
+    asked_for();
     for (int64_t i = 0; i < steps; ++i) {
       const auto record = train::train_step(run);
       loss = record.loss;
       std::printf("%.6f ", record.seconds);
     }
+    if (const Json asked = asked_for(); !asked.empty())
+      for (const char* key : {"launches", "gemms", "memsets", "mallocs", "host_waits"})
+        std::printf("%s=%.2f ", key, asked[key].get<double>() / static_cast<double>(steps));
     if (saved == 0) saved = all_saved(run);
     std::printf("loss=%.4f peak_mb=%.0f linear_saved_mb=%.3f saved_mb=%.3f\n", loss,
-                static_cast<double>(engine::cpu_memory().peak) / 1e6, linear_saved(run) / 1e6,
-                saved / 1e6);
+                static_cast<double>(engine::memory_of(run.engine->target.device).peak) / 1e6,
+                linear_saved(run) / 1e6, saved / 1e6);
     std::fflush(stdout);
   }
   return 0;

@@ -48,6 +48,10 @@ std::string_view name_of(PenaltyType value) {
   return name_at({"z_loss", "activation_l2", "kurtosis"}, value);
 }
 
+std::string_view name_of(DeviceChoice value) {
+  return name_at({"auto", "cpu", "cuda"}, value);
+}
+
 std::string_view name_of(Fp8Recipe value) {
   return name_at({"delayed", "current", "rowwise", "blockwise", "mxfp8"}, value);
 }
@@ -172,6 +176,7 @@ std::vector<std::string_view> reader_names(Readers readers) {
       {reader::kTrain, "train"},
       {reader::kGenerate, "generate"},
       {reader::kEval, "eval"},
+      {reader::kVerify, "verify"},
       {reader::kCheckpoints, "checkpoints"},
       {reader::kPrepare, "data prepare"},
       {reader::kInspect, "data inspect"},

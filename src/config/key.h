@@ -22,6 +22,7 @@ enum class Section {
   kCheckpoints,
   kGenerate,
   kEval,
+  kVerify,
   kOutput
 };
 enum class Type { kInt, kReal, kBool, kText, kList, kEnum };
@@ -30,7 +31,7 @@ enum class Type { kInt, kReal, kBool, kText, kList, kEnum };
 using Readers = unsigned;
 namespace reader {
 inline constexpr Readers kTrain = 1, kGenerate = 2, kCheckpoints = 4, kPrepare = 8, kInspect = 16,
-                         kSchedule = 32, kConfig = 64, kEval = 128, kAll = ~0u;
+                         kSchedule = 32, kConfig = 64, kEval = 128, kVerify = 256, kAll = ~0u;
 }
 
 struct Key {

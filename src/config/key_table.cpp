@@ -1,6 +1,8 @@
 // Every key, in the order of --help and docs/configuration.md. A new key is a member of Settings
 // and one entry here.
 
+#include <algorithm>
+
 #include "config/key_makers.h"
 
 namespace octavo::config {
@@ -187,6 +189,13 @@ std::vector<Key> precision_keys() {
                "memory is free during the forward pass."),
       int_key("seed", &S::seed, 0, INT64_MAX, "Weights, data order and samples are drawn from it.")
           .read_by(kModelUsers),
+      enum_key("device", &S::device, {DeviceChoice::kAuto, DeviceChoice::kCpu, DeviceChoice::kCuda},
+               "Where the mathematics runs. auto: the first GPU that the process sees, or else the "
+               "CPU. cuda fails when there is no GPU.")
+          .read_by(kModelUsers),
+      int_key("empty_cache_freq", &S::empty_cache_freq, 0, INT64_MAX,
+              "Every so many steps the allocator gives memory that it keeps for reuse back to the "
+              "device. It costs time; for devices that are shared. 0: never."),
       int_key("num_threads", &S::num_threads, 0, 4096,
               "CPU threads for the mathematics. 0: all cores.")
           .read_by(kModelUsers),
@@ -357,12 +366,26 @@ std::vector<Key> generate_keys() {
   };
 }
 
+std::vector<Key> verify_keys() {
+  return {bool_key("require_gpu", &S::require_gpu,
+                   "A machine without a usable GPU fails (exit code 3).")};
+}
+
+// What a run would be told, and its machine can be asked about.
+void let_verify_read(std::vector<Key>& table) {
+  constexpr std::string_view kNames[] = {
+      "mixed_precision", "use_fp8",        "fp8_recipe", "fp8_scenario", "fp8_backend", "use_te",
+      "fp8_execution",   "checkpoint_dir", "device",     "num_threads",  "output",      "json"};
+  for (Key& key : table)
+    if (std::ranges::find(kNames, key.name) != std::end(kNames)) key.readers |= reader::kVerify;
+}
+
 std::vector<Key> output_keys() {
   return {
       text_key("output", &S::output,
                "Where the result goes: a folder (data prepare, checkpoints export) or a file "
-               "(schedule; eval: each row's answer; config schema and docs, which print it "
-               "otherwise).")
+               "(schedule; eval: each row's answer; verify: all findings as JSON; config schema "
+               "and docs, which print it otherwise).")
           .read_by(reader::kPrepare | reader::kCheckpoints | reader::kSchedule | reader::kConfig |
                    reader::kEval),
       bool_key("json", &S::json, "Print the result as JSON.")
@@ -393,7 +416,9 @@ std::vector<Key> build() {
   append(Section::kCheckpoints, reader::kTrain, checkpoint_keys());
   append(Section::kGenerate, reader::kGenerate, generate_keys());
   append(Section::kEval, reader::kEval, eval_keys());
+  append(Section::kVerify, reader::kVerify, verify_keys());
   append(Section::kOutput, 0, output_keys());
+  let_verify_read(table);
   return table;
 }
 
@@ -415,6 +440,7 @@ std::span<const SectionInfo> sections() {
       {Section::kCheckpoints, "checkpoints", "Saving and going on."},
       {Section::kGenerate, "generate", "Text from a trained model."},
       {Section::kEval, "eval", "How good a model is."},
+      {Section::kVerify, "verify", "Whether this machine is able."},
       {Section::kOutput, "output", "Where a verb's result goes."},
   };
   return kSections;

@@ -38,6 +38,7 @@ struct Arguments {
 inline constexpr Arguments kTrainArguments{"train", reader::kTrain};
 inline constexpr Arguments kGenerateArguments{"generate", reader::kGenerate};
 inline constexpr Arguments kEvalArguments{"eval", reader::kEval};
+inline constexpr Arguments kVerifyArguments{"verify", reader::kVerify};
 // A word (list, verify) and a folder.
 inline constexpr Arguments kCheckpointsArguments{"checkpoints", reader::kCheckpoints, 2};
 

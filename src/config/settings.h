@@ -23,6 +23,7 @@ enum class LoraBase { kBf16, kFp8 };
 enum class ChatTemplate { kAuto, kChatml, kQwen2, kSmollm2, kLlama3, kLlama31, kAlpaca, kNone };
 enum class ExportFormat { kBf16, kFp8Block, kFp8Channel, kPeft };
 enum class TrainOn { kAnswer, kAll };
+enum class DeviceChoice { kAuto, kCpu, kCuda };
 
 // The names that users type: "bf16", "z_loss", "most_recent", …
 std::string_view name_of(Precision value);
@@ -38,6 +39,7 @@ std::string_view name_of(StateType value);
 std::string_view name_of(LoraBase value);
 std::string_view name_of(ChatTemplate value);
 std::string_view name_of(TrainOn value);
+std::string_view name_of(DeviceChoice value);
 std::string_view name_of(ExportFormat value);
 
 struct Settings {
@@ -84,7 +86,9 @@ struct Settings {
   StateType master_dtype = StateType::kFp32, moment_dtype = StateType::kFp32,
             gradient_dtype = StateType::kFp32;  // of matrices; vectors are FP32
   int64_t seed = 1337;
-  int64_t num_threads = 0;  // 0: all cores
+  DeviceChoice device = DeviceChoice::kAuto;
+  int64_t num_threads = 0;       // 0: all cores
+  int64_t empty_cache_freq = 0;  // steps; 0: never
 
   // lora
   int64_t lora_rank = 0;  // 0: no adapters
@@ -137,6 +141,9 @@ struct Settings {
   std::string eval_task = "loss";  // loss, hellaswag
   std::string eval_data;           // hellaswag: its JSONL file
   int64_t eval_limit = 0;          // rows; 0: all
+
+  // verify
+  bool require_gpu = false;
 
   // output
   std::string output;

@@ -2,6 +2,7 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -135,6 +136,22 @@ void reset_cpu_peak() {
 }
 void trim_cpu_memory() {
   KeepingAllocator::instance().trim();
+}
+
+MemoryUse memory_of(at::Device device) {
+  if (device.is_cpu()) return cpu_memory();
+  constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  const auto stats = at::getDeviceAllocator(device.type())->getDeviceStats(device.index());
+  return {.in_use = static_cast<size_t>(stats.allocated_bytes[kAll].current),
+          .peak = static_cast<size_t>(stats.allocated_bytes[kAll].peak),
+          .reserved = static_cast<size_t>(stats.reserved_bytes[kAll].current)};
+}
+
+void trim_memory(at::Device device) {
+  if (device.is_cpu())
+    trim_cpu_memory();
+  else
+    at::getDeviceAllocator(device.type())->emptyCache();
 }
 
 }  // namespace octavo::engine

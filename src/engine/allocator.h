@@ -4,6 +4,8 @@
 // This one keeps blocks of 256 KiB and more by size class, in huge pages, and counts what is in
 // use.
 
+#include <c10/core/Device.h>
+
 #include <cstddef>
 
 namespace octavo::engine {
@@ -20,5 +22,10 @@ MemoryUse cpu_memory();
 void reset_cpu_peak();
 // Gives kept blocks back to the system.
 void trim_cpu_memory();
+
+// Of any device: on GPUs libtorch's caching allocator counts.
+MemoryUse memory_of(at::Device device);
+// Gives what is kept back to the device, or the system.
+void trim_memory(at::Device device);
 
 }  // namespace octavo::engine

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include "absent/absent.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "engine/cuda/cuda_module.h"
@@ -12,12 +13,10 @@ namespace {
 // Beside the library that this code is in.
 fs::path module_path() {
   Dl_info info{};
-  dladdr(reinterpret_cast<const void*>(&find_gpus), &info);
+  dladdr(reinterpret_cast<const void*>(&gpus), &info);
   return fs::path(info.dli_fname != nullptr ? info.dli_fname : "").parent_path() /
          "liboctavo_cuda.so";
 }
-
-}  // namespace
 
 GpuSearch find_gpus() {
   void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
@@ -39,6 +38,17 @@ GpuSearch find_gpus() {
     result.gpus.push_back({d.name, d.major, d.minor, d.memory_bytes, d.multiprocessors});
   if (result.gpus.empty()) result.reason = "the NVIDIA driver shows no device";
   return result;
+}
+
+}  // namespace
+
+const GpuSearch& gpus() {
+  static const GpuSearch found = find_gpus();
+  return found;
+}
+
+bool is_absent_device(at::Device device) {
+  return device.is_cuda() && absent::is_active();
 }
 
 }  // namespace octavo::engine

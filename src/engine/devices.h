@@ -2,6 +2,8 @@
 // The GPUs of this machine. Looking for them costs nothing where there is no driver: the GPU module
 // and libtorch_cuda are loaded only after libcuda.so.1 was found and started.
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -20,7 +22,11 @@ struct GpuSearch {
   std::string reason;  // why there are none
 };
 
-// Must run before anything asks libtorch about CUDA: its first answer is kept for good.
-GpuSearch find_gpus();
+// Looked for once. The first call must come before anything asks libtorch about CUDA, which keeps
+// its first answer for good.
+const GpuSearch& gpus();
+
+// A device of src/absent: kernels do not run there, and whatever does must say so.
+bool is_absent_device(at::Device device);
 
 }  // namespace octavo::engine

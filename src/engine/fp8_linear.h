@@ -7,6 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -58,6 +59,8 @@ inline Fp8Matrix matrix_for(const at::Tensor& x, const Fp8Order& row, const Fp8O
           .column = {}};
 }
 
+enum class Activation : uint8_t { kGelu, kSwiGlu };
+
 struct Fp8Linear {
   static constexpr std::string_view kName = "fp8_linear";
   virtual ~Fp8Linear() = default;
@@ -66,7 +69,7 @@ struct Fp8Linear {
   virtual Fp8Matrix quantize(const at::Tensor& x, fp8::Recipe recipe, const Fp8Order& row,
                              const Fp8Order& column) = 0;
 
-  // y = x w^T + bias; bias (FP32) may be undefined. Reads the row copies.
+  // y = x w^T + bias; bias may be undefined. Reads the row copies.
   virtual void forward(const Fp8Matrix& x, const Fp8Matrix& w, const at::Tensor& bias,
                        at::Tensor& y) = 0;
   // dx = dy w. Reads dy's row copy and w's column copy.
@@ -74,6 +77,32 @@ struct Fp8Linear {
   // dw (+)= dy^T x, summed in FP32; dw: FP32, or BF16 (rounded once). Reads the column copies.
   virtual void weight_gradient(const Fp8Matrix& dy, const Fp8Matrix& x, at::Tensor& dw,
                                Accumulate mode) = 0;
+
+  // Fused passes, where the implementation has one for the recipe: what quantize() would have
+  // given of the pass's result, which is then never written in BF16. nullopt: do it in two passes.
+  struct Normed {
+    at::Tensor mean, rstd;  // [T] FP32, for the norm's backward; mean is undefined of an RMS norm
+    Fp8Matrix matrix;
+  };
+  // beta undefined: an RMS norm.
+  virtual std::optional<Normed> norm_quantize(const at::Tensor& /*x*/, const at::Tensor& /*gamma*/,
+                                              const at::Tensor& /*beta*/, double /*eps*/,
+                                              fp8::Recipe, const Fp8Order& /*row*/,
+                                              const Fp8Order& /*column*/) {
+    return std::nullopt;
+  }
+  // Of gelu(x), or of swiglu(x) as the operations of ops.h have them.
+  virtual std::optional<Fp8Matrix> activate_quantize(Activation, const at::Tensor& /*x*/,
+                                                     fp8::Recipe, const Fp8Order& /*row*/,
+                                                     const Fp8Order& /*column*/) {
+    return std::nullopt;
+  }
+  // Of the gradient of the activation's input; dbias[C] (+)= its column sums when defined.
+  virtual std::optional<Fp8Matrix> activation_gradient_quantize(
+      Activation, const at::Tensor& /*dy*/, const at::Tensor& /*x*/, at::Tensor& /*dbias*/,
+      Accumulate, fp8::Recipe, const Fp8Order& /*row*/, const Fp8Order& /*column*/) {
+    return std::nullopt;
+  }
 
   // Delayed scaling after a step; see fp8/scaling.h. history FP32 [length, slots], factors [slots].
   virtual void update_factors(at::Tensor& history, at::Tensor& factors,

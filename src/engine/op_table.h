@@ -15,11 +15,16 @@
 
 namespace octavo::engine {
 
+// Whose FP8 kernels run: decided once for the run (fp8::decide).
+enum class Fp8Kernels : uint8_t { kRehearsal, kAten, kTransformerEngine };
+
 // What the chosen implementations must serve.
 struct Target {
   at::Device device = at::kCPU;
   at::ScalarType compute = at::kBFloat16;  // dtype of activations: BF16 or FP32
   bool reference_only = false;             // for tests and for finding out who is wrong
+  int capability = 0;                      // of a GPU: 10 * major + minor
+  Fp8Kernels fp8 = Fp8Kernels::kRehearsal;
 };
 
 struct Refused {

@@ -2,8 +2,9 @@
 // The operations that have several implementations. Shapes: T tokens (rows), I inputs, O outputs, C
 // channels, V columns of the (padded) vocabulary, B sequences, S their length, H heads, D channels
 // per head. All tensors are contiguous and on the target's device. "compute" is the target's
-// activation dtype (BF16 or FP32); parameters of norms, biases, statistics and their gradients are
-// FP32, gradients of matrices FP32 or BF16. Calls return when the work is done or enqueued.
+// activation dtype (BF16 or FP32). Scales of norms and biases are FP32 on CPUs and in the compute
+// dtype on GPUs, whose kernels take nothing else; their gradients and statistics are FP32 on both,
+// gradients of matrices FP32 or BF16. Calls return when the work is done or enqueued.
 
 #include <ATen/core/Tensor.h>
 
@@ -18,7 +19,7 @@ enum class Accumulate : bool { kOverwrite = false, kAdd = true };
 struct Matmul {
   static constexpr std::string_view kName = "matmul";
   virtual ~Matmul() = default;
-  // y[T,O] = x[T,I] w[O,I]^T + bias[O]; bias may be undefined. x, w, y: compute; bias: FP32.
+  // y[T,O] = x[T,I] w[O,I]^T + bias[O]; bias may be undefined. x, w, y: compute.
   virtual void forward(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias,
                        at::Tensor& y) = 0;
   // dx[T,I] = dy[T,O] w[O,I]
@@ -118,6 +119,8 @@ struct Attention {  // causal within each sequence, softmax scale 1/sqrt(D)
   struct Shape {
     int64_t heads = 1, kv_heads = 1, dim = 1;  // heads is a multiple of kv_heads
     std::vector<int64_t> bounds;  // sequence i is rows bounds[i] to bounds[i + 1]; the last is T
+    at::Tensor starts;            // the same on the device, int32; undefined on CPUs
+    int64_t longest = 0;          // rows of the longest sequence
     int64_t group() const { return heads / kv_heads; }  // queries that share a key
     bool in_rows() const {                              // all sequences have one length
       for (size_t i = 1; i < bounds.size(); ++i)
@@ -168,13 +171,26 @@ struct AdamW {
   };
   // Updates master (FP32 or BF16), both moments and, when defined, the compute copy (BF16) of the
   // new weights. grad: FP32 or BF16. What is stored in fewer than 32 bits is rounded stochastically
-  // as adamw_storage.h says, but the compute copy, which is the nearest. Every bit of the result is
-  // the reference's.
+  // as adamw_storage.h says, but the compute copy, which is the nearest. On CPUs every bit of the
+  // result is the reference's; on GPUs the random numbers are others.
   virtual void step(at::Tensor& master, Moment& m, Moment& v, const at::Tensor& grad,
                     at::Tensor& compute, const Hyper& hyper) = 0;
+  // The arguments of step() for one parameter.
+  struct Update {
+    at::Tensor master;
+    Moment m, v;
+    at::Tensor grad, compute;
+    Hyper hyper;
+  };
+  // Many steps at once: few launches on a GPU.
+  virtual void step_all(std::vector<Update>& updates) {
+    for (Update& u : updates) step(u.master, u.m, u.v, u.grad, u.compute, u.hyper);
+  }
   // Sum of squares (FP32 or BF16) in double precision, in an order that does not depend on the
-  // number of threads.
+  // number of threads. Waits for the device.
   virtual double sum_of_squares(const at::Tensor& grad) = 0;
+  // The same of many, double [n] on the device: does not wait.
+  virtual at::Tensor sums_of_squares(const std::vector<at::Tensor>& grads);
 };
 
 }  // namespace octavo::engine

@@ -4,6 +4,7 @@
 #include "engine/cpu/cpu.h"
 #include "engine/op_table.h"
 #include "engine/reference/reference.h"
+#include "engine/te/te.h"
 
 namespace octavo::engine {
 namespace {
@@ -26,6 +27,24 @@ std::string on_cpu_bf16(const Target& t) {
   return on_cpu(t);
 }
 
+std::string bf16_products(const Target& t) {
+  return t.compute != at::kBFloat16 ? "multiplies BF16 only" : unless_reference(t);
+}
+
+// By libtorch's FP8 products, whose layouts follow the compute capability.
+template <int kLeast, int kMost>
+std::string on_gpu_with_fp8(const Target& t) {
+  if (!t.device.is_cuda()) return "runs on GPUs only";
+  if (t.fp8 != Fp8Kernels::kAten) return "libtorch's FP8 products were not asked for";
+  if (t.capability < kLeast || t.capability > kMost) return "for other compute capabilities";
+  return bf16_products(t);
+}
+
+std::string cpu_or_bf16(const Target& t) {
+  if (!t.device.is_cpu() && t.compute != at::kBFloat16) return "BF16 only on GPUs";
+  return unless_reference(t);
+}
+
 }  // namespace
 
 template <>
@@ -42,7 +61,7 @@ template <>
 std::span<const Implementation<Attention>> implementations<Attention>() {
   static constexpr Implementation<Attention> kTable[] = {
       {"cpu/blocks", on_cpu_bf16, cpu::make_attention},
-      {"aten/flash", on_cpu, aten::make_attention},
+      {"aten/flash", cpu_or_bf16, aten::make_attention},
       {"reference", serves_all, reference::make_attention},
   };
   return kTable;
@@ -51,7 +70,12 @@ std::span<const Implementation<Attention>> implementations<Attention>() {
 template <>
 std::span<const Implementation<Fp8Linear>> implementations<Fp8Linear>() {
   static constexpr Implementation<Fp8Linear> kTable[] = {
+      {"te", te::refusal, te::make_fp8_linear},
       {"cpu/rehearsal", on_cpu_bf16, cpu::make_rehearsal},
+      {"aten/sm90", on_gpu_with_fp8<90, 90>, [] { return aten::make_scaled_mm(90); }},
+      {"aten/sm100", on_gpu_with_fp8<100, 119>, [] { return aten::make_scaled_mm(100); }},
+      {"aten/sm89", on_gpu_with_fp8<89, 999>, [] { return aten::make_scaled_mm(89); }},
+      {"aten/rehearsal", bf16_products, aten::make_rehearsal},
       {"reference", serves_all, reference::make_fp8_linear},
   };
   return kTable;
@@ -62,21 +86,36 @@ std::span<const Implementation<Fp8Linear>> implementations<Fp8Linear>() {
   std::span<const Implementation<Op>> implementations<Op>() { \
     static constexpr Implementation<Op> kTable[] = {          \
         {"cpu/simd", on_cpu, cpu::make},                      \
+        {"aten", unless_reference, aten::make},               \
         {"reference", serves_all, reference::make},           \
     };                                                        \
     return kTable;                                            \
   }
 
-OCTAVO_CPU_OR_REFERENCE(LayerNorm, make_layer_norm)
-OCTAVO_CPU_OR_REFERENCE(RmsNorm, make_rms_norm)
-OCTAVO_CPU_OR_REFERENCE(Gelu, make_gelu)
-OCTAVO_CPU_OR_REFERENCE(SwiGlu, make_swiglu)
-OCTAVO_CPU_OR_REFERENCE(Rope, make_rope)
+// The same with Transformer Engine first.
+#define OCTAVO_TE_CPU_OR_REFERENCE(Op, make)                  \
+  template <>                                                 \
+  std::span<const Implementation<Op>> implementations<Op>() { \
+    static constexpr Implementation<Op> kTable[] = {          \
+        {"te", te::refusal, te::make},                        \
+        {"cpu/simd", on_cpu, cpu::make},                      \
+        {"aten", unless_reference, aten::make},               \
+        {"reference", serves_all, reference::make},           \
+    };                                                        \
+    return kTable;                                            \
+  }
+
+OCTAVO_TE_CPU_OR_REFERENCE(LayerNorm, make_layer_norm)
+OCTAVO_TE_CPU_OR_REFERENCE(RmsNorm, make_rms_norm)
+OCTAVO_TE_CPU_OR_REFERENCE(Gelu, make_gelu)
+OCTAVO_TE_CPU_OR_REFERENCE(SwiGlu, make_swiglu)
+OCTAVO_TE_CPU_OR_REFERENCE(Rope, make_rope)
 OCTAVO_CPU_OR_REFERENCE(ColumnSum, make_column_sum)
 OCTAVO_CPU_OR_REFERENCE(CrossEntropy, make_cross_entropy)
 OCTAVO_CPU_OR_REFERENCE(Embedding, make_embedding)
 OCTAVO_CPU_OR_REFERENCE(AdamW, make_adamw)
 
 #undef OCTAVO_CPU_OR_REFERENCE
+#undef OCTAVO_TE_CPU_OR_REFERENCE
 
 }  // namespace octavo::engine

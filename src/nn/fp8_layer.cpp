@@ -61,6 +61,26 @@ Fp8Matrix Fp8Layer::input(const Tensor& x, bool training, bool keep) {
   return quantized;
 }
 
+std::optional<engine::Fp8Linear::Normed> Fp8Layer::normed_input(const Tensor& x, const Norm& norm,
+                                                                bool training, bool keep) {
+  if (shared_.measuring && training) return std::nullopt;
+  Fp8Order column = order(Role::kInput, Direction::kColumn, keep, training);
+  column.keep = true;
+  return shared_.engine->fp8_linear->norm_quantize(
+      x, norm.gamma->compute, norm.beta ? norm.beta->compute : Tensor(), norm.eps,
+      shared_.options.recipe, order(Role::kInput, Direction::kRow, true, training), column);
+}
+
+std::optional<Fp8Matrix> Fp8Layer::activated_input(engine::Activation activation, const Tensor& x,
+                                                   bool training, bool keep) {
+  if (shared_.measuring && training) return std::nullopt;
+  Fp8Order column = order(Role::kInput, Direction::kColumn, keep, training);
+  column.keep = true;
+  return shared_.engine->fp8_linear->activate_quantize(
+      activation, x, shared_.options.recipe, order(Role::kInput, Direction::kRow, true, training),
+      column);
+}
+
 Fp8Matrix Fp8Layer::kept_input(int64_t rows, int64_t columns,
                                const std::vector<Tensor>& kept) const {
   return {.rows = rows,
@@ -93,8 +113,13 @@ const Fp8Matrix& Fp8Layer::weight(const Param& param, bool column) {
   return weight_;
 }
 
-void Fp8Layer::release_weight(Direction direction) {
-  if (shared_.keep_weights || is_symmetric(side(Role::kWeight, direction).granularity)) return;
+void Fp8Layer::release_weight(Direction direction, bool training) {
+  if (shared_.copies == WeightCopies::kProduct) {
+    weight_.row = weight_.column = {};
+    return;
+  }
+  const bool serves_both = is_symmetric(side(Role::kWeight, direction).granularity);
+  if (shared_.copies == WeightCopies::kKeep || !training || serves_both) return;
   (direction == Direction::kRow ? weight_.row : weight_.column) = {};
 }
 
@@ -104,6 +129,21 @@ Fp8Matrix Fp8Layer::gradient(const Tensor& dy, bool row, bool column) {
       order(Role::kGradient, Direction::kColumn, column, true));
   measure(Role::kGradient, dy, quantized);
   return quantized;
+}
+
+std::optional<Fp8Matrix> Fp8Layer::activation_gradient(engine::Activation activation,
+                                                       const Tensor& dy, const Tensor& x,
+                                                       Param* bias, bool row, bool column) {
+  if (shared_.measuring) return std::nullopt;
+  Tensor none;
+  const bool was_fresh = bias != nullptr && bias->grad_fresh;
+  const auto mode = bias != nullptr ? bias->next_write() : engine::Accumulate::kOverwrite;
+  auto made = shared_.engine->fp8_linear->activation_gradient_quantize(
+      activation, dy, x, bias != nullptr ? bias->grad : none, mode, shared_.options.recipe,
+      order(Role::kGradient, Direction::kRow, row, true),
+      order(Role::kGradient, Direction::kColumn, column, true));
+  if (!made && bias != nullptr) bias->grad_fresh = was_fresh;  // nothing was written
+  return made;
 }
 
 void Fp8Layer::measure(Role role, const Tensor& x, const Fp8Matrix& quantized) {

@@ -12,9 +12,18 @@
 #include "engine/engine.h"
 #include "fp8/health.h"
 #include "nn/fp8_scaling.h"
+#include "nn/norm.h"
 #include "nn/param.h"
 
 namespace octavo::nn {
+
+// How long a quantized weight lives.
+enum class WeightCopies : uint8_t {
+  kKeep,    // until the weight changes: the next micro-batch uses it again
+  kStep,    // a copy that serves one product is let go after it: its memory is still in the cache
+            // when the next layer takes it
+  kProduct  // no longer than one product: never in memory for more than one layer
+};
 
 // What the layers of a model share.
 struct Fp8Shared {
@@ -22,9 +31,7 @@ struct Fp8Shared {
   fp8::Options options;
   Fp8Scaling scaling;      // empty unless the recipe is delayed
   bool measuring = false;  // this step takes statistics
-  // Quantized weights are used again by the next micro-batch. Otherwise a copy that serves one
-  // product is let go after it: its memory is still in the cache when the next layer takes it.
-  bool keep_weights = true;
+  WeightCopies copies = WeightCopies::kKeep;
 };
 
 class Fp8Layer {
@@ -34,6 +41,12 @@ class Fp8Layer {
   // For the forward product; `training` records the largest magnitude, `keep` makes the copy that
   // the weight gradient will read.
   engine::Fp8Matrix input(const at::Tensor& x, bool training, bool keep);
+  // The same of norm(x) and of an activation of x in one pass. Nothing when the engine has no such
+  // pass, or when this step takes statistics, which are of numbers that such a pass never writes.
+  std::optional<engine::Fp8Linear::Normed> normed_input(const at::Tensor& x, const Norm& norm,
+                                                        bool training, bool keep);
+  std::optional<engine::Fp8Matrix> activated_input(engine::Activation activation,
+                                                   const at::Tensor& x, bool training, bool keep);
   // An input again from what was kept of it (codes, scales).
   engine::Fp8Matrix kept_input(int64_t rows, int64_t columns,
                                const std::vector<at::Tensor>& kept) const;
@@ -41,10 +54,14 @@ class Fp8Layer {
   const engine::Fp8Matrix& weight(const Param& param, bool column);
   // What was made of the weight is made again when it is next needed.
   void forget_weight() { weight_version_.reset(); }
-  // After a product of a training step: lets the copy go that only this product reads.
-  void release_weight(fp8::Direction direction);
+  // After a product: lets the copy go that nobody will read. `training`: of a training step.
+  void release_weight(fp8::Direction direction, bool training);
   // `row` is read by the input gradient, `column` by the weight gradient.
   engine::Fp8Matrix gradient(const at::Tensor& dy, bool row, bool column);
+  // The same of the gradient of an activation's input; adds its column sums to the bias's gradient.
+  std::optional<engine::Fp8Matrix> activation_gradient(engine::Activation activation,
+                                                       const at::Tensor& dy, const at::Tensor& x,
+                                                       Param* bias, bool row, bool column);
 
   // Statistics since the last take_health(), by role and direction. Only what was measured.
   struct Health {

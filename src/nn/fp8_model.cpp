@@ -45,7 +45,7 @@ Fp8Model::Fp8Model(const engine::Engine& engine, const LinearList& layers,
     : options_(options) {
   shared_.engine = &engine;
   shared_.options = options.fp8;
-  shared_.keep_weights = options.keep_weights;
+  shared_.copies = options.copies;
   shared_.scaling = Fp8Scaling(engine, options.fp8);
   const int64_t blocks = layers.empty() ? 0 : layers.back()->block + 1;
   check_skip(options.skip, layers, blocks);

@@ -20,7 +20,7 @@ struct Fp8ModelOptions {
   int64_t tokens = 0;             // of a micro-batch
   int64_t stats_freq = 0;         // steps between statistics; 0: never
   config::Fp8Guard guard = config::Fp8Guard::kLog;
-  bool keep_weights = true;  // see Fp8Shared
+  WeightCopies copies = WeightCopies::kKeep;
 };
 
 struct Fp8LayerPlan {

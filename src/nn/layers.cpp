@@ -71,12 +71,6 @@ struct EmbedNode : Function<EmbedNode> {
   }
 };
 
-// What keeps a layer in autograd's graph when its input has no gradient: a leaf that is trained.
-Tensor trained_part(const Linear& layer) {
-  if (!layer.adapters.empty()) return layer.adapters.front().a->compute;
-  return layer.weight->trainable ? layer.weight->compute : at::empty({0});
-}
-
 struct LinearNode : Function<LinearNode> {
   static Tensor forward(AutogradContext* context, const Tensor& x,
                         const Tensor& /*weight: connects the graph*/, const StatePtr& state) {
@@ -127,65 +121,32 @@ struct LinearGeluNode : Function<LinearGeluNode> {
   }
 };
 
+struct NormState : torch::CustomClassHolder {
+  const Engine* engine = nullptr;
+  Norm norm;
+};
+
 struct AddNormNode : Function<AddNormNode> {
   static variable_list forward(AutogradContext* context, const Tensor& x,
                                const std::optional<Tensor>& maybe_delta,
-                               const Tensor& /*gamma: connects the graph*/, const StatePtr& state,
-                               double eps) {
+                               const Tensor& /*gamma: connects the graph*/,
+                               const c10::intrusive_ptr<NormState>& state) {
     const Tensor delta = maybe_delta.value_or(Tensor());
-    remember(context, state);
-    const auto out = state->engine->layer_norm->forward(x, delta, state->first->master,
-                                                        state->second->master, eps);
+    context->saved_data["state"] = c10::IValue::make_capsule(state);
+    const auto out = norm_forward(*state->engine, state->norm, x, delta);
     context->save_for_backward({out.sum, out.mean, out.rstd});
     context->saved_data["has_delta"] = delta.defined();
     context->set_materialize_grads(false);  // the last norm's sum has no reader: no zeros for it
     return {out.sum, out.normed};
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {
-    const auto state = recall(context);
+    const auto state =
+        c10::static_intrusive_pointer_cast<NormState>(context->saved_data["state"].toCapsule());
     const auto saved = context->get_saved_variables();
-    const engine::LayerNorm::Forward forward{saved[0], {}, saved[1], saved[2]};
-    const Tensor d_normed = grads[1].contiguous();
     const Tensor d_sum = grads[0].defined() ? grads[0].contiguous() : Tensor();
-    Param &gamma = *state->first, &beta = *state->second;
-    Tensor unused = gamma.trainable ? Tensor() : at::empty({2, gamma.master.size(0)}, at::kFloat);
-    Tensor d_gamma = gamma.trainable ? gamma.grad : unused[0],
-           d_beta = gamma.trainable ? beta.grad : unused[1];
-    const auto mode = gamma.trainable ? gamma.next_write() : engine::Accumulate::kOverwrite;
-    if (gamma.trainable) beta.next_write();  // gamma and beta are always written together
-    const Tensor dx = state->engine->layer_norm->backward(d_normed, d_sum, forward, gamma.master,
-                                                          d_gamma, d_beta, mode);
-    return {dx, context->saved_data["has_delta"].toBool() ? dx : Tensor(), Tensor(), Tensor(),
-            Tensor()};
-  }
-};
-
-struct AddRmsNormNode : Function<AddRmsNormNode> {
-  static variable_list forward(AutogradContext* context, const Tensor& x,
-                               const std::optional<Tensor>& maybe_delta,
-                               const Tensor& /*gamma: connects the graph*/, const StatePtr& state,
-                               double eps) {
-    const Tensor delta = maybe_delta.value_or(Tensor());
-    remember(context, state);
-    const auto out = state->engine->rms_norm->forward(x, delta, state->first->master, eps);
-    context->save_for_backward({out.sum, out.rstd});
-    context->saved_data["has_delta"] = delta.defined();
-    context->set_materialize_grads(false);  // the last norm's sum has no reader: no zeros for it
-    return {out.sum, out.normed};
-  }
-  static variable_list backward(AutogradContext* context, variable_list grads) {
-    const auto state = recall(context);
-    const auto saved = context->get_saved_variables();
-    const Tensor d_normed = grads[1].contiguous();
-    const Tensor d_sum = grads[0].defined() ? grads[0].contiguous() : Tensor();
-    Param& gamma = *state->first;
-    Tensor frozen;
-    const auto mode = gamma.trainable ? gamma.next_write() : engine::Accumulate::kAdd;
-    const Tensor dx =
-        state->engine->rms_norm->backward(d_normed, d_sum, {saved[0], {}, saved[1]}, gamma.master,
-                                          gamma.trainable ? gamma.grad : frozen, mode);
-    return {dx, context->saved_data["has_delta"].toBool() ? dx : Tensor(), Tensor(), Tensor(),
-            Tensor()};
+    const Tensor dx = norm_backward(*state->engine, state->norm, grads[1].contiguous(), d_sum,
+                                    {saved[0], {}, saved[1], saved[2]});
+    return {dx, context->saved_data["has_delta"].toBool() ? dx : Tensor(), Tensor(), Tensor()};
   }
 };
 
@@ -264,27 +225,22 @@ Tensor embed(const Engine& engine, const Tokens& input, const ParamPtr& tokens,
 
 Tensor linear(const Engine& engine, const Tensor& x, const LinearPtr& layer) {
   if (!at::GradMode::is_enabled()) return linear_forward(engine, *layer, x, nullptr);
-  return LinearNode::apply(x, trained_part(*layer), make_state(engine, layer));
+  return LinearNode::apply(x, trained_leaf(*layer), make_state(engine, layer));
 }
 
 Tensor linear_gelu(const Engine& engine, const Tensor& x, const LinearPtr& layer) {
   if (!at::GradMode::is_enabled())
     return engine.gelu->forward(linear_forward(engine, *layer, x, nullptr));
-  return LinearGeluNode::apply(x, trained_part(*layer), make_state(engine, layer));
+  return LinearGeluNode::apply(x, trained_leaf(*layer), make_state(engine, layer));
 }
 
 std::pair<Tensor, Tensor> add_norm(const Engine& engine, const Tensor& x, const Tensor& delta,
-                                   const ParamPtr& gamma, const ParamPtr& beta, double eps) {
+                                   const Norm& norm) {
+  const auto state = c10::make_intrusive<NormState>();
+  state->engine = &engine;
+  state->norm = norm;
   const auto given = delta.defined() ? std::optional<Tensor>(delta) : std::nullopt;
-  const auto out =
-      AddNormNode::apply(x, given, gamma->compute, make_state(engine, gamma, beta), eps);
-  return {out[0], out[1]};
-}
-
-std::pair<Tensor, Tensor> add_rms_norm(const Engine& engine, const Tensor& x, const Tensor& delta,
-                                       const ParamPtr& gamma, double eps) {
-  const auto given = delta.defined() ? std::optional<Tensor>(delta) : std::nullopt;
-  const auto out = AddRmsNormNode::apply(x, given, gamma->compute, make_state(engine, gamma), eps);
+  const auto out = AddNormNode::apply(x, given, norm.gamma->compute, state);
   return {out[0], out[1]};
 }
 
@@ -297,7 +253,12 @@ Tensor attention(const Engine& engine, const Tensor& qkv, const Tokens& tokens,
                  const AttentionHeads& heads) {
   const auto state = c10::make_intrusive<AttentionState>();
   state->engine = &engine;
-  state->shape = {heads.heads, heads.kv_heads, heads.dim, tokens.sequences.bounds};
+  state->shape = {heads.heads,
+                  heads.kv_heads,
+                  heads.dim,
+                  tokens.sequences.bounds,
+                  tokens.sequences.starts,
+                  tokens.sequences.longest};
   if (heads.rope != nullptr) {
     state->positions = tokens.sequences.positions;
     state->angles = heads.rope->for_length(tokens.sequences.longest, qkv.device());

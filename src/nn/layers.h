@@ -9,6 +9,7 @@
 
 #include "engine/engine.h"
 #include "nn/linear.h"
+#include "nn/norm.h"
 #include "nn/param.h"
 #include "nn/rope.h"
 #include "nn/sequences.h"
@@ -27,13 +28,7 @@ at::Tensor linear_gelu(const Engine& engine, const at::Tensor& x, const LinearPt
 
 // {x + delta, norm(x + delta)}; delta may be undefined.
 std::pair<at::Tensor, at::Tensor> add_norm(const Engine& engine, const at::Tensor& x,
-                                           const at::Tensor& delta, const ParamPtr& gamma,
-                                           const ParamPtr& beta, double eps);
-
-// The same with an RMS norm.
-std::pair<at::Tensor, at::Tensor> add_rms_norm(const Engine& engine, const at::Tensor& x,
-                                               const at::Tensor& delta, const ParamPtr& gamma,
-                                               double eps);
+                                           const at::Tensor& delta, const Norm& norm);
 
 // silu(gate) * up of x = {gate, up} side by side.
 at::Tensor swiglu(const Engine& engine, const at::Tensor& x);

@@ -10,7 +10,12 @@ namespace {
 using at::Tensor;
 
 Tensor bias_of(const Linear& layer) {
-  return layer.bias ? layer.bias->master : Tensor();
+  return layer.bias ? layer.bias->compute : Tensor();
+}
+
+Tensor result_of(const Engine& engine, int64_t rows, int64_t columns) {
+  return at::empty({rows, columns},
+                   at::TensorOptions(engine.target.device).dtype(engine.target.compute));
 }
 
 int64_t bytes_of(const std::vector<Tensor>& tensors) {
@@ -46,17 +51,24 @@ LinearPtr make_linear(std::string name, int64_t block, ParamPtr weight, ParamPtr
   return layer;
 }
 
-Tensor linear_forward(const Engine& engine, Linear& layer, const Tensor& x,
+Tensor trained_leaf(const Linear& layer) {
+  if (!layer.adapters.empty()) return layer.adapters.front().a->compute;
+  return layer.weight->trainable ? layer.weight->compute : at::empty({0});
+}
+
+Tensor linear_forward(const Engine& engine, Linear& layer, const LinearOperand& operand,
                       std::vector<Tensor>* kept) {
-  Tensor y = at::empty({x.size(0), layer.weight->sizes()[0]}, x.options());
+  const Tensor& x = operand.values;
+  Tensor y = result_of(engine, operand.rows(), layer.weight->sizes()[0]);
   const bool keeps = kept != nullptr && layer.weight->trainable;  // only dw reads x
   layer.count(Gemm::kForward, layer.fp8 != nullptr);
   if (layer.fp8 != nullptr) {
-    const engine::Fp8Matrix quantized = layer.fp8->input(x, kept != nullptr, keeps);
+    const engine::Fp8Matrix quantized =
+        operand.quantized ? *operand.quantized : layer.fp8->input(x, kept != nullptr, keeps);
     engine.fp8_linear->forward(quantized, layer.fp8->weight(*layer.weight, false), bias_of(layer),
                                y);
     if (keeps) *kept = {quantized.column.codes, quantized.column.scales};
-    if (kept != nullptr) layer.fp8->release_weight(fp8::Direction::kRow);
+    layer.fp8->release_weight(fp8::Direction::kRow, kept != nullptr);
   } else {
     engine.matmul->forward(x, layer.weight->weights(), bias_of(layer), y);
     if (keeps) *kept = {x};
@@ -73,40 +85,43 @@ Tensor linear_forward(const Engine& engine, Linear& layer, const Tensor& x,
 namespace {
 
 // The gradients of the layer without its adapters.
-Tensor base_backward(const Engine& engine, Linear& layer, const Tensor& dy,
+Tensor base_backward(const Engine& engine, Linear& layer, const LinearOperand& operand,
                      const std::vector<Tensor>& kept, bool want_dx) {
+  const Tensor& dy = operand.values;
   Param& weight = *layer.weight;
   const bool in_fp8 = layer.fp8 != nullptr;
   const int64_t inputs = weight.sizes()[1];
   if (weight.trainable) layer.count(Gemm::kWeightGradient, in_fp8);
   if (want_dx) layer.count(Gemm::kInputGradient, in_fp8);
   Tensor dx;
-  if (want_dx) dx = at::empty({dy.size(0), inputs}, dy.options());
+  if (want_dx) dx = result_of(engine, operand.rows(), inputs);
   if (!in_fp8) {
     if (weight.trainable)
       engine.matmul->weight_gradient(dy, kept[0], weight.grad, weight.next_write());
     if (want_dx) engine.matmul->input_gradient(dy, weight.weights(), dx);
     return dx;
   }
-  const engine::Fp8Matrix gradient = layer.fp8->gradient(dy, want_dx, weight.trainable);
+  const engine::Fp8Matrix gradient =
+      operand.quantized ? *operand.quantized : layer.fp8->gradient(dy, want_dx, weight.trainable);
   if (weight.trainable)
-    engine.fp8_linear->weight_gradient(gradient, layer.fp8->kept_input(dy.size(0), inputs, kept),
+    engine.fp8_linear->weight_gradient(gradient,
+                                       layer.fp8->kept_input(operand.rows(), inputs, kept),
                                        weight.grad, weight.next_write());
   if (want_dx) {
     engine.fp8_linear->input_gradient(gradient, layer.fp8->weight(weight, true), dx);
-    layer.fp8->release_weight(fp8::Direction::kColumn);
+    layer.fp8->release_weight(fp8::Direction::kColumn, true);
   }
   return dx;
 }
 
 }  // namespace
 
-Tensor linear_backward(const Engine& engine, Linear& layer, const Tensor& dy,
+Tensor linear_backward(const Engine& engine, Linear& layer, const LinearOperand& dy,
                        const std::vector<Tensor>& kept, bool want_dx) {
   Tensor dx = base_backward(engine, layer, dy, kept, want_dx);
   if (layer.adapters.empty()) return dx;
   const auto theirs = static_cast<std::ptrdiff_t>(2 + layer.adapters.size());
-  adapters_backward(engine, layer, dy, {kept.end() - theirs, kept.end()}, dx);
+  adapters_backward(engine, layer, dy.values, {kept.end() - theirs, kept.end()}, dx);
   return dx;
 }
 

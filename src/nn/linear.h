@@ -6,6 +6,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,13 +52,32 @@ using LinearList = std::vector<LinearPtr>;
 
 LinearPtr make_linear(std::string name, int64_t block, ParamPtr weight, ParamPtr bias);
 
+// What keeps a layer in autograd's graph when its input has no gradient: a leaf that is trained, or
+// an empty tensor when the layer has none.
+at::Tensor trained_leaf(const Linear& layer);
+
+// What a product reads: numbers, or what a fused pass has quantized for the layer already.
+struct LinearOperand {
+  at::Tensor values;  // undefined when `quantized` is there
+  std::optional<engine::Fp8Matrix> quantized;
+  int64_t rows() const { return quantized ? quantized->rows : values.size(0); }
+};
+
 // The forward product. `kept` receives what linear_backward needs of x: x itself, or its codes and
 // scales; nothing of it when the weight is frozen; then what the adapters need. `kept` null says
 // that this is no training step.
-at::Tensor linear_forward(const Engine& engine, Linear& layer, const at::Tensor& x,
+at::Tensor linear_forward(const Engine& engine, Linear& layer, const LinearOperand& x,
                           std::vector<at::Tensor>* kept);
+inline at::Tensor linear_forward(const Engine& engine, Linear& layer, const at::Tensor& x,
+                                 std::vector<at::Tensor>* kept) {
+  return linear_forward(engine, layer, LinearOperand{x, {}}, kept);
+}
 // Adds to the weight's gradient; returns the input's when it is wanted. The bias's is the caller's.
-at::Tensor linear_backward(const Engine& engine, Linear& layer, const at::Tensor& dy,
+at::Tensor linear_backward(const Engine& engine, Linear& layer, const LinearOperand& dy,
                            const std::vector<at::Tensor>& kept, bool want_dx);
+inline at::Tensor linear_backward(const Engine& engine, Linear& layer, const at::Tensor& dy,
+                                  const std::vector<at::Tensor>& kept, bool want_dx) {
+  return linear_backward(engine, layer, LinearOperand{dy, {}}, kept, want_dx);
+}
 
 }  // namespace octavo::nn

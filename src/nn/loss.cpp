@@ -11,6 +11,13 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
+// A CPU's caches like few rows, a GPU few launches; the largest vocabularies then take 2 GiB.
+int64_t chunk_of(const LossOptions& options, const Tensor& x, int64_t columns) {
+  if (options.chunk_rows > 0) return options.chunk_rows;
+  constexpr int64_t kCpuRows = 1024, kGpuElements = int64_t{1} << 29;
+  return x.is_cpu() ? kCpuRows : std::max<int64_t>(1, kGpuElements / columns);
+}
+
 // Runs the head over all rows; fills dx when it is defined.
 Tensor run_head(const engine::Engine& engine, const Tensor& x, Param& weight, const Tensor& targets,
                 const LossOptions& options, Tensor dx) {
@@ -20,8 +27,9 @@ Tensor run_head(const engine::Engine& engine, const Tensor& x, Param& weight, co
       .z_weight = static_cast<float>(options.z_weight),
       .want_gradient = dx.defined()};
   Tensor sums = at::zeros({2}, x.options().dtype(at::kDouble));
-  const int64_t rows = x.size(0), step = std::min(rows, options.chunk_rows);
-  Tensor logits = at::empty({step, weight.compute.size(0)}, x.options());
+  const int64_t rows = x.size(0), columns = weight.compute.size(0),
+                step = std::min(rows, chunk_of(options, x, columns));
+  Tensor logits = at::empty({step, columns}, x.options());
   for (int64_t first = 0; first < rows; first += step) {
     const int64_t count = std::min(step, rows - first);
     const Tensor part = x.narrow(0, first, count);

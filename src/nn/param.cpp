@@ -16,13 +16,15 @@ ParamPtr make_param(std::string name, at::IntArrayRef shape, at::ScalarType comp
                     at::Device device, const Storage& storage) {
   auto param = c10::make_intrusive<Param>();
   const auto options = at::TensorOptions().device(device);
-  const bool is_low = shape.size() >= 2 && compute != at::kFloat;
-  const bool one_tensor = is_low && (!storage.trainable || storage.master == compute);
+  const bool is_matrix = shape.size() >= 2;
+  // A GPU's kernels take vectors in the compute dtype too.
+  const bool is_low = compute != at::kFloat && (is_matrix || device.is_cuda());
+  const bool one_tensor = is_low && is_matrix && (!storage.trainable || storage.master == compute);
   param->name = std::move(name);
   param->decays = decays;
   param->trainable = storage.trainable;
   param->master = at::zeros(shape, options.dtype(one_tensor ? compute : at::kFloat));
-  param->grad_type = is_low ? storage.gradient : at::kFloat;
+  param->grad_type = is_low && is_matrix ? storage.gradient : at::kFloat;
   param->compute = is_low && !one_tensor ? at::zeros(shape, options.dtype(compute)) : param->master;
   // A leaf that asks for gradients keeps autograd's graph connected down to the embedding.
   param->compute.set_requires_grad(storage.trainable);

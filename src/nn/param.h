@@ -63,15 +63,15 @@ using ParamList = std::vector<ParamPtr>;
 
 int64_t count_of(const ParamList& params);  // numbers in all of them
 
-// How the matrices of a model are kept where the compute dtype is BF16. Vectors are always FP32.
+// How the matrices of a model are kept where the compute dtype is BF16. Vectors are FP32, with a
+// BF16 copy on GPUs.
 struct Storage {
   at::ScalarType master = at::kFloat;    // FP32; or BF16: one tensor, rounded stochastically
   at::ScalarType gradient = at::kFloat;  // FP32 or BF16
   bool trainable = true;  // false: one tensor in the compute dtype, no gradient, no optimizer state
 };
 
-// `compute` is BF16 or FP32. A matrix in BF16 mode gets a BF16 copy; everything else computes in
-// FP32.
+// `compute` is BF16 or FP32. A matrix in BF16 mode gets a BF16 copy, and on a GPU a vector does.
 ParamPtr make_param(std::string name, at::IntArrayRef shape, at::ScalarType compute, bool decays,
                     at::Device device, const Storage& storage = {});
 

@@ -8,13 +8,13 @@
 namespace octavo::nn {
 namespace {
 
-at::Tensor positions_of(const std::vector<int64_t>& bounds, at::Device device) {
+at::Tensor positions_of(const std::vector<int64_t>& bounds) {
   at::Tensor positions = at::empty({bounds.back()}, at::kInt);
   auto* out = positions.mutable_data_ptr<int32_t>();
   for (size_t i = 0; i + 1 < bounds.size(); ++i)
     for (int64_t t = bounds[i]; t < bounds[i + 1]; ++t)
       out[t] = static_cast<int32_t>(t - bounds[i]);
-  return positions.to(device);
+  return positions;
 }
 
 }  // namespace
@@ -34,7 +34,8 @@ Sequences Sequences::from_starts(const std::vector<int32_t>& starts, int64_t tot
     made.longest = std::max(made.longest, length);
     if (length != made.rows_of) made.rows_of = 0;
   }
-  made.positions = positions_of(made.bounds, device);
+  made.positions = positions_of(made.bounds).to(device);
+  made.starts = at::tensor(made.bounds, at::kInt).to(device);
   return made;
 }
 

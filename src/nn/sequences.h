@@ -14,6 +14,7 @@ struct KvCache;
 struct Sequences {
   std::vector<int64_t> bounds;  // sequence i is tokens bounds[i] to bounds[i + 1]; the last is T
   at::Tensor positions;         // [T] int32: of each token in its sequence
+  at::Tensor starts;            // [sequences + 1] int32: bounds, for kernels of a GPU
   int64_t longest = 0;          // tokens of the longest sequence
   int64_t rows_of = 0;          // the length of all sequences when it is the same, else 0
 

@@ -28,13 +28,25 @@ AdamW::AdamW(const engine::Engine& engine, nn::ParamList params, const AdamWOpti
                  "its size; lower beta2 to 0.99 or take moment_dtype bf16"));
 }
 
-AdamW::Norm AdamW::gradient_norm() const {
-  double total = 0;
+at::Tensor AdamW::gradient_squares() const {
+  std::vector<at::Tensor> grads;
   for (const auto& p : params_) {
     OCTAVO_ASSERT(!p->grad_fresh);  // a parameter that no gradient reached would get stale numbers
-    const double squares = engine_.adamw->sum_of_squares(p->grad);
-    if (!std::isfinite(squares)) return {squares, p->name};
-    total += squares;
+    grads.push_back(p->grad);
+  }
+  return engine_.adamw->sums_of_squares(grads);
+}
+
+AdamW::Norm AdamW::gradient_norm() const {
+  return gradient_norm(gradient_squares().cpu());
+}
+
+AdamW::Norm AdamW::gradient_norm(const at::Tensor& squares) const {
+  const auto* of = squares.const_data_ptr<double>();
+  double total = 0;
+  for (size_t i = 0; i < params_.size(); ++i) {
+    if (!std::isfinite(of[i])) return {of[i], params_[i]->name};
+    total += of[i];
   }
   return {std::sqrt(total), {}};
 }
@@ -44,8 +56,9 @@ void AdamW::step(double learning_rate, const Norm& norm) {
   const at::NoGradGuard no_grad;
   const bool clip = options_.max_grad_norm > 0 && norm.value > options_.max_grad_norm;
   ++steps_;
+  std::vector<engine::AdamW::Update> updates;
   for (size_t i = 0; i < params_.size(); ++i) {
-    auto& p = *params_[i];
+    const auto& p = *params_[i];
     const engine::AdamW::Hyper hyper{
         .lr = static_cast<float>(learning_rate),
         .beta1 = static_cast<float>(options_.beta1),
@@ -57,10 +70,13 @@ void AdamW::step(double learning_rate, const Norm& norm) {
         .seed = options_.seed,
         .stream = mix64(stream_of("adamw." + p.name) + static_cast<uint64_t>(steps_)),
     };
-    at::Tensor copy = p.compute.is_same(p.master) ? at::Tensor() : p.compute;
-    engine_.adamw->step(p.master, m_[i], v_[i], p.grad, copy, hyper);
-    p.use_up_gradient();
-    ++p.version;
+    const at::Tensor copy = p.compute.is_same(p.master) ? at::Tensor() : p.compute;
+    updates.push_back({p.master, m_[i], v_[i], p.grad, copy, hyper});
+  }
+  engine_.adamw->step_all(updates);
+  for (const auto& p : params_) {
+    p->use_up_gradient();
+    ++p->version;
   }
 }
 

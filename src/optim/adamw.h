@@ -32,9 +32,13 @@ class AdamW {
     std::string
         not_finite;  // the parameter whose gradient has a NaN or an infinity; "" when none has
   };
-  Norm gradient_norm() const;
-  // Clips, updates every master and its compute copy, and uses up the gradients one by one. The
-  // norm is finite.
+  Norm gradient_norm() const;  // waits for the device
+  // Sums of squares, double [trainable parameters] on the device: does not wait for it.
+  at::Tensor gradient_squares() const;
+  // Of the sums above, once they are in the CPU's memory.
+  Norm gradient_norm(const at::Tensor& squares) const;
+  // Clips, updates every master and its compute copy, and uses up the gradients. The norm is
+  // finite.
   void step(double learning_rate, const Norm& norm);
   // Uses up the gradients and changes nothing else.
   void drop_gradients();

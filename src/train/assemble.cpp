@@ -1,14 +1,12 @@
-#include <ATen/Parallel.h>
-
 #include <cmath>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/progress.h"
-#include "engine/allocator.h"
 #include "engine/devices.h"
 #include "hub/hub.h"
 #include "train/dataset.h"
+#include "train/device.h"
 #include "train/lora_run.h"
 #include "train/model_factory.h"
 #include "train/persist.h"
@@ -51,6 +49,15 @@ optim::AdamWOptions optimizer_options(const config::Settings& s) {
           .seed = static_cast<uint64_t>(s.seed)};
 }
 
+// Where memory is short, a weight is quantized for each product: 8B parameters take a GPU some 10
+// ms and would fill 16 GB.
+nn::WeightCopies weight_copies(const Run& run) {
+  const auto& s = run.settings;
+  if (run.engine->target.device.is_cuda() && s.gradient_checkpointing)
+    return nn::WeightCopies::kProduct;
+  return s.gradient_accumulation_steps > 1 ? nn::WeightCopies::kKeep : nn::WeightCopies::kStep;
+}
+
 }  // namespace
 
 config::Settings with_resolved_names(config::Settings settings) {
@@ -67,18 +74,18 @@ config::Settings with_resolved_names(config::Settings settings) {
 
 void start_fp8(Run& run) {
   const auto& s = run.settings;
-  if (!fp8::wants_fp8(s)) return;
-  run.fp8_decision = fp8::decide(fp8::request_of(s), fp8::Device{});
+  run.fp8_decision = decide_fp8(s);
+  if (!run.fp8_decision) return;
   for (const auto& warning : run.fp8_decision->warnings) log_warn(warning);
   if (run.fp8_decision->runs == fp8::Runs::kBf16) return;
-  run.fp8 = std::make_unique<nn::Fp8Model>(
-      *run.engine, run.model->linears(),
-      nn::Fp8ModelOptions{.fp8 = run.fp8_decision->options,
-                          .skip = s.fp8_skip,
-                          .tokens = s.batch_size * s.max_seq_length,
-                          .stats_freq = s.fp8_stats_freq,
-                          .guard = s.fp8_guard,
-                          .keep_weights = s.gradient_accumulation_steps > 1});
+  run.fp8 =
+      std::make_unique<nn::Fp8Model>(*run.engine, run.model->linears(),
+                                     nn::Fp8ModelOptions{.fp8 = run.fp8_decision->options,
+                                                         .skip = s.fp8_skip,
+                                                         .tokens = s.batch_size * s.max_seq_length,
+                                                         .stats_freq = s.fp8_stats_freq,
+                                                         .guard = s.fp8_guard,
+                                                         .copies = weight_copies(run)});
 }
 
 int64_t Run::tokens_per_step() const {
@@ -88,29 +95,15 @@ int64_t Run::tokens_per_step() const {
 
 std::string Run::precision() const {
   // The guard may have moved every layer to BF16.
-  if (fp8 != nullptr && fp8->layers_in_fp8() > 0)
-    return fp8_decision->runs == fp8::Runs::kNative ? "FP8" : "FP8 rehearsal";
-  return plain_precision();
+  const bool in_fp8 = fp8 != nullptr && fp8->layers_in_fp8() > 0;
+  const std::string ran = !in_fp8                                    ? plain_precision()
+                          : fp8_decision->runs == fp8::Runs::kNative ? "FP8"
+                                                                     : "FP8 rehearsal";
+  return engine::is_absent_device(engine->target.device) ? ran + ", absent device" : ran;
 }
 
 std::string Run::plain_precision() const {
   return engine->target.compute == at::kBFloat16 ? "BF16" : "FP32";
-}
-
-engine::Target target_of(const config::Settings& settings) {
-  // FP8 products take and give BF16.
-  return {
-      .device = at::kCPU,
-      .compute = settings.mixed_precision == config::Precision::kFp32 ? at::kFloat : at::kBFloat16};
-}
-
-void prepare_process(const config::Settings& settings) {
-  const auto search = engine::find_gpus();
-  for (const auto& gpu : search.gpus)
-    log_warn(str("found ", gpu.name, " (compute capability ", gpu.major, ".", gpu.minor,
-                 "), not used: this version trains on the CPU"));
-  engine::install_cpu_allocator();
-  if (settings.num_threads > 0) at::set_num_threads(static_cast<int>(settings.num_threads));
 }
 
 std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_from) {

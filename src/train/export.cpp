@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "tokenizer/special_tokens.h"
+#include "train/device.h"
 #include "train/export_convert.h"
 #include "train/export_loss.h"
 #include "train/export_source.h"
@@ -240,7 +241,7 @@ ExportReport export_model(const config::Settings& settings, uint64_t max_shard_b
   if (adapters_alone) require_adapters(settings);
   ExportReport report{.bound = loss_bound(format)};
   FixedText text;
-  const engine::Target target = target_of(settings);
+  const engine::Target target = cpu_target_of(settings);
   {
     ExportSource source = open_export_source(settings);
     check_format(source, format);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "hub/hub.h"
+#include "train/device.h"
 #include "train/lora_run.h"
 #include "train/model_factory.h"
 
@@ -72,7 +73,7 @@ void take_checkpoint(const config::Settings& settings, const checkpoint::Loaded&
   }
   source.outlines = outline.model->to_hugging_face();
   source.tensor = by_name(source.outlines);
-  source.loaded.engine = std::make_unique<engine::Engine>(target_of(settings));
+  source.loaded.engine = std::make_unique<engine::Engine>(cpu_target_of(settings));
   source.loaded.model = make_model(config, where, *source.loaded.engine, {.trainable = false});
   load_weights(*source.loaded.model, found.state);
   source.loaded.tokenizer = json_string(extra, "tokenizer", where);

@@ -10,7 +10,10 @@
 #include "base/progress.h"
 #include "base/signals.h"
 #include "config/print.h"
+#include "engine/allocator.h"
+#include "engine/devices.h"
 #include "monitor/sinks.h"
+#include "train/device.h"
 #include "train/evaluate.h"
 #include "train/fp8_report.h"
 #include "train/generate.h"
@@ -83,9 +86,9 @@ bool is_due(int64_t step, int64_t every) {
 
 }  // namespace
 
-int train(config::Settings settings) {
-  install_stop_handlers();
-  prepare_process(settings);
+namespace {
+
+int train_to_the_end(config::Settings settings) {
   std::string resumed_from;
   const auto run = assemble(std::move(settings), &resumed_from);
   auto& s = run->settings;
@@ -101,10 +104,13 @@ int train(config::Settings settings) {
       monitor::make_console_sink(run->progress.step, run->schedule.max_steps, s.log_freq));
   sinks.push_back(monitor::make_jsonl_sink(run_dir / "metrics.jsonl", run->progress.step));
 
-  bool saved = !resumed_from.empty();  // is the present state on disk
+  // What a device that is not there holds is not worth its place on a disk.
+  const bool run_saves = !engine::is_absent_device(run->engine->target.device);
+  if (!run_saves) log_info("no checkpoints: the device is absent, its memory has no numbers");
+  bool saved = !resumed_from.empty() || !run_saves;  // is the present state on disk
   while (run->progress.step < run->schedule.max_steps && !stop_requested()) {
     const monitor::StepRecord record = train_step(*run);
-    saved = false;
+    saved = !run_saves;
     for (const auto& sink : sinks) sink->on_step(record);
 
     const int64_t step = run->progress.step;
@@ -113,9 +119,11 @@ int train(config::Settings settings) {
         run->val_data != nullptr && s.eval_freq > 0 && (last || is_due(step, s.eval_freq));
     monitor::EvalRecord eval;
     if (evaluates) eval = evaluate_and_report(*run, sinks);
+    if (is_due(step, s.empty_cache_freq)) engine::trim_memory(run->engine->target.device);
     if (is_due(step, s.sample_freq)) write_sample(*run, run_dir);
-    if (last || is_due(step, s.checkpoint_freq) ||
-        (evaluates && eval.best && s.checkpoint_freq > 0)) {
+    const bool save_is_due = last || is_due(step, s.checkpoint_freq) ||
+                             (evaluates && eval.best && s.checkpoint_freq > 0);
+    if (save_is_due && run_saves) {
       save(*run, s.run_name, evaluates && eval.best, evaluates ? &eval.val_loss : nullptr);
       saved = true;
     }
@@ -130,8 +138,24 @@ int train(config::Settings settings) {
     return static_cast<int>(ExitCode::kStopped);
   }
   log_info(str("done: ", run->progress.step, " steps; run in ", run_dir.string(),
-               ", checkpoint in ", checkpoint_dir(s)));
+               run_saves ? ", checkpoint in " + checkpoint_dir(s) : ""));
   return static_cast<int>(ExitCode::kOk);
+}
+
+}  // namespace
+
+int train(config::Settings settings) {
+  install_stop_handlers();
+  prepare_process(settings);
+  try {
+    return train_to_the_end(std::move(settings));
+  } catch (const c10::OutOfMemoryError& error) {
+    fail(ExitCode::kEnvironment, "train",
+         "the device's memory is full: ", error.what_without_backtrace(),
+         "\nChange first, in this order: a smaller batch_size with more "
+         "gradient_accumulation_steps; gradient_checkpointing true; gradient_dtype bf16; "
+         "moment_dtype bf16 or fp8; master_dtype bf16; lora_rank 16");
+  }
 }
 
 }  // namespace octavo::train

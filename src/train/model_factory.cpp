@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "checkpoint/hf.h"
 #include "checkpoint/hf_fp8.h"
+#include "engine/devices.h"
 #include "models/gpt2/gpt2.h"
 #include "models/llama/llama.h"
 
@@ -85,7 +86,9 @@ std::unique_ptr<models::Model> make_model(const config::Settings& settings, int6
   }
   model->set_gradient_checkpointing(settings.gradient_checkpointing);
   const std::string weights = weights_of(settings);
-  if (weights == kRandom) {
+  if (engine::is_absent_device(engine.target.device)) {
+    log_info("weights: none, since no kernel of the absent device would read them");
+  } else if (weights == kRandom) {
     model->initialize(static_cast<uint64_t>(settings.seed));
     log_info(octavo::str("weights: random, from seed ", settings.seed));
   } else {

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "config/print.h"
 #include "hub/hub.h"
+#include "train/device.h"
 #include "train/fp8_persist.h"
 #include "train/lora_run.h"
 #include "train/model_factory.h"

@@ -36,7 +36,7 @@ void write_receipt(const Run& run, const fs::path& run_dir, const std::string& s
                         {"steps", run.progress.step},
                         {"skipped_steps", run.progress.skipped_steps},
                         {"tokens", run.progress.tokens},
-                        {"memory_peak_bytes", engine::cpu_memory().peak},
+                        {"memory_peak_bytes", engine::memory_of(run.engine->target.device).peak},
                         {"warnings", warning_count()}};
   write_file_atomic(run_dir / "receipt.json", receipt.dump(2) + "\n");
 }

@@ -54,16 +54,11 @@ struct Run {
 // asks for it the run continues from a checkpoint. `resumed_from` receives its folder.
 std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_from);
 
-// Threads and allocator of this process: before the first tensor.
-void prepare_process(const config::Settings& settings);
-
 // Names on the hub become folders; a model's own tokenizer is taken when none is given. A run keeps
 // the names that it was given: folders differ from machine to machine.
 config::Settings with_resolved_names(config::Settings settings);
 
 // Decides what FP8 means on this device and moves the model's layers to it, when it was asked for.
 void start_fp8(Run& run);
-
-engine::Target target_of(const config::Settings& settings);
 
 }  // namespace octavo::train

@@ -63,6 +63,23 @@ std::pair<std::vector<data::Batch>, double> read_batches(Run& run) {
   return {std::move(batches), std::max(learned.item<double>(), 1.0)};
 }
 
+// What the host must know of a step before it updates: read in one copy, the only time that a step
+// waits for its device.
+struct Figures {
+  double loss = 0, z = 0, penalty = 0;  // sums over tokens, or micro-batches
+  optim::AdamW::Norm norm;
+};
+
+Figures read_figures(const Run& run, const at::Tensor& sums, const at::Tensor& penalty) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor extra =
+      penalty.defined() ? penalty.reshape({1}).to(at::kDouble) : at::zeros({1}, sums.options());
+  const at::Tensor all = at::cat({sums, extra, run.optimizer->gradient_squares()}).cpu();
+  const auto* value = all.const_data_ptr<double>();
+  return {value[0], value[1], value[2],
+          run.optimizer->gradient_norm(all.narrow(0, 3, all.numel() - 3))};
+}
+
 // Applies the gradient, or drops it when it is not finite and the FP8 guard may go on without it.
 // Returns whether it was applied.
 bool update(Run& run, const optim::AdamW::Norm& norm, double learning_rate) {
@@ -126,16 +143,16 @@ monitor::StepRecord train_step(Run& run) {
     run.world.max(amaxes);
 
   // 3. The loss is looked at before it is learned from.
-  record.loss = sums[0].item<double>() / tokens;
+  const Figures figures = read_figures(run, sums, penalty);
+  record.loss = figures.loss / tokens;
   if (!std::isfinite(record.loss))
     fail(ExitCode::kGuard, "train", "the loss of step ", progress.step + 1, " is ", record.loss,
          "; no update was applied. Lower learning_rate, or resume from the last checkpoint");
 
   // 4. Clip and update; the BF16 weights are written in the same pass. Then the FP8 scales.
   record.learning_rate = optim::learning_rate(progress.step, run.schedule);
-  const auto norm = run.optimizer->gradient_norm();
-  record.grad_norm = norm.value;
-  record.skipped = !update(run, norm, record.learning_rate);
+  record.grad_norm = figures.norm.value;
+  record.skipped = !update(run, figures.norm, record.learning_rate);
   if (run.fp8 != nullptr)
     report_fp8(run, record.skipped ? run.fp8->drop_step() : run.fp8->finish_step(), record);
 
@@ -147,11 +164,11 @@ monitor::StepRecord train_step(Run& run) {
   record.precision = run.precision();
   if (penalty.defined())
     record.penalty =
-        penalty.item<double>() / static_cast<double>(run.settings.gradient_accumulation_steps);
+        figures.penalty / static_cast<double>(run.settings.gradient_accumulation_steps);
   else if (run.settings.penalty_weight > 0)
-    record.penalty = sums[1].item<double>() / tokens;
+    record.penalty = figures.z / tokens;
   record.data_wait_seconds = run.loader->wait_seconds() - waited;
-  record.memory_peak_bytes = static_cast<double>(engine::cpu_memory().peak);
+  record.memory_peak_bytes = static_cast<double>(engine::memory_of(run.engine->target.device).peak);
   record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   record.tokens_per_second = static_cast<double>(run.tokens_per_step()) / record.seconds;
   return record;

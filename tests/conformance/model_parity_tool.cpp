@@ -37,6 +37,7 @@
 #include "nn/loss.h"
 #include "nn/sequences.h"
 #include "tool_main.h"
+#include "train/device.h"
 #include "train/lora_run.h"
 #include "train/model_factory.h"
 #include "train/run.h"

@@ -22,7 +22,7 @@ std::string text_of(const Shape& s) {
 }
 
 Attention::Shape rows(int64_t batch, int64_t length, int64_t heads, int64_t kv_heads, int64_t dim) {
-  Attention::Shape shape{heads, kv_heads, dim, {}};
+  Attention::Shape shape{heads, kv_heads, dim, {}, {}, length};
   for (int64_t i = 0; i <= batch; ++i) shape.bounds.push_back(i * length);
   return shape;
 }
@@ -127,7 +127,7 @@ TEST_P(AttentionTest, NanShows) {
 
 // Packed documents of every length: each gives what it gives alone.
 TEST_P(AttentionTest, DocumentsAreSequencesOfTheirOwn) {
-  Attention::Shape shape{6, 2, 16, {0, 1, 32, 33, 290, 300, 812, 900}};
+  Attention::Shape shape{6, 2, 16, {0, 1, 32, 33, 290, 300, 812, 900}, {}, 512};
   const at::Tensor qkv = random({900, shape.row()}), d_out = random({900, shape.width()});
   const auto packed = op->forward(qkv, shape);
   const at::Tensor d_qkv = op->backward(d_out, qkv, packed, shape);

@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "engine/cpu/cpu.h"
 #include "engine/cpu/fp8_kernels.h"
 #include "engine/fp8_matrices.h"
 #include "engine/instruction_sets.h"
@@ -51,6 +52,15 @@ void expect_all_orders(Fp8Linear& op, const at::Tensor& x, const Sides& sides, c
                 m->column_side == sides.column);
 }
 
+// Instruction sets are of our own kernels.
+template <class Body>
+void with_every_kernel(bool by_library, const Body& body) {
+  if (by_library)
+    body();
+  else
+    for_each_instruction_set(body);
+}
+
 TEST_P(Fp8QuantizeValues, QuantizesAsThePlainLoops) {
   for (size_t c = 0; c < contents().size(); ++c)
     for (size_t i = 0; i < std::size(kFp8Extents); ++i) {
@@ -61,7 +71,7 @@ TEST_P(Fp8QuantizeValues, QuantizesAsThePlainLoops) {
       for (const Sides& sides : all_sides()) {
         SCOPED_TRACE(str(contents()[c].name, ", ", text_of(e), ", ", text_of(sides)));
         const Wanted wanted = wanted_of(x, sides);
-        for_each_instruction_set([&] { expect_all_orders(*op, x, sides, wanted); });
+        with_every_kernel(by_library, [&] { expect_all_orders(*op, x, sides, wanted); });
         if (testing::Test::HasFailure()) return;  // one is enough to read
       }
     }
@@ -76,7 +86,7 @@ TEST_P(Fp8QuantizeValues, QuantizesEveryBf16Value) {
       for (const Sides& sides : all_sides()) {
         SCOPED_TRACE(str(text_of(e), shuffled ? ", shuffled, " : ", ", text_of(sides)));
         const Wanted wanted = wanted_of(x, sides);
-        for_each_instruction_set([&] { expect_all_orders(*op, x, sides, wanted); });
+        with_every_kernel(by_library, [&] { expect_all_orders(*op, x, sides, wanted); });
         if (testing::Test::HasFailure()) return;
       }
     }
@@ -91,7 +101,7 @@ TEST_P(Fp8QuantizeValues, QuantizesEveryBf16ValueByManyFactors) {
     for (const float factor : kFactors) {
       SCOPED_TRACE(str(text_of(sides), ", factor ", factor));
       const Wanted wanted = wanted_of(x, sides, factor);
-      for_each_instruction_set([&] { expect_all_orders(*op, x, sides, wanted, factor); });
+      with_every_kernel(by_library, [&] { expect_all_orders(*op, x, sides, wanted, factor); });
     }
   }
 }
@@ -165,8 +175,7 @@ TEST_P(Fp8QuantizeTest, KeepsOneByteAnElement) {
 
 TEST(Fp8Rehearsal, KeepsMxfp8ScalesAsE8M0) {
   const at::Tensor x = contents().front().make({130, 257});
-  const auto op = implementations<Fp8Linear>().front().make();
-  ASSERT_EQ(implementations<Fp8Linear>().front().name, "cpu/rehearsal");
+  const auto op = cpu::make_rehearsal();
   for (const auto recipe : kRecipes) {
     const Sides sides = sides_of(recipe, fp8::FormatChoice::kE4m3, fp8::Role::kInput);
     const Fp8Matrix made = op->quantize(x, recipe, order_of(sides, Direction::kRow),
@@ -261,7 +270,7 @@ TEST_P(Fp8QuantizeTest, UpdatesFactorsAsDefined) {
 
 // Blocks so small that some codes stand for less than BF16's smallest normal number, 2^-126.
 TEST(Fp8Rehearsal, CountsBlocksBelowRange) {
-  const auto op = implementations<Fp8Linear>().front().make();
+  const auto op = cpu::make_rehearsal();
   const at::Tensor small = contents()[6].make({64, 768}), normal = contents()[0].make({64, 768});
   int64_t wanted = 0;
   for (const Sides& sides : all_sides()) {

@@ -19,6 +19,10 @@ Parts parts_of(const at::Tensor& x) {
   return {two_u, two_u.sigmoid(), c * (1 + 3 * 0.044715 * v * v)};
 }
 constexpr double kUnit = 4 * 0x1p-24;
+// 1 + tanh(u) instead of the sigmoid, as libtorch has it, cancels for negative x.
+double cancelled(bool by_library) {
+  return by_library ? kUnit : 0;
+}
 constexpr double kTiny = 1e-34;  // below the exponent's clamp the result is as good as zero
 
 // Wide enough that both tails and the clamp of the exponent are met.
@@ -31,7 +35,7 @@ TEST_P(GeluValues, Forward) {
     SCOPED_TRACE(text_of(Extent{rows, width}));
     const at::Tensor x = inputs(rows, width, compute), wanted = oracle->forward(x);
     const at::Tensor slack = kUnit * magnitude(wanted) * (2 + parts_of(x).two_u.abs()) + kTiny;
-    EXPECT_TRUE(near(op->forward(x), wanted, slack));
+    EXPECT_TRUE(near(op->forward(x), wanted, slack + cancelled(by_library) * magnitude(x)));
   }
 }
 
@@ -48,7 +52,7 @@ TEST_P(GeluValues, Backward) {
       const at::Tensor slack =
           kUnit * magnitude(dy) *
               ((2 + p.two_u.abs()) * (p.sigmoid + rest * (1 - p.sigmoid)) + rest) +
-          kTiny;
+          cancelled(by_library) * magnitude(dy) * (1 + magnitude(x) * p.two_du) + kTiny;
       op->backward(dy, x, dbias, mode);
       oracle->backward(wanted, x, ignored, mode);
       EXPECT_TRUE(near(dy, wanted, slack));
@@ -82,6 +86,7 @@ TEST_P(GeluTest, NanShows) {
 }
 
 TEST_P(GeluTest, IndependentOfThreads) {
+  if (by_library) GTEST_SKIP() << "libtorch's CPU kernels are not; GPUs have no such threads";
   const at::Tensor x = random({100, 767}), dy = random({100, 767});
   expect_independent_of_threads([&] {
     at::Tensor dx = dy.clone(), dbias = at::ones({767});

@@ -61,7 +61,7 @@ TEST_P(LayerNormValues, Backward) {
       const at::Tensor dx = op->backward(dn, d_sum, saved, gamma, dgamma, dbeta, mode);
       const at::Tensor wanted =
           oracle->backward(dn, d_sum, saved, gamma, wanted_dgamma, wanted_dbeta, mode);
-      EXPECT_TRUE(near(dx, wanted, 2 * kSumSlack * parts));
+      EXPECT_TRUE(near(dx, wanted, 2 * kSumSlack * parts + between(parts)));
       EXPECT_TRUE(near(dgamma, wanted_dgamma, kSumSlack * dgamma_parts));
       EXPECT_TRUE(near(dbeta, wanted_dbeta, kSumSlack * dbeta_parts));
     }
@@ -94,6 +94,7 @@ TEST_P(LayerNormTest, NanShowsInItsRowOnly) {
 }
 
 TEST_P(LayerNormTest, IndependentOfThreads) {
+  if (by_library) GTEST_SKIP() << "libtorch's CPU kernels are not; GPUs have no such threads";
   const at::Tensor x = random({100, 127}), delta = random({100, 127}), dn = random({100, 127}),
                    gamma = at::randn({127});
   expect_independent_of_threads([&] {

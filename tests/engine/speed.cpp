@@ -167,7 +167,7 @@ void measure(CrossEntropy& op, const Row& row) {
 
 void measure(Attention& op, const Row& row) {
   const at::Tensor qkv = row.random({kTokens, 3 * kWidth}), d_out = row.random({kTokens, kWidth});
-  Attention::Shape shape{kHeads, kHeads, kWidth / kHeads, {}};
+  Attention::Shape shape{kHeads, kHeads, kWidth / kHeads, {}, {}, kLength};
   for (int64_t i = 0; i <= kBatch; ++i) shape.bounds.push_back(i * kLength);
   const auto saved = op.forward(qkv, shape);
   const double pairs = kBatch * 0.5 * kLength * (kLength + 1);

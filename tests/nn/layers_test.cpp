@@ -55,7 +55,7 @@ TEST_F(Layers, AddNorm) {
     const at::Tensor d_sum = at::randn({33, 17}), d_normed = at::randn({33, 17});
     const at::Tensor wx = twin(x), wg = twin(gamma), wb = twin(beta);
     const at::Tensor wd = with_delta ? twin(delta) : at::Tensor();
-    const auto [sum, normed] = add_norm(engine, x, delta, gamma, beta, 1e-5);
+    const auto [sum, normed] = add_norm(engine, x, delta, {gamma, beta, 1e-5});
     const at::Tensor wanted_sum = with_delta ? wx + wd : wx * 1;
     const at::Tensor wanted = at::layer_norm(wanted_sum, {17}, wg, wb, 1e-5);
     EXPECT_TRUE(close(sum, wanted_sum));
@@ -74,7 +74,7 @@ TEST_F(Layers, AddNorm) {
 TEST_F(Layers, AddNormWhoseSumIsUnused) {
   const auto gamma = param({17}), beta = param({17});
   const at::Tensor x = leaf({5, 17}), dy = at::randn({5, 17}), wx = twin(x);
-  backward(add_norm(engine, x, at::Tensor(), gamma, beta, 1e-5).second, dy);
+  backward(add_norm(engine, x, at::Tensor(), {gamma, beta, 1e-5}).second, dy);
   backward(at::layer_norm(wx, {17}, twin(gamma), twin(beta), 1e-5), dy);
   EXPECT_TRUE(close(x.grad(), wx.grad()));
 }
@@ -139,9 +139,9 @@ TEST_F(Layers, GradientsAccumulate) {
   const at::Tensor ids = at::randint(10, {12}, at::kInt), dy = at::randn({12, 8});
   const auto run = [&](int64_t first, int64_t rows) {
     at::Tensor x = embed(engine, rows_of(ids.narrow(0, first, rows), 4), tokens, positions);
-    const auto [sum, normed] = add_norm(engine, x, at::Tensor(), gamma, beta, 1e-5);
+    const auto [sum, normed] = add_norm(engine, x, at::Tensor(), {gamma, beta, 1e-5});
     const at::Tensor delta = linear(engine, linear_gelu(engine, normed, up_layer), down_layer);
-    backward(add_norm(engine, sum, delta, gamma, beta, 1e-5).second, dy.narrow(0, first, rows));
+    backward(add_norm(engine, sum, delta, {gamma, beta, 1e-5}).second, dy.narrow(0, first, rows));
   };
   run(0, 12);
   std::vector<at::Tensor> wanted;

@@ -20,7 +20,7 @@ TEST_F(LlamaLayers, AddRmsNorm) {
     const at::Tensor x = leaf({33, 17}), delta = with_delta ? leaf({33, 17}) : at::Tensor();
     const at::Tensor d_sum = at::randn({33, 17}), d_normed = at::randn({33, 17});
     const at::Tensor wx = twin(x), wg = twin(gamma), wd = with_delta ? twin(delta) : at::Tensor();
-    const auto [sum, normed] = add_rms_norm(engine, x, delta, gamma, 1e-5);
+    const auto [sum, normed] = add_norm(engine, x, delta, {gamma, {}, 1e-5});
     const at::Tensor wanted_sum = with_delta ? wx + wd : wx * 1, wanted = rms(wanted_sum, wg);
     EXPECT_TRUE(close(sum, wanted_sum));
     EXPECT_TRUE(close(normed, wanted));
@@ -51,7 +51,7 @@ TEST_F(LlamaLayers, FrozenWeightsPassTheGradientOn) {
   gamma->master.normal_();
   const at::Tensor x = leaf({5, 8}), dy = at::randn({5, 16}), wx = twin(x);
   const auto layer = make_linear("l", 0, weight, {});
-  backward(linear(engine, add_rms_norm(engine, x, {}, gamma, 1e-5).second, layer), dy);
+  backward(linear(engine, add_norm(engine, x, {}, {gamma, {}, 1e-5}).second, layer), dy);
   backward(at::linear(rms(wx, gamma->master.to(at::kDouble)), weight->master.to(at::kDouble)), dy);
   EXPECT_TRUE(close(x.grad(), wx.grad()));
   EXPECT_FALSE(weight->grad.defined() || gamma->grad.defined());
@@ -67,7 +67,7 @@ struct TinyBlock {
   Tokens tokens;
   RopeTable* rope;
   std::pair<at::Tensor, at::Tensor> operator()(const at::Tensor& x, const at::Tensor& delta) const {
-    const auto [sum, normed] = add_rms_norm(engine, x, delta, gamma, 1e-5);
+    const auto [sum, normed] = add_norm(engine, x, delta, {gamma, {}, 1e-5});
     const at::Tensor mixed =
         attention(engine, linear(engine, normed, qkv), tokens, {4, 2, 4, rope});
     return {sum, linear(engine, mixed, out)};

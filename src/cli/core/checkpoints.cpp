@@ -7,6 +7,7 @@
 #include "base/progress.h"
 #include "cli/core/core_verbs.h"
 #include "config/parse.h"
+#include "train/device.h"
 #include "train/export.h"
 #include "train/folder_check.h"
 #include "train/persist.h"

@@ -18,5 +18,6 @@ extern "C" __attribute__((visibility("default"))) int octavo_core_main(const cha
   if (name == "generate") return cli::generate(args);
   if (name == "eval") return cli::eval(args);
   if (name == "checkpoints") return cli::checkpoints(args);
+  if (name == "verify") return cli::verify(args);
   fail(ExitCode::kUsage, "cli", "this build's core library has no verb '", name, "'");
 }

@@ -11,6 +11,7 @@ int train(CoreArgs args);
 int generate(CoreArgs args);
 int eval(CoreArgs args);
 int checkpoints(CoreArgs args);  // list, verify, export
+int verify(CoreArgs args);
 int list_checkpoints(const std::string& folder, bool json);
 
 }  // namespace octavo::cli

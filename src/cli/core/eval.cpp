@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "cli/core/core_verbs.h"
 #include "config/parse.h"
+#include "train/device.h"
 #include "train/evaluate.h"
 #include "train/hellaswag.h"
 #include "train/persist.h"

@@ -9,6 +9,7 @@
 #include "config/parse.h"
 #include "data/chat_template.h"
 #include "tokenizer/special_tokens.h"
+#include "train/device.h"
 #include "train/persist.h"
 
 namespace octavo::cli {

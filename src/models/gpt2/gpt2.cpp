@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "models/model_base.h"
+#include "nn/blocks.h"
 #include "nn/kv_cache.h"
 #include "nn/layers.h"
 
@@ -15,8 +16,9 @@ using at::Tensor;
 using nn::ParamPtr;
 
 struct Block {
-  ParamPtr ln1_w, ln1_b, ln2_w, ln2_b;
-  nn::LinearPtr qkv, out, up, down;
+  nn::Norm norm1, norm2;
+  nn::LinearPtr qkv, out;
+  nn::Mlp mlp;
 };
 
 class Gpt2 final : public ModelBase {
@@ -29,18 +31,15 @@ class Gpt2 final : public ModelBase {
     for (int64_t i = 0; i < config.layers; ++i) {
       const std::string h = "h." + std::to_string(i) + ".";
       Block b;
-      b.ln1_w = vector(h + "ln_1.weight", c);
-      b.ln1_b = vector(h + "ln_1.bias", c);
+      b.norm1 = norm(h + "ln_1");
       b.qkv = linear(h + "attn.c_attn", i, 3 * c, c, true);
       b.out = linear(h + "attn.c_proj", i, c, c, true);
-      b.ln2_w = vector(h + "ln_2.weight", c);
-      b.ln2_b = vector(h + "ln_2.bias", c);
-      b.up = linear(h + "mlp.c_fc", i, 4 * c, c, true);
-      b.down = linear(h + "mlp.c_proj", i, c, 4 * c, true);
+      b.norm2 = norm(h + "ln_2");
+      b.mlp.up = linear(h + "mlp.c_fc", i, 4 * c, c, true);
+      b.mlp.down = linear(h + "mlp.c_proj", i, c, 4 * c, true);
       blocks_.push_back(b);
     }
-    lnf_w_ = vector("ln_f.weight", c);
-    lnf_b_ = vector("ln_f.bias", c);
+    last_norm_ = norm("ln_f");
   }
 
   Tensor hidden(const nn::Tokens& input, nn::Penalty* penalty) const override {
@@ -50,19 +49,17 @@ class Gpt2 final : public ModelBase {
     for (const Block& b : blocks_) {
       // The residual addition of a branch is part of the norm that follows it.
       const auto block = [this, &b, tokens](const Tensor& stream, const Tensor& branch) {
-        auto [sum, normed] = nn::add_norm(engine_, stream, branch, b.ln1_w, b.ln1_b, config_.eps);
-        const Tensor qkv = nn::linear(engine_, normed, b.qkv);
+        const auto [sum, qkv] = nn::norm_linear(engine_, stream, branch, b.norm1, b.qkv);
         const Tensor mixed = nn::attention(engine_, qkv, *tokens, heads(b.qkv->block));
         const Tensor attended = nn::linear(engine_, mixed, b.out);
-        std::tie(sum, normed) = nn::add_norm(engine_, sum, attended, b.ln2_w, b.ln2_b, config_.eps);
-        return std::pair(sum, nn::linear(engine_, nn::linear_gelu(engine_, normed, b.up), b.down));
+        return nn::norm_mlp(engine_, sum, attended, b.norm2, b.mlp);
       };
       std::tie(x, delta) = run_block(block, x, delta);
       if (penalty != nullptr)
         x = nn::penalize(x, *penalty, 1.0 / static_cast<double>(config_.layers));
     }
     if (tokens->cache != nullptr) tokens->cache->length += tokens->ids.size(0);
-    return nn::add_norm(engine_, x, delta, lnf_w_, lnf_b_, config_.eps).second;
+    return nn::add_norm(engine_, x, delta, last_norm_).second;
   }
 
   const ParamPtr& head() const override { return wte_; }
@@ -110,12 +107,17 @@ class Gpt2 final : public ModelBase {
   }
 
  private:
+  nn::Norm norm(const std::string& name) {
+    const ParamPtr gamma = vector(name + ".weight", config_.width);
+    return {gamma, vector(name + ".bias", config_.width), config_.eps};
+  }
   nn::AttentionHeads heads(int64_t layer) const {
     return {config_.heads, config_.heads, config_.width / config_.heads, nullptr, layer};
   }
 
   Config config_;
-  ParamPtr wte_, wpe_, lnf_w_, lnf_b_;
+  ParamPtr wte_, wpe_;
+  nn::Norm last_norm_;
   std::vector<Block> blocks_;
 };
 

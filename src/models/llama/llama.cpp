@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "models/model_base.h"
+#include "nn/blocks.h"
 #include "nn/kv_cache.h"
 #include "nn/layers.h"
 
@@ -15,8 +16,9 @@ using at::Tensor;
 using nn::ParamPtr;
 
 struct Block {
-  ParamPtr norm1, norm2;
-  nn::LinearPtr qkv, out, gate_up, down;
+  nn::Norm norm1, norm2;
+  nn::LinearPtr qkv, out;
+  nn::Mlp mlp;
 };
 
 class Llama final : public ModelBase {
@@ -31,15 +33,16 @@ class Llama final : public ModelBase {
     for (int64_t i = 0; i < config.layers; ++i) {
       const std::string l = "layers." + std::to_string(i) + ".";
       Block b;
-      b.norm1 = vector(l + "input_layernorm.weight", c);
+      b.norm1 = norm(l + "input_layernorm");
       b.qkv = linear(l + "self_attn.qkv_proj", i, q + 2 * kv, c, config.qkv_bias);
       b.out = linear(l + "self_attn.o_proj", i, c, q, config.out_bias);
-      b.norm2 = vector(l + "post_attention_layernorm.weight", c);
-      b.gate_up = linear(l + "mlp.gate_up_proj", i, 2 * config.mlp, c, config.mlp_bias);
-      b.down = linear(l + "mlp.down_proj", i, c, config.mlp, config.mlp_bias);
+      b.norm2 = norm(l + "post_attention_layernorm");
+      b.mlp.activation = engine::Activation::kSwiGlu;
+      b.mlp.up = linear(l + "mlp.gate_up_proj", i, 2 * config.mlp, c, config.mlp_bias);
+      b.mlp.down = linear(l + "mlp.down_proj", i, c, config.mlp, config.mlp_bias);
       blocks_.push_back(b);
     }
-    norm_ = vector("norm.weight", c);
+    last_norm_ = norm("norm");
     head_ = config.tied ? embedding_ : vocabulary("lm_head.weight", config.vocab, c);
   }
 
@@ -50,20 +53,17 @@ class Llama final : public ModelBase {
     for (const Block& b : blocks_) {
       // The residual addition of a branch is part of the norm that follows it.
       const auto block = [this, &b, tokens](const Tensor& stream, const Tensor& branch) {
-        auto [sum, normed] = nn::add_rms_norm(engine_, stream, branch, b.norm1, config_.eps);
-        const Tensor qkv = nn::linear(engine_, normed, b.qkv);
+        const auto [sum, qkv] = nn::norm_linear(engine_, stream, branch, b.norm1, b.qkv);
         const Tensor mixed = nn::attention(engine_, qkv, *tokens, heads(b.qkv->block));
         const Tensor attended = nn::linear(engine_, mixed, b.out);
-        std::tie(sum, normed) = nn::add_rms_norm(engine_, sum, attended, b.norm2, config_.eps);
-        const Tensor gate_up = nn::linear(engine_, normed, b.gate_up);
-        return std::pair(sum, nn::linear(engine_, nn::swiglu(engine_, gate_up), b.down));
+        return nn::norm_mlp(engine_, sum, attended, b.norm2, b.mlp);
       };
       std::tie(x, delta) = run_block(block, x, delta);
       if (penalty != nullptr)
         x = nn::penalize(x, *penalty, 1.0 / static_cast<double>(config_.layers));
     }
     if (tokens->cache != nullptr) tokens->cache->length += tokens->ids.size(0);
-    return nn::add_rms_norm(engine_, x, delta, norm_, config_.eps).second;
+    return nn::add_norm(engine_, x, delta, last_norm_).second;
   }
 
   const ParamPtr& head() const override { return head_; }
@@ -103,6 +103,9 @@ class Llama final : public ModelBase {
   }
 
  private:
+  nn::Norm norm(const std::string& name) {
+    return {vector(name + ".weight", config_.width), {}, config_.eps};
+  }
   // The tensors of a file that make up one of ours.
   static std::vector<FilePart> split(
       const std::string& name, const std::string& ours,
@@ -124,7 +127,8 @@ class Llama final : public ModelBase {
 
   Config config_;
   mutable nn::RopeTable rope_;  // grows with the longest sequence seen
-  ParamPtr embedding_, norm_, head_;
+  ParamPtr embedding_, head_;
+  nn::Norm last_norm_;
   std::vector<Block> blocks_;
 };
 

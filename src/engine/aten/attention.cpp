@@ -1,48 +1,23 @@
-#include "engine/aten/aten.h"
+// Flash attention: libtorch's kernel for CPUs, and its varlen kernel for GPUs.
 
 #include <ATen/ATen.h>
 
+#include <cmath>
+#include <optional>
 #include <tuple>
+
+#include "base/error.h"
+#include "engine/aten/aten.h"
 
 namespace octavo::engine::aten {
 namespace {
 
 using at::Tensor;
 
-// ATen's CPU kernels have no FP32 result for BF16 operands: there the operands are widened first.
-Tensor fp32_product(const Tensor& a, const Tensor& b) {
-  if (a.is_cpu()) return at::mm(a.to(at::kFloat), b.to(at::kFloat));
-  return at::mm(a, b, at::kFloat);
-}
-
-struct AtenMatmul final : Matmul {
-  void forward(const Tensor& x, const Tensor& w, const Tensor& bias, Tensor& y) override {
-    const bool bf16_on_cpu = x.is_cpu() && x.scalar_type() == at::kBFloat16;
-    if (!bias.defined())
-      at::mm_out(y, x, w.t());
-    else if (bf16_on_cpu)  // addmm would round the product before it adds the bias
-      y.copy_(fp32_product(x, w.t()).add_(bias));
-    else
-      at::addmm_out(y, bias.to(x.scalar_type()), x, w.t());
-  }
-  void input_gradient(const Tensor& dy, const Tensor& w, Tensor& dx) override {
-    at::mm_out(dx, dy, w);
-  }
-  void weight_gradient(const Tensor& dy, const Tensor& x, Tensor& dw, Accumulate mode) override {
-    const bool add = mode == Accumulate::kAdd;
-    if (dy.scalar_type() == at::kFloat)
-      at::addmm_out(dw, dw, dy.t(), x, add ? 1 : 0, 1);
-    else if (add)
-      dw.add_(fp32_product(dy.t(), x));
-    else
-      dw.copy_(fp32_product(dy.t(), x));
-  }
-};
-
 // The flash kernel of libtorch for CPUs, one sequence at a time. Queries, keys and values are views
 // of the packed rows: the groups of heads that share a key are the kernel's batch, so that keys are
 // read where they are, with stride 0 inside a group.
-struct AtenAttention final : Attention {
+struct CpuFlash final : Attention {
   static Tensor by_head(const Tensor& rows, int64_t column, const Shape& h, bool shared) {
     const int64_t group = h.group(), stride = rows.stride(0);
     return rows.narrow(1, column, 1)
@@ -119,13 +94,85 @@ struct AtenAttention final : Attention {
   }
 };
 
+// All sequences in one call, where they lie in the packed rows. Heads that share keys are the
+// kernel's affair.
+struct GpuFlash final : Attention {
+  static Tensor heads_at(const Tensor& rows, int64_t column, int64_t heads, int64_t dim) {
+    return rows.narrow(1, column, heads * dim).unflatten(1, {heads, dim});
+  }
+  struct Heads {
+    Tensor q, k, v;  // [T,H,D], [T,G,D]
+  };
+  static Heads heads_of(const Tensor& qkv, const Shape& h) {
+    return {heads_at(qkv, 0, h.heads, h.dim), heads_at(qkv, h.width(), h.kv_heads, h.dim),
+            heads_at(qkv, h.width() + h.kv_heads * h.dim, h.kv_heads, h.dim)};
+  }
+
+  Forward forward(const Tensor& qkv, const Shape& h) override {
+    require(h);
+    const Heads part = heads_of(qkv, h);
+    const auto found = at::_flash_attention_forward(
+        part.q, part.k, part.v, h.starts, h.starts, h.longest, h.longest, /*dropout_p=*/0.0,
+        /*is_causal=*/true, /*return_debug_mask=*/false, scale_of(h));
+    return {std::get<0>(found).flatten(1), std::get<1>(found)};
+  }
+
+  Tensor backward(const Tensor& d_out, const Tensor& qkv, const Forward& saved,
+                  const Shape& h) override {
+    const Heads part = heads_of(qkv, h);
+    const Tensor no_random = at::empty({0}, at::kLong);  // nothing was dropped
+    const auto [dq, dk, dv] = at::_flash_attention_backward(
+        heads_at(d_out, 0, h.heads, h.dim), part.q, part.k, part.v,
+        heads_at(saved.out, 0, h.heads, h.dim), saved.lse, h.starts, h.starts, h.longest, h.longest,
+        /*dropout_p=*/0.0, /*is_causal=*/true, no_random, no_random, scale_of(h));
+    return at::cat({dq.flatten(1), dk.flatten(1), dv.flatten(1)}, 1);
+  }
+
+  // The kernel's causal mask ends at the last query and the last key.
+  Tensor extend(const Tensor& q, const Tensor& keys, const Tensor& values,
+                const Shape& h) override {
+    require(h);
+    const auto found = at::_flash_attention_forward(
+        heads_at(q, 0, h.heads, h.dim).unsqueeze(0),
+        heads_at(keys, 0, h.kv_heads, h.dim).unsqueeze(0),
+        heads_at(values, 0, h.kv_heads, h.dim).unsqueeze(0), std::nullopt, std::nullopt, q.size(0),
+        keys.size(0), /*dropout_p=*/0.0, /*is_causal=*/true, /*return_debug_mask=*/false,
+        scale_of(h));
+    return std::get<0>(found).squeeze(0).flatten(1);
+  }
+
+ private:
+  static double scale_of(const Shape& h) { return 1 / std::sqrt(static_cast<double>(h.dim)); }
+  static void require(const Shape& h) {
+    if (h.dim % 8 != 0 || h.dim > 256)
+      fail(ExitCode::kUsage, "engine", "attention on a GPU: wanted heads whose size is a multiple ",
+           "of 8 and at most 256, found ", h.dim,
+           "; change the number of heads, or run on the CPU");
+  }
+};
+
+struct Flash final : Attention {
+  Attention& on(const Tensor& t) {
+    return t.is_cuda() ? static_cast<Attention&>(gpu_) : static_cast<Attention&>(cpu_);
+  }
+  Forward forward(const Tensor& qkv, const Shape& h) override { return on(qkv).forward(qkv, h); }
+  Tensor backward(const Tensor& d_out, const Tensor& qkv, const Forward& saved,
+                  const Shape& h) override {
+    return on(qkv).backward(d_out, qkv, saved, h);
+  }
+  Tensor extend(const Tensor& q, const Tensor& keys, const Tensor& values,
+                const Shape& h) override {
+    return on(q).extend(q, keys, values, h);
+  }
+
+  CpuFlash cpu_;
+  GpuFlash gpu_;
+};
+
 }  // namespace
 
-std::unique_ptr<Matmul> make_matmul() {
-  return std::make_unique<AtenMatmul>();
-}
 std::unique_ptr<Attention> make_attention() {
-  return std::make_unique<AtenAttention>();
+  return std::make_unique<Flash>();
 }
 
 }  // namespace octavo::engine::aten

@@ -1,0 +1,65 @@
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "engine/aten/aten.h"
+
+namespace octavo::engine::aten {
+namespace {
+
+using at::Tensor;
+
+constexpr int64_t kMostElements = int64_t{1} << 29;  // of the FP32 probabilities: 2 GiB at a time
+
+// log(softmax) in FP32, in one temporary: the kernel reads a row twice before it writes it. Padding
+// has no probability.
+Tensor log_probabilities(const Tensor& logits, int64_t classes) {
+  Tensor rows = logits.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+  if (classes < rows.size(1))
+    rows.narrow(1, classes, rows.size(1) - classes).fill_(-std::numeric_limits<float>::infinity());
+  return at::_log_softmax_out(rows, rows, 1, /*half_to_float=*/false);
+}
+
+struct AtenCrossEntropy final : CrossEntropy {
+  Tensor run(Tensor& logits, const Tensor& targets, const Options& options) override {
+    const int64_t tokens = logits.size(0),
+                  rows = std::max<int64_t>(1, kMostElements / logits.size(1));
+    if (tokens <= rows) return run_rows(logits, targets, options);
+    Tensor sums;
+    for (int64_t first = 0; first < tokens; first += rows) {
+      const int64_t count = std::min(rows, tokens - first);
+      const Tensor part =
+          run_rows(logits.narrow(0, first, count), targets.narrow(0, first, count), options);
+      sums = sums.defined() ? sums.add_(part) : part;
+    }
+    return sums;
+  }
+
+ private:
+  static Tensor run_rows(Tensor logits, const Tensor& targets, const Options& options) {
+    const Tensor ignored = targets.lt(0).unsqueeze(1),
+                 ids = targets.clamp_min(0).to(at::kLong).unsqueeze(1);
+    const Tensor logit = logits.gather(1, ids);
+    Tensor p = log_probabilities(logits, options.classes);
+    const Tensor loss = p.gather(1, ids).neg_();
+    const Tensor lse = at::add(loss, logit);
+    const Tensor each = at::cat({loss, lse.square()}, 1).masked_fill_(ignored, 0);
+    if (options.want_gradient) {
+      p.exp_();
+      if (options.z_weight > 0) p.mul_(lse.mul(2 * options.z_weight).add_(1));
+      p.scatter_(1, ids, -1, "add");
+      at::mul_out(logits, p, ignored.logical_not().mul(options.grad_scale));
+    }
+    return each.sum(0, /*keepdim=*/false, at::kDouble);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<CrossEntropy> make_cross_entropy() {
+  return std::make_unique<AtenCrossEntropy>();
+}
+
+}  // namespace octavo::engine::aten

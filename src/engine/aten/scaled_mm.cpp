@@ -1,0 +1,188 @@
+// FP8 products by cuBLASLt through `_scaled_mm_v2` and `_scaled_addmm_`: quantized here by kernels
+// of libtorch, laid out as fp8_layout.h says.
+
+#include <ATen/ATen.h>
+
+#include "base/error.h"
+#include "engine/aten/aten.h"
+#include "engine/aten/fp8_layout.h"
+#include "engine/aten/fp8_quantize.h"
+
+namespace octavo::engine::aten {
+namespace {
+
+using at::Tensor;
+using fp8::Direction;
+using fp8::Granularity;
+using fp8::Recipe;
+
+// at::blas::ScalingType and SwizzleType, whose header wants CUDA's.
+enum Scaling : int64_t { kTensorWise = 0, kRowWise = 1, k1x32 = 3, k1x128 = 4, k128x128 = 5 };
+enum Swizzle : int64_t { kNoSwizzle = 0, kSwizzle32x4x4 = 1 };
+
+// One operand as the call wants it: a[M,K], or b[K,N].
+struct Operand {
+  Tensor codes, scales;
+  int64_t scaling = kTensorWise, swizzle = kNoSwizzle;
+};
+enum class Place { kLeft, kRight };
+
+int64_t scaling_of(Granularity granularity) {
+  switch (granularity) {
+    case Granularity::kTensor:
+      return kTensorWise;
+    case Granularity::kVector:
+      return kRowWise;
+    case Granularity::kBlock128:
+      return k1x128;
+    case Granularity::kSquare128:
+      return k128x128;
+    case Granularity::kBlock32:
+      break;
+  }
+  return k1x32;
+}
+
+Operand operand(const Fp8Matrix& m, Direction direction, Place place, const ProductRules& rules) {
+  const Fp8Copy& copy = m.copy(direction);
+  const fp8::Side& side = m.side(direction);
+  OCTAVO_ASSERT(copy.defined());
+  Operand result;
+  const Tensor codes = copy.codes.view(dtype_of(side.format));
+  // K is along the columns of a row copy and of one that was transposed.
+  const bool k_in_rows =
+      direction == Direction::kColumn && !is_transposed(side.granularity, direction, rules);
+  result.codes = k_in_rows == (place == Place::kLeft) ? codes.t() : codes;
+  result.scaling = scaling_of(side.granularity);
+  switch (side.granularity) {
+    case Granularity::kTensor:
+      result.scales = copy.scales;
+      break;
+    case Granularity::kVector:
+      result.scales = copy.scales.unsqueeze(place == Place::kLeft ? 1 : 0);
+      break;
+    case Granularity::kBlock128:
+    case Granularity::kSquare128:
+      result.scales = copy.scales.t();
+      break;
+    case Granularity::kBlock32:
+      result.scales = copy.scales.view(at::kFloat8_e8m0fnu);
+      result.swizzle = kSwizzle32x4x4;
+      break;
+  }
+  return result;
+}
+
+class ScaledMm final : public Fp8Linear {
+ public:
+  explicit ScaledMm(int capability) : rules_(rules_of(capability)), capability_(capability) {}
+
+  Fp8Matrix quantize(const Tensor& x, Recipe recipe, const Fp8Order& row,
+                     const Fp8Order& column) override {
+    require(recipe);
+    Fp8Matrix result = matrix_for(x, row, column);
+    const bool shared = row.wanted && column.wanted && row.side == column.side &&
+                        is_symmetric(row.side.granularity);
+    PlainFp8 made;
+    if (row.wanted) {
+      made = quantize_plain(x, recipe, Direction::kRow, row);
+      result.row = lay_out(made, row.side.granularity, Direction::kRow, rules_);
+    }
+    if (!column.wanted) return result;
+    if (!shared) made = quantize_plain(x, recipe, Direction::kColumn, column);
+    result.column = lay_out(made, column.side.granularity, Direction::kColumn, rules_);
+    if (shared && column.side.granularity == Granularity::kTensor)
+      result.column.scales = result.row.scales;
+    return result;
+  }
+
+  void forward(const Fp8Matrix& x, const Fp8Matrix& w, const Tensor& bias, Tensor& y) override {
+    multiply(operand(x, Direction::kRow, Place::kLeft, rules_),
+             operand(w, Direction::kRow, Place::kRight, rules_), bias, y, /*fast=*/true);
+  }
+  void input_gradient(const Fp8Matrix& dy, const Fp8Matrix& w, Tensor& dx) override {
+    multiply(operand(dy, Direction::kRow, Place::kLeft, rules_),
+             operand(w, Direction::kColumn, Place::kRight, rules_), Tensor(), dx, /*fast=*/false);
+  }
+  void weight_gradient(const Fp8Matrix& dy, const Fp8Matrix& x, Tensor& dw,
+                       Accumulate mode) override {
+    const Operand a = operand(dy, Direction::kColumn, Place::kLeft, rules_),
+                  b = operand(x, Direction::kColumn, Place::kRight, rules_);
+    const bool add = mode == Accumulate::kAdd;
+    if (a.scaling == kRowWise && !rules_.adds_by_row) {
+      if (!add) return multiply(a, b, Tensor(), dw, /*fast=*/false);
+      Tensor product = at::empty(dw.sizes(), dw.options().dtype(at::kFloat));
+      multiply(a, b, Tensor(), product, /*fast=*/false);
+      dw.add_(product);
+      return;
+    }
+    at::_scaled_addmm_(dw, a.codes, b.codes, {a.scales}, {a.scaling}, {a.swizzle}, {b.scales},
+                       {b.scaling}, {b.swizzle}, /*contraction_dim=*/{}, /*beta=*/add ? 1 : 0);
+  }
+
+  void update_factors(Tensor& history, Tensor& factors, const std::vector<fp8::Format>& formats,
+                      fp8::AmaxAlgo algo, int64_t margin, bool recompute) override {
+    update_.run(history, factors, formats, algo, margin, recompute);
+  }
+
+  fp8::TensorHealth measure(const Tensor& x, const Fp8Matrix& quantized,
+                            Direction direction) override {
+    const fp8::Side& side = quantized.side(direction);
+    const Fp8Copy& copy = quantized.copy(direction);
+    PlainFp8 plain;
+    if (side.granularity == Granularity::kTensor) {
+      const bool turned = is_transposed(side.granularity, direction, rules_);
+      plain = {(turned ? copy.codes.t() : copy.codes).contiguous(), copy.scales.view({1, 1})};
+    } else {
+      // The same once more, in the order in which it was before it was laid out.
+      plain = quantize_plain(x, recipe_of(side.granularity), direction, {.side = side});
+    }
+    return measure_plain(x, plain, side, quantized.grid(direction));
+  }
+
+ private:
+  static Recipe recipe_of(Granularity granularity) {
+    if (granularity == Granularity::kVector) return Recipe::kRowwise;
+    return granularity == Granularity::kBlock32 ? Recipe::kMxfp8 : Recipe::kBlockwise;
+  }
+
+  void require(Recipe recipe) const {
+    const bool serves = recipe == Recipe::kBlockwise ? rules_.has_blocks_of_128
+                        : recipe == Recipe::kMxfp8   ? rules_.has_blocks_of_32
+                                                     : true;
+    if (!serves)
+      fail(ExitCode::kEnvironment, "engine", "fp8_recipe ", config::name_of(recipe),
+           " by cuBLASLt: wanted compute capability ", recipe == Recipe::kMxfp8 ? "10.x" : "9.0",
+           ", found ", capability_ / 10, ".", capability_ % 10,
+           "; take another recipe, or fp8_execution rehearse");
+  }
+
+  // Fewer bits in the sums of a product make it faster: forward only, where cuBLASLt has it.
+  static void multiply(const Operand& a, const Operand& b, const Tensor& bias, Tensor& out,
+                       bool fast) {
+    const bool can_be_fast = a.scaling == kTensorWise || a.scaling == kRowWise;
+    const auto biased = bias.defined() ? std::optional<Tensor>(bias) : std::nullopt;
+    const auto run = [&](Tensor& into) {
+      at::_scaled_mm_v2_out(into, a.codes, b.codes, {a.scales}, {a.scaling}, {a.swizzle},
+                            {b.scales}, {b.scaling}, {b.swizzle}, biased, into.scalar_type(),
+                            /*contraction_dim=*/{}, fast && can_be_fast);
+    };
+    if (a.codes.size(0) == out.size(0)) return run(out);
+    // Rows were added to make a multiple of 4.
+    Tensor wider = at::empty({a.codes.size(0), out.size(1)}, out.options());
+    run(wider);
+    out.copy_(wider.narrow(0, 0, out.size(0)));
+  }
+
+  ProductRules rules_;
+  int capability_;
+  FactorUpdate update_;
+};
+
+}  // namespace
+
+std::unique_ptr<Fp8Linear> make_scaled_mm(int capability) {
+  return std::make_unique<ScaledMm>(capability);
+}
+
+}  // namespace octavo::engine::aten

@@ -1,0 +1,14 @@
+#include "engine/ops.h"
+
+#include <ATen/ATen.h>
+
+namespace octavo::engine {
+
+at::Tensor AdamW::sums_of_squares(const std::vector<at::Tensor>& grads) {
+  at::Tensor sums = at::empty({static_cast<int64_t>(grads.size())}, at::kDouble);
+  auto* out = sums.mutable_data_ptr<double>();
+  for (const at::Tensor& grad : grads) *out++ = sum_of_squares(grad);
+  return sums;
+}
+
+}  // namespace octavo::engine

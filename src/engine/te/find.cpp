@@ -1,0 +1,122 @@
+#include "engine/te/find.h"
+
+#include <ATen/Context.h>
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <regex>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+
+namespace octavo::engine::te {
+namespace {
+
+constexpr char kFileName[] = "libtransformer_engine.so";
+
+// The site-packages folder that libtorch was loaded from.
+fs::path python_packages() {
+  Dl_info info{};
+  dladdr(reinterpret_cast<const void*>(&at::globalContext), &info);
+  const fs::path torch = info.dli_fname != nullptr ? info.dli_fname : "";
+  return torch.parent_path().parent_path().parent_path();  // …/torch/lib/libtorch_cpu.so
+}
+
+// What the library calls and what its own list of needed libraries leaves out or would look for in
+// the wrong place: libnvrtc is not in the list at all and a norm would end the process without it,
+// and cuDNN must be of one version in all its parts. Libraries that are open already stay as they
+// are; those beside libtorch come before the system's.
+constexpr const char* kCompanions[] = {
+    "nvidia/cu13/lib/libcudart.so.13",
+    "nvidia/cu13/lib/libnvrtc.so.13",
+    "nvidia/cu13/lib/libcublasLt.so.13",
+    "nvidia/cu13/lib/libcublas.so.13",
+    "nvidia/nccl/lib/libnccl.so.2",
+    "nvidia/cudnn/lib/libcudnn.so.9",
+    "nvidia/cudnn/lib/libcudnn_graph.so.9",
+    "nvidia/cudnn/lib/libcudnn_ops.so.9",
+    "nvidia/cudnn/lib/libcudnn_engines_runtime_compiled.so.9",
+    "nvidia/cudnn/lib/libcudnn_engines_precompiled.so.9",
+    "nvidia/cudnn/lib/libcudnn_heuristic.so.9",
+    "nvidia/cudnn/lib/libcudnn_cnn.so.9",
+    "nvidia/cudnn/lib/libcudnn_adv.so.9",
+};
+
+// What could not be opened: the reason, should the library itself fail to open.
+std::vector<std::string> open_companions() {
+  std::vector<std::string> missing;
+  for (const char* relative : kCompanions) {
+    const fs::path file = python_packages() / relative;
+    const std::string name = file.filename();
+    const int how = RTLD_LAZY | RTLD_GLOBAL;
+    if (dlopen(name.c_str(), how | RTLD_NOLOAD) == nullptr &&
+        dlopen(file.c_str(), how) == nullptr && dlopen(name.c_str(), how) == nullptr)
+      missing.push_back(name);
+  }
+  return missing;
+}
+
+// The library itself has no function that tells its version. Its wheel has a folder that does:
+// transformer_engine_cu13-2.20.2.dist-info, beside the package.
+std::string version_beside(const fs::path& file) {
+  static const std::regex name(R"(transformer_engine(_cu\d+)?-([0-9][0-9.]*).*\.dist-info)");
+  std::error_code error;
+  fs::path folder = fs::weakly_canonical(file, error).parent_path();
+  for (int up = 0; up < 3; ++up, folder = folder.parent_path())
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
+      std::smatch match;
+      const std::string entry_name = entry.path().filename();
+      if (std::regex_match(entry_name, match, name)) return match[2];
+    }
+  return kUnknownVersion;
+}
+
+// The file that a handle was opened from, for names that the loader looked up itself.
+std::string file_of(void* handle) {
+  Dl_info info{};
+  void* const function = dlsym(handle, "nvte_create_tensor");
+  const bool known = function != nullptr && dladdr(function, &info) != 0;
+  return known ? info.dli_fname : kFileName;
+}
+
+}  // namespace
+
+Opened open_library() {
+  std::vector<std::string> places;
+  const char* given = std::getenv("OCTAVO_TE_LIBRARY");
+  if (given != nullptr && *given != '\0') {
+    places = {given};
+  } else {
+    const fs::path packages = python_packages();
+    for (const char* folder : {"transformer_engine/wheel_lib", "transformer_engine", ""})
+      places.push_back(packages / folder / kFileName);
+    places.emplace_back(kFileName);
+  }
+  // Without a driver the only library that is of use is a test's stand-in, which needs no others.
+  std::vector<std::string> missing;
+  if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) != nullptr) missing = open_companions();
+  std::vector<std::string> found;
+  for (const std::string& place : places) {
+    const bool is_path = place.find('/') != std::string::npos;
+    if (is_path && !fs::exists(place)) {
+      found.push_back(place + " (no such file)");
+      continue;
+    }
+    // Now, not lazily: a symbol that nobody has must be found out here and not inside a step.
+    void* handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle != nullptr) {
+      const std::string path = file_of(handle);
+      return {handle, path, version_beside(path), ""};
+    }
+    const char* said = dlerror();
+    found.push_back(str(place, " (", said != nullptr ? said : "does not load", ")"));
+  }
+  const std::string companions = missing.empty() ? "" : "; not found: " + join(missing, ", ");
+  return {nullptr, "", "",
+          str("Transformer Engine: wanted ", kFileName, ", looked for ", join(found, ", "),
+              companions, "; install transformer_engine_cu13, or set OCTAVO_TE_LIBRARY")};
+}
+
+}  // namespace octavo::engine::te

@@ -1,0 +1,181 @@
+#include <ATen/ATen.h>
+
+#include <limits>
+
+#include "base/error.h"
+#include "engine/cpu/cpu.h"
+#include "engine/te/products.h"
+#include "engine/te/quantizer.h"
+#include "engine/te/te.h"
+#include "engine/te/vectors.h"
+
+namespace octavo::engine::te {
+namespace {
+
+using at::Tensor;
+using fp8::Direction;
+using fp8::Format;
+using fp8::Recipe;
+
+// Factors of E5M2 are those of E4M3 times this, exactly: 57344 = 448 * 2^7.
+constexpr float kFormatRatio = fp8::max_value(Format::kE5M2) / fp8::max_value(Format::kE4M3);
+
+class TeFp8Linear final : public Fp8Linear {
+ public:
+  Fp8Matrix quantize(const Tensor& x, Recipe recipe, const Fp8Order& row,
+                     const Fp8Order& column) override {
+    return te::quantize(x, recipe, row, column);
+  }
+
+  void forward(const Fp8Matrix& x, const Fp8Matrix& w, const Tensor& bias, Tensor& y) override {
+    products_.forward(x, w, bias, y);
+  }
+  void input_gradient(const Fp8Matrix& dy, const Fp8Matrix& w, Tensor& dx) override {
+    products_.input_gradient(dy, w, dx);
+  }
+  void weight_gradient(const Fp8Matrix& dy, const Fp8Matrix& x, Tensor& dw,
+                       Accumulate mode) override {
+    products_.weight_gradient(dy, x, dw, mode);
+  }
+
+  // The library writes FP8 from a norm for delayed scaling. For mxfp8 it would go through cuDNN,
+  // with scales that want another pass; the other recipes it refuses.
+  std::optional<Normed> norm_quantize(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                                      double eps, Recipe recipe, const Fp8Order& row,
+                                      const Fp8Order& column) override {
+    if (recipe != Recipe::kDelayed || !row.wanted || !one_call(row, column) || x.size(0) == 0)
+      return std::nullopt;
+    const OnDevice on(x);
+    check_quantizable(x, recipe, on);
+    check_shape({x.size(0), x.size(1)}, recipe, row, column);
+    check_vector("gamma", gamma, x);
+    Output out({x.size(0), x.size(1)}, recipe, row, column, on);
+    const auto floats = x.options().dtype(at::kFloat);
+    Normed made;
+    made.rstd = at::empty({x.size(0)}, floats);
+    if (beta.defined()) {
+      check_vector("beta", beta, x);
+      made.mean = at::empty({x.size(0)}, floats);
+    }
+    norm_forward(x, gamma, beta, eps, out.handle, made.mean, made.rstd, on);
+    made.matrix = std::move(out.matrix);
+    return made;
+  }
+
+  std::optional<Fp8Matrix> activate_quantize(Activation activation, const Tensor& x, Recipe recipe,
+                                             const Fp8Order& row, const Fp8Order& column) override {
+    if (!fuses_activations(recipe, row, column) || x.size(0) == 0) return std::nullopt;
+    const OnDevice on(x);
+    check_quantizable(x, recipe, on);
+    const bool gated = activation == Activation::kSwiGlu;
+    const Output::Shape shape{x.size(0), gated ? x.size(1) / 2 : x.size(1)};
+    check_shape(shape, recipe, row, column);
+    Output out(shape, recipe, row, column, on);
+    const Handle in(x);
+    if (gated)
+      library().nvte_swiglu(in, out.handle, on.stream);
+    else
+      library().nvte_gelu(in, out.handle, on.stream);
+    return std::move(out.matrix);
+  }
+
+  std::optional<Fp8Matrix> activation_gradient_quantize(Activation activation, const Tensor& dy,
+                                                        const Tensor& x, Tensor& dbias,
+                                                        Accumulate mode, Recipe recipe,
+                                                        const Fp8Order& row,
+                                                        const Fp8Order& column) override {
+    const bool gated = activation == Activation::kSwiGlu;
+    if (!fuses_activations(recipe, row, column) || x.size(0) == 0 || (gated && dbias.defined()))
+      return std::nullopt;
+    const OnDevice on(x);
+    check_quantizable(x, recipe, on);
+    check_quantizable(dy, recipe, on);
+    check_shape({x.size(0), x.size(1)}, recipe, row, column);
+    // Below compute capability 10.0 the kernel that sums the bias gradient writes both copies.
+    Output out({x.size(0), x.size(1)}, recipe, row, column, on, /*both=*/dbias.defined());
+    const Handle grad(dy), in(x);
+    if (gated) {
+      library().nvte_dswiglu(grad, in, out.handle, on.stream);
+    } else if (!dbias.defined()) {
+      library().nvte_dgelu(grad, in, out.handle, on.stream);
+    } else {
+      const Tensor sums = vector_scratch(x);
+      const Handle sums_handle(sums);
+      with_workspace(on.device, [&](const Handle& workspace) {
+        library().nvte_quantize_dbias_dgelu(grad, in, out.handle, sums_handle, workspace,
+                                            on.stream);
+      });
+      store_vector(sums, dbias, mode);
+    }
+    return std::move(out.matrix);
+  }
+
+  // The library's update of one history takes one format and rolls every slot. Ours (see
+  // fp8/scaling.h) has both formats in one history, and a slot that saw nothing stays as it is. So
+  // all factors are updated as if they were E4M3's, and what must stay is put back: seven small
+  // passes on the device, and no look at a number from the host.
+  void update_factors(Tensor& history, Tensor& factors, const std::vector<Format>& formats,
+                      fp8::AmaxAlgo algo, int64_t margin, bool recompute) override {
+    OCTAVO_ASSERT(history.dim() == 2 && history.is_contiguous() && factors.is_contiguous() &&
+                  static_cast<int64_t>(formats.size()) == factors.numel() &&
+                  history.size(1) == factors.numel());
+    if (factors.numel() == 0) return;
+    const OnDevice on(history);
+    const Tensor& ratios = ratios_of(formats, on.device);
+    const Tensor ran = history.select(0, 0).ne(0);
+    const Tensor as_e4m3 = factors / ratios, updated = at::empty_like(factors);
+    const Tensor rolled = at::empty_like(history);
+    {
+      const Handle old_history(history), old_factors(as_e4m3), new_history(rolled),
+          new_factors(updated);
+      library().nvte_delayed_scaling_recipe_amax_and_scale_update(
+          old_history, old_factors, new_history, new_factors,
+          algo == fp8::AmaxAlgo::kMax ? "max" : "most_recent", kNVTEFloat8E4M3,
+          static_cast<float>(margin), on.stream);
+    }
+    at::where_out(history, ran, rolled, history);
+    if (!recompute) return;
+    const Tensor made = (updated * ratios).clamp_max_(std::numeric_limits<float>::max());
+    at::where_out(factors, ran, made, factors);
+  }
+
+  // Copies to the host and waits: only in the steps that take statistics.
+  fp8::TensorHealth measure(const Tensor& x, const Fp8Matrix& quantized,
+                            Direction direction) override {
+    Fp8Matrix plain = quantized;
+    const Fp8Copy copy = plain_copy(quantized, direction, facts_of(x.device()));
+    (direction == Direction::kRow ? plain.row : plain.column) = copy;
+    return host_->measure(x.cpu(), plain, direction);
+  }
+
+ private:
+  // Blocks of 128 and current scaling are refused by these kernels or want the result first.
+  static bool fuses_activations(Recipe recipe, const Fp8Order& row, const Fp8Order& column) {
+    return (recipe == Recipe::kDelayed || recipe == Recipe::kMxfp8) &&
+           (row.wanted || column.wanted) && one_call(row, column);
+  }
+
+  const Tensor& ratios_of(const std::vector<Format>& formats, at::Device device) {
+    if (!ratios_.defined() || ratios_.device() != device || formats != ratio_formats_) {
+      Tensor ratios = at::ones({static_cast<int64_t>(formats.size())}, at::kFloat);
+      for (size_t i = 0; i < formats.size(); ++i)
+        if (formats[i] == Format::kE5M2) ratios.mutable_data_ptr<float>()[i] = kFormatRatio;
+      ratios_ = ratios.to(device);
+      ratio_formats_ = formats;
+    }
+    return ratios_;
+  }
+
+  Products products_;
+  Tensor ratios_;
+  std::vector<Format> ratio_formats_;
+  std::unique_ptr<Fp8Linear> host_ = cpu::make_rehearsal();
+};
+
+}  // namespace
+
+std::unique_ptr<Fp8Linear> make_fp8_linear() {
+  return std::make_unique<TeFp8Linear>();
+}
+
+}  // namespace octavo::engine::te

@@ -1,0 +1,170 @@
+#include "engine/te/quantizer.h"
+
+#include <ATen/ATen.h>
+
+#include "base/error.h"
+#include "config/settings.h"
+#include "fp8/execution.h"
+
+namespace octavo::engine::te {
+namespace {
+
+using at::Tensor;
+using fp8::Direction;
+using fp8::Granularity;
+using fp8::Recipe;
+
+bool is_aligned(const Tensor& t) {
+  return reinterpret_cast<uintptr_t>(t.const_data_ptr()) % 16 == 0;
+}
+
+// Kernels and products read 16 bytes at a time; mxfp8's blocks are of 32.
+int64_t multiple_of(Recipe recipe) {
+  return recipe == Recipe::kMxfp8 ? 32 : 16;
+}
+
+void run(const Tensor& x, Recipe recipe, Output& out, const OnDevice& on) {
+  const Library& te = library();
+  const Handle in(x);
+  if (recipe == Recipe::kDelayed || recipe == Recipe::kMxfp8) {
+    te.nvte_quantize_v2(in, out.handle, nullptr, on.stream);
+    return;
+  }
+  const QuantizationConfig config(/*power_of_two_scales=*/recipe == Recipe::kBlockwise);
+  if (recipe == Recipe::kCurrent) {
+    te.nvte_compute_amax_with_config(in, out.handle, config, on.stream);
+    te.nvte_compute_scale_from_amax(out.handle, config, on.stream);
+    out.handle.clear(kNVTEAmax);  // it is known: the kernel need not find it again
+  }
+  te.nvte_quantize_v2(in, out.handle, config, on.stream);
+}
+
+Fp8Matrix by_one_call(const Tensor& x, Recipe recipe, const Fp8Order& row, const Fp8Order& column,
+                      const OnDevice& on) {
+  Output out({x.size(0), x.size(1)}, recipe, row, column, on);
+  if (x.numel() > 0) run(x, recipe, out, on);
+  return std::move(out.matrix);
+}
+
+}  // namespace
+
+bool one_call(const Fp8Order& row, const Fp8Order& column) {
+  return !row.wanted || !column.wanted || row.side == column.side;
+}
+
+Output::Output(const Shape& shape, Recipe recipe, const Fp8Order& row, const Fp8Order& column,
+               const OnDevice& on, bool both)
+    : handle(layout_of(row.wanted ? row.side : column.side, Direction::kRow, shape.rows,
+                       shape.columns, on.facts)
+                 .mode) {
+  OCTAVO_ASSERT(row.wanted || column.wanted);
+  OCTAVO_ASSERT(one_call(row, column));
+  matrix = {.rows = shape.rows,
+            .columns = shape.columns,
+            .row_side = row.side,
+            .column_side = column.side,
+            .row = {},
+            .column = {}};
+  const Fp8Order& order = row.wanted ? row : column;
+  if (order.side.granularity == Granularity::kTensor)
+    per_tensor(recipe, row, column, on, both);
+  else
+    in_blocks(row, column, on);
+}
+
+// The row copy is written always, and both copies share one scale.
+void Output::per_tensor(Recipe recipe, const Fp8Order& row, const Fp8Order& column,
+                        const OnDevice& on, bool both) {
+  const Fp8Order& order = row.wanted ? row : column;
+  const auto layout = [&](Direction direction) {
+    return layout_of(order.side, direction, matrix.rows, matrix.columns, on.facts);
+  };
+  const auto floats = at::TensorOptions(on.device).dtype(at::kFloat);
+  Fp8Copy written;
+  Tensor factor = order.factor, amax = order.amax;
+  if (recipe == Recipe::kCurrent) {
+    const Tensor numbers = at::empty({3}, floats);
+    written.scales = numbers.narrow(0, 0, 1);
+    factor = numbers.narrow(0, 1, 1);
+    amax = numbers.narrow(0, 2, 1);
+  } else {
+    OCTAVO_ASSERT(recipe == Recipe::kDelayed && factor.defined());
+    written.scales = at::empty({1}, floats);
+  }
+  written.codes =
+      at::empty(layout(Direction::kRow).codes, at::TensorOptions(on.device).dtype(at::kByte));
+  describe_copy(handle, written, order.side, layout(Direction::kRow),
+                params_of(order.side, Direction::kRow, on.facts));
+  handle.set(kNVTEScale, factor, kNVTEFloat32);
+  handle.set(kNVTEAmax, amax, kNVTEFloat32);
+
+  Fp8Copy transposed;
+  if (!on.facts.any_layout && (column.wanted || both)) {
+    transposed = {.codes = at::empty(layout(Direction::kColumn).codes, written.codes.options()),
+                  .scales = written.scales,
+                  .values = {}};
+    describe_copy(handle, transposed, order.side, layout(Direction::kColumn),
+                  params_of(order.side, Direction::kColumn, on.facts));
+  }
+  if (column.wanted) matrix.column = on.facts.any_layout ? written : transposed;
+  (row.wanted ? matrix.row : unordered_) = written;
+}
+
+void Output::in_blocks(const Fp8Order& row, const Fp8Order& column, const OnDevice& on) {
+  const fp8::Side& side = row.wanted ? row.side : column.side;
+  const auto add = [&](Direction direction) {
+    const Layout layout = layout_of(side, direction, matrix.rows, matrix.columns, on.facts);
+    const Fp8Copy copy = allocate_copy(layout, on.device);
+    describe_copy(handle, copy, side, layout, params_of(side, direction, on.facts));
+    return copy;
+  };
+  // The kernel for squares writes the row copy always.
+  if (row.wanted || side.granularity == Granularity::kSquare128) {
+    const Fp8Copy copy = add(Direction::kRow);
+    (row.wanted ? matrix.row : unordered_) = copy;
+  }
+  if (column.wanted) matrix.column = add(Direction::kColumn);
+  if (side.granularity == Granularity::kBlock32) handle.set_swizzled();
+}
+
+void check_quantizable(const Tensor& x, Recipe recipe, const OnDevice& on) {
+  const int capability = on.facts.capability;
+  // mxfp8 on a device without it would leave its output as it was, without an error.
+  const fp8::Device device{.is_gpu = true, .major = capability / 10, .minor = capability % 10};
+  if (!fp8::has_native(device, recipe))
+    fail(ExitCode::kEnvironment, "te", "fp8_recipe ", config::name_of(recipe),
+         ": compute capability ", capability / 10, ".", capability % 10,
+         " does not have it; take another recipe");
+  if (x.dim() != 2 || x.scalar_type() != at::kBFloat16 || !x.is_contiguous() || !is_aligned(x))
+    fail(ExitCode::kEnvironment, "te",
+         "to be quantized: wanted a contiguous BF16 matrix that begins at a multiple of 16 bytes, "
+         "found ",
+         at::toString(x.scalar_type()), " of shape ", octavo::str(x.sizes()),
+         x.is_contiguous() ? "" : ", not contiguous", is_aligned(x) ? "" : ", not aligned");
+}
+
+void check_shape(const Output::Shape& shape, Recipe recipe, const Fp8Order& row,
+                 const Fp8Order& column) {
+  const int64_t multiple = multiple_of(recipe);
+  const bool rows_matter = column.wanted || !row.wanted;  // its sums are along the rows
+  if (shape.columns % multiple != 0 || (rows_matter && shape.rows % multiple != 0))
+    fail(ExitCode::kEnvironment, "te", "fp8_recipe ", config::name_of(recipe),
+         ": wanted sides that are multiples of ", multiple, ", found a matrix of ", shape.rows,
+         " x ", shape.columns);
+}
+
+Fp8Matrix quantize(const Tensor& x, Recipe recipe, const Fp8Order& row, const Fp8Order& column) {
+  if (!row.wanted && !column.wanted) return matrix_for(x, row, column);
+  const OnDevice on(x);
+  check_quantizable(x, recipe, on);
+  check_shape({x.size(0), x.size(1)}, recipe, row, column);
+  if (one_call(row, column)) return by_one_call(x, recipe, row, column, on);
+  // Copies of two formats: fp8_format e5m2 has its inputs so.
+  const Fp8Order none;
+  Fp8Matrix matrix = matrix_for(x, row, column);
+  matrix.row = by_one_call(x, recipe, row, none, on).row;
+  matrix.column = by_one_call(x, recipe, none, column, on).column;
+  return matrix;
+}
+
+}  // namespace octavo::engine::te

@@ -1,0 +1,45 @@
+#pragma once
+// Outputs of the library's quantizing kernels, alone or at the end of a norm or an activation.
+
+#include <ATen/core/Tensor.h>
+
+#include "engine/fp8_linear.h"
+#include "engine/te/layout.h"
+
+namespace octavo::engine::te {
+
+// What two orders ask for, allocated and described: one call of the library fills it. Both orders
+// are of one format and one kind of block (see one_call()).
+class Output {
+ public:
+  struct Shape {
+    int64_t rows, columns;
+  };
+  // `both`: the kernel wants a place for both copies, whatever is ordered.
+  Output(const Shape& shape, fp8::Recipe recipe, const Fp8Order& row, const Fp8Order& column,
+         const OnDevice& on, bool both = false);
+
+  Handle handle;
+  Fp8Matrix matrix;  // with the copies that were ordered
+
+ private:
+  void per_tensor(fp8::Recipe recipe, const Fp8Order& row, const Fp8Order& column,
+                  const OnDevice& on, bool both);
+  void in_blocks(const Fp8Order& row, const Fp8Order& column, const OnDevice& on);
+
+  Fp8Copy unordered_;  // what the kernel writes and nobody reads
+};
+
+// The two orders can be filled by one call.
+bool one_call(const Fp8Order& row, const Fp8Order& column);
+
+// x[rows, columns] is what the library's kernels take, and the device has the recipe.
+void check_quantizable(const at::Tensor& x, fp8::Recipe recipe, const OnDevice& on);
+// The shape is one that kernels and products take for the copies that are ordered.
+void check_shape(const Output::Shape& shape, fp8::Recipe recipe, const Fp8Order& row,
+                 const Fp8Order& column);
+
+Fp8Matrix quantize(const at::Tensor& x, fp8::Recipe recipe, const Fp8Order& row,
+                   const Fp8Order& column);
+
+}  // namespace octavo::engine::te

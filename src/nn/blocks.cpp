@@ -1,0 +1,179 @@
+#include "nn/blocks.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <optional>
+
+#include "nn/fp8_layer.h"
+
+namespace octavo::nn {
+namespace {
+
+using at::Tensor;
+using engine::Activation;
+using torch::autograd::AutogradContext;
+using torch::autograd::Function;
+using torch::autograd::variable_list;
+
+// A half block and, between its passes, what the backward one reads. That is taken out by it, so
+// that each tensor is freed as soon as it was used.
+struct Half : torch::CustomClassHolder {
+  const Engine* engine = nullptr;
+  Norm norm;
+  LinearPtr first, second;  // second null: no MLP
+  Activation activation = Activation::kGelu;
+  bool training = false, has_delta = false;
+
+  NormResult normed;
+  Tensor hidden;                                // what the activation read
+  std::vector<Tensor> kept_first, kept_second;  // of the linear layers
+
+  bool fused(const Linear& layer) const { return layer.fp8 != nullptr && layer.adapters.empty(); }
+  // What keeps the node in autograd's graph when its input has no gradient.
+  Tensor trained_leaf() const {
+    if (norm.gamma->trainable) return norm.gamma->compute;
+    const Tensor leaf = nn::trained_leaf(*first);
+    return second && !leaf.requires_grad() ? nn::trained_leaf(*second) : leaf;
+  }
+  LinearOperand normalize(const Tensor& x, const Tensor& delta);
+  LinearOperand activate(const Tensor& h);
+  LinearOperand activation_gradient(Tensor d_activated);
+  void add_bias_gradient(Linear& layer, const Tensor& dy) const;
+  Tensor forward(const Tensor& x, const Tensor& delta);
+  Tensor backward(const Tensor& d_sum, const Tensor& dy, bool want_dx);
+};
+
+LinearOperand Half::normalize(const Tensor& x, const Tensor& delta) {
+  if (fused(*first)) {
+    const Tensor sum = delta.defined() ? at::add(x, delta) : x;
+    auto made = first->fp8->normed_input(sum, norm, training, training && first->weight->trainable);
+    if (made) {
+      normed = {sum, {}, made->mean, made->rstd};
+      return {{}, std::move(made->matrix)};
+    }
+    normed = norm_forward(*engine, norm, sum, {});
+  } else {
+    normed = norm_forward(*engine, norm, x, delta);
+  }
+  return {std::exchange(normed.normed, {}), {}};
+}
+
+LinearOperand Half::activate(const Tensor& h) {
+  if (fused(*second)) {
+    auto made = second->fp8->activated_input(activation, h, training,
+                                             training && second->weight->trainable);
+    if (made) return {{}, std::move(*made)};
+  }
+  return {activation == Activation::kGelu ? engine->gelu->forward(h) : engine->swiglu->forward(h),
+          {}};
+}
+
+void Half::add_bias_gradient(Linear& layer, const Tensor& dy) const {
+  if (layer.bias && layer.bias->trainable)
+    engine->column_sum->add(dy, layer.bias->grad, layer.bias->next_write());
+}
+
+LinearOperand Half::activation_gradient(Tensor d_activated) {
+  const Tensor h = std::exchange(hidden, {});
+  Param* bias = first->bias && first->bias->trainable ? first->bias.get() : nullptr;
+  if (fused(*first)) {
+    auto made = first->fp8->activation_gradient(activation, d_activated, h, bias, true,
+                                                first->weight->trainable);
+    if (made) return {{}, std::move(*made)};
+  }
+  if (activation == Activation::kSwiGlu) {
+    Tensor dh = engine->swiglu->backward(d_activated, h);
+    add_bias_gradient(*first, dh);
+    return {std::move(dh), {}};
+  }
+  Tensor unused;
+  if (bias == nullptr) unused = at::empty({h.size(1)}, h.options().dtype(at::kFloat));
+  const auto mode = bias != nullptr ? bias->next_write() : engine::Accumulate::kOverwrite;
+  engine->gelu->backward(d_activated, h, bias != nullptr ? bias->grad : unused, mode);
+  return {std::move(d_activated), {}};
+}
+
+Tensor Half::forward(const Tensor& x, const Tensor& delta) {
+  has_delta = delta.defined();
+  Tensor y = linear_forward(*engine, *first, normalize(x, delta), training ? &kept_first : nullptr);
+  if (!second) return y;
+  if (training) hidden = y;
+  y = linear_forward(*engine, *second, activate(y), training ? &kept_second : nullptr);
+  return y;
+}
+
+Tensor Half::backward(const Tensor& d_sum, const Tensor& dy, bool want_dx) {
+  LinearOperand gradient{dy, {}};
+  if (second) {
+    add_bias_gradient(*second, dy);
+    gradient = activation_gradient(
+        linear_backward(*engine, *second, dy, std::exchange(kept_second, {}), true));
+  } else {
+    add_bias_gradient(*first, dy);
+  }
+  const Tensor d_normed =
+      linear_backward(*engine, *first, gradient, std::exchange(kept_first, {}), want_dx);
+  if (!want_dx) return {};
+  return norm_backward(*engine, norm, d_normed, d_sum, std::exchange(normed, {}));
+}
+
+struct HalfNode : Function<HalfNode> {
+  static variable_list forward(AutogradContext* context, const Tensor& x,
+                               const std::optional<Tensor>& delta,
+                               const Tensor& /*connects the graph*/,
+                               const c10::intrusive_ptr<Half>& half) {
+    context->saved_data["half"] = c10::IValue::make_capsule(half);
+    context->set_materialize_grads(false);  // the last sum may have no reader: no zeros for it
+    Tensor y = half->forward(x, delta.value_or(Tensor()));
+    Tensor sum = half->normed.sum;
+    half->normed.sum = sum.detach();  // the result knows its node: not to be held by it
+    return {sum, y};
+  }
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    const auto half =
+        c10::static_intrusive_pointer_cast<Half>(context->saved_data["half"].toCapsule());
+    const Tensor d_sum = grads[0].defined() ? grads[0].contiguous() : Tensor();
+    const bool wanted = half->norm.gamma->trainable || context->needs_input_grad(0) ||
+                        (half->has_delta && context->needs_input_grad(1));
+    const Tensor dx = half->backward(d_sum, grads[1].contiguous(), wanted);
+    return {dx, half->has_delta ? dx : Tensor(), Tensor(), Tensor()};
+  }
+};
+
+std::pair<Tensor, Tensor> run(const c10::intrusive_ptr<Half>& half, const Tensor& x,
+                              const Tensor& delta) {
+  half->training = at::GradMode::is_enabled();
+  if (!half->training) {
+    Tensor y = half->forward(x, delta);
+    return {half->normed.sum, y};
+  }
+  const auto given = delta.defined() ? std::optional<Tensor>(delta) : std::nullopt;
+  const auto out = HalfNode::apply(x, given, half->trained_leaf(), half);
+  return {out[0], out[1]};
+}
+
+c10::intrusive_ptr<Half> make_half(const Engine& engine, const Norm& norm, const LinearPtr& first) {
+  auto half = c10::make_intrusive<Half>();
+  half->engine = &engine;
+  half->norm = norm;
+  half->first = first;
+  return half;
+}
+
+}  // namespace
+
+std::pair<Tensor, Tensor> norm_linear(const Engine& engine, const Tensor& x, const Tensor& delta,
+                                      const Norm& norm, const LinearPtr& layer) {
+  return run(make_half(engine, norm, layer), x, delta);
+}
+
+std::pair<Tensor, Tensor> norm_mlp(const Engine& engine, const Tensor& x, const Tensor& delta,
+                                   const Norm& norm, const Mlp& mlp) {
+  auto half = make_half(engine, norm, mlp.up);
+  half->second = mlp.down;
+  half->activation = mlp.activation;
+  return run(half, x, delta);
+}
+
+}  // namespace octavo::nn

@@ -1,0 +1,32 @@
+#pragma once
+// The halves of a transformer's block, each one node of autograd's graph: what is between a norm
+// and the product that reads it, or between the two products of an MLP, never leaves the node, so
+// that an engine may quantize it in the pass that makes it.
+
+#include <ATen/core/Tensor.h>
+
+#include <utility>
+
+#include "engine/engine.h"
+#include "nn/linear.h"
+#include "nn/norm.h"
+
+namespace octavo::nn {
+
+// {x + delta, layer(norm(x + delta))}; delta may be undefined.
+std::pair<at::Tensor, at::Tensor> norm_linear(const Engine& engine, const at::Tensor& x,
+                                              const at::Tensor& delta, const Norm& norm,
+                                              const LinearPtr& layer);
+
+struct Mlp {
+  LinearPtr up;  // of SwiGLU: gate and up side by side
+  engine::Activation activation = engine::Activation::kGelu;
+  LinearPtr down;
+};
+
+// {x + delta, down(activation(up(norm(x + delta))))}; delta may be undefined.
+std::pair<at::Tensor, at::Tensor> norm_mlp(const Engine& engine, const at::Tensor& x,
+                                           const at::Tensor& delta, const Norm& norm,
+                                           const Mlp& mlp);
+
+}  // namespace octavo::nn

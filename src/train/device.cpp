@@ -1,0 +1,76 @@
+#include "train/device.h"
+
+#include <ATen/Parallel.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/allocator.h"
+#include "engine/devices.h"
+#include "engine/te/te.h"
+
+namespace octavo::train {
+namespace {
+
+using config::DeviceChoice;
+
+at::ScalarType compute_of(const config::Settings& settings) {
+  // FP8 products take and give BF16.
+  return settings.mixed_precision == config::Precision::kFp32 ? at::kFloat : at::kBFloat16;
+}
+
+fp8::Device fp8_device(at::Device device) {
+  if (!device.is_cuda()) return {};
+  const engine::GpuInfo& gpu = engine::gpus().gpus.at(static_cast<size_t>(device.index()));
+  return {.is_gpu = true,
+          .major = gpu.major,
+          .minor = gpu.minor,
+          .has_te = engine::te::is_available(),
+          .name = gpu.name};
+}
+
+engine::Fp8Kernels kernels_of(const std::optional<fp8::Decision>& decision) {
+  if (!decision) return engine::Fp8Kernels::kRehearsal;
+  if (decision->backend == "te") return engine::Fp8Kernels::kTransformerEngine;
+  return decision->backend == "aten" ? engine::Fp8Kernels::kAten : engine::Fp8Kernels::kRehearsal;
+}
+
+}  // namespace
+
+void prepare_process(const config::Settings& settings) {
+  engine::install_cpu_allocator();
+  if (settings.num_threads > 0) at::set_num_threads(static_cast<int>(settings.num_threads));
+  if (settings.device == DeviceChoice::kCpu) return;
+  for (const auto& gpu : engine::gpus().gpus)
+    log_info(str("found ", gpu.name, ", compute capability ", gpu.major, ".", gpu.minor, ", ",
+                 gpu.memory_bytes >> 20, " MiB"));
+}
+
+at::Device device_of(const config::Settings& settings) {
+  if (settings.device == DeviceChoice::kCpu) return at::kCPU;
+  const engine::GpuSearch& found = engine::gpus();
+  if (!found.gpus.empty()) return {at::kCUDA, 0};
+  if (settings.device == DeviceChoice::kCuda)
+    fail(ExitCode::kEnvironment, "train", "device cuda: wanted a GPU, found none (", found.reason,
+         "); run octavo verify, or take device cpu");
+  return at::kCPU;
+}
+
+std::optional<fp8::Decision> decide_fp8(const config::Settings& settings) {
+  if (!fp8::wants_fp8(settings)) return std::nullopt;
+  return fp8::decide(fp8::request_of(settings), fp8_device(device_of(settings)));
+}
+
+engine::Target target_of(const config::Settings& settings) {
+  const at::Device device = device_of(settings);
+  const fp8::Device found = fp8_device(device);
+  return {.device = device,
+          .compute = compute_of(settings),
+          .capability = 10 * found.major + found.minor,
+          .fp8 = kernels_of(decide_fp8(settings))};
+}
+
+engine::Target cpu_target_of(const config::Settings& settings) {
+  return {.device = at::kCPU, .compute = compute_of(settings)};
+}
+
+}  // namespace octavo::train

@@ -1,0 +1,26 @@
+#pragma once
+// The device that a run computes on, and what FP8 means there.
+
+#include <optional>
+
+#include "config/settings.h"
+#include "engine/op_table.h"
+#include "fp8/execution.h"
+
+namespace octavo::train {
+
+// Threads, allocator and GPU libraries of this process: before the first tensor.
+void prepare_process(const config::Settings& settings);
+
+// By the key `device`: the first GPU that this process sees, or the CPU. Fails when a GPU is asked
+// for and there is none.
+at::Device device_of(const config::Settings& settings);
+
+// What FP8 means on the device; nothing when it is not asked for. Warnings are not yet logged.
+std::optional<fp8::Decision> decide_fp8(const config::Settings& settings);
+
+engine::Target target_of(const config::Settings& settings);
+// For work on files, which is the same on every machine.
+engine::Target cpu_target_of(const config::Settings& settings);
+
+}  // namespace octavo::train

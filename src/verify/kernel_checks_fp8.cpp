@@ -1,0 +1,104 @@
+// The FP8 products: quantized on the device, multiplied there, compared with the reference, which
+// quantizes and multiplies in plain loops.
+
+#include "engine/fp8_linear.h"
+
+#include "fp8/recipe.h"
+#include "verify/kernel_checks.h"
+
+namespace octavo::verify {
+namespace {
+
+using engine::Accumulate;
+using engine::Fp8Linear;
+using engine::Fp8Matrix;
+using engine::Fp8Order;
+using fp8::Direction;
+using fp8::Recipe;
+using fp8::Role;
+
+// Multiples of 128, so that every recipe takes them.
+constexpr int64_t kTokens = 128, kIn = 256, kOut = 384;
+// Delayed only: no power of two.
+constexpr float kFactor = 37.3f;
+
+struct Quantized {
+  Fp8Matrix found, wanted;
+};
+
+Fp8Order order_for(Recipe recipe, Role role, Direction direction, const Bench* bench) {
+  const auto choice =
+      fp8::has_power_of_two_scales(recipe) ? fp8::FormatChoice::kE4m3 : fp8::FormatChoice::kHybrid;
+  Fp8Order order{.side = fp8::side_of(recipe, choice, role, direction),
+                 .wanted = true,
+                 .keep = false,
+                 .factor = {},
+                 .amax = {}};
+  if (recipe != Recipe::kDelayed) return order;
+  order.factor = at::full({1}, kFactor);
+  order.amax = at::zeros({1});
+  if (bench != nullptr) {
+    order.factor = bench->there(order.factor);
+    order.amax = bench->there(order.amax);
+  }
+  return order;
+}
+
+// Both directions share the slot of the tensor's amax.
+Fp8Matrix quantized(Fp8Linear& op, const at::Tensor& x, Recipe recipe, Role role,
+                    const Bench* bench, at::Tensor* amax) {
+  const Fp8Order row = order_for(recipe, role, Direction::kRow, bench);
+  Fp8Order column = order_for(recipe, role, Direction::kColumn, bench);
+  column.factor = row.factor;
+  column.amax = row.amax;
+  *amax = row.amax;
+  return op.quantize(x, recipe, row, column);
+}
+
+// The numbers that a quantized matrix stands for are of the size of those it was made from.
+at::Tensor size_of(const at::Tensor& x) {
+  return x.to(at::kDouble).abs();
+}
+
+void check_update(Fp8Linear& op, Fp8Linear& oracle, Bench& bench) {
+  at::Tensor history = at::rand({16, 3}) * 10, factors = at::ones({3});
+  history.select(1, 2).zero_();  // a layer that did not run keeps its factor
+  at::Tensor found_history = bench.there(history), found_factors = bench.there(factors);
+  const std::vector<fp8::Format> formats = {fp8::Format::kE4M3, fp8::Format::kE5M2,
+                                            fp8::Format::kE4M3};
+  oracle.update_factors(history, factors, formats, fp8::AmaxAlgo::kMax, 0, true);
+  op.update_factors(found_history, found_factors, formats, fp8::AmaxAlgo::kMax, 0, true);
+  bench.same_within("scaling factors", found_factors, factors, at::zeros({1}, at::kDouble));
+}
+
+}  // namespace
+
+void check(Fp8Linear& op, Fp8Linear& oracle, Recipe recipe, Bench& bench) {
+  const at::Tensor x = bench.random({kTokens, kIn}), w = bench.random({kOut, kIn}, 0.1),
+                   dy = bench.random({kTokens, kOut}, 1e-2), bias = bench.random_parameter({kOut});
+  const auto both = [&](const at::Tensor& t, Role role) {
+    at::Tensor amax, found_amax;
+    Quantized made{quantized(op, bench.there(t), recipe, role, &bench, &found_amax),
+                   quantized(oracle, t, recipe, role, nullptr, &amax)};
+    if (amax.defined()) bench.same_bits("amax", found_amax, amax);
+    return made;
+  };
+  const Quantized qx = both(x, Role::kInput), qw = both(w, Role::kWeight),
+                  qdy = both(dy, Role::kGradient);
+  at::Tensor y = at::empty({kTokens, kOut}, x.options()), dx = at::empty_like(x),
+             dw = at::randn({kOut, kIn}) * 1e-2;
+  at::Tensor found_y = bench.there(y), found_dx = bench.there(dx), found_dw = bench.there(dw);
+  const at::Tensor dw_terms = at::mm(size_of(dy).t(), size_of(x)) + size_of(dw);
+  oracle.forward(qx.wanted, qw.wanted, bias, y);
+  op.forward(qx.found, qw.found, bench.parameter_there(bias), found_y);
+  bench.same_sums("forward", found_y, y, at::mm(size_of(x), size_of(w).t()) + size_of(bias));
+  oracle.input_gradient(qdy.wanted, qw.wanted, dx);
+  op.input_gradient(qdy.found, qw.found, found_dx);
+  bench.same_sums("input gradient", found_dx, dx, at::mm(size_of(dy), size_of(w)));
+  oracle.weight_gradient(qdy.wanted, qx.wanted, dw, Accumulate::kAdd);
+  op.weight_gradient(qdy.found, qx.found, found_dw, Accumulate::kAdd);
+  bench.same_sums("weight gradient", found_dw, dw, dw_terms);
+  if (recipe == Recipe::kDelayed) check_update(op, oracle, bench);
+}
+
+}  // namespace octavo::verify

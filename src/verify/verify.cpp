@@ -1,0 +1,153 @@
+#include "verify/verify.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/error.h"
+#include "base/progress.h"
+#include "train/device.h"
+#include "train/persist.h"
+#include "verify/gather.h"
+#include "verify/judge.h"
+#include "verify/kernels.h"
+#include "verify/report.h"
+#include "verify/speed.h"
+#include "verify/training.h"
+
+namespace octavo::verify {
+namespace {
+
+constexpr fp8::Recipe kRecipes[] = {fp8::Recipe::kDelayed, fp8::Recipe::kCurrent,
+                                    fp8::Recipe::kRowwise, fp8::Recipe::kBlockwise,
+                                    fp8::Recipe::kMxfp8};
+
+class Verification {
+ public:
+  Verification(const config::Parsed& parsed, const std::function<void(const std::string&)>& show)
+      : settings_(parsed.settings), wanted_(wanted_of(parsed)), show_(show) {}
+
+  Report run() {
+    facts_ = gather(train::checkpoint_dir(settings_));
+    report_.absent_device = facts_.absent_device;
+    add(judge(facts_, wanted_));
+    if (cannot_compute()) {
+      skip(Section::kKernels, "a failure above keeps this process from computing on the device");
+      skip(Section::kTraining, "as above");
+      skip(Section::kSpeed, "as above");
+      return std::move(report_);
+    }
+    train::prepare_process(settings_);
+    kernels();
+    if (facts_.absent_device) {
+      skip(Section::kTraining, "absent device: kernels do not run");
+      skip(Section::kSpeed, "absent device: kernels do not run");
+    } else {
+      training();
+      speed();
+    }
+    return std::move(report_);
+  }
+
+ private:
+  void add(std::vector<Finding> found) {
+    std::vector<Section> sections;
+    for (const Finding& f : found)
+      if (std::ranges::find(sections, f.section) == sections.end()) sections.push_back(f.section);
+    for (const Section s : sections) show_(section_text(s, found, facts_.absent_device));
+    report_.findings.insert(report_.findings.end(), std::make_move_iterator(found.begin()),
+                            std::make_move_iterator(found.end()));
+  }
+
+  // A GPU is asked for and is not there.
+  bool cannot_compute() const {
+    return settings_.device == config::DeviceChoice::kCuda && facts_.gpus.gpus.empty();
+  }
+
+  bool on_gpu() const {
+    return settings_.device != config::DeviceChoice::kCpu && !facts_.gpus.gpus.empty();
+  }
+
+  void skip(Section section, const std::string& why) {
+    add({{section, "all", Status::kNotChecked, "", why, ""}});
+  }
+
+  // The recipes that the device has; on a device without any, all in rehearsal.
+  std::vector<fp8::Recipe> recipes() const {
+    std::vector<fp8::Recipe> out(std::begin(kRecipes), std::end(kRecipes));
+    if (has_native())
+      std::erase_if(out, [&](auto r) { return !fp8::has_native(device_of(facts_, 0), r); });
+    return out;
+  }
+  bool has_native() const {
+    return on_gpu() && fp8::has_native(device_of(facts_, 0), fp8::Recipe::kCurrent);
+  }
+
+  // Settings of a run that takes FP8 wherever the device is.
+  config::Settings fp8_settings() const {
+    config::Settings s = settings_;
+    s.use_fp8 = true;
+    s.mixed_precision = config::Precision::kBf16;
+    s.fp8_execution = config::Fp8Execution::kAuto;
+    s.fp8_recipe = fp8::Recipe::kCurrent;
+    s.fp8_scenario = config::Fp8Scenario::kNone;
+    if (!has_native()) s.fp8_execution = config::Fp8Execution::kRehearse;
+    return s;
+  }
+
+  void kernels() {
+    constexpr double kAbout = 60;
+    Progress progress("kernels", kAbout, "checks");
+    double done = 0;
+    auto found = check_kernels(train::target_of(fp8_settings()), facts_.absent_device,
+                               [&](const std::string& id) { progress.set(++done, id); });
+    progress.finish();
+    add(std::move(found));
+  }
+
+  void training() {
+    const auto list = recipes();
+    Progress progress("training", static_cast<double>(list.size() + 1), "runs");
+    double done = 0;
+    const auto runs = train_tiny(fp8_settings(), list,
+                                 [&](const std::string& name) { progress.set(done++, name); });
+    progress.finish();
+    add(judge_training(runs, has_native()));
+  }
+
+  void speed() {
+    std::vector<Finding> found;
+    for (const fp8::Recipe recipe : recipes()) {
+      if (!has_native() && recipe != fp8::Recipe::kDelayed) continue;
+      config::Settings s = fp8_settings();
+      s.fp8_recipe = recipe;
+      found.push_back(judge_speed(run_race(train::target_of(s), recipe)));
+    }
+    if (!on_gpu()) found.push_back(what_was_not_checked());
+    add(std::move(found));
+  }
+
+  static Finding what_was_not_checked() {
+    return {Section::kSpeed,
+            "not checked here",
+            Status::kNotChecked,
+            "",
+            "kernels, products and speed of a GPU: the CPU's were. Run octavo verify --require_gpu "
+            "on "
+            "the machine that trains",
+            ""};
+  }
+
+  const config::Settings& settings_;
+  Wanted wanted_;
+  const std::function<void(const std::string&)>& show_;
+  Facts facts_;
+  Report report_;
+};
+
+}  // namespace
+
+Report run(const config::Parsed& parsed, const std::function<void(const std::string&)>& show) {
+  return Verification(parsed, show).run();
+}
+
+}  // namespace octavo::verify

@@ -1,0 +1,250 @@
+// Every call that src/engine/te makes, to the real library on a device that is not there: its own
+// checks, kernel choices and cuBLASLt descriptors run, kernels do not. And what the library would
+// take although it is wrong is refused by us.
+
+#include "te_accept.h"
+
+#include <vector>
+
+#include "absent/absent.h"
+#include "engine/devices.h"
+#include "engine/te/library.h"
+#include "engine/te/te.h"
+#include "fp8/execution.h"
+
+namespace octavo {
+
+using at::Tensor;
+using engine::Accumulate;
+using engine::Fp8Matrix;
+using engine::Fp8Order;
+using fp8::Direction;
+using fp8::FormatChoice;
+using fp8::Recipe;
+using fp8::Role;
+
+int Acceptance::run() {
+  choices();
+  for (const Recipe recipe :
+       {Recipe::kDelayed, Recipe::kCurrent, Recipe::kBlockwise, Recipe::kMxfp8}) {
+    const fp8::Device device{.is_gpu = true, .major = capability_ / 10, .minor = capability_ % 10};
+    if (fp8::has_native(device, recipe))
+      linear(recipe);
+    else
+      cases_.refuses(str("quantize by ", config::name_of(recipe)), "does not have it",
+                     [&] { quantized(recipe, FormatChoice::kE4m3, Role::kInput, 64, 128); });
+  }
+  fused();
+  operations();
+  wrong_uses();
+  nothing_unexpected();
+  return cases_.finish();
+}
+
+Fp8Order Acceptance::order(Recipe recipe, FormatChoice format, Role role, Direction direction,
+                           bool wanted) {
+  Fp8Order made{.side = side_of(recipe, format, role, direction), .wanted = wanted};
+  if (recipe == Recipe::kDelayed) {
+    made.factor = factors_.narrow(0, direction == Direction::kRow ? 0 : 1, 1);
+    made.amax = factors_.narrow(0, direction == Direction::kRow ? 2 : 3, 1);
+    if (side_of(recipe, format, role, Direction::kRow).format == made.side.format)
+      made.factor = factors_.narrow(0, 0, 1), made.amax = factors_.narrow(0, 2, 1);
+  }
+  return made;
+}
+Fp8Matrix Acceptance::quantized(Recipe recipe, FormatChoice format, Role role, int64_t rows,
+                                int64_t columns, bool row, bool column) {
+  return engine_.fp8_linear->quantize(bf16({rows, columns}), recipe,
+                                      order(recipe, format, role, Direction::kRow, row),
+                                      order(recipe, format, role, Direction::kColumn, column));
+}
+
+void Acceptance::choices() {
+  for (const engine::Choice& choice : engine_.choices)
+    if (choice.op == "fp8_linear" || choice.op == "layer_norm" || choice.op == "rms_norm" ||
+        choice.op == "gelu" || choice.op == "swiglu" || choice.op == "rope")
+      cases_.run("who runs " + choice.op, [&] {
+        return choice.implementation == "te" ? "" : "it is " + choice.implementation;
+      });
+}
+
+// Quantizers and products of one recipe, with each of its formats, and tokens that fill no block.
+void Acceptance::linear(Recipe recipe) {
+  const bool blocks = fp8::has_power_of_two_scales(recipe);
+  std::vector<FormatChoice> formats = {FormatChoice::kE4m3};
+  if (!blocks) formats = {FormatChoice::kHybrid, FormatChoice::kE4m3, FormatChoice::kE5m2};
+  for (const FormatChoice format : formats)
+    for (const int64_t tokens : {int64_t{160}, int64_t{32}})
+      products(recipe, format, tokens, 384, 256);
+  if (!blocks) products(recipe, FormatChoice::kHybrid, 208, 80, 48);
+  const std::string name = str(config::name_of(recipe), ": ");
+  for (const Role role : {Role::kInput, Role::kWeight, Role::kGradient})
+    for (const bool row : {true, false})
+      cases_.accepts(str(name, row ? "row" : "column", " copy of ", fp8::name_of(role), " alone"),
+                     [&] { quantized(recipe, FormatChoice::kE4m3, role, 128, 256, row, !row); });
+  cases_.accepts(name + "no tokens", [&] {
+    const Fp8Matrix x = quantized(recipe, FormatChoice::kE4m3, Role::kInput, 0, 256),
+                    w = quantized(recipe, FormatChoice::kE4m3, Role::kWeight, 384, 256),
+                    dy = quantized(recipe, FormatChoice::kE4m3, Role::kGradient, 0, 384);
+    Tensor y = bf16({0, 384}), dx = bf16({0, 256}), dw = fp32({384, 256});
+    engine_.fp8_linear->forward(x, w, {}, y);
+    engine_.fp8_linear->input_gradient(dy, w, dx);
+    engine_.fp8_linear->weight_gradient(dy, x, dw, Accumulate::kOverwrite);
+  });
+}
+
+void Acceptance::products(Recipe recipe, FormatChoice format, int64_t tokens, int64_t outputs,
+                          int64_t inputs) {
+  const std::string name = str(config::name_of(recipe), ", ", config::name_of(format), ", ", tokens,
+                               " x ", inputs, " to ", outputs, ": ");
+  const Fp8Matrix x = quantized(recipe, format, Role::kInput, tokens, inputs);
+  const Fp8Matrix w = quantized(recipe, format, Role::kWeight, outputs, inputs);
+  const Fp8Matrix dy = quantized(recipe, format, Role::kGradient, tokens, outputs);
+  Tensor y = bf16({tokens, outputs}), dx = bf16({tokens, inputs});
+  auto& linear = *engine_.fp8_linear;
+  const bool blocks = fp8::has_power_of_two_scales(recipe);
+  one_product(name + "forward", {tokens, outputs, inputs}, !blocks, 0,
+              [&] { linear.forward(x, w, {}, y); });
+  one_product(name + "forward with bias", {tokens, outputs, inputs}, !blocks, 0,
+              [&] { linear.forward(x, w, bf16({outputs}), y); });
+  one_product(name + "input gradient", {tokens, inputs, outputs}, false, 0,
+              [&] { linear.input_gradient(dy, w, dx); });
+  for (const auto type : {at::kFloat, at::kBFloat16})
+    for (const auto mode : {Accumulate::kOverwrite, Accumulate::kAdd}) {
+      Tensor dw = at::empty({outputs, inputs}, at::TensorOptions(kGpu).dtype(type));
+      one_product(name + "weight gradient", {outputs, inputs, tokens}, false,
+                  mode == Accumulate::kAdd ? 1.0f : 0.0f,
+                  [&] { linear.weight_gradient(dy, x, dw, mode); });
+    }
+}
+
+// One cuBLASLt call, of these sides, with the accumulator and the beta that are wanted.
+void Acceptance::one_product(const std::string& name, const Sides& sides, bool fast, float beta,
+                             const std::function<void()>& call) {
+  cases_.run(name, [&]() -> std::string {
+    const absent::Api& device = *absent::api();
+    const uint64_t before = device.gemms(nullptr, 0, 0);
+    call();
+    absent::Gemm gemm{};
+    if (device.gemms(&gemm, before, 1) != before + 1) return "wanted one product";
+    // Column-major: m are the columns of our result.
+    if (gemm.m != sides.columns || gemm.n != sides.rows || gemm.k != sides.summed)
+      return str("sides ", gemm.m, ", ", gemm.n, ", ", gemm.k);
+    if (gemm.fast_accumulate != (fast ? 1 : 0)) return "another accumulator";
+    if (gemm.alpha != 1 || gemm.beta != beta) return str("beta ", gemm.beta);
+    if (gemm.workspace < (uint64_t{32} << 20)) return str("workspace ", gemm.workspace);
+    return "";
+  });
+}
+
+void Acceptance::wrong_uses() {
+  auto& linear = *engine_.fp8_linear;
+  const auto make = [&](FormatChoice format, Role role, int64_t rows, int64_t columns) {
+    return quantized(Recipe::kCurrent, format, role, rows, columns);
+  };
+  const Fp8Matrix x = make(FormatChoice::kE4m3, Role::kInput, 64, 128),
+                  w = make(FormatChoice::kE4m3, Role::kWeight, 256, 128),
+                  dy = make(FormatChoice::kE4m3, Role::kGradient, 64, 256);
+  Tensor y = bf16({64, 256}), dw = fp32({256, 128});
+  cases_.refuses("a result of another shape", "result", [&] {
+    Tensor small = bf16({63, 256});
+    linear.forward(x, w, {}, small);
+  });
+  cases_.refuses("an FP32 result of the forward product", "BF16", [&] {
+    Tensor wide = fp32({64, 256});
+    linear.forward(x, w, {}, wide);
+  });
+  cases_.refuses("an unaligned result", "aligned", [&] {
+    Tensor shifted = fp32({256 * 128 + 1}).narrow(0, 1, 256 * 128).view({256, 128});
+    linear.weight_gradient(dy, x, shifted, Accumulate::kOverwrite);
+  });
+  cases_.refuses("an FP32 bias", "bias", [&] { linear.forward(x, w, fp32({256}), y); });
+  cases_.refuses("a copy that was not made", "is not there", [&] {
+    Fp8Matrix half = x;
+    half.column = {};
+    linear.weight_gradient(dy, half, dw, Accumulate::kOverwrite);
+  });
+  cases_.refuses("two operands in E5M2", "E5M2", [&] {
+    const Fp8Matrix d5 = make(FormatChoice::kE5m2, Role::kGradient, 64, 256),
+                    x5 = make(FormatChoice::kHybrid, Role::kGradient, 64, 128);
+    linear.weight_gradient(d5, x5, dw, Accumulate::kOverwrite);
+  });
+  cases_.refuses("a sum over nothing", "sum", [&] {
+    const Fp8Matrix x0 = make(FormatChoice::kE4m3, Role::kInput, 64, 0),
+                    w0 = make(FormatChoice::kE4m3, Role::kWeight, 256, 0);
+    linear.forward(x0, w0, {}, y);
+  });
+  cases_.refuses("24 tokens", "multiples of 16",
+                 [&] { make(FormatChoice::kE4m3, Role::kInput, 24, 128); });
+  cases_.refuses("scales of another shape", "scales", [&] {
+    Fp8Matrix other = x;
+    other.row.scales = fp32({2});
+    linear.forward(other, w, {}, y);
+  });
+  cases_.refuses("codes of another shape", "codes", [&] {
+    Fp8Matrix other = x;
+    other.rows = 32;
+    Tensor half = bf16({32, 256});
+    linear.forward(other, w, {}, half);
+  });
+  const Fp8Order row =
+      order(Recipe::kCurrent, FormatChoice::kE4m3, Role::kInput, Direction::kRow, true);
+  cases_.refuses("FP32 to be quantized", "BF16", [&] {
+    linear.quantize(fp32({64, 128}), Recipe::kCurrent, row, {});
+  });
+  cases_.refuses("unaligned numbers to be quantized", "aligned", [&] {
+    linear.quantize(bf16({64 * 128 + 1}).narrow(0, 1, 64 * 128).view({64, 128}), Recipe::kCurrent,
+                    row, {});
+  });
+  cases_.refuses("one scale per row", "rowwise", [&] {
+    linear.quantize(
+        bf16({64, 128}), Recipe::kRowwise,
+        order(Recipe::kRowwise, FormatChoice::kE4m3, Role::kInput, Direction::kRow, true), {});
+  });
+  cases_.refuses("tensors in the CPU's memory", "GPU", [&] {
+    linear.quantize(at::empty({64, 128}, at::kBFloat16), Recipe::kCurrent, row, {});
+  });
+  cases_.refuses("an FP32 gamma", "gamma", [&] {
+    engine_.rms_norm->forward(bf16({64, 128}), {}, fp32({128}), 1e-5);
+  });
+  cases_.refuses("what the library itself refuses", "nvte_set_tensor_param_v2", [&] {
+    engine::te::library().nvte_set_tensor_param_v2(nullptr, kNVTEAmax, nullptr, 0);
+  });
+  // Made by hand: no quantizer of ours gives it.
+  const auto blocks = capability_ == 90 ? fp8::Granularity::kBlock32 : fp8::Granularity::kBlock128;
+  cases_.refuses("a product of blocks that the device does not have", "compute capability", [&] {
+    Fp8Matrix a = x, b = w;
+    a.row_side.granularity = b.row_side.granularity = blocks;
+    linear.forward(a, b, {}, y);
+  });
+}
+
+void Acceptance::nothing_unexpected() {
+  cases_.run("entry points that mean nothing here", [] {
+    const absent::Api& device = *absent::api();
+    std::vector<absent::Event> events(device.events(nullptr, 0, 0));
+    device.events(events.data(), 0, events.size());
+    std::string names;
+    for (const absent::Event& event : events)
+      // CUDA's libraries ask for private tables when they start, and do without.
+      if (event.kind == absent::Kind::kUnexpected && std::string(event.name) != "cuGetExportTable")
+        names += str(" ", event.name);
+    return names;
+  });
+}
+
+int check_acceptance(int capability) {
+  if (!absent::is_active())
+    fail(ExitCode::kEnvironment, "te_calls", "wanted a process on the absent device");
+  if (engine::gpus().gpus.empty()) fail(ExitCode::kEnvironment, "te_calls", engine::gpus().reason);
+  const auto& gpu = engine::gpus().gpus.front();
+  if (10 * gpu.major + gpu.minor != capability)
+    fail(ExitCode::kEnvironment, "te_calls", "the device is of another compute capability");
+  const auto info = engine::te::library_info();
+  if (!info.problem.empty()) fail(ExitCode::kEnvironment, "te_calls", info.problem);
+  std::printf("Transformer Engine %s on an absent device of capability %d\n", info.version.c_str(),
+              capability);
+  return Acceptance(capability).run();
+}
+
+}  // namespace octavo

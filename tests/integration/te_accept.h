@@ -1,0 +1,63 @@
+#pragma once
+// What the cases of `te_calls_tool accept` share: an engine by the real library on the absent
+// device.
+
+#include <ATen/ATen.h>
+
+#include "engine/engine.h"
+#include "te_cases.h"
+
+namespace octavo {
+
+inline const at::Device kGpu(at::kCUDA, 0);
+
+inline at::Tensor bf16(at::IntArrayRef shape) {
+  return at::empty(shape, at::TensorOptions(kGpu).dtype(at::kBFloat16));
+}
+inline at::Tensor fp32(at::IntArrayRef shape) {
+  return at::empty(shape, at::TensorOptions(kGpu).dtype(at::kFloat));
+}
+
+class Acceptance {
+ public:
+  explicit Acceptance(int capability)
+      : cases_(str("capability ", capability)),
+        capability_(capability),
+        engine_({.device = kGpu,
+                 .capability = capability,
+                 .fp8 = engine::Fp8Kernels::kTransformerEngine}) {}
+  int run();
+
+ private:
+  struct Orders {
+    engine::Fp8Order row, column;
+  };
+  struct Sides {
+    int64_t rows, columns, summed;
+  };
+  engine::Fp8Order order(fp8::Recipe recipe, fp8::FormatChoice format, fp8::Role role,
+                         fp8::Direction direction, bool wanted);
+  engine::Fp8Matrix quantized(fp8::Recipe recipe, fp8::FormatChoice format, fp8::Role role,
+                              int64_t rows, int64_t columns, bool row = true, bool column = true);
+
+  void choices();
+  void linear(fp8::Recipe recipe);
+  void products(fp8::Recipe recipe, fp8::FormatChoice format, int64_t tokens, int64_t outputs,
+                int64_t inputs);
+  void one_product(const std::string& name, const Sides& sides, bool fast, float beta,
+                   const std::function<void()>& call);
+  void fused();
+  void fused_by(fp8::Recipe recipe, bool column);
+  void update();
+  void swizzle();
+  void operations();
+  void wrong_uses();
+  void nothing_unexpected();
+
+  Cases cases_;
+  int capability_;
+  engine::Engine engine_;
+  at::Tensor factors_ = at::ones({4}, at::TensorOptions(kGpu).dtype(at::kFloat));
+};
+
+}  // namespace octavo

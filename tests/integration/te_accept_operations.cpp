@@ -1,0 +1,161 @@
+// Norms, activations, rotary positions, fused passes and the update of scales.
+
+#include <dlfcn.h>
+#include <transformer_engine/swizzle.h>
+
+#include "engine/te/layout.h"
+#include "engine/te/te.h"
+#include "te_accept.h"
+
+namespace octavo {
+
+using at::Tensor;
+using engine::Accumulate;
+using engine::Activation;
+using fp8::Direction;
+using fp8::FormatChoice;
+using fp8::Recipe;
+using fp8::Role;
+
+void Acceptance::fused() {
+  for (const bool column : {true, false}) {
+    fused_by(Recipe::kDelayed, column);
+    if (capability_ >= 100) fused_by(Recipe::kMxfp8, column);
+  }
+  update();
+  if (capability_ >= 100) swizzle();
+}
+
+// `column`: both copies are ordered, else the row copy alone.
+void Acceptance::fused_by(Recipe recipe, bool column) {
+  auto& linear = *engine_.fp8_linear;
+  const int64_t rows = 160, columns = 256;
+  const auto ordered = [&](Role role) {
+    const FormatChoice format =
+        recipe == Recipe::kMxfp8 ? FormatChoice::kE4m3 : FormatChoice::kHybrid;
+    return Orders{order(recipe, format, role, Direction::kRow, true),
+                  order(recipe, format, role, Direction::kColumn, column)};
+  };
+  const auto must = [](const auto& made) {
+    return made.has_value() ? std::string() : std::string("was not fused");
+  };
+  const std::string name =
+      str(config::name_of(recipe), column ? ", both copies: " : ", one copy: ");
+  const Orders in = ordered(Role::kInput);
+  const Orders grad = ordered(Role::kGradient);
+  if (recipe == Recipe::kDelayed)
+    for (const bool shift : {true, false})
+      cases_.run(name + (shift ? "LayerNorm" : "RMS norm"), [&] {
+        return must(linear.norm_quantize(bf16({rows, columns}), bf16({columns}),
+                                         shift ? bf16({columns}) : Tensor(), 1e-5, recipe, in.row,
+                                         in.column));
+      });
+  cases_.run(name + "GELU", [&] {
+    return must(linear.activate_quantize(Activation::kGelu, bf16({rows, columns}), recipe, in.row,
+                                         in.column));
+  });
+  cases_.run(name + "SwiGLU", [&] {
+    return must(linear.activate_quantize(Activation::kSwiGlu, bf16({rows, 2 * columns}), recipe,
+                                         in.row, in.column));
+  });
+  Tensor dbias = fp32({columns}), none;
+  for (const auto mode : {Accumulate::kOverwrite, Accumulate::kAdd})
+    cases_.run(name + "GELU's gradient and the bias's", [&] {
+      return must(linear.activation_gradient_quantize(Activation::kGelu, bf16({rows, columns}),
+                                                      bf16({rows, columns}), dbias, mode, recipe,
+                                                      grad.row, grad.column));
+    });
+  cases_.run(name + "GELU's gradient", [&] {
+    return must(linear.activation_gradient_quantize(
+        Activation::kGelu, bf16({rows, columns}), bf16({rows, columns}), none,
+        Accumulate::kOverwrite, recipe, grad.row, grad.column));
+  });
+  cases_.run(name + "SwiGLU's gradient", [&] {
+    return must(linear.activation_gradient_quantize(
+        Activation::kSwiGlu, bf16({rows, columns}), bf16({rows, 2 * columns}), none,
+        Accumulate::kOverwrite, recipe, grad.row, grad.column));
+  });
+}
+
+void Acceptance::update() {
+  auto& linear = *engine_.fp8_linear;
+  const fp8::Options usual;
+  for (const auto algo : {fp8::AmaxAlgo::kMax, fp8::AmaxAlgo::kMostRecent})
+    for (const bool recompute : {true, false})
+      cases_.accepts("delayed: update of factors", [&] {
+        Tensor history = at::zeros({usual.history, 3}, at::TensorOptions(kGpu).dtype(at::kFloat)),
+               factors = at::ones({3}, at::TensorOptions(kGpu).dtype(at::kFloat));
+        linear.update_factors(history, factors,
+                              {fp8::Format::kE4M3, fp8::Format::kE5M2, fp8::Format::kE4M3}, algo, 1,
+                              recompute);
+      });
+}
+
+// octavo lets the quantizer write swizzled scales. That the library swizzles plain ones of the
+// same shapes shows that it means the same by them.
+void Acceptance::swizzle() {
+  cases_.accepts("mxfp8: swizzling plain scales", [&] {
+    const auto call = reinterpret_cast<decltype(&nvte_swizzle_scaling_factors)>(
+        dlsym(dlopen(engine::te::library_info().path.c_str(), RTLD_NOW | RTLD_NOLOAD),
+              "nvte_swizzle_scaling_factors"));
+    const engine::te::OnDevice on(bf16({1, 1}));
+    for (const Direction direction : {Direction::kRow, Direction::kColumn}) {
+      const fp8::Side side{fp8::Format::kE4M3, fp8::Granularity::kBlock32};
+      const auto layout = engine::te::layout_of(side, direction, 160, 384, on.facts);
+      const auto params = engine::te::params_of(side, direction, on.facts);
+      engine::te::Handle plain(layout.mode), swizzled(layout.mode);
+      const auto from = allocate_copy(layout, kGpu), to = allocate_copy(layout, kGpu);
+      describe_copy(plain, from, side, layout, params);
+      describe_copy(swizzled, to, side, layout, params);
+      swizzled.set_swizzled();
+      call(plain, swizzled, on.stream);
+    }
+  });
+}
+
+void Acceptance::operations() {
+  struct Shape {
+    int64_t rows, columns;
+  };
+  for (const Shape& shape : {Shape{160, 768}, Shape{7, 96}, Shape{64, 4096}}) {
+    const int64_t rows = shape.rows, columns = shape.columns;
+    const std::string name = str(rows, " x ", columns, ": ");
+    const Tensor x = bf16({rows, columns}), delta = bf16({rows, columns}), none;
+    const Tensor gamma = bf16({columns}), beta = bf16({columns});
+    Tensor dgamma = fp32({columns}), dbeta = fp32({columns});
+    for (const bool residual : {true, false}) {
+      const Tensor& added = residual ? delta : none;
+      cases_.accepts(name + "LayerNorm", [&] {
+        const auto out = engine_.layer_norm->forward(x, added, gamma, beta, 1e-5);
+        engine_.layer_norm->backward(bf16({rows, columns}), added, out, gamma, dgamma, dbeta,
+                                     residual ? Accumulate::kAdd : Accumulate::kOverwrite);
+      });
+      cases_.accepts(name + "RMS norm", [&] {
+        const auto out = engine_.rms_norm->forward(x, added, gamma, 1e-5);
+        engine_.rms_norm->backward(bf16({rows, columns}), added, out, gamma, dgamma,
+                                   residual ? Accumulate::kAdd : Accumulate::kOverwrite);
+      });
+    }
+    cases_.accepts(name + "RMS norm, frozen", [&] {
+      Tensor frozen;
+      const auto out = engine_.rms_norm->forward(x, none, gamma, 1e-5);
+      engine_.rms_norm->backward(bf16({rows, columns}), none, out, gamma, frozen, Accumulate::kAdd);
+    });
+    cases_.accepts(name + "GELU", [&] {
+      Tensor dy = engine_.gelu->forward(x);
+      engine_.gelu->backward(dy, x, dgamma, Accumulate::kAdd);
+    });
+    cases_.accepts(name + "SwiGLU", [&] {
+      const Tensor y = engine_.swiglu->forward(x);
+      engine_.swiglu->backward(y, x);
+    });
+    cases_.accepts(name + "rotary positions", [&] {
+      Tensor qkv = bf16({rows, columns + 32});
+      const Tensor positions = at::zeros({rows}, at::TensorOptions(kGpu).dtype(at::kInt));
+      for (const bool back : {false, true})
+        engine_.rope->rotate(qkv, positions, fp32({rows, 32}), columns / 32, back);
+    });
+  }
+}
+
+}  // namespace octavo

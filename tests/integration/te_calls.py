@@ -1,0 +1,86 @@
+"""What src/engine/te asks of Transformer Engine, twice.
+
+accept: the real library, on the absent device of compute capability 9.0 and 10.0: it accepts each of our quantize, norm,
+activation, swizzle, rotary, update and GEMM calls, the recorded products are the ones that were meant, and wrong uses are
+refused by our own checks. Kernels do not run there.
+steps: a stand-in for the library in the CPU's memory (te_double/), with the same layouts: whole training steps of a small
+GPT-2 and a small Llama by every recipe, in every bit the same as the rehearsal on the CPU.
+library: what is said of a library that is missing, not one, or of another version.
+
+Last line: cases=N failed=0
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import absent_device
+
+BUILD = absent_device.LIBRARIES.parent
+TOOL = BUILD / "bin" / "te_calls_tool"
+DOUBLE = BUILD / "lib" / "libte_double.so"
+
+
+def run(name, arguments, variables):
+    """Cases and failures of one process. A process that ends without its last line is one failed case."""
+    done = subprocess.run([TOOL, *arguments], env=variables | {"OMP_WAIT_POLICY": "passive"}, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=500, check=False)
+    found = re.search(r"^cases=(\d+) failed=(\d+)\s*\Z", done.stdout, re.MULTILINE)
+    print(f"{name}: {found.group(0).strip() if found else f'ended with {done.returncode}'}")
+    if found is None or done.returncode != 0:
+        print(done.stdout)
+    return (int(found.group(1)), int(found.group(2))) if found else (1, 1)
+
+
+def check_library(plain):
+    """Cases and failures of looking for the library."""
+    cases = failed = 0
+
+    def check(path, wanted):
+        nonlocal cases, failed
+        said = subprocess.run([TOOL, "library"], env=plain | {"OCTAVO_TE_LIBRARY": str(path)}, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=100, check=False).stdout
+        cases += 1
+        if not all(part in said for part in wanted):
+            failed += 1
+            print(f"FAILED library {path}: wanted {wanted} in: {said}")
+
+    check("/nowhere/libtransformer_engine.so", ["/nowhere/", "no such file", "OCTAVO_TE_LIBRARY"])
+    check(BUILD / "lib" / "liboctavo_light.so", ["lacks nvte_create_tensor", "2.18"])
+    with tempfile.TemporaryDirectory() as folder:
+        for version, wanted in (("2.18", ["2.18"]), ("2.19.1", ["2.19.1"]), ("2.30.0", ["2.30.0"]),
+                                ("2.17.1", ["2.17.1", "wanted 2.18"]), ("1.20.0", ["1.20.0", "wanted 2.18"]),
+                                ("3.0.0", ["3.0.0", "wanted 2.18"])):
+            packages = pathlib.Path(folder) / version
+            library = packages / "transformer_engine" / "wheel_lib" / "libtransformer_engine.so"
+            library.parent.mkdir(parents=True)
+            (packages / f"transformer_engine_cu13-{version}.dist-info").mkdir()
+            shutil.copy(DOUBLE, library)
+            check(library, wanted)
+    print(f"library: cases={cases} failed={failed}")
+    return cases, failed
+
+
+def main():
+    absent_device.require_libraries()
+    for path in (TOOL, DOUBLE):
+        if not path.exists():
+            raise SystemExit(f"wanted {path}, found none; ninja te_calls_tool")
+    plain = {key: value for key, value in os.environ.items() if key != "OCTAVO_TE_LIBRARY"}
+    cases, failed = check_library(plain)
+    for capability in (90, 100):
+        double = plain | {"OCTAVO_TE_LIBRARY": str(DOUBLE), "OCTAVO_TE_DOUBLE_CAPABILITY": str(capability)}
+        absent = absent_device.environment(capability=capability, base=plain)
+        for name, arguments, variables in (("accept", ["accept", str(capability)], absent), ("steps", ["steps"], double)):
+            found = run(f"{name} {capability}", arguments, variables)
+            cases += found[0]
+            failed += found[1]
+    print(f"cases={cases} failed={failed}")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,16 @@
+#pragma once
+// What the library's configuration handles point to here.
+
+#include <transformer_engine/transformer_engine.h>
+
+namespace te_double {
+
+struct QuantizationConfig {
+  bool power_of_two_scales = false;
+};
+struct MatmulConfig {
+  bool split_accumulator = false;
+  NVTETensor bias = nullptr;
+};
+
+}  // namespace te_double

@@ -1,0 +1,70 @@
+// The product, by the code that rehearses FP8 on CPUs: so that sums are in the same order and
+// results can be compared bit by bit.
+
+#include <transformer_engine/gemm.h>
+
+#include "configs.h"
+#include "engine/cpu/cpu.h"
+#include "te_double.h"
+
+namespace te_double {
+namespace {
+
+octavo::engine::Fp8Linear& rehearsal() {
+  static const auto made = octavo::engine::cpu::make_rehearsal();
+  return *made;
+}
+
+// The copy that a product reads: the transposed one where the summed dimension must be contiguous.
+Fp8Matrix operand(const Tensor& t, Direction direction) {
+  const bool per_tensor = t.mode == NVTE_DELAYED_TENSOR_SCALING;
+  const bool column = direction == Direction::kColumn && !(per_tensor && any_layout());
+  return read_copy(t, column, direction);
+}
+
+}  // namespace
+}  // namespace te_double
+
+extern "C" void nvte_cublas_gemm_v2(int transa, int transb, const float* alpha, const NVTETensor a,
+                                    const NVTETensor b, const float* beta, const NVTETensor c,
+                                    NVTETensor d, NVTETensor workspace, NVTEMatmulConfig config,
+                                    cudaStream_t /*stream*/) {
+  using te_double::check;
+  using te_double::tensor;
+  using te_double::view;
+  te_double::count_call("nvte_cublas_gemm_v2");
+  check(c == d && *alpha == 1 && (*beta == 0 || *beta == 1), "C must be D, alpha 1, beta 0 or 1");
+  check(config != nullptr && workspace != nullptr, "wanted a configuration and a workspace");
+  const auto& options = *static_cast<const te_double::MatmulConfig*>(config);
+  const auto at = reinterpret_cast<uintptr_t>(view(workspace).const_data_ptr());
+  check(at % 256 == 0 && view(workspace).numel() >= (32 << 20),
+        "a workspace too small or unaligned");
+  const bool forward = transa == 1 && transb == 0;
+  const bool blocks = tensor(b).mode != NVTE_DELAYED_TENSOR_SCALING;
+  check(options.split_accumulator == (!forward || blocks), "a wrong accumulator");
+  using octavo::fp8::Direction;
+  const auto operand = [](NVTETensor t, bool columns) {
+    return te_double::operand(tensor(t), columns ? Direction::kColumn : Direction::kRow);
+  };
+  // The matrix units sum over what both operands have: rows of the stored matrices where they are
+  // not transposed for a (or transposed for b), columns otherwise.
+  const auto left = operand(b, transb == 1), right = operand(a, transa == 0);
+  at::Tensor result = view(d);
+  auto& products = te_double::rehearsal();
+  if (forward) {
+    const at::Tensor bias = options.bias != nullptr ? view(options.bias) : at::Tensor();
+    check(*beta == 0, "a forward product does not add");
+    check(result.size(0) == left.rows && result.size(1) == right.rows, "a wrong result");
+    products.forward(left, right, bias, result);
+  } else if (transa == 0 && transb == 0) {
+    check(*beta == 0 && options.bias == nullptr, "an input gradient does not add");
+    check(result.size(0) == left.rows && result.size(1) == right.columns, "a wrong result");
+    products.input_gradient(left, right, result);
+  } else {
+    check(transa == 0 && transb == 1 && options.bias == nullptr, "no product of a linear layer");
+    check(result.size(0) == left.columns && result.size(1) == right.columns, "a wrong result");
+    products.weight_gradient(
+        left, right, result,
+        *beta == 1 ? octavo::engine::Accumulate::kAdd : octavo::engine::Accumulate::kOverwrite);
+  }
+}

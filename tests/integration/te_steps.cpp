@@ -1,0 +1,215 @@
+// Whole training steps through src/engine/te with the stand-in for its library, against the same
+// steps of the CPU's rehearsal: every gradient, weight, moment, scaling factor and statistic in
+// every bit.
+
+#include <ATen/ATen.h>
+#include <dlfcn.h>
+
+#include <map>
+
+#include "base/log.h"
+#include "base/random.h"
+#include "engine/te/te.h"
+#include "models/gpt2/gpt2.h"
+#include "models/llama/llama.h"
+#include "te_cases.h"
+#include "te_conventions.h"
+#include "te_double/te_double_counts.h"
+#include "train/run.h"
+#include "train/step.h"
+
+namespace octavo {
+namespace {
+
+using config::Fp8Format;
+using config::Fp8Recipe;
+
+constexpr int64_t kVocabulary = 256;
+
+class HashedTokens final : public data::TokenData {
+ public:
+  uint64_t tokens() const override { return uint64_t{1} << 30; }
+  int64_t vocab_size() const override { return kVocabulary; }
+  std::string tokenizer_name() const override { return "hashed"; }
+  std::string tokenizer_fingerprint() const override { return "hashed"; }
+  std::string fingerprint() const override { return "hashed"; }
+  void read(uint64_t begin, std::span<int32_t> out) const override {
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] = static_cast<int32_t>(mix64(begin + i + 1) % kVocabulary);
+  }
+};
+
+struct Step {
+  std::string model;  // "gpt2", "llama"
+  Fp8Recipe recipe;
+  Fp8Format format;
+  std::string name() const {
+    return str(model, ", ", config::name_of(recipe), ", ", config::name_of(format));
+  }
+};
+
+// 160 tokens: five blocks of 32, and one and a quarter of 128.
+std::unique_ptr<train::Run> make_run(const Step& step, bool te) {
+  auto run = std::make_unique<train::Run>();
+  auto& s = run->settings;
+  s.batch_size = 2;
+  s.max_seq_length = 80;
+  // Two micro-batches add gradients up; GPT-2 has one, because bias gradients add up in another
+  // order when they come out of a fused pass.
+  s.gradient_accumulation_steps = step.model == "llama" ? 2 : 1;
+  s.learning_rate = 1e-2;
+  engine::Target target;
+  if (te) target.fp8 = engine::Fp8Kernels::kTransformerEngine;
+  run->engine = std::make_unique<engine::Engine>(target);
+  if (!te) take_conventions(*run->engine);
+  if (step.model == "llama")
+    run->model = models::llama::make({.layers = 2,
+                                      .heads = 4,
+                                      .kv_heads = 2,
+                                      .head_dim = 32,
+                                      .width = 128,
+                                      .mlp = 384,
+                                      .vocab = kVocabulary,
+                                      .context = 128},
+                                     *run->engine);
+  else
+    run->model = models::gpt2::make(
+        {.layers = 2, .heads = 4, .width = 128, .vocab = kVocabulary, .context = 128},
+        *run->engine);
+  run->model->initialize(1);
+  run->optimizer = std::make_unique<optim::AdamW>(*run->engine, run->model->params(),
+                                                  optim::AdamWOptions{.max_grad_norm = 1});
+  run->train_data = std::make_shared<HashedTokens>();
+  run->loader = std::make_unique<data::Loader>(
+      run->train_data, data::Loader::Options{.rows = s.batch_size, .length = s.max_seq_length},
+      data::Position{});
+  run->schedule = {
+      .max_lr = s.learning_rate, .min_lr_ratio = 1, .warmup_steps = 0, .max_steps = 100};
+  run->fp8_decision =
+      fp8::Decision{.runs = fp8::Runs::kRehearsal,
+                    .backend = te ? "te" : "rehearsal",
+                    .options = {.recipe = step.recipe, .format = step.format, .history = 4}};
+  run->fp8 = std::make_unique<nn::Fp8Model>(
+      *run->engine, run->model->linears(),
+      nn::Fp8ModelOptions{.fp8 = run->fp8_decision->options,
+                          .skip = {},
+                          .tokens = s.batch_size * s.max_seq_length,
+                          .stats_freq = 2,
+                          .guard = config::Fp8Guard::kLog,
+                          .copies = s.gradient_accumulation_steps > 1 ? nn::WeightCopies::kKeep
+                                                                      : nn::WeightCopies::kStep});
+  return run;
+}
+
+// Everything that a step leaves behind, by name.
+std::map<std::string, at::Tensor> state_of(const train::Run& run) {
+  std::map<std::string, at::Tensor> all;
+  for (const auto& p : run.model->params()) {
+    all[p->name] = p->master;
+    all["gradient of " + p->name] = p->grad;
+    all["compute copy of " + p->name] = p->compute;
+  }
+  for (const auto& [name, tensor] : run.optimizer->state()) all[name] = tensor;
+  for (const auto& [name, tensor] : run.fp8->state()) all[name] = tensor;
+  return all;
+}
+
+std::string difference(const train::Run& te, const train::Run& rehearsal) {
+  const auto a = state_of(te), b = state_of(rehearsal);
+  if (a.size() != b.size()) return str(a.size(), " tensors, wanted ", b.size());
+  int64_t compared = 0;
+  for (const auto& [name, tensor] : a) {
+    const auto other = b.find(name);
+    if (other == b.end()) return "no " + name;
+    if (!tensor.defined() && !other->second.defined()) continue;
+    if (tensor.scalar_type() != other->second.scalar_type() || !at::equal(tensor, other->second))
+      return str(
+          name, " differs: by ",
+          (tensor.to(at::kDouble) - other->second.to(at::kDouble)).abs().max().item<double>());
+    ++compared;
+  }
+  return compared > 0 ? "" : "nothing was compared";
+}
+
+std::string health_difference(const monitor::StepRecord& a, const monitor::StepRecord& b) {
+  if (a.loss != b.loss) return str("loss ", a.loss, ", wanted ", b.loss);
+  if (a.fp8_tensors.size() != b.fp8_tensors.size())
+    return str(a.fp8_tensors.size(), " statistics, wanted ", b.fp8_tensors.size());
+  for (size_t i = 0; i < a.fp8_tensors.size(); ++i) {
+    const auto &x = a.fp8_tensors[i], &y = b.fp8_tensors[i];
+    if (x.layer != y.layer || x.tensor != y.tensor) return "statistics of another tensor";
+    if (x.health.amax != y.health.amax || x.health.noise != y.health.noise ||
+        x.health.signal != y.health.signal || x.health.factor != y.health.factor)
+      return str("statistics of ", x.layer, " ", x.tensor);
+  }
+  return "";
+}
+
+// The stand-in's own counts.
+struct Counts {
+  decltype(&octavo_te_double_calls) calls;
+  decltype(&octavo_te_double_handles) handles;
+};
+Counts counts() {
+  void* library = dlopen(std::getenv("OCTAVO_TE_LIBRARY"), RTLD_NOW | RTLD_NOLOAD);
+  return {reinterpret_cast<decltype(Counts::calls)>(dlsym(library, "octavo_te_double_calls")),
+          reinterpret_cast<decltype(Counts::handles)>(dlsym(library, "octavo_te_double_handles"))};
+}
+
+std::string compare(const Step& step) {
+  const auto te = make_run(step, true), rehearsal = make_run(step, false);
+  for (const engine::Choice& choice : te->engine->choices)
+    if (choice.op == "fp8_linear" && choice.implementation != "te")
+      return "FP8 runs by " + choice.implementation;
+  if (te->fp8->layers_in_fp8() != static_cast<int64_t>(te->model->linears().size()))
+    return "not every layer is in FP8";
+  const auto before = counts().calls("nvte_cublas_gemm_v2");
+  for (int i = 1; i <= 3; ++i) {
+    const auto a = train::train_step(*te), b = train::train_step(*rehearsal);
+    std::string wrong = health_difference(a, b);
+    if (wrong.empty()) wrong = difference(*te, *rehearsal);
+    if (!wrong.empty()) return str("step ", i, ": ", wrong);
+  }
+  const auto wanted = static_cast<unsigned long>(9 * te->settings.gradient_accumulation_steps) *
+                      te->model->linears().size();
+  const auto products = counts().calls("nvte_cublas_gemm_v2") - before;
+  if (products != wanted) return str(products, " products, wanted ", wanted);
+  return "";
+}
+
+}  // namespace
+
+int check_steps() {
+  set_log_level(LogLevel::kError);
+  const auto info = engine::te::library_info();
+  if (!info.problem.empty()) fail(ExitCode::kEnvironment, "te_calls", info.problem);
+  const char* text = std::getenv("OCTAVO_TE_DOUBLE_CAPABILITY");
+  const int capability = text != nullptr ? std::atoi(text) : 90;
+  Cases cases(str("stand-in of capability ", capability));
+  for (const std::string model : {"gpt2", "llama"}) {
+    for (const Fp8Recipe recipe : {Fp8Recipe::kDelayed, Fp8Recipe::kCurrent})
+      for (const Fp8Format format : {Fp8Format::kHybrid, Fp8Format::kE4m3, Fp8Format::kE5m2}) {
+        const Step step{model, recipe, format};
+        cases.run(step.name(), [&] { return compare(step); });
+      }
+    const Step blocks{model, capability >= 100 ? Fp8Recipe::kMxfp8 : Fp8Recipe::kBlockwise,
+                      Fp8Format::kE4m3};
+    cases.run(blocks.name(), [&] { return compare(blocks); });
+  }
+  for (const char* function :
+       {"nvte_quantize_v2", "nvte_compute_amax_with_config", "nvte_compute_scale_from_amax",
+        "nvte_delayed_scaling_recipe_amax_and_scale_update", "nvte_layernorm_fwd",
+        "nvte_layernorm_bwd", "nvte_rmsnorm_fwd", "nvte_rmsnorm_bwd_add", "nvte_gelu",
+        "nvte_swiglu", "nvte_dswiglu", "nvte_quantize_dbias_dgelu", "nvte_fused_rope_forward",
+        "nvte_fused_rope_backward"})
+    cases.run(str("calls of ", function), [&] {
+      return counts().calls(function) > 0 ? std::string() : std::string("there were none");
+    });
+  cases.run("handles that are left", [] {
+    const auto left = counts().handles();
+    return left == 0 ? std::string() : str(left, " of them");
+  });
+  return cases.finish();
+}
+
+}  // namespace octavo

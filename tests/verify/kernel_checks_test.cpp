@@ -1,0 +1,121 @@
+// A check that cannot fail proves nothing: implementations that are wrong in one way each.
+
+#include "verify/kernel_checks.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "engine/op_table.h"
+#include "verify/kernels.h"
+
+namespace octavo::verify {
+namespace {
+
+struct WrongMatmul : engine::Matmul {
+  int wrong = 0;
+  void forward(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias,
+               at::Tensor& y) override {
+    at::Tensor exact = at::mm(x.to(at::kDouble), w.to(at::kDouble).t());
+    if (wrong != 1) exact += bias;  // 1: forgets the bias
+    y.copy_(exact);
+    if (wrong == 4) y[7][3] = NAN;
+  }
+  void input_gradient(const at::Tensor& dy, const at::Tensor& w, at::Tensor& dx) override {
+    dx.copy_(at::mm(dy.to(at::kDouble), w.to(at::kDouble)) * (wrong == 2 ? 1.02 : 1.0));
+  }
+  void weight_gradient(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dw,
+                       engine::Accumulate) override {
+    const at::Tensor exact = at::mm(dy.to(at::kDouble).t(), x.to(at::kDouble));
+    dw.copy_(wrong == 3 ? exact : exact + dw.to(at::kDouble));  // 3: overwrites
+  }
+};
+
+TEST(KernelChecks, FindWhatIsWrong) {
+  constexpr const char* kPlaces[] = {"", "forward", "input gradient", "weight gradient", "forward"};
+  for (int wrong = 0; wrong < 5; ++wrong) {
+    WrongMatmul right, op;
+    op.wrong = wrong;
+    Bench bench(at::kCPU, at::kBFloat16, tolerance_of("aten", at::kCPU, at::kBFloat16));
+    check(op, right, bench);
+    if (wrong == 0) {
+      EXPECT_EQ(bench.trouble(), "");
+      EXPECT_LE(bench.worst(), 1);
+    } else {
+      EXPECT_TRUE(bench.trouble().starts_with(kPlaces[wrong])) << wrong << bench.trouble();
+    }
+  }
+}
+
+// The reference, with one product a little off.
+struct WrongFp8 : engine::Fp8Linear {
+  explicit WrongFp8(int kind) : wrong(kind) {}
+  int wrong;
+  std::unique_ptr<Fp8Linear> right = engine::implementations<Fp8Linear>().back().make();
+
+  engine::Fp8Matrix quantize(const at::Tensor& x, fp8::Recipe recipe, const engine::Fp8Order& row,
+                             const engine::Fp8Order& column) override {
+    return right->quantize(wrong == 1 ? x * 2 : x, recipe, row, column);
+  }
+  void forward(const engine::Fp8Matrix& x, const engine::Fp8Matrix& w, const at::Tensor& bias,
+               at::Tensor& y) override {
+    right->forward(x, w, bias, y);
+    if (wrong == 2) y.copy_(y.roll(1, 0));  // rows of another token
+  }
+  void input_gradient(const engine::Fp8Matrix& dy, const engine::Fp8Matrix& w,
+                      at::Tensor& dx) override {
+    right->input_gradient(dy, w, dx);
+    if (wrong == 3) dx.mul_(1.25);  // a scale that is not its own
+  }
+  void weight_gradient(const engine::Fp8Matrix& dy, const engine::Fp8Matrix& x, at::Tensor& dw,
+                       engine::Accumulate mode) override {
+    right->weight_gradient(dy, x, dw, wrong == 4 ? engine::Accumulate::kOverwrite : mode);
+  }
+  void update_factors(at::Tensor& history, at::Tensor& factors,
+                      const std::vector<fp8::Format>& formats, fp8::AmaxAlgo algo, int64_t margin,
+                      bool recompute) override {
+    right->update_factors(history, factors, formats, algo, margin + (wrong == 5 ? 1 : 0),
+                          recompute);
+  }
+  fp8::TensorHealth measure(const at::Tensor& x, const engine::Fp8Matrix& quantized,
+                            fp8::Direction direction) override {
+    return right->measure(x, quantized, direction);
+  }
+};
+
+TEST(KernelChecks, FindWrongFp8ProductsWithinTheToleranceOfMatrixUnits) {
+  constexpr fp8::Recipe kRecipes[] = {fp8::Recipe::kDelayed, fp8::Recipe::kCurrent,
+                                      fp8::Recipe::kRowwise, fp8::Recipe::kBlockwise,
+                                      fp8::Recipe::kMxfp8};
+  for (const fp8::Recipe recipe : kRecipes)
+    for (int wrong = 0; wrong < 6; ++wrong) {
+      if (wrong == 5 && recipe != fp8::Recipe::kDelayed) continue;
+      SCOPED_TRACE(std::string(config::name_of(recipe)) + ", wrong " + std::to_string(wrong));
+      at::manual_seed(20);
+      WrongFp8 op(wrong), oracle(0);
+      Bench bench(at::kCPU, at::kBFloat16, native_fp8_tolerance());
+      check(op, oracle, recipe, bench);
+      EXPECT_EQ(bench.trouble().empty(), wrong == 0) << bench.trouble();
+    }
+}
+
+// Every operation of the engine has its lines, and the CPU passes them all.
+TEST(KernelChecks, ThisCpuPasses) {
+  std::vector<std::string> names;
+  const auto all = check_kernels({.device = at::kCPU}, false,
+                                 [&](const std::string& name) { names.push_back(name); });
+  EXPECT_GT(names.size(), 40u);
+  for (const Finding& f : all)
+    EXPECT_TRUE(f.status == Status::kOk || f.id == "others") << f.id << ": " << f.found;
+}
+
+// On the absent device no number counts, and no line says ok.
+TEST(KernelChecks, NothingIsOkOnAnAbsentDevice) {
+  for (const Finding& f : check_kernels({.device = at::kCPU}, true, [](const std::string&) {})) {
+    EXPECT_EQ(f.status, Status::kNotChecked) << f.id;
+    if (f.id != "others") EXPECT_TRUE(f.found.starts_with("absent device")) << f.found;
+  }
+}
+
+}  // namespace
+}  // namespace octavo::verify
