@@ -87,10 +87,15 @@ Json asked_for() {
   absent::Counters c{};
   api->counters(&c);
   api->reset();
-  return {{"launches", c.of(Kind::kLaunch)},        {"gemms", c.of(Kind::kGemm)},
-          {"memsets", c.of(Kind::kMemset)},         {"mallocs", c.of(Kind::kMalloc)},
-          {"host_waits", c.host_waits()},           {"to_host", c.of(Kind::kCopyToHost)},
-          {"to_device", c.of(Kind::kCopyToDevice)}, {"unexpected", c.of(Kind::kUnexpected)}};
+  return {{"launches", c.of(Kind::kLaunch)},
+          {"gemms", c.of(Kind::kGemm)},
+          {"memsets", c.of(Kind::kMemset)},
+          {"mallocs", c.of(Kind::kMalloc)},
+          {"host_waits", c.host_waits()},
+          {"to_host", c.of(Kind::kCopyToHost)},
+          {"to_device", c.of(Kind::kCopyToDevice)},
+          {"unexpected", c.of(Kind::kUnexpected)},
+          {"graph_launches", c.of(Kind::kGraphLaunch)}};
 }
 
 // How often each kernel was launched since the last reset.

@@ -35,14 +35,21 @@ function(octavo_room name)
   endif()
 endfunction()
 
-# octavo_test(ROOM [TORCH] SOURCES ...): a GoogleTest runner bin/test_ROOM, registered with ctest.
+# octavo_test(ROOM [TORCH] SOURCES ... [ALONE ...]): a GoogleTest runner bin/test_ROOM, registered with ctest. ALONE: the
+# sources of src/ that serve it under the sanitizers, where all of the core would take ten minutes to build.
 function(octavo_test name)
-  cmake_parse_arguments(TEST "TORCH" "" "SOURCES" ${ARGN})
+  cmake_parse_arguments(TEST "TORCH" "" "SOURCES;ALONE" ${ARGN})
   add_executable(test_${name} ${TEST_SOURCES})
   target_link_libraries(test_${name} PRIVATE octavo_options octavo_light GTest::gtest_main nlohmann_json::nlohmann_json)
   target_include_directories(test_${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   if(TEST_TORCH)
-    target_link_libraries(test_${name} PRIVATE octavo_core octavo_torch)
+    if(OCTAVO_SANITIZE AND TEST_ALONE)
+      list(TRANSFORM TEST_ALONE PREPEND ${CMAKE_SOURCE_DIR}/src/)
+      target_sources(test_${name} PRIVATE ${TEST_ALONE})
+    else()
+      target_link_libraries(test_${name} PRIVATE octavo_core)
+    endif()
+    target_link_libraries(test_${name} PRIVATE octavo_torch)
     target_compile_options(test_${name} PRIVATE -fPIC)  # as the precompiled header; -fPIE would differ
     target_precompile_headers(test_${name} REUSE_FROM octavo_torch_pch)
   endif()

@@ -3,8 +3,9 @@
 // channels, V columns of the (padded) vocabulary, B sequences, S their length, H heads, D channels
 // per head. All tensors are contiguous and on the target's device. "compute" is the target's
 // activation dtype (BF16 or FP32). Scales of norms and biases are FP32 on CPUs and in the compute
-// dtype on GPUs, whose kernels take nothing else; their gradients and statistics are FP32 on both,
-// gradients of matrices FP32 or BF16. Calls return when the work is done or enqueued.
+// dtype on GPUs, whose kernels take nothing else; statistics are FP32 on both. Gradients of
+// matrices are FP32 or BF16, those of vectors FP32; a norm may put a tensor of its own, in the
+// compute dtype, in their place when it overwrites. Calls return when the work is done or enqueued.
 
 #include <ATen/core/Tensor.h>
 

@@ -52,8 +52,11 @@ class Fp8Layer {
                                const std::vector<at::Tensor>& kept) const;
   // Made once for each state of the weight; the column copy when it is first needed.
   const engine::Fp8Matrix& weight(const Param& param, bool column);
-  // What was made of the weight is made again when it is next needed.
-  void forget_weight() { weight_version_.reset(); }
+  // What was made of the weight is let go, and made again when it is next needed.
+  void forget_weight() {
+    weight_.row = weight_.column = {};
+    weight_version_.reset();
+  }
   // After a product: lets the copy go that nobody will read. `training`: of a training step.
   void release_weight(fp8::Direction direction, bool training);
   // `row` is read by the input gradient, `column` by the weight gradient.

@@ -88,8 +88,13 @@ void Fp8Model::begin_step(int64_t step) {
   shared_.measuring = options_.stats_freq > 0 && due;
   dropped_ = false;
   // An evaluation may have quantized the weights already, unmeasured. Under delayed scaling the
-  // factors are new, also those of frozen weights, and every step records a magnitude.
-  if (shared_.measuring || shared_.options.recipe == fp8::Recipe::kDelayed) forget_weights();
+  // factors are new, also those of frozen weights, and every step records a magnitude. Weights that
+  // the last step changed are let go before the first new one is made, so that every step takes the
+  // same memory.
+  const bool all = shared_.measuring || shared_.options.recipe == fp8::Recipe::kDelayed;
+  for (const auto& plan : plan_)
+    if (plan.layer->fp8 != nullptr && (all || plan.layer->weight->trainable))
+      plan.layer->fp8->forget_weight();
 }
 
 void Fp8Model::forget_weights() {

@@ -18,9 +18,14 @@ at::ScalarType compute_of(const config::Settings& settings) {
   return settings.mixed_precision == config::Precision::kFp32 ? at::kFloat : at::kBFloat16;
 }
 
+const engine::GpuInfo& gpu_of(at::Device device) {
+  return engine::gpus().gpus.at(static_cast<size_t>(device.index()));
+}
+
+// Asking for Transformer Engine loads it: only for runs that may use it.
 fp8::Device fp8_device(at::Device device) {
   if (!device.is_cuda()) return {};
-  const engine::GpuInfo& gpu = engine::gpus().gpus.at(static_cast<size_t>(device.index()));
+  const engine::GpuInfo& gpu = gpu_of(device);
   return {.is_gpu = true,
           .major = gpu.major,
           .minor = gpu.minor,
@@ -62,10 +67,9 @@ std::optional<fp8::Decision> decide_fp8(const config::Settings& settings) {
 
 engine::Target target_of(const config::Settings& settings) {
   const at::Device device = device_of(settings);
-  const fp8::Device found = fp8_device(device);
   return {.device = device,
           .compute = compute_of(settings),
-          .capability = 10 * found.major + found.minor,
+          .capability = device.is_cuda() ? 10 * gpu_of(device).major + gpu_of(device).minor : 0,
           .fp8 = kernels_of(decide_fp8(settings))};
 }
 

@@ -35,11 +35,11 @@ class Calls {
     } catch (const std::exception& error) {
       wrong = std::string(error.what()).substr(0, 400);
     }
-    std::printf("%-40s %3llu launches, %llu products, %llu copies\n", name.c_str(),
-                static_cast<unsigned long long>(counters.of(absent::Kind::kLaunch)),
-                static_cast<unsigned long long>(counters.of(absent::Kind::kGemm)),
-                static_cast<unsigned long long>(counters.of(absent::Kind::kCopyOnDevice) +
-                                                counters.of(absent::Kind::kMemset)));
+    using absent::Kind;
+    const auto shown = [&](Kind kind) { return std::to_string(counters.of(kind)); };
+    std::printf("%-55s %4s launches, %s products, %s copies, %s fills\n", name.c_str(),
+                shown(Kind::kLaunch).c_str(), shown(Kind::kGemm).c_str(),
+                shown(Kind::kCopyOnDevice).c_str(), shown(Kind::kMemset).c_str());
     require(wrong.empty(), name, wrong);
   }
 
@@ -158,36 +158,37 @@ void check_vocabulary(Calls& calls) {
               [&] { embedding->backward(many, wide, d_tokens, none, 128); });
 }
 
-engine::AdamW::Moment moment(int64_t n, at::ScalarType type) {
-  return {on_gpu({n}, type),
-          type == at::kByte ? on_gpu({engine::adamw::block_count(n)}, at::kFloat) : Tensor()};
+engine::AdamW::Moment moment(int64_t rows, int64_t columns, at::ScalarType type) {
+  return {on_gpu({rows, columns}, type),
+          type == at::kByte ? on_gpu({engine::adamw::block_count(rows * columns)}, at::kFloat)
+                            : Tensor()};
 }
 
 void check_adamw(Calls& calls) {
   const auto op = ops::make_adamw();
-  constexpr int64_t kCount = 10'000;
+  constexpr int64_t kRows = 100, kColumns = 90;
   for (const auto master : {at::kFloat, at::kBFloat16})
     for (const auto moments : {at::kFloat, at::kBFloat16, at::kByte})
       for (const auto grad : {at::kFloat, at::kBFloat16}) {
         std::vector<engine::AdamW::Update> updates;
         for (int i = 0; i < 20; ++i)
           updates.push_back(
-              {on_gpu({kCount}, master),
-               moment(kCount, moments),
-               moment(kCount, moments),
-               on_gpu({kCount}, grad),
-               master == at::kFloat ? on_gpu({kCount}) : Tensor(),
+              {on_gpu({kRows, kColumns}, master),
+               moment(kRows, kColumns, moments),
+               moment(kRows, kColumns, moments),
+               on_gpu({kRows, kColumns}, grad),
+               master == at::kFloat ? on_gpu({kRows, kColumns}) : Tensor(),
                {.lr = 0.1f, .weight_decay = i % 2 == 0 ? 0.1f : 0.0f, .grad_scale = 0.5f}});
         calls.check(str("adamw of 20, ", at::toString(master), " ", at::toString(moments), " ",
                         at::toString(grad)),
                     [&] { op->step_all(updates); });
       }
   // The embedding of Llama-3.1-8B: temporaries are of chunks, not of the whole.
-  constexpr int64_t kMany = int64_t{128256} * 4096;
-  std::vector<engine::AdamW::Update> large = {{on_gpu({kMany}),
-                                               moment(kMany, at::kByte),
-                                               moment(kMany, at::kByte),
-                                               on_gpu({kMany}),
+  constexpr int64_t kTokensOf8B = 128256, kWidthOf8B = 4096;
+  std::vector<engine::AdamW::Update> large = {{on_gpu({kTokensOf8B, kWidthOf8B}),
+                                               moment(kTokensOf8B, kWidthOf8B, at::kByte),
+                                               moment(kTokensOf8B, kWidthOf8B, at::kByte),
+                                               on_gpu({kTokensOf8B, kWidthOf8B}),
                                                Tensor(),
                                                {.lr = 0.1f}}};
   const auto memory_in_use = [] {
@@ -199,7 +200,7 @@ void check_adamw(Calls& calls) {
   calls.check("adamw of 525M, BFloat16 Byte BFloat16", [&] { op->step_all(large); });
   const auto used = memory_in_use() - before;
   calls.require(used < 1'000'000'000, "temporaries of adamw below 1 GB", str(used, " bytes"));
-  std::vector<Tensor> grads(30, on_gpu({kCount}, at::kFloat));
+  std::vector<Tensor> grads(30, on_gpu({kRows, kColumns}, at::kFloat));
   calls.check("sums_of_squares of 30", [&] { op->sums_of_squares(grads); });
 }
 

@@ -29,6 +29,28 @@ bool one_launch(const AdamW::Hyper& a, const AdamW::Hyper& b) {
          a.weight_decay == b.weight_decay && a.step == b.step && a.grad_scale == b.grad_scale;
 }
 
+// Gradients of norms come as their kernel gave them (see norms.cpp): one launch widens all.
+void widen_vectors(std::vector<AdamW::Update>& updates) {
+  std::vector<AdamW::Update*> low;
+  int64_t total = 0;
+  for (AdamW::Update& u : updates) {
+    if (u.grad.dim() != 1 || u.grad.scalar_type() == at::kFloat || u.grad.numel() == 0) continue;
+    low.push_back(&u);
+    total += u.grad.numel();
+  }
+  if (low.empty()) return;
+  const Tensor wide = at::empty({total}, low[0]->grad.options().dtype(at::kFloat));
+  std::vector<Tensor> into, from;
+  int64_t first = 0;
+  for (AdamW::Update* u : low) {
+    into.push_back(wide.narrow(0, first, u->grad.numel()));
+    from.push_back(u->grad);
+    first += u->grad.numel();
+    u->grad = into.back();
+  }
+  at::_foreach_copy_(into, from);
+}
+
 struct Group {
   AdamW::Hyper hyper;
   std::vector<Tensor> master, grad, m, v;
@@ -56,6 +78,7 @@ class AtenAdamW final : public AdamW {
 
   void step_all(std::vector<Update>& updates) override {
     const at::NoGradGuard no_grad;
+    widen_vectors(updates);
     std::vector<Group> groups;
     std::vector<Tensor> computes, masters;
     for (Update& u : updates) {

@@ -15,13 +15,10 @@ Tensor sum_of(const Tensor& x, const Tensor& delta) {
   return delta.defined() ? at::add(x, delta) : x;
 }
 
-// The kernels give gradients in the parameters' dtype; ours are FP32. One launch for all where
-// nothing is there yet.
-void store_all(const std::vector<Tensor>& into, const std::vector<Tensor>& from, Accumulate mode) {
-  if (mode == Accumulate::kOverwrite)
-    at::_foreach_copy_(into, from);
-  else
-    at::_foreach_add_(into, from);
+// The kernels give gradients in the parameters' dtype. The first of a step is taken as it is, which
+// costs no launch; sums over micro-batches are in FP32.
+void store(Tensor& into, const Tensor& from, Accumulate mode) {
+  into = mode == Accumulate::kOverwrite ? from : at::add(into.to(at::kFloat), from);
 }
 
 // The kernel for CPUs adds the parameters' gradients up in the dtype of x.
@@ -43,7 +40,8 @@ struct AtenLayerNorm final : LayerNorm {
         saved.mean.unsqueeze(1), saved.rstd.unsqueeze(1), gamma, /*bias=*/gamma,
         {true, true, true});
     Tensor dx = made.to(d_normed.scalar_type());
-    store_all({dgamma, dbeta}, {made_dgamma, made_dbeta}, mode);
+    store(dgamma, made_dgamma, mode);
+    store(dbeta, made_dbeta, mode);
     if (d_sum.defined()) dx.add_(d_sum);
     return dx;
   }
@@ -65,7 +63,7 @@ struct AtenRmsNorm final : RmsNorm {
     auto [dx, made_dgamma] = saved.sum.is_cuda()
                                  ? fused_backward(d_normed, saved, gamma, dgamma.defined())
                                  : plain_backward(d_normed, saved, gamma, dgamma.defined());
-    if (dgamma.defined()) store_all({dgamma}, {made_dgamma}, mode);
+    if (dgamma.defined()) store(dgamma, made_dgamma, mode);
     if (d_sum.defined()) dx.add_(d_sum);
     return dx;
   }

@@ -170,8 +170,8 @@ void Products::multiply(const Call& call, const Tensor& bias, Tensor& d, Accumul
            ", found ", at::toString(bias.scalar_type()), " of shape ", octavo::str(bias.sizes()));
     bias_handle.emplace(bias);
   }
-  // Sums in fewer bits are good enough for the forward product, not for gradients; and only products
-  // with one scale per tensor have them.
+  // Sums in fewer bits are good enough for the forward product, not for gradients; and only
+  // products with one scale per tensor have them.
   const bool split = !call.forward || b_side.granularity != Granularity::kTensor;
   const MatmulConfig config(split, bias_handle ? &*bias_handle : nullptr);
   const Handle working(workspace(on));

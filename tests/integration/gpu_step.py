@@ -1,0 +1,152 @@
+"""Whole training steps through the CUDA code path, on a device that is not there (src/absent): what libtorch, cuBLAS and
+Transformer Engine are asked for, and the memory that libtorch's own allocator takes. No kernel runs.
+
+From the third step on nothing is allocated of the device and the host waits once, where it reads the loss. Full fine-tuning
+of Llama-3.1-8B's shape in FP8 stays within 60 GB, and a device one byte too small fails with what to change."""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import absent_device
+from common import BUILD, OCTAVO, ROOT, require_files
+
+STEP = BUILD / "bin" / "step_bench"
+GIGABYTE = 1e9
+LIMIT = 60 * GIGABYTE  # of the 8B shape
+SEGMENT = 2 << 20      # libtorch asks the device for multiples of this
+
+LLAMA_8B = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+            "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 128256,
+            "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "hidden_act": "silu",
+            "tie_word_embeddings": False, "attention_bias": False, "mlp_bias": False,
+            "rope_scaling": {"factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+                             "original_max_position_embeddings": 8192, "rope_type": "llama3"}}
+FULL_8B = ["--batch_size", "2", "--max_seq_length", "1024", "--gradient_checkpointing", "true", "--master_dtype", "bf16",
+           "--moment_dtype", "fp8", "--gradient_dtype", "bf16"]
+FP8 = ["--mixed_precision", "fp8", "--fp8_stats_freq", "0", "--fp8_recipe"]
+
+failures = []
+
+
+def check(name, holds, found):
+    print(f"{'ok    ' if holds else 'FAILED'} {name}: {found}", flush=True)
+    if not holds:
+        failures.append(name)
+
+
+def flags_of(work, model, *more):
+    return [str(f) for f in ("--model_name", model, "--dataset", work / "text.txt", "--tokenizer", "bytes",
+                             "--data_cache", work / "data", *more)]
+
+
+def steps(work, flags, capability, count=4):
+    """What each step asked for, and how often each kernel was launched in the last one."""
+    done = subprocess.run([STEP, "steps", str(count), *flags], cwd=work, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, env=absent_device.environment(capability=capability))
+    if done.returncode != 0:
+        sys.exit(f"step_bench ended with exit code {done.returncode}:\n{done.stderr[-3000:]}")
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return lines[:-1], lines[-1]
+
+
+def check_steps(name, found):
+    for line in found:
+        check(f"{name} says that the device is absent", "absent device" in line["precision"], line["precision"])
+        break
+    for number, line in enumerate(found[2:], 3):
+        check(f"{name}, step {number}", line["mallocs"] == 0 and line["to_host"] == 1 and line["host_waits"] <= 2 and
+              line["unexpected"] == 0,
+              f"cudaMalloc {line['mallocs']}, read by the host {line['to_host']} (waits {line['host_waits']}: the copy and its "
+              f"stream), launches {line['launches']} + {line['gemms']} products, peak {line['peak'] / GIGABYTE:.2f} GB")
+
+
+def per_layer(work, model_of, flags, capability):
+    """Launches that one more layer costs."""
+    few, many = (steps(work, flags_of(work, *model_of(layers), *flags), capability, 3)[0][-1] for layers in (2, 3))
+    return {key: many[key] - few[key] for key in ("launches", "gemms", "memsets")}
+
+
+def gpt2(layers=12):
+    return ("gpt2", "--n_layer", layers, "--vocab_size", 50257, "--batch_size", 8, "--max_seq_length", 1024)
+
+
+def llama_folder(work, layers=32):
+    folder = work / f"llama-{layers}"
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(LLAMA_8B | {"num_hidden_layers": layers}))
+    return folder
+
+
+def layer_table(work):
+    print("\n| model | precision | kernels a layer | products | memsets |\n|---|---|---|---|---|")
+    models = {"GPT-2": (gpt2, []), "Llama, recompute": (lambda n: (llama_folder(work, n),), FULL_8B)}
+    kinds = [("BF16", [], 90), ("FP8 delayed, te", [*FP8, "delayed"], 90),
+             ("FP8 delayed, aten", [*FP8, "delayed", "--fp8_backend", "aten"], 90),
+             ("FP8 blockwise, te", [*FP8, "blockwise"], 90), ("FP8 mxfp8, te, 10.0", [*FP8, "mxfp8"], 100)]
+    for name, (model_of, more) in models.items():
+        for kind, flags, capability in kinds:
+            found = per_layer(work, model_of, [*more, *flags], capability)
+            print(f"| {name} | {kind} | {found['launches']} | {found['gemms']} | {found['memsets']} |", flush=True)
+    print()
+
+
+def train(work, memory, *flags):
+    return subprocess.run([OCTAVO, "train", *flags, "--max_steps", "2", "--eval_freq", "0", "--runs_dir", work / "runs"],
+                          cwd=work, text=True, capture_output=True,
+                          env=absent_device.environment(capability=90, memory=memory))
+
+
+def check_memory(work):
+    """The smallest device on which a small model trains, and one byte less."""
+    flags = flags_of(work, "gpt2", "--n_layer", 2, "--vocab_size", 50257, "--batch_size", 4, "--max_seq_length", 512)
+    least = 0
+    most = 8 << 30
+    while most - least > SEGMENT:
+        middle = (least + most) // 2 // SEGMENT * SEGMENT
+        if train(work, middle, *flags).returncode == 0:
+            most = middle
+        else:
+            least = middle
+    check("a device that is just large enough", train(work, most, *flags).returncode == 0, f"{most} bytes")
+    done = train(work, most - 1, *flags)
+    message = done.stderr
+    check("one byte too few", done.returncode == 3 and "out of memory" in message and "Change first" in message and
+          "batch_size" in message, f"exit code {done.returncode}, {message.strip().splitlines()[-1][:100]}…")
+
+
+def main():
+    require_files()
+    absent_device.require_libraries()
+    with tempfile.TemporaryDirectory(prefix="octavo-gpu-step-") as folder:
+        work = pathlib.Path(folder)
+        (work / "text.txt").write_text((ROOT / "docs" / "configuration.md").read_text() * 4)
+        cases = [("GPT-2 124M, BF16", flags_of(work, *gpt2()), 90)]
+        for recipe, capability in (("delayed", 90), ("current", 90), ("rowwise", 90), ("blockwise", 90), ("delayed", 100),
+                                   ("mxfp8", 100)):
+            backends = ["aten"] if recipe == "rowwise" else ["te", "aten"]
+            for backend in backends:
+                cases.append((f"GPT-2 124M, {recipe}, {backend}, {capability / 10}",
+                              flags_of(work, *gpt2(), *FP8, recipe, "--fp8_backend", backend), capability))
+        for name, flags, capability in cases:
+            check_steps(name, steps(work, flags, capability)[0])
+        model = llama_folder(work)
+        peaks = {}
+        for name, more in (("BF16", []), ("FP8 delayed", [*FP8, "delayed"]), ("FP8 blockwise", [*FP8, "blockwise"])):
+            found, _ = steps(work, flags_of(work, model, *FULL_8B, *more), 90)
+            check_steps(f"Llama 8B, {name}", found)
+            peaks[name] = found[-1]["peak"]
+        check("full fine-tuning of 8B in FP8", peaks["FP8 delayed"] <= LIMIT,
+              f"peak {peaks['FP8 delayed'] / GIGABYTE:.2f} GB, wanted at most {LIMIT / GIGABYTE:.0f}")
+        layer_table(work)
+        check_memory(work)
+        done = train(work, 45_000_000_000, *flags_of(work, model, *FULL_8B, *FP8, "delayed"))
+        check("8B on a device of 45 GB", done.returncode == 3 and "Change first" in done.stderr, f"exit code {done.returncode}")
+    print(f"failed={len(failures)} peak_8b_fp8_gb={peaks['FP8 delayed'] / GIGABYTE:.2f} "
+          f"peak_8b_bf16_gb={peaks['BF16'] / GIGABYTE:.2f}")
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()
