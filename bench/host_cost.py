@@ -10,6 +10,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "integration"))
@@ -84,8 +85,9 @@ def launch_list():
     """The kernels of one octavo step by name, for whoever wants fewer."""
     command = [BUILD / "bin" / "step_bench", "steps", "4", "--model_name", "gpt2", "--dataset", ROOT / "README.md",
                "--tokenizer", "bytes", "--vocab_size", "50257", "--batch_size", BATCH, "--max_seq_length", "256"]
-    done = subprocess.run([str(word) for word in command], env=absent_device.environment(capability=90), check=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=os.environ.get("TMPDIR", "/tmp"))
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([str(word) for word in command], env=absent_device.environment(capability=90), check=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=folder)
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -15,7 +15,6 @@
 
 #include "absent/absent.h"
 #include "base/json.h"
-#include "base/random.h"
 #include "config/key.h"
 #include "config/parse.h"
 #include "engine/allocator.h"
@@ -24,26 +23,13 @@
 #include "timed_engine.h"
 #include "train/batch.h"
 #include "train/device.h"
+#include "train/random_tokens.h"
 #include "train/run.h"
 #include "train/step.h"
 
 namespace {
 
 using namespace octavo;
-
-// Tokens that exist nowhere: a hash of their position.
-class RandomTokens final : public data::TokenData {
- public:
-  uint64_t tokens() const override { return uint64_t{1} << 40; }
-  int64_t vocab_size() const override { return 50257; }
-  std::string tokenizer_name() const override { return "random"; }
-  std::string tokenizer_fingerprint() const override { return "random"; }
-  std::string fingerprint() const override { return "random"; }
-  void read(uint64_t begin, std::span<int32_t> out) const override {
-    for (size_t i = 0; i < out.size(); ++i)
-      out[i] = static_cast<int32_t>(mix64(begin + i + 1) % 50257);
-  }
-};
 
 // Median-free by design: a sum over steps, so that the parts add up to the whole.
 int profile(train::Run& run) {
@@ -183,7 +169,7 @@ int main(int argc, char** argv) {
   run.model->initialize(0);
   run.optimizer = std::make_unique<optim::AdamW>(
       *run.engine, run.model->params(), optim::AdamWOptions{.max_grad_norm = s.max_grad_norm});
-  run.train_data = std::make_shared<RandomTokens>();
+  run.train_data = std::make_shared<train::RandomTokens>(50257);
   run.loader = std::make_unique<data::Loader>(
       run.train_data, data::Loader::Options{.rows = s.batch_size, .length = s.max_seq_length},
       data::Position{});

@@ -1,10 +1,11 @@
-// octavo config show|check|schema|docs
+// octavo config show|check|import|schema|docs
 
 #include <iostream>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/verbs.h"
+#include "config/import.h"
 #include "config/print.h"
 
 namespace octavo::cli {
@@ -33,6 +34,30 @@ int config_check(const Verb& verb, Args args) {
          "config check: wanted a CONFIG.yaml, found none; name the file to check");
   std::cout << parsed.config_file << ": " << parsed.origins.size()
             << " keys given, no contradictions\n";
+  return 0;
+}
+
+int config_import(const Verb& verb, Args args) {
+  const config::Parsed parsed = config::parse(args, verb.arguments);
+  const bool json = parsed.settings.json;
+  const std::string& output = parsed.settings.output;
+  if (parsed.positionals.empty()) {
+    if (json || !output.empty())
+      fail(ExitCode::kUsage, "cli", "config import: wanted a FILE to import, found none");
+    std::cout << config::import_tables();
+    return 0;
+  }
+  const config::Import import = config::import_files(parsed.positionals);
+  std::cout << (json ? config::import_json(import) : config::import_text(import));
+  if (import.is_refused())
+    fail(ExitCode::kUsage, "config", "not imported: see REFUSED in the report, and what to do",
+         output.empty() ? "" : "; nothing was written");
+  if (!output.empty()) {
+    write_file_atomic(output, config::import_yaml(import));
+    if (!json) std::cout << "written to " << output << "\n";
+  } else if (!json) {
+    std::cout << "\n" << config::import_yaml(import);
+  }
   return 0;
 }
 

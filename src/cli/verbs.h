@@ -25,10 +25,13 @@ std::span<const Verb> verbs();
 
 int config_show(const Verb& verb, Args args);
 int config_check(const Verb& verb, Args args);
+int config_import(const Verb& verb, Args args);
 int config_schema(const Verb& verb, Args args);
 int config_docs(const Verb& verb, Args args);
 int data_prepare(const Verb& verb, Args args);
 int data_inspect(const Verb& verb, Args args);
+int plan(const Verb& verb, Args args);
+int dry_run(const Verb& verb, Args args, const config::Settings& settings);  // plan --dry_run
 int schedule(const Verb& verb, Args args);
 // Verbs that need libtorch: checks the arguments, then loads liboctavo_core.so and calls
 // octavo_core_main.

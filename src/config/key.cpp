@@ -48,6 +48,10 @@ std::string_view name_of(PenaltyType value) {
   return name_at({"z_loss", "activation_l2", "kurtosis"}, value);
 }
 
+std::string_view name_of(ShardingMode value) {
+  return name_at({"none", "ddp", "zero1", "zero2", "fsdp_full", "hybrid"}, value);
+}
+
 std::string_view name_of(DeviceChoice value) {
   return name_at({"auto", "cpu", "cuda"}, value);
 }
@@ -181,7 +185,9 @@ std::vector<std::string_view> reader_names(Readers readers) {
       {reader::kPrepare, "data prepare"},
       {reader::kInspect, "data inspect"},
       {reader::kSchedule, "schedule"},
-      {reader::kConfig, "config"}};
+      {reader::kConfig, "config"},
+      {reader::kImport, "config import"},
+      {reader::kPlan, "plan"}};
   std::vector<std::string_view> names;
   for (const auto& [bit, name] : kNames)
     if (readers & bit) names.push_back(name);

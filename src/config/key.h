@@ -23,6 +23,7 @@ enum class Section {
   kGenerate,
   kEval,
   kVerify,
+  kPlan,
   kOutput
 };
 enum class Type { kInt, kReal, kBool, kText, kList, kEnum };
@@ -31,7 +32,8 @@ enum class Type { kInt, kReal, kBool, kText, kList, kEnum };
 using Readers = unsigned;
 namespace reader {
 inline constexpr Readers kTrain = 1, kGenerate = 2, kCheckpoints = 4, kPrepare = 8, kInspect = 16,
-                         kSchedule = 32, kConfig = 64, kEval = 128, kVerify = 256, kAll = ~0u;
+                         kSchedule = 32, kConfig = 64, kEval = 128, kVerify = 256, kPlan = 512,
+                         kImport = 1024, kAll = ~0u;
 }
 
 struct Key {

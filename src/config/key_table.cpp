@@ -193,6 +193,10 @@ std::vector<Key> precision_keys() {
                "Where the mathematics runs. auto: the first GPU that the process sees, or else the "
                "CPU. cuda fails when there is no GPU.")
           .read_by(kModelUsers),
+      bool_key("cuda_graph", &S::cuda_graph,
+               "Capture the forward and backward pass as a CUDA graph after three steps and launch "
+               "it as a whole: less work for the CPU, more memory of the GPU. Steps that cannot be "
+               "captured run as without it, and say why. Not for the CPU."),
       int_key("empty_cache_freq", &S::empty_cache_freq, 0, INT64_MAX,
               "Every so many steps the allocator gives memory that it keeps for reuse back to the "
               "device. It costs time; for devices that are shared. 0: never."),
@@ -380,16 +384,77 @@ void let_verify_read(std::vector<Key>& table) {
     if (std::ranges::find(kNames, key.name) != std::end(kNames)) key.readers |= reader::kVerify;
 }
 
+std::vector<Key> plan_keys() {
+  return {
+      bool_key(
+          "dry_run", &S::dry_run,
+          "Instead of a forecast: three real steps of the GPU code path on a device that is not "
+          "there, and the exact memory of the real allocator. For one GPU; no kernel runs."),
+      text_key("gpu", &S::gpu,
+               "Which GPU the forecast is for: a100, h100, h200, b200, gb200, l40s, rtx4090, "
+               "rtx5090, … (octavo plan lists them when the name is none of them)."),
+      int_key("num_gpus", &S::num_gpus, 1, 1'000'000, "How many of them."),
+      enum_key(
+          "sharding_mode", &S::sharding_mode,
+          {ShardingMode::kNone, ShardingMode::kDdp, ShardingMode::kZero1, ShardingMode::kZero2,
+           ShardingMode::kFsdpFull, ShardingMode::kHybrid},
+          "What the GPUs share: nothing (ddp), optimizer state (zero1), and gradients (zero2), "
+          "and weights (fsdp_full; hybrid: within a node). none with several GPUs is ddp. For "
+          "the forecast only: train runs on one GPU."),
+      real_key("gpu_price", &S::gpu_price, 0, 1e6,
+               "What one GPU costs for an hour, in your currency. 0: no costs are given."),
+      int_key("token_budget", &S::token_budget, 0, kMany * 1024,
+              "Tokens to train on, for the time and money of the whole run. 0: per billion."),
+      real_key("gpu_hours_per_failure", &S::gpu_hours_per_failure, 1, 1e12,
+               "GPU-hours between two failures that end a run. 50000 is what Meta published of "
+               "Llama 3 405B (419 in 54 days of 16384 GPUs)."),
+      real_key("checkpoint_seconds", &S::checkpoint_seconds, 0, 1e6,
+               "How long training stands still for a checkpoint."),
+      real_key("restart_seconds", &S::restart_seconds, 0, 1e7,
+               "From a failure to the first new step, without what is computed again."),
+  };
+}
+
+// What a run would be told, and a forecast can be made of.
+void let_plan_read(std::vector<Key>& table) {
+  constexpr std::string_view kNames[] = {"model_name",
+                                         "n_layer",
+                                         "n_head",
+                                         "n_embd",
+                                         "vocab_size",
+                                         "max_seq_length",
+                                         "revision",
+                                         "offline",
+                                         "batch_size",
+                                         "master_dtype",
+                                         "moment_dtype",
+                                         "gradient_dtype",
+                                         "lora_rank",
+                                         "lora_base",
+                                         "gradient_accumulation_steps",
+                                         "use_fp8",
+                                         "mixed_precision",
+                                         "gradient_checkpointing",
+                                         "fp8_recipe",
+                                         "fp8_scenario",
+                                         "device",
+                                         "output",
+                                         "json",
+                                         "lora_target_modules"};
+  for (Key& key : table)
+    if (std::ranges::find(kNames, key.name) != std::end(kNames)) key.readers |= reader::kPlan;
+}
+
 std::vector<Key> output_keys() {
   return {
       text_key("output", &S::output,
                "Where the result goes: a folder (data prepare, checkpoints export) or a file "
-               "(schedule; eval: each row's answer; verify: all findings as JSON; config schema "
-               "and docs, which print it otherwise).")
+               "(schedule; eval: each row's answer; verify: all findings as JSON; config import: "
+               "the YAML; config schema and docs, which print it otherwise).")
           .read_by(reader::kPrepare | reader::kCheckpoints | reader::kSchedule | reader::kConfig |
-                   reader::kEval),
+                   reader::kEval | reader::kImport),
       bool_key("json", &S::json, "Print the result as JSON.")
-          .read_by(reader::kSchedule | reader::kCheckpoints | reader::kEval),
+          .read_by(reader::kSchedule | reader::kCheckpoints | reader::kEval | reader::kImport),
       bool_key("verify_hashes", &S::verify_hashes, "Read every shard and check its hash.")
           .read_by(reader::kInspect),
   };
@@ -417,8 +482,10 @@ std::vector<Key> build() {
   append(Section::kGenerate, reader::kGenerate, generate_keys());
   append(Section::kEval, reader::kEval, eval_keys());
   append(Section::kVerify, reader::kVerify, verify_keys());
+  append(Section::kPlan, reader::kPlan, plan_keys());
   append(Section::kOutput, 0, output_keys());
   let_verify_read(table);
+  let_plan_read(table);
   return table;
 }
 
@@ -441,6 +508,7 @@ std::span<const SectionInfo> sections() {
       {Section::kGenerate, "generate", "Text from a trained model."},
       {Section::kEval, "eval", "How good a model is."},
       {Section::kVerify, "verify", "Whether this machine is able."},
+      {Section::kPlan, "plan", "What a run would take and give on GPUs that are not here."},
       {Section::kOutput, "output", "Where a verb's result goes."},
   };
   return kSections;

@@ -135,7 +135,7 @@ class FlagReader {
 
   void read_positional(const std::string& arg) {
     const bool yaml = arg.ends_with(".yaml") || arg.ends_with(".yml");
-    if (yaml && parsed_.config_file.empty()) {
+    if (yaml && arguments_.takes_config && parsed_.config_file.empty()) {
       parsed_.config_file = arg;
     } else if (parsed_.positionals.size() < arguments_.max_positionals) {
       parsed_.positionals.push_back(arg);

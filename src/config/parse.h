@@ -34,6 +34,7 @@ struct Arguments {
   std::string_view verb;
   Readers reader = reader::kAll;
   size_t max_positionals = 0;  // beside CONFIG.yaml
+  bool takes_config = true;    // false: a .yaml is a positional as any other
 };
 inline constexpr Arguments kTrainArguments{"train", reader::kTrain};
 inline constexpr Arguments kGenerateArguments{"generate", reader::kGenerate};

@@ -41,6 +41,14 @@ bool low_state_has_low_products(const Settings& s) {
   return !low || s.mixed_precision != Precision::kFp32;
 }
 
+bool train_runs_alone(const Settings& s) {
+  return s.num_gpus == 1 && s.sharding_mode == ShardingMode::kNone;
+}
+
+bool graph_has_gpu(const Settings& s) {
+  return !s.cuda_graph || s.device != DeviceChoice::kCpu;
+}
+
 bool one_recipe(const Settings& s) {
   return s.fp8_scenario == Fp8Scenario::kNone || s.fp8_recipe == Fp8Recipe::kMxfp8 ||
          s.fp8_recipe == Settings{}.fp8_recipe;
@@ -65,6 +73,9 @@ std::span<const Rule> rules() {
        "warmup_steps must not exceed max_steps, or learning_rate is never reached; lower it or "
        "give -1",
        warmup_fits, "warmup_steps max_steps"},
+      {"train_runs_alone", reader::kTrain,
+       "num_gpus and sharding_mode are for octavo plan: train runs on one GPU; leave them out",
+       train_runs_alone, "num_gpus sharding_mode"},
       {"heads_divide_width", reader::kTrain,
        "n_head must divide n_embd, because every head is n_embd / n_head wide; change one of them",
        heads_divide_width, "n_embd n_head"},
@@ -87,6 +98,10 @@ std::span<const Rule> rules() {
        "mixed_precision fp32 computes with FP32 weights and gradients, and master_dtype or "
        "gradient_dtype asks for bf16; take mixed_precision bf16 or fp8, or leave them fp32",
        low_state_has_low_products, "mixed_precision master_dtype gradient_dtype"},
+      {"graph_has_gpu", reader::kTrain,
+       "cuda_graph launches a GPU's work as a whole, and device cpu has no GPU; leave one of them "
+       "out",
+       graph_has_gpu, "cuda_graph device"},
       {"one_recipe", reader::kTrain,
        "fp8_scenario mxfp8 is fp8_recipe mxfp8, and fp8_recipe asks for another; leave one of "
        "them out",

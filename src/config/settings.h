@@ -24,6 +24,7 @@ enum class ChatTemplate { kAuto, kChatml, kQwen2, kSmollm2, kLlama3, kLlama31, k
 enum class ExportFormat { kBf16, kFp8Block, kFp8Channel, kPeft };
 enum class TrainOn { kAnswer, kAll };
 enum class DeviceChoice { kAuto, kCpu, kCuda };
+enum class ShardingMode { kNone, kDdp, kZero1, kZero2, kFsdpFull, kHybrid };
 
 // The names that users type: "bf16", "z_loss", "most_recent", …
 std::string_view name_of(Precision value);
@@ -40,6 +41,7 @@ std::string_view name_of(LoraBase value);
 std::string_view name_of(ChatTemplate value);
 std::string_view name_of(TrainOn value);
 std::string_view name_of(DeviceChoice value);
+std::string_view name_of(ShardingMode value);
 std::string_view name_of(ExportFormat value);
 
 struct Settings {
@@ -87,6 +89,7 @@ struct Settings {
             gradient_dtype = StateType::kFp32;  // of matrices; vectors are FP32
   int64_t seed = 1337;
   DeviceChoice device = DeviceChoice::kAuto;
+  bool cuda_graph = false;
   int64_t num_threads = 0;       // 0: all cores
   int64_t empty_cache_freq = 0;  // steps; 0: never
 
@@ -144,6 +147,16 @@ struct Settings {
 
   // verify
   bool require_gpu = false;
+
+  // plan
+  bool dry_run = false;
+  std::string gpu = "h100";
+  int64_t num_gpus = 1;
+  ShardingMode sharding_mode = ShardingMode::kNone;  // none with several GPUs: ddp
+  double gpu_price = 0;                              // per GPU and hour; 0: not known
+  int64_t token_budget = 0;                          // 0: no total
+  double gpu_hours_per_failure = 50000;
+  double checkpoint_seconds = 60, restart_seconds = 600;
 
   // output
   std::string output;

@@ -3,6 +3,7 @@
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
+#include <map>
 #include <sstream>
 
 #include "base/error.h"
@@ -13,7 +14,7 @@ namespace {
 // Takes the parser's events one by one: no tree is built, so nothing can grow beyond the file.
 class FlatReader : public YAML::EventHandler {
  public:
-  explicit FlatReader(const std::string& source) : source_(source) {}
+  FlatReader(const std::string& source, const YamlShape& shape) : source_(source), shape_(shape) {}
   std::vector<YamlEntry> entries;
 
   void OnDocumentStart(const YAML::Mark& mark) override {
@@ -23,6 +24,11 @@ class FlatReader : public YAML::EventHandler {
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     refuse_anchor(mark, anchor);
     if (depth_ == 0) return;  // an empty file
+    if (shape_.nulls && have_key_ && !in_list_) {
+      entries.back().is_null = true;
+      have_key_ = false;
+      return;
+    }
     refuse(mark, have_key_ ? "no value; write '' for empty text or leave the key out"
                            : "an empty name or list item");
   }
@@ -37,19 +43,20 @@ class FlatReader : public YAML::EventHandler {
     if (depth_ == 0) refuse(mark, "text where 'key: value' lines belong");
     if (!have_key_) return begin_entry(mark, value);
     entries.back().values.push_back(value);
-    if (depth_ == 1) have_key_ = false;
+    if (!in_list_) have_key_ = false;
   }
 
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {
     refuse_anchor(mark, anchor);
     refuse_tag(mark, tag);
-    if (depth_ != 1 || !have_key_) refuse(mark, "a list that is not the value of a key");
-    ++depth_;
+    if (depth_ == 0 || !have_key_ || in_list_)
+      refuse(mark, "a list that is not the value of a key");
+    in_list_ = true;
     entries.back().is_list = true;
   }
   void OnSequenceEnd() override {
-    --depth_;
+    in_list_ = false;
     have_key_ = false;
   }
 
@@ -57,15 +64,25 @@ class FlatReader : public YAML::EventHandler {
                   YAML::EmitterStyle::value) override {
     refuse_anchor(mark, anchor);
     refuse_tag(mark, tag);
-    if (depth_ != 0) refuse(mark, "a nested mapping; keys are flat, without sections");
+    if (depth_ != 0) begin_section(mark);
     ++depth_;
   }
-  void OnMapEnd() override { --depth_; }
+  void OnMapEnd() override {
+    --depth_;
+    have_key_ = false;
+    if (depth_ == 0) return;
+    const Section& section = sections_.back();
+    if (entries.size() == section.first) {  // an empty one is still said
+      entries.push_back(section.key);
+      entries.back().is_null = true;
+    }
+    sections_.pop_back();
+  }
 
  private:
   [[noreturn]] void refuse(const YAML::Mark& mark, const std::string& found) const {
     const std::string key = have_key_ ? entries.back().name + ": " : "";
-    const int line = have_key_ && depth_ == 1 ? entries.back().line : mark.line + 1;
+    const int line = have_key_ && !in_list_ ? entries.back().line : mark.line + 1;
     fail(ExitCode::kUsage, "config", source_, ":", line, ": ", key,
          "wanted flat 'key: value' lines, found ", found);
   }
@@ -75,25 +92,47 @@ class FlatReader : public YAML::EventHandler {
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) const {
     if (!tag.empty() && tag != "?" && tag != "!") refuse(mark, "the tag " + tag + "; remove it");
   }
-  void begin_entry(const YAML::Mark& mark, const std::string& name) {
-    for (const YamlEntry& entry : entries)
-      if (entry.name == name)
-        refuse(mark, name + " again (first in line " + std::to_string(entry.line) + ")");
+  // The newest entry turns out to be a section's name.
+  void begin_section(const YAML::Mark& mark) {
+    if (!shape_.sections || in_list_ || !have_key_)
+      refuse(mark, "a nested mapping; keys are flat, without sections");
+    if (sections_.size() == kMaxSections)
+      refuse(mark, "sections nested deeper than " + std::to_string(kMaxSections));
+    YamlEntry key = std::move(entries.back());
+    entries.pop_back();
+    sections_.push_back({std::move(key), entries.size()});
+    have_key_ = false;
+  }
+  void begin_entry(const YAML::Mark& mark, const std::string& last_part) {
+    const std::string name =
+        sections_.empty() ? last_part : sections_.back().key.name + "." + last_part;
+    const auto [first, is_new] = lines_.emplace(name, mark.line + 1);
+    if (!is_new)
+      refuse(mark, name + " again (first in line " + std::to_string(first->second) + ")");
     if (entries.size() == kMaxEntries)
       refuse(mark, "more than " + std::to_string(kMaxEntries) + " keys");
     entries.push_back({.name = name, .values = {}, .line = mark.line + 1});
     have_key_ = true;
   }
 
-  static constexpr size_t kMaxEntries = 1000;
+  struct Section {
+    YamlEntry key;
+    size_t first;  // its entries begin here
+  };
+  static constexpr size_t kMaxEntries = 1000, kMaxSections = 16;
   std::string source_;
-  int depth_ = 0, documents_ = 0;
+  YamlShape shape_;
+  std::map<std::string, int> lines_;  // of every name so far, sections too
+  std::vector<Section> sections_;     // those that are open
+  int depth_ = 0, documents_ = 0;     // of mappings
+  bool in_list_ = false;
   bool have_key_ = false;  // the next event is the value of the newest entry
 };
 
 }  // namespace
 
-std::vector<YamlEntry> parse_yaml(std::string_view text, const std::string& source) {
+std::vector<YamlEntry> parse_yaml(std::string_view text, const std::string& source,
+                                  const YamlShape& shape) {
   if (text.size() > kMaxYamlBytes)
     fail(ExitCode::kUsage, "config", source, ": wanted at most ", kMaxYamlBytes, " bytes, found ",
          text.size());
@@ -103,7 +142,7 @@ std::vector<YamlEntry> parse_yaml(std::string_view text, const std::string& sour
   // yaml-cpp takes a quote that is still open at a final newline as closed; not so before a
   // comment.
   std::istringstream stream{std::string(text) + (text.ends_with('\n') ? "#" : "\n#")};
-  FlatReader reader(source);
+  FlatReader reader(source, shape);
   try {
     YAML::Parser parser(stream);
     while (parser.HandleNextDocument(reader)) {

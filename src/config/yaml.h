@@ -16,8 +16,16 @@ struct YamlEntry {
   std::vector<std::string> values;
   bool is_list = false;
   int line = 0;  // counted from 1
+  bool is_null = false;
 };
 
-std::vector<YamlEntry> parse_yaml(std::string_view text, const std::string& source);
+// What is taken beyond flat lines, from files that other programs read too.
+struct YamlShape {
+  bool sections = false;  // a nested key is named with its sections: optimizer.params.lr
+  bool nulls = false;     // a key without a value, or with {}: is_null
+};
+
+std::vector<YamlEntry> parse_yaml(std::string_view text, const std::string& source,
+                                  const YamlShape& shape = {});
 
 }  // namespace octavo::config

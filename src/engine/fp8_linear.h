@@ -78,6 +78,8 @@ struct Fp8Linear {
   virtual void weight_gradient(const Fp8Matrix& dy, const Fp8Matrix& x, at::Tensor& dw,
                                Accumulate mode) = 0;
 
+  // Whether any of the fused passes below exists: where none does, layers need not ask.
+  virtual bool has_fused_passes() const { return false; }
   // Fused passes, where the implementation has one for the recipe: what quantize() would have
   // given of the pass's result, which is then never written in BF16. nullopt: do it in two passes.
   struct Normed {

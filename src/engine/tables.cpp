@@ -74,7 +74,8 @@ std::span<const Implementation<Fp8Linear>> implementations<Fp8Linear>() {
       {"cpu/rehearsal", on_cpu_bf16, cpu::make_rehearsal},
       {"aten/sm90", on_gpu_with_fp8<90, 90>, [] { return aten::make_scaled_mm(90); }},
       {"aten/sm100", on_gpu_with_fp8<100, 119>, [] { return aten::make_scaled_mm(100); }},
-      {"aten/sm89", on_gpu_with_fp8<89, 999>, [] { return aten::make_scaled_mm(89); }},
+      {"aten/sm89", on_gpu_with_fp8<89, 89>, [] { return aten::make_scaled_mm(89); }},
+      {"aten/sm120", on_gpu_with_fp8<120, 999>, [] { return aten::make_scaled_mm(89); }},
       {"aten/rehearsal", bf16_products, aten::make_rehearsal},
       {"reference", serves_all, reference::make_fp8_linear},
   };

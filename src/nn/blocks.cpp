@@ -29,7 +29,9 @@ struct Half : torch::CustomClassHolder {
   Tensor hidden;                                // what the activation read
   std::vector<Tensor> kept_first, kept_second;  // of the linear layers
 
-  bool fused(const Linear& layer) const { return layer.fp8 != nullptr && layer.adapters.empty(); }
+  bool may_fuse(const Linear& layer) const {
+    return layer.fp8 != nullptr && layer.adapters.empty() && engine->fp8_linear->has_fused_passes();
+  }
   // What keeps the node in autograd's graph when its input has no gradient.
   Tensor trained_leaf() const {
     if (norm.gamma->trainable) return norm.gamma->compute;
@@ -45,7 +47,7 @@ struct Half : torch::CustomClassHolder {
 };
 
 LinearOperand Half::normalize(const Tensor& x, const Tensor& delta) {
-  if (fused(*first)) {
+  if (may_fuse(*first)) {
     const Tensor sum = delta.defined() ? at::add(x, delta) : x;
     auto made = first->fp8->normed_input(sum, norm, training, training && first->weight->trainable);
     if (made) {
@@ -60,7 +62,7 @@ LinearOperand Half::normalize(const Tensor& x, const Tensor& delta) {
 }
 
 LinearOperand Half::activate(const Tensor& h) {
-  if (fused(*second)) {
+  if (may_fuse(*second)) {
     auto made = second->fp8->activated_input(activation, h, training,
                                              training && second->weight->trainable);
     if (made) return {{}, std::move(*made)};
@@ -77,7 +79,7 @@ void Half::add_bias_gradient(Linear& layer, const Tensor& dy) const {
 LinearOperand Half::activation_gradient(Tensor d_activated) {
   const Tensor h = std::exchange(hidden, {});
   Param* bias = first->bias && first->bias->trainable ? first->bias.get() : nullptr;
-  if (fused(*first)) {
+  if (may_fuse(*first)) {
     auto made = first->fp8->activation_gradient(activation, d_activated, h, bias, true,
                                                 first->weight->trainable);
     if (made) return {{}, std::move(*made)};

@@ -52,6 +52,8 @@ class Fp8Layer {
                                const std::vector<at::Tensor>& kept) const;
   // Made once for each state of the weight; the column copy when it is first needed.
   const engine::Fp8Matrix& weight(const Param& param, bool column);
+  // What there is of it now.
+  const engine::Fp8Matrix& kept_weight() const { return weight_; }
   // What was made of the weight is let go, and made again when it is next needed.
   void forget_weight() {
     weight_.row = weight_.column = {};

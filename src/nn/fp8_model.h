@@ -58,7 +58,10 @@ class Fp8Model {
   Fp8Model(const Fp8Model&) = delete;
   Fp8Model& operator=(const Fp8Model&) = delete;
 
-  void begin_step(int64_t step);  // counted from 1
+  void begin_step(int64_t step);                        // counted from 1
+  bool measuring() const { return shared_.measuring; }  // this step takes statistics
+  // What was made of the weights is made again when it is next needed.
+  void forget_weights();
   // The largest magnitudes of this step, FP32: a maximum over ranks is due before finish_step.
   // Undefined unless the recipe is delayed.
   at::Tensor amaxes();
@@ -84,7 +87,6 @@ class Fp8Model {
   void remember(const Fp8GuardMemory& memory);
 
  private:
-  void forget_weights();
   std::vector<Fp8TensorReport> collect();
   void judge(const std::vector<Fp8TensorReport>& reports);
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "engine/range.h"
 #include "nn/fp8_layer.h"
 
 namespace octavo::nn {
@@ -58,6 +59,7 @@ Tensor trained_leaf(const Linear& layer) {
 
 Tensor linear_forward(const Engine& engine, Linear& layer, const LinearOperand& operand,
                       std::vector<Tensor>* kept) {
+  const engine::Range range(layer.name.c_str());
   const Tensor& x = operand.values;
   Tensor y = result_of(engine, operand.rows(), layer.weight->sizes()[0]);
   const bool keeps = kept != nullptr && layer.weight->trainable;  // only dw reads x
@@ -118,6 +120,7 @@ Tensor base_backward(const Engine& engine, Linear& layer, const LinearOperand& o
 
 Tensor linear_backward(const Engine& engine, Linear& layer, const LinearOperand& dy,
                        const std::vector<Tensor>& kept, bool want_dx) {
+  const engine::Range range(layer.name.c_str());
   Tensor dx = base_backward(engine, layer, dy, kept, want_dx);
   if (layer.adapters.empty()) return dx;
   const auto theirs = static_cast<std::ptrdiff_t>(2 + layer.adapters.size());

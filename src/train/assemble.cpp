@@ -106,6 +106,20 @@ std::string Run::plain_precision() const {
   return engine->target.compute == at::kBFloat16 ? "BF16" : "FP32";
 }
 
+void build_model(Run& run, int64_t vocab) {
+  const config::Settings& s = run.settings;
+  run.model = make_model(with_resolved_names(s), vocab, *run.engine, storage_of(s));
+  start_lora(run);
+  run.optimizer =
+      std::make_unique<optim::AdamW>(*run.engine, trained_params(run), optimizer_options(s));
+  log_info(
+      str("bytes per parameter: ", std::round(100 * run.optimizer->bytes_per_parameter()) / 100,
+          " (master ", name_of(s.master_dtype), ", moments ", name_of(s.moment_dtype),
+          ", gradients ", name_of(s.gradient_dtype), ")"));
+  start_fp8(run);
+  if (s.cuda_graph) run.graph = std::make_unique<StepGraph>(run);
+}
+
 std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_from) {
   auto run = std::make_unique<Run>();
   run->world = dist::World::from_environment();
@@ -123,18 +137,9 @@ std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_fr
   if (vocab < data.train->vocab_size())
     fail(ExitCode::kUsage, "train", "vocab_size ", vocab, " is smaller than the data's ",
          data.train->vocab_size());
-  run->model = make_model(resolved, vocab, *run->engine, storage_of(settings));
   run->settings = std::move(settings);
   const config::Settings& s = run->settings;
-  start_lora(*run);
-  run->optimizer =
-      std::make_unique<optim::AdamW>(*run->engine, trained_params(*run), optimizer_options(s));
-  log_info(
-      str("bytes per parameter: ", std::round(100 * run->optimizer->bytes_per_parameter()) / 100,
-          " (master ", name_of(s.master_dtype), ", moments ", name_of(s.moment_dtype),
-          ", gradients ", name_of(s.gradient_dtype), ")"));
-  start_fp8(*run);
-
+  build_model(*run, vocab);
   if (!s.resume.empty()) *resumed_from = resume(*run);
   const data::Loader::Options options{.rows = s.batch_size,
                                       .length = s.max_seq_length,

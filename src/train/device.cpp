@@ -1,5 +1,6 @@
 #include "train/device.h"
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 
 #include "base/error.h"
@@ -39,12 +40,22 @@ engine::Fp8Kernels kernels_of(const std::optional<fp8::Decision>& decision) {
   return decision->backend == "aten" ? engine::Fp8Kernels::kAten : engine::Fp8Kernels::kRehearsal;
 }
 
+// The same numbers from the same seed on a GPU too: flash attention's backward and sorted scatters
+// in a fixed order, and BF16 products that are summed in FP32 to the end. What it costs was never
+// measured; bits that differ from run to run cost more.
+void make_reproducible() {
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
+  at::globalContext().setAllowBF16ReductionCuBLAS(/*allow_reduced_precision=*/false);
+}
+
 }  // namespace
 
 void prepare_process(const config::Settings& settings) {
   engine::install_cpu_allocator();
   if (settings.num_threads > 0) at::set_num_threads(static_cast<int>(settings.num_threads));
   if (settings.device == DeviceChoice::kCpu) return;
+  if (!engine::gpus().gpus.empty()) make_reproducible();
   for (const auto& gpu : engine::gpus().gpus)
     log_info(str("found ", gpu.name, ", compute capability ", gpu.major, ".", gpu.minor, ", ",
                  gpu.memory_bytes >> 20, " MiB"));

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/progress.h"
+#include "engine/range.h"
 #include "nn/loss.h"
 #include "train/batch.h"
 #include "train/dataset.h"
@@ -25,6 +26,7 @@ monitor::EvalRecord mean_loss(const engine::Engine& engine, const models::Model&
                               const Samples& samples,
                               const std::function<void(int64_t done, int64_t of)>& on_batch) {
   const at::NoGradGuard no_grad;
+  const engine::Range range("evaluation");
   const auto count = static_cast<int64_t>(data::sample_count(*samples.data, samples.length));
   const int64_t rows = std::min(samples.rows, count);
   const int64_t batches = std::min(samples.most, count / rows);

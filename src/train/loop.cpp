@@ -120,7 +120,10 @@ int train_to_the_end(config::Settings settings) {
     monitor::EvalRecord eval;
     if (evaluates) eval = evaluate_and_report(*run, sinks);
     if (is_due(step, s.empty_cache_freq)) engine::trim_memory(run->engine->target.device);
-    if (is_due(step, s.sample_freq)) write_sample(*run, run_dir);
+    if (is_due(step, s.sample_freq)) {
+      write_sample(*run, run_dir);
+      if (run->graph != nullptr) run->graph->forget();  // RoPE's tables may have grown
+    }
     const bool save_is_due = last || is_due(step, s.checkpoint_freq) ||
                              (evaluates && eval.best && s.checkpoint_freq > 0);
     if (save_is_due && run_saves) {

@@ -33,6 +33,7 @@ void write_receipt(const Run& run, const fs::path& run_dir, const std::string& s
                         {"operations", operations},
                         {"fp8", fp8_receipt(run)},
                         {"lora", lora_receipt(run)},
+                        {"cuda_graph", run.graph != nullptr ? run.graph->receipt() : Json()},
                         {"steps", run.progress.step},
                         {"skipped_steps", run.progress.skipped_steps},
                         {"tokens", run.progress.tokens},

@@ -16,6 +16,7 @@
 #include "optim/adamw.h"
 #include "optim/schedule.h"
 #include "tokenizer/tokenizer.h"
+#include "train/step_graph.h"
 
 namespace octavo::train {
 
@@ -42,6 +43,7 @@ struct Run {
   std::unique_ptr<nn::Lora> lora;             // when adapters are trained
   std::unique_ptr<optim::AdamW> optimizer;
   std::unique_ptr<data::Loader> loader;
+  std::unique_ptr<StepGraph> graph;  // with cuda_graph
   optim::Schedule schedule;
   Progress progress;
 
@@ -53,6 +55,9 @@ struct Run {
 // Builds everything; weights are initialised (or loaded from init_from), and when settings.resume
 // asks for it the run continues from a checkpoint. `resumed_from` receives its folder.
 std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_from);
+
+// Model, adapters, optimizer and FP8 of a run whose settings and engine are there.
+void build_model(Run& run, int64_t vocab);
 
 // Names on the hub become folders; a model's own tokenizer is taken when none is given. A run keeps
 // the names that it was given: folders differ from machine to machine.

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/allocator.h"
+#include "engine/range.h"
 #include "nn/loss.h"
 #include "train/batch.h"
 #include "train/lora_run.h"
@@ -21,14 +22,8 @@ using config::PenaltyType;
 // More steps in a row that had to be dropped are no accident.
 constexpr int64_t kMostSkippedInARow = 10;
 
-// The sums of one micro-batch: loss and logsumexp^2 over tokens, and the penalty's value.
-struct MicroBatch {
-  at::Tensor sums;
-  at::Tensor penalty;
-};
-
 // `share`: of one token in the loss of the step.
-MicroBatch forward_backward(Run& run, const data::Batch& batch, double share) {
+MicroBatch forward_backward(Run& run, const DeviceBatch& batch, double share) {
   const auto& s = run.settings;
   const bool on_activations = s.penalty_weight > 0 && s.penalty_type != PenaltyType::kZLoss;
   nn::Penalty penalty{
@@ -41,18 +36,30 @@ MicroBatch forward_backward(Run& run, const data::Batch& batch, double share) {
       .gradient_scale = share,
       .z_weight = s.penalty_type == PenaltyType::kZLoss ? s.penalty_weight : 0};
 
-  const DeviceBatch on_device = to_device(batch, run.engine->target.device);
-  const at::Tensor hidden =
-      run.model->hidden(on_device.tokens, on_activations ? &penalty : nullptr);
-  const nn::Loss loss =
-      nn::head_loss(*run.engine, hidden, run.model->head(), on_device.targets, options);
+  nn::Loss loss;
+  {
+    const engine::Range range("forward");
+    const at::Tensor hidden = run.model->hidden(batch.tokens, on_activations ? &penalty : nullptr);
+    loss = nn::head_loss(*run.engine, hidden, run.model->head(), batch.targets, options);
+  }
+  const engine::Range range("backward");
   torch::autograd::backward({loss.root}, {});
   return {loss.sums, penalty.total};
+}
+
+MicroBatch run_micro_batch(Run& run, const data::Batch& batch, double share) {
+  const auto pass = [&](const DeviceBatch& it) { return forward_backward(run, it, share); };
+  if (run.lora != nullptr) run.lora->begin_pass(batch.after.samples);
+  MicroBatch result = run.graph != nullptr ? run.graph->run(run, batch, share, pass)
+                                           : pass(to_device(batch, run.engine->target.device));
+  if (run.lora != nullptr) run.lora->end_pass();
+  return result;
 }
 
 // The micro-batches of a step, and how many tokens all ranks learn from in it. All are read first:
 // each learned token counts the same, however many a micro-batch has.
 std::pair<std::vector<data::Batch>, double> read_batches(Run& run) {
+  const engine::Range range("read data");
   std::vector<data::Batch> batches;
   at::Tensor learned = at::zeros({1}, at::kDouble);
   for (int64_t i = 0; i < run.settings.gradient_accumulation_steps; ++i) {
@@ -83,6 +90,7 @@ Figures read_figures(const Run& run, const at::Tensor& sums, const at::Tensor& p
 // Applies the gradient, or drops it when it is not finite and the FP8 guard may go on without it.
 // Returns whether it was applied.
 bool update(Run& run, const optim::AdamW::Norm& norm, double learning_rate) {
+  const engine::Range range("update");
   auto& progress = run.progress;
   if (norm.not_finite.empty()) {
     run.optimizer->step(learning_rate, norm);
@@ -114,6 +122,7 @@ void report_fp8(const Run& run, std::vector<nn::Fp8TensorReport> reports,
 }  // namespace
 
 monitor::StepRecord train_step(Run& run) {
+  const engine::Range range("step", run.progress.step + 1);
   const auto start = std::chrono::steady_clock::now();
   const double waited = run.loader->wait_seconds();
   auto& progress = run.progress;
@@ -125,9 +134,7 @@ monitor::StepRecord train_step(Run& run) {
   at::Tensor sums = at::zeros({2}, at::TensorOptions(run.engine->target.device).dtype(at::kDouble));
   at::Tensor penalty;
   for (const data::Batch& batch : batches) {
-    if (run.lora != nullptr) run.lora->begin_pass(batch.after.samples);
-    const MicroBatch result = forward_backward(run, batch, 1 / tokens);
-    if (run.lora != nullptr) run.lora->end_pass();
+    const MicroBatch result = run_micro_batch(run, batch, 1 / tokens);
     sums += result.sums;
     if (result.penalty.defined())
       penalty = penalty.defined() ? penalty + result.penalty : result.penalty;

@@ -65,7 +65,7 @@ TEST_F(Cli, HelpIsQuickAndWithoutTorch) {
 TEST_F(Cli, EveryVerbHasHelp) {
   for (const char* verb :
        {"train", "generate", "checkpoints", "data prepare", "data inspect", "schedule",
-        "config show", "config check", "config schema", "config docs"}) {
+        "config show", "config check", "config import", "config schema", "config docs"}) {
     const Outcome outcome = run(std::string(verb) + " --help");
     EXPECT_EQ(outcome.code, 0) << verb;
     EXPECT_NE(outcome.out.find(std::string("usage: octavo ") + verb), std::string::npos)
@@ -84,7 +84,7 @@ TEST_F(Cli, Version) {
 TEST_F(Cli, MistakesHaveExitCode2) {
   EXPECT_EQ(run("").code, 2);
   expect_refused("trian", 2, "unknown verb 'trian'; did you mean train?");
-  expect_refused("config", 2, "wanted one of show, check, schema, docs, found nothing");
+  expect_refused("config", 2, "wanted one of show, check, import, schema, docs, found nothing");
   expect_refused("config shwo", 2, "did you mean show?");
   expect_refused("config check", 2, "wanted a CONFIG.yaml");
   expect_refused("train --batchsize 3", 2, "did you mean batch_size?");
@@ -137,6 +137,37 @@ TEST_F(Cli, DataPrepareAndInspect) {
   EXPECT_NE(inspected.out.find("bytes"), std::string::npos);
   write_file_atomic(folder_ / "c.yaml", "dataset: a.txt\n");
   expect_refused("data prepare c.yaml a.txt --output e", 2, "dataset (c.yaml:1)");
+}
+
+TEST_F(Cli, ImportWritesWhatCheckTakes) {
+  const fs::path broken = fs::path(OCTAVO_SOURCE_DIR) / "tests/config/broken_configs";
+  fs::copy(broken / "lf_backend_auto.yaml", folder_ / "train.yaml");
+  fs::copy(broken / "ds_fp32_communication.json", folder_ / "ds_config.json");
+  fs::copy(broken / "lf_missing_variables.sh", folder_ / "train.sh");
+  // The commands of docs/import.md, as they stand there.
+  const std::string docs = read_file(fs::path(OCTAVO_SOURCE_DIR) / "docs/import.md", 1 << 20);
+  int commands = 0;
+  for (size_t at = 0; (at = docs.find("\noctavo ", at)) != docs.npos; ++commands) {
+    at += std::string("\noctavo ").size();
+    const std::string line = docs.substr(at, docs.find("  # not-run", at) - at);
+    const Outcome outcome = run(line);
+    EXPECT_EQ(outcome.code, 0) << line << ": " << outcome.err;
+    at -= 2;
+  }
+  EXPECT_EQ(commands, 5);
+  EXPECT_NE(read_file(folder_ / "octavo.yaml", 1 << 20).find("fp8_backend: te"), std::string::npos);
+  const Outcome json = run("config import train.yaml --json");
+  EXPECT_EQ(nlohmann::json::parse(json.out)["refused"], false);
+
+  // What is refused is reported, and nothing is written.
+  const std::string refused = (broken / "ds_batch_does_not_multiply_out.json").string();
+  const Outcome outcome = run("config import '" + refused + "' --output no.yaml");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.out.find("REFUSED batch_does_not_multiply_out"), std::string::npos);
+  EXPECT_NE(outcome.err.find("nothing was written"), std::string::npos) << outcome.err;
+  EXPECT_FALSE(fs::exists(folder_ / "no.yaml"));
+  expect_refused("config import --json", 2, "wanted a FILE");
+  expect_refused("config import train.yaml --batch_size 3", 2, "not read by config import");
 }
 
 // Without the core library the light verbs work, and the others say what is missing (exit 3).

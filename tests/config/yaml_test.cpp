@@ -70,6 +70,33 @@ TEST(Yaml, BrokenTextIsRefused) {
   refused(std::string("a: \0 1\n", 7), {"NUL"});
 }
 
+TEST(Yaml, SectionsAndNullsWhereTheyAreTaken) {
+  const YamlShape shape{.sections = true, .nulls = true};
+  const std::vector<YamlEntry> entries =
+      parse_yaml("a: {b: 1, c: {d: [x]}, e: {}}\nf: ~\ng:\nh: 2\n", "t", shape);
+  ASSERT_EQ(entries.size(), 6u);
+  const char* const names[] = {"a.b", "a.c.d", "a.e", "f", "g", "h"};
+  for (size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(entries[i].name, names[i]);
+    EXPECT_EQ(entries[i].is_null, i >= 2 && i <= 4) << names[i];
+  }
+  EXPECT_EQ(entries[1].values, Words{"x"});
+  EXPECT_EQ(entries[5].values, Words{"2"});
+  const auto refused_too = [&](const std::string& text, const std::string& part) {
+    expect_refused([&] { parse_yaml(text, "t.yaml", shape); }, {part});
+  };
+  refused_too("a: {b: 1}\na: {c: 1}\n", "a again");
+  refused_too("a: {b: 1}\na: 2\n", "a again");
+  refused_too("a: {b: 1, b: 2}\n", "a.b again");
+  refused_too("a: {b: 1}\na.b: 2\n", "a.b again");
+  refused_too("a: [{b: 1}]\n", "nested");
+  refused_too("a: [1, ~]\n", "no value");
+  refused_too("? {a: 1}\n: 2\n", "nested");
+  std::string deep;
+  for (size_t i = 0; i < 18; ++i) deep += std::string(i, ' ') + "a:\n";
+  refused_too(deep, "deeper than 16");
+}
+
 // Deep nesting, and long runs of what a scanner may back up over, end quickly and without a crash.
 TEST(Yaml, HostileFilesEndQuickly) {
   const auto start = std::chrono::steady_clock::now();
@@ -78,6 +105,7 @@ TEST(Yaml, HostileFilesEndQuickly) {
     std::string text;
     while (text.size() + unit.size() <= 200'000) text += unit;
     EXPECT_THROW(parse_yaml(text, "t"), Error) << unit;
+    EXPECT_THROW(parse_yaml(text, "t", {.sections = true, .nulls = true}), Error) << unit;
   }
   std::string many;
   for (int i = 0; i < 100'000; ++i) many += "k" + std::to_string(i) + ": 1\n";
@@ -98,7 +126,7 @@ TEST(Yaml, Fuzz) {
       text.insert(text.begin() + static_cast<ptrdiff_t>(random() % (text.size() + 1)), c);
     }
     try {
-      parse_yaml(text, "t");
+      parse_yaml(text, "t", {.sections = round % 3 == 0, .nulls = round % 3 == 0});
     } catch (const Error& error) {
       ASSERT_EQ(error.code(), ExitCode::kUsage);
     }

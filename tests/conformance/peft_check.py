@@ -11,6 +11,8 @@ import sys
 import tempfile
 
 import torch
+# Of Transformer Engine only the C library is installed; peft would import its Python part, which refuses.
+sys.modules["transformer_engine"] = None
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file
 from transformers import (AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config,

@@ -1,9 +1,11 @@
 #pragma once
-// What the GPU module (liboctavo_cuda.so) offers, as plain C so that it can be looked up after
+// What the GPU module (liboctavo_cuda.so) offers, by plain names that can be looked up after
 // dlopen. The module links libtorch_cuda; nothing else of octavo does, so a machine without a GPU
 // never loads it.
 
 #include <cstdint>
+
+#include "engine/graph.h"
 
 extern "C" {
 
@@ -16,4 +18,7 @@ struct OctavoCudaDevice {
 
 // Number of devices the driver shows; fills at most `capacity` entries.
 int32_t octavo_cuda_devices(OctavoCudaDevice* devices, int32_t capacity);
+
+// A graph of that device, to be deleted by the caller.
+octavo::engine::Graph* octavo_cuda_make_graph(int32_t device);
 }

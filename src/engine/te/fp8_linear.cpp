@@ -40,6 +40,7 @@ class TeFp8Linear final : public Fp8Linear {
 
   // The library writes FP8 from a norm for delayed scaling. For mxfp8 it would go through cuDNN,
   // with scales that want another pass; the other recipes it refuses.
+  bool has_fused_passes() const override { return true; }
   std::optional<Normed> norm_quantize(const Tensor& x, const Tensor& gamma, const Tensor& beta,
                                       double eps, Recipe recipe, const Fp8Order& row,
                                       const Fp8Order& column) override {

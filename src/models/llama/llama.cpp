@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/range.h"
 #include "models/model_base.h"
 #include "nn/blocks.h"
 #include "nn/kv_cache.h"
@@ -53,6 +54,7 @@ class Llama final : public ModelBase {
     for (const Block& b : blocks_) {
       // The residual addition of a branch is part of the norm that follows it.
       const auto block = [this, &b, tokens](const Tensor& stream, const Tensor& branch) {
+        const engine::Range range("block", b.qkv->block);
         const auto [sum, qkv] = nn::norm_linear(engine_, stream, branch, b.norm1, b.qkv);
         const Tensor mixed = nn::attention(engine_, qkv, *tokens, heads(b.qkv->block));
         const Tensor attended = nn::linear(engine_, mixed, b.out);

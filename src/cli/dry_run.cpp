@@ -1,0 +1,65 @@
+// octavo plan --dry_run: this program starts itself again on the absent device (src/absent), where
+// the real GPU code path runs and no kernel does.
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "absent/absent.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "cli/verbs.h"
+#include "plan/gpu.h"
+
+extern char** environ;  // NOLINT: POSIX has no header for it
+
+namespace octavo::cli {
+namespace {
+
+// This process's variables with those of the device in their place.
+std::vector<std::string> variables_for(const plan::Gpu& gpu, const fs::path& libraries) {
+  const char* path = std::getenv("LD_LIBRARY_PATH");
+  auto ours = absent::environment(
+      {.capability = gpu.capability, .memory = static_cast<uint64_t>(gpu.memory_gb * 1e9)},
+      libraries.string(), path != nullptr ? path : "");
+  ours["OMP_WAIT_POLICY"] = "passive";
+  std::vector<std::string> all;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    if (!ours.contains(text.substr(0, text.find('=')))) all.push_back(text);
+  }
+  for (const auto& [name, value] : ours) all.push_back(name + "=" + value);
+  return all;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+}  // namespace
+
+int dry_run(const Verb& verb, Args args, const config::Settings& settings) {
+  if (absent::is_active()) return core(verb, args);
+  const plan::Gpu& gpu = plan::wanted_gpu(settings.gpu);
+  if (settings.num_gpus > 1)
+    fail(ExitCode::kUsage, "cli", "plan --dry_run: wanted num_gpus 1, found ", settings.num_gpus,
+         "; this version trains on one GPU. Leave --dry_run out for a forecast of several");
+  const fs::path program = fs::read_symlink("/proc/self/exe"),
+                 libraries = program.parent_path().parent_path() / "lib";
+  if (!fs::exists(libraries / "liboctavo_absent.so"))
+    fail(ExitCode::kEnvironment, "cli", "plan --dry_run: wanted liboctavo_absent.so in ",
+         libraries.string(), ", found none; build it (ninja octavo_absent octavo_absent_driver)");
+  std::vector<std::string> words = {program.string(), "plan"},
+                           variables = variables_for(gpu, libraries);
+  words.insert(words.end(), args.begin(), args.end());
+  execve(program.c_str(), pointers_to(words).data(), pointers_to(variables).data());
+  fail(ExitCode::kEnvironment, "cli", "plan --dry_run: could not start ", program.string(), ": ",
+       std::strerror(errno));
+}
+
+}  // namespace octavo::cli

@@ -1,0 +1,245 @@
+#include "plan/forecast.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "base/error.h"
+#include "plan/reasons.h"
+
+namespace octavo::plan {
+namespace {
+
+using config::Settings;
+using config::ShardingMode;
+using config::StateType;
+
+// The driver, the context and the libraries take a share of the memory that vendors print.
+constexpr double kUsableShare = 0.95;
+constexpr double kGiga = 1e9;
+
+Sharding sharding_of(const Settings& s) {
+  switch (s.sharding_mode) {
+    case ShardingMode::kNone:
+      return s.num_gpus > 1 ? Sharding::kDdp : Sharding::kNone;
+    case ShardingMode::kDdp:
+      return Sharding::kDdp;
+    case ShardingMode::kZero1:
+      return Sharding::kZero1;
+    case ShardingMode::kZero2:
+      return Sharding::kZero2;
+    case ShardingMode::kFsdpFull:
+    case ShardingMode::kHybrid:
+      break;
+  }
+  return Sharding::kFull;
+}
+
+Recipe recipe_of(const Settings& s) {
+  if (s.fp8_scenario == config::Fp8Scenario::kMxfp8) return Recipe::kMxfp8;
+  switch (s.fp8_recipe) {
+    case config::Fp8Recipe::kDelayed:
+      return Recipe::kDelayed;
+    case config::Fp8Recipe::kCurrent:
+      return Recipe::kCurrent;
+    case config::Fp8Recipe::kRowwise:
+      return Recipe::kRowwise;
+    case config::Fp8Recipe::kBlockwise:
+      return Recipe::kBlockwise;
+    case config::Fp8Recipe::kMxfp8:
+      break;
+  }
+  return Recipe::kMxfp8;
+}
+
+double bytes_of(StateType type) {
+  return type == StateType::kFp32 ? 4 : type == StateType::kBf16 ? 2 : 1;
+}
+
+Workload workload(const Settings& s, const Shape& shape, const Gpu& gpu) {
+  Workload work;
+  work.shape = shape;
+  work.gpu = &gpu;
+  work.gpus = s.num_gpus;
+  work.batch = s.batch_size;
+  work.length = s.max_seq_length;
+  work.accumulation = s.gradient_accumulation_steps;
+  work.sharding = sharding_of(s);
+  if (s.sharding_mode == ShardingMode::kHybrid)
+    work.shard_group = std::min<int64_t>(s.num_gpus, gpu.gpus_per_node);
+  work.recompute = s.gradient_checkpointing ? Recompute::kFull : Recompute::kNone;
+  work.lora_rank = s.lora_rank;
+  work.lora_targets = lora_targets(s);
+  // Master and moments are read and written, the gradient is read, the BF16 copy written.
+  const double copy = s.master_dtype == StateType::kFp32 ? 2 : 0;
+  work.optimizer_bytes = 2 * bytes_of(s.master_dtype) + 4 * bytes_of(s.moment_dtype) +
+                         bytes_of(s.gradient_dtype) + copy;
+  return work;
+}
+
+std::string gigabytes(double bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f GB", bytes / kGiga);
+  return text;
+}
+
+// Changes that save memory, the cheapest in time and quality first; each says whether it was one.
+struct Change {
+  const char* what;
+  bool (*apply)(MemoryWork&);
+};
+constexpr Change kChanges[] = {
+    {"sharding_mode zero1: optimizer state is shared by the GPUs",
+     [](MemoryWork& w) {
+       if (w.gpus < 2 || w.sharding == Sharding::kZero1 || w.sharding == Sharding::kZero2 ||
+           w.sharding == Sharding::kFull)
+         return false;
+       w.sharding = Sharding::kZero1;
+       return true;
+     }},
+    {"gradient_checkpointing: a third more products",
+     [](MemoryWork& w) { return w.recompute ? false : (w.recompute = true); }},
+    {"half the batch_size, twice the gradient_accumulation_steps",
+     [](MemoryWork& w) {
+       if (w.batch < 2) return false;
+       w.batch /= 2, w.accumulation *= 2;
+       return true;
+     }},
+    {"sharding_mode fsdp_full: everything is shared by the GPUs",
+     [](MemoryWork& w) {
+       if (w.gpus < 2 || w.sharding == Sharding::kFull) return false;
+       w.sharding = Sharding::kFull;
+       return true;
+     }},
+    {"moment_dtype bf16",
+     [](MemoryWork& w) {
+       if (w.moments != StateType::kFp32 || w.lora_rank > 0) return false;
+       w.moments = StateType::kBf16;
+       return true;
+     }},
+    {"master_dtype bf16, moment_dtype fp8, gradient_dtype bf16: 6 bytes a parameter for 18",
+     [](MemoryWork& w) {
+       if (w.lora_rank > 0 || w.moments == StateType::kFp8) return false;
+       w.master = w.gradients = StateType::kBf16;
+       w.moments = StateType::kFp8;
+       return true;
+     }},
+    {"lora_rank 16: adapters instead of all weights",
+     [](MemoryWork& w) { return w.lora_rank > 0 ? false : (w.lora_rank = 16) > 0; }},
+    {"lora_base fp8: one byte for each frozen weight",
+     [](MemoryWork& w) {
+       if (w.lora_rank == 0 || w.lora_base_fp8) return false;
+       return w.lora_base_fp8 = true;
+     }},
+};
+
+// The changes until it fits, each with what it leaves.
+std::vector<std::string> advice_for(const MemoryWork& work, double limit) {
+  std::vector<std::string> lines;
+  MemoryWork changed = work;
+  constexpr double kWorthIt = 0.97;  // a change that saves less is none to propose
+  for (const Change& change : kChanges) {
+    const double before = memory(changed).total;
+    if (before <= limit) break;
+    MemoryWork next = changed;
+    if (!change.apply(next) || memory(next).total > kWorthIt * before) continue;
+    changed = next;
+    lines.push_back(str(change.what, ": ", gigabytes(memory(changed).total)));
+  }
+  if (memory(changed).total > limit)
+    lines.push_back("even all of these together do not fit: more GPUs, or larger ones");
+  return lines;
+}
+
+Costs costs_of(const Settings& s, const StepTime& time, double goodput) {
+  Costs costs;
+  costs.tokens = s.token_budget > 0 ? static_cast<double>(s.token_budget) : kGiga;
+  const double gpus = static_cast<double>(s.num_gpus);
+  costs.hours = costs.tokens / (time.tokens_per_s * gpus * goodput) / 3600;
+  costs.gpu_hours = costs.hours * gpus;
+  costs.money = costs.gpu_hours * s.gpu_price;
+  return costs;
+}
+
+std::string refusal_of(const Gpu& gpu, Recipe recipe) {
+  if (recipe == Recipe::kBf16) return "";
+  if (gpu.fp8_tflops == 0) return str(gpu.title, " has no FP8 units: BF16 would run");
+  if (recipe == Recipe::kMxfp8 && gpu.capability != 100 && gpu.capability != 103)
+    return str("mxfp8 is for compute capability 10: ", gpu.title, " falls back to delayed");
+  if (recipe == Recipe::kBlockwise && gpu.capability != 90)
+    return str("blockwise is native on compute capability 9.0 alone");
+  if (recipe == Recipe::kRowwise && gpu.capability < 90)
+    return str("rowwise is native from compute capability 9.0 on");
+  return "";
+}
+
+}  // namespace
+
+const RecipeForecast& Forecast::chosen() const {
+  for (const RecipeForecast& recipe : recipes)
+    if (recipe.recipe == wanted) return recipe;
+  return recipes.front();
+}
+
+Failures failures(double hours_between, double checkpoint_seconds, double restart_seconds) {
+  Failures result;
+  result.hours_between = hours_between;
+  const double between = hours_between * 3600;
+  result.checkpoint_interval =
+      std::min(between, std::sqrt(2 * std::max(1.0, checkpoint_seconds) * between));
+  const double lost = checkpoint_seconds / result.checkpoint_interval +
+                      (result.checkpoint_interval / 2 + restart_seconds) / between;
+  result.goodput = 1 / (1 + lost);
+  return result;
+}
+
+Forecast forecast(const Settings& s) {
+  Forecast result;
+  result.shape = shape_of(s);
+  result.gpu = &wanted_gpu(s.gpu);
+  result.gpus = s.num_gpus;
+  result.batch = s.batch_size, result.length = s.max_seq_length;
+  result.accumulation = s.gradient_accumulation_steps, result.lora_rank = s.lora_rank;
+  result.lora_targets = lora_targets(s);
+  result.sharding = sharding_of(s);
+  result.wants_fp8 = s.use_fp8 || s.mixed_precision == config::Precision::kFp8;
+  if (result.wants_fp8) result.wanted = recipe_of(s);
+
+  MemoryWork memory_of = memory_work(s, result.shape);
+  result.cpu = memory_of.cpu;
+  memory_of.gpus = s.num_gpus;
+  memory_of.sharding = result.sharding;
+  memory_of.fp8 = true;
+  result.fp8_memory = memory(memory_of);
+  memory_of.fp8 = false;
+  result.bf16_memory = memory(memory_of);
+  memory_of.fp8 = result.wants_fp8;
+  result.memory_limit = result.gpu->memory_gb * kGiga * kUsableShare;
+  if (!result.cpu && !result.fits()) result.advice = advice_for(memory_of, result.memory_limit);
+
+  Workload work = workload(s, result.shape, *result.gpu);
+  const Calibration& calibration = Calibration::fitted();
+  for (Recipe recipe : {Recipe::kBf16, Recipe::kDelayed, Recipe::kCurrent, Recipe::kRowwise,
+                        Recipe::kBlockwise, Recipe::kMxfp8}) {
+    RecipeForecast row;
+    row.recipe = recipe;
+    row.refusal = refusal_of(*result.gpu, recipe);
+    work.recipe = row.refusal.empty() ? recipe : Recipe::kBf16;
+    row.time = step_time(work, calibration);
+    if (!result.recipes.empty())
+      row.gain = row.time.tokens_per_s / result.recipes.front().time.tokens_per_s;
+    result.recipes.push_back(row);
+  }
+  work.recipe = result.wants_fp8 ? result.wanted : Recipe::kDelayed;
+  if (refusal_of(*result.gpu, work.recipe).empty())
+    result.reasons = gain_reasons(work, calibration);
+  else
+    result.reasons = {refusal_of(*result.gpu, work.recipe)};
+  result.failures = failures(s.gpu_hours_per_failure / static_cast<double>(s.num_gpus),
+                             s.checkpoint_seconds, s.restart_seconds);
+  result.bf16_costs = costs_of(s, result.recipes.front().time, result.failures.goodput);
+  result.wanted_costs = costs_of(s, result.chosen().time, result.failures.goodput);
+  return result;
+}
+
+}  // namespace octavo::plan

@@ -1,0 +1,58 @@
+#pragma once
+// Everything that `octavo plan` says, as numbers: memory, time by part for BF16 and each recipe,
+// where FP8's gain goes, money, failures.
+
+#include <string>
+#include <vector>
+
+#include "config/settings.h"
+#include "plan/memory.h"
+#include "plan/step_time.h"
+
+namespace octavo::plan {
+
+struct RecipeForecast {
+  Recipe recipe = Recipe::kBf16;
+  StepTime time;
+  double gain = 1;      // tokens/s over BF16's
+  std::string refusal;  // why it would not run here; then the time is BF16's
+};
+
+struct Costs {
+  double tokens = 0, hours = 0, gpu_hours = 0, money = 0;  // money 0: no price was given
+};
+
+struct Failures {
+  double hours_between = 0;        // of the whole job
+  double checkpoint_interval = 0;  // seconds, Young and Daly
+  double goodput = 1;              // share of the time that moves training on
+};
+
+struct Forecast {
+  Shape shape;
+  const Gpu* gpu = nullptr;
+  int64_t gpus = 1, batch = 1, length = 1024, accumulation = 1, lora_rank = 0;
+  LoraTargets lora_targets = LoraTargets::kAll;
+  Sharding sharding = Sharding::kNone;
+  bool wants_fp8 = false;
+  bool cpu = false;  // memory is of a process on a CPU; times are of the GPU all the same
+  Recipe wanted = Recipe::kBf16;   // what the config asks for
+  Memory bf16_memory, fp8_memory;  // the second with the config's recipe
+  double memory_limit = 0;         // bytes that a run can use of the GPU
+  std::vector<std::string>
+      advice;  // when it does not fit: what to change first, with what it saves
+  std::vector<RecipeForecast> recipes;  // BF16 first
+  std::vector<std::string> reasons;     // where the gain goes, largest first
+  Costs bf16_costs, wanted_costs;
+  Failures failures;
+
+  const RecipeForecast& chosen() const;
+  const Memory& memory() const { return wants_fp8 ? fp8_memory : bf16_memory; }
+  bool fits() const { return memory().total <= memory_limit; }
+};
+
+Forecast forecast(const config::Settings& settings);
+// Young and Daly's interval and the share of useful time.
+Failures failures(double hours_between, double checkpoint_seconds, double restart_seconds);
+
+}  // namespace octavo::plan

@@ -1,0 +1,30 @@
+#pragma once
+// What GPUs can do on paper, and which constants of the calibration are theirs.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace octavo::plan {
+
+struct Gpu {
+  std::string_view name;    // what users type: h100, rtx4090
+  std::string_view title;   // as vendors write it
+  std::string_view family;  // GPUs of one family share the efficiencies in calibration.cpp
+  int capability;           // 90: compute capability 9.0
+  double bf16_tflops;       // dense, FP32 accumulation
+  double fp8_tflops;        // 0: none
+  double memory_gb;         // of 10^9 bytes, as vendors count
+  double memory_tb_s;       // bandwidth
+  double link_gb_s;         // to one neighbour in the same node, one way: NVLink or PCIe
+  double network_gb_s;      // out of the node, per GPU, one way
+  int gpus_per_node;        // that share the link above
+  int multiprocessors;
+};
+
+std::span<const Gpu> gpus();
+const Gpu* find_gpu(std::string_view name);    // null: not known
+const Gpu& wanted_gpu(std::string_view name);  // or an error that lists the known ones
+
+}  // namespace octavo::plan

@@ -1,0 +1,256 @@
+#include "plan/memory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace octavo::plan {
+namespace {
+
+using config::Fp8Recipe;
+using config::StateType;
+
+double bytes_of(StateType type) {
+  return type == StateType::kFp32 ? 4 : type == StateType::kBf16 ? 2 : 1;
+}
+
+constexpr double kScaleShare = 4.0 / 128;  // FP32 scales of blocks of 128
+constexpr double kLossElements = 1 << 29;  // logits that a GPU makes at a time
+constexpr double kFragmentation = 0.002;
+constexpr double kCpuLossRows = 1024;            // rows of them on a CPU
+constexpr double kOptimizerChunk = 1 << 24;      // values that low-precision AdamW takes at a time
+constexpr double kOptimizerTemporaries = 24;     // its bytes for each of those
+constexpr double kLibraries = 16.0 * (1 << 20);  // work spaces of cuBLAS and Transformer Engine
+
+// What the allocator of CPU tensors takes for so many bytes: size classes that waste at most an
+// eighth (src/engine/allocator.cpp). A GPU's splits its blocks and wastes next to nothing.
+double held(double bytes, bool cpu) {
+  constexpr double kKeepFrom = 256 << 10, kSmall = 64 << 10, kHugePage = 2 << 20;
+  if (!cpu || bytes < kKeepFrom) return bytes;
+  if (bytes < kHugePage) return std::ceil(bytes / kSmall) * kSmall;
+  const double step = std::exp2(std::floor(std::log2(bytes))) / 8;
+  return std::ceil(std::ceil(bytes / step) * step / kHugePage) * kHugePage;
+}
+
+// So many matrices of so many values.
+struct Matrices {
+  double count, values;
+};
+
+std::vector<Matrices> block_matrices(const Shape& shape) {
+  std::vector<Matrices> list;
+  for (const Product& p : block_products(shape))
+    list.push_back({static_cast<double>(shape.layers), static_cast<double>(p.outputs * p.inputs)});
+  return list;
+}
+
+std::vector<Matrices> head_matrices(const Shape& s) {
+  return {{s.tied ? 1.0 : 2.0, static_cast<double>(s.vocab * s.hidden)},
+          {1.0, static_cast<double>(s.positions * s.hidden)}};
+}
+
+std::vector<Matrices> adapter_matrices(const MemoryWork& work) {
+  std::vector<Matrices> list;
+  for (const Product& p : adapted_modules(work.shape, work.lora_targets))
+    for (int64_t side : {p.outputs, p.inputs})
+      list.push_back(
+          {static_cast<double>(work.shape.layers), static_cast<double>(side * work.lora_rank)});
+  return list;
+}
+
+double bytes_of(const std::vector<Matrices>& list, double each, bool cpu) {
+  double bytes = 0;
+  for (const Matrices& m : list) bytes += m.count * held(m.values * each, cpu);
+  return bytes;
+}
+
+// Bytes that a block leaves for the backward pass.
+double kept_per_block(const MemoryWork& work, double tokens) {
+  const Shape& s = work.shape;
+  const double h = static_cast<double>(s.hidden), q = static_cast<double>(s.query_width());
+  const double up = static_cast<double>(s.up_width()), ffn = static_cast<double>(s.ffn);
+  const bool lora = work.lora_rank > 0;
+  // Inputs of the linear layers: for weight gradients as codes, for adapters in BF16.
+  const bool coded = work.fp8 && !lora;
+  const double input = coded ? 1 : 2;
+  std::vector<double> tensors = {
+      h * 2,
+      h * 2,      // the sums that the norms read
+      h * input,  // into qkv
+      static_cast<double>(s.qkv_width()) * 2,
+      q * 2,                                   // attention: its inputs and result
+      up * 2,                                  // what the activation read
+      static_cast<double>(s.heads) * 4 + 16};  // attention's and the norms' sums
+  // Into up and down, unless they are frozen and have no adapter.
+  if (!lora || work.lora_targets == LoraTargets::kAll)
+    tensors.insert(tensors.end(), {h * input, ffn * input});
+  if (coded) tensors.push_back(q);  // attention's result again, as codes
+  if (lora) tensors.push_back(static_cast<double>(work.lora_rank) * 2 * (s.gated ? 7 : 4));
+  double bytes = 0;
+  for (double each : tensors) bytes += held(tokens * each, work.cpu);
+  return bytes;
+}
+
+// Bytes that one token needs for a moment in the backward pass of a block.
+double passing_per_token(const MemoryWork& work) {
+  const Shape& s = work.shape;
+  const double h = static_cast<double>(s.hidden), ffn = static_cast<double>(s.ffn);
+  const double up = static_cast<double>(s.up_width());
+  const double inner = s.gated ? ffn + up : ffn;  // GELU's gradient is made in place
+  const double bytes = 2 * (3 * h + inner);
+  if (!work.fp8) return bytes;
+  // Rowwise quantizes what was written; the others make codes of the activation's gradient at once.
+  if (work.recipe == Fp8Recipe::kRowwise) return bytes + up;
+  return s.gated ? bytes - 2 * ffn : bytes;
+}
+
+double shared(bool is, const MemoryWork& work) {
+  return is ? 1 / static_cast<double>(work.gpus) : 1;
+}
+
+// The matrices that are trained; vectors are besides, unless adapters are.
+std::vector<Matrices> trained_matrices(const MemoryWork& work) {
+  if (work.lora_rank > 0) return adapter_matrices(work);
+  std::vector<Matrices> list = block_matrices(work.shape);
+  for (const Matrices& m : head_matrices(work.shape)) list.push_back(m);
+  return list;
+}
+
+double trained_vectors(const MemoryWork& work) {
+  return work.lora_rank > 0 ? 0 : static_cast<double>(vector_parameters(work.shape));
+}
+
+double value_count(const std::vector<Matrices>& list) {
+  return bytes_of(list, 1, false);
+}
+
+void add_states(const MemoryWork& work, Memory& m) {
+  const bool full = work.sharding == Sharding::kFull, cpu = work.cpu;
+  const double states =
+      shared(full || work.sharding == Sharding::kZero1 || work.sharding == Sharding::kZero2, work);
+  const double weights = shared(full, work);
+  const std::vector<Matrices> trained = trained_matrices(work);
+  const double vectors = trained_vectors(work);
+  m.weights = (bytes_of(trained, 2, cpu) + (cpu ? 0 : 2 * vectors)) * weights;
+  if (work.lora_rank > 0) {
+    const double each = work.lora_base_fp8 ? 1 : 2;
+    m.weights += (bytes_of(block_matrices(work.shape), each, cpu) +
+                  bytes_of(head_matrices(work.shape), 2, cpu) +
+                  2 * static_cast<double>(vector_parameters(work.shape))) *
+                 weights;
+    if (work.lora_base_fp8)
+      m.scales += static_cast<double>(matrix_parameters(work.shape)) / (128.0 * 128.0) * 4;
+  }
+  const bool has_masters = work.master == StateType::kFp32;
+  m.masters = ((has_masters ? bytes_of(trained, 4, cpu) : 0) + 4 * vectors) * states;
+  m.moments = (2 * bytes_of(trained, bytes_of(work.moments), cpu) + 8 * vectors) * states;
+  if (work.moments == StateType::kFp8) m.scales += 2 * kScaleShare * value_count(trained) * states;
+  if (!work.fp8) return;
+  // Copies live for the step unless memory is short; recipes that are not symmetric give each copy
+  // back after its product. A GPU has a transposed copy beside the first, the rehearsal one that
+  // holds its codes as BF16.
+  const bool symmetric = work.recipe == Fp8Recipe::kDelayed || work.recipe == Fp8Recipe::kCurrent ||
+                         work.recipe == Fp8Recipe::kBlockwise;
+  const bool short_of_memory = work.recompute && !cpu;
+  if (short_of_memory || (!symmetric && work.accumulation == 1)) return;
+  m.fp8_weights = 2 * bytes_of(block_matrices(work.shape), 1, cpu) *
+                  (full ? 1 / static_cast<double>(work.shape.layers) : 1);
+}
+
+// A moment of the step that may be the fullest, and what it holds beside the states.
+struct Moment {
+  const char* name;
+  double gradients = 0, activations = 0, logits = 0, buffers = 0;
+  double total() const { return gradients + activations + logits + buffers; }
+};
+
+std::vector<Moment> moments_of(const MemoryWork& work, bool keeps_codes) {
+  const Shape& s = work.shape;
+  const bool cpu = work.cpu;
+  const double tokens = static_cast<double>(work.batch * work.length);
+  const double h = static_cast<double>(s.hidden), vocab = static_cast<double>(s.vocab);
+
+  // Gradients: FP32 ones stay; BF16 ones come with the backward pass and go with the update.
+  const std::vector<Matrices> trained = trained_matrices(work);
+  const double share =
+      shared(work.sharding == Sharding::kFull || work.sharding == Sharding::kZero2, work);
+  const double vectors = 4 * trained_vectors(work) * share;
+  const double gradients = bytes_of(trained, bytes_of(work.gradients), cpu) * share + vectors;
+  const bool come_and_go = work.gradients != StateType::kFp32 && work.accumulation == 1;
+  const double early = come_and_go ? vectors : gradients;
+  const double head_gradient =
+      come_and_go && work.lora_rank == 0 ? held(2 * vocab * h, cpu) * share : 0;
+
+  // What waits for the backward pass; at the ends the embedding, the last norm and its gradient.
+  const double per_block = kept_per_block(work, tokens);
+  const double state = held(tokens * h * 2, cpu);
+  const double kept =
+      static_cast<double>(s.layers) * (work.recompute ? 2 * state : per_block) + 3 * state;
+
+  const double rows =
+      std::min(tokens, cpu ? kCpuLossRows : std::max(1.0, std::floor(kLossElements / vocab)));
+  // A GPU's loss holds them in FP32 too, and has let go of those when the head's gradient comes.
+  const double logits = cpu ? held(rows * vocab * 2, cpu) + head_gradient
+                            : rows * vocab * 2 + std::max(rows * vocab * 4, head_gradient);
+
+  // The largest weight of a block, made for one product.
+  const bool makes_weights = work.lora_base_fp8 || (work.fp8 && !keeps_codes);
+  const double passing = tokens * passing_per_token(work) + (work.recompute ? per_block : 0) +
+                         (makes_weights ? 2 * static_cast<double>(s.up_width()) * h : 0);
+  const bool low = work.master != StateType::kFp32 || work.moments != StateType::kFp32 ||
+                   work.gradients != StateType::kFp32;
+  const double update =
+      low && !cpu ? std::min(kOptimizerChunk, value_count(trained)) * kOptimizerTemporaries : 0;
+  return {
+      {"loss", early, kept, logits, 0},
+      {"backward pass", early + head_gradient, kept, 0, passing},
+      {"end of the backward pass", gradients, work.recompute ? 3 * state : per_block, 0, passing},
+      {"optimizer", gradients, 0, 0, update}};
+}
+
+}  // namespace
+
+MemoryWork memory_work(const config::Settings& s, const Shape& shape) {
+  MemoryWork work;
+  work.shape = shape;
+  work.batch = s.batch_size;
+  work.length = s.max_seq_length;
+  work.accumulation = s.gradient_accumulation_steps;
+  work.fp8 = s.use_fp8 || s.mixed_precision == config::Precision::kFp8;
+  work.recipe = s.fp8_scenario == config::Fp8Scenario::kMxfp8 ? Fp8Recipe::kMxfp8 : s.fp8_recipe;
+  work.recompute = s.gradient_checkpointing;
+  work.lora_rank = s.lora_rank;
+  work.lora_targets = lora_targets(s);
+  work.lora_base_fp8 = s.lora_base == config::LoraBase::kFp8;
+  work.master = s.master_dtype;
+  work.moments = s.moment_dtype;
+  work.gradients = s.gradient_dtype;
+  work.cpu = s.device == config::DeviceChoice::kCpu;
+  return work;
+}
+
+Memory memory(const MemoryWork& work) {
+  Memory m;
+  add_states(work, m);
+  const double states = m.weights + m.masters + m.moments + m.scales + m.fp8_weights;
+  // Fully sharded: two blocks' weights are whole at a time.
+  const double blocks = static_cast<double>(matrix_parameters(work.shape));
+  const double gathered = work.sharding == Sharding::kFull
+                              ? 2 * 2 * blocks / static_cast<double>(work.shape.layers)
+                              : 0;
+  const std::vector<Moment> all = moments_of(work, m.fp8_weights > 0);
+  const Moment& fullest =
+      *std::max_element(all.begin(), all.end(),
+                        [](const Moment& a, const Moment& b) { return a.total() < b.total(); });
+  m.moment = fullest.name;
+  m.gradients = fullest.gradients;
+  m.activations = fullest.activations;
+  m.logits = fullest.logits;
+  m.buffers = fullest.buffers + gathered + (work.cpu ? 0 : kLibraries);
+  const double used = states + m.gradients + m.activations + m.logits + m.buffers;
+  m.fragmentation = kFragmentation * used;
+  m.total = used + m.fragmentation;
+  return m;
+}
+
+}  // namespace octavo::plan

@@ -1,0 +1,47 @@
+#pragma once
+// The memory of one GPU (or of the process, on a CPU) at its fullest moment, part by part.
+
+#include <cstdint>
+#include <string>
+
+#include "config/settings.h"
+#include "plan/shape.h"
+#include "plan/step_time.h"
+
+namespace octavo::plan {
+
+// What decides where the bytes go.
+struct MemoryWork {
+  Shape shape;
+  int64_t batch = 1, length = 1024, accumulation = 1;
+  bool fp8 = false;
+  config::Fp8Recipe recipe = config::Fp8Recipe::kDelayed;
+  bool recompute = false;
+  int64_t lora_rank = 0;
+  LoraTargets lora_targets = LoraTargets::kAll;
+  bool lora_base_fp8 = false;
+  config::StateType master = config::StateType::kFp32, moments = config::StateType::kFp32,
+                    gradients = config::StateType::kFp32;
+  Sharding sharding = Sharding::kNone;
+  int64_t gpus = 1;
+  bool cpu = false;
+};
+MemoryWork memory_work(const config::Settings& settings, const Shape& shape);
+
+// Bytes.
+struct Memory {
+  double weights = 0;      // what layers compute with
+  double masters = 0;      // FP32 copies that the optimizer owns
+  double fp8_weights = 0;  // quantized copies that are kept
+  double scales = 0;       // of quantized weights, moments and activations
+  double gradients = 0, moments = 0;
+  double activations = 0;
+  double logits = 0;
+  double buffers = 0;        // work space of the fullest moment
+  double fragmentation = 0;  // what the allocator holds and nobody uses
+  double total = 0;
+  std::string moment;  // when it is fullest: "loss", "backward pass", "optimizer"
+};
+Memory memory(const MemoryWork& work);
+
+}  // namespace octavo::plan

@@ -1,0 +1,216 @@
+#include "plan/report.h"
+
+#include <cstdarg>
+#include <cstdio>
+
+#include "base/error.h"
+#include "plan/accuracy.h"
+
+namespace octavo::plan {
+namespace {
+
+__attribute__((format(printf, 1, 2))) std::string line(const char* format, ...) {
+  char buffer[512];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(buffer, sizeof buffer, format, arguments);
+  va_end(arguments);
+  return std::string(buffer) + "\n";
+}
+
+constexpr double kGiga = 1e9;
+
+const char* title_of(Sharding sharding) {
+  switch (sharding) {
+    case Sharding::kNone:
+      return "one copy";
+    case Sharding::kDdp:
+      return "ddp";
+    case Sharding::kZero1:
+      return "zero1";
+    case Sharding::kZero2:
+      return "zero2";
+    case Sharding::kFull:
+      return "fully sharded";
+  }
+  return "?";
+}
+
+std::string memory_table(const Forecast& f) {
+  std::string out = line("memory per %s (forecast, within %.0f%%)%10s%10s", f.cpu ? "CPU" : "GPU",
+                         100 * (f.cpu ? kCpuMemoryError : kMemoryError), "BF16", "FP8");
+  const auto high = parts_of(f.bf16_memory), low = parts_of(f.fp8_memory);
+  for (size_t i = 0; i < high.size(); ++i)
+    if (high[i].value > 0 || low[i].value > 0)
+      out += line("  %-38s%7.2f GB%7.2f GB", high[i].name, high[i].value / kGiga,
+                  low[i].value / kGiga);
+  out += line("  %-38s%7.2f GB%7.2f GB", "peak", f.bf16_memory.total / kGiga,
+              f.fp8_memory.total / kGiga);
+  out += line("  fullest at: %s (BF16), %s (FP8)", f.bf16_memory.moment.c_str(),
+              f.fp8_memory.moment.c_str());
+  if (!f.cpu)
+    out += line("  %s has %.1f GB to use: it %s", std::string(f.gpu->title).c_str(),
+                f.memory_limit / kGiga, f.fits() ? "fits" : "does NOT fit");
+  if (f.gpus > 1)
+    out += "  what several GPUs share follows from the formulas: only one GPU was measured\n";
+  if (!f.advice.empty()) out += "  what to change, first things first (each on top of the last):\n";
+  for (const std::string& advice : f.advice) out += "    " + advice + "\n";
+  return out;
+}
+
+std::string time_table(const Forecast& f) {
+  std::string out = line(
+      "step time by part, ms (forecast: half of all held-out measurements were "
+      "within %.0f%%, nine tenths within %.0f%%)",
+      100 * kMedianError, 100 * kNinetyError);
+  out +=
+      "  for programs on Transformer Engine, as NVIDIA publishes them; octavo itself was never "
+      "timed "
+      "on a GPU\n";
+  out += "  part          ";
+  for (const RecipeForecast& r : f.recipes)
+    out += r.refusal.empty() ? [&] {
+      char name[16];
+      std::snprintf(name, sizeof name, "%11s", std::string(name_of(r.recipe)).c_str());
+      return std::string(name);
+    }() : "";
+  out += "\n";
+  const size_t parts = parts_of(f.recipes.front().time).size();
+  const auto row = [&](const char* name, auto&& value, const char* format) {
+    out += "  ";
+    char cell[32];
+    std::snprintf(cell, sizeof cell, "%-14s", name);
+    out += cell;
+    for (const RecipeForecast& r : f.recipes) {
+      if (!r.refusal.empty()) continue;
+      std::snprintf(cell, sizeof cell, format, value(r));
+      out += cell;
+    }
+    out += "\n";
+  };
+  for (size_t i = 0; i < parts; ++i)
+    row(
+        parts_of(f.recipes.front().time)[i].name,
+        [&](const RecipeForecast& r) { return 1e3 * parts_of(r.time)[i].value; }, "%11.2f");
+  row(
+      "step", [](const RecipeForecast& r) { return 1e3 * r.time.total; }, "%11.2f");
+  row(
+      "tokens/s/GPU", [](const RecipeForecast& r) { return r.time.tokens_per_s; }, "%11.0f");
+  row(
+      "model TFLOP/s", [](const RecipeForecast& r) { return r.time.flops / r.time.total / 1e12; },
+      "%11.0f");
+  row(
+      "over BF16", [](const RecipeForecast& r) { return r.gain; }, "%10.2fx");
+  for (const RecipeForecast& r : f.recipes)
+    if (!r.refusal.empty())
+      out += line("  %s: %s", std::string(name_of(r.recipe)).c_str(), r.refusal.c_str());
+  return out;
+}
+
+std::string cost_lines(const Forecast& f) {
+  const auto one = [&](const char* name, const Costs& costs) {
+    std::string money;
+    if (costs.money > 0) money = str(", ", static_cast<int64_t>(costs.money + 0.5), " in money");
+    return line("  %-8s %.3g tokens: %.1f hours, %.0f GPU-hours%s", name, costs.tokens, costs.hours,
+                costs.gpu_hours, money.c_str());
+  };
+  std::string out = "time and money (forecast; as wrong as the step time)\n";
+  out += one("bf16", f.bf16_costs);
+  if (f.wants_fp8) out += one(std::string(name_of(f.wanted)).c_str(), f.wanted_costs);
+  const Failures& x = f.failures;
+  out += line(
+      "  a failure every %.0f hours: a checkpoint every %.0f minutes (Young and Daly), "
+      "goodput %.1f%%",
+      x.hours_between, x.checkpoint_interval / 60, 100 * x.goodput);
+  return out;
+}
+
+nlohmann::ordered_json parts_json(const std::vector<Part>& parts) {
+  nlohmann::ordered_json out;
+  for (const Part& part : parts) out[part.name] = part.value;
+  return out;
+}
+
+nlohmann::ordered_json memory_json(const Memory& m) {
+  nlohmann::ordered_json out = parts_json(parts_of(m));
+  out["peak"] = m.total;
+  out["fullest_at"] = m.moment;
+  return out;
+}
+
+nlohmann::ordered_json costs_json(const Costs& c) {
+  return {{"tokens", c.tokens}, {"hours", c.hours}, {"gpu_hours", c.gpu_hours}, {"money", c.money}};
+}
+
+}  // namespace
+
+std::vector<Part> parts_of(const Memory& m) {
+  return {{"weights", m.weights},         {"masters", m.masters},
+          {"FP8 copies", m.fp8_weights},  {"scales", m.scales},
+          {"gradients", m.gradients},     {"moments", m.moments},
+          {"activations", m.activations}, {"logits", m.logits},
+          {"buffers", m.buffers},         {"fragmentation", m.fragmentation}};
+}
+
+std::vector<Part> parts_of(const StepTime& t) {
+  return {{"products", t.products},   {"adapters", t.adapters},       {"LM head", t.head},
+          {"attention", t.attention}, {"elementwise", t.elementwise}, {"quantize", t.quantize},
+          {"optimizer", t.optimizer}, {"collectives", t.collectives}, {"host", t.host}};
+}
+
+std::string text_of(const Forecast& f) {
+  const bool everywhere = f.lora_targets == LoraTargets::kAll;
+  const std::string adapters = f.lora_rank > 0
+                                   ? str(", LoRA rank ", f.lora_rank, " on ",
+                                         everywhere ? "all linear layers" : "q, k, v and o")
+                                   : "";
+  std::string out =
+      line("forecast, not a measurement: %s, %.2f billion parameters%s, %lld x %s, %s",
+           f.shape.name.c_str(), static_cast<double>(parameters(f.shape)) / kGiga, adapters.c_str(),
+           static_cast<long long>(f.gpus), std::string(f.gpu->title).c_str(), title_of(f.sharding));
+  out += line("each GPU: %lld x %lld tokens, %lld micro-step(s) a step",
+              static_cast<long long>(f.batch), static_cast<long long>(f.length),
+              static_cast<long long>(f.accumulation));
+  out += memory_table(f) + time_table(f);
+  out += line("where FP8's gain goes (speed-up forecast: within %.2f for %.0f%% of held-out pairs)",
+              kGainError, 100 * kGainShare);
+  for (const std::string& reason : f.reasons) out += "  " + reason + "\n";
+  return out + cost_lines(f);
+}
+
+nlohmann::ordered_json json_of(const Forecast& f) {
+  nlohmann::ordered_json out = {{"forecast", true},
+                                {"model", f.shape.name},
+                                {"parameters", parameters(f.shape)},
+                                {"gpu", std::string(f.gpu->name)},
+                                {"num_gpus", f.gpus},
+                                {"sharding", title_of(f.sharding)},
+                                {"errors",
+                                 {{"median_tokens_per_s", kMedianError},
+                                  {"p90_tokens_per_s", kNinetyError},
+                                  {"gain_within", kGainError},
+                                  {"gain_share", kGainShare},
+                                  {"memory", kMemoryError}}},
+                                {"memory",
+                                 {{"bf16", memory_json(f.bf16_memory)},
+                                  {"fp8", memory_json(f.fp8_memory)},
+                                  {"usable", f.memory_limit},
+                                  {"fits", f.fits()},
+                                  {"advice", f.advice}}}};
+  for (const RecipeForecast& r : f.recipes) {
+    nlohmann::ordered_json row = {
+        {"recipe", std::string(name_of(r.recipe))},    {"refusal", r.refusal},
+        {"seconds", parts_json(parts_of(r.time))},     {"step_seconds", r.time.total},
+        {"tokens_per_s_per_gpu", r.time.tokens_per_s}, {"gain", r.gain}};
+    out["recipes"].push_back(row);
+  }
+  out["wanted"] = std::string(name_of(f.wanted));
+  out["reasons"] = f.reasons;
+  out["costs"] = {{"bf16", costs_json(f.bf16_costs)}, {"wanted", costs_json(f.wanted_costs)}};
+  out["failures"] = {{"hours_between", f.failures.hours_between},
+                     {"checkpoint_interval_seconds", f.failures.checkpoint_interval},
+                     {"goodput", f.failures.goodput}};
+  return out;
+}
+
+}  // namespace octavo::plan

@@ -1,0 +1,52 @@
+#pragma once
+// What a forecast needs to know of a model: its sizes, from a preset, a config.json or the keys.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/settings.h"
+
+namespace octavo::plan {
+
+struct Shape {
+  std::string name;
+  int64_t layers = 0, hidden = 0, ffn = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  int64_t vocab = 0;      // rows of the embedding, padding included
+  int64_t positions = 0;  // rows of a learned position embedding; 0: rotary
+  bool gated = true;      // SwiGLU (gate and up in one product) or GELU
+  bool tied = false;      // the head is the embedding
+  bool biases = false;    // GPT-2: on every linear layer
+  bool qkv_bias = false;  // Qwen2: on queries, keys and values
+
+  int64_t query_width() const { return heads * head_dim; }
+  int64_t qkv_width() const { return (heads + 2 * kv_heads) * head_dim; }
+  int64_t up_width() const { return gated ? 2 * ffn : ffn; }
+};
+
+// A linear layer of a block: `outputs` x `inputs` weights.
+struct Product {
+  const char* name;
+  int64_t outputs, inputs;
+};
+std::vector<Product> block_products(const Shape& shape);
+
+int64_t matrix_parameters(const Shape& shape);  // of the blocks' linear layers
+int64_t head_parameters(const Shape& shape);    // embedding, head and positions
+int64_t vector_parameters(const Shape& shape);  // norms and biases
+int64_t parameters(const Shape& shape);
+
+// Where adapters sit: on every linear layer, on q, k, v and o, or on q, k and v taken as one layer.
+enum class LoraTargets { kAll, kAttention, kQkv };
+// As lora_target_modules says; names of attention alone are all of attention.
+LoraTargets lora_targets(const config::Settings& settings);
+// The modules of a block that have an adapter each.
+std::vector<Product> adapted_modules(const Shape& shape, LoraTargets targets);
+// Values that adapters of `rank` on them add.
+int64_t lora_parameters(const Shape& shape, int64_t rank, LoraTargets targets);
+
+// gpt2, gpt2-medium, gpt2-large, gpt2-xl, custom, or a folder (or hub name in the cache) that holds
+// a config.json of GPT-2, Llama or Qwen2. Never reads weights.
+Shape shape_of(const config::Settings& settings);
+
+}  // namespace octavo::plan

@@ -1,0 +1,261 @@
+#include "plan/step_time.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+namespace octavo::plan {
+namespace {
+
+bool native(const Gpu& gpu, Recipe recipe) {
+  if (recipe == Recipe::kBf16 || gpu.fp8_tflops == 0) return false;
+  if (recipe == Recipe::kMxfp8) return gpu.capability == 100 || gpu.capability == 103;
+  if (recipe == Recipe::kDelayed || recipe == Recipe::kCurrent) return gpu.capability >= 89;
+  return gpu.capability >= 90;
+}
+
+// Stacks whose attention is written for each generation of GPUs; the others run flash attention 2,
+// made for Ampere.
+bool tuned_attention(std::string_view stack) {
+  return stack == "native" || stack == "fused" || stack == "xla";
+}
+
+// Bytes moved per element of an activation or gradient to quantize it: the amax pass where the
+// recipe has one, the read, the codes and (before Blackwell, or where scales follow the layout) the
+// transposed codes that the weight gradient takes. Frozen weights have no such gradient.
+double quantize_bytes(Recipe recipe, const Gpu& gpu, bool frozen) {
+  const bool one = frozen || (gpu.capability >= 100 && recipe != Recipe::kMxfp8);
+  const double copies = one ? 1 : 2;
+  switch (recipe) {
+    case Recipe::kBf16:
+      return 0;
+    case Recipe::kDelayed:
+      return 2 + copies;
+    case Recipe::kCurrent:
+      return 4 + copies;
+    case Recipe::kRowwise:
+      return (frozen ? 1 : 2) * (2 + 2 + 1);  // scales of two layouts
+    case Recipe::kBlockwise:
+      return 6 + copies;
+    case Recipe::kMxfp8:
+      break;
+  }
+  return 4 + copies;
+}
+
+// The parts of one micro-step, and what they share.
+class MicroStep {
+ public:
+  MicroStep(const Workload& work, const Calibration& calibration)
+      : work_(work),
+        calibration_(calibration),
+        gpu_(*work.gpu),
+        tokens_(static_cast<double>(work.batch * work.length)),
+        layers_(static_cast<double>(work.shape.layers)),
+        low_(native(gpu_, work.recipe)) {
+    if (work.recompute == Recompute::kFull) again_ = 1;
+    if (work.recompute == Recompute::kSelective) again_ = stack("selective");
+  }
+
+  StepTime micro_steps() const {
+    StepTime time;
+    add_products(time);
+    if (frozen()) add_adapters(time);
+    add_attention(time);
+    add_head(time);
+    const Shape& s = work_.shape;
+    // What norms, residuals, rotary embedding and activation read and write when nothing is fused
+    // beyond the obvious; the stack's factor says how far it is from that. Backward: 1.7 times.
+    const double values = 10 * static_cast<double>(s.hidden) +
+                          2 * static_cast<double>(s.qkv_width()) +
+                          static_cast<double>(s.ffn) * (s.gated ? 3 : 2);
+    time.elementwise = layers_ * tokens_ * values * 2 * (2.7 + (again_ > 0 ? 1 : 0)) *
+                       stack("passes") / bandwidth();
+    const double steps = static_cast<double>(work_.accumulation);
+    for (double* part : {&time.products, &time.adapters, &time.head, &time.attention,
+                         &time.elementwise, &time.quantize, &time.flops})
+      *part *= steps;
+    return time;
+  }
+
+  double trained() const {
+    const Shape& s = work_.shape;
+    return static_cast<double>(frozen() ? lora_parameters(s, work_.lora_rank, work_.lora_targets)
+                                        : parameters(s));
+  }
+
+  // Bound by memory; sharded where the state is.
+  double optimizer() const {
+    const double group =
+        static_cast<double>(work_.shard_group > 0 ? work_.shard_group : work_.gpus);
+    const bool sharded = work_.sharding != Sharding::kNone && work_.sharding != Sharding::kDdp;
+    return trained() / (sharded ? group : 1) * work_.optimizer_bytes / bandwidth();
+  }
+
+  // A ring inside the node or across nodes, whichever is slower, hidden behind `compute` seconds as
+  // far as the stack does it.
+  double collectives(double compute) const {
+    if (work_.gpus < 2) return 0;
+    const double all = static_cast<double>(work_.gpus),
+                 steps = static_cast<double>(work_.accumulation);
+    const double inside = gpu_.link_gb_s * 1e9 * of(gpu_.link_gb_s > 100 ? "nvlink" : "pcie");
+    // Every node must receive the data once, through the adapters of all its GPUs together.
+    const double outside = gpu_.network_gb_s * 1e9 * gpu_.gpus_per_node * of("network");
+    const double rate = work_.gpus > gpu_.gpus_per_node ? std::min(inside, outside) : inside;
+    const double weights = static_cast<double>(parameters(work_.shape)) * 2;
+    double bytes = trained() * 2 * 2;  // an all-reduce is a reduce-scatter and a gather
+    if (work_.sharding == Sharding::kFull)
+      bytes = steps * (2 * weights + trained() * 2);
+    else if (work_.sharding == Sharding::kZero2)
+      bytes = trained() * 2 * (steps + 1);
+    const double wire =
+        bytes * (all - 1) / all / rate + steps * layers_ * 3 * of("latency") * std::log2(all);
+    const double hidden = stack("overlap") * compute;
+    return std::max(0.0, wire - hidden) + stack("contention") * std::min(wire, hidden);
+  }
+
+  // So many launches per layer; what the GPU's work does not hide is time.
+  double host(double compute) const {
+    const double passes = (frozen() ? 1.6 : 1) * (3 + (again_ > 0 ? 1 : 0)) + (low_ ? 1 : 0);
+    const double launching =
+        static_cast<double>(work_.accumulation) * (layers_ * passes + 10) * stack("host") * 1e-6;
+    return std::max(0.0, launching - compute) + stack("step") * 1e-3;
+  }
+
+ private:
+  double of(std::string_view name) const { return calibration_.of(name); }
+  double stack(const char* name) const { return of(std::string(work_.stack) + "." + name); }
+  double bandwidth() const { return gpu_.memory_tb_s * 1e12 * of("memory"); }
+  bool frozen() const { return work_.lora_rank > 0; }
+  double product(double m, double n, double k, bool fp8) const {
+    return product_seconds(gpu_, calibration_, m, n, k, fp8);
+  }
+
+  void add_products(StepTime& time) const {
+    double quantized = 0, weights = 0;  // elements of one block
+    // The hardware's rule for both sides (src/fp8/legality.h).
+    const int64_t multiple = work_.recipe == Recipe::kBlockwise ? 128
+                             : work_.recipe == Recipe::kMxfp8   ? 32
+                                                                : 16;
+    for (const Product& p : block_products(work_.shape)) {
+      const double n = static_cast<double>(p.outputs), k = static_cast<double>(p.inputs);
+      const bool fp8 = low_ && p.outputs % multiple == 0 && p.inputs % multiple == 0;
+      double seconds = product(tokens_, n, k, fp8) * (1 + again_) + product(tokens_, k, n, fp8);
+      if (!frozen()) seconds += product(n, k, tokens_, fp8);
+      time.products += layers_ * seconds;
+      time.flops += layers_ * 2 * tokens_ * n * k * (frozen() ? 2 : 3);
+      if (!fp8) continue;
+      quantized += tokens_ * (k * (1 + again_) + n);
+      weights += n * k;
+    }
+    if (!low_) return;
+    time.quantize = layers_ * quantized * quantize_bytes(work_.recipe, gpu_, frozen()) *
+                    stack("quantize") / bandwidth();
+    // Weights once a step, frozen ones once a run: read, and two codes written with their amax.
+    if (!frozen())
+      time.quantize +=
+          layers_ * weights * 5 / bandwidth() / static_cast<double>(work_.accumulation);
+  }
+
+  void add_adapters(StepTime& time) const {
+    const double rank = static_cast<double>(work_.lora_rank);
+    for (const Product& module : adapted_modules(work_.shape, work_.lora_targets)) {
+      const double n = static_cast<double>(module.outputs), k = static_cast<double>(module.inputs);
+      const double down = product(tokens_, rank, k, false), up = product(tokens_, n, rank, false);
+      // Forward, two gradients of each, and the passes that scale, drop and add.
+      const double passes = tokens_ * (n + k) * 6 * of("adapters") * stack("passes");
+      time.adapters += layers_ * ((down + up) * (3 + again_) + passes / bandwidth());
+    }
+  }
+
+  // Causal, so half of the square; the backward pass makes five products of the forward's two.
+  // Short sequences leave its pipeline half empty, and half of each tile on the diagonal is waste.
+  void add_attention(StepTime& time) const {
+    const double length = static_cast<double>(work_.length);
+    const double width = static_cast<double>(work_.shape.query_width());
+    const double flops = 2 * tokens_ * length * width * layers_;
+    double rate = gpu_.bf16_tflops * 1e12 * of(std::string(gpu_.family) + ".attention") *
+                  stack("attention") * length / (length + of("attention_ramp"));
+    if (gpu_.capability >= 90 && !tuned_attention(work_.stack)) rate *= of("flash2");
+    time.attention = flops * (3.5 + (work_.recompute == Recompute::kFull ? 1 : 0)) / rate;
+    time.flops += flops * 3;
+  }
+
+  void add_head(StepTime& time) const {
+    const double vocab = static_cast<double>(work_.shape.vocab);
+    const double hidden = static_cast<double>(work_.shape.hidden);
+    time.head = product(tokens_, vocab, hidden, false) + product(tokens_, hidden, vocab, false);
+    if (!frozen()) time.head += product(vocab, hidden, tokens_, false);
+    time.head += tokens_ * vocab * stack("logits") / bandwidth();
+    time.flops += 2 * tokens_ * vocab * hidden * (frozen() ? 2 : 3);
+  }
+
+  const Workload& work_;
+  const Calibration& calibration_;
+  const Gpu& gpu_;
+  double tokens_, layers_;
+  bool low_;
+  double again_ = 0;  // share of the forward pass that the backward pass repeats
+};
+
+}  // namespace
+
+std::string_view name_of(Recipe recipe) {
+  switch (recipe) {
+    case Recipe::kBf16:
+      return "bf16";
+    case Recipe::kDelayed:
+      return "delayed";
+    case Recipe::kCurrent:
+      return "current";
+    case Recipe::kRowwise:
+      return "rowwise";
+    case Recipe::kBlockwise:
+      return "blockwise";
+    case Recipe::kMxfp8:
+      break;
+  }
+  return "mxfp8";
+}
+
+double product_seconds(const Gpu& gpu, const Calibration& calibration, double m, double n, double k,
+                       bool fp8) {
+  struct Tile {
+    double rows, columns, rate;  // rate: of the largest tile's
+  };
+  static constexpr Tile kTiles[] = {
+      {256, 128, 1}, {128, 256, 1}, {128, 128, 0.93}, {128, 64, 0.8}, {64, 64, 0.6}};
+  const double peak = (fp8 ? gpu.fp8_tflops : gpu.bf16_tflops) * 1e12 *
+                      calibration.of(std::string(gpu.family) + (fp8 ? ".fp8" : ".bf16"));
+  // Filling and draining the pipeline costs as much as this many steps of the contraction.
+  const double ramp = calibration.of("ramp") * (fp8 ? 2 : 1);
+  const double units = gpu.multiprocessors, memory = gpu.memory_tb_s * 1e12;
+  double best = INFINITY;
+  for (const Tile& tile : kTiles)
+    for (double split : {1.0, 2.0, 4.0, 8.0}) {
+      const double one =
+          2 * tile.rows * tile.columns * (k / split + ramp) * units / (peak * tile.rate);
+      const double tiles = std::ceil(m / tile.rows) * std::ceil(n / tile.columns) * split;
+      const double sum = split == 1 ? 0 : split * m * n * 4 / memory;
+      best = std::min(best, std::ceil(tiles / units) * one + sum);
+    }
+  constexpr double kGap = 2e-6;  // between two kernels
+  const double bytes = (m * k + n * k) * (fp8 ? 1 : 2) + m * n * 2;
+  return std::max(best, bytes / (memory * calibration.of("memory"))) + kGap;
+}
+
+StepTime step_time(const Workload& work, const Calibration& calibration) {
+  const MicroStep step(work, calibration);
+  StepTime time = step.micro_steps();
+  const double compute =
+      time.products + time.adapters + time.head + time.attention + time.elementwise + time.quantize;
+  time.optimizer = step.optimizer();
+  time.collectives = step.collectives(compute);
+  time.host = step.host(compute);
+  time.total = compute + time.optimizer + time.collectives + time.host;
+  time.tokens_per_s =
+      static_cast<double>(work.batch * work.length * work.accumulation) / time.total;
+  return time;
+}
+
+}  // namespace octavo::plan

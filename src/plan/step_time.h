@@ -1,0 +1,50 @@
+#pragma once
+// The time of a training step as a roofline over everything that runs in it: products with tile
+// and wave quantization, attention, elementwise passes, quantization, head, optimizer,
+// collectives, the host.
+
+#include <cstdint>
+#include <string_view>
+
+#include "plan/calibration.h"
+#include "plan/gpu.h"
+#include "plan/shape.h"
+
+namespace octavo::plan {
+
+enum class Recipe { kBf16, kDelayed, kCurrent, kRowwise, kBlockwise, kMxfp8 };
+enum class Sharding { kNone, kDdp, kZero1, kZero2, kFull };
+enum class Recompute { kNone, kSelective, kFull };
+std::string_view name_of(Recipe recipe);
+
+struct Workload {
+  Shape shape;
+  const Gpu* gpu = nullptr;
+  int64_t gpus = 1;
+  int64_t batch = 1, length = 1024, accumulation = 1;  // per GPU and micro-step
+  Recipe recipe = Recipe::kBf16;
+  Sharding sharding = Sharding::kNone;
+  int64_t shard_group = 0;  // GPUs that share one copy of the parameters; 0: all
+  Recompute recompute = Recompute::kNone;
+  int64_t lora_rank = 0;
+  LoraTargets lora_targets = LoraTargets::kAll;
+  double optimizer_bytes = 28;       // read and written per trained value
+  std::string_view stack = "fused";  // who wrote the software: see calibration.cpp
+};
+
+// Seconds of one optimizer step on one GPU.
+struct StepTime {
+  double products = 0, adapters = 0, head = 0, attention = 0, elementwise = 0, quantize = 0,
+         optimizer = 0, collectives = 0, host = 0;
+  double total = 0;
+  double tokens_per_s = 0;  // of one GPU
+  double flops = 0;         // 2 x multiply-adds of products, head and attention, no recompute
+};
+
+// One product, C[m,n] = A[m,k] B[k,n], alone on the GPU.
+double product_seconds(const Gpu& gpu, const Calibration& calibration, double m, double n, double k,
+                       bool fp8);
+
+StepTime step_time(const Workload& work, const Calibration& calibration);
+
+}  // namespace octavo::plan

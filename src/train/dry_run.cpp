@@ -1,0 +1,133 @@
+#include "train/dry_run.h"
+
+#include <ATen/ATen.h>
+
+#include "absent/absent.h"
+#include "base/error.h"
+#include "engine/allocator.h"
+#include "engine/devices.h"
+#include "models/gpt2/gpt2.h"
+#include "train/batch.h"
+#include "train/device.h"
+#include "train/lora_run.h"
+#include "train/model_factory.h"
+#include "train/random_tokens.h"
+#include "train/run.h"
+#include "train/step.h"
+
+namespace octavo::train {
+namespace {
+
+constexpr int kSteps = 3;  // from the third on a step allocates nothing
+
+double in_use(const Run& run) {
+  return static_cast<double>(engine::memory_of(run.engine->target.device).in_use);
+}
+
+double bytes_of(const at::Tensor& t) {
+  return t.defined() ? static_cast<double>(t.nbytes()) : 0;
+}
+
+struct Kept {
+  double weights = 0, copies = 0, gradients = 0;
+};
+
+Kept kept_by(const Run& run) {
+  Kept kept;
+  const auto add = [&](const nn::ParamList& params) {
+    for (const auto& p : params) {
+      kept.weights += bytes_of(p->master) + bytes_of(p->codes) + bytes_of(p->scales);
+      if (p->compute.defined() && !p->compute.is_same(p->master))
+        kept.copies += bytes_of(p->compute);
+      if (p->trainable)
+        kept.gradients +=
+            static_cast<double>(p->count()) * static_cast<double>(c10::elementSize(p->grad_type));
+    }
+  };
+  add(run.model->params());
+  if (run.lora != nullptr) add(run.lora->params());
+  return kept;
+}
+
+double moments_of(const Run& run) {
+  double bytes = 0;
+  for (const auto& [name, tensor] : run.optimizer->state()) bytes += bytes_of(tensor);
+  return bytes;
+}
+
+// What the forward pass leaves behind for the backward pass. Frozen or quantized weights that stay
+// are counted by the pass before.
+double activations_of(Run& run) {
+  const DeviceBatch batch = to_device(run.loader->next(), run.engine->target.device);
+  run.model->hidden(batch.tokens, nullptr);
+  const double before = in_use(run);
+  const at::Tensor hidden = run.model->hidden(batch.tokens, nullptr);
+  return in_use(run) - before;
+}
+
+void start(Run& run, const config::Settings& settings) {
+  run.settings = settings;
+  run.settings.fp8_stats_freq = 0;
+  run.engine = std::make_unique<engine::Engine>(target_of(run.settings));
+  const int64_t vocab = settings.vocab_size > 0          ? settings.vocab_size
+                        : is_preset(settings.model_name) ? 50257
+                                                         : 0;
+  build_model(run, vocab);
+  run.train_data = std::make_shared<RandomTokens>(run.model->vocab_size());
+  run.loader = std::make_unique<data::Loader>(
+      run.train_data,
+      data::Loader::Options{.rows = settings.batch_size, .length = settings.max_seq_length},
+      data::Position{});
+  run.schedule = {.max_lr = 1e-4, .min_lr_ratio = 1, .warmup_steps = 0, .max_steps = 1000};
+}
+
+void take_counts(DryRun& found) {
+  using absent::Kind;
+  absent::Counters c{};
+  absent::api()->counters(&c);
+  found.launches = static_cast<int64_t>(c.of(Kind::kLaunch));
+  found.products = static_cast<int64_t>(c.of(Kind::kGemm));
+  found.collectives = static_cast<int64_t>(c.of(Kind::kCollective));
+  found.waits = static_cast<int64_t>(c.of(Kind::kCopyToHost));
+  found.allocations = static_cast<int64_t>(c.of(Kind::kMalloc));
+}
+
+}  // namespace
+
+DryRun dry_run(config::Settings settings) {
+  settings.device = config::DeviceChoice::kCuda;
+  prepare_process(settings);
+  OCTAVO_ASSERT(absent::is_active());
+  Run run;
+  start(run, settings);
+  DryRun found{.model = settings.model_name, .precision = run.precision()};
+  for (int i = 0; i < kSteps; ++i) {
+    absent::api()->reset();
+    found.host_seconds = train_step(run).seconds;
+  }
+  take_counts(found);
+  const auto use = engine::memory_of(run.engine->target.device);
+  const engine::GpuInfo& gpu = engine::gpus().gpus.front();
+  found.device = gpu.name;
+  found.memory = static_cast<double>(gpu.memory_bytes);
+  found.peak = static_cast<double>(use.peak);
+  found.reserved = static_cast<double>(use.reserved);
+  found.parameters = static_cast<double>(models::parameter_count(*run.model));
+  found.trained = static_cast<double>(nn::count_of(trained_params(run)));
+
+  const Kept kept = kept_by(run);
+  const double moments = moments_of(run);
+  const double rest = found.peak - kept.weights - kept.copies - kept.gradients - moments;
+  // Where the optimizer is the peak, the activations are gone by then.
+  const double activations = std::min(rest, activations_of(run));
+  found.parts = {{"weights (masters)", kept.weights},
+                 {"weights, BF16 copies", kept.copies},
+                 {"gradients", kept.gradients},
+                 {"moments", moments},
+                 {"activations", activations},
+                 {"logits, FP8 copies and scales, workspaces", rest - activations},
+                 {"fragmentation: reserved, not in use at the peak", found.reserved - found.peak}};
+  return found;
+}
+
+}  // namespace octavo::train

@@ -1,0 +1,199 @@
+#include "train/step_graph.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/allocator.h"
+#include "engine/range.h"
+#include "nn/fp8_layer.h"
+#include "train/lora_run.h"
+#include "train/run.h"
+
+namespace octavo::train {
+namespace {
+
+// Before that, libraries are loaded, workspaces made and kernels chosen.
+constexpr int64_t kWarmUpSteps = 3;
+
+// Why no step of this run can be a graph; "" when it can.
+std::string refusal_of(const Run& run) {
+  if (run.train_data->sample_length() > 0)
+    return "packed documents begin elsewhere in every batch, and a graph has such numbers built in";
+  if (run.lora != nullptr && run.lora->options().dropout > 0)
+    return "the inputs that lora_dropout drops are drawn on the host";
+  for (const auto& layer : run.model->linears())
+    if (layer->weight->codes.defined())
+      return "frozen weights in FP8 (lora_base) are decoded on the host";
+  return "";
+}
+
+// What a capture changes on the host although nothing ran yet.
+struct HostState {
+  explicit HostState(const Run& run) {
+    for (const auto& p : trained_params(run)) {
+      gradients.push_back(p->grad);
+      fresh.push_back(p->grad_fresh);
+    }
+    for (const auto& layer : run.model->linears()) ran.push_back(layer->ran);
+  }
+  void restore_gradients(const Run& run) const {
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      trained_params(run)[i]->grad = gradients[i];
+      trained_params(run)[i]->grad_fresh = fresh[i];
+    }
+  }
+  // Returns what was counted since.
+  std::vector<std::array<nn::Linear::Ran, 3>> restore_counts(const Run& run) const {
+    auto counted = ran;
+    for (size_t i = 0; i < ran.size(); ++i) {
+      auto& now = run.model->linears()[i]->ran;
+      for (size_t k = 0; k < now.size(); ++k)
+        counted[i][k] = {now[k].fp8 - ran[i][k].fp8, now[k].other - ran[i][k].other};
+      now = ran[i];
+    }
+    return counted;
+  }
+  std::vector<at::Tensor> gradients;
+  std::vector<bool> fresh;
+  std::vector<std::array<nn::Linear::Ran, 3>> ran;
+};
+
+// A layer may put its gradient into another tensor than before. Graphs that add to gradients want
+// them at one place: where they were before, or, after the first micro-batch, in FP32 tensors of
+// their own, as sums over micro-batches are.
+void settle_gradients(const nn::ParamList& params, const std::vector<at::Tensor>& before,
+                      bool where_they_were) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> from, to;
+  for (size_t i = 0; i < params.size(); ++i) {
+    at::Tensor& now = params[i]->grad;
+    if (!before[i].defined() || now.is_same(before[i])) continue;
+    from.push_back(now);
+    now = where_they_were ? before[i] : at::empty(now.sizes(), now.options().dtype(at::kFloat));
+    to.push_back(now);
+  }
+  if (!from.empty()) at::_foreach_copy_(to, from);
+}
+
+}  // namespace
+
+StepGraph::StepGraph(const Run& run) : warm_up_(kWarmUpSteps) {
+  if (!run.engine->target.device.is_cuda())
+    fail(ExitCode::kUsage, "train", "cuda_graph: wanted a GPU, found ",
+         run.engine->target.device.str(), ", which has no CUDA graphs; leave cuda_graph out");
+  if (const std::string reason = refusal_of(run); !reason.empty()) refuse(reason);
+}
+
+void StepGraph::refuse(const std::string& reason) {
+  refused_ = reason;
+  log_warn("cuda_graph: every step runs eagerly: " + reason);
+}
+
+void StepGraph::say_once(bool& said, const std::string& what) {
+  if (!said) log_info("cuda_graph: " + what);
+  said = true;
+}
+
+void StepGraph::forget() {
+  if (first_.graph == nullptr) return;
+  later_ = {};
+  first_ = {};
+  gradients_.clear();
+  frozen_.clear();
+  warm_up_ = 1;
+}
+
+void StepGraph::begin_step(const Run& run, double share) {
+  const size_t fallbacks = run.fp8 != nullptr ? run.fp8->fallbacks().size() : 0;
+  if (fallbacks != fallbacks_ && first_.graph != nullptr) {
+    log_info("cuda_graph: captured again after a step, since a layer has left FP8");
+    forget();
+  }
+  fallbacks_ = fallbacks;
+  const bool captured = first_.graph != nullptr, same = !captured || share == share_;
+  const bool measuring = run.fp8 != nullptr && run.fp8->measuring();
+  if (measuring) say_once(said_measuring_, "steps that take FP8 statistics run eagerly");
+  if (!same) say_once(said_share_, "steps that learn from fewer tokens than others run eagerly");
+  replays_ = refused_.empty() && warm_up_ == 0 && same && !measuring;
+  if (warm_up_ > 0 && !measuring) --warm_up_;
+  ++(replays_ ? replayed_ : eager_);
+  if (!captured) share_ = share;
+}
+
+bool StepGraph::capture(Run& run, Captured& into, const Pass& pass) {
+  const bool is_first = &into == &first_;
+  if (is_first) {
+    // The graph's memory is its own; what eager steps have left is of no use to it.
+    engine::trim_memory(run.engine->target.device);
+    for (const auto& layer : run.model->linears())
+      if (layer->fp8 != nullptr && !layer->weight->trainable)
+        frozen_.push_back(layer->fp8->kept_weight());
+  }
+  const HostState before(run);
+  const auto work = [&] {
+    into.result = pass(input_);
+    if (run.settings.gradient_accumulation_steps > 1)
+      settle_gradients(trained_params(run), before.gradients, !is_first);
+  };
+  std::string problem;
+  try {
+    into.graph = engine::make_graph(run.engine->target.device);
+    into.graph->capture(work, is_first ? nullptr : first_.graph.get());
+  } catch (const c10::Error& error) {
+    problem = error.what_without_backtrace();
+  } catch (const Error& error) {
+    problem = error.what();
+  }
+  into.ran = before.restore_counts(run);
+  if (problem.empty()) {
+    ++captures_;
+    gradients_.clear();
+    for (const auto& p : trained_params(run))
+      gradients_.push_back(p->grad_fresh ? at::Tensor() : p->grad);
+    return true;
+  }
+  before.restore_gradients(run);
+  if (run.fp8 != nullptr) run.fp8->forget_weights();
+  into = {};
+  refuse("a pass could not be captured: " + problem.substr(0, problem.find('\n')));
+  return false;
+}
+
+MicroBatch StepGraph::run(Run& run, const data::Batch& batch, double share, const Pass& pass) {
+  const nn::ParamList& params = trained_params(run);
+  const bool is_first = params.front()->grad_fresh;
+  if (is_first) begin_step(run, share);
+  if (!replays_) return pass(to_device(batch, run.engine->target.device));
+  if (input_.packed.defined())
+    replace(input_, batch);
+  else
+    input_ = to_device(batch, run.engine->target.device);
+  Captured& captured = is_first ? first_ : later_;
+  if (captured.graph == nullptr && !capture(run, captured, pass)) {
+    replays_ = false;
+    --replayed_;
+    ++eager_;
+    return pass(input_);
+  }
+  const engine::Range range("replay");
+  captured.graph->replay();
+  for (size_t i = 0; i < params.size(); ++i) {
+    if (!gradients_[i].defined()) continue;
+    params[i]->grad = gradients_[i];
+    params[i]->grad_fresh = false;
+  }
+  for (size_t i = 0; i < captured.ran.size(); ++i)
+    for (size_t k = 0; k < captured.ran[i].size(); ++k) {
+      run.model->linears()[i]->ran[k].fp8 += captured.ran[i][k].fp8;
+      run.model->linears()[i]->ran[k].other += captured.ran[i][k].other;
+    }
+  return captured.result;
+}
+
+Json StepGraph::receipt() const {
+  return {{"replayed_steps", replayed_},
+          {"eager_steps", eager_},
+          {"captures", captures_},
+          {"refused", refused_}};
+}
+
+}  // namespace octavo::train

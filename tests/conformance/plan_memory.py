@@ -1,0 +1,113 @@
+"""`octavo plan`'s forecast of memory against what a run really takes.
+
+GPU: twelve configs from 124M to 14B on the absent device (src/absent): the real training step, libtorch's real caching
+allocator, no kernels. Within 5% of the peak that was asked of the device. CPU: six short real runs, within 10% of the peak
+in their receipts.
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release"))
+sys.path.insert(0, str(ROOT / "tests/integration"))
+import absent_device  # noqa: E402
+
+GPU_LIMIT, CPU_LIMIT = 0.05, 0.10
+LOW = "--master_dtype bf16 --moment_dtype fp8 --gradient_dtype bf16"
+LONG = "--batch_size 2 --max_seq_length 2048"
+# Shapes are written out here as config.json files: the forecast must read those too.
+SHAPES = {"llama-1b": ("llama", 16, 2048, 8192, 32, 8, 64, 128256, True),
+          "llama-3b": ("llama", 28, 3072, 8192, 24, 8, 128, 128256, True),
+          "llama-8b": ("llama", 32, 4096, 14336, 32, 8, 128, 128256, False),
+          "qwen-0.5b": ("qwen2", 24, 896, 4864, 14, 2, None, 151936, True),
+          "qwen-14b": ("qwen2", 48, 5120, 13824, 40, 8, None, 152064, False)}
+GPU = [("gpt2", "--vocab_size 50257 --batch_size 8"),
+       ("gpt2", "--vocab_size 50257 --batch_size 8 --use_fp8"),
+       ("gpt2-xl", "--vocab_size 50257 --batch_size 4 --gradient_checkpointing --use_fp8 --fp8_recipe current"),
+       ("llama-1b", LONG),
+       ("llama-1b", f"{LONG} --use_fp8 --gradient_accumulation_steps 4"),
+       ("llama-3b", f"{LONG} --use_fp8 --fp8_recipe rowwise --gradient_dtype bf16"),
+       ("llama-8b", f"--batch_size 2 --gradient_checkpointing {LOW}"),
+       ("llama-8b", f"--batch_size 2 --gradient_checkpointing --use_fp8 {LOW}"),
+       ("llama-8b", "--batch_size 4 --lora_rank 8 --use_fp8"),
+       ("llama-8b", "--batch_size 4 --lora_rank 32 --gradient_checkpointing"),
+       ("qwen-0.5b", "--batch_size 4 --master_dtype bf16 --moment_dtype bf16"),
+       ("qwen-14b", f"--batch_size 2 --gradient_checkpointing --use_fp8 {LOW}")]
+SMALL = "--vocab_size 50257 --max_seq_length 256"
+CPU = [("gpt2", f"{SMALL} --batch_size 2"),
+       ("gpt2", f"{SMALL} --batch_size 8 --gradient_checkpointing"),
+       ("gpt2", f"{SMALL} --batch_size 8 --use_fp8"),
+       ("gpt2", f"{SMALL} --batch_size 2 {LOW}"),
+       ("gpt2-medium", f"{SMALL} --batch_size 1 --master_dtype bf16 --moment_dtype bf16"),
+       ("qwen-0.5b", "--max_seq_length 256 --batch_size 1 --lora_rank 8")]
+
+
+def write_shape(folder, name):
+    kind, layers, hidden, ffn, heads, kv, head, vocab, tied = SHAPES[name]
+    config = {"model_type": kind, "num_hidden_layers": layers, "hidden_size": hidden, "intermediate_size": ffn,
+              "num_attention_heads": heads, "num_key_value_heads": kv, "vocab_size": vocab, "tie_word_embeddings": tied,
+              "hidden_act": "silu", "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0}
+    if head:
+        config["head_dim"] = head
+    (folder / name).mkdir()
+    (folder / name / "config.json").write_text(json.dumps(config))
+
+
+def run(command, **options):
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, **options)
+    if done.returncode != 0:
+        raise SystemExit(f"{command} ended with {done.returncode}: {done.stderr[-800:]}")
+    return done.stdout
+
+
+def forecast(folder, model, flags):
+    out = json.loads(run([BUILD / "bin/octavo", "plan", "--model_name", model, "--json", "--output", folder / "plan.svg", *flags]))
+    return out["memory"]["fp8" if "--use_fp8" in flags else "bf16"]["peak"]
+
+
+def gpu_peak(folder, model, flags):
+    environment = absent_device.environment(memory=400 * 10**9, base=dict(os.environ, OMP_WAIT_POLICY="passive"))
+    out = run([BUILD / "bin/step_bench", "steps", 3, "--device", "cuda", "--init_from", "random", "--runs_dir", folder / "runs",
+               "--dataset", folder / "text.txt", "--data_cache", folder / "data", "--model_name", model, *flags], env=environment)
+    return max(json.loads(line)["peak"] for line in out.splitlines() if line.startswith('{"gemms"'))
+
+
+def cpu_peak(folder, model, flags, name):
+    run([BUILD / "bin/octavo", "train", "--device", "cpu", "--init_from", "random", "--max_steps", 2, "--eval_freq", 0,
+         "--checkpoint_freq", 0, "--runs_dir", folder / "runs", "--checkpoint_dir", folder / "checkpoints" / name,
+         "--run_name", name, "--dataset", folder / "text.txt", "--data_cache", folder / "data", "--model_name", model, *flags],
+        env=dict(os.environ, OMP_WAIT_POLICY="passive"))
+    return json.loads((folder / "runs" / name / "receipt.json").read_text())["memory_peak_bytes"]
+
+
+def compare(folder, configs, device, measure):
+    worst = 0
+    for number, (model, text) in enumerate(configs):
+        flags = text.split()
+        given = str(folder / model) if model in SHAPES else model
+        real = measure(given, flags, number)
+        expected = forecast(folder, given, [*flags, "--device", device])
+        error = expected / real - 1
+        worst = max(worst, abs(error))
+        print(f"{device:4s} {error:+.3f} forecast {expected / 1e9:7.2f} GB, measured {real / 1e9:7.2f} GB: {model} {text}", flush=True)
+    return worst
+
+
+def main():
+    absent_device.require_libraries()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for shape in SHAPES:
+            write_shape(folder, shape)
+        (folder / "text.txt").write_text("".join(f"line {i} of a text that nobody reads\n" for i in range(12000)))
+        gpu = compare(folder, GPU, "cuda", lambda model, flags, _: gpu_peak(folder, model, flags))
+        cpu = compare(folder, CPU, "cpu", lambda model, flags, number: cpu_peak(folder, model, flags, f"run{number}"))
+    print(f"gpu_configs={len(GPU)} gpu_worst={gpu:.4f} cpu_configs={len(CPU)} cpu_worst={cpu:.4f}")
+    return 0 if gpu <= GPU_LIMIT and cpu <= CPU_LIMIT else 1
+
+
+sys.exit(main())

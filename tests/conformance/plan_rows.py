@@ -1,0 +1,206 @@
+"""Rows of the published measurements as `octavo plan` sees them; shared by plan_published and bench/calibrate_plan.
+
+A row has enough detail when everything that the forecast takes as given is published: the model's sizes, the GPU, its
+number, sequence length, micro-batch, precision, recomputation, adapters. What octavo itself cannot run (tensor, pipeline,
+context or expert parallelism, experts, offloading, four bits, GPUs without CUDA) is no row for its forecast. Every row that
+is left out is counted under its reason. Nothing here looks at a row's tokens/s beyond asking whether it is there.
+"""
+import csv
+import hashlib
+import json
+import math
+import os
+import pathlib
+import re
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+NEEDED = ("n_layers", "hidden", "ffn", "n_heads", "vocab", "seq_len", "micro_batch_per_gpu", "n_gpus", "tokens_per_s_per_gpu")
+EXPERTS = re.compile(r"nanochat|mixtral|moe|deepseek|grok|qwen3-.*a\d|gpt-?oss|scout|maverick|nemotron-?h|kimi|glm|llava|flux", re.I)
+GPUS = {"A100 SXM 80GB": "a100", "A100 SXM 40GB": "a100_40gb", "H100 SXM 80GB": "h100", "H200 SXM": "h200", "B200": "b200",
+        "B300": "b300", "GB200": "gb200", "GB300": "gb300", "H100 96GB HBM2e 500W (Meta)": "h100_500w", "L40S": "l40s",
+        "RTX 4090": "rtx4090", "RTX 4060 Ti 16GB": "rtx4060ti", "RTX 5090": "rtx5090", "RTX 5060 Ti": "rtx5060ti",
+        "RTX PRO 6000": "rtxpro6000"}
+RECIPES = {"bf16": 0, "fp8-tensorwise-delayed": 1, "fp8-current": 2, "rowwise": 3, "blockwise128": 4, "mxfp8": 5,
+           "fp8-unspecified": 1}
+SHARDINGS = {"none": 0, "ddp": 1, "zero1": 2, "zero2": 3, "zero3": 4, "fsdp": 4, "fsdp2": 4, "hsdp": 4}
+
+
+def data_folder():
+    folder = pathlib.Path(os.environ.get("OCTAVO_TEST_DATA", ROOT / "../shared/data")) / "published"
+    return folder
+
+
+def read(name):
+    with open(data_folder() / name, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def held_out(source):
+    return int(hashlib.sha256(source.encode()).hexdigest()[:8], 16) % 3 == 0
+
+
+def check_split(rows):
+    """The committed list is what the rule gives: nobody moved a source."""
+    split = json.loads((ROOT / "tests/conformance/plan_split.json").read_text())
+    assert split["held_out"] == sorted({row["source"] for row in rows if held_out(row["source"])}), "plan_split.json was changed"
+
+
+def stack_of(row):
+    """Who wrote the software: the classes that calibration.cpp has constants for."""
+    source, notes = row["source"], row["notes"]
+    if "llm-foundry" in source:
+        return "foundry"  # PyTorch eager, FSDP 1, flash attention
+    if "llmq" in source or "surogate" in source:
+        return "native"  # hand-written CUDA, launches recorded in graphs
+    if "JAX" in source or "maxtext" in source or "paxml" in source:
+        return "xla"
+    if "NVIDIA" in source or "nvidia" in source:
+        return "fused"  # Megatron and NeMo on Transformer Engine
+    if "fms-acceleration" in source or "COAT" in source:
+        return "hf"  # transformers' trainer
+    return "compiled" if row["compile"].startswith("yes") else "eager"
+
+
+def gpu_of(row):
+    """Pages of torchao and torchtitan that say only "H100": the machines of the same team, which the pages that do name
+    theirs describe as 96 GB HBM2e, 500 W; torchao's own roofline table calls those figures "H100" too."""
+    if row["gpu"] == "H100 SXM 80GB" and re.search(r"pytorch/(ao|torchtitan)", row["source"]):
+        return "h100_500w"
+    return GPUS[row["gpu"]]
+
+
+def lora_rank(row):
+    return int(row["lora_rank"]) if row["lora_rank"].isdigit() else None
+
+
+def parallelism(row):
+    """(sharding as Sharding of src/plan/step_time.h, GPUs that share a copy or 0 for all), or None when it is not one of ours."""
+    text = row["parallelism"]
+    if any(int(size) > 1 for size in re.findall(r"(?:tp|pp|cp|ep)(\d+)", text)):
+        return None
+    if text.startswith("tp1-pp1"):
+        return (4, 0) if "fsdp" in text else (2, 0)  # Megatron's distributed optimizer is ZeRO-1
+    if text == "fsdp(zero2)":
+        return 3, 0
+    group = re.match(r"fsdp(\d+)(xdp\d+|-cp1)?$", text)
+    if group and text != "fsdp2":
+        return 4, int(group.group(1))
+    text = re.sub(r"\(.*\)", "", text).split("+")[0]
+    if text == "hsdp":
+        return 4, 8
+    return (SHARDINGS[text], 0) if text in SHARDINGS else None
+
+
+def why_not(row):
+    """Why a row is none for this forecast; "" when it is one."""
+    for name in NEEDED:
+        if not row[name]:
+            return f"no {name}"
+    if row["gpu"] not in GPUS:
+        return "GPU not named" if "named" in row["gpu"] else "no CUDA GPU of the table"
+    if EXPERTS.search(row["model"]) or "per-expert" in row["notes"]:
+        return "experts or not a plain decoder"
+    if row["precision"] not in RECIPES:
+        return "precision: " + re.sub(r" .*", "", row["precision"])
+    if parallelism(row) is None:
+        return "tensor, pipeline, context or expert parallel, or not stated"
+    if "offload" in row["parallelism"] or "offload" in row["notes"].lower():
+        return "offloads to the host"
+    if lora_rank(row) is None:
+        return "LoRA rank not published"
+    if not row["recompute"] and stack_of(row) not in ("fused", "xla"):
+        return "recomputation not stated"  # NVIDIA's recipes say when they recompute
+    if "max BS" in row["notes"]:
+        return "batch of the speed not stated"
+    if "Unsloth" in row["notes"]:
+        return "a stack of its own (Unsloth)"
+    return ""
+
+
+def calibration_rows(rows):
+    """The rows that constants may be fitted to: as for the test, plus GPT-3 5B, whose vocabulary (GPT-3's, padded; its head
+    is 3% of the work) and recomputation are not on the page. Those serve as pairs alone: both sides leave the same out."""
+    chosen = []
+    for row in rows:
+        if held_out(row["source"]):
+            continue
+        if row["model"] == "GPT3-5B" and not row["vocab"]:
+            row = dict(row, vocab="51200", pair_only=True)
+        if not why_not(row):
+            chosen.append(row)
+    return chosen
+
+
+def workload(row):
+    """The row as a line for plan_tool."""
+    tokens = int(row["micro_batch_per_gpu"]) * int(row["seq_len"])
+    gpus = int(row["n_gpus"])
+    steps = 1
+    if row["global_batch_tokens"]:
+        steps = max(1, round(float(row["global_batch_tokens"]) / (tokens * gpus)))
+    elif stack_of(row) == "native":
+        steps = max(1, round(524288 / (tokens * gpus)))  # llmq's benchmarks all take half a million tokens
+    heads = int(row["n_heads"])
+    head = 128 if row["model"].startswith("Qwen3") else int(row["hidden"]) // heads
+    gated = bool(re.match(r"llama|qwen|mistral", row["model"], re.I))
+    sharding, group = parallelism(row)
+    recompute = {"": 0, "none": 0, "selective": 1, "full": 2}[row["recompute"]]
+    if "save_qkv_proj" in row["notes"]:
+        recompute = 2  # MaxText keeps one product of four and makes the rest again
+    native = stack_of(row) == "native"
+    targets = 2 if "linear_qkv only" in row["notes"] else 1 if "q/k/v/o" in row["notes"] else 0
+    fields = [gpu_of(row), gpus, row["n_layers"], row["hidden"], row["ffn"], heads, row["n_kv_heads"] or heads, head,
+              row["vocab"], int(gated), row["seq_len"], row["micro_batch_per_gpu"], steps, RECIPES[row["precision"]],
+              sharding, group, recompute, lora_rank(row), targets, 16 if native else 28, stack_of(row)]
+    return " ".join(str(field) for field in fields)
+
+
+# Transformer Engine's profile of one layer's products, kernels alone: 15872 tokens, 4096 wide, four times as wide inside.
+PROFILED = ((15872, 12288, 4096), (15872, 4096, 4096), (15872, 16384, 4096), (15872, 4096, 16384))
+
+
+def profiled_layers():
+    """((lines for plan_tool, milliseconds), …) of the layer totals whose kernels were timed alone."""
+    layers = []
+    for row in read("published_gemm.csv"):
+        gpu = {"B300 SXM6 AC": "b300", "H200 NVL": "h200_nvl"}.get(row["gpu"])
+        if gpu and row["mode"].startswith("pre-quantised") and row["precision"] in ("bf16", "fp8-current"):
+            fp8 = int(row["precision"] != "bf16")
+            lines = [f"product {gpu} {a} {b} {c} {fp8}" for m, n, k in PROFILED
+                     for a, b, c in ((m, n, k), (m, k, n), (n, k, m))]
+            layers.append((row["source"], lines, float(row["total_ms"])))
+    return layers
+
+
+class Tool:
+    """plan_tool as a process: constants in, forecasts out."""
+
+    def __init__(self, rows, binary, parts=False):
+        import tempfile
+        self.file = tempfile.NamedTemporaryFile("w", suffix=".rows")
+        self.file.write("".join((row if isinstance(row, str) else workload(row)) + "\n" for row in rows))
+        self.file.flush()
+        self.parts = parts
+        self.process = subprocess.Popen([str(binary), self.file.name] + (["--parts"] if parts else []), text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def __call__(self, constants):
+        self.process.stdin.write(" ".join(f"{name}={value:.6g}" for name, value in constants.items()) + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline().split()
+        if self.parts:
+            return [[float(value) for value in row.split(",")] for row in answer]
+        return [float(value) for value in answer]
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def quantile(values, share):
+    values = sorted(values)
+    place = share * (len(values) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(values) - 1)
+    return values[low] + (values[high] - values[low]) * (place - low)

@@ -1,0 +1,174 @@
+// The C++ side of tests/integration/gpu_graph: steps of a training run on the absent device.
+// usage: gpu_graph_tool STEPS FALLBACK [--key value]…
+//        gpu_graph_tool spoil 0 [--key value]…: a pass that waits for the device, then plain steps
+// A line of JSON for each step: what it asked of the device, and the names of its kernels, products
+// and memsets in order, apart for what a graph did. Evaluations run as eval_freq says; of those it
+// is looked whether they write where the graphs still read or write. After step FALLBACK the FP8
+// guard's fallback takes a layer to BF16 (0: never). The last line is the receipt.
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absent/absent.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "config/parse.h"
+#include "engine/devices.h"
+#include "train/device.h"
+#include "train/evaluate.h"
+#include "train/run.h"
+#include "train/step.h"
+
+namespace {
+
+using namespace octavo;
+using absent::Kind;
+
+struct Stretch {
+  uintptr_t begin = 0, end = 0;
+  bool overlaps(const Stretch& other) const { return begin < other.end && other.begin < end; }
+};
+
+constexpr int kFloat32 = 0, kE4m3 = 28, kE5m2 = 29;  // cudaDataType_t
+
+bool is_fp8(const absent::GemmOperand& operand) {
+  return operand.type == kE4m3 || operand.type == kE5m2;
+}
+
+Stretch stretch_of(const absent::GemmOperand& operand) {
+  const int64_t width = is_fp8(operand) ? 1 : operand.type == kFloat32 ? 4 : 2;
+  const auto begin = reinterpret_cast<uintptr_t>(operand.data);
+  return {begin, begin + static_cast<uintptr_t>(operand.ld * operand.cols * width)};
+}
+
+std::vector<absent::Gemm> products() {
+  std::vector<absent::Gemm> gemms(absent::api()->gemms(nullptr, 0, 0));
+  absent::api()->gemms(gemms.data(), 0, gemms.size());
+  return gemms;
+}
+
+// Results, and what was quantized for a product: memory that was allocated on the way.
+std::vector<Stretch> written_on_the_way(const std::vector<absent::Gemm>& gemms) {
+  std::vector<Stretch> found;
+  for (const auto& gemm : gemms) {
+    if (gemm.d.type != kFloat32) found.push_back(stretch_of(gemm.d));  // FP32: gradients
+    for (const auto& operand : {gemm.a, gemm.b})
+      if (is_fp8(operand)) found.push_back(stretch_of(operand));
+  }
+  return found;
+}
+
+Json counts() {
+  absent::Counters c{};
+  absent::api()->counters(&c);
+  return {{"graph_launches", c.of(Kind::kGraphLaunch)},
+          {"captured_nodes", c.captured_nodes},
+          {"host_waits", c.host_waits()},
+          {"mallocs", c.of(Kind::kMalloc)},
+          {"to_device", c.of(Kind::kCopyToDevice)},
+          {"pageable_copies", c.pageable_copies},
+          {"unexpected", c.of(Kind::kUnexpected)}};
+}
+
+Json kernel_names() {
+  std::vector<absent::Event> events(absent::api()->events(nullptr, 0, 0));
+  absent::api()->events(events.data(), 0, events.size());
+  Json names = Json::array();
+  for (const auto& event : events)
+    if (event.kind == Kind::kLaunch || event.kind == Kind::kGemm || event.kind == Kind::kMemset ||
+        event.kind == Kind::kCopyOnDevice)
+      names.push_back(event.name);
+  return names;
+}
+
+// How many stretches of memory an evaluation wrote that the graphs count on.
+int64_t evaluate_beside(const train::Run& run, const std::vector<Stretch>& of_graphs) {
+  absent::api()->reset();
+  train::evaluate(run);
+  int64_t overlaps = 0;
+  for (const Stretch& stretch : written_on_the_way(products()))
+    overlaps +=
+        std::ranges::any_of(of_graphs, [&](const Stretch& s) { return s.overlaps(stretch); });
+  return overlaps;
+}
+
+std::unique_ptr<train::Run> start(const std::vector<std::string>& args) {
+  const config::Settings settings = config::parse(args, config::kTrainArguments).settings;
+  train::prepare_process(settings);
+  std::string resumed_from;
+  auto run = train::assemble(settings, &resumed_from);
+  if (!engine::is_absent_device(run->engine->target.device))
+    fail(ExitCode::kUsage, "gpu_graph", "wanted the absent device, found ",
+         run->engine->target.device.str());
+  return run;
+}
+
+void print_receipt(const train::Run& run) {
+  int64_t counted = 0;  // products, as the receipt of a run tells them
+  for (const auto& layer : run.model->linears())
+    for (const auto& ran : layer->ran) counted += ran.fp8 + ran.other;
+  Json receipt = run.graph != nullptr ? run.graph->receipt() : Json::object();
+  receipt["products"] = counted;
+  receipt["layers"] = run.model->linears().size();
+  std::printf("%s\n", receipt.dump().c_str());
+}
+
+int run_steps(int64_t steps, int64_t fallback, const std::vector<std::string>& args) {
+  const auto run = start(args);
+  const config::Settings& settings = run->settings;
+  std::vector<Stretch> of_graphs;
+  for (int64_t i = 1; i <= steps; ++i) {
+    absent::api()->reset();
+    train::train_step(*run);
+    Json line = counts();
+    line["names"] = kernel_names();
+    if (line["graph_launches"] > 0) of_graphs = written_on_the_way(products());
+    if (settings.eval_freq > 0 && i % settings.eval_freq == 0)
+      line["overlaps"] = evaluate_beside(*run, of_graphs);
+    std::printf("%s\n", line.dump().c_str());
+    if (i == fallback)
+      run->fp8->fall_back({run->model->linears().front()->name, "asked for by the test", i});
+  }
+  print_receipt(*run);
+  return 0;
+}
+
+// Nobody may look at a number inside of a capture: it is given up, said, and the pass runs eagerly.
+int spoil(const std::vector<std::string>& args) {
+  constexpr int kSteps = 6;
+  const auto run = start(args);
+  int64_t passes = 0;
+  const auto pass = [&](const train::DeviceBatch& batch) {
+    ++passes;
+    const at::Tensor sums = at::zeros({2}, batch.packed.options().dtype(at::kDouble));
+    sums[0].item<double>();
+    return train::MicroBatch{sums, {}};
+  };
+  for (int i = 0; i < kSteps; ++i) run->graph->run(*run, run->loader->next(), 1, pass);
+  absent::api()->reset();
+  train::train_step(*run);
+  Json line = counts();
+  line["passes"] = passes;  // one of them was not to be run
+  line["fresh"] = run->model->params().front()->grad_fresh;
+  std::printf("%s\n", line.dump().c_str());
+  print_receipt(*run);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    if (argc < 3 || !absent::is_active())
+      fail(ExitCode::kUsage, "gpu_graph",
+           "wanted STEPS, FALLBACK and flags, in a process on the absent device");
+    const std::vector<std::string> flags(argv + 3, argv + argc);
+    if (std::string(argv[1]) == "spoil") return spoil(flags);
+    return run_steps(std::stoll(argv[1]), std::stoll(argv[2]), flags);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "gpu_graph_tool: %s\n", error.what());
+    return 1;
+  }
+}

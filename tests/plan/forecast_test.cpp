@@ -1,0 +1,134 @@
+#include "plan/forecast.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "config/parse.h"
+#include "expect_failure.h"
+#include "plan/accuracy.h"
+#include "plan/report.h"
+
+namespace octavo::plan {
+namespace {
+
+config::Settings llama_8b() {
+  config::Settings settings;
+  settings.model_name = "llama-3.1-8b";
+  settings.batch_size = 2;
+  settings.use_fp8 = true;
+  return settings;
+}
+
+TEST(Forecast, SaysWhatToChangeUntilItFits) {
+  const Forecast big = forecast(llama_8b());
+  EXPECT_FALSE(big.fits());
+  ASSERT_FALSE(big.advice.empty());
+  EXPECT_EQ(big.advice.back().find("do not fit"), std::string::npos);
+  config::Settings settings = llama_8b();
+  settings.lora_rank = 16;
+  EXPECT_TRUE(forecast(settings).fits());
+  EXPECT_TRUE(forecast(settings).advice.empty());
+  settings = llama_8b();
+  settings.model_name = "llama-3.1-70b";
+  settings.gpu = "rtx4090";
+  const Forecast never = forecast(settings);
+  EXPECT_NE(never.advice.back().find("do not fit"), std::string::npos);
+}
+
+TEST(Forecast, RecipesThatAGpuHasNot) {
+  config::Settings settings = llama_8b();
+  settings.gpu = "a100";
+  for (const RecipeForecast& recipe : forecast(settings).recipes) {
+    EXPECT_EQ(recipe.refusal.empty(), recipe.recipe == Recipe::kBf16);
+    EXPECT_DOUBLE_EQ(recipe.gain, 1);
+  }
+  settings.gpu = "b200";
+  settings.fp8_scenario = config::Fp8Scenario::kMxfp8;
+  const Forecast b200 = forecast(settings);
+  EXPECT_EQ(b200.chosen().recipe, Recipe::kMxfp8);
+  EXPECT_EQ(b200.chosen().refusal, "");
+  EXPECT_GT(b200.chosen().gain, 1.1);
+}
+
+TEST(Forecast, YoungAndDaly) {
+  const Failures f = failures(100, 60, 600);
+  EXPECT_NEAR(f.checkpoint_interval, std::sqrt(2.0 * 60 * 360000), 1e-9);
+  // A checkpoint of 60 s, half an interval again and a restart for each failure.
+  EXPECT_NEAR(f.goodput,
+              1 / (1 + 60 / f.checkpoint_interval + (f.checkpoint_interval / 2 + 600) / 360000),
+              1e-12);
+  EXPECT_LT(failures(0.5, 60, 600).goodput, 0.8);
+  EXPECT_GT(failures(1e9, 0, 0).goodput, 0.999);
+}
+
+TEST(Forecast, MoneyFollowsTokensAndPrice) {
+  config::Settings settings = llama_8b();
+  settings.num_gpus = 8;
+  settings.sharding_mode = config::ShardingMode::kFsdpFull;
+  settings.token_budget = 10'000'000'000;
+  settings.gpu_price = 2.5;
+  const Forecast f = forecast(settings);
+  const double expected = 1e10 / (f.chosen().time.tokens_per_s * 3600 * f.failures.goodput);
+  EXPECT_NEAR(f.wanted_costs.gpu_hours, expected, 1e-6 * expected);
+  EXPECT_NEAR(f.wanted_costs.money, 2.5 * expected, 1e-6 * expected);
+  EXPECT_NEAR(f.wanted_costs.hours * 8, f.wanted_costs.gpu_hours, 1e-9 * expected);
+  EXPECT_LT(f.wanted_costs.money, f.bf16_costs.money);
+}
+
+TEST(Forecast, EveryOutputSaysForecastAndHowWrong) {
+  config::Settings settings = llama_8b();
+  Forecast f = forecast(settings);
+  const std::string text = text_of(f);
+  EXPECT_EQ(text.find("forecast"), 0u);
+  EXPECT_NE(text.find("within 8%"), std::string::npos);
+  EXPECT_NE(text.find("does NOT fit"), std::string::npos);
+  const auto json = json_of(f);
+  EXPECT_EQ(json.at("forecast"), true);
+  EXPECT_EQ(json.at("errors").at("median_tokens_per_s"), kMedianError);
+  f.shape.name = "<script>&";
+  const std::string picture = picture_of(f);
+  EXPECT_NE(picture.find("A forecast"), std::string::npos);
+  EXPECT_EQ(picture.find("<script>"), std::string::npos);
+}
+
+TEST(Forecast, AdaptersOnAttentionAloneCostLess) {
+  config::Settings settings = llama_8b();
+  settings.lora_rank = 16;
+  const Forecast all = forecast(settings);
+  settings.lora_target_modules = {"q_proj", "v_proj"};
+  const Forecast some = forecast(settings);
+  EXPECT_LT(some.chosen().time.adapters, 0.6 * all.chosen().time.adapters);
+  EXPECT_LT(some.bf16_memory.activations, all.bf16_memory.activations);
+  EXPECT_NE(text_of(some).find("on q, k, v and o"), std::string::npos);
+}
+
+// One file may describe a run and its forecast; train must not pass over what it cannot do.
+TEST(Forecast, TrainRefusesSeveralGpus) {
+  expect_failure(ExitCode::kUsage, "num_gpus",
+                 [] { config::parse_text("num_gpus: 8", "run.yaml", config::kTrainArguments); });
+  const config::Arguments plan{"plan", config::reader::kPlan};
+  EXPECT_EQ(config::parse_text("num_gpus: 8", "run.yaml", plan).settings.num_gpus, 8);
+}
+
+TEST(Forecast, ReasonsNameWhatTakesTheGain) {
+  const auto holds = [](const Forecast& f, const std::string& part) {
+    return std::any_of(f.reasons.begin(), f.reasons.end(), [&](const std::string& reason) {
+      return reason.find(part) != std::string::npos;
+    });
+  };
+  config::Settings settings = llama_8b();
+  EXPECT_FALSE(holds(forecast(settings), "LoRA"));
+  settings.lora_rank = 32;
+  EXPECT_TRUE(holds(forecast(settings), "LoRA adapters"));
+  settings = llama_8b();
+  settings.max_seq_length = 32768;
+  EXPECT_TRUE(holds(forecast(settings), "attention stays"));
+  settings = llama_8b();
+  settings.model_name = "qwen2.5-0.5b";
+  EXPECT_TRUE(holds(forecast(settings), "LM head"));
+}
+
+}  // namespace
+}  // namespace octavo::plan

@@ -1,0 +1,82 @@
+#include "plan/memory.h"
+
+#include <gtest/gtest.h>
+
+namespace octavo::plan {
+namespace {
+
+MemoryWork llama_8b() {
+  config::Settings settings;
+  settings.model_name = "llama-3.1-8b";
+  settings.batch_size = 2;
+  return memory_work(settings, shape_of(settings));
+}
+
+// tests/conformance/plan_memory holds the totals against a real allocator; this holds the parts.
+TEST(PlanMemory, PartsAddUpToThePeak) {
+  for (bool fp8 : {false, true})
+    for (bool recompute : {false, true})
+      for (int64_t rank : {0, 16}) {
+        MemoryWork work = llama_8b();
+        work.fp8 = fp8, work.recompute = recompute, work.lora_rank = rank;
+        const Memory m = memory(work);
+        EXPECT_NEAR(m.total,
+                    m.weights + m.masters + m.fp8_weights + m.scales + m.gradients + m.moments +
+                        m.activations + m.logits + m.buffers + m.fragmentation,
+                    1e-3 * m.total);
+      }
+}
+
+TEST(PlanMemory, EighteenBytesOrSixAParameter) {
+  const double parameters = 8030261248;
+  const Memory m = memory(llama_8b());
+  EXPECT_NEAR(m.weights + m.masters + m.gradients + m.moments, 18 * parameters, 0.001 * parameters);
+  MemoryWork low = llama_8b();
+  low.master = low.gradients = config::StateType::kBf16;
+  low.moments = config::StateType::kFp8;
+  low.recompute = true;
+  const Memory l = memory(low);
+  EXPECT_NEAR(l.weights + l.gradients + l.moments, 6 * parameters, 0.01 * parameters);
+  // The run on the absent device took 49.7 GB.
+  EXPECT_NEAR(l.total, 49.7e9, 1e9);
+}
+
+TEST(PlanMemory, WhatFp8AddsAndSaves) {
+  MemoryWork work = llama_8b();
+  const Memory bf16 = memory(work);
+  work.fp8 = true;
+  const Memory fp8 = memory(work);
+  EXPECT_NEAR(fp8.fp8_weights, 2 * 6.98e9, 0.1e9);  // two codes a weight
+  EXPECT_LT(fp8.activations, bf16.activations);
+  work.recompute = true;
+  EXPECT_EQ(memory(work).fp8_weights, 0);  // made for each product
+}
+
+TEST(PlanMemory, ShardingDividesWhatItSays) {
+  MemoryWork work = llama_8b();
+  work.gpus = 8;
+  const Memory none = memory(work);
+  work.sharding = Sharding::kZero1;
+  const Memory zero1 = memory(work);
+  EXPECT_NEAR(zero1.moments, none.moments / 8, 1);
+  EXPECT_EQ(zero1.gradients, none.gradients);
+  work.sharding = Sharding::kZero2;
+  EXPECT_NEAR(memory(work).gradients, none.gradients / 8, 1);
+  work.sharding = Sharding::kFull;
+  const Memory full = memory(work);
+  EXPECT_NEAR(full.weights, none.weights / 8, 1);
+  EXPECT_EQ(full.activations, none.activations);
+}
+
+TEST(PlanMemory, ACpuHoldsSizeClasses) {
+  MemoryWork work = llama_8b();
+  work.cpu = true;
+  const Memory cpu = memory(work);
+  work.cpu = false;
+  const Memory gpu = memory(work);
+  EXPECT_GE(cpu.masters, gpu.masters);
+  EXPECT_LT(cpu.masters, 1.125 * gpu.masters);
+}
+
+}  // namespace
+}  // namespace octavo::plan

@@ -1,0 +1,62 @@
+#include "plan/shape.h"
+
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "expect_failure.h"
+#include "scratch.h"
+
+namespace octavo::plan {
+namespace {
+
+config::Settings named(const std::string& model) {
+  config::Settings settings;
+  settings.model_name = model;
+  return settings;
+}
+
+TEST(Shape, CountsArePublishedOnes) {
+  EXPECT_EQ(parameters(shape_of(named("llama-3.1-8b"))), 8030261248);
+  EXPECT_EQ(parameters(shape_of(named("meta-llama/Llama-3.2-1B-Instruct"))), 1235814400);
+  EXPECT_EQ(parameters(shape_of(named("qwen2.5-14b"))), 14770033664);
+  // GPT-2's 124439808 and the 47 rows that pad its vocabulary.
+  EXPECT_EQ(parameters(shape_of(named("gpt2"))), 124439808 + 47 * 768);
+}
+
+TEST(Shape, AFileSaysTheSameAsTheName) {
+  const Scratch scratch;
+  write_file_atomic(scratch / "config.json",
+                    R"({"model_type": "qwen2", "num_hidden_layers": 28, "hidden_size": 3584,
+                        "intermediate_size": 18944, "num_attention_heads": 28,
+                        "num_key_value_heads": 4, "vocab_size": 152064})");
+  const Shape file = shape_of(named(scratch.path().string())), name = shape_of(named("qwen2.5-7b"));
+  EXPECT_EQ(parameters(file), parameters(name));
+  EXPECT_EQ(file.head_dim, 128);
+  EXPECT_TRUE(file.qkv_bias);
+}
+
+TEST(Shape, HostileFilesAreRefused) {
+  const Scratch scratch;
+  const auto refuse = [&](const std::string& text, ExitCode code, const std::string& part) {
+    write_file_atomic(scratch / "config.json", text);
+    expect_failure(code, part, [&] { shape_of(named(scratch.path().string())); });
+  };
+  refuse(R"({"model_type": "llama", "num_hidden_layers": 9223372036854775807})", ExitCode::kDamaged,
+         "num_hidden_layers");
+  refuse(R"({"model_type": "llama", "num_hidden_layers": 0})", ExitCode::kDamaged, "found 0");
+  refuse(R"({"model_type": "mamba"})", ExitCode::kUsage, "mamba");
+  refuse(R"({"model_type": "gpt2", "n_layer": 2, "n_head": 3, "n_embd": 8, "vocab_size": 5,
+             "n_positions": 4})",
+         ExitCode::kDamaged, "multiple of n_head");
+}
+
+TEST(Shape, Adapters) {
+  const Shape shape = shape_of(named("llama-3.1-8b"));
+  // PEFT's count for rank 8 on all seven modules.
+  EXPECT_EQ(lora_parameters(shape, 8, LoraTargets::kAll), 20971520);
+  EXPECT_EQ(lora_parameters(shape, 8, LoraTargets::kAttention), 6815744);
+  EXPECT_EQ(adapted_modules(shape, LoraTargets::kQkv).size(), 1u);
+}
+
+}  // namespace
+}  // namespace octavo::plan

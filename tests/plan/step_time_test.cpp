@@ -1,0 +1,100 @@
+#include "plan/step_time.h"
+
+#include <gtest/gtest.h>
+
+#include "expect_failure.h"
+
+namespace octavo::plan {
+namespace {
+
+Workload llama_8b() {
+  config::Settings settings;
+  settings.model_name = "llama-3.1-8b";
+  Workload work;
+  work.shape = shape_of(settings);
+  work.gpu = &wanted_gpu("h100");
+  work.length = 4096;
+  return work;
+}
+
+double speed(const Workload& work) {
+  return step_time(work, Calibration::fitted()).tokens_per_s;
+}
+
+TEST(StepTime, PartsAddUpToTheWhole) {
+  Workload work = llama_8b();
+  work.recipe = Recipe::kCurrent;
+  work.gpus = 64, work.sharding = Sharding::kFull, work.lora_rank = 16;
+  const StepTime t = step_time(work, Calibration::fitted());
+  EXPECT_NEAR(t.total,
+              t.products + t.adapters + t.head + t.attention + t.elementwise + t.quantize +
+                  t.optimizer + t.collectives + t.host,
+              1e-12);
+  EXPECT_NEAR(t.tokens_per_s, 4096 / t.total, 1e-6);
+}
+
+TEST(StepTime, NeverFasterThanTheHardware) {
+  for (const Gpu& gpu : gpus()) {
+    Workload work = llama_8b();
+    work.gpu = &gpu;
+    const StepTime t = step_time(work, Calibration::fitted());
+    EXPECT_LT(t.flops / t.total, gpu.bf16_tflops * 1e12) << gpu.name;
+    EXPECT_GT(t.flops / t.total, 0.15 * gpu.bf16_tflops * 1e12) << gpu.name;
+  }
+}
+
+TEST(StepTime, WhatMakesItSlower) {
+  Workload work = llama_8b();
+  const double plain = speed(work);
+  work.recompute = Recompute::kFull;
+  EXPECT_LT(speed(work), 0.85 * plain);
+  work = llama_8b();
+  work.length = 32768;
+  EXPECT_LT(speed(work), 0.75 * plain);
+  work = llama_8b();
+  work.gpus = 512, work.sharding = Sharding::kFull;
+  EXPECT_LT(speed(work), plain * 1.1);
+  work = llama_8b();
+  work.length = 64;  // nothing fills the GPU
+  EXPECT_LT(speed(work), 0.4 * plain);
+}
+
+TEST(StepTime, Fp8PaysForLargeModelsAndLessForAdapters) {
+  const auto gain = [](Workload work) {
+    const double high = speed(work);
+    work.recipe = Recipe::kDelayed;
+    return speed(work) / high;
+  };
+  Workload work = llama_8b();
+  work.accumulation = 8;
+  const double full = gain(work);
+  EXPECT_GT(full, 1.25);
+  EXPECT_LT(full, 1.7);
+  work.lora_rank = 16;
+  EXPECT_LT(gain(work), full - 0.05);
+  work = llama_8b();
+  work.gpu = &wanted_gpu("a100");
+  EXPECT_DOUBLE_EQ(gain(work), 1);
+}
+
+TEST(StepTime, ProductsWasteTilesAndWaves) {
+  const Gpu& gpu = wanted_gpu("h100");
+  const Calibration& c = Calibration::fitted();
+  const double good = product_seconds(gpu, c, 8192, 8192, 8192, false);
+  EXPECT_NEAR(2 * 8192.0 * 8192 * 8192 / good / (gpu.bf16_tflops * 1e12), c.of("hopper.bf16"), 0.1);
+  EXPECT_LT(product_seconds(gpu, c, 8192, 8192, 8192, true), 0.6 * good);
+  // 132 tiles are one wave; one row more is a second one. A rank of 8 costs what 64 costs.
+  EXPECT_GT(product_seconds(gpu, c, 256 * 66 + 1, 256, 8192, false),
+            1.05 * product_seconds(gpu, c, 256 * 66, 256, 8192, false));
+  EXPECT_NEAR(product_seconds(gpu, c, 8192, 8, 8192, false),
+              product_seconds(gpu, c, 8192, 64, 8192, false), 3e-6);
+}
+
+TEST(StepTime, NamesAreChecked) {
+  expect_failure(ExitCode::kUsage, "rtx4090", [] { wanted_gpu("h1000"); });
+  expect_failure(ExitCode::kUsage, "nobody.passes",
+                 [] { Calibration::fitted().of("nobody.passes"); });
+}
+
+}  // namespace
+}  // namespace octavo::plan
