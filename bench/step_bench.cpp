@@ -21,8 +21,8 @@
 #include "engine/devices.h"
 #include "models/gpt2/gpt2.h"
 #include "timed_engine.h"
-#include "train/batch.h"
 #include "train/device.h"
+#include "train/dry_run.h"
 #include "train/random_tokens.h"
 #include "train/run.h"
 #include "train/step.h"
@@ -128,16 +128,6 @@ double linear_saved(const train::Run& run) {
   return bytes;
 }
 
-// Bytes that a forward pass leaves behind for the backward pass, of all layers.
-double all_saved(const train::Run& run) {
-  const data::Batch batch = run.loader->next();
-  const nn::Tokens ids = train::to_device(batch, run.engine->target.device).tokens;
-  run.model->hidden(ids, nullptr);  // quantizes the weights, which stay
-  const size_t before = engine::memory_of(run.engine->target.device).in_use;
-  const at::Tensor hidden = run.model->hidden(ids, nullptr);
-  return static_cast<double>(engine::memory_of(run.engine->target.device).in_use - before);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -190,7 +180,7 @@ int main(int argc, char** argv) {
     if (const Json asked = asked_for(); !asked.empty())
       for (const char* key : {"launches", "gemms", "memsets", "mallocs", "host_waits"})
         std::printf("%s=%.2f ", key, asked[key].get<double>() / static_cast<double>(steps));
-    if (saved == 0) saved = all_saved(run);
+    if (saved == 0) saved = train::bytes_for_backward(run);
     std::printf("loss=%.4f peak_mb=%.0f linear_saved_mb=%.3f saved_mb=%.3f\n", loss,
                 static_cast<double>(engine::memory_of(run.engine->target.device).peak) / 1e6,
                 linear_saved(run) / 1e6, saved / 1e6);

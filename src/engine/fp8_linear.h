@@ -59,6 +59,12 @@ inline Fp8Matrix matrix_for(const at::Tensor& x, const Fp8Order& row, const Fp8O
           .column = {}};
 }
 
+// Both directions are ordered and the same numbers serve both.
+inline bool one_serves_both(const Fp8Order& row, const Fp8Order& column) {
+  return row.wanted && column.wanted && row.side == column.side &&
+         is_symmetric(row.side.granularity);
+}
+
 enum class Activation : uint8_t { kGelu, kSwiGlu };
 
 struct Fp8Linear {

@@ -41,7 +41,6 @@ struct Half : torch::CustomClassHolder {
   LinearOperand normalize(const Tensor& x, const Tensor& delta);
   LinearOperand activate(const Tensor& h);
   LinearOperand activation_gradient(Tensor d_activated);
-  void add_bias_gradient(Linear& layer, const Tensor& dy) const;
   Tensor forward(const Tensor& x, const Tensor& delta);
   Tensor backward(const Tensor& d_sum, const Tensor& dy, bool want_dx);
 };
@@ -71,11 +70,6 @@ LinearOperand Half::activate(const Tensor& h) {
           {}};
 }
 
-void Half::add_bias_gradient(Linear& layer, const Tensor& dy) const {
-  if (layer.bias && layer.bias->trainable)
-    engine->column_sum->add(dy, layer.bias->grad, layer.bias->next_write());
-}
-
 LinearOperand Half::activation_gradient(Tensor d_activated) {
   const Tensor h = std::exchange(hidden, {});
   Param* bias = first->bias && first->bias->trainable ? first->bias.get() : nullptr;
@@ -86,7 +80,7 @@ LinearOperand Half::activation_gradient(Tensor d_activated) {
   }
   if (activation == Activation::kSwiGlu) {
     Tensor dh = engine->swiglu->backward(d_activated, h);
-    add_bias_gradient(*first, dh);
+    add_bias_gradient(*engine, *first, dh);
     return {std::move(dh), {}};
   }
   Tensor unused;
@@ -108,11 +102,11 @@ Tensor Half::forward(const Tensor& x, const Tensor& delta) {
 Tensor Half::backward(const Tensor& d_sum, const Tensor& dy, bool want_dx) {
   LinearOperand gradient{dy, {}};
   if (second) {
-    add_bias_gradient(*second, dy);
+    add_bias_gradient(*engine, *second, dy);
     gradient = activation_gradient(
         linear_backward(*engine, *second, dy, std::exchange(kept_second, {}), true));
   } else {
-    add_bias_gradient(*first, dy);
+    add_bias_gradient(*engine, *first, dy);
   }
   const Tensor d_normed =
       linear_backward(*engine, *first, gradient, std::exchange(kept_first, {}), want_dx);

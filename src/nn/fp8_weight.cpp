@@ -94,23 +94,22 @@ Fp8Weight quantize_weight(const at::Tensor& weight, const Fp8Block& block,
 
 at::Tensor dequantize_weight(const at::Tensor& codes, const at::Tensor& scales,
                              const Fp8Block& block) {
-  const at::Tensor bytes = codes.contiguous().view(at::kByte);
-  const at::Tensor factors = scales.to(at::kFloat).contiguous();
-  const int64_t bands = ceil_div(bytes.size(0), block.rows),
-                across = ceil_div(bytes.size(1), block.columns);
-  OCTAVO_ASSERT(factors.numel() == bands * across);
-  at::Tensor weight = at::empty(bytes.sizes(), at::kFloat);
-  const auto* code = bytes.const_data_ptr<uint8_t>();
-  const float* factor = factors.const_data_ptr<float>();
-  auto* values = weight.mutable_data_ptr<float>();
-  for_bands(bands, [&](int64_t i) {
-    const Band band = band_of(bytes, block, i);
-    for (int64_t r = band.first; r < band.last; ++r)
-      for (int64_t c = 0; c < band.columns; ++c) {
-        const int64_t at = r * band.columns + c;
-        values[at] = fp8::kE4M3Values[code[at]] * factor[i * across + c / block.columns];
-      }
-  });
+  const at::NoGradGuard no_grad;
+  at::Tensor weight = codes.contiguous().view(at::kFloat8_e4m3fn).to(at::kFloat);
+  const int64_t rows = weight.size(0), columns = weight.size(1), bands = ceil_div(rows, block.rows),
+                across = ceil_div(columns, block.columns);
+  OCTAVO_ASSERT(scales.numel() == bands * across);
+  // A row of factors for each band: the blocks' columns side by side.
+  const at::Tensor factors = scales.to(at::kFloat)
+                                 .reshape({bands, across})
+                                 .repeat_interleave(block.columns, 1)
+                                 .narrow(1, 0, columns);
+  const int64_t whole = rows / block.rows;  // bands of full height
+  weight.narrow(0, 0, whole * block.rows)
+      .view({whole, block.rows, columns})
+      .mul_(factors.narrow(0, 0, whole).unsqueeze(1));
+  if (whole < bands)
+    weight.narrow(0, whole * block.rows, rows - whole * block.rows).mul_(factors[whole]);
   return weight;
 }
 

@@ -84,8 +84,7 @@ struct LinearNode : Function<LinearNode> {
     const auto state = recall(context);
     Linear& layer = *state->layer;
     const Tensor dy = grads[0].contiguous();
-    if (layer.bias && layer.bias->trainable)
-      state->engine->column_sum->add(dy, layer.bias->grad, layer.bias->next_write());
+    add_bias_gradient(*state->engine, layer, dy);
     return {linear_backward(*state->engine, layer, dy, context->get_saved_variables(),
                             context->needs_input_grad(0)),
             Tensor(), Tensor()};

@@ -118,6 +118,11 @@ Tensor base_backward(const Engine& engine, Linear& layer, const LinearOperand& o
 
 }  // namespace
 
+void add_bias_gradient(const Engine& engine, Linear& layer, const Tensor& dy) {
+  if (layer.bias && layer.bias->trainable)
+    engine.column_sum->add(dy, layer.bias->grad, layer.bias->next_write());
+}
+
 Tensor linear_backward(const Engine& engine, Linear& layer, const LinearOperand& dy,
                        const std::vector<Tensor>& kept, bool want_dx) {
   const engine::Range range(layer.name.c_str());

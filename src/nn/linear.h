@@ -72,6 +72,8 @@ inline at::Tensor linear_forward(const Engine& engine, Linear& layer, const at::
                                  std::vector<at::Tensor>* kept) {
   return linear_forward(engine, layer, LinearOperand{x, {}}, kept);
 }
+// Adds to the bias's gradient, if there is one and it is trained.
+void add_bias_gradient(const Engine& engine, Linear& layer, const at::Tensor& dy);
 // Adds to the weight's gradient; returns the input's when it is wanted. The bias's is the caller's.
 at::Tensor linear_backward(const Engine& engine, Linear& layer, const LinearOperand& dy,
                            const std::vector<at::Tensor>& kept, bool want_dx);

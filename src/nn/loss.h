@@ -14,7 +14,7 @@ struct LossOptions {
   int64_t classes = 0;        // real vocabulary; the weight's rows beyond are padding
   double gradient_scale = 1;  // of every token's gradient: 1 / (tokens of the whole step)
   double z_weight = 0;        // z-loss: z_weight * logsumexp^2 per token
-  int64_t chunk_rows = 0;  // 0: as the device likes it
+  int64_t chunk_rows = 0;     // 0: as the device likes it
   bool want_gradient = true;
 };
 

@@ -41,7 +41,7 @@ constexpr Fp8Block kPackBlock{128, 128};
 
 at::Tensor Param::weights() const {
   if (!codes.defined()) return compute;
-  return dequantize_weight(codes.cpu(), scales.cpu(), kPackBlock).to(codes.device(), at::kBFloat16);
+  return dequantize_weight(codes, scales, kPackBlock).to(at::kBFloat16);
 }
 
 void Param::pack() {

@@ -106,9 +106,9 @@ std::string Run::plain_precision() const {
   return engine->target.compute == at::kBFloat16 ? "BF16" : "FP32";
 }
 
-void build_model(Run& run, int64_t vocab) {
+void build_model(Run& run, const config::Settings& resolved, int64_t vocab) {
   const config::Settings& s = run.settings;
-  run.model = make_model(with_resolved_names(s), vocab, *run.engine, storage_of(s));
+  run.model = make_model(resolved, vocab, *run.engine, storage_of(s));
   start_lora(run);
   run.optimizer =
       std::make_unique<optim::AdamW>(*run.engine, trained_params(run), optimizer_options(s));
@@ -139,7 +139,7 @@ std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_fr
          data.train->vocab_size());
   run->settings = std::move(settings);
   const config::Settings& s = run->settings;
-  build_model(*run, vocab);
+  build_model(*run, resolved, vocab);
   if (!s.resume.empty()) *resumed_from = resume(*run);
   const data::Loader::Options options{.rows = s.batch_size,
                                       .length = s.max_seq_length,

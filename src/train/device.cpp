@@ -52,6 +52,7 @@ void make_reproducible() {
 }  // namespace
 
 void prepare_process(const config::Settings& settings) {
+  device_of(settings);  // fails before any work is done
   engine::install_cpu_allocator();
   if (settings.num_threads > 0) at::set_num_threads(static_cast<int>(settings.num_threads));
   if (settings.device == DeviceChoice::kCpu) return;
@@ -59,6 +60,14 @@ void prepare_process(const config::Settings& settings) {
   for (const auto& gpu : engine::gpus().gpus)
     log_info(str("found ", gpu.name, ", compute capability ", gpu.major, ".", gpu.minor, ", ",
                  gpu.memory_bytes >> 20, " MiB"));
+}
+
+void fail_out_of_memory(const c10::OutOfMemoryError& error) {
+  fail(ExitCode::kEnvironment, "train",
+       "the device's memory is full: ", error.what_without_backtrace(),
+       "\nChange first, in this order: a smaller batch_size with more "
+       "gradient_accumulation_steps; gradient_checkpointing true; gradient_dtype bf16; "
+       "moment_dtype bf16 or fp8; master_dtype bf16; lora_rank 16");
 }
 
 at::Device device_of(const config::Settings& settings) {

@@ -1,6 +1,8 @@
 #pragma once
 // The device that a run computes on, and what FP8 means there.
 
+#include <c10/util/Exception.h>
+
 #include <optional>
 
 #include "config/settings.h"
@@ -11,6 +13,9 @@ namespace octavo::train {
 
 // Threads, allocator and GPU libraries of this process: before the first tensor.
 void prepare_process(const config::Settings& settings);
+
+// What to change when the device's memory is full, in the order in which it costs least. Fails.
+[[noreturn]] void fail_out_of_memory(const c10::OutOfMemoryError& error);
 
 // By the key `device`: the first GPU that this process sees, or the CPU. Fails when a GPU is asked
 // for and there is none.

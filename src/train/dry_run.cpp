@@ -55,16 +55,6 @@ double moments_of(const Run& run) {
   return bytes;
 }
 
-// What the forward pass leaves behind for the backward pass. Frozen or quantized weights that stay
-// are counted by the pass before.
-double activations_of(Run& run) {
-  const DeviceBatch batch = to_device(run.loader->next(), run.engine->target.device);
-  run.model->hidden(batch.tokens, nullptr);
-  const double before = in_use(run);
-  const at::Tensor hidden = run.model->hidden(batch.tokens, nullptr);
-  return in_use(run) - before;
-}
-
 void start(Run& run, const config::Settings& settings) {
   run.settings = settings;
   run.settings.fp8_stats_freq = 0;
@@ -72,7 +62,7 @@ void start(Run& run, const config::Settings& settings) {
   const int64_t vocab = settings.vocab_size > 0          ? settings.vocab_size
                         : is_preset(settings.model_name) ? 50257
                                                          : 0;
-  build_model(run, vocab);
+  build_model(run, with_resolved_names(settings), vocab);
   run.train_data = std::make_shared<RandomTokens>(run.model->vocab_size());
   run.loader = std::make_unique<data::Loader>(
       run.train_data,
@@ -92,12 +82,7 @@ void take_counts(DryRun& found) {
   found.allocations = static_cast<int64_t>(c.of(Kind::kMalloc));
 }
 
-}  // namespace
-
-DryRun dry_run(config::Settings settings) {
-  settings.device = config::DeviceChoice::kCuda;
-  prepare_process(settings);
-  OCTAVO_ASSERT(absent::is_active());
+DryRun measure(const config::Settings& settings) {
   Run run;
   start(run, settings);
   DryRun found{.model = settings.model_name, .precision = run.precision()};
@@ -119,7 +104,7 @@ DryRun dry_run(config::Settings settings) {
   const double moments = moments_of(run);
   const double rest = found.peak - kept.weights - kept.copies - kept.gradients - moments;
   // Where the optimizer is the peak, the activations are gone by then.
-  const double activations = std::min(rest, activations_of(run));
+  const double activations = std::min(rest, bytes_for_backward(run));
   found.parts = {{"weights (masters)", kept.weights},
                  {"weights, BF16 copies", kept.copies},
                  {"gradients", kept.gradients},
@@ -128,6 +113,27 @@ DryRun dry_run(config::Settings settings) {
                  {"logits, FP8 copies and scales, workspaces", rest - activations},
                  {"fragmentation: reserved, not in use at the peak", found.reserved - found.peak}};
   return found;
+}
+
+}  // namespace
+
+double bytes_for_backward(Run& run) {
+  const DeviceBatch batch = to_device(run.loader->next(), run.engine->target.device);
+  run.model->hidden(batch.tokens, nullptr);  // quantizes weights, which stay
+  const double before = in_use(run);
+  const at::Tensor hidden = run.model->hidden(batch.tokens, nullptr);
+  return in_use(run) - before;
+}
+
+DryRun dry_run(config::Settings settings) {
+  settings.device = config::DeviceChoice::kCuda;
+  prepare_process(settings);
+  OCTAVO_ASSERT(absent::is_active());
+  try {
+    return measure(settings);
+  } catch (const c10::OutOfMemoryError& error) {
+    fail_out_of_memory(error);
+  }
 }
 
 }  // namespace octavo::train

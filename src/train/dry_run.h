@@ -24,6 +24,10 @@ struct DryRun {
   double host_seconds = 0;
 };
 
+struct Run;
+// What a forward pass leaves behind for the backward pass, of all layers, on any device.
+double bytes_for_backward(Run& run);
+
 // The process runs on the absent device. Fails as training would when the memory is full.
 DryRun dry_run(config::Settings settings);
 

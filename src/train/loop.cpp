@@ -84,10 +84,6 @@ bool is_due(int64_t step, int64_t every) {
   return every > 0 && step % every == 0;
 }
 
-}  // namespace
-
-namespace {
-
 int train_to_the_end(config::Settings settings) {
   std::string resumed_from;
   const auto run = assemble(std::move(settings), &resumed_from);
@@ -153,11 +149,7 @@ int train(config::Settings settings) {
   try {
     return train_to_the_end(std::move(settings));
   } catch (const c10::OutOfMemoryError& error) {
-    fail(ExitCode::kEnvironment, "train",
-         "the device's memory is full: ", error.what_without_backtrace(),
-         "\nChange first, in this order: a smaller batch_size with more "
-         "gradient_accumulation_steps; gradient_checkpointing true; gradient_dtype bf16; "
-         "moment_dtype bf16 or fp8; master_dtype bf16; lora_rank 16");
+    fail_out_of_memory(error);
   }
 }
 

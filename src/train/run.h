@@ -56,8 +56,9 @@ struct Run {
 // asks for it the run continues from a checkpoint. `resumed_from` receives its folder.
 std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_from);
 
-// Model, adapters, optimizer and FP8 of a run whose settings and engine are there.
-void build_model(Run& run, int64_t vocab);
+// Model, adapters, optimizer and FP8 of a run whose settings and engine are there; `resolved` are
+// the settings with_resolved_names().
+void build_model(Run& run, const config::Settings& resolved, int64_t vocab);
 
 // Names on the hub become folders; a model's own tokenizer is taken when none is given. A run keeps
 // the names that it was given: folders differ from machine to machine.

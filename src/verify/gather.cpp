@@ -1,15 +1,12 @@
 #include "verify/gather.h"
 
-#include <dlfcn.h>
-
 #include "engine/te/te.h"
 
 namespace octavo::verify {
 
 Facts gather(const fs::path& checkpoint_dir) {
   Facts facts;
-  facts.absent_device = engine::is_absent_device({at::kCUDA, 0}) ||
-                        dlsym(RTLD_DEFAULT, "octavo_absent_api") != nullptr;
+  facts.absent_device = engine::is_absent_device({at::kCUDA, 0});
   // Libraries are tried in child processes: before the driver starts in this one.
   facts.libraries = gather_libraries();
   facts.driver = gather_driver();

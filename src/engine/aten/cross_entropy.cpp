@@ -1,8 +1,6 @@
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <limits>
-#include <vector>
 
 #include "engine/aten/aten.h"
 
@@ -10,8 +8,6 @@ namespace octavo::engine::aten {
 namespace {
 
 using at::Tensor;
-
-constexpr int64_t kMostElements = int64_t{1} << 29;  // of the FP32 probabilities: 2 GiB at a time
 
 // log(softmax) in FP32, in one temporary: the kernel reads a row twice before it writes it. Padding
 // has no probability.
@@ -24,21 +20,6 @@ Tensor log_probabilities(const Tensor& logits, int64_t classes) {
 
 struct AtenCrossEntropy final : CrossEntropy {
   Tensor run(Tensor& logits, const Tensor& targets, const Options& options) override {
-    const int64_t tokens = logits.size(0),
-                  rows = std::max<int64_t>(1, kMostElements / logits.size(1));
-    if (tokens <= rows) return run_rows(logits, targets, options);
-    Tensor sums;
-    for (int64_t first = 0; first < tokens; first += rows) {
-      const int64_t count = std::min(rows, tokens - first);
-      const Tensor part =
-          run_rows(logits.narrow(0, first, count), targets.narrow(0, first, count), options);
-      sums = sums.defined() ? sums.add_(part) : part;
-    }
-    return sums;
-  }
-
- private:
-  static Tensor run_rows(Tensor logits, const Tensor& targets, const Options& options) {
     const Tensor ignored = targets.lt(0).unsqueeze(1),
                  ids = targets.clamp_min(0).to(at::kLong).unsqueeze(1);
     const Tensor logit = logits.gather(1, ids);

@@ -24,8 +24,7 @@ class AtenRehearsal final : public Fp8Linear {
   Fp8Matrix quantize(const Tensor& x, Recipe recipe, const Fp8Order& row,
                      const Fp8Order& column) override {
     Fp8Matrix result = matrix_for(x, row, column);
-    const bool shared = row.wanted && column.wanted && row.side == column.side &&
-                        is_symmetric(row.side.granularity);
+    const bool shared = one_serves_both(row, column);
     PlainFp8 made;
     if (row.wanted) {
       made = quantize_plain(x, recipe, Direction::kRow, row);

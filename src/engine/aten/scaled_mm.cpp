@@ -81,8 +81,7 @@ class ScaledMm final : public Fp8Linear {
                      const Fp8Order& column) override {
     require(recipe);
     Fp8Matrix result = matrix_for(x, row, column);
-    const bool shared = row.wanted && column.wanted && row.side == column.side &&
-                        is_symmetric(row.side.granularity);
+    const bool shared = one_serves_both(row, column);
     PlainFp8 made;
     if (row.wanted) {
       made = quantize_plain(x, recipe, Direction::kRow, row);

@@ -43,8 +43,7 @@ class Rehearsal final : public Fp8Linear {
   Fp8Matrix quantize(const Tensor& x, Recipe recipe, const Fp8Order& row,
                      const Fp8Order& column) override {
     Fp8Matrix result = matrix_for(x, row, column);
-    const bool shared = row.wanted && column.wanted && row.side == column.side &&
-                        is_symmetric(row.side.granularity);
+    const bool shared = one_serves_both(row, column);
     if (row.wanted) {
       // Values for the product that comes now, codes for the one that comes later.
       result.row = one_copy(x, recipe, Direction::kRow, row, shared && column.keep);
