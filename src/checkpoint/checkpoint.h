@@ -3,14 +3,18 @@
 // written last: a folder without one does not exist. `latest` and `best_model` are relative
 // symlinks, replaced atomically. A save writes into a hidden temporary folder, fsyncs everything,
 // renames the folder, then moves the links: kill -9 at any point leaves every older checkpoint
-// loadable.
+// loadable. Of a run of many ranks each writes the rows it has (saver.h), and any number of ranks
+// reads any rows.
 
 #include <ATen/core/Tensor.h>
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,6 +22,14 @@
 #include "base/json.h"
 
 namespace octavo::checkpoint {
+
+// A tensor of the state that is some rows of a larger one.
+struct Slice {
+  std::vector<int64_t> full_shape;
+  int64_t first_row = 0;
+};
+
+class Reader;
 
 struct State {
   int64_t step = 0;
@@ -30,6 +42,22 @@ struct State {
   Json extra = Json::object();  // data position, random state, config, model, layout: of src/train
   // Groups become files: {"model": …, "optimizer": …} -> model.safetensors, optimizer.safetensors.
   std::map<std::string, std::vector<std::pair<std::string, at::Tensor>>> groups;
+  // To save: which tensors (group, name) are slices. A tensor that ranks share by rows must be here
+  // on all of them, also on one that has all of its rows or none.
+  std::map<std::string, std::map<std::string, Slice>> slices;
+  // To save in the background: groups that may change before Saver::before_update(). They are
+  // copied at once.
+  std::set<std::string> changing;
+  // Loaded: where tensor() and rows() read. Tensors of `groups` on the meta device are outlines,
+  // which have a type and a shape.
+  std::shared_ptr<Reader> reader;
+};
+
+// The place of a process in a run that saves together.
+struct Part {
+  int rank = 0, ranks = 1;
+  int shards = 0;     // rank r has slice r % shards of every sharded tensor; 0: as many as ranks
+  std::string token;  // the same on all ranks, another one for each start of a run
 };
 
 struct Summary {  // one row of `checkpoints list`, from the manifest alone
@@ -45,6 +73,8 @@ struct SaveOptions {
   bool best = false;  // also move best_model
   // 0: all; else the `keep` saved last, and always latest's and best_model's targets.
   int keep = 0;
+  // Called with the name of each stage of a save once it is done, for tests and traces.
+  std::function<void(std::string_view stage)> on_stage;
 };
 
 // Returns the folder. Free space is checked first; a checkpoint of the same step is replaced. Saves
@@ -57,9 +87,25 @@ fs::path save(const fs::path& checkpoint_dir, const State& state, const SaveOpti
 // load_resolved() reads once.
 fs::path resolve(const fs::path& checkpoint_dir, const std::string& what);
 
+// For many ranks: one of them chooses and tells the others. Checks the manifest and the sizes of
+// all files, and no hash. `damaged`: those that were chosen before and found to be so; the fallback
+// goes on from them.
+fs::path choose(const fs::path& checkpoint_dir, const std::string& what,
+                const std::vector<fs::path>& damaged = {});
+
+// Reads the manifest alone. All tensors are outlines; tensor() and rows() check what they touch.
+State open(const fs::path& checkpoint);
+
 // Checks the manifest and every file's size and hash, then reads. Tensors are views of mapped
-// files.
+// files; those that several ranks wrote are outlines.
 State load(const fs::path& checkpoint);
+
+// A loaded tensor, undefined when there is none of that name; or rows [first, first + count) of
+// one, from the files of whichever ranks have them. Reads and checks the pieces that it needs and
+// no others. A damaged one is an error that names file and tensor.
+at::Tensor tensor(const State& state, const std::string& group, const std::string& name);
+at::Tensor rows(const State& state, const std::string& group, const std::string& name,
+                int64_t first, int64_t count);
 
 struct Loaded {
   fs::path path;
@@ -75,5 +121,7 @@ std::vector<Summary> list(const fs::path& checkpoint_dir);
 std::vector<fs::path> step_paths(const fs::path& checkpoint_dir);
 // Every problem found, one line each; empty when whole.
 std::vector<std::string> verify(const fs::path& checkpoint);
+// The same of every `shares`-th file: ranks divide the work.
+std::vector<std::string> verify_share(const fs::path& checkpoint, int share, int shares);
 
 }  // namespace octavo::checkpoint

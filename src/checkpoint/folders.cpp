@@ -150,10 +150,13 @@ void remove_folder(const fs::path& folder) {
   fs::remove_all(doomed);
 }
 
-void clean_leftovers(const fs::path& directory) {
+void clean_leftovers(const fs::path& directory,
+                     const std::function<bool(std::string_view)>& alive) {
   std::vector<fs::path> leftovers;
-  for (const auto& entry : fs::directory_iterator(directory))
-    if (is_leftover(entry.path().filename().string())) leftovers.push_back(entry.path());
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    const std::string name = entry.path().filename().string();
+    if (is_leftover(name) && !(alive && alive(name))) leftovers.push_back(entry.path());
+  }
   for (const fs::path& path : leftovers) {
     std::string name = path.filename().string();
     auto step = parse_aside(name);

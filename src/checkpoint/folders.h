@@ -4,11 +4,13 @@
 //   step-00000250              a checkpoint, once manifest.json is in it
 //   latest, best_model         relative links to one
 //   .tmp-step-00000250-<pid>   being written, or replaced and about to be deleted
+//   .tmp-step-00000250-<token>-<number>   being written by the ranks of a run
 //   .old-step-00000250-<pid>   moved aside while its successor takes its name (no RENAME_EXCHANGE)
 //   .del-step-00000250-<pid>   being deleted
 //   .link-latest-<pid>         a link before it gets its name
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -59,7 +61,10 @@ void install_folder(const fs::path& fresh, const fs::path& target, bool allow_ex
 void remove_folder(const fs::path& folder);
 
 // What killed saves left, with a log line. The caller holds the lock, so no other save is running.
-void clean_leftovers(const fs::path& directory);
+// `alive` says which names are in use all the same: ranks begin to write before the first of them
+// has the lock.
+void clean_leftovers(const fs::path& directory,
+                     const std::function<bool(std::string_view)>& alive = {});
 
 // One save at a time per directory; ends with the process, also by kill -9.
 class DirectoryLock {

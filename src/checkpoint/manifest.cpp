@@ -1,88 +1,16 @@
 #include "checkpoint/manifest.h"
 
-#include <algorithm>
 #include <set>
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "checkpoint/index_json.h"
+#include "checkpoint/part_list.h"
+#include "checkpoint/sealed_json.h"
 
 namespace octavo::checkpoint {
 
 namespace {
-
-constexpr std::string_view kHashField = "{\n  \"manifest_hash\": \"";
-constexpr size_t kHashDigits = 32;
-
-bool is_hash(const std::string& text) {
-  return text.size() == kHashDigits &&
-         text.find_first_not_of("0123456789abcdef") == std::string::npos;
-}
-
-std::string hash_text(std::string_view text) {
-  return hash_bytes(std::as_bytes(std::span(text.data(), text.size())));
-}
-
-// Short strings of the manifest end up in tables on terminals.
-std::string label(const Json& object, const char* name, const std::string& source) {
-  std::string text = json_string(object, name, source);
-  bool printable =
-      std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c < 0x7F; });
-  if (text.size() > 64 || !printable)
-    fail(ExitCode::kDamaged, "checkpoint", source, ": field '", name,
-         "': wanted at most 64 printable characters, found ", quote_name(text));
-  return text;
-}
-
-uint64_t unsigned_field(const Json& object, const char* name, const std::string& source) {
-  const Json& value = json_field(object, name, Json::value_t::number_integer, source);
-  if (!value.is_number_unsigned())
-    fail(ExitCode::kDamaged, "checkpoint", source, ": field '", name,
-         "' is negative: ", value.dump());
-  return value.get<uint64_t>();
-}
-
-std::string hash_field(const Json& object, const char* name, const std::string& source) {
-  std::string hash = json_string(object, name, source);
-  if (!is_hash(hash))
-    fail(ExitCode::kDamaged, "checkpoint", source, ": field '", name,
-         "' is not a hash: ", quote_name(hash));
-  return hash;
-}
-
-ManifestFile parse_file(const Json& entry, const std::string& source) {
-  ManifestFile file;
-  file.name = json_string(entry, "name", source);
-  std::string problem = file_name_problem(file.name);
-  if (!problem.empty())
-    fail(ExitCode::kDamaged, "checkpoint", source, ": file name ", quote_name(file.name),
-         " refused: ", problem);
-  file.size = unsigned_field(entry, "size", source);
-  file.hash = hash_field(entry, "hash", source);
-  const Json& hashes = json_field(entry, "tensor_hashes", Json::value_t::object, source);
-  for (const auto& item : hashes.items())
-    file.tensor_hashes[item.key()] = hash_field(hashes, item.key().c_str(), source);
-  if (unsigned_field(entry, "tensors", source) != file.tensor_hashes.size())
-    fail(ExitCode::kDamaged, "checkpoint", source, ": file ", file.name,
-         ": the number of tensors and their hashes differ");
-  return file;
-}
-
-// Takes the hash field off, checks it, and returns the text it was computed from.
-std::string checked_body(std::string_view text, const std::string& source) {
-  size_t rest = kHashField.size() + kHashDigits;
-  if (!text.starts_with(kHashField) || text.substr(std::min(rest, text.size()), 3) != "\",\n")
-    fail(ExitCode::kDamaged, "checkpoint", source,
-         ": wanted a manifest that starts with its own hash, found something else; take another "
-         "checkpoint (`octavo checkpoints list`)");
-  std::string stated(text.substr(kHashField.size(), kHashDigits));
-  std::string body = "{\n" + std::string(text.substr(rest + 3));
-  std::string found = hash_text(body);
-  if (stated != found)
-    fail(ExitCode::kDamaged, "checkpoint", source, ": damaged: its hash should be ",
-         quote_name(stated), ", its content gives ", found,
-         "; take another checkpoint (`octavo checkpoints list`)");
-  return body;
-}
 
 std::vector<std::string> tensor_problems(const SafetensorsReader& reader,
                                          const ManifestFile& file) {
@@ -100,6 +28,49 @@ std::vector<std::string> tensor_problems(const SafetensorsReader& reader,
   return problems;
 }
 
+void write_parts(const Manifest& manifest, Json& json) {
+  json["save_id"] = manifest.save_id;
+  Json parts = Json::array();
+  for (const PartEntry& part : manifest.parts)
+    parts.push_back({{"name", part.name}, {"size", part.size}, {"hash", part.hash}});
+  json["parts"] = parts;
+  json["tensors"] = index_to_json(manifest.index);
+}
+
+void parse_parts(const Json& json, const std::string& source, Manifest& manifest) {
+  manifest.save_id = label_field(json, "save_id", source);
+  const Json& parts = json_field(json, "parts", Json::value_t::array, source);
+  for (const Json& entry : parts) {
+    PartEntry part{json_string(entry, "name", source), hash_field(entry, "hash", source),
+                   unsigned_field(entry, "size", source)};
+    const std::string wanted = part_name(manifest.parts.size(), parts.size());
+    if (part.name != wanted)
+      fail(ExitCode::kDamaged, "checkpoint", source, ": list name ", quote_name(part.name),
+           " refused: wanted ", wanted);
+    manifest.parts.push_back(std::move(part));
+  }
+  if (manifest.parts.empty())
+    fail(ExitCode::kDamaged, "checkpoint", source, ": wanted the lists of the ranks, found none");
+  for (const ManifestFile& file : manifest.files)
+    if (static_cast<size_t>(file.rank) >= manifest.parts.size())
+      fail(ExitCode::kDamaged, "checkpoint", source, ": file ", file.name, " is of rank ",
+           file.rank, ", which has no list");
+  manifest.index = index_from_json(json_field(json, "tensors", Json::value_t::object, source),
+                                   manifest.parts.size(), source);
+}
+
+void parse_files(const Json& json, const std::string& source, Manifest& manifest) {
+  std::set<std::string> names;
+  uint64_t total = 0;
+  for (const Json& entry : json_field(json, "files", Json::value_t::array, source)) {
+    manifest.files.push_back(parse_file_entry(entry, source));
+    total = checked_add(total, manifest.files.back().size, source + ": file sizes");
+    if (!names.insert(manifest.files.back().name).second)
+      fail(ExitCode::kDamaged, "checkpoint", source, ": file ", manifest.files.back().name,
+           " is listed twice");
+  }
+}
+
 }  // namespace
 
 std::string file_name_problem(std::string_view name) {
@@ -114,15 +85,52 @@ std::string file_name_problem(std::string_view name) {
   return "";
 }
 
+Json file_entry(const ManifestFile& file) {
+  Json entry = {{"name", file.name},
+                {"size", file.size},
+                {"hash", file.hash},
+                {"tensors", file.tensor_hashes.size()},
+                {"tensor_hashes", file.tensor_hashes}};
+  if (!file.header_hash.empty()) entry["header_hash"] = file.header_hash;
+  if (file.group + kShardSuffix != file.name) {
+    entry["group"] = file.group;
+    entry["rank"] = file.rank;
+  }
+  return entry;
+}
+
+ManifestFile parse_file_entry(const Json& entry, const std::string& source) {
+  ManifestFile file;
+  file.name = json_string(entry, "name", source);
+  std::string problem = file_name_problem(file.name);
+  if (!problem.empty())
+    fail(ExitCode::kDamaged, "checkpoint", source, ": file name ", quote_name(file.name),
+         " refused: ", problem);
+  file.size = unsigned_field(entry, "size", source);
+  file.hash = hash_field(entry, "hash", source);
+  const Json& hashes = json_field(entry, "tensor_hashes", Json::value_t::object, source);
+  for (const auto& item : hashes.items())
+    file.tensor_hashes[item.key()] = hash_field(hashes, item.key().c_str(), source);
+  if (unsigned_field(entry, "tensors", source) != file.tensor_hashes.size())
+    fail(ExitCode::kDamaged, "checkpoint", source, ": file ", file.name,
+         ": the number of tensors and their hashes differ");
+  if (entry.contains("header_hash")) file.header_hash = hash_field(entry, "header_hash", source);
+  file.group = file.name.substr(0, file.name.size() - std::string_view(kShardSuffix).size());
+  if (entry.contains("group")) {
+    file.group = label_field(entry, "group", source);
+    const uint64_t rank = unsigned_field(entry, "rank", source);
+    if (rank > uint64_t{INT32_MAX} || !file_name_problem(file.group + kShardSuffix).empty())
+      fail(ExitCode::kDamaged, "checkpoint", source, ": file ", file.name, ": group ",
+           quote_name(file.group), " or rank ", rank, " refused");
+    file.rank = static_cast<int>(rank);
+  }
+  return file;
+}
+
 std::string manifest_text(const Manifest& manifest) {
   Json files = Json::array();
-  for (const ManifestFile& file : manifest.files)
-    files.push_back({{"name", file.name},
-                     {"size", file.size},
-                     {"hash", file.hash},
-                     {"tensors", file.tensor_hashes.size()},
-                     {"tensor_hashes", file.tensor_hashes}});
-  Json json = {{"version", kManifestVersion},
+  for (const ManifestFile& file : manifest.files) files.push_back(file_entry(file));
+  Json json = {{"version", manifest.in_parts() ? kPartsVersion : kManifestVersion},
                {"step", manifest.step},
                {"tokens", manifest.tokens},
                {"precision", manifest.precision},
@@ -131,51 +139,30 @@ std::string manifest_text(const Manifest& manifest) {
                {"created", manifest.created},
                {"extra", manifest.extra},
                {"files", files}};
-  std::string body;
-  try {
-    body = json.dump(2) + "\n";
-  } catch (const Json::exception& error) {
-    fail(ExitCode::kUsage, "checkpoint", "manifest: wanted UTF-8 strings (", error.what(),
-         "); correct them before saving");
-  }
-  if (parse_json(body, "manifest to be written") != json)
-    fail(ExitCode::kUsage, "checkpoint",
-         "manifest: a number in `extra` is not finite and would not read back; "
-         "store it as a string");
-  std::string text = std::string(kHashField) + hash_text(body) + "\",\n" + body.substr(2);
-  size_t limit = JsonLimits{}.max_bytes;
-  if (text.size() > limit)
-    fail(ExitCode::kUsage, "checkpoint", "manifest: ", text.size(), " bytes, at most ", limit,
-         " can be read back; make `extra` smaller");
-  return text;
+  if (manifest.in_parts()) write_parts(manifest, json);
+  return sealed_text(json, "manifest");
 }
 
 Manifest parse_manifest(std::string_view text, const std::string& source) {
-  Json json = parse_json(checked_body(text, source), source);
+  Json json = unsealed(text, source);
   int64_t version = json_int(json, "version", source);
-  if (version != kManifestVersion)
+  if (version != kManifestVersion && version != kPartsVersion)
     fail(ExitCode::kDamaged, "checkpoint", source, ": wanted manifest version ", kManifestVersion,
-         ", found ", version, "; use the octavo that wrote it, or a newer one");
+         " or ", kPartsVersion, ", found ", version,
+         "; use the octavo that wrote it, or a newer one");
   Manifest manifest;
   manifest.step = json_int(json, "step", source);
   if (manifest.step < 0)
     fail(ExitCode::kDamaged, "checkpoint", source, ": step ", manifest.step, " is negative");
   manifest.tokens = unsigned_field(json, "tokens", source);
-  manifest.precision = label(json, "precision", source);
-  manifest.recipe = label(json, "recipe", source);
-  manifest.created = label(json, "created", source);
+  manifest.precision = label_field(json, "precision", source);
+  manifest.recipe = label_field(json, "recipe", source);
+  manifest.created = label_field(json, "created", source);
   if (json.contains("val_loss") && json.at("val_loss").is_number())
     manifest.val_loss = json.at("val_loss").get<double>();
   manifest.extra = json_field(json, "extra", Json::value_t::object, source);
-  std::set<std::string> names;
-  uint64_t total = 0;
-  for (const Json& entry : json_field(json, "files", Json::value_t::array, source)) {
-    manifest.files.push_back(parse_file(entry, source));
-    total = checked_add(total, manifest.files.back().size, source + ": file sizes");
-    if (!names.insert(manifest.files.back().name).second)
-      fail(ExitCode::kDamaged, "checkpoint", source, ": file ", manifest.files.back().name,
-           " is listed twice");
-  }
+  parse_files(json, source, manifest);
+  if (version == kPartsVersion) parse_parts(json, source, manifest);
   return manifest;
 }
 
@@ -190,17 +177,33 @@ Manifest read_manifest(const fs::path& folder) {
   return parse_manifest(read_file(path, JsonLimits{}.max_bytes), path.string());
 }
 
-std::vector<std::string> file_problems(const fs::path& folder, const ManifestFile& file,
-                                       std::optional<SafetensorsReader>* reader) {
-  fs::path path = join_inside(folder, file.name);
+std::string size_problem(const fs::path& folder, const std::string& name, uint64_t wanted) {
+  fs::path path = join_inside(folder, name);
   std::error_code unreadable;
   fs::file_status status = fs::symlink_status(path, unreadable);
-  if (!fs::exists(status)) return {file.name + ": missing"};
-  if (!fs::is_regular_file(status)) return {file.name + ": not a plain file"};
+  if (!fs::exists(status)) return name + ": missing";
+  if (!fs::is_regular_file(status)) return name + ": not a plain file";
   uint64_t size = fs::file_size(path, unreadable);
-  if (size != file.size) return {str(file.name, ": wanted ", file.size, " bytes, found ", size)};
+  return size == wanted ? "" : str(name, ": wanted ", wanted, " bytes, found ", size);
+}
+
+std::vector<std::string> size_problems(const fs::path& folder, const Manifest& manifest) {
+  std::vector<std::string> problems;
+  const auto check = [&](const std::string& name, uint64_t size) {
+    if (std::string problem = size_problem(folder, name, size); !problem.empty())
+      problems.push_back(std::move(problem));
+  };
+  for (const ManifestFile& file : manifest.files) check(file.name, file.size);
+  for (const PartEntry& part : manifest.parts) check(part.name, part.size);
+  return problems;
+}
+
+std::vector<std::string> file_problems(const fs::path& folder, const ManifestFile& file,
+                                       std::optional<SafetensorsReader>* reader) {
+  if (std::string problem = size_problem(folder, file.name, file.size); !problem.empty())
+    return {problem};
   try {
-    SafetensorsReader opened(path);
+    SafetensorsReader opened(join_inside(folder, file.name));
     bool same = hash_bytes(opened.bytes()) == file.hash;
     auto problems = same && opened.tensors().size() == file.tensor_hashes.size()
                         ? std::vector<std::string>()

@@ -1,6 +1,12 @@
 #pragma once
-// manifest.json: what a checkpoint consists of. Its first field is the hash of the rest of its own
-// text, so that a flipped bit anywhere in it is seen. Private to this room.
+// manifest.json: what a checkpoint consists of (sealed_json.h). Private to this room.
+//
+// One process wrote it (version 1): the manifest lists the files, one for each group, with the
+// hashes of their tensors. Several ranks did (version 2): the files of a group are
+// model-00001-of-00004.safetensors and so on, each rank's files are described with their tensors in
+// a list of its own (part-00001-of-00004.json, sealed too), and the manifest has all lists and
+// files with sizes and hashes, and an index from tensors to the ranks whose files have their rows.
+// So the manifest stays small, and who wants a few rows reads a few lists.
 
 #include <cstdint>
 #include <map>
@@ -10,11 +16,12 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "checkpoint/pieces.h"
 #include "checkpoint/safetensors.h"
 
 namespace octavo::checkpoint {
 
-inline constexpr int64_t kManifestVersion = 1;
+inline constexpr int64_t kManifestVersion = 1, kPartsVersion = 2;
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr const char* kShardSuffix = ".safetensors";
 
@@ -22,8 +29,18 @@ struct ManifestFile {
   std::string name;  // a plain file name ending in .safetensors
   uint64_t size = 0;
   std::string hash;
-  std::map<std::string, std::string> tensor_hashes;
+  std::map<std::string, std::string> tensor_hashes;  // version 2: only in the rank's list
+  std::string header_hash;                           // "" in checkpoints from before it was kept
+  std::string group;
+  int rank = 0;  // who wrote it
 };
+
+struct PartEntry {  // a rank's list
+  std::string name, hash;
+  uint64_t size = 0;
+};
+
+using Index = std::map<std::string, std::map<std::string, TensorPlace>>;  // group, tensor
 
 struct Manifest {
   int64_t step = 0;
@@ -32,10 +49,14 @@ struct Manifest {
   std::optional<double> val_loss;
   Json extra = Json::object();
   std::vector<ManifestFile> files;
+  // Version 2 only:
+  std::string save_id;           // of the save that made it
+  std::vector<PartEntry> parts;  // by rank
+  Index index;
+  bool in_parts() const { return !parts.empty(); }
 };
 
-// The text of manifest.json; refuses what would not read back equal (numbers that are not finite,
-// strings that are not UTF-8).
+// The text of manifest.json; refuses what would not read back equal.
 std::string manifest_text(const Manifest& manifest);
 Manifest parse_manifest(std::string_view text, const std::string& source);
 Manifest read_manifest(const fs::path& folder);
@@ -43,8 +64,18 @@ Manifest read_manifest(const fs::path& folder);
 // "" when a group or manifest may name a file so, else why not.
 std::string file_name_problem(std::string_view name);
 
-// Problems of one file against its manifest entry, one line each, naming the damaged tensors. When
-// there are none and `reader` is not null it receives the opened file.
+// A file's entry, in the manifest and in a rank's list.
+Json file_entry(const ManifestFile& file);
+ManifestFile parse_file_entry(const Json& entry, const std::string& source);
+
+// "" when the file is there with its size, else the problem.
+std::string size_problem(const fs::path& folder, const std::string& name, uint64_t size);
+
+// The same of all files and lists of a checkpoint.
+std::vector<std::string> size_problems(const fs::path& folder, const Manifest& manifest);
+
+// Problems of one file against its entry, one line each, naming the damaged tensors. When there are
+// none and `reader` is not null it receives the opened file.
 std::vector<std::string> file_problems(const fs::path& folder, const ManifestFile& file,
                                        std::optional<SafetensorsReader>* reader);
 

@@ -44,6 +44,7 @@ class SafetensorsReader {
   // The tensor's pages need not stay in memory; it can still be read.
   void release(const std::string& name) const { file_->release(tensor_bytes(name)); }
   std::span<const std::byte> bytes() const { return file_->bytes(); }  // the whole file
+  std::span<const std::byte> header_bytes() const { return bytes().first(data_begin_); }
   const fs::path& path() const { return path_; }
 
  private:
@@ -55,7 +56,8 @@ class SafetensorsReader {
 };
 
 struct WrittenFile {
-  std::string hash;  // of the whole file
+  std::string hash;         // of the whole file
+  std::string header_hash;  // of what comes before the data
   uint64_t size = 0;
   std::map<std::string, std::string> tensor_hashes;  // of each tensor's bytes
 };
@@ -73,6 +75,17 @@ WrittenFile write_safetensors_streamed(
     const fs::path& path, const NamedTensors& outlines,
     const std::function<at::Tensor(const std::string& name)>& produce,
     const std::map<std::string, std::string>& metadata);
+
+// The same for bytes that come in pieces: `feed` calls `take` with the tensor's bytes from first to
+// last, in as many pieces as it likes; a piece is used up when `take` returns.
+using Take = std::function<void(std::span<const std::byte>)>;
+using Feed = std::function<void(const std::string& name, const Take& take)>;
+WrittenFile write_safetensors_fed(const fs::path& path, const NamedTensors& outlines,
+                                  const Feed& feed,
+                                  const std::map<std::string, std::string>& metadata);
+
+// The order in which the writers above ask for tensors.
+NamedTensors in_file_order(const NamedTensors& outlines);
 
 // The same, returning the content hash of the whole file.
 std::string write_safetensors(const fs::path& path, const NamedTensors& tensors,

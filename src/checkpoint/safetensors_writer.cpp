@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/stream_file.h"
 
 namespace octavo::checkpoint {
 
@@ -69,12 +70,17 @@ std::string padded_header(const Json& header, const fs::path& path) {
 
 }  // namespace
 
-WrittenFile write_safetensors_streamed(
-    const fs::path& path, const NamedTensors& tensors,
-    const std::function<at::Tensor(const std::string& name)>& produce,
-    const std::map<std::string, std::string>& metadata) {
-  check_tensors(path, tensors);
-  auto order = file_order(tensors);
+NamedTensors in_file_order(const NamedTensors& outlines) {
+  NamedTensors ordered;
+  for (const auto* item : file_order(outlines)) ordered.push_back(*item);
+  return ordered;
+}
+
+WrittenFile write_safetensors_fed(const fs::path& path, const NamedTensors& outlines,
+                                  const Feed& feed,
+                                  const std::map<std::string, std::string>& metadata) {
+  check_tensors(path, outlines);
+  auto order = file_order(outlines);
   Json header = Json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   uint64_t at = 0;
@@ -86,25 +92,48 @@ WrittenFile write_safetensors_streamed(
     at = end;
   }
   std::string text = padded_header(header, path);
+  std::string front(8, '\0');
+  for (int i = 0; i < 8; ++i) front[i] = static_cast<char>(uint64_t{text.size()} >> (8 * i));
+  front += text;
 
   WrittenFile written;
-  FileWriter file(path);
-  std::string length(8, '\0');
-  for (int i = 0; i < 8; ++i) length[i] = static_cast<char>(uint64_t{text.size()} >> (8 * i));
-  file.write(std::string_view(length));
-  file.write(std::string_view(text));
+  written.header_hash = hash_bytes(std::as_bytes(std::span(front.data(), front.size())));
+  StreamFile file(path);
+  file.write(std::string_view(front));
   for (const auto* item : order) {
-    const at::Tensor tensor = produce(item->first).detach().cpu().contiguous();
-    OCTAVO_ASSERT(tensor.scalar_type() == item->second.scalar_type() &&
-                  tensor.sizes() == item->second.sizes());
-    std::span<const std::byte> bytes(static_cast<const std::byte*>(tensor.const_data_ptr()),
-                                     byte_size(tensor));
-    if (!bytes.empty()) file.write(bytes);
-    written.tensor_hashes[item->first] = hash_bytes(bytes);
+    RunningHash hash;
+    uint64_t taken = 0;
+    feed(item->first, [&](std::span<const std::byte> bytes) {
+      hash.add(bytes);
+      file.write(bytes);
+      taken += bytes.size();
+    });
+    OCTAVO_ASSERT(taken == byte_size(item->second));
+    written.tensor_hashes[item->first] = hash.digest();
   }
   written.size = file.size();
   written.hash = file.close();
   return written;
+}
+
+WrittenFile write_safetensors_streamed(
+    const fs::path& path, const NamedTensors& outlines,
+    const std::function<at::Tensor(const std::string& name)>& produce,
+    const std::map<std::string, std::string>& metadata) {
+  std::map<std::string_view, const at::Tensor*> outline;
+  for (const auto& item : outlines) outline[item.first] = &item.second;
+  const Feed feed = [&](const std::string& name, const Take& take) {
+    // Small enough to be hashed, copied and hashed again within the processor's cache.
+    constexpr size_t kPiece = size_t{256} << 10;
+    const at::Tensor tensor = produce(name).detach().cpu().contiguous();
+    OCTAVO_ASSERT(tensor.scalar_type() == outline.at(name)->scalar_type() &&
+                  tensor.sizes() == outline.at(name)->sizes());
+    std::span<const std::byte> bytes(static_cast<const std::byte*>(tensor.const_data_ptr()),
+                                     byte_size(tensor));
+    for (; !bytes.empty(); bytes = bytes.subspan(std::min(kPiece, bytes.size())))
+      take(bytes.first(std::min(kPiece, bytes.size())));
+  };
+  return write_safetensors_fed(path, outlines, feed, metadata);
 }
 
 WrittenFile write_safetensors_hashed(const fs::path& path, const NamedTensors& tensors,

@@ -11,8 +11,8 @@
 #include "base/progress.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folders.h"
-#include "checkpoint/manifest.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/pieces.h"
+#include "checkpoint/save_job.h"
 
 namespace octavo::checkpoint {
 
@@ -30,82 +30,25 @@ std::string utc_now() {
   return text;
 }
 
-void check_state(const State& state, const SaveOptions& options) {
-  if (state.step < 0)
-    fail(ExitCode::kUsage, "checkpoint", "wanted a step >= 0 to save, found ", state.step);
-  if (options.keep < 0)
-    fail(ExitCode::kUsage, "checkpoint", "wanted the number of checkpoints to keep >= 0, found ",
-         options.keep);
-  if (state.groups.empty())
-    fail(ExitCode::kUsage, "checkpoint",
-         "wanted at least one group of tensors to save, found none");
-  for (const auto& group : state.groups) {
-    std::string problem = file_name_problem(group.first + kShardSuffix);
-    if (!problem.empty())
-      fail(ExitCode::kUsage, "checkpoint", "group name ", quote_name(group.first),
-           " refused: ", problem);
-  }
-}
-
-// Tensors, and room for headers and the manifest. An existing checkpoint stays until the new one is
-// whole, so nothing is credited for it.
+// All of the tensors, other ranks' rows too, and room for headers and the manifest. An existing
+// checkpoint stays until the new one is whole, so nothing is credited for it.
 uint64_t bytes_needed(const State& state) {
   constexpr uint64_t kFixed = uint64_t{1} << 20, kPerTensor = 2048;
   uint64_t total = kFixed;
   for (const auto& group : state.groups) {
     for (const auto& item : group.second) {
       if (!item.second.defined()) continue;  // refused by the writer, with its name
-      uint64_t size = checked_mul(static_cast<uint64_t>(item.second.numel()),
-                                  static_cast<uint64_t>(item.second.element_size()), "tensor size");
+      uint64_t size = full_bytes(state, group.first, item.first, item.second);
       total = checked_add(total, checked_add(size, kPerTensor, "tensor size"), "checkpoint size");
     }
   }
   return total;
 }
 
-void check_space(const fs::path& directory, const State& state) {
-  uint64_t needed = bytes_needed(state), available = fs::space(directory).available;
-  if (needed > available)
-    fail(ExitCode::kEnvironment, "checkpoint", "wanted ", format_bytes(static_cast<double>(needed)),
-         " free in ", directory.string(), " for step ", state.step, ", found ",
-         format_bytes(static_cast<double>(available)),
-         "; free space, keep fewer checkpoints or set another checkpoint_dir");
-}
-
-void write_folder(const fs::path& folder, const State& state) {
-  Manifest manifest;
-  manifest.step = state.step;
-  manifest.tokens = state.tokens;
-  manifest.precision = state.precision;
-  manifest.recipe = state.recipe;
-  manifest.created = utc_now();
-  manifest.extra = state.extra;
-  if (state.has_val_loss && std::isfinite(state.val_loss))
-    manifest.val_loss = state.val_loss;
-  else if (state.has_val_loss)
-    log_warn(str("checkpoint of step ", state.step, ": the validation loss is ", state.val_loss,
-                 "; stored as none"));
-  for (const auto& group : state.groups) {
-    std::string name = group.first + kShardSuffix;
-    WrittenFile written = write_safetensors_hashed(folder / name, group.second, {{"format", "pt"}});
-    manifest.files.push_back({name, written.size, written.hash, std::move(written.tensor_hashes)});
-  }
-  std::string text = manifest_text(manifest);
-  parse_manifest(text, "manifest to be written");  // refuse now what could not be loaded later
-  FileWriter file(folder / kManifestName);
-  file.write(std::string_view(text));
-  file.close();
-  fsync_path(folder);
-}
-
 // Cheap check for retention: manifest readable, every file there with its size.
 bool looks_whole(const fs::path& folder) {
   try {
-    for (const ManifestFile& file : read_manifest(folder).files) {
-      std::error_code error;
-      if (fs::file_size(folder / file.name, error) != file.size || error) return false;
-    }
-    return true;
+    return size_problems(folder, read_manifest(folder)).empty();
   } catch (const Error& error) {
     if (error.code() != ExitCode::kDamaged) throw;
     return false;
@@ -136,41 +79,140 @@ void apply_retention(const fs::path& directory, int keep) {
   }
 }
 
-fs::path save_locked(const fs::path& checkpoint_dir, const State& state,
-                     const SaveOptions& options) {
-  std::string name = step_folder_name(state.step);
-  fs::path target = checkpoint_dir / name;
-  fs::path temporary = temporary_path(checkpoint_dir, ".tmp-", name);
+fs::path save_alone(const SaveJob& job) {
+  std::string name = step_folder_name(job.state.step);
+  fs::path temporary = temporary_path(job.directory, ".tmp-", name);
   fs::remove_all(temporary);
   fs::create_directory(temporary);
+  job.stage("folder");
   try {
-    write_folder(temporary, state);
+    Manifest manifest = begin_manifest(job.state);
+    for (const auto& group : job.state.groups)
+      manifest.files.push_back(
+          write_group(job, temporary, group.first, group.first + kShardSuffix));
+    write_manifest(manifest, temporary);
+    job.stage("manifest");
   } catch (...) {
     std::error_code ignored;  // the first failure is the one to tell
     fs::remove_all(temporary, ignored);
     throw;
   }
-  install_folder(temporary, target);
-  // latest moves last: a run killed between the two resumes before this save and repeats it, while
-  // one that resumed after it would take the best loss as already linked.
-  if (options.best) point_link(checkpoint_dir, kBestLink, name);
-  point_link(checkpoint_dir, kLatestLink, name);
-  if (options.keep > 0) apply_retention(checkpoint_dir, options.keep);
-  return target;
+  return install(job, temporary);
 }
 
 }  // namespace
 
-fs::path save(const fs::path& checkpoint_dir, const State& state, const SaveOptions& options) {
-  check_state(state, options);
-  return with_io_errors("save a checkpoint into " + checkpoint_dir.string(), [&] {
-    if (fs::create_directories(checkpoint_dir))
-      fsync_path(fs::absolute(checkpoint_dir).parent_path());
-    DirectoryLock lock(checkpoint_dir);
-    if (lock.held()) clean_leftovers(checkpoint_dir);
-    check_space(checkpoint_dir, state);
-    return save_locked(checkpoint_dir, state, options);
+void check_job(const SaveJob& job) {
+  const State& state = job.state;
+  if (state.step < 0)
+    fail(ExitCode::kUsage, "checkpoint", "wanted a step >= 0 to save, found ", state.step);
+  if (job.options.keep < 0)
+    fail(ExitCode::kUsage, "checkpoint", "wanted the number of checkpoints to keep >= 0, found ",
+         job.options.keep);
+  if (state.groups.empty())
+    fail(ExitCode::kUsage, "checkpoint",
+         "wanted at least one group of tensors to save, found none");
+  for (const auto& group : state.groups) {
+    std::string problem = file_name_problem(group.first + kShardSuffix);
+    if (!problem.empty())
+      fail(ExitCode::kUsage, "checkpoint", "group name ", quote_name(group.first),
+           " refused: ", problem);
+  }
+  if (job.part.ranks > 1) return;
+  for (const auto& group : state.slices)
+    for (const auto& item : group.second)
+      if (item.second.first_row != 0)
+        fail(ExitCode::kUsage, "checkpoint", "tensor ", quote_name(item.first),
+             " is a slice, and there is one rank to save it");
+}
+
+void check_space(const SaveJob& job) {
+  uint64_t needed = bytes_needed(job.state), available = fs::space(job.directory).available;
+  if (needed > available)
+    fail(ExitCode::kEnvironment, "checkpoint", "wanted ", format_bytes(static_cast<double>(needed)),
+         " free in ", job.directory.string(), " for step ", job.state.step, ", found ",
+         format_bytes(static_cast<double>(available)),
+         "; free space, keep fewer checkpoints or set another checkpoint_dir");
+}
+
+Manifest begin_manifest(const State& state) {
+  Manifest manifest;
+  manifest.step = state.step;
+  manifest.tokens = state.tokens;
+  manifest.precision = state.precision;
+  manifest.recipe = state.recipe;
+  manifest.created = utc_now();
+  manifest.extra = state.extra;
+  if (state.has_val_loss && std::isfinite(state.val_loss))
+    manifest.val_loss = state.val_loss;
+  else if (state.has_val_loss)
+    log_warn(str("checkpoint of step ", state.step, ": the validation loss is ", state.val_loss,
+                 "; stored as none"));
+  return manifest;
+}
+
+ManifestFile write_group(const SaveJob& job, const fs::path& folder, const std::string& group,
+                         const std::string& file_name) {
+  const std::map<std::string, std::string> metadata = {{"format", "pt"}};
+  const auto own = job.own.find(group);
+  const NamedTensors none;
+  const NamedTensors& tensors = own == job.own.end() ? none : own->second;
+  WrittenFile written =
+      job.feed
+          ? write_safetensors_fed(
+                folder / file_name, tensors,
+                [&](const std::string& name, const Take& take) { job.feed(group, name, take); },
+                metadata)
+          : write_safetensors_hashed(folder / file_name, tensors, metadata);
+  job.stage(file_name);
+  return {file_name,           written.size, written.hash, std::move(written.tensor_hashes),
+          written.header_hash, group,        job.part.rank};
+}
+
+void write_manifest(const Manifest& manifest, const fs::path& folder) {
+  std::string text = manifest_text(manifest);
+  parse_manifest(text, "manifest to be written");  // refuse now what could not be loaded later
+  FileWriter file(folder / kManifestName);
+  file.write(std::string_view(text));
+  file.close();
+  fsync_path(folder);
+}
+
+fs::path install(const SaveJob& job, const fs::path& folder) {
+  std::string name = step_folder_name(job.state.step);
+  fs::path target = job.directory / name;
+  install_folder(folder, target);
+  job.stage("installed");
+  // latest moves last: a run killed between the two resumes before this save and repeats it, while
+  // one that resumed after it would take the best loss as already linked.
+  if (job.options.best) point_link(job.directory, kBestLink, name);
+  job.stage("best");
+  point_link(job.directory, kLatestLink, name);
+  job.stage("latest");
+  if (job.options.keep > 0) apply_retention(job.directory, job.options.keep);
+  return target;
+}
+
+fs::path run_save(const SaveJob& job) {
+  check_job(job);
+  return with_io_errors("save a checkpoint into " + job.directory.string(), [&] {
+    if (fs::create_directories(job.directory))
+      fsync_path(fs::absolute(job.directory).parent_path());
+    if (job.part.ranks > 1) return save_as_rank(job);
+    DirectoryLock lock(job.directory);
+    if (lock.held()) clean_leftovers(job.directory);
+    check_space(job);
+    return save_alone(job);
   });
+}
+
+fs::path save(const fs::path& checkpoint_dir, const State& state, const SaveOptions& options) {
+  SaveJob job;
+  job.directory = checkpoint_dir;
+  job.state = state;
+  job.options = options;
+  job.own = state.groups;
+  return run_save(job);
 }
 
 }  // namespace octavo::checkpoint

@@ -8,6 +8,12 @@ using namespace config::reader;
 constexpr size_t kAnyNumber = 100'000;
 constexpr Verb kVerbs[] = {
     {"train", "[CONFIG.yaml] [--key value]…", "train a model", config::kTrainArguments, core},
+    {"launch",
+     "[--nproc N] [--nnodes N --node_rank R --master_address A] [--key value]… -- train "
+     "[CONFIG.yaml] [--key value]…",
+     "start, watch and end the ranks of a run; write SLURM and Kubernetes files",
+     {"launch", kLaunch},
+     launch},
     {"generate", "[CONFIG.yaml] --prompt TEXT [--key value]…",
      "continue a text with a trained model", config::kGenerateArguments, core},
     {"eval", "[CONFIG.yaml] --checkpoint WHICH [--eval_task hellaswag --eval_data FILE]…",

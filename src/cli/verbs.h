@@ -33,6 +33,7 @@ int data_inspect(const Verb& verb, Args args);
 int plan(const Verb& verb, Args args);
 int dry_run(const Verb& verb, Args args, const config::Settings& settings);  // plan --dry_run
 int schedule(const Verb& verb, Args args);
+int launch(const Verb& verb, Args args);
 // Verbs that need libtorch: checks the arguments, then loads liboctavo_core.so and calls
 // octavo_core_main.
 int core(const Verb& verb, Args args);

@@ -10,10 +10,8 @@
 namespace octavo::config {
 namespace {
 
-constexpr std::string_view kPlanned[] = {
-    "auto_batch_size", "max_batch_size",  "target_effective_batch_size",
-    "sharding_mode",   "use_tensorboard", "use_wandb",
-    "wandb_project",   "wandb_run_name"};
+constexpr std::string_view kPlanned[] = {"use_tensorboard", "use_wandb", "wandb_project",
+                                         "wandb_run_name"};
 
 const Mapping* find_in(std::span<const Mapping> table, std::string_view path) {
   for (const Mapping& mapping : table) {

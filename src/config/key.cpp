@@ -187,7 +187,8 @@ std::vector<std::string_view> reader_names(Readers readers) {
       {reader::kSchedule, "schedule"},
       {reader::kConfig, "config"},
       {reader::kImport, "config import"},
-      {reader::kPlan, "plan"}};
+      {reader::kPlan, "plan"},
+      {reader::kLaunch, "launch"}};
   std::vector<std::string_view> names;
   for (const auto& [bit, name] : kNames)
     if (readers & bit) names.push_back(name);

@@ -24,6 +24,7 @@ enum class Section {
   kEval,
   kVerify,
   kPlan,
+  kLaunch,
   kOutput
 };
 enum class Type { kInt, kReal, kBool, kText, kList, kEnum };
@@ -33,7 +34,7 @@ using Readers = unsigned;
 namespace reader {
 inline constexpr Readers kTrain = 1, kGenerate = 2, kCheckpoints = 4, kPrepare = 8, kInspect = 16,
                          kSchedule = 32, kConfig = 64, kEval = 128, kVerify = 256, kPlan = 512,
-                         kImport = 1024, kAll = ~0u;
+                         kImport = 1024, kLaunch = 2048, kAll = ~0u;
 }
 
 struct Key {

@@ -132,6 +132,19 @@ std::vector<Key> train_keys() {
       int_key("batch_size", &S::batch_size, 1, 65536,
               "Samples in one forward and backward pass, per rank.")
           .read_by(reader::kTrain | reader::kEval),
+      bool_key("auto_batch_size", &S::auto_batch_size,
+               "Find the largest batch_size that fits, by passes that are measured before training "
+               "begins; all ranks take the same. batch_size is not read then."),
+      int_key("max_batch_size", &S::max_batch_size, 0, 65536,
+              "The most that batch_size, or auto_batch_size, may be. 0: no bound."),
+      int_key("target_effective_batch_size", &S::target_effective_batch_size, 0, 1 << 24,
+              "Samples in a step over all passes and ranks: gradient_accumulation_steps follows "
+              "from it. batch_size is lowered to a divisor where it must be. 0: batch_size x "
+              "gradient_accumulation_steps x ranks."),
+      real_key("memory_limit_gb", &S::memory_limit_gb, 0, 1e6,
+               "What a rank's tensors may take, in 10^9 bytes. On a CPU more is refused as on a "
+               "full GPU; on a GPU it bounds auto_batch_size. 0: what the device has, or the "
+               "machine has left."),
       int_key("gradient_accumulation_steps", &S::gradient_accumulation_steps, 1, 1 << 20,
               "Passes whose gradients are summed before the weights move."),
       bool_key(
@@ -318,6 +331,10 @@ std::vector<Key> run_keys() {
               "Steps between samples of generated text. 0: none."),
       int_key("sample_tokens", &S::sample_tokens, 1, 1 << 20, "Tokens in such a sample."),
       text_key("sample_prompt", &S::sample_prompt, "What such a sample continues."),
+      text_key("trace", &S::trace,
+               "A file for a timeline of the run (Chrome's trace format, which Perfetto opens): "
+               "phases, blocks, layers and collectives. Ranks beyond the first write -rank<r> "
+               "before its extension. Empty: none."),
   };
 }
 
@@ -398,9 +415,25 @@ std::vector<Key> plan_keys() {
           "sharding_mode", &S::sharding_mode,
           {ShardingMode::kNone, ShardingMode::kDdp, ShardingMode::kZero1, ShardingMode::kZero2,
            ShardingMode::kFsdpFull, ShardingMode::kHybrid},
-          "What the GPUs share: nothing (ddp), optimizer state (zero1), and gradients (zero2), "
-          "and weights (fsdp_full; hybrid: within a node). none with several GPUs is ddp. For "
-          "the forecast only: train runs on one GPU."),
+          "What the ranks share: nothing (ddp), optimizer state (zero1), and gradients (zero2), "
+          "and weights (fsdp_full; hybrid: within a node). none with several ranks is ddp.")
+          .read_by(reader::kTrain | reader::kPlan),
+      enum_key("grad_reduce_dtype", &S::grad_reduce_dtype, {StateType::kFp32, StateType::kBf16},
+               "What gradients travel between ranks in. bf16: half the bytes, rounded at every "
+               "hop.")
+          .read_by(reader::kTrain),
+      bool_key("fp8_all_gather", &S::fp8_all_gather,
+               "fsdp_full and hybrid quantize FP8 weights before they are gathered: half the "
+               "bytes, the same bits.")
+          .read_by(reader::kTrain),
+      real_key("dist_timeout", &S::dist_timeout, 1, 1e6,
+               "Seconds that a rank waits for the others in one collective before it gives up "
+               "and names who is missing.")
+          .read_by(reader::kTrain),
+      text_key("dist_interface", &S::dist_interface,
+               "Network interface that ranks talk over. Empty: GLOO_SOCKET_IFNAME, or the one "
+               "that leads to the master address.")
+          .read_by(reader::kTrain),
       real_key("gpu_price", &S::gpu_price, 0, 1e6,
                "What one GPU costs for an hour, in your currency. 0: no costs are given."),
       int_key("token_budget", &S::token_budget, 0, kMany * 1024,
@@ -460,6 +493,38 @@ std::vector<Key> output_keys() {
   };
 }
 
+std::vector<Key> launch_keys() {
+  return {
+      int_key("nproc", &S::nproc, 0, 1024,
+              "Ranks on this node. 0: GPU_NUM, or else one for each GPU, or else 1."),
+      int_key(
+          "nnodes", &S::nnodes, 0, 65536,
+          "Nodes of the run. 0: WORLD_SIZE where GPU_NUM is set (the guides count nodes in it), "
+          "else 1."),
+      int_key("node_rank", &S::node_rank, -1, 65535,
+              "Which of the nodes this is, from 0 on. -1: RANK where GPU_NUM is set, else 0."),
+      text_key("master_address", &S::master_address,
+               "Address or name of node 0, where ranks meet: it listens there and nowhere else. "
+               "Empty: MASTER_ADDR where GPU_NUM is set; loopback for one node."),
+      int_key("master_port", &S::master_port, 0, 65535,
+              "Port of the meeting point. 0: MASTER_PORT where GPU_NUM is set; a free one for one "
+              "node, else 29500."),
+      int_key("max_restarts", &S::max_restarts, 0, 1'000'000,
+              "How often the ranks are started again, from the newest checkpoint, when one was "
+              "killed or its machine failed (exit code 3). It ends early when no step was gained."),
+      bool_key("auto_resume", &S::auto_resume,
+               "Go on from the newest checkpoint of the command's checkpoint_dir when there is "
+               "one: for jobs that a scheduler runs again."),
+      text_key("log_dir", &S::log_dir,
+               "Folder for rank-<r>.log, one for each rank. Empty: the terminal, with the rank "
+               "before each line."),
+      text_key("slurm", &S::slurm,
+               "Write a script for sbatch to this file instead of starting ranks."),
+      text_key("kubernetes", &S::kubernetes,
+               "Write a JobSet manifest to this file instead of starting ranks."),
+  };
+}
+
 std::vector<Key> build() {
   std::vector<Key> table;
   const auto append = [&](Section section, Readers usual, std::vector<Key> group) {
@@ -483,6 +548,7 @@ std::vector<Key> build() {
   append(Section::kEval, reader::kEval, eval_keys());
   append(Section::kVerify, reader::kVerify, verify_keys());
   append(Section::kPlan, reader::kPlan, plan_keys());
+  append(Section::kLaunch, reader::kLaunch, launch_keys());
   append(Section::kOutput, 0, output_keys());
   let_verify_read(table);
   let_plan_read(table);
@@ -509,6 +575,7 @@ std::span<const SectionInfo> sections() {
       {Section::kEval, "eval", "How good a model is."},
       {Section::kVerify, "verify", "Whether this machine is able."},
       {Section::kPlan, "plan", "What a run would take and give on GPUs that are not here."},
+      {Section::kLaunch, "launch", "Ranks on one node and on many."},
       {Section::kOutput, "output", "Where a verb's result goes."},
   };
   return kSections;

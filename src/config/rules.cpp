@@ -41,8 +41,14 @@ bool low_state_has_low_products(const Settings& s) {
   return !low || s.mixed_precision != Precision::kFp32;
 }
 
-bool train_runs_alone(const Settings& s) {
-  return s.num_gpus == 1 && s.sharding_mode == ShardingMode::kNone;
+bool train_counts_its_ranks(const Settings& s) {
+  return s.num_gpus == 1;
+}
+
+bool packed_weights_stay(const Settings& s) {
+  const bool leave =
+      s.sharding_mode == ShardingMode::kFsdpFull || s.sharding_mode == ShardingMode::kHybrid;
+  return s.lora_rank == 0 || s.lora_base != LoraBase::kFp8 || !leave;
 }
 
 bool graph_has_gpu(const Settings& s) {
@@ -73,9 +79,14 @@ std::span<const Rule> rules() {
        "warmup_steps must not exceed max_steps, or learning_rate is never reached; lower it or "
        "give -1",
        warmup_fits, "warmup_steps max_steps"},
-      {"train_runs_alone", reader::kTrain,
-       "num_gpus and sharding_mode are for octavo plan: train runs on one GPU; leave them out",
-       train_runs_alone, "num_gpus sharding_mode"},
+      {"train_counts_its_ranks", reader::kTrain,
+       "num_gpus is for octavo plan: train has as many ranks as its launcher starts (octavo launch "
+       "--nproc 8); leave it out",
+       train_counts_its_ranks, "num_gpus"},
+      {"packed_weights_stay", reader::kTrain,
+       "lora_base fp8 keeps the base model in codes on every rank, and sharding_mode fsdp_full and "
+       "hybrid spread it in BF16; take lora_base bf16, or sharding_mode ddp, zero1 or zero2",
+       packed_weights_stay, "lora_base sharding_mode"},
       {"heads_divide_width", reader::kTrain,
        "n_head must divide n_embd, because every head is n_embd / n_head wide; change one of them",
        heads_divide_width, "n_embd n_head"},

@@ -72,6 +72,10 @@ struct Settings {
 
   // train
   int64_t batch_size = 8;
+  bool auto_batch_size = false;
+  int64_t max_batch_size = 0;               // 0: no bound
+  int64_t target_effective_batch_size = 0;  // samples of a step; 0: what the others make
+  double memory_limit_gb = 0;               // 0: what the machine has
   int64_t gradient_accumulation_steps = 1;
   bool gradient_checkpointing = false;
   int64_t max_steps = 0;   // 0: num_epochs decides
@@ -121,6 +125,7 @@ struct Settings {
   int64_t eval_freq = 250, eval_batches = 20;
   int64_t sample_freq = 0, sample_tokens = 64;
   std::string sample_prompt = "\n";
+  std::string trace;  // "": none
 
   // checkpoints
   std::string checkpoint_dir;      // "": checkpoints, or checkpoints_fp8
@@ -152,11 +157,26 @@ struct Settings {
   bool dry_run = false;
   std::string gpu = "h100";
   int64_t num_gpus = 1;
-  ShardingMode sharding_mode = ShardingMode::kNone;  // none with several GPUs: ddp
+  ShardingMode sharding_mode = ShardingMode::kNone;  // none with several ranks: ddp
+  StateType grad_reduce_dtype = StateType::kFp32;
+  bool fp8_all_gather = true;
+  double dist_timeout = 600;
+  std::string dist_interface;
   double gpu_price = 0;                              // per GPU and hour; 0: not known
   int64_t token_budget = 0;                          // 0: no total
   double gpu_hours_per_failure = 50000;
   double checkpoint_seconds = 60, restart_seconds = 600;
+
+  // launch
+  int64_t nproc = 0;          // 0: GPU_NUM, else one for each GPU, else 1
+  int64_t nnodes = 0;         // 0: WORLD_SIZE beside GPU_NUM, else 1
+  int64_t node_rank = -1;     // -1: RANK beside GPU_NUM, else 0
+  std::string master_address;  // "": MASTER_ADDR beside GPU_NUM, else loopback
+  int64_t master_port = 0;     // 0: any free one on one node, else 29500
+  int64_t max_restarts = 0;
+  bool auto_resume = false;
+  std::string log_dir;            // "": the terminal, with the rank before each line
+  std::string slurm, kubernetes;  // files to write instead of starting ranks
 
   // output
   std::string output;

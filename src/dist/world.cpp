@@ -1,18 +1,208 @@
 #include "dist/world.h"
 
-#include <cstdlib>
-#include <string>
+#include <ATen/ATen.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include <algorithm>
+#include <thread>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "dist/address.h"
+#include "dist/gloo.h"
+#include "dist/lost_ranks.h"
+#include "dist/nccl.h"
+#include "dist/rendezvous_store.h"
+#include "launch/interfaces.h"
 
 namespace octavo::dist {
 
-World World::from_environment() {
-  const char* size = std::getenv("WORLD_SIZE");
-  if (size != nullptr && std::string(size) != "1")
-    fail(ExitCode::kUsage, "dist", "this version trains on one rank, found WORLD_SIZE=", size,
-         "; start octavo without a launcher, or unset WORLD_SIZE");
-  return {};
+struct World::Connection {
+  Rendezvous rendezvous;
+  int shards = 1, shard = 0;
+  // Of numbers in memory, Gloo; on a GPU NCCL for what is there.
+  std::unique_ptr<Group> host, device, gathering, reducing, replicas;
+  int64_t step = 0;
+};
+
+namespace {
+
+// The address of this machine that the other ranks reach it at.
+std::string own_address(const launch::Place& place, const std::string& interface) {
+  const std::string name = launch::chosen_interface(interface, launch::environment());
+  if (!name.empty()) return launch::interface_address(name);
+  return address_towards(place.master_address, place.master_port);
+}
+
+// Makes groups: each with keys of its own in the store.
+struct Founder {
+  const launch::Place& place;
+  const WorldOptions& options;
+  const c10::intrusive_ptr<c10d::Store>& store;
+  std::string address;
+  Group::OnFailure on_failure;
+
+  // `ranks` of the group, by `color` when several groups of one name exist side by side.
+  std::unique_ptr<Group> found(const std::string& name, int color, int rank, int size,
+                               bool on_device) const {
+    if (size == 1) return std::make_unique<Group>();
+    const auto keys = c10::make_intrusive<c10d::PrefixStore>(octavo::str(name, ".", color), store);
+    Group::Members members{name, rank, size, options.timeout, on_failure};
+    if (on_device)
+      return std::make_unique<Group>(
+          std::move(members), make_nccl(keys, rank, size, options.device, options.timeout), true);
+    return std::make_unique<Group>(std::move(members),
+                                   make_gloo(keys, rank, size, {address, options.timeout}), false);
+  }
+};
+
+}  // namespace
+
+World::World() = default;
+World::World(World&&) noexcept = default;
+World& World::operator=(World&&) noexcept = default;
+World::~World() = default;
+
+World World::connect(const launch::Place& place, const WorldOptions& options) {
+  World world;
+  world.place_ = place;
+  if (place.ranks == 1) return world;
+  if (options.hybrid && place.ranks % place.local_ranks != 0)
+    fail(ExitCode::kUsage, "dist", "sharding_mode hybrid wants as many ranks on every node, found ",
+         place.ranks, " ranks and ", place.local_ranks, " on node ", place.node,
+         "; start as many everywhere, or take fsdp_full");
+  auto made = std::make_unique<Connection>();
+  Connection* c = made.get();
+  c->rendezvous = meet(place, options.timeout);
+  const Founder founder{place, options, c->rendezvous.store, own_address(place, options.interface),
+                        [c, place](const std::string& what, const std::string& error) {
+                          fail_lost(c->rendezvous, place, what, c->step, error);
+                        }};
+  const bool gpu = options.device.is_cuda();
+  try {
+    c->shards = options.hybrid ? place.local_ranks : place.ranks;
+    c->shard = options.hybrid ? place.local_rank : place.rank;
+    c->host = founder.found("all", 0, place.rank, place.ranks, false);
+    if (gpu) c->device = founder.found("device", 0, place.rank, place.ranks, true);
+    const int node = options.hybrid ? place.node : 0;
+    c->gathering = founder.found("gather", node, c->shard, c->shards, gpu);
+    c->reducing = founder.found("reduce", node, c->shard, c->shards, gpu);
+    c->replicas = options.hybrid ? founder.found("replicas", place.local_rank, place.node,
+                                                 place.ranks / place.local_ranks, gpu)
+                                 : std::make_unique<Group>();
+  } catch (const c10::Error& error) {
+    fail_lost(c->rendezvous, place, "connecting", 0, error.what_without_backtrace());
+  }
+  world.connection_ = std::move(made);
+  log_info(octavo::str("ranks: ", place.ranks, " on ", place.nodes, " node(s), this is ",
+                       place.rank, " (started by ",
+                       place.launcher.empty() ? "hand" : place.launcher, "), ",
+                       gpu ? "NCCL" : "Gloo", " at ", founder.address));
+  return world;
+}
+
+int World::shards() const {
+  return connection_ == nullptr ? 1 : connection_->shards;
+}
+int World::shard() const {
+  return connection_ == nullptr ? 0 : connection_->shard;
+}
+
+namespace {
+Group& group_of_one() {
+  static Group one;
+  return one;
+}
+}  // namespace
+
+Group& World::gathering() {
+  return connection_ == nullptr ? group_of_one() : *connection_->gathering;
+}
+Group& World::reducing() {
+  return connection_ == nullptr ? group_of_one() : *connection_->reducing;
+}
+Group& World::replicas() {
+  return connection_ == nullptr ? group_of_one() : *connection_->replicas;
+}
+
+void World::over_all(at::Tensor& values, const std::string& what, Op op) {
+  if (connection_ == nullptr) return;
+  Group& group = values.is_cuda() ? *connection_->device : *connection_->host;
+  group.all_reduce(what, {values}, op).wait();
+}
+void World::sum(at::Tensor& values, const std::string& what) {
+  over_all(values, what, Op::kSum);
+}
+void World::max(at::Tensor& values, const std::string& what) {
+  over_all(values, what, Op::kMax);
+}
+
+std::string World::from_first(const std::string& text, const std::string& what) {
+  if (connection_ == nullptr) return text;
+  // The length first: others do not know it. All but the first add zeros.
+  at::Tensor length = at::full({1}, is_first() ? static_cast<int64_t>(text.size()) : 0, at::kLong);
+  sum(length, "the length of " + what);
+  at::Tensor bytes = at::zeros({std::max<int64_t>(length.item<int64_t>(), 1)}, at::kByte);
+  if (is_first()) std::copy(text.begin(), text.end(), bytes.mutable_data_ptr<uint8_t>());
+  sum(bytes, what);
+  const auto* first = bytes.const_data_ptr<uint8_t>();
+  return {first, first + length.item<int64_t>()};
+}
+
+void World::barrier(const std::string& what) {
+  at::Tensor nothing = at::zeros({1}, at::kByte);
+  sum(nothing, what);
+}
+
+void World::in_turn(const std::string& what, const std::function<void()>& work) {
+  if (connection_ == nullptr) return work();
+  c10d::Store& store = *connection_->rendezvous.store;
+  const std::vector<uint8_t> yes = {1};
+  const auto wait_for = [&](const std::string& key) {
+    while (!store.check({key})) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  };
+  const std::string first = "turn/" + what, mine = octavo::str(first, "/", place_.node);
+  if (!is_first()) wait_for(first);
+  if (!is_first() && place_.local_rank != 0) wait_for(mine);
+  work();
+  if (is_first()) store.set(first, yes);
+  if (place_.local_rank == 0) store.set(mine, yes);
+}
+
+void World::set_step(int64_t step) {
+  if (connection_ != nullptr) connection_->step = step;
+}
+
+void World::say_leaving(const std::string& error) noexcept {
+  if (connection_ != nullptr) dist::say_leaving(connection_->rendezvous, place_, error);
+}
+
+World::Usage World::usage() const {
+  if (connection_ == nullptr) return {};
+  Usage usage{connection_->gathering->usage(), connection_->reducing->usage(),
+              connection_->replicas->usage(), connection_->host->usage()};
+  if (connection_->device != nullptr) {
+    const Group::Usage& on_device = connection_->device->usage();
+    usage.all.all_reduce.calls += on_device.all_reduce.calls;
+    usage.all.all_reduce.bytes += on_device.all_reduce.bytes;
+  }
+  return usage;
+}
+
+Json World::receipt() const {
+  Json json = {{"ranks", size()}, {"nodes", place_.nodes}, {"launcher", place_.launcher}};
+  if (connection_ == nullptr) return json;
+  const Usage all = usage();
+  const auto one = [](const Group::Counts& c) {
+    return Json{{"calls", c.calls}, {"bytes_sent", c.bytes}};
+  };
+  json["collectives"] = {{"weights gathered", one(all.gathering.gather)},
+                         {"gradients reduce-scattered", one(all.reducing.reduce)},
+                         {"gradients all-reduced", one(all.reducing.all_reduce)},
+                         {"gradients between nodes", one(all.replicas.all_reduce)},
+                         {"agreements of shards", one(all.gathering.all_reduce)},
+                         {"small numbers", one(all.all.all_reduce)}};
+  return json;
 }
 
 }  // namespace octavo::dist

@@ -4,25 +4,77 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "nn/param.h"
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "dist/group.h"
+#include "launch/place.h"
 
 namespace octavo::dist {
 
+struct WorldOptions {
+  std::chrono::milliseconds timeout{600'000};  // of one collective, and of the first meeting
+  std::string interface;                       // network interface; "": as the address chooses
+  at::Device device = at::kCPU;
+  bool hybrid = false;  // weights are spread over the ranks of a node and equal on all nodes
+};
+
 class World {
  public:
-  // Reads the launcher's variables (RANK, WORLD_SIZE). More than one rank is refused: this version
-  // trains on one.
-  static World from_environment();
+  World();  // of one
+  World(World&&) noexcept;
+  World& operator=(World&&) noexcept;
+  ~World();
 
-  int rank() const { return 0; }
-  int size() const { return 1; }
+  // Meets the other ranks that the launcher's variables speak of. All ranks call it.
+  static World connect(const launch::Place& place, const WorldOptions& options);
+
+  int rank() const { return place_.rank; }
+  int size() const { return place_.ranks; }
   bool is_first() const { return rank() == 0; }
-  // After the last micro-batch of a step: every rank's gradients become their sum over ranks.
-  void sum_gradients(const nn::ParamList&) const {}
-  // The sum over ranks, in place.
-  void sum(at::Tensor&) const {}
-  // The largest over ranks, in place.
-  void max(at::Tensor&) const {}
+  const launch::Place& place() const { return place_; }
+
+  // Ranks that the rows of a matrix are spread over, and this one's number among them: all, or
+  // those of a node.
+  int shards() const;
+  int shard() const;
+  // One to bring weights and one to take gradients away, so that on a GPU neither waits for the
+  // other; and the ranks with the same number on other nodes.
+  Group& gathering();
+  Group& reducing();
+  Group& replicas();
+
+  // Over all ranks, in place. In a rank's memory or on its device.
+  void sum(at::Tensor& values, const std::string& what);
+  void max(at::Tensor& values, const std::string& what);
+  // The first rank's text, on every rank.
+  std::string from_first(const std::string& text, const std::string& what);
+  void barrier(const std::string& what);
+  // The first rank does it, then the first rank of every other node, then everybody else: what one
+  // of them leaves on disk the next ones find. It may take hours; nobody gives up on it.
+  void in_turn(const std::string& what, const std::function<void()>& work);
+
+  // For messages: the step in progress.
+  void set_step(int64_t step);
+  // Tells the others why this rank leaves, before it does.
+  void say_leaving(const std::string& error) noexcept;
+  // Calls and bytes of every group since the start.
+  Json receipt() const;
+  struct Usage {
+    Group::Usage gathering, reducing, replicas, all;
+  };
+  Usage usage() const;
+
+ private:
+  struct Connection;
+  void over_all(at::Tensor& values, const std::string& what, Op op);
+
+  launch::Place place_;
+  std::unique_ptr<Connection> connection_;  // null: of one
 };
 
 }  // namespace octavo::dist

@@ -7,8 +7,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cstdlib>
+#include <fstream>
+#include <limits>
 #include <mutex>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -33,7 +37,10 @@ class KeepingAllocator final : public c10::Allocator {
     const size_t size = class_of(bytes);
     const std::lock_guard lock(mutex_);
     void* block = take_kept(size);
-    if (block == nullptr) block = take_new(size);
+    if (block == nullptr) {
+      make_room(size);
+      block = take_new(size);
+    }
     live_[block] = size;
     use_.in_use += size;
     use_.peak = std::max(use_.peak, use_.in_use);
@@ -56,6 +63,15 @@ class KeepingAllocator final : public c10::Allocator {
   void trim() {
     const std::lock_guard lock(mutex_);
     trim_locked();
+  }
+  void set_limit(size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    limit_ = bytes;
+    if (limit_ > 0 && use_.reserved > limit_) trim_locked();
+  }
+  size_t limit() {
+    const std::lock_guard lock(mutex_);
+    return limit_;
   }
 
   // One per process: c10's deleter carries no context. Never destroyed, because tensors may outlive
@@ -93,6 +109,16 @@ class KeepingAllocator final : public c10::Allocator {
     return block;
   }
 
+  // What is kept goes before the limit refuses.
+  void make_room(size_t size) {
+    if (limit_ == 0 || use_.reserved + size <= limit_) return;
+    trim_locked();
+    if (use_.reserved + size > limit_)
+      TORCH_CHECK_WITH(OutOfMemoryError, false, "[engine] out of memory: wanted ", size,
+                       " bytes beside ", use_.in_use, " in use, with a limit of ", limit_,
+                       " (memory_limit_gb, or what was available at the start)");
+  }
+
   void* take_new(size_t size) {
     void* block = nullptr;
     const size_t alignment = size >= kHugePage ? kHugePage : kAlignment;
@@ -121,7 +147,22 @@ class KeepingAllocator final : public c10::Allocator {
   std::unordered_map<void*, size_t> live_;
   std::unordered_map<size_t, std::vector<void*>> kept_;
   MemoryUse use_;
+  size_t limit_ = 0;
 };
+
+// The number behind `name` in a file of lines, or of its first line when there is no name.
+size_t number_in(const char* path, const std::string& name, size_t otherwise) {
+  std::ifstream file(path);
+  std::string word;
+  while (file >> word) {
+    if (!name.empty() && word != name) continue;
+    if (!name.empty()) file >> word;
+    size_t value = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    return error == std::errc{} ? value : otherwise;
+  }
+  return otherwise;
+}
 
 }  // namespace
 
@@ -138,6 +179,18 @@ void trim_cpu_memory() {
   KeepingAllocator::instance().trim();
 }
 
+void limit_cpu_memory(size_t bytes) {
+  KeepingAllocator::instance().set_limit(bytes);
+}
+
+size_t available_cpu_memory() {
+  constexpr size_t kNone = std::numeric_limits<size_t>::max();
+  const size_t free = number_in("/proc/meminfo", "MemAvailable:", kNone >> 10) << 10;
+  const size_t allowed = number_in("/sys/fs/cgroup/memory.max", "", kNone);  // "max": no limit
+  const size_t taken = number_in("/sys/fs/cgroup/memory.current", "", 0);
+  return allowed == kNone ? free : std::min(free, allowed - std::min(allowed, taken));
+}
+
 MemoryUse memory_of(at::Device device) {
   if (device.is_cpu()) return cpu_memory();
   constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
@@ -152,6 +205,22 @@ void trim_memory(at::Device device) {
     trim_cpu_memory();
   else
     at::getDeviceAllocator(device.type())->emptyCache();
+}
+
+void reset_peak(at::Device device) {
+  if (device.is_cpu())
+    reset_cpu_peak();
+  else
+    at::getDeviceAllocator(device.type())->resetPeakStats(device.index());
+}
+
+size_t memory_limit(at::Device device) {
+  if (device.is_cpu()) {
+    const size_t limit = KeepingAllocator::instance().limit();
+    return limit > 0 ? limit : cpu_memory().reserved + available_cpu_memory();
+  }
+  const auto [free, total] = at::getDeviceAllocator(device.type())->getMemoryInfo(device.index());
+  return std::min(total, free + memory_of(device).reserved);
 }
 
 }  // namespace octavo::engine

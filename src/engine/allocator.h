@@ -22,10 +22,18 @@ MemoryUse cpu_memory();
 void reset_cpu_peak();
 // Gives kept blocks back to the system.
 void trim_cpu_memory();
+// Tensors that would take more than this throw c10::OutOfMemoryError, as a GPU's do, instead of
+// waiting for the kernel to end the process. 0: no limit.
+void limit_cpu_memory(size_t bytes);
+// What this machine can still give, and the control group of this process allows.
+size_t available_cpu_memory();
 
 // Of any device: on GPUs libtorch's caching allocator counts.
 MemoryUse memory_of(at::Device device);
 // Gives what is kept back to the device, or the system.
 void trim_memory(at::Device device);
+void reset_peak(at::Device device);
+// What tensors of this process can take in all: the limit, or what it has and what is free.
+size_t memory_limit(at::Device device);
 
 }  // namespace octavo::engine

@@ -2,9 +2,36 @@
 
 #include <ATen/ATen.h>
 
+#include <limits>
+
+#include "engine/aten/fp8_quantize.h"
 #include "fp8/scaling.h"
 
 namespace octavo::engine {
+
+Fp8Copy Fp8Linear::quantize_part(const at::Tensor& x, fp8::Recipe recipe, fp8::Direction direction,
+                                 const Fp8Order& order) {
+  const auto made = aten::quantize_plain(x, recipe, direction, order);
+  const at::Tensor scales = made.decode.reshape({-1});
+  return {.codes = made.codes,
+          .scales = recipe == fp8::Recipe::kMxfp8 ? aten::to_e8m0(scales) : scales,
+          .values = {}};
+}
+
+void Fp8Linear::adopt_part(const Fp8Copy& whole, fp8::Direction direction, bool both,
+                           Fp8Matrix& matrix) {
+  if (both || direction == fp8::Direction::kRow) matrix.row = whole;
+  if (both || direction == fp8::Direction::kColumn) matrix.column = whole;
+}
+
+at::Tensor Fp8Linear::factor_of(fp8::Format format, const at::Tensor& amax) {
+  // As fp8::scale_from_amax has it, without waiting for the device.
+  const at::Tensor factor = at::full_like(amax, fp8::max_value(format))
+                                .div_(amax)
+                                .clamp_max_(std::numeric_limits<float>::max());
+  return at::where(amax.eq(0).logical_or_(amax.isfinite().logical_not_()), at::ones_like(amax),
+                   factor);
+}
 
 void update_factors_in_memory(at::Tensor& history, at::Tensor& factors,
                               const std::vector<fp8::Format>& formats, fp8::AmaxAlgo algo,

@@ -112,6 +112,18 @@ struct Fp8Linear {
     return std::nullopt;
   }
 
+  // Rows of a matrix that is spread over ranks: codes and scales (FP32, of mxfp8 E8M0) both
+  // row-major as fp8::Grid has them, so that those of all ranks one after the other are the
+  // whole's. Why an implementation cannot take such a whole; "" when it can.
+  virtual std::string_view no_parts_reason(fp8::Recipe) const { return {}; }
+  virtual Fp8Copy quantize_part(const at::Tensor& x, fp8::Recipe recipe, fp8::Direction direction,
+                                const Fp8Order& order);
+  // Makes the whole's codes a copy of `matrix`; of both directions when they serve both.
+  virtual void adopt_part(const Fp8Copy& whole, fp8::Direction direction, bool both,
+                          Fp8Matrix& matrix);
+  // The factor of recipe current from the largest magnitude [1], on its device.
+  static at::Tensor factor_of(fp8::Format format, const at::Tensor& amax);
+
   // Delayed scaling after a step; see fp8/scaling.h. history FP32 [length, slots], factors [slots].
   virtual void update_factors(at::Tensor& history, at::Tensor& factors,
                               const std::vector<fp8::Format>& formats, fp8::AmaxAlgo algo,

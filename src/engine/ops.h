@@ -165,6 +165,7 @@ struct AdamW {
     int64_t step = 1;               // from 1: for the bias corrections
     float grad_scale = 1;           // the clipping factor
     uint64_t seed = 0, stream = 0;  // of the random numbers; a stream for each parameter and step
+    int64_t first = 0;  // element of the parameter that the tensors begin with; a multiple of 128
   };
   // FP32 or BF16; or bytes with an FP32 scale for every 128 of them: see adamw_storage.h.
   struct Moment {

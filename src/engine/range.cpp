@@ -4,16 +4,22 @@
 
 #include <string>
 
+#include "engine/trace.h"
+
 namespace octavo::engine {
 
 Range::Range(const char* name) {
   nvtxRangePushA(name);
+  if (!trace::is_on()) return;
+  traced_ = trace::number_of_name(name);
+  begun_ns_ = trace::now_ns();
 }
 
 Range::Range(const char* name, int64_t number)
     : Range((std::string(name) + " " + std::to_string(number)).c_str()) {}
 
 Range::~Range() {
+  if (traced_ != 0) trace::add_slice(traced_, begun_ns_);
   nvtxRangePop();
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // A stretch of the program with a name, for profilers that read NVTX (Nsight Systems: a timeline in
-// the words of the model). Without a profiler it costs a look at a pointer.
+// the words of the model) and for the file of engine/trace.h. Without either it costs a look at a
+// pointer and a flag.
 
 #include <cstdint>
 
@@ -14,6 +15,10 @@ class Range {
   ~Range();
   Range(const Range&) = delete;
   Range& operator=(const Range&) = delete;
+
+ private:
+  uint32_t traced_ = 0;  // its name's number; 0: no trace is recorded
+  int64_t begun_ns_ = 0;
 };
 
 }  // namespace octavo::engine

@@ -17,6 +17,7 @@
 #include "nn/param.h"
 #include "nn/penalty.h"
 #include "nn/recompute.h"
+#include "nn/residence.h"
 #include "nn/sequences.h"
 
 namespace octavo::models {
@@ -41,6 +42,8 @@ class Model {
   virtual void initialize(uint64_t seed) = 0;
   // Blocks keep their inputs alone and run again in the backward pass.
   virtual void set_gradient_checkpointing(bool on) = 0;
+  // Weights come and go with the blocks that read them; null: they stay.
+  virtual void set_residence(nn::Residence* residence) = 0;
   virtual nn::KvCache make_cache(int64_t capacity) const = 0;
   // Weights in the architecture's Hugging Face names and layout.
   virtual void load_hugging_face(const TensorSource& source) = 0;

@@ -18,6 +18,7 @@ constexpr int64_t kVocabMultiple = 64;
 nn::ParamPtr ModelBase::add(const std::string& name, at::IntArrayRef shape, bool decays) {
   params_.push_back(
       nn::make_param(name, shape, engine_.target.compute, decays, engine_.target.device, storage_));
+  params_.back()->unit = unit_;
   return params_.back();
 }
 
@@ -41,9 +42,17 @@ nn::LinearPtr ModelBase::linear(const std::string& name, int64_t block, int64_t 
   return linears_.back();
 }
 
-std::pair<Tensor, Tensor> ModelBase::run_block(const nn::BlockFunction& block, const Tensor& x,
-                                               const Tensor& delta) const {
-  return recompute_ ? nn::recomputed(block, x, delta) : block(x, delta);
+std::pair<Tensor, Tensor> ModelBase::run_block(int64_t i, const nn::BlockFunction& block,
+                                               const Tensor& x, const Tensor& delta) const {
+  const nn::BlockFunction run = [&](const Tensor& stream, const Tensor& branch) {
+    return recompute_ ? nn::recomputed(block, stream, branch) : block(stream, branch);
+  };
+  return residence_ == nullptr ? run(x, delta) : nn::with_unit(*residence_, i + 1, run, x, delta);
+}
+
+void ModelBase::set_residence(nn::Residence* residence) {
+  residence_ = residence;
+  for (const auto& p : params_) p->residence = residence;
 }
 
 std::vector<nn::LayerModule> ModelBase::modules_of(const nn::Linear& layer) const {
@@ -65,11 +74,11 @@ void ModelBase::initialize(uint64_t seed) {
     }
     int64_t rows = 0;  // of the file; those behind are padding
     for (const FilePart& part : parts_of(*p)) rows += part.rows;
-    Tensor values = at::empty(p->master.sizes(), at::kFloat);
+    Tensor values = at::empty(p->sizes(), at::kFloat);
     fill_normal(values.mutable_data_ptr<float>(), values.numel(), initial_deviation(*p), seed,
                 stream_of(p->name));
     values.narrow(0, rows, values.size(0) - rows).zero_();
-    p->master.copy_(values);
+    p->copy_rows(values, 0);
   }
   nn::refresh_compute(params_);
 }
@@ -82,9 +91,14 @@ double ModelBase::flops_per_token(int64_t length) const {
 }
 
 bool ModelBase::is_tied_head(const std::string& name, const Tensor& tensor) const {
-  const Tensor embedding = head()->master.narrow(0, 0, vocab_size());
-  return name == "lm_head.weight" && tensor.sizes() == embedding.sizes() &&
-         at::equal(tensor.to(embedding.scalar_type()), embedding);
+  const nn::Param& embedding = *head();
+  if (name != "lm_head.weight" || tensor.dim() != 2 || tensor.size(0) != vocab_size() ||
+      tensor.size(1) != embedding.sizes()[1])
+    return false;
+  const int64_t first = std::min(embedding.first_row, vocab_size());
+  const int64_t rows = std::min(embedding.master.size(0), vocab_size() - first);
+  return at::equal(tensor.narrow(0, first, rows).to(embedding.master.options()),
+                   embedding.master.narrow(0, 0, rows));
 }
 
 void ModelBase::load_hugging_face(const TensorSource& source) {
@@ -97,11 +111,12 @@ void ModelBase::load_hugging_face(const TensorSource& source) {
         fail(ExitCode::kDamaged, "models", "wanted a tensor '", part.name, "' of ", architecture(),
              ", found none in the model's files");
       if (part.transposed) found = found.t();
-      Tensor target = p->master.narrow(0, part.first_row, part.rows);
-      if (found.sizes() != target.sizes())
+      std::vector<int64_t> wanted = p->sizes().vec();
+      wanted[0] = part.rows;
+      if (found.sizes() != at::IntArrayRef(wanted))
         fail(ExitCode::kDamaged, "models", "tensor '", part.name, "': wanted shape ",
-             target.sizes(), ", found ", found.sizes());
-      target.copy_(found);
+             at::IntArrayRef(wanted), ", found ", found.sizes());
+      p->copy_rows(found, part.first_row);
     }
   nn::refresh_compute(params_);
 }

@@ -14,6 +14,7 @@ class ModelBase : public Model {
   const nn::ParamList& params() const override { return params_; }
   const nn::LinearList& linears() const override { return linears_; }
   void set_gradient_checkpointing(bool on) override { recompute_ = on; }
+  void set_residence(nn::Residence* residence) override;
   std::vector<nn::LayerModule> modules_of(const nn::Linear& layer) const override;
   void load_hugging_face(const TensorSource& source) override;
   NamedTensors to_hugging_face() const override;
@@ -46,9 +47,13 @@ class ModelBase : public Model {
   nn::ParamPtr vector(const std::string& name, int64_t size);
   nn::LinearPtr linear(const std::string& name, int64_t block, int64_t outputs, int64_t inputs,
                        bool bias);
-  // Runs a block, keeping its inputs alone when gradient checkpointing is on.
-  std::pair<at::Tensor, at::Tensor> run_block(const nn::BlockFunction& block, const at::Tensor& x,
-                                              const at::Tensor& delta) const;
+  // The parameters that are made from here on belong to block i, or with the end of the blocks to
+  // the head: see nn/residence.h.
+  void begin_block(int64_t i) { unit_ = i + 1; }
+  void end_blocks() { ++unit_; }
+  // Runs block i, keeping its inputs alone when gradient checkpointing is on.
+  std::pair<at::Tensor, at::Tensor> run_block(int64_t i, const nn::BlockFunction& block,
+                                              const at::Tensor& x, const at::Tensor& delta) const;
 
   const engine::Engine& engine_;
   nn::Storage storage_;
@@ -57,6 +62,8 @@ class ModelBase : public Model {
   bool recompute_ = false;
 
  private:
+  nn::Residence* residence_ = nullptr;
+  int64_t unit_ = 0;
   nn::ParamPtr add(const std::string& name, at::IntArrayRef shape, bool decays);
 };
 

@@ -34,7 +34,7 @@ struct Half : torch::CustomClassHolder {
   }
   // What keeps the node in autograd's graph when its input has no gradient.
   Tensor trained_leaf() const {
-    if (norm.gamma->trainable) return norm.gamma->compute;
+    if (norm.gamma->trainable) return norm.gamma->leaf;
     const Tensor leaf = nn::trained_leaf(*first);
     return second && !leaf.requires_grad() ? nn::trained_leaf(*second) : leaf;
   }

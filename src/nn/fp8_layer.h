@@ -59,6 +59,31 @@ class Fp8Layer {
     weight_.row = weight_.column = {};
     weight_version_.reset();
   }
+  // The same of the own part: its magnitudes are recorded again.
+  void forget_parts() { parts_ = {}; }
+  // A weight whose rows are spread over ranks is quantized before it is gathered.
+  // What a rank's rows do not say of the whole, to be agreed by a maximum over ranks before
+  // `part`: per-tensor recipes other than delayed the largest magnitude [1], rowwise that of every
+  // column [I]; nothing otherwise.
+  std::optional<at::Tensor> magnitudes(const Param& param) const;
+  void agree(const at::Tensor& magnitudes) { agreed_ = magnitudes; }
+  // This rank's rows (Param::own) as one-byte codes and scales, both row-major, made once for each
+  // state of the weight. `shared_scales`: they are the same on all ranks.
+  struct Part {
+    at::Tensor codes, scales;
+    bool shared_scales = false;
+  };
+  Part part(const Param& param, fp8::Direction direction);
+  // Why not, in a few words; "" when it can.
+  std::string no_parts_reason(const Param& param) const;
+  bool one_part_serves_both() const {
+    return side(fp8::Role::kWeight, fp8::Direction::kRow) ==
+               side(fp8::Role::kWeight, fp8::Direction::kColumn) &&
+           is_symmetric(side(fp8::Role::kWeight, fp8::Direction::kRow).granularity);
+  }
+  // The weight from everybody's parts. Until forget_weight().
+  void adopt(const Param& param, fp8::Direction direction, const Part& whole);
+
   // After a product: lets the copy go that nobody will read. `training`: of a training step.
   void release_weight(fp8::Direction direction, bool training);
   // `row` is read by the input gradient, `column` by the weight gradient.
@@ -87,6 +112,12 @@ class Fp8Layer {
   std::array<std::array<int64_t, 2>, 3> slots_{};
   engine::Fp8Matrix weight_;
   std::optional<uint64_t> weight_version_;
+  struct KeptPart {
+    Part part;
+    uint64_t version = 0;
+  };
+  std::array<std::optional<KeptPart>, 2> parts_;  // by direction
+  at::Tensor agreed_;
   std::vector<Health> health_;
 };
 

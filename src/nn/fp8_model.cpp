@@ -99,7 +99,10 @@ void Fp8Model::begin_step(int64_t step) {
 
 void Fp8Model::forget_weights() {
   for (const auto& plan : plan_)
-    if (plan.layer->fp8 != nullptr) plan.layer->fp8->forget_weight();
+    if (plan.layer->fp8 != nullptr) {
+      plan.layer->fp8->forget_weight();
+      plan.layer->fp8->forget_parts();
+    }
 }
 
 at::Tensor Fp8Model::amaxes() {
@@ -118,6 +121,14 @@ std::vector<Fp8TensorReport> Fp8Model::drop_step() {
   return collect();
 }
 
+void Fp8Model::abandon_step() {
+  shared_.scaling.drop_step();
+  shared_.measuring = false;
+  for (const auto& plan : plan_)
+    if (plan.layer->fp8 != nullptr) plan.layer->fp8->take_health();
+  forget_weights();
+}
+
 std::vector<Fp8TensorReport> Fp8Model::collect() {
   std::vector<Fp8TensorReport> reports;
   if (!shared_.measuring) return reports;
@@ -126,9 +137,16 @@ std::vector<Fp8TensorReport> Fp8Model::collect() {
   for (const auto& plan : plan_) {
     if (plan.layer->fp8 == nullptr) continue;
     for (const auto& h : plan.layer->fp8->take_health())
-      reports.push_back({plan.layer->name, tensor_name(h), h.role, h.health,
-                         early ? std::string() : fp8::trouble(h.health)});
+      reports.push_back({plan.layer->name, tensor_name(h), h.role, h.health, {}});
   }
+  if (options_.over_ranks) {
+    // A verdict must be the same on all of them: they would part ways otherwise.
+    std::vector<fp8::TensorHealth*> all;
+    for (auto& r : reports) all.push_back(&r.health);
+    options_.over_ranks(all);
+  }
+  if (!early)
+    for (auto& r : reports) r.trouble = fp8::trouble(r.health);
   if (options_.guard != config::Fp8Guard::kOff && !early) judge(reports);
   return reports;
 }

@@ -21,6 +21,8 @@ struct Fp8ModelOptions {
   int64_t stats_freq = 0;         // steps between statistics; 0: never
   config::Fp8Guard guard = config::Fp8Guard::kLog;
   WeightCopies copies = WeightCopies::kKeep;
+  // Joins the statistics of all ranks; empty when there is one.
+  std::function<void(const std::vector<fp8::TensorHealth*>&)> over_ranks;
 };
 
 struct Fp8LayerPlan {
@@ -69,6 +71,9 @@ class Fp8Model {
   std::vector<Fp8TensorReport> finish_step();
   // The step was not applied: its statistics are judged, its magnitudes forgotten.
   std::vector<Fp8TensorReport> drop_step();
+
+  // The step is done again from its start: nothing of it is judged or remembered.
+  void abandon_step();
 
   const fp8::Options& options() const { return options_.fp8; }
   const std::vector<Fp8LayerPlan>& plan() const { return plan_; }

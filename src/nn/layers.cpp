@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "nn/kv_cache.h"
+#include "nn/residence.h"
 
 namespace octavo::nn {
 namespace {
@@ -211,14 +212,15 @@ Tensor cached_attention(const AttentionState& state, const Tensor& qkv, KvCache&
 
 Tensor embed(const Engine& engine, const Tokens& input, const ParamPtr& tokens,
              const ParamPtr& positions) {
+  const Visit visit(*tokens);
   const Sequences& sequences = input.sequences;
   const bool in_rows = sequences.rows_of > 0;
-  const Tensor x = EmbedNode::apply(input.ids, tokens->compute,
+  const Tensor x = EmbedNode::apply(input.ids, tokens->leaf,
                                     make_state(engine, tokens, in_rows ? positions : ParamPtr(),
                                                in_rows ? sequences.rows_of : input.ids.size(0)));
   if (!positions || in_rows) return x;
   // Packed documents: positions are looked up like tokens.
-  return x + EmbedNode::apply(sequences.positions, positions->compute,
+  return x + EmbedNode::apply(sequences.positions, positions->leaf,
                               make_state(engine, positions, {}, input.ids.size(0)));
 }
 
@@ -239,7 +241,7 @@ std::pair<Tensor, Tensor> add_norm(const Engine& engine, const Tensor& x, const 
   state->engine = &engine;
   state->norm = norm;
   const auto given = delta.defined() ? std::optional<Tensor>(delta) : std::nullopt;
-  const auto out = AddNormNode::apply(x, given, norm.gamma->compute, state);
+  const auto out = AddNormNode::apply(x, given, norm.gamma->leaf, state);
   return {out[0], out[1]};
 }
 

@@ -53,8 +53,8 @@ LinearPtr make_linear(std::string name, int64_t block, ParamPtr weight, ParamPtr
 }
 
 Tensor trained_leaf(const Linear& layer) {
-  if (!layer.adapters.empty()) return layer.adapters.front().a->compute;
-  return layer.weight->trainable ? layer.weight->compute : at::empty({0});
+  if (!layer.adapters.empty()) return layer.adapters.front().a->leaf;
+  return layer.weight->leaf;
 }
 
 Tensor linear_forward(const Engine& engine, Linear& layer, const LinearOperand& operand,

@@ -52,8 +52,8 @@ using LinearList = std::vector<LinearPtr>;
 
 LinearPtr make_linear(std::string name, int64_t block, ParamPtr weight, ParamPtr bias);
 
-// What keeps a layer in autograd's graph when its input has no gradient: a leaf that is trained, or
-// an empty tensor when the layer has none.
+// What keeps a layer in autograd's graph when its input has no gradient: the leaf of a parameter,
+// that of a trained one when the layer has any.
 at::Tensor trained_leaf(const Linear& layer);
 
 // What a product reads: numbers, or what a fused pass has quantized for the layer already.

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "nn/residence.h"
+
 namespace octavo::nn {
 namespace {
 
@@ -27,7 +29,7 @@ Tensor run_head(const engine::Engine& engine, const Tensor& x, Param& weight, co
       .z_weight = static_cast<float>(options.z_weight),
       .want_gradient = dx.defined()};
   Tensor sums = at::zeros({2}, x.options().dtype(at::kDouble));
-  const int64_t rows = x.size(0), columns = weight.compute.size(0),
+  const int64_t rows = x.size(0), columns = weight.sizes()[0],
                 step = std::min(rows, chunk_of(options, x, columns));
   Tensor logits = at::empty({step, columns}, x.options());
   for (int64_t first = 0; first < rows; first += step) {
@@ -64,8 +66,12 @@ Loss head_loss(const engine::Engine& engine, const Tensor& x, const ParamPtr& we
   Tensor dx;
   {
     const at::NoGradGuard no_grad;
+    const Visit visit(*weight);
     if (options.want_gradient) dx = at::empty_like(x);
     loss.sums = run_head(engine, x.detach(), *weight, targets, options, dx);
+    // The gradient of the weight is made here, but for that of an embedding that is the head too.
+    if (options.want_gradient && weight->residence != nullptr)
+      weight->residence->after_backward(weight->unit);
   }
   if (options.want_gradient) loss.root = HeadNode::apply(x, dx);
   return loss;
@@ -74,7 +80,8 @@ Loss head_loss(const engine::Engine& engine, const Tensor& x, const ParamPtr& we
 Tensor head_logits(const engine::Engine& engine, const Tensor& x, const ParamPtr& weight,
                    int64_t classes) {
   const at::NoGradGuard no_grad;
-  Tensor logits = at::empty({x.size(0), weight->compute.size(0)}, x.options());
+  const Visit visit(*weight);
+  Tensor logits = at::empty({x.size(0), weight->sizes()[0]}, x.options());
   engine.matmul->forward(x, weight->compute, Tensor(), logits);
   return logits.narrow(1, 0, classes).to(at::kFloat);
 }

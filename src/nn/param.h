@@ -13,11 +13,15 @@
 
 namespace octavo::nn {
 
+class Residence;
+
 struct Param : torch::CustomClassHolder {
   std::string name;    // "h.0.attn.c_attn.weight": the architecture's Hugging Face name
-  at::Tensor master;   // FP32; of a matrix as Storage says
-  at::Tensor compute;  // BF16 copy of a matrix with an FP32 master; otherwise the master itself
-  at::Tensor grad;     // shape of master, in grad_type; undefined when frozen or given back
+  at::Tensor master;   // FP32; of a matrix as Storage says; when it is spread, this rank's rows
+  at::Tensor compute;  // BF16 copy of a matrix with an FP32 master; otherwise the master itself;
+                       // always whole; undefined while the weights are on other ranks
+  at::Tensor leaf;     // empty: connects autograd's graph, and holds no memory that may go
+  at::Tensor grad;     // whole, in grad_type; undefined when frozen or given back
   at::ScalarType grad_type = at::kFloat;  // FP32; of a matrix as Storage says
   bool trainable = true;                  // false: frozen
   bool decays = false;                    // takes weight decay (matrices do, vectors do not)
@@ -42,18 +46,50 @@ struct Param : torch::CustomClassHolder {
   // The gradient was used: the next write overwrites it. A BF16 gradient's memory is given back
   // until then, so that the next forward pass has it for activations.
   void use_up_gradient() {
-    grad_fresh = true;
-    if (grad_type != at::kFloat) grad.reset();
+    grad_fresh = own_grad_fresh = true;
+    if (grad_type != at::kFloat) release_grad();
   }
   void allocate_grad();
+  void release_grad() {
+    grad.reset();
+    padded_grad.reset();
+  }
+
+  // Spread over the ranks of a group (Storage::Shards): rank r keeps the rows [r * chunk, (r + 1) *
+  // chunk) as far as there are so many. 0: whole on every rank.
+  int64_t chunk = 0;
+  int64_t first_row = 0;  // of this rank's part in the whole
+  int64_t shard_count = 1;
+  // With padding behind the last row, so that every rank's part has `chunk` rows.
+  at::Tensor padded;             // compute is its first rows
+  at::Tensor own;                // this rank's part in the compute dtype [chunk, C]
+  at::Tensor padded_grad;        // grad is its first rows
+  at::Tensor own_grad;           // this rank's part of the sum over ranks [chunk, C]
+  bool own_grad_fresh = true;    // nothing was added to it in this step yet
+  bool spreads_masters = false;  // the master has this rank's rows alone
+  // What the optimizer reads and writes, rows as the master has them.
+  bool has_gradient() const { return own_grad.defined() ? !own_grad_fresh : !grad_fresh; }
+  at::Tensor master_grad() const;
+  at::Tensor master_copy() const;  // undefined when the master is what layers compute with
+  // The rows that count for this rank in a sum over ranks.
+  at::Tensor counted_grad() const;
+  bool counts_here = true;  // false: whole, and another rank counts it
+  // Values for the rows from `first` of the whole; of a spread master those that are here.
+  void copy_rows(const at::Tensor& values, int64_t first);
+
+  // Who brings the weights before they are used and takes them away after; null: they stay.
+  Residence* residence = nullptr;
+  int64_t unit = 0;  // of the weights that come and go together, in the order of the forward pass
 
   // Frozen and kept in FP8 (pack()): E4M3 codes and the decode factors of 128x128 blocks; master
   // and compute are undefined then.
   at::Tensor codes, scales;
-  at::IntArrayRef sizes() const { return codes.defined() ? codes.sizes() : master.sizes(); }
+  at::IntArrayRef sizes() const { return sizes_; }  // of the whole
   int64_t count() const { return c10::multiply_integers(sizes()); }
   at::Tensor weights() const;  // compute, or decoded for the moment
   void pack();                 // of a frozen matrix in BF16
+
+  std::vector<int64_t> sizes_;
 };
 
 using ParamPtr = c10::intrusive_ptr<Param>;
@@ -69,6 +105,13 @@ struct Storage {
   at::ScalarType master = at::kFloat;    // FP32; or BF16: one tensor, rounded stochastically
   at::ScalarType gradient = at::kFloat;  // FP32 or BF16
   bool trainable = true;  // false: one tensor in the compute dtype, no gradient, no optimizer state
+  // The rows of matrices are spread over `count` ranks, of which this is number `index`.
+  struct Shards {
+    int count = 1, index = 0;
+    bool masters = false;    // and moments: each rank keeps and updates its own
+    bool gradients = false;  // each rank keeps the sum of its own
+    bool weights = false;    // come when they are needed
+  } shards;
 };
 
 // `compute` is BF16 or FP32. A matrix in BF16 mode gets a BF16 copy, and on a GPU a vector does.

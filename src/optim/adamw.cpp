@@ -31,8 +31,9 @@ AdamW::AdamW(const engine::Engine& engine, nn::ParamList params, const AdamWOpti
 at::Tensor AdamW::gradient_squares() const {
   std::vector<at::Tensor> grads;
   for (const auto& p : params_) {
-    OCTAVO_ASSERT(!p->grad_fresh);  // a parameter that no gradient reached would get stale numbers
-    grads.push_back(p->grad);
+    // A parameter that no gradient reached would get stale numbers.
+    OCTAVO_ASSERT(p->has_gradient());
+    grads.push_back(p->counted_grad());
   }
   return engine_.adamw->sums_of_squares(grads);
 }
@@ -69,9 +70,10 @@ void AdamW::step(double learning_rate, const Norm& norm) {
         .grad_scale = clip ? static_cast<float>(options_.max_grad_norm / norm.value) : 1.0f,
         .seed = options_.seed,
         .stream = mix64(stream_of("adamw." + p.name) + static_cast<uint64_t>(steps_)),
+        .first = p.spreads_masters ? p.first_row * p.sizes()[1] : 0,
     };
-    const at::Tensor copy = p.compute.is_same(p.master) ? at::Tensor() : p.compute;
-    updates.push_back({p.master, m_[i], v_[i], p.grad, copy, hyper});
+    if (p.master.numel() == 0) continue;  // other ranks have all its rows
+    updates.push_back({p.master, m_[i], v_[i], p.master_grad(), p.master_copy(), hyper});
   }
   engine_.adamw->step_all(updates);
   for (const auto& p : params_) {
@@ -91,7 +93,8 @@ double AdamW::bytes_per_parameter() const {
     const int64_t n = p.master.numel();
     bytes += static_cast<int64_t>(p.master.nbytes()) + bytes_of(m_[i]) + bytes_of(v_[i]) +
              n * static_cast<int64_t>(c10::elementSize(p.grad_type));
-    if (!p.compute.is_same(p.master)) bytes += static_cast<int64_t>(p.compute.nbytes());
+    if (const at::Tensor copy = p.master_copy(); copy.defined())
+      bytes += static_cast<int64_t>(copy.nbytes());
     count += n;
   }
   return count == 0 ? 0 : static_cast<double>(bytes) / static_cast<double>(count);

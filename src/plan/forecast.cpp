@@ -56,6 +56,12 @@ double bytes_of(StateType type) {
   return type == StateType::kFp32 ? 4 : type == StateType::kBf16 ? 2 : 1;
 }
 
+// GPUs that share one copy; 0: all.
+int64_t shard_group(const Settings& s, const Gpu& gpu) {
+  const bool hybrid = s.sharding_mode == ShardingMode::kHybrid;
+  return hybrid ? std::min<int64_t>(s.num_gpus, gpu.gpus_per_node) : 0;
+}
+
 Workload workload(const Settings& s, const Shape& shape, const Gpu& gpu) {
   Workload work;
   work.shape = shape;
@@ -65,8 +71,9 @@ Workload workload(const Settings& s, const Shape& shape, const Gpu& gpu) {
   work.length = s.max_seq_length;
   work.accumulation = s.gradient_accumulation_steps;
   work.sharding = sharding_of(s);
-  if (s.sharding_mode == ShardingMode::kHybrid)
-    work.shard_group = std::min<int64_t>(s.num_gpus, gpu.gpus_per_node);
+  work.shard_group = shard_group(s, gpu);
+  work.gradient_bytes = bytes_of(s.grad_reduce_dtype);
+  work.fp8_gather = s.fp8_all_gather;
   work.recompute = s.gradient_checkpointing ? Recompute::kFull : Recompute::kNone;
   work.lora_rank = s.lora_rank;
   work.lora_targets = lora_targets(s);
@@ -208,6 +215,7 @@ Forecast forecast(const Settings& s) {
   MemoryWork memory_of = memory_work(s, result.shape);
   result.cpu = memory_of.cpu;
   memory_of.gpus = s.num_gpus;
+  memory_of.shard_group = shard_group(s, *result.gpu);
   memory_of.sharding = result.sharding;
   memory_of.fp8 = true;
   result.fp8_memory = memory(memory_of);

@@ -105,7 +105,7 @@ double passing_per_token(const MemoryWork& work) {
 }
 
 double shared(bool is, const MemoryWork& work) {
-  return is ? 1 / static_cast<double>(work.gpus) : 1;
+  return is ? 1 / static_cast<double>(work.shard_group > 0 ? work.shard_group : work.gpus) : 1;
 }
 
 // The matrices that are trained; vectors are besides, unless adapters are.
@@ -152,9 +152,36 @@ void add_states(const MemoryWork& work, Memory& m) {
   const bool symmetric = work.recipe == Fp8Recipe::kDelayed || work.recipe == Fp8Recipe::kCurrent ||
                          work.recipe == Fp8Recipe::kBlockwise;
   const bool short_of_memory = work.recompute && !cpu;
-  if (short_of_memory || (!symmetric && work.accumulation == 1)) return;
-  m.fp8_weights = 2 * bytes_of(block_matrices(work.shape), 1, cpu) *
-                  (full ? 1 / static_cast<double>(work.shape.layers) : 1);
+  // Fully sharded weights take their codes with them: they are in whole_units().
+  if (full || short_of_memory || (!symmetric && work.accumulation == 1)) return;
+  m.fp8_weights = 2 * bytes_of(block_matrices(work.shape), 1, cpu);
+}
+
+// What is whole for a moment of matrices whose rows are spread over GPUs: the weights of a block at
+// work and of the next one, the gradients of a block at work and of the one on its way. The
+// embedding and the head come and go likewise.
+struct WholeUnits {
+  double head_weights = 0, head_gradients = 0;
+  double block_weights = 0, block_gradients = 0;
+};
+WholeUnits whole_units(const MemoryWork& work) {
+  const Shape& s = work.shape;
+  const double head = static_cast<double>(s.vocab * s.hidden);
+  const double block = static_cast<double>(matrix_parameters(s)) / static_cast<double>(s.layers);
+  WholeUnits units;
+  const bool full = work.sharding == Sharding::kFull;
+  if (full) {
+    units.head_weights = 2 * head;
+    // Codes for both products of the block at work, and for one of the next.
+    units.block_weights = work.fp8 && work.fp8_gather ? 3.0 / 2 * block : 2 * block;
+  }
+  if ((full || work.sharding == Sharding::kZero2) && work.lora_rank == 0) {
+    const double each = bytes_of(work.gradients);
+    const double sent = work.reduced_gradients == each ? 0 : work.reduced_gradients;
+    units.head_gradients = (each + sent) * head;
+    units.block_gradients = (each + sent / 2) * block;  // a copy travels of one of the two
+  }
+  return units;
 }
 
 // A moment of the step that may be the fullest, and what it holds beside the states.
@@ -175,8 +202,12 @@ std::vector<Moment> moments_of(const MemoryWork& work, bool keeps_codes) {
   const double share =
       shared(work.sharding == Sharding::kFull || work.sharding == Sharding::kZero2, work);
   const double vectors = 4 * trained_vectors(work) * share;
-  const double gradients = bytes_of(trained, bytes_of(work.gradients), cpu) * share + vectors;
-  const bool come_and_go = work.gradients != StateType::kFp32 && work.accumulation == 1;
+  // Of rows that are spread, each GPU keeps its own sums, in FP32.
+  const double kept_gradient = share < 1 ? 4 : bytes_of(work.gradients);
+  const double gradients = bytes_of(trained, kept_gradient, cpu) * share + vectors;
+  const bool come_and_go =
+      work.gradients != StateType::kFp32 && work.accumulation == 1 && share == 1;
+  const WholeUnits whole = whole_units(work);
   const double early = come_and_go ? vectors : gradients;
   const double head_gradient =
       come_and_go && work.lora_rank == 0 ? held(2 * vocab * h, cpu) * share : 0;
@@ -201,11 +232,17 @@ std::vector<Moment> moments_of(const MemoryWork& work, bool keeps_codes) {
                    work.gradients != StateType::kFp32;
   const double update =
       low && !cpu ? std::min(kOptimizerChunk, value_count(trained)) * kOptimizerTemporaries : 0;
-  return {
-      {"loss", early, kept, logits, 0},
-      {"backward pass", early + head_gradient, kept, 0, passing},
-      {"end of the backward pass", gradients, work.recompute ? 3 * state : per_block, 0, passing},
-      {"optimizer", gradients, 0, 0, update}};
+  const double loss = whole.head_weights + whole.head_gradients + whole.block_weights;
+  // The gradient of an embedding that is the head too waits for the end.
+  const double backward = 2 * whole.block_weights + whole.block_gradients +
+                          (s.tied ? whole.head_gradients + whole.block_gradients
+                                  : std::max(whole.block_gradients, whole.head_gradients));
+  const double end = whole.block_weights + whole.head_gradients + whole.block_gradients;
+  return {{"loss", early, kept, logits, loss},
+          {"backward pass", early + head_gradient, kept, 0, passing + backward},
+          {"end of the backward pass", gradients, work.recompute ? 3 * state : per_block, 0,
+           passing + end},
+          {"optimizer", gradients, 0, 0, update}};
 }
 
 }  // namespace
@@ -226,6 +263,8 @@ MemoryWork memory_work(const config::Settings& s, const Shape& shape) {
   work.moments = s.moment_dtype;
   work.gradients = s.gradient_dtype;
   work.cpu = s.device == config::DeviceChoice::kCpu;
+  work.fp8_gather = s.fp8_all_gather;
+  work.reduced_gradients = bytes_of(s.grad_reduce_dtype);
   return work;
 }
 
@@ -233,11 +272,6 @@ Memory memory(const MemoryWork& work) {
   Memory m;
   add_states(work, m);
   const double states = m.weights + m.masters + m.moments + m.scales + m.fp8_weights;
-  // Fully sharded: two blocks' weights are whole at a time.
-  const double blocks = static_cast<double>(matrix_parameters(work.shape));
-  const double gathered = work.sharding == Sharding::kFull
-                              ? 2 * 2 * blocks / static_cast<double>(work.shape.layers)
-                              : 0;
   const std::vector<Moment> all = moments_of(work, m.fp8_weights > 0);
   const Moment& fullest =
       *std::max_element(all.begin(), all.end(),
@@ -246,7 +280,7 @@ Memory memory(const MemoryWork& work) {
   m.gradients = fullest.gradients;
   m.activations = fullest.activations;
   m.logits = fullest.logits;
-  m.buffers = fullest.buffers + gathered + (work.cpu ? 0 : kLibraries);
+  m.buffers = fullest.buffers + (work.cpu ? 0 : kLibraries);
   const double used = states + m.gradients + m.activations + m.logits + m.buffers;
   m.fragmentation = kFragmentation * used;
   m.total = used + m.fragmentation;

@@ -24,6 +24,9 @@ struct MemoryWork {
                     gradients = config::StateType::kFp32;
   Sharding sharding = Sharding::kNone;
   int64_t gpus = 1;
+  int64_t shard_group = 0;       // GPUs that share one copy of the parameters; 0: all
+  bool fp8_gather = true;        // fully sharded FP8 weights come as codes
+  double reduced_gradients = 4;  // bytes of a gradient on its way
   bool cpu = false;
 };
 MemoryWork memory_work(const config::Settings& settings, const Shape& shape);

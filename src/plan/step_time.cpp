@@ -92,24 +92,40 @@ class MicroStep {
     return trained() / (sharded ? group : 1) * work_.optimizer_bytes / bandwidth();
   }
 
-  // A ring inside the node or across nodes, whichever is slower, hidden behind `compute` seconds as
-  // far as the stack does it.
+  // Seconds that bytes take over a ring of `ranks`: inside the node or across nodes, whichever is
+  // slower.
+  double ring(double bytes, double ranks) const {
+    const double inside = gpu_.link_gb_s * 1e9 * of(gpu_.link_gb_s > 100 ? "nvlink" : "pcie");
+    // Every node must receive the data once, through the adapters of all its GPUs together.
+    const double outside = gpu_.network_gb_s * 1e9 * gpu_.gpus_per_node * of("network");
+    const double rate = ranks > gpu_.gpus_per_node ? std::min(inside, outside) : inside;
+    return bytes * (ranks - 1) / ranks / rate;
+  }
+
+  // Hidden behind `compute` seconds as far as the stack does it.
   double collectives(double compute) const {
     if (work_.gpus < 2) return 0;
     const double all = static_cast<double>(work_.gpus),
                  steps = static_cast<double>(work_.accumulation);
-    const double inside = gpu_.link_gb_s * 1e9 * of(gpu_.link_gb_s > 100 ? "nvlink" : "pcie");
-    // Every node must receive the data once, through the adapters of all its GPUs together.
-    const double outside = gpu_.network_gb_s * 1e9 * gpu_.gpus_per_node * of("network");
-    const double rate = work_.gpus > gpu_.gpus_per_node ? std::min(inside, outside) : inside;
-    const double weights = static_cast<double>(parameters(work_.shape)) * 2;
-    double bytes = trained() * 2 * 2;  // an all-reduce is a reduce-scatter and a gather
-    if (work_.sharding == Sharding::kFull)
-      bytes = steps * (2 * weights + trained() * 2);
-    else if (work_.sharding == Sharding::kZero2)
-      bytes = trained() * 2 * (steps + 1);
-    const double wire =
-        bytes * (all - 1) / all / rate + steps * layers_ * 3 * of("latency") * std::log2(all);
+    const double group = work_.shard_group > 0 ? static_cast<double>(work_.shard_group) : all;
+    const bool coded = low_ && work_.fp8_gather;
+    const double weights = static_cast<double>(parameters(work_.shape)) * (coded ? 1 : 2);
+    const double gradients = trained() * work_.gradient_bytes;
+    double wire = steps * layers_ * 3 * of("latency") * std::log2(all);
+    if (work_.sharding == Sharding::kFull) {
+      wire += ring(steps * (2 * weights + gradients), group);
+      // Each GPU's own part with those that have the same on other nodes, through its own adapter.
+      const double copies = all / group;
+      if (copies > 1)
+        wire += 2 * gradients / group * (copies - 1) / copies /
+                (gpu_.network_gb_s * 1e9 * of("network"));
+    } else if (work_.sharding == Sharding::kZero2) {
+      wire += ring(gradients * steps + trained() * 2, all);
+    } else if (work_.sharding == Sharding::kZero1) {
+      wire += ring(gradients + trained() * 2, all);
+    } else {
+      wire += ring(2 * gradients, all);  // an all-reduce is a reduce-scatter and a gather
+    }
     const double hidden = stack("overlap") * compute;
     return std::max(0.0, wire - hidden) + stack("contention") * std::min(wire, hidden);
   }

@@ -24,7 +24,9 @@ struct Workload {
   int64_t batch = 1, length = 1024, accumulation = 1;  // per GPU and micro-step
   Recipe recipe = Recipe::kBf16;
   Sharding sharding = Sharding::kNone;
-  int64_t shard_group = 0;  // GPUs that share one copy of the parameters; 0: all
+  int64_t shard_group = 0;    // GPUs that share one copy of the parameters; 0: all
+  double gradient_bytes = 2;  // of a gradient on its way; published programs send BF16
+  bool fp8_gather = false;    // fully sharded FP8 weights travel as codes
   Recompute recompute = Recompute::kNone;
   int64_t lora_rank = 0;
   LoraTargets lora_targets = LoraTargets::kAll;

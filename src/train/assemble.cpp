@@ -1,10 +1,15 @@
+#include <ATen/ATen.h>
+
 #include <cmath>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "dist/sharding.h"
 #include "engine/devices.h"
+#include "engine/trace.h"
 #include "hub/hub.h"
+#include "train/auto_batch.h"
 #include "train/dataset.h"
 #include "train/device.h"
 #include "train/lora_run.h"
@@ -53,9 +58,62 @@ optim::AdamWOptions optimizer_options(const config::Settings& s) {
 // ms and would fill 16 GB.
 nn::WeightCopies weight_copies(const Run& run) {
   const auto& s = run.settings;
+  // Weights that come and go take their FP8 copies with them.
+  if (dist::shards_of(s.sharding_mode, run.world).weights && run.world.size() > 1)
+    return nn::WeightCopies::kKeep;
   if (run.engine->target.device.is_cuda() && s.gradient_checkpointing)
     return nn::WeightCopies::kProduct;
   return s.gradient_accumulation_steps > 1 ? nn::WeightCopies::kKeep : nn::WeightCopies::kStep;
+}
+
+// Statistics of all ranks together.
+std::function<void(const std::vector<fp8::TensorHealth*>&)> health_over(dist::World& world) {
+  if (world.size() == 1) return {};
+  return [&world](const std::vector<fp8::TensorHealth*>& all) {
+    const auto count = static_cast<int64_t>(all.size());
+    if (count == 0) return;
+    at::Tensor sums = at::empty({count, 8}, at::kDouble), amaxes = at::empty({count}, at::kFloat);
+    auto* sum = sums.mutable_data_ptr<double>();
+    auto* amax = amaxes.mutable_data_ptr<float>();
+    for (const fp8::TensorHealth* h : all) {
+      const auto& i = h->incidents;
+      for (const int64_t n : {h->elements, h->nonzero, i.nan, i.inf, i.saturated, i.underflowed})
+        *sum++ = static_cast<double>(n);
+      *sum++ = h->signal;
+      *sum++ = h->noise;
+      *amax++ = h->amax;
+    }
+    world.sum(sums, "FP8 statistics");
+    world.max(amaxes, "FP8 statistics");
+    sum = sums.mutable_data_ptr<double>();
+    amax = amaxes.mutable_data_ptr<float>();
+    for (fp8::TensorHealth* h : all) {
+      auto& i = h->incidents;
+      for (int64_t* n : {&h->elements, &h->nonzero, &i.nan, &i.inf, &i.saturated, &i.underflowed})
+        *n = static_cast<int64_t>(*sum++);
+      h->signal = *sum++;
+      h->noise = *sum++;
+      h->amax = *amax++;
+    }
+  };
+}
+
+dist::World connect(config::Settings& s) {
+  const launch::Place place = launch::place_from_environment();
+  if (place.ranks > 1 && s.sharding_mode == config::ShardingMode::kNone) {
+    s.sharding_mode = config::ShardingMode::kDdp;
+    log_info(str("sharding_mode: ddp, since there are ", place.ranks, " ranks"));
+  }
+  if (place.ranks == 1 && s.sharding_mode != config::ShardingMode::kNone)
+    log_info(str("sharding_mode ", config::name_of(s.sharding_mode),
+                 ": one rank shares with nobody; it keeps everything"));
+  // What happens on all ranks is said once; warnings and errors are everybody's own.
+  if (place.rank > 0) set_log_level(LogLevel::kWarn);
+  return dist::World::connect(
+      place, {.timeout = std::chrono::milliseconds(static_cast<int64_t>(s.dist_timeout * 1e3)),
+              .interface = s.dist_interface,
+              .device = device_of(s),
+              .hybrid = s.sharding_mode == config::ShardingMode::kHybrid});
 }
 
 }  // namespace
@@ -85,7 +143,25 @@ void start_fp8(Run& run) {
                                                          .tokens = s.batch_size * s.max_seq_length,
                                                          .stats_freq = s.fp8_stats_freq,
                                                          .guard = s.fp8_guard,
-                                                         .copies = weight_copies(run)});
+                                                         .copies = weight_copies(run),
+                                                         .over_ranks = health_over(run.world)});
+}
+
+void start_sharding(Run& run) {
+  if (run.world.size() == 1) return;
+  const auto& s = run.settings;
+  nn::ParamList all = run.model->params();
+  if (run.lora != nullptr)
+    all.insert(all.end(), run.lora->params().begin(), run.lora->params().end());
+  run.sharding = std::make_unique<dist::Sharding>(
+      run.world, all, run.model->linears(),
+      dist::ShardingOptions{.mode = s.sharding_mode,
+                            .reduce_dtype = s.grad_reduce_dtype == config::StateType::kBf16
+                                                ? at::kBFloat16
+                                                : at::kFloat,
+                            .fp8_gather = s.fp8_all_gather,
+                            .recompute = s.gradient_checkpointing});
+  run.model->set_residence(run.sharding.get());
 }
 
 int64_t Run::tokens_per_step() const {
@@ -108,7 +184,9 @@ std::string Run::plain_precision() const {
 
 void build_model(Run& run, const config::Settings& resolved, int64_t vocab) {
   const config::Settings& s = run.settings;
-  run.model = make_model(resolved, vocab, *run.engine, storage_of(s));
+  nn::Storage storage = storage_of(s);
+  storage.shards = dist::shards_of(s.sharding_mode, run.world);
+  run.model = make_model(resolved, vocab, *run.engine, storage);
   start_lora(run);
   run.optimizer =
       std::make_unique<optim::AdamW>(*run.engine, trained_params(run), optimizer_options(s));
@@ -117,14 +195,22 @@ void build_model(Run& run, const config::Settings& resolved, int64_t vocab) {
           " (master ", name_of(s.master_dtype), ", moments ", name_of(s.moment_dtype),
           ", gradients ", name_of(s.gradient_dtype), ")"));
   start_fp8(run);
+  start_sharding(run);
   if (s.cuda_graph) run.graph = std::make_unique<StepGraph>(run);
 }
 
-std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_from) {
-  auto run = std::make_unique<Run>();
-  run->world = dist::World::from_environment();
-  const config::Settings resolved = with_resolved_names(settings);
-  const DataSet data = open_data_set(resolved);
+namespace {
+
+// Everything behind the meeting of the ranks.
+void assemble_run(const std::unique_ptr<Run>& run, config::Settings settings,
+                  std::string* resumed_from) {
+  // What is downloaded or prepared is so once, while the others wait.
+  config::Settings resolved;
+  DataSet data;
+  run->world.in_turn("names and data", [&] {
+    resolved = with_resolved_names(settings);
+    data = open_data_set(resolved);
+  });
   run->train_data = data.train;
   run->val_data = data.val;
   run->tokenizer = tokenizer::load_tokenizer(data.tokenizer);
@@ -140,15 +226,25 @@ std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_fr
   run->settings = std::move(settings);
   const config::Settings& s = run->settings;
   build_model(*run, resolved, vocab);
+  settle_batch_size(*run);
   if (!s.resume.empty()) *resumed_from = resume(*run);
-  const data::Loader::Options options{.rows = s.batch_size,
-                                      .length = s.max_seq_length,
-                                      .seed = static_cast<uint64_t>(s.seed),
-                                      .shuffle = s.shuffle,
-                                      .rank = run->world.rank(),
-                                      .world = run->world.size()};
-  run->loader = std::make_unique<data::Loader>(run->train_data, options, run->progress.position);
+  if (run->sharding != nullptr) run->sharding->weights_changed();
+  open_loader(*run);
   run->schedule = schedule_of(s, steps_of(s, run->loader->samples_per_epoch(), run->world.size()));
+}
+
+}  // namespace
+
+std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_from) {
+  auto run = std::make_unique<Run>();
+  run->world = connect(settings);
+  if (!settings.trace.empty()) engine::trace::start(settings.trace, run->world.rank());
+  try {
+    assemble_run(run, std::move(settings), resumed_from);
+  } catch (const std::exception& error) {
+    run->world.say_leaving(error.what());
+    throw;
+  }
   return run;
 }
 

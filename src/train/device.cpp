@@ -2,12 +2,18 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <c10/core/DeviceGuard.h>
+
+#include <cstdlib>
+#include <thread>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/allocator.h"
 #include "engine/devices.h"
 #include "engine/te/te.h"
+#include "launch/place.h"
+#include "train/auto_batch.h"
 
 namespace octavo::train {
 namespace {
@@ -54,9 +60,21 @@ void make_reproducible() {
 void prepare_process(const config::Settings& settings) {
   device_of(settings);  // fails before any work is done
   engine::install_cpu_allocator();
-  if (settings.num_threads > 0) at::set_num_threads(static_cast<int>(settings.num_threads));
+  const launch::Place place = launch::place_from_environment();
+  limit_memory(settings, place.local_ranks);
+  if (settings.num_threads > 0) {
+    at::set_num_threads(static_cast<int>(settings.num_threads));
+  } else if (place.local_ranks > 1 && std::getenv("OMP_NUM_THREADS") == nullptr) {
+    const int cores = static_cast<int>(std::thread::hardware_concurrency());
+    at::set_num_threads(std::max(1, cores / place.local_ranks));
+    log_info(str("threads: ", at::get_num_threads(), " of ", cores, " cores for each of ",
+                 place.local_ranks, " ranks on this machine"));
+  }
   if (settings.device == DeviceChoice::kCpu) return;
-  if (!engine::gpus().gpus.empty()) make_reproducible();
+  if (!engine::gpus().gpus.empty()) {
+    make_reproducible();
+    c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device_of(settings));
+  }
   for (const auto& gpu : engine::gpus().gpus)
     log_info(str("found ", gpu.name, ", compute capability ", gpu.major, ".", gpu.minor, ", ",
                  gpu.memory_bytes >> 20, " MiB"));
@@ -70,10 +88,25 @@ void fail_out_of_memory(const c10::OutOfMemoryError& error) {
        "moment_dtype bf16 or fp8; master_dtype bf16; lora_rank 16");
 }
 
+namespace {
+
+// One GPU for each rank of a machine; a scheduler may show a rank its own alone.
+c10::DeviceIndex gpu_index(size_t visible) {
+  const launch::Place place = launch::place_from_environment();
+  if (visible == 1) return 0;
+  if (static_cast<size_t>(place.local_rank) >= visible)
+    fail(ExitCode::kUsage, "train", "rank ", place.rank, " is number ", place.local_rank,
+         " of its machine, which shows ", visible,
+         " GPUs; start one rank for each (octavo launch --nproc ", visible, ")");
+  return static_cast<c10::DeviceIndex>(place.local_rank);
+}
+
+}  // namespace
+
 at::Device device_of(const config::Settings& settings) {
   if (settings.device == DeviceChoice::kCpu) return at::kCPU;
   const engine::GpuSearch& found = engine::gpus();
-  if (!found.gpus.empty()) return {at::kCUDA, 0};
+  if (!found.gpus.empty()) return {at::kCUDA, gpu_index(found.gpus.size())};
   if (settings.device == DeviceChoice::kCuda)
     fail(ExitCode::kEnvironment, "train", "device cuda: wanted a GPU, found none (", found.reason,
          "); run octavo verify, or take device cpu");

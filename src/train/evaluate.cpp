@@ -17,43 +17,70 @@ namespace {
 struct Samples {
   std::shared_ptr<data::TokenData> data;
   int64_t length = 0;
-  int64_t rows = 0;  // in a batch
-  int64_t most = 0;  // batches
+  int64_t rows = 0;         // in a batch
+  int64_t most = 0;         // batches
+  int rank = 0, ranks = 1;  // that share the batches
 };
 
-// Mean loss over the first batches, always the same ones.
-monitor::EvalRecord mean_loss(const engine::Engine& engine, const models::Model& model,
-                              const Samples& samples,
-                              const std::function<void(int64_t done, int64_t of)>& on_batch) {
+struct LossSum {
+  double loss = 0;
+  int64_t tokens = 0;
+  monitor::EvalRecord record() const {
+    return {.val_loss = loss / static_cast<double>(std::max<int64_t>(tokens, 1)), .tokens = tokens};
+  }
+};
+
+// Over the first batches, always the same ones; of several ranks each has its share of them.
+LossSum sum_loss(const engine::Engine& engine, const models::Model& model, const Samples& samples,
+                 const std::function<void(int64_t done, int64_t of)>& on_batch) {
   const at::NoGradGuard no_grad;
   const engine::Range range("evaluation");
   const auto count = static_cast<int64_t>(data::sample_count(*samples.data, samples.length));
   const int64_t rows = std::min(samples.rows, count);
   const int64_t batches = std::min(samples.most, count / rows);
   data::Loader loader(samples.data,
-                      {.rows = rows, .length = samples.length, .seed = 0, .shuffle = false}, {});
+                      {.rows = rows,
+                       .length = samples.length,
+                       .seed = 0,
+                       .shuffle = false,
+                       .rank = samples.rank,
+                       .world = samples.ranks},
+                      {});
   const nn::LossOptions options{.classes = model.vocab_size(), .want_gradient = false};
   int64_t tokens = 0;
   at::Tensor sums = at::zeros({2}, at::TensorOptions(engine.target.device).dtype(at::kDouble));
-  for (int64_t i = 0; i < batches; ++i) {
+  for (int64_t i = 0; i < batches; i += samples.ranks) {
     const data::Batch batch = loader.next();
     const DeviceBatch on_device = to_device(batch, engine.target.device);
     const at::Tensor hidden = model.hidden(on_device.tokens, nullptr);
-    sums += nn::head_loss(engine, hidden, model.head(), on_device.targets, options).sums;
-    tokens += batch.learned;
-    on_batch(i + 1, batches);
+    const at::Tensor found =
+        nn::head_loss(engine, hidden, model.head(), on_device.targets, options).sums;
+    // The last round may have fewer batches than ranks; weights that come and go need all of them.
+    if (i + samples.rank < batches) {
+      sums += found;
+      tokens += batch.learned;
+    }
+    on_batch(std::min(i + samples.ranks, batches), batches);
   }
-  return {.val_loss = sums[0].item<double>() / static_cast<double>(std::max<int64_t>(tokens, 1)),
-          .tokens = tokens};
+  return {sums[0].item<double>(), tokens};
 }
 
 }  // namespace
 
-monitor::EvalRecord evaluate(const Run& run) {
+monitor::EvalRecord evaluate(Run& run) {
   const auto& s = run.settings;
-  auto record = mean_loss(*run.engine, *run.model,
-                          {run.val_data, s.max_seq_length, s.batch_size, s.eval_batches},
-                          [](int64_t, int64_t) {});
+  // The same samples after batch_size was lowered in the middle of a run.
+  const int64_t batches = run.batching.eval_samples > 0
+                              ? std::max<int64_t>(1, run.batching.eval_samples / s.batch_size)
+                              : s.eval_batches;
+  LossSum sum = sum_loss(
+      *run.engine, *run.model,
+      {run.val_data, s.max_seq_length, s.batch_size, batches, run.world.rank(), run.world.size()},
+      [](int64_t, int64_t) {});
+  at::Tensor all = at::tensor({sum.loss, static_cast<double>(sum.tokens)}, at::kDouble);
+  run.world.sum(all, "validation loss");
+  sum = {all[0].item<double>(), static_cast<int64_t>(all[1].item<double>())};
+  monitor::EvalRecord record = sum.record();
   record.step = run.progress.step;
   return record;
 }
@@ -71,13 +98,13 @@ monitor::EvalRecord evaluate_model(const Loaded& loaded, const config::Settings&
          "; prepare the data with the model's tokenizer");
   octavo::Progress bar("eval", 1, "");
   const int64_t most = s.eval_limit > 0 ? s.eval_limit : INT64_MAX;
-  const auto record =
-      mean_loss(*loaded.engine, *loaded.model, {set.val, s.max_seq_length, s.batch_size, most},
-                [&](int64_t done, int64_t of) {
-                  bar.set(static_cast<double>(done) / static_cast<double>(of));
-                });
+  const LossSum sum =
+      sum_loss(*loaded.engine, *loaded.model, {set.val, s.max_seq_length, s.batch_size, most},
+               [&](int64_t done, int64_t of) {
+                 bar.set(static_cast<double>(done) / static_cast<double>(of));
+               });
   bar.finish();
-  return record;
+  return sum.record();
 }
 
 }  // namespace octavo::train

@@ -7,7 +7,7 @@
 namespace octavo::train {
 
 // Mean loss over the first eval_batches batches of the validation split, always the same ones.
-monitor::EvalRecord evaluate(const Run& run);
+monitor::EvalRecord evaluate(Run& run);
 
 // The same of a model that is not being trained, over the whole split of settings.dataset, or
 // eval_limit batches of it. Shows progress.

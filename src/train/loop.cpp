@@ -12,7 +12,9 @@
 #include "config/print.h"
 #include "engine/allocator.h"
 #include "engine/devices.h"
+#include "engine/trace.h"
 #include "monitor/sinks.h"
+#include "train/auto_batch.h"
 #include "train/device.h"
 #include "train/evaluate.h"
 #include "train/fp8_report.h"
@@ -20,7 +22,6 @@
 #include "train/persist.h"
 #include "train/receipt.h"
 #include "train/run.h"
-#include "train/step.h"
 
 namespace octavo::train {
 namespace {
@@ -55,20 +56,6 @@ void announce(const Run& run, const std::string& resumed_from) {
         "data");
 }
 
-void write_sample(const Run& run, const fs::path& run_dir) {
-  const auto& s = run.settings;
-  const GenerateOptions options{.max_new_tokens = s.sample_tokens,
-                                .temperature = s.temperature,
-                                .top_k = s.top_k,
-                                .seed = static_cast<uint64_t>(s.seed + run.progress.step)};
-  const auto ids =
-      generate(*run.engine, *run.model, *run.tokenizer, s.sample_prompt, options, [](auto) {});
-  const std::string text = s.sample_prompt + run.tokenizer->decode(ids);
-  fs::create_directories(run_dir / "samples");
-  write_file_atomic(run_dir / "samples" / str("step-", run.progress.step, ".txt"), text + "\n");
-}
-
-// Runs an evaluation, tells the sinks, and says whether it is the best so far.
 monitor::EvalRecord evaluate_and_report(Run& run, const Sinks& sinks) {
   monitor::EvalRecord record = evaluate(run);
   record.best = !run.progress.has_best || record.val_loss < run.progress.best_val_loss;
@@ -84,67 +71,140 @@ bool is_due(int64_t step, int64_t every) {
   return every > 0 && step % every == 0;
 }
 
-int train_to_the_end(config::Settings settings) {
-  std::string resumed_from;
-  const auto run = assemble(std::move(settings), &resumed_from);
-  auto& s = run->settings;
-  if (s.run_name.empty()) s.run_name = default_run_name(*run);
-  const fs::path run_dir = fs::path(s.runs_dir) / s.run_name;
-  fs::create_directories(run_dir);
-  write_file_atomic(run_dir / "config.yaml", config::to_yaml(s));
-  write_receipt(*run, run_dir, "running");
-  announce(*run, resumed_from);
-
+// The run's own files, which the first rank writes for all.
+struct Outputs {
+  fs::path run_dir;
+  bool writes = true;
   Sinks sinks;
-  sinks.push_back(
-      monitor::make_console_sink(run->progress.step, run->schedule.max_steps, s.log_freq));
-  sinks.push_back(monitor::make_jsonl_sink(run_dir / "metrics.jsonl", run->progress.step));
+};
 
+Outputs open_outputs(Run& run, const std::string& resumed_from) {
+  auto& s = run.settings;
+  if (s.run_name.empty()) s.run_name = default_run_name(run);
+  s.run_name = run.world.from_first(s.run_name, "the run's name");
+  Outputs outputs{fs::path(s.runs_dir) / s.run_name, run.world.is_first(), {}};
+  if (!outputs.writes) return outputs;
+  fs::create_directories(outputs.run_dir);
+  write_file_atomic(outputs.run_dir / "config.yaml", config::to_yaml(s));
+  write_receipt(run, outputs.run_dir, "running");
+  announce(run, resumed_from);
+  outputs.sinks.push_back(
+      monitor::make_console_sink(run.progress.step, run.schedule.max_steps, s.log_freq));
+  outputs.sinks.push_back(
+      monitor::make_jsonl_sink(outputs.run_dir / "metrics.jsonl", run.progress.step));
+  return outputs;
+}
+
+void write_sample(const Run& run, const Outputs& outputs) {
+  // Where weights come and go all ranks bring them, so all write the same text.
+  if (!outputs.writes && run.settings.sharding_mode != config::ShardingMode::kFsdpFull &&
+      run.settings.sharding_mode != config::ShardingMode::kHybrid)
+    return;
+  const auto& s = run.settings;
+  const GenerateOptions options{.max_new_tokens = s.sample_tokens,
+                                .temperature = s.temperature,
+                                .top_k = s.top_k,
+                                .seed = static_cast<uint64_t>(s.seed + run.progress.step)};
+  const auto ids =
+      generate(*run.engine, *run.model, *run.tokenizer, s.sample_prompt, options, [](auto) {});
+  const std::string text = s.sample_prompt + run.tokenizer->decode(ids);
+  if (!outputs.writes) return;
+  const fs::path& run_dir = outputs.run_dir;
+  fs::create_directories(run_dir / "samples");
+  write_file_atomic(run_dir / "samples" / str("step-", run.progress.step, ".txt"), text + "\n");
+}
+
+// Runs an evaluation, tells the sinks, and says whether it is the best so far.
+// Ranks stop together: each says in a step that it was asked to, and all stop after it.
+bool stops(const Run& run) {
+  return run.world.size() == 1 ? stop_requested() : run.progress.stop_agreed;
+}
+
+std::string reason_to_stop() {
+  return stop_requested() ? stop_reason() : "another rank's signal";
+}
+
+int end_run(const Run& run, const Outputs& outputs, bool run_saves) {
+  const auto& s = run.settings;
+  const bool stopped = run.progress.step < run.schedule.max_steps;
+  if (outputs.writes)
+    write_receipt(run, outputs.run_dir, stopped ? "stopped by " + reason_to_stop() : "done");
+  if (stopped) {
+    log_info(str("stopped by ", reason_to_stop(), " after step ", run.progress.step,
+                 "; go on with the same command and --resume latest"));
+    return static_cast<int>(ExitCode::kStopped);
+  }
+  log_info(str("done: ", run.progress.step, " steps; run in ", outputs.run_dir.string(),
+               run_saves ? ", checkpoint in " + checkpoint_dir(s) : ""));
+  return static_cast<int>(ExitCode::kOk);
+}
+
+int run_to_the_end(Run& run, const std::string& resumed_from) {
+  const Outputs outputs = open_outputs(run, resumed_from);
+  const auto& s = run.settings;
   // What a device that is not there holds is not worth its place on a disk.
-  const bool run_saves = !engine::is_absent_device(run->engine->target.device);
+  const bool run_saves = !engine::is_absent_device(run.engine->target.device);
   if (!run_saves) log_info("no checkpoints: the device is absent, its memory has no numbers");
   bool saved = !resumed_from.empty() || !run_saves;  // is the present state on disk
-  while (run->progress.step < run->schedule.max_steps && !stop_requested()) {
-    const monitor::StepRecord record = train_step(*run);
+  while (run.progress.step < run.schedule.max_steps && !stops(run)) {
+    const monitor::StepRecord record = train_step_in_memory(run);
     saved = !run_saves;
-    for (const auto& sink : sinks) sink->on_step(record);
+    for (const auto& sink : outputs.sinks) sink->on_step(record);
 
-    const int64_t step = run->progress.step;
-    const bool last = step == run->schedule.max_steps;
+    const int64_t step = run.progress.step;
+    const bool last = step == run.schedule.max_steps;
     const bool evaluates =
-        run->val_data != nullptr && s.eval_freq > 0 && (last || is_due(step, s.eval_freq));
+        run.val_data != nullptr && s.eval_freq > 0 && (last || is_due(step, s.eval_freq));
     monitor::EvalRecord eval;
-    if (evaluates) eval = evaluate_and_report(*run, sinks);
-    if (is_due(step, s.empty_cache_freq)) engine::trim_memory(run->engine->target.device);
+    if (evaluates) eval = evaluate_and_report(run, outputs.sinks);
+    if (is_due(step, s.empty_cache_freq)) engine::trim_memory(run.engine->target.device);
     if (is_due(step, s.sample_freq)) {
-      write_sample(*run, run_dir);
-      if (run->graph != nullptr) run->graph->forget();  // RoPE's tables may have grown
+      write_sample(run, outputs);
+      if (run.graph != nullptr) run.graph->forget();  // RoPE's tables may have grown
     }
     const bool save_is_due = last || is_due(step, s.checkpoint_freq) ||
                              (evaluates && eval.best && s.checkpoint_freq > 0);
     if (save_is_due && run_saves) {
-      save(*run, s.run_name, evaluates && eval.best, evaluates ? &eval.val_loss : nullptr);
+      const double* loss = evaluates ? &eval.val_loss : nullptr;
+      if (last)
+        save(run, s.run_name, evaluates && eval.best, loss);
+      else
+        start_save(run, s.run_name, evaluates && eval.best, loss);  // while the next steps run
       saved = true;
     }
   }
-
-  const bool stopped = run->progress.step < run->schedule.max_steps;
-  if (!saved) save(*run, s.run_name, false, nullptr);
-  write_receipt(*run, run_dir, stopped ? str("stopped by ", stop_reason()) : "done");
-  if (stopped) {
-    log_info(str("stopped by ", stop_reason(), " after step ", run->progress.step,
-                 "; go on with the same command and --resume latest"));
-    return static_cast<int>(ExitCode::kStopped);
-  }
-  log_info(str("done: ", run->progress.step, " steps; run in ", run_dir.string(),
-               run_saves ? ", checkpoint in " + checkpoint_dir(s) : ""));
-  return static_cast<int>(ExitCode::kOk);
+  if (!finish_saves(run) || !saved) save(run, s.run_name, false, nullptr);
+  return end_run(run, outputs, run_saves);
 }
+
+int train_to_the_end(config::Settings settings) {
+  std::string resumed_from;
+  const auto run = assemble(std::move(settings), &resumed_from);
+  try {
+    return run_to_the_end(*run, resumed_from);
+  } catch (const std::exception& error) {
+    run->world.say_leaving(error.what());
+    throw;
+  }
+}
+
+}  // namespace
+
+namespace {
+
+// However the run ends.
+struct TraceEnd {
+  TraceEnd() = default;
+  TraceEnd(const TraceEnd&) = delete;
+  TraceEnd& operator=(const TraceEnd&) = delete;
+  ~TraceEnd() { engine::trace::finish(); }
+};
 
 }  // namespace
 
 int train(config::Settings settings) {
   install_stop_handlers();
+  const TraceEnd trace_end;
   prepare_process(settings);
   try {
     return train_to_the_end(std::move(settings));

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "train/fp8_report.h"
-#include "train/model_factory.h"
+#include "train/rank_rows.h"
 
 namespace octavo::train {
 namespace {
@@ -23,15 +23,10 @@ nn::LoraOptions options_of(const config::Settings& s) {
 void load_adapters(const nn::Lora& lora, const checkpoint::State& state,
                    const std::string& source) {
   const at::NoGradGuard no_grad;
-  const auto find = finder(state, "adapter");
-  for (const auto& p : lora.params()) {
-    const at::Tensor stored = find(p->name);
-    if (!stored.defined() || stored.sizes() != p->master.sizes())
-      fail(ExitCode::kUsage, "train", source, ": adapter '", p->name, "': wanted shape ",
-           p->master.sizes(), ", found ", stored.defined() ? octavo::str(stored.sizes()) : "none",
-           "; resume with the lora_rank and lora_target_modules it was made with");
-    p->master.copy_(stored);
-  }
+  for (const auto& p : lora.params())
+    p->master.copy_(
+        stored_master(state, "adapter", *p, source + ": adapter",
+                      "resume with the lora_rank and lora_target_modules it was made with"));
   if (state.groups.at("adapter").size() != lora.params().size())
     fail(ExitCode::kUsage, "train", source, ": has ", state.groups.at("adapter").size(),
          " adapter matrices, these settings make ", lora.params().size(),
@@ -75,7 +70,7 @@ double flops_per_token(const Run& run) {
 }
 
 void save_lora(const Run& run, checkpoint::State& state) {
-  for (const auto& p : run.lora->params()) state.groups["adapter"].emplace_back(p->name, p->master);
+  add_masters(run.lora->params(), "adapter", state);
   const nn::LoraOptions& o = run.lora->options();
   const config::Settings& s = run.settings;
   state.extra["lora"] = {{"base", s.init_from.empty() ? s.model_name : s.init_from},

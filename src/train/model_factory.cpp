@@ -12,6 +12,7 @@
 #include "engine/devices.h"
 #include "models/gpt2/gpt2.h"
 #include "models/llama/llama.h"
+#include "train/rank_rows.h"
 
 namespace octavo::train {
 namespace {
@@ -117,24 +118,20 @@ std::function<at::Tensor(const std::string&)> finder(const checkpoint::State& st
     fail(ExitCode::kDamaged, "train", "wanted a group '", group, "' in the checkpoint, found none");
   auto by_name = std::make_shared<std::unordered_map<std::string, at::Tensor>>(
       found->second.begin(), found->second.end());
-  return [by_name](const std::string& name) {
+  return [by_name, state, group = std::string(group)](const std::string& name) {
     const auto entry = by_name->find(name);
-    return entry == by_name->end() ? at::Tensor() : entry->second;
+    if (entry == by_name->end()) return at::Tensor();
+    return entry->second.is_meta() ? checkpoint::tensor(state, group, name) : entry->second;
   };
 }
 
 void load_weights(models::Model& model, const checkpoint::State& state) {
   const at::NoGradGuard no_grad;
-  const auto find = finder(state, "model");
-  for (const auto& p : model.params()) {
-    const at::Tensor stored = find(p->name);
-    if (!stored.defined() || stored.sizes() != p->master.sizes())
-      fail(ExitCode::kUsage, "train", "weight '", p->name, "': this model wants shape ",
-           p->master.sizes(), ", the checkpoint has ",
-           stored.defined() ? octavo::str(stored.sizes()) : "none",
-           "; resume with the model settings it was made with");
-    p->master.copy_(stored);
-  }
+  if (!state.groups.contains("model"))
+    fail(ExitCode::kDamaged, "train", "wanted a group 'model' in the checkpoint, found none");
+  for (const auto& p : model.params())
+    p->master.copy_(stored_master(state, "model", *p, "weight",
+                                  "resume with the model settings it was made with"));
   const size_t stored = state.groups.at("model").size();
   if (stored != model.params().size())
     fail(ExitCode::kUsage, "train", "this model has ", model.params().size(),

@@ -3,6 +3,9 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include <map>
+#include <random>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "config/print.h"
@@ -11,9 +14,37 @@
 #include "train/fp8_persist.h"
 #include "train/lora_run.h"
 #include "train/model_factory.h"
+#include "train/rank_rows.h"
 
 namespace octavo::train {
 namespace {
+
+struct Layout {
+  int64_t ranks = 1, samples = 0;  // samples: of a step, on all ranks
+  std::string sharding;
+};
+
+Layout layout_of(const Json& extra, const std::string& source) {
+  const Json& layout = json_field(extra, "layout", Json::value_t::object, source);
+  const int64_t ranks = json_int(layout, "ranks", source);
+  return {ranks,
+          ranks * json_int(extra, "batch_size", source) *
+              json_int(extra, "gradient_accumulation_steps", source),
+          json_string(layout, "sharding", source)};
+}
+
+void log_changed_ranks(const Run& run, const Layout& then) {
+  const auto& s = run.settings;
+  const int64_t samples = run.world.size() * s.batch_size * s.gradient_accumulation_steps;
+  const std::string what =
+      str("resume: there were ", then.ranks, " ranks (", then.sharding, "), there are ",
+          run.world.size(), " (", config::name_of(s.sharding_mode), ")");
+  if (samples == then.samples)
+    log_info(what + "; the order of samples and the size of a step stay");
+  else
+    log_warn(str(what, "; a step had ", then.samples, " samples and has ", samples,
+                 ": set batch_size or gradient_accumulation_steps to keep it"));
+}
 
 // What must be the same for the run to be the same run, and what should be.
 void check_same_run(const Run& run, const Json& extra, const std::string& source) {
@@ -29,20 +60,28 @@ void check_same_run(const Run& run, const Json& extra, const std::string& source
                    "; training goes on, but not bit for bit as it would have"));
   };
   warn_changed("seed", run.settings.seed);
-  warn_changed("batch_size", run.settings.batch_size);
-  warn_changed("gradient_accumulation_steps", run.settings.gradient_accumulation_steps);
+  const Layout then = layout_of(extra, source);
+  if (then.ranks == run.world.size()) {
+    warn_changed("batch_size", run.settings.batch_size);
+    warn_changed("gradient_accumulation_steps", run.settings.gradient_accumulation_steps);
+  } else {
+    log_changed_ranks(run, then);
+  }
   warn_changed("max_seq_length", run.settings.max_seq_length);
   warn_changed("threads", at::get_num_threads());
 }
 
 // load_weights() converts; this says so.
 void log_converted_masters(const Run& run, const checkpoint::State& state) {
-  const auto find = finder(state, "model");
+  const auto found = state.groups.find("model");
+  if (found == state.groups.end()) return;  // load_weights() says so
+  const std::map<std::string, at::Tensor> all(found->second.begin(), found->second.end());
   int converted = 0;
   at::ScalarType then = at::kFloat, now = at::kFloat;
   for (const auto& p : run.model->params()) {
-    const at::Tensor stored = find(p->name);
-    if (!stored.defined() || stored.scalar_type() == p->master.scalar_type()) continue;
+    const auto entry = all.find(p->name);
+    if (entry == all.end() || entry->second.scalar_type() == p->master.scalar_type()) continue;
+    const at::Tensor& stored = entry->second;
     ++converted;
     then = stored.scalar_type();
     now = p->master.scalar_type();
@@ -59,13 +98,17 @@ std::string checkpoint_dir(const config::Settings& settings) {
   return fp8::wants_fp8(settings) ? "checkpoints_fp8" : "checkpoints";
 }
 
-fs::path save(const Run& run, const std::string& run_name, bool best, const double* val_loss) {
+namespace {
+
+checkpoint::State state_of(const Run& run, const std::string& run_name, const double* val_loss) {
   checkpoint::State state;
   state.step = run.progress.step;
   state.tokens = run.progress.tokens;
   state.precision = run.precision();
   state.has_val_loss = val_loss != nullptr;
   state.val_loss = val_loss != nullptr ? *val_loss : 0;
+  const char* sharding =
+      run.world.size() == 1 ? "none" : config::name_of(run.settings.sharding_mode).data();
   state.extra = {{"run_name", run_name},
                  {"data_position", run.progress.position.samples},
                  {"data_fingerprint", run.train_data->fingerprint()},
@@ -78,7 +121,7 @@ fs::path save(const Run& run, const std::string& run_name, bool best, const doub
                  {"gradient_accumulation_steps", run.settings.gradient_accumulation_steps},
                  {"max_seq_length", run.settings.max_seq_length},
                  {"threads", at::get_num_threads()},
-                 {"layout", {{"ranks", run.world.size()}, {"sharding", "none"}}},
+                 {"layout", {{"ranks", run.world.size()}, {"sharding", sharding}}},
                  {"config", config::to_yaml(run.settings)}};
   state.extra["skipped_steps"] = run.progress.skipped_steps;
   state.extra["skipped_in_a_row"] = run.progress.skipped_in_a_row;
@@ -86,16 +129,94 @@ fs::path save(const Run& run, const std::string& run_name, bool best, const doub
   if (run.lora != nullptr)
     save_lora(run, state);
   else
-    for (const auto& p : run.model->params())
-      state.groups["model"].emplace_back(p->name, p->master);
-  state.groups["optimizer"] = run.optimizer->state();
+    add_masters(run.model->params(), "model", state);
+  add_moments(trained_params(run), *run.optimizer, state);
   save_fp8(run, state);
-  return checkpoint::save(checkpoint_dir(run.settings), state,
-                          {.best = best, .keep = static_cast<int>(run.settings.keep_checkpoints)});
+  state.changing = {"fp8"};  // the scaling state moves in the forward pass
+  return state;
 }
 
+checkpoint::SaveOptions save_options(const Run& run, bool best) {
+  return {.best = best, .keep = static_cast<int>(run.settings.keep_checkpoints)};
+}
+
+// Names the folder that the ranks of this start of the run write into.
+std::string new_token() {
+  std::random_device random;
+  char text[32];
+  std::snprintf(text, sizeof text, "%08x%08x", random(), random());
+  return text;
+}
+
+checkpoint::Saver& saver_of(Run& run) {
+  if (run.saver != nullptr) return *run.saver;
+  dist::World& world = run.world;
+  constexpr double kLeastPatience = 60;  // seconds: disks are slower than networks
+  run.saver = std::make_unique<checkpoint::Saver>(
+      checkpoint_dir(run.settings),
+      checkpoint::SaverOptions{.part = {world.rank(), world.size(), world.shards(),
+                                        world.from_first(new_token(), "the token of checkpoints")},
+                               .timeout = std::max(kLeastPatience, run.settings.dist_timeout),
+                               .processes = world.place().local_ranks});
+  return *run.saver;
+}
+
+}  // namespace
+
+void start_save(Run& run, const std::string& run_name, bool best, const double* val_loss) {
+  saver_of(run).start(state_of(run, run_name, val_loss), save_options(run, best));
+}
+
+fs::path save(Run& run, const std::string& run_name, bool best, const double* val_loss) {
+  return saver_of(run).save(state_of(run, run_name, val_loss), save_options(run, best));
+}
+
+bool finish_saves(Run& run) {
+  if (run.saver == nullptr) return true;
+  at::Tensor failed = at::tensor({run.saver->wait() ? 0.0 : 1.0}, at::kDouble);
+  run.world.max(failed, "whether the last checkpoint was saved");
+  return failed.item<double>() == 0;
+}
+
+namespace {
+
+// The first rank chooses, all check a share of the files, and what one finds damaged nobody takes.
+checkpoint::Loaded open_together(Run& run) {
+  dist::World& world = run.world;
+  std::vector<fs::path> damaged;
+  for (;;) {
+    Json choice;
+    if (world.is_first()) {
+      try {
+        const fs::path path =
+            checkpoint::choose(checkpoint_dir(run.settings), run.settings.resume, damaged);
+        choice = {{"path", path.string()}};
+      } catch (const Error& error) {
+        choice = {{"error", error.what()}, {"code", static_cast<int>(error.code())}};
+      }
+    }
+    choice = parse_json(world.from_first(choice.dump(), "the checkpoint to resume from"),
+                        "the first rank's choice");
+    if (choice.contains("error"))
+      fail(static_cast<ExitCode>(choice.at("code").get<int>()), "train",
+           "the first rank: ", choice.at("error").get<std::string>());
+    const fs::path path = choice.at("path").get<std::string>();
+    const auto problems = checkpoint::verify_share(path, world.rank(), world.size());
+    for (const std::string& problem : problems)
+      log_warn(str("CHECKPOINT NOT USABLE: ", path.string(), ": ", problem));
+    at::Tensor found = at::tensor({static_cast<double>(problems.size())}, at::kDouble);
+    world.sum(found, "damage of the checkpoint");
+    if (found.item<double>() == 0) return {path, checkpoint::open(path)};
+    damaged.push_back(path);
+  }
+}
+
+}  // namespace
+
 std::string resume(Run& run) {
-  const auto loaded = checkpoint::load_resolved(checkpoint_dir(run.settings), run.settings.resume);
+  const auto loaded = run.world.size() > 1 ? open_together(run)
+                                           : checkpoint::load_resolved(checkpoint_dir(run.settings),
+                                                                       run.settings.resume);
   const checkpoint::State& state = loaded.state;
   const std::string source = loaded.path.string();
   check_same_run(run, state.extra, source);
@@ -105,7 +226,8 @@ std::string resume(Run& run) {
     log_converted_masters(run, state);
     load_weights(*run.model, state);
   }
-  run.optimizer->load(json_int(state.extra, "optimizer_steps", source), finder(state, "optimizer"));
+  run.optimizer->load(json_int(state.extra, "optimizer_steps", source),
+                      moment_finder(state, trained_params(run)));
   resume_fp8(run, loaded.state, source);
   run.progress.step = state.step;
   run.progress.tokens = state.tokens;

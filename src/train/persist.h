@@ -11,11 +11,19 @@ namespace octavo::train {
 
 std::string checkpoint_dir(const config::Settings& settings);
 
-// Everything needed to go on bit for bit: masters, moments, step, data position.
-fs::path save(const Run& run, const std::string& run_name, bool best, const double* val_loss);
+// Everything needed to go on bit for bit: masters, moments, step, data position. Every rank writes
+// what it has; all of them call these together.
+//
+// In the background, while training goes on; a failure is a warning, and counted. The weights must
+// not change before run.saver->before_update().
+void start_save(Run& run, const std::string& run_name, bool best, const double* val_loss);
+// In the foreground, after one in progress. A failure is an error.
+fs::path save(Run& run, const std::string& run_name, bool best, const double* val_loss);
+// Until the save in progress has ended. Whether the last one succeeded on all ranks.
+bool finish_saves(Run& run);
 
-// Puts the run into the state of the checkpoint that settings.resume names. Returns the
-// checkpoint's folder.
+// Puts the run into the state of the checkpoint that settings.resume names: the same on all ranks,
+// each with the rows that it has. Returns the checkpoint's folder.
 std::string resume(Run& run);
 
 // The weights alone, frozen, to generate, evaluate and export: of a checkpoint (latest, best, a

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "engine/allocator.h"
+#include "train/auto_batch.h"
 #include "train/fp8_report.h"
 #include "train/lora_run.h"
 
@@ -30,10 +31,12 @@ void write_receipt(const Run& run, const fs::path& run_dir, const std::string& s
                           {"master_dtype", config::name_of(run.settings.master_dtype)},
                           {"moment_dtype", config::name_of(run.settings.moment_dtype)},
                           {"gradient_dtype", config::name_of(run.settings.gradient_dtype)}}},
+                        {"batching", batching_receipt(run)},
                         {"operations", operations},
                         {"fp8", fp8_receipt(run)},
                         {"lora", lora_receipt(run)},
                         {"cuda_graph", run.graph != nullptr ? run.graph->receipt() : Json()},
+                        {"checkpoints", run.saver != nullptr ? run.saver->receipt() : Json()},
                         {"steps", run.progress.step},
                         {"skipped_steps", run.progress.skipped_steps},
                         {"tokens", run.progress.tokens},

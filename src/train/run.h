@@ -5,8 +5,10 @@
 #include <optional>
 #include <string>
 
+#include "checkpoint/saver.h"
 #include "config/settings.h"
 #include "data/token_data.h"
+#include "dist/sharding.h"
 #include "dist/world.h"
 #include "engine/engine.h"
 #include "fp8/execution.h"
@@ -28,6 +30,17 @@ struct Progress {
   bool has_best = false;
   int64_t skipped_steps = 0;     // whose gradient was not finite
   int64_t skipped_in_a_row = 0;  // up to now
+  bool stop_agreed = false;      // some rank was asked to stop, and all know
+};
+
+// What became of batch_size (train/auto_batch.h).
+struct Batching {
+  int64_t found = 0;                       // by auto_batch_size; 0: not searched for
+  int64_t trials = 0;                      // passes that the search took
+  int64_t halvings = 0;                    // because memory ran out in the middle of the run
+  int64_t eval_samples = 0;                // of an evaluation, whatever batch_size becomes
+  double limit_bytes = 0, peak_bytes = 0;  // of the search, and of the pass that fitted
+  bool updating = false;                   // the weights are moving: the step cannot be done again
 };
 
 struct Run {
@@ -42,10 +55,13 @@ struct Run {
   std::unique_ptr<nn::Fp8Model> fp8;          // when it runs
   std::unique_ptr<nn::Lora> lora;             // when adapters are trained
   std::unique_ptr<optim::AdamW> optimizer;
+  std::unique_ptr<dist::Sharding> sharding;  // when there is more than one rank
   std::unique_ptr<data::Loader> loader;
-  std::unique_ptr<StepGraph> graph;  // with cuda_graph
+  std::unique_ptr<StepGraph> graph;          // with cuda_graph
+  std::unique_ptr<checkpoint::Saver> saver;  // from the first save on
   optim::Schedule schedule;
   Progress progress;
+  Batching batching;
 
   int64_t tokens_per_step() const;      // over all micro-batches and ranks
   std::string precision() const;        // as the step line shows it

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "engine/allocator.h"
 #include "engine/range.h"
 #include "nn/loss.h"
@@ -57,17 +58,20 @@ MicroBatch run_micro_batch(Run& run, const data::Batch& batch, double share) {
 }
 
 // The micro-batches of a step, and how many tokens all ranks learn from in it. All are read first:
-// each learned token counts the same, however many a micro-batch has.
+// each learned token counts the same, however many a micro-batch has. In the same message ranks
+// tell each other that they were asked to stop.
 std::pair<std::vector<data::Batch>, double> read_batches(Run& run) {
   const engine::Range range("read data");
   std::vector<data::Batch> batches;
-  at::Tensor learned = at::zeros({1}, at::kDouble);
+  double learned = 0;
   for (int64_t i = 0; i < run.settings.gradient_accumulation_steps; ++i) {
     batches.push_back(run.loader->next());
-    learned += batches.back().learned;
+    learned += static_cast<double>(batches.back().learned);
   }
-  run.world.sum(learned);
-  return {std::move(batches), std::max(learned.item<double>(), 1.0)};
+  at::Tensor told = at::tensor({learned, stop_requested() ? 1.0 : 0.0}, at::kDouble);
+  run.world.sum(told, "tokens of the step");
+  run.progress.stop_agreed = told[1].item<double>() > 0;
+  return {std::move(batches), std::max(told[0].item<double>(), 1.0)};
 }
 
 // What the host must know of a step before it updates: read in one copy, the only time that a step
@@ -81,7 +85,9 @@ Figures read_figures(const Run& run, const at::Tensor& sums, const at::Tensor& p
   const at::NoGradGuard no_grad;
   const at::Tensor extra =
       penalty.defined() ? penalty.reshape({1}).to(at::kDouble) : at::zeros({1}, sums.options());
-  const at::Tensor all = at::cat({sums, extra, run.optimizer->gradient_squares()}).cpu();
+  at::Tensor squares = run.optimizer->gradient_squares();
+  if (run.sharding != nullptr) run.sharding->sum_squares(squares);
+  const at::Tensor all = at::cat({sums, extra, squares}).cpu();
   const auto* value = all.const_data_ptr<double>();
   return {value[0], value[1], value[2],
           run.optimizer->gradient_norm(all.narrow(0, 3, all.numel() - 3))};
@@ -93,7 +99,11 @@ bool update(Run& run, const optim::AdamW::Norm& norm, double learning_rate) {
   const engine::Range range("update");
   auto& progress = run.progress;
   if (norm.not_finite.empty()) {
+    if (run.saver != nullptr) run.saver->before_update();
+    run.batching.updating = true;
     run.optimizer->step(learning_rate, norm);
+    if (run.sharding != nullptr) run.sharding->weights_changed();
+    run.batching.updating = false;
     progress.skipped_in_a_row = 0;
     return true;
   }
@@ -108,6 +118,21 @@ bool update(Run& run, const optim::AdamW::Norm& norm, double learning_rate) {
   ++progress.skipped_steps;
   ++progress.skipped_in_a_row;
   return false;
+}
+
+void begin_step(Run& run) {
+  const int64_t step = run.progress.step + 1;
+  run.world.set_step(step);
+  if (run.fp8 != nullptr) run.fp8->begin_step(step);
+  if (run.sharding != nullptr)
+    run.sharding->gather_plain(run.fp8 != nullptr && run.fp8->measuring());
+}
+
+void join_ranks(Run& run, at::Tensor& sums, at::Tensor& penalty) {
+  run.world.sum(sums, "loss");
+  if (penalty.defined()) run.world.sum(penalty, "penalty");
+  if (at::Tensor amaxes = run.fp8 != nullptr ? run.fp8->amaxes() : at::Tensor(); amaxes.defined())
+    run.world.max(amaxes, "magnitudes");
 }
 
 void report_fp8(const Run& run, std::vector<nn::Fp8TensorReport> reports,
@@ -127,14 +152,17 @@ monitor::StepRecord train_step(Run& run) {
   const double waited = run.loader->wait_seconds();
   auto& progress = run.progress;
   monitor::StepRecord record;
-  if (run.fp8 != nullptr) run.fp8->begin_step(progress.step + 1);
+  begin_step(run);
 
-  // 1. Forward and backward over the micro-batches; gradients add up in FP32.
+  // 1. Forward and backward over the micro-batches; gradients add up in FP32, and over ranks under
+  // the backward pass.
   const auto [batches, tokens] = read_batches(run);
   at::Tensor sums = at::zeros({2}, at::TensorOptions(run.engine->target.device).dtype(at::kDouble));
   at::Tensor penalty;
   for (const data::Batch& batch : batches) {
+    if (run.sharding != nullptr) run.sharding->begin_pass(&batch == &batches.back());
     const MicroBatch result = run_micro_batch(run, batch, 1 / tokens);
+    if (run.sharding != nullptr) run.sharding->end_pass();
     sums += result.sums;
     if (result.penalty.defined())
       penalty = penalty.defined() ? penalty + result.penalty : result.penalty;
@@ -143,11 +171,8 @@ monitor::StepRecord train_step(Run& run) {
   record.epoch =
       static_cast<int64_t>((progress.position.samples - 1) / run.loader->samples_per_epoch());
 
-  // 2. One gradient for all ranks.
-  run.world.sum_gradients(trained_params(run));
-  run.world.sum(sums);
-  if (at::Tensor amaxes = run.fp8 != nullptr ? run.fp8->amaxes() : at::Tensor(); amaxes.defined())
-    run.world.max(amaxes);
+  // 2. One loss and one scale for all ranks.
+  join_ranks(run, sums, penalty);
 
   // 3. The loss is looked at before it is learned from.
   const Figures figures = read_figures(run, sums, penalty);
@@ -171,7 +196,8 @@ monitor::StepRecord train_step(Run& run) {
   record.precision = run.precision();
   if (penalty.defined())
     record.penalty =
-        figures.penalty / static_cast<double>(run.settings.gradient_accumulation_steps);
+        figures.penalty /
+        static_cast<double>(run.settings.gradient_accumulation_steps * run.world.size());
   else if (run.settings.penalty_weight > 0)
     record.penalty = figures.z / tokens;
   record.data_wait_seconds = run.loader->wait_seconds() - waited;
@@ -179,6 +205,14 @@ monitor::StepRecord train_step(Run& run) {
   record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   record.tokens_per_second = static_cast<double>(run.tokens_per_step()) / record.seconds;
   return record;
+}
+
+void try_pass(Run& run, const data::Batch& batch) {
+  const double share = 1 / std::max(static_cast<double>(batch.learned), 1.0);
+  if (run.lora != nullptr) run.lora->begin_pass(0);
+  if (run.sharding != nullptr) run.sharding->begin_pass(/*last=*/true);
+  forward_backward(run, to_device(batch, run.engine->target.device), share);
+  if (run.sharding != nullptr) run.sharding->end_pass();
 }
 
 }  // namespace octavo::train

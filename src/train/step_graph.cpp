@@ -80,7 +80,10 @@ StepGraph::StepGraph(const Run& run) : warm_up_(kWarmUpSteps) {
   if (!run.engine->target.device.is_cuda())
     fail(ExitCode::kUsage, "train", "cuda_graph: wanted a GPU, found ",
          run.engine->target.device.str(), ", which has no CUDA graphs; leave cuda_graph out");
-  if (const std::string reason = refusal_of(run); !reason.empty()) refuse(reason);
+  if (run.world.size() > 1)
+    refuse("the collectives of several ranks are not captured");
+  else if (const std::string reason = refusal_of(run); !reason.empty())
+    refuse(reason);
 }
 
 void StepGraph::refuse(const std::string& reason) {

@@ -140,7 +140,8 @@ TEST_F(Damage, ForgedManifestsAreRefused) {
     refused("\"name\": \"model.safetensors\"", std::string("\"name\": \"") + name + "\"",
             "refused");
   refused("\"name\": \"optimizer.safetensors\"", "\"name\": \"model.safetensors\"", "listed twice");
-  refused("\"version\": 1", "\"version\": 2", "version");
+  refused("\"version\": 1", "\"version\": 3", "version");
+  refused("\"version\": 1", "\"version\": 2", "save_id");
   refused("\"version\": 1", "\"version\": \"1\"", "version");
   refused("\"step\": 5", "\"step\": -5", "negative");
   refused("\"step\": 5", "\"step\": 18446744073709551615", "out of range");

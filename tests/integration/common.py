@@ -76,8 +76,13 @@ class Folder:
 
     def records(self):
         """The metrics, without what may differ between two runs that are the same."""
-        lines = (self.path / "runs" / "run" / "metrics.jsonl").read_text().splitlines()
-        return [{k: v for k, v in record.items() if not k.startswith(INCIDENTAL)} for record in map(json.loads, lines)]
+        return read_records(self.path / "runs" / "run" / "metrics.jsonl")
+
+
+def read_records(path):
+    """A metrics.jsonl, without what may differ between two runs that are the same."""
+    lines = path.read_text().splitlines()
+    return [{k: v for k, v in record.items() if not k.startswith(INCIDENTAL)} for record in map(json.loads, lines)]
 
 
 def wait_for_step(process, step):

@@ -84,7 +84,7 @@ Json kernel_names() {
 }
 
 // How many stretches of memory an evaluation wrote that the graphs count on.
-int64_t evaluate_beside(const train::Run& run, const std::vector<Stretch>& of_graphs) {
+int64_t evaluate_beside(train::Run& run, const std::vector<Stretch>& of_graphs) {
   absent::api()->reset();
   train::evaluate(run);
   int64_t overlaps = 0;

@@ -16,7 +16,7 @@ TEST_F(Params, OnlyMatricesGetABf16Copy) {
   EXPECT_EQ(matrix->compute.scalar_type(), at::kBFloat16);
   EXPECT_TRUE(vector->compute.is_same(vector->master));
   EXPECT_TRUE(full->compute.is_same(full->master));
-  EXPECT_TRUE(matrix->compute.requires_grad() && !matrix->master.requires_grad());
+  EXPECT_TRUE(matrix->leaf.requires_grad() && !matrix->master.requires_grad());
   {
     const at::NoGradGuard no_grad;
     matrix->master.normal_();

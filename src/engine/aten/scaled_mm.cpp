@@ -95,6 +95,19 @@ class ScaledMm final : public Fp8Linear {
     return result;
   }
 
+  void adopt_part(const Fp8Copy& whole, Direction direction, bool both,
+                  Fp8Matrix& matrix) override {
+    const fp8::Grid grid = matrix.grid(direction);
+    const Tensor decode =
+        whole.scales.scalar_type() == at::kByte ? from_e8m0(whole.scales) : whole.scales;
+    const PlainFp8 plain{whole.codes, decode.reshape({grid.grid_rows, grid.grid_columns})};
+    const auto lie = [&](Direction d) {
+      return lay_out(plain, matrix.side(d).granularity, d, rules_);
+    };
+    if (both || direction == Direction::kRow) matrix.row = lie(Direction::kRow);
+    if (both || direction == Direction::kColumn) matrix.column = lie(Direction::kColumn);
+  }
+
   void forward(const Fp8Matrix& x, const Fp8Matrix& w, const Tensor& bias, Tensor& y) override {
     multiply(operand(x, Direction::kRow, Place::kLeft, rules_),
              operand(w, Direction::kRow, Place::kRight, rules_), bias, y, /*fast=*/true);

@@ -112,7 +112,8 @@ struct SimdAdamW final : AdamW {
                              .grad_as = stored_as(grad),
                              .compute = mutable_data<uint16_t>(compute),
                              .seed = h.seed,
-                             .stream = h.stream};
+                             .stream = h.stream,
+                             .offset = static_cast<uint64_t>(h.first)};
     const adamw::Factors factors = adamw::factors_of(h);
     const int64_t n = master.numel();
     const bool all_fp32 = arrays.master.as == StoredAs::kFp32 && arrays.m.as == StoredAs::kFp32 &&

@@ -181,7 +181,7 @@ void update_some(const AdamWArrays& a, size_t begin, size_t end, const adamw::Fa
   Block block;
   for (size_t first = begin; first < end; first += kSize) {
     const size_t count = std::min(kSize, end - first), number = first / kSize;
-    philox_block(a.seed, a.stream, first / 4, block.words);
+    philox_block(a.seed, a.stream, (a.offset + first) / 4, block.words);
     read_block<Which::kFirst>(a.master, number, count, block.w);
     read_block<Which::kFirst>(a.m, number, count, block.m);
     read_block<Which::kSecond>(a.v, number, count, block.v);

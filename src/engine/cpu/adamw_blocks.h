@@ -23,6 +23,7 @@ struct AdamWArrays {
   StoredAs grad_as = StoredAs::kFp32;
   uint16_t* compute = nullptr;  // may be null
   uint64_t seed = 0, stream = 0;
+  uint64_t offset = 0;  // element of the parameter that the tensors begin with
 };
 
 // Elements first to end of the tensors; `first` is a multiple of 128.

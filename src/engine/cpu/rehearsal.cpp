@@ -58,6 +58,15 @@ class Rehearsal final : public Fp8Linear {
     return result;
   }
 
+  Fp8Copy quantize_part(const Tensor& x, Recipe recipe, Direction direction,
+                        const Fp8Order& order) override {
+    Fp8Order kept = order;
+    kept.keep = true;
+    Fp8Copy copy = one_copy(x, recipe, direction, kept, true);
+    copy.values.reset();
+    return copy;
+  }
+
   void forward(const Fp8Matrix& x, const Fp8Matrix& w, const Tensor& bias, Tensor& y) override {
     products_.forward(values(x, Direction::kRow), values(w, Direction::kRow), bias, y,
                       sum_scale(x, Direction::kRow) * sum_scale(w, Direction::kRow));

@@ -88,7 +88,8 @@ struct PlainAdamW final : AdamW {
       const int64_t count = std::min(kBlock, weights.numel() - first);
       std::array<uint32_t, kBlock> words{};
       for (int64_t i = 0; i < count; i += 4) {
-        const auto four = philox(h.seed, h.stream, static_cast<uint64_t>((first + i) / 4));
+        const auto four =
+            philox(h.seed, h.stream, static_cast<uint64_t>((h.first + first + i) / 4));
         std::copy(four.begin(), four.end(), words.begin() + i);
       }
       std::array<float, kBlock> new_m{}, new_v{};

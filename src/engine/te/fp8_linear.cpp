@@ -27,6 +27,23 @@ class TeFp8Linear final : public Fp8Linear {
     return te::quantize(x, recipe, row, column);
   }
 
+  std::string_view no_parts_reason(Recipe recipe) const override {
+    if (recipe == Recipe::kDelayed || recipe == Recipe::kCurrent) return {};
+    return "Transformer Engine's order of block scales is of whole matrices";
+  }
+  void adopt_part(const Fp8Copy& whole, Direction direction, bool both,
+                  Fp8Matrix& matrix) override {
+    const auto lie = [&](Direction d) {
+      const Layout layout =
+          layout_of(matrix.side(d), d, matrix.rows, matrix.columns, facts_of(whole.codes.device()));
+      return Fp8Copy{.codes = layout.transposed ? whole.codes.t().contiguous() : whole.codes,
+                     .scales = whole.scales,
+                     .values = {}};
+    };
+    if (both || direction == Direction::kRow) matrix.row = lie(Direction::kRow);
+    if (both || direction == Direction::kColumn) matrix.column = lie(Direction::kColumn);
+  }
+
   void forward(const Fp8Matrix& x, const Fp8Matrix& w, const Tensor& bias, Tensor& y) override {
     products_.forward(x, w, bias, y);
   }

@@ -31,6 +31,7 @@ class Gpt2 final : public ModelBase {
     wpe_ = matrix("wpe.weight", config.context, c);
     for (int64_t i = 0; i < config.layers; ++i) {
       const std::string h = "h." + std::to_string(i) + ".";
+      begin_block(i);
       Block b;
       b.norm1 = norm(h + "ln_1");
       b.qkv = linear(h + "attn.c_attn", i, 3 * c, c, true);
@@ -40,6 +41,7 @@ class Gpt2 final : public ModelBase {
       b.mlp.down = linear(h + "mlp.c_proj", i, c, 4 * c, true);
       blocks_.push_back(b);
     }
+    end_blocks();
     last_norm_ = norm("ln_f");
   }
 
@@ -56,7 +58,7 @@ class Gpt2 final : public ModelBase {
         const Tensor attended = nn::linear(engine_, mixed, b.out);
         return nn::norm_mlp(engine_, sum, attended, b.norm2, b.mlp);
       };
-      std::tie(x, delta) = run_block(block, x, delta);
+      std::tie(x, delta) = run_block(b.qkv->block, block, x, delta);
       if (penalty != nullptr)
         x = nn::penalize(x, *penalty, 1.0 / static_cast<double>(config_.layers));
     }

@@ -33,6 +33,7 @@ class Llama final : public ModelBase {
     embedding_ = vocabulary("embed_tokens.weight", config.vocab, c);
     for (int64_t i = 0; i < config.layers; ++i) {
       const std::string l = "layers." + std::to_string(i) + ".";
+      begin_block(i);
       Block b;
       b.norm1 = norm(l + "input_layernorm");
       b.qkv = linear(l + "self_attn.qkv_proj", i, q + 2 * kv, c, config.qkv_bias);
@@ -43,6 +44,7 @@ class Llama final : public ModelBase {
       b.mlp.down = linear(l + "mlp.down_proj", i, c, config.mlp, config.mlp_bias);
       blocks_.push_back(b);
     }
+    end_blocks();
     last_norm_ = norm("norm");
     head_ = config.tied ? embedding_ : vocabulary("lm_head.weight", config.vocab, c);
   }
@@ -60,7 +62,7 @@ class Llama final : public ModelBase {
         const Tensor attended = nn::linear(engine_, mixed, b.out);
         return nn::norm_mlp(engine_, sum, attended, b.norm2, b.mlp);
       };
-      std::tie(x, delta) = run_block(block, x, delta);
+      std::tie(x, delta) = run_block(b.qkv->block, block, x, delta);
       if (penalty != nullptr)
         x = nn::penalize(x, *penalty, 1.0 / static_cast<double>(config_.layers));
     }

@@ -1,0 +1,260 @@
+// A save by many ranks; save_job.h says how they meet.
+#include <ATen/ATen.h>
+
+#include <chrono>
+#include <set>
+#include <thread>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "checkpoint/folders.h"
+#include "checkpoint/part_list.h"
+#include "checkpoint/save_job.h"
+
+namespace octavo::checkpoint {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Sleeps a little longer each time: short saves end soon, and long ones are not in a hurry.
+class Patience {
+ public:
+  explicit Patience(const SaveJob& job)
+      : job_(job), end_(Clock::now() + std::chrono::duration<double>(job.timeout)) {}
+  bool is_over() const { return Clock::now() >= end_; }
+  void sleep() {
+    if (job_.check) job_.check();
+    std::this_thread::sleep_for(nap_);
+    nap_ = std::min(nap_ * 2, std::chrono::milliseconds(500));
+  }
+
+ private:
+  const SaveJob& job_;
+  std::chrono::time_point<Clock, std::chrono::duration<double>> end_;
+  std::chrono::milliseconds nap_{1};
+};
+
+std::string save_id(const SaveJob& job) {
+  return str(job.part.token, "-", job.number);
+}
+
+// Names of the folders of this run's saves end in token and number; those of this save and later
+// ones are in use.
+bool is_in_use(const SaveJob& job, std::string_view name) {
+  const size_t dash = name.rfind('-');
+  if (dash == std::string_view::npos || !name.substr(0, dash).ends_with("-" + job.part.token))
+    return false;
+  const std::string number(name.substr(dash + 1));
+  return !number.empty() && number.size() < 10 &&
+         number.find_first_not_of("0123456789") == std::string::npos &&
+         std::stoi(number) >= job.number;
+}
+
+void check_part(const Part& part) {
+  constexpr std::string_view kAllowed =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+  if (part.token.empty() || part.token.size() > 40 ||
+      part.token.find_first_not_of(kAllowed) != std::string::npos)
+    fail(ExitCode::kUsage, "checkpoint",
+         "wanted a token of 1 to 40 letters, digits and _ that the ranks agreed on, found ",
+         quote_name(part.token));
+}
+
+std::map<std::string, ListedPiece> pieces_of(const SaveJob& job, const std::string& group) {
+  std::map<std::string, ListedPiece> pieces;
+  const auto slices = job.state.slices.find(group);
+  for (const auto& [name, tensor] : job.own.at(group)) {
+    ListedPiece piece{tensor.scalar_type(), tensor.sizes().vec(), 0, row_count(tensor.sizes())};
+    if (slices != job.state.slices.end())
+      if (const auto slice = slices->second.find(name); slice != slices->second.end()) {
+        piece.shape = slice->second.full_shape;
+        piece.first_row = slice->second.first_row;
+      }
+    pieces[name] = std::move(piece);
+  }
+  return pieces;
+}
+
+// The files, then the list.
+void write_part(const SaveJob& job, const fs::path& folder) {
+  const Part& part = job.part;
+  PartList list{job.state.step, save_id(job), part.rank, part.ranks, {}};
+  for (const auto& group : job.own)
+    list.files.push_back(
+        {write_group(job, folder, group.first, part_file_name(group.first, part.rank, part.ranks)),
+         pieces_of(job, group.first)});
+  const std::string text = part_text(list);
+  parse_part(text, "list to be written");  // refuse now what could not be loaded later
+  write_file_atomic(
+      folder / part_name(static_cast<size_t>(part.rank), static_cast<size_t>(part.ranks)), text);
+  job.stage("list");
+}
+
+// Tells the first rank not to wait for this one.
+void leave_failure(const SaveJob& job, const fs::path& folder, const std::string& reason) {
+  const Part& part = job.part;
+  std::error_code ignored;
+  for (const auto& group : job.own)
+    fs::remove(folder / part_file_name(group.first, part.rank, part.ranks), ignored);
+  try {
+    write_file_atomic(
+        folder / part_failure_name(static_cast<size_t>(part.rank), static_cast<size_t>(part.ranks)),
+        reason.substr(0, 2000));
+  } catch (const std::exception& error) {
+    log_warn(str("checkpoint: the first rank could not be told that this part of step ",
+                 job.state.step, " failed (", error.what(), "); it will wait for its timeout"));
+  }
+}
+
+std::string some_ranks(const std::vector<std::string>& ranks) {
+  constexpr size_t kShown = 8;
+  std::vector<std::string> shown(
+      ranks.begin(), ranks.begin() + static_cast<int64_t>(std::min(kShown, ranks.size())));
+  return join(shown, ", ") +
+         (ranks.size() > kShown ? str(" and ", ranks.size() - kShown, " more") : "");
+}
+
+void wait_for_lists(const SaveJob& job, const fs::path& folder) {
+  const auto ranks = static_cast<size_t>(job.part.ranks);
+  for (Patience patience(job);; patience.sleep()) {
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder))
+      names.insert(entry.path().filename().string());
+    std::vector<std::string> missing;
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      if (names.contains(part_failure_name(rank, ranks)))
+        fail(ExitCode::kEnvironment, "checkpoint", "rank ", rank, " could not write its part: ",
+             quote_name(read_file(folder / part_failure_name(rank, ranks), 4096)));
+      if (!names.contains(part_name(rank, ranks))) missing.push_back(str(rank));
+    }
+    if (missing.empty()) return;
+    if (patience.is_over())
+      fail(
+          ExitCode::kEnvironment, "checkpoint", "waited ", job.timeout, " s for the part of rank ",
+          some_ranks(missing), " of ", ranks, " in ", job.directory.string(),
+          "; check that checkpoint_dir is on a disk that all nodes share, and that these ranks are "
+          "alive");
+  }
+}
+
+Manifest gather_lists(const SaveJob& job, const fs::path& folder) {
+  Manifest manifest = begin_manifest(job.state);
+  manifest.save_id = save_id(job);
+  std::vector<PartList> lists;
+  for (int rank = 0; rank < job.part.ranks; ++rank) {
+    if (job.check) job.check();
+    const fs::path path =
+        folder / part_name(static_cast<size_t>(rank), static_cast<size_t>(job.part.ranks));
+    const std::string text = read_file(path, JsonLimits{}.max_bytes);
+    PartList list = parse_part(text, path.string());
+    if (list.rank != rank || list.ranks != job.part.ranks || list.step != job.state.step ||
+        list.save_id != manifest.save_id)
+      fail(ExitCode::kEnvironment, "checkpoint", path.string(), ": wanted the list of rank ", rank,
+           " for step ", job.state.step, ", found rank ", list.rank, " and step ", list.step);
+    for (const ListedFile& listed : list.files)
+      if (const auto problem = size_problem(folder, listed.file.name, listed.file.size);
+          !problem.empty())
+        fail(ExitCode::kEnvironment, "checkpoint", "part of rank ", rank, ": ", problem);
+    add_part(list, text, manifest);
+    lists.push_back(std::move(list));
+  }
+  manifest.index = make_index(lists);
+  return manifest;
+}
+
+// Tells the other ranks, also those that have yet to come, and gives the space back. The next save
+// removes the folder.
+void give_up(const SaveJob& job, const fs::path& folder, const std::string& reason) {
+  try {
+    fs::create_directory(folder);
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      std::error_code ignored;  // a rank may be removing its files itself
+      fs::remove(entry.path(), ignored);
+    }
+    write_file_atomic(folder / part_failure_name(0, static_cast<size_t>(job.part.ranks)),
+                      reason.substr(0, 2000));
+  } catch (const std::exception& error) {  // the first failure is the one to tell
+    log_warn(str("checkpoint: the other ranks could not be told that step ", job.state.step,
+                 " is not saved (", error.what(), "); they will wait for their timeout"));
+  }
+}
+
+fs::path save_as_first(const SaveJob& job, const fs::path& folder) {
+  DirectoryLock lock(job.directory);
+  if (lock.held())
+    clean_leftovers(job.directory, [&](std::string_view name) { return is_in_use(job, name); });
+  try {
+    check_space(job);
+    fs::create_directory(folder);
+    job.stage("folder");
+    write_part(job, folder);
+    wait_for_lists(job, folder);
+    job.stage("lists");
+    write_manifest(gather_lists(job, folder), folder);
+    job.stage("manifest");
+  } catch (const std::exception& error) {
+    give_up(job, folder, error.what());
+    throw;
+  }
+  return install(job, folder);
+}
+
+bool has_manifest_of(const fs::path& target, const std::string& id) {
+  try {
+    return read_manifest(target).save_id == id;
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kDamaged) throw;
+    return false;
+  }
+}
+
+void check_first_rank(const SaveJob& job, const fs::path& folder) {
+  const fs::path note = folder / part_failure_name(0, static_cast<size_t>(job.part.ranks));
+  if (fs::exists(note))
+    fail(ExitCode::kEnvironment, "checkpoint", "the first rank gave up saving step ",
+         job.state.step, ": ", quote_name(read_file(note, 4096)));
+}
+
+// Until the first rank has given the folder its name, or has given up.
+fs::path wait_for_name(const SaveJob& job, const fs::path& folder) {
+  const fs::path target = job.directory / step_folder_name(job.state.step);
+  for (Patience patience(job); fs::exists(folder); patience.sleep()) {
+    check_first_rank(job, folder);
+    if (patience.is_over())
+      fail(ExitCode::kEnvironment, "checkpoint", "waited ", job.timeout,
+           " s for the first rank to finish ", target.string(), "; see its log");
+  }
+  // The name may be seen a little later than the folder's end on another node.
+  for (int i = 0; i < 20; ++i) {
+    if (has_manifest_of(target, save_id(job))) return target;
+    if (job.check) job.check();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  fail(ExitCode::kEnvironment, "checkpoint", "the first rank gave up saving ", target.string(),
+       "; see its log");
+}
+
+fs::path save_as_other(const SaveJob& job, const fs::path& folder) {
+  fs::create_directory(folder);
+  try {
+    job.stage("folder");
+    check_first_rank(job, folder);
+    write_part(job, folder);
+  } catch (const std::exception& error) {
+    leave_failure(job, folder, error.what());
+    throw;
+  }
+  return wait_for_name(job, folder);
+}
+
+}  // namespace
+
+fs::path save_as_rank(const SaveJob& job) {
+  check_part(job.part);
+  const fs::path folder =
+      job.directory / str(".tmp-", step_folder_name(job.state.step), "-", save_id(job));
+  return job.part.rank == 0 ? save_as_first(job, folder) : save_as_other(job, folder);
+}
+
+}  // namespace octavo::checkpoint

@@ -1,0 +1,63 @@
+#include "dist/lost_ranks.h"
+
+#include <chrono>
+
+#include "base/log.h"
+#include "rendezvous/keys.h"
+
+namespace octavo::dist {
+namespace {
+
+constexpr size_t kLongestError = 500;
+
+// c10d's messages begin with a place in its source and carry a stack, one frame a line.
+std::string plain(const std::string& text) {
+  const size_t place = text.starts_with("[/") ? text.find("] ") : std::string::npos;
+  const size_t begin = place == std::string::npos ? 0 : place + 2;
+  const size_t end = std::min(text.find('\n', begin), text.size());
+  return text.substr(begin, std::min(end - begin, kLongestError));
+}
+
+}  // namespace
+
+void fail_lost(Rendezvous& rendezvous, const launch::Place& place, const std::string& collective,
+               int64_t step, const std::string& error) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::string missed = octavo::str("missed in ", collective, " at step ", step);
+  std::string verdict = "it cannot be found out which rank is lost";
+  if (rendezvous.watch != nullptr) {
+    rendezvous.watch->set_where(octavo::str(collective, " at step ", step));
+    verdict = rendezvous.watch->ask(octavo::str("failed in ", collective, " at step ", step));
+  }
+  const auto tenths = std::chrono::duration_cast<std::chrono::milliseconds>(
+                          std::chrono::steady_clock::now() - start)
+                          .count() /
+                      100;
+  // Said here and not only where the Error is caught: what is in between may hang or be ended.
+  log_error(octavo::str(verdict, "; ", missed, " by rank ", place.rank, " (", plain(error),
+                        "; then the others were asked for ", tenths / 10, ".", tenths % 10, " s)"));
+  fail(ExitCode::kEnvironment, "dist", verdict, "; ", missed);
+}
+
+void say_leaving(Rendezvous& rendezvous, const launch::Place& place, const std::string& error,
+                 ExitCode code) noexcept {
+  try {
+    if (rendezvous.watch == nullptr || rendezvous.watch->failed()) return;
+    const std::string text = octavo::str("rank ", place.rank, " left: ", plain(error));
+    rendezvous.watch->set_leaving(static_cast<int>(code));
+    if (rendezvous.client != nullptr) {
+      const std::string prefix = rendezvous::generation_prefix(place.generation);
+      rendezvous.client->set_patience(std::chrono::milliseconds(1000));
+      rendezvous.client->compare_set(prefix + "left", "", text);
+      rendezvous.client->compare_set(prefix + "alarm", "", text);
+    } else {
+      rendezvous.store->compareSet("left", "", text);
+      rendezvous.store->compareSet("alarm", "", text);
+    }
+  } catch (const std::exception& problem) {
+    log_warn(
+        octavo::str("the other ranks could not be told why this one leaves: ", problem.what()));
+  }
+}
+
+}  // namespace octavo::dist

@@ -1,0 +1,23 @@
+#include "dist/nccl.h"
+
+#include <dlfcn.h>
+
+#include "base/error.h"
+#include "engine/cuda/cuda_module.h"
+
+namespace octavo::dist {
+
+c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                            int size, at::Device device,
+                                            std::chrono::milliseconds timeout) {
+  // The module is open since the device was found.
+  const auto make = reinterpret_cast<decltype(&octavo_cuda_make_nccl)>(
+      dlsym(RTLD_DEFAULT, "octavo_cuda_make_nccl"));
+  if (make == nullptr)
+    fail(ExitCode::kEnvironment, "dist", "the GPU module is of another version; build both again");
+  c10::intrusive_ptr<c10d::Backend> made;
+  make(&store, rank, size, device.index(), timeout.count(), &made);
+  return made;
+}
+
+}  // namespace octavo::dist

@@ -1,0 +1,185 @@
+#include "dist/watch.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace octavo::dist {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr milliseconds kForEver = std::chrono::hours(24 * 30);
+constexpr milliseconds kSurvey{2500};  // for every living rank to answer
+constexpr milliseconds kAskAgain{100};
+constexpr milliseconds kVerdict{4000};  // for the verdict of whoever surveys
+constexpr milliseconds kGrace{2500};    // for a main thread to end by itself
+constexpr milliseconds kLeavingGrace{10'000};
+constexpr milliseconds kAnswer = kSurvey + kVerdict + milliseconds(2000);
+
+std::string named(const std::vector<int64_t>& ranks, int64_t count) {
+  std::string text = count == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size(); ++i) text += octavo::str(i == 0 ? "" : ", ", ranks[i]);
+  const auto more = count - static_cast<int64_t>(ranks.size());
+  if (more > 0) text += octavo::str(" and ", more, " more");
+  return text + (count == 1 ? " is" : " are");
+}
+
+}  // namespace
+
+Watch::Watch(launch::Place place, std::shared_ptr<Board> board)
+    : place_(std::move(place)), board_(std::move(board)), thread_([this] { run(); }) {}
+
+Watch::~Watch() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  board_->stop();
+  thread_.join();
+}
+
+void Watch::set_where(const std::string& where) {
+  const std::lock_guard lock(mutex_);
+  where_ = where;
+}
+
+void Watch::set_leaving(int code) {
+  const std::lock_guard lock(mutex_);
+  leaving_ = code;
+}
+
+bool Watch::failed() const {
+  const std::lock_guard lock(mutex_);
+  return verdict_.has_value() || leaving_.has_value();
+}
+
+std::string Watch::store_is_lost() const {
+  return octavo::str(host_of_store(place_),
+                     " is lost, or the way to it, and with it the store where ranks are named");
+}
+
+bool Watch::is_stopping() const {
+  const std::lock_guard lock(mutex_);
+  return stopping_;
+}
+
+void Watch::publish(const std::string& verdict) {
+  const std::lock_guard lock(mutex_);
+  if (!verdict_) verdict_ = verdict;
+  changed_.notify_all();
+}
+
+std::string Watch::ask(const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (verdict_) return *verdict_;
+  }
+  try {
+    board_->set_first("alarm", octavo::str("rank ", place_.rank, " ", why));
+  } catch (const Error& error) {
+    const std::lock_guard lock(mutex_);  // it may have come meanwhile
+    if (!verdict_) {
+      log_warn(error.what());
+      verdict_ = store_is_lost();
+    }
+    return *verdict_;
+  }
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, kAnswer, [&] { return verdict_.has_value(); });
+  return verdict_.value_or("it could not be found out which rank is lost");
+}
+
+void Watch::run() {
+  std::string alarm;
+  try {
+    alarm = wait_for_alarm();
+    publish(verdict_on(alarm));
+  } catch (const std::exception& error) {
+    if (is_stopping()) return;
+    // Collectives need no store: the run may go on, and fails by itself when that host was a rank.
+    const std::string lost = store_is_lost();
+    log_warn(octavo::str(lost, " (", error.what(), ")"));
+    publish(lost);
+    if (alarm.empty()) return;
+  }
+  end_process_unless_it_ends(alarm);
+}
+
+std::string Watch::wait_for_alarm() {
+  for (;;) {
+    try {
+      if (const auto alarm = board_->wait_for("alarm", kForEver)) return *alarm;
+    } catch (const rendezvous::Unreachable& error) {
+      if (is_stopping()) throw;
+      // A connection may break without anybody's end; with the host gone this throws again.
+      if (const auto alarm = board_->try_get("alarm")) return *alarm;
+      log_warn(octavo::str("the watch over the ranks had to connect again: ", error.what()));
+    }
+  }
+}
+
+// One rank asks for all: ten thousand that ask for ten thousand would be too much for the store.
+std::string Watch::verdict_on(const std::string& alarm) {
+  std::string where;
+  bool leaving = false;
+  {
+    const std::lock_guard lock(mutex_);
+    where = where_;
+    leaving = leaving_.has_value();
+  }
+  board_->set(octavo::str("lost/", place_.rank), where);
+  if (leaving) return alarm;  // it will not be here long enough to ask for the others
+  log_warn(octavo::str("the run ends: ", alarm));
+  if (board_->add("surveyors", 1) != 1)
+    if (const auto verdict = board_->wait_for("verdict", kVerdict)) return *verdict;
+  const std::string verdict = survey();
+  board_->set("verdict", verdict);
+  // The store may live in this very process: those who wait for the verdict need a moment.
+  std::this_thread::sleep_for(milliseconds(200));
+  return verdict;
+}
+
+std::string Watch::survey() {
+  const auto start = Clock::now();
+  rendezvous::Missing missing;
+  for (bool certain = false; !certain;) {
+    missing = board_->missing("lost/", place_.ranks);
+    certain = std::all_of(missing.first.begin(), missing.first.end(),
+                          [&](int64_t rank) { return board_->death_of(rank).has_value(); });
+    if (Clock::now() - start >= kSurvey) break;
+    if (!certain) std::this_thread::sleep_for(kAskAgain);
+  }
+  const auto waited = std::chrono::duration_cast<milliseconds>(Clock::now() - start).count();
+  std::string text;
+  if (missing.count > 0) {
+    text = named(missing.first, missing.count) + " lost";
+    for (const int64_t rank : missing.first)
+      if (const auto death = board_->death_of(rank))
+        text += octavo::str(missing.count > 1 ? octavo::str("; rank ", rank, ": ") : ": ", *death);
+    text += octavo::str(" (no answer within ", waited, " ms)");
+  }
+  if (const auto left = board_->try_get("left"))
+    return octavo::str(*left, text.empty() ? "" : "; ", text);
+  if (!text.empty()) return text;
+  text = octavo::str("all ", place_.ranks, " ranks answer:");
+  for (int rank = 0; rank < std::min(place_.ranks, 16); ++rank)
+    text += octavo::str(rank == 0 ? " rank " : ", rank ", rank, " in ",
+                        board_->try_get(octavo::str("lost/", rank)).value_or("?"));
+  return text;
+}
+
+void Watch::end_process_unless_it_ends(const std::string& alarm) {
+  std::unique_lock lock(mutex_);
+  const milliseconds grace = leaving_ ? kLeavingGrace : kGrace;
+  if (changed_.wait_for(lock, grace, [&] { return stopping_; })) return;
+  log_error(octavo::str(*verdict_, "; ", alarm, "; this rank (in ", where_,
+                        ") did not end by itself and is ended"));
+  std::_Exit(leaving_.value_or(static_cast<int>(ExitCode::kEnvironment)));
+}
+
+}  // namespace octavo::dist

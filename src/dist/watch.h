@@ -1,0 +1,66 @@
+#pragma once
+// A thread in every rank that waits for the alarm which the first rank (or launcher) raises that
+// knows the run cannot go on. A rank whose main thread hangs in a collective can so still say that
+// it lives, and the ranks that say nothing are the lost ones:
+//
+//   1. whoever sees a collective fail raises the alarm;
+//   2. every rank's watch answers it with lost/<rank>;
+//   3. the first to answer waits a little, asks the store who is missing and publishes the verdict;
+//   4. every rank ends with it: its main thread when its collective fails, or, when that hangs on,
+//      the watch ends the process.
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "dist/board.h"
+#include "launch/place.h"
+
+namespace octavo::dist {
+
+class Watch {
+ public:
+  Watch(launch::Place place, std::shared_ptr<Board> board);
+  ~Watch();
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  int rank() const { return place_.rank; }
+  int ranks() const { return place_.ranks; }
+  int generation() const { return place_.generation; }
+
+  // What this rank is doing, for messages of the others.
+  void set_where(const std::string& where);
+  // From here on this rank leaves by itself with `code`; the watch only sees to it that it does.
+  void set_leaving(int code);
+  // Raises the alarm and returns the verdict: which ranks are lost, or which left and why.
+  std::string ask(const std::string& why);
+  // Has an alarm been raised, or did this rank say that it leaves?
+  bool failed() const;
+
+ private:
+  void run();
+  bool is_stopping() const;
+  std::string store_is_lost() const;
+  std::string wait_for_alarm();
+  std::string verdict_on(const std::string& alarm);
+  std::string survey();
+  void publish(const std::string& verdict);
+  void end_process_unless_it_ends(const std::string& alarm);
+
+  const launch::Place place_;
+  const std::shared_ptr<Board> board_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string where_ = "a place it has not said";
+  std::optional<std::string> verdict_;
+  std::optional<int> leaving_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace octavo::dist

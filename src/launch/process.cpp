@@ -1,0 +1,134 @@
+#include "launch/process.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "base/error.h"
+
+namespace octavo::launch {
+namespace {
+
+struct Pipe {
+  int read_end = -1, write_end = -1;
+};
+
+Pipe make_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    fail(ExitCode::kEnvironment, "launch",
+         "wanted a pipe for a rank's output, found: ", std::strerror(errno), "; see ulimit -n");
+  return {ends[0], ends[1]};
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  for (std::string& text : texts) result.push_back(text.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+std::vector<std::string> merged_environment(const Variables& added) {
+  std::vector<std::string> entries;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    if (!added.contains(text.substr(0, text.find('=')))) entries.emplace_back(text);
+  }
+  for (const auto& [name, value] : added) entries.push_back(str(name, "=", value));
+  return entries;
+}
+
+// In the child, between fork and exec: only calls that are safe there.
+struct Start {
+  char* const* arguments;
+  char* const* variables;
+  int out, err, failure;  // descriptors; -1: keep
+  pid_t parent;
+};
+
+[[noreturn]] void become(const Start& start) {
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != start.parent) _exit(127);  // it ended before the line above
+  const int empty = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (empty >= 0) dup2(empty, STDIN_FILENO);
+  if (start.out >= 0) dup2(start.out, STDOUT_FILENO);
+  if (start.err >= 0) dup2(start.err, STDERR_FILENO);
+  execve(start.arguments[0], start.arguments, start.variables);
+  const int reason = errno;
+  const ssize_t ignored = write(start.failure, &reason, sizeof reason);
+  static_cast<void>(ignored);
+  _exit(127);
+}
+
+}  // namespace
+
+Child start_child(const std::vector<std::string>& command, const Variables& added,
+                  bool own_output) {
+  OCTAVO_ASSERT(!command.empty());
+  std::vector<std::string> words = command, entries = merged_environment(added);
+  const std::vector<char*> arguments = pointers(words), variables = pointers(entries);
+  const Pipe out = own_output ? make_pipe() : Pipe{}, err = own_output ? make_pipe() : Pipe{};
+  const Pipe failure = make_pipe();
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0)
+    become({arguments.data(), variables.data(), out.write_end, err.write_end, failure.write_end,
+            parent});
+  const int fork_error = errno;
+  for (const int end : {out.write_end, err.write_end, failure.write_end})
+    if (end >= 0) close(end);
+  int reason = 0;
+  const ssize_t got = pid > 0 ? read(failure.read_end, &reason, sizeof reason) : 0;
+  close(failure.read_end);
+  if (pid > 0 && got == 0) {
+    setpgid(pid, pid);  // whichever of us two is first
+    for (const int end : {out.read_end, err.read_end})
+      if (end >= 0) fcntl(end, F_SETFL, O_NONBLOCK);
+    return {pid, out.read_end, err.read_end};
+  }
+  for (const int end : {out.read_end, err.read_end})
+    if (end >= 0) close(end);
+  fail(ExitCode::kEnvironment, "launch", "wanted to start ", command.front(),
+       ", found: ", std::strerror(pid > 0 ? reason : fork_error));
+}
+
+char process_state(pid_t pid) {
+  std::ifstream file(str("/proc/", pid, "/stat"));  // its size is said to be 0
+  std::string text;
+  std::getline(file, text, '\0');
+  const size_t name_end = text.rfind(')');  // the name before it may hold anything
+  return name_end == text.npos || name_end + 2 >= text.size() ? '\0' : text[name_end + 2];
+}
+
+SignalWatch::SignalWatch() {
+  sigset_t watched;
+  sigemptyset(&watched);
+  for (const int number : {SIGCHLD, SIGTERM, SIGINT, SIGUSR1}) sigaddset(&watched, number);
+  pthread_sigmask(SIG_BLOCK, &watched, &before_);
+  descriptor_ = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (descriptor_ < 0)
+    fail(ExitCode::kEnvironment, "launch",
+         "wanted a descriptor for signals, found: ", std::strerror(errno));
+}
+
+SignalWatch::~SignalWatch() {
+  close(descriptor_);
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+std::optional<int> SignalWatch::take() {
+  signalfd_siginfo info{};
+  if (read(descriptor_, &info, sizeof info) != sizeof info) return std::nullopt;
+  return static_cast<int>(info.ssi_signo);
+}
+
+}  // namespace octavo::launch

@@ -1,0 +1,43 @@
+#pragma once
+// One child process: in a process group of its own, and ended when this process ends.
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/place.h"
+
+namespace octavo::launch {
+
+struct Child {
+  pid_t pid = -1;
+  int out = -1, err = -1;  // read ends of its stdout and stderr; -1: it has this process's
+};
+
+// `added` goes over this process's variables. Standard input is empty. Fails when the program
+// cannot be started.
+Child start_child(const std::vector<std::string>& command, const Variables& added, bool own_output);
+
+// As ps shows it: R runs, S and D wait, T stands still (SIGSTOP), Z has ended; 0: there is none.
+char process_state(pid_t pid);
+
+// SIGCHLD, SIGTERM, SIGINT and SIGUSR1 arrive in a descriptor while this lives. Made before any
+// thread is, so that no thread takes them.
+class SignalWatch {
+ public:
+  SignalWatch();
+  ~SignalWatch();
+  SignalWatch(const SignalWatch&) = delete;
+  SignalWatch& operator=(const SignalWatch&) = delete;
+  int descriptor() const { return descriptor_; }
+  std::optional<int> take();  // the next signal that came, if any
+
+ private:
+  int descriptor_ = -1;
+  sigset_t before_{};
+};
+
+}  // namespace octavo::launch

@@ -1,0 +1,68 @@
+#include "launch/restart.h"
+
+#include "base/error.h"
+#include "config/key_makers.h"
+#include "fp8/execution.h"
+
+namespace octavo::launch {
+
+fs::path checkpoint_folder(const config::Settings& settings) {
+  if (!settings.checkpoint_dir.empty()) return settings.checkpoint_dir;
+  return fp8::wants_fp8(settings) ? "checkpoints_fp8" : "checkpoints";
+}
+
+Checkpoints checkpoints_in(const fs::path& folder) {
+  constexpr std::string_view kPrefix = "step-";
+  Checkpoints found;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (!name.starts_with(kPrefix)) continue;
+    const auto step = config::parse_number<int64_t>(std::string_view(name).substr(kPrefix.size()));
+    if (!step || *step < 0) continue;
+    std::error_code unfinished;  // no manifest: it was being written
+    const auto written = fs::last_write_time(it->path() / "manifest.json", unfinished);
+    if (!unfinished) found.insert_or_assign(*step, written);
+  }
+  if (error && error != std::errc::no_such_file_or_directory)
+    fail(ExitCode::kEnvironment, "launch", "wanted to look for checkpoints in ", folder.string(),
+         ", found: ", error.message());
+  return found;
+}
+
+std::optional<int64_t> newest_step(const Checkpoints& now, const Checkpoints& before) {
+  for (auto it = now.rbegin(); it != now.rend(); ++it) {
+    const auto old = before.find(it->first);
+    if (old == before.end() || old->second != it->second) return it->first;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> resuming(const std::vector<std::string>& command) {
+  std::vector<std::string> result;
+  for (size_t at = 0; at < command.size(); ++at) {
+    if (command[at] == "--resume")
+      ++at;  // and its value
+    else if (!command[at].starts_with("--resume="))
+      result.push_back(command[at]);
+  }
+  result.insert(result.end(), {"--resume", "latest"});
+  return result;
+}
+
+RestartPolicy::Decision RestartPolicy::decide(const Outcome& outcome, std::optional<int64_t> step) {
+  if (most_ == 0) return {false, "max_restarts is 0"};
+  if (!outcome.curable)
+    return {false, str("exit code ", outcome.code, " would come again after a restart")};
+  if (restarts_ == most_) return {false, str("all ", most_, " restarts are used")};
+  const int64_t reached = step.value_or(-1);
+  if (restarts_ > 0 && reached <= last_step_)
+    return {false, str("no step was gained since restart ", restarts_,
+                       " (newest checkpoint: ", step ? str("step ", *step) : "none", ")")};
+  last_step_ = reached;
+  ++restarts_;
+  return {true, str("restart ", restarts_, " of ", most_, ", ",
+                    step ? str("from step ", *step) : "from the start (no checkpoint yet)")};
+}
+
+}  // namespace octavo::launch

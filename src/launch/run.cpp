@@ -1,0 +1,153 @@
+#include "launch/run.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "launch/interfaces.h"
+#include "launch/meeting.h"
+#include "launch/restart.h"
+#include "launch/supervise.h"
+#include "launch/variables.h"
+
+namespace octavo::launch {
+namespace {
+
+constexpr int kUsualPort = 29500;
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+}
+
+// CUDA_VISIBLE_DEVICES, or the driver's device files: asking CUDA would cost a second.
+int gpus_here(const Variables& variables) {
+  const auto visible = variables.find("CUDA_VISIBLE_DEVICES");
+  if (visible != variables.end()) return static_cast<int>(split(visible->second, ',').size());
+  int count = 0;
+  std::error_code error;
+  while (fs::exists(str("/dev/nvidia", count), error)) ++count;
+  return count;
+}
+
+int chosen_or(int64_t key, int otherwise) {
+  return key >= 0 ? static_cast<int>(key) : otherwise;
+}
+
+Variables rank_variables(const Place& place, const Variables& variables) {
+  Variables added;
+  if (!is_set(variables, "OMP_NUM_THREADS"))
+    added["OMP_NUM_THREADS"] = std::to_string(std::max(1, usable_cores() / place.local_ranks));
+  return added;
+}
+
+void check_launcher(const Variables& variables) {
+  if (!is_set(variables, "OCTAVO_RANK") && !is_set(variables, "TORCHELASTIC_RUN_ID")) return;
+  fail(ExitCode::kUsage, "launch", "wanted to start ranks, found that this process is a rank of ",
+       is_set(variables, "OCTAVO_RANK") ? "octavo launch" : "torchrun",
+       " itself; leave one of the two launchers out");
+}
+
+Verdict decided(RestartPolicy& policy, const Outcome& outcome, bool may_restart,
+                std::optional<int64_t> step) {
+  Verdict verdict{.outcome = outcome};
+  if (outcome.cause == Cause::kNone || !may_restart) return verdict;
+  const RestartPolicy::Decision decision = policy.decide(outcome, step);
+  verdict.restart = decision.restart;
+  verdict.resume = step.has_value();
+  if (decision.restart)
+    log_warn(str(outcome.what, "; ", decision.reason));
+  else
+    log_info(str("no restart: ", decision.reason));
+  return verdict;
+}
+
+}  // namespace
+
+Place node_place(const config::Settings& settings, const Variables& variables) {
+  const std::optional<Place> guide = guide_place(variables);
+  Place place = guide.value_or(Place{});
+  place.launcher = "octavo";
+  place.store_is_running = true;
+  if (settings.nproc > 0)
+    place.local_ranks = static_cast<int>(settings.nproc);
+  else if (!guide)
+    place.local_ranks = std::max(1, gpus_here(variables));
+  if (settings.nnodes > 0) place.nodes = static_cast<int>(settings.nnodes);
+  place.node = chosen_or(settings.node_rank, place.node);
+  if (place.nodes > kMostRanks / place.local_ranks)
+    fail(ExitCode::kUsage, "launch", "wanted at most ", kMostRanks, " ranks, found nnodes ",
+         place.nodes, " x nproc ", place.local_ranks);
+  if (place.node >= place.nodes)
+    fail(ExitCode::kUsage, "launch", "wanted node_rank from 0 to ", place.nodes - 1, ", found ",
+         place.node, "; it counts from 0 to nnodes - 1");
+  if (place.nodes > 1 && settings.node_rank < 0 && !guide)
+    fail(ExitCode::kUsage, "launch", "nnodes ", place.nodes, ": wanted node_rank, found none; ",
+         "give every node its own, from 0 on");
+  place.ranks = place.nodes * place.local_ranks;
+  place.rank = place.node * place.local_ranks;
+  if (!settings.master_address.empty()) place.master_address = settings.master_address;
+  if (settings.master_port > 0) place.master_port = static_cast<int>(settings.master_port);
+  if (place.nodes > 1 && place.master_address.empty())
+    fail(ExitCode::kUsage, "launch", "nnodes ", place.nodes,
+         ": wanted master_address, found none; ",
+         "give the first node's address or name on every node");
+  if (place.nodes == 1 && settings.master_address.empty()) {
+    place.master_address = "127.0.0.1";  // whatever MASTER_ADDR says: nobody else needs to come in
+    if (settings.master_port == 0) place.master_port = 0;
+  } else if (place.master_port == 0) {
+    place.master_port = kUsualPort;
+  }
+  return place;
+}
+
+int run(const config::Settings& settings, const Work& work, const Variables& variables) {
+  check_launcher(variables);
+  chosen_interface("", variables);  // wrong names fail here, once, and not on every rank
+  Place place = node_place(settings, variables);
+  if (!settings.log_dir.empty()) fs::create_directories(settings.log_dir);
+  SignalWatch signals;
+  int stop_signal = 0;
+  const auto interrupted = [&] {  // between two generations: the ranks take signals themselves
+    while (const std::optional<int> number = signals.take())
+      if (*number != SIGCHLD) stop_signal = *number;
+    return stop_signal != 0;
+  };
+  Meeting meeting(place.node, place.nodes, place.master_address, place.master_port, interrupted);
+  place.master_port = meeting.port();
+
+  const fs::path folder = checkpoint_folder(work.train);
+  const bool continues = !work.train.resume.empty() || settings.auto_resume;
+  const Checkpoints before = continues ? Checkpoints{} : checkpoints_in(folder);
+  RestartPolicy policy(settings.max_restarts);
+  Job job{.command = work.command,
+          .first = place,
+          .variables = rank_variables(place, variables),
+          .log_dir = settings.log_dir};
+  job.on_death = [&](int rank, const std::string& text) {
+    meeting.post_death(rank, text, job.first.generation);
+  };
+  if (settings.auto_resume && newest_step(checkpoints_in(folder), {}))
+    job.command = resuming(work.command);
+  for (;; ++job.first.generation) {
+    Outcome own = supervise(job, signals, stop_signal);
+    own.curable = own.curable && stop_signal == 0;
+    const Verdict verdict = meeting.agree(job.first.generation, own, [&](const Outcome& outcome) {
+      return decided(policy, outcome, stop_signal == 0,
+                     newest_step(checkpoints_in(folder), before));
+    });
+    if (!verdict.restart || stop_signal != 0) {
+      if (!verdict.outcome.what.empty()) log_error(verdict.outcome.what);
+      return verdict.outcome.code;
+    }
+    if (verdict.resume) job.command = resuming(work.command);
+    if (place.node != 0) log_warn(str(verdict.outcome.what, "; the ranks are started again"));
+  }
+}
+
+}  // namespace octavo::launch

@@ -1,0 +1,27 @@
+#pragma once
+// Starts the ranks of one node, relays what they print, and sees to it that all end when one fails.
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "launch/outcome.h"
+#include "launch/place.h"
+#include "launch/process.h"
+
+namespace octavo::launch {
+
+struct Job {
+  std::vector<std::string> command;       // the program's full path first
+  Place first;                            // of this node's first rank; the others follow it
+  Variables variables;                    // beside those of the place
+  std::string log_dir;                    // "": ranks beyond the first print with a prefix
+  std::chrono::milliseconds grace{6000};  // for peers to notice that a rank is gone, and leave
+  std::function<void(int rank, const std::string& text)> on_death = {};
+};
+
+// The signal that was passed on to the ranks is kept in `stop_signal` (0: none).
+Outcome supervise(const Job& job, SignalWatch& signals, int& stop_signal);
+
+}  // namespace octavo::launch

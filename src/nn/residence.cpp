@@ -1,0 +1,62 @@
+#include "nn/residence.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <optional>
+
+namespace octavo::nn {
+namespace {
+
+using at::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct Notice : torch::CustomClassHolder {
+  explicit Notice(std::function<void()> f) : tell(std::move(f)) {}
+  std::function<void()> tell;
+};
+
+// Passes values and gradients on, and tells when the gradients come by.
+struct NoticeNode : torch::autograd::Function<NoticeNode> {
+  static variable_list forward(AutogradContext* context, const Tensor& x,
+                               const std::optional<Tensor>& delta,
+                               const c10::intrusive_ptr<Notice>& notice) {
+    context->saved_data["notice"] = c10::IValue::make_capsule(notice);
+    context->saved_data["has_delta"] = delta.has_value();
+    context->set_materialize_grads(false);
+    if (!delta) return {x};
+    return {x, *delta};
+  }
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    c10::static_intrusive_pointer_cast<Notice>(context->saved_data["notice"].toCapsule())->tell();
+    return {grads[0], context->saved_data["has_delta"].toBool() ? grads[1] : Tensor(), Tensor()};
+  }
+};
+
+std::pair<Tensor, Tensor> tell_in_backward(const Tensor& x, const Tensor& delta,
+                                           std::function<void()> tell) {
+  const auto given = delta.defined() ? std::optional<Tensor>(delta) : std::nullopt;
+  const auto out = NoticeNode::apply(x, given, c10::make_intrusive<Notice>(std::move(tell)));
+  return {out[0], delta.defined() ? out[1] : Tensor()};
+}
+
+}  // namespace
+
+std::pair<Tensor, Tensor> with_unit(Residence& residence, int64_t unit, const BlockFunction& block,
+                                    const Tensor& x, const Tensor& delta) {
+  residence.before_forward(unit);
+  const bool training = at::GradMode::is_enabled();
+  Residence* home = &residence;
+  auto in = std::pair(x, delta);
+  // With a frozen embedding the first block's input has no gradient to tell by; the end of the
+  // pass closes that unit.
+  if (training) in = tell_in_backward(x, delta, [home, unit] { home->after_backward(unit); });
+  auto out = block(in.first, in.second);
+  if (training)
+    out = tell_in_backward(out.first, out.second, [home, unit] { home->before_backward(unit); });
+  residence.after_forward(unit);
+  return out;
+}
+
+}  // namespace octavo::nn

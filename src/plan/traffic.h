@@ -1,0 +1,44 @@
+#pragma once
+// What one rank sends in a step, by formula: bench/comm_bytes holds dist's counters against it. And
+// how long a collective takes before its first byte arrives, which grows with the ranks.
+
+#include <cstdint>
+
+#include "plan/gpu.h"
+#include "plan/shape.h"
+#include "plan/step_time.h"
+
+namespace octavo::plan {
+
+struct TrafficWork {
+  Shape shape;
+  Sharding sharding = Sharding::kDdp;
+  int64_t ranks = 1;
+  int64_t shard_group = 0;  // ranks that share one copy of the parameters; 0: all
+  int64_t accumulation = 1;
+  double gradient_bytes = 4;  // grad_reduce_dtype
+  // Of a gathered weight of a block: 2 in BF16; of FP8 codes 1, with `scale_bytes` beside each.
+  double weight_bytes = 2;
+  double scale_bytes = 0;
+  // FP8 products read a weight by rows, then by columns, and not every recipe has one copy for
+  // both. Then the last block's does not stay, and recomputation gathers both.
+  bool one_copy = true;
+  bool recompute = false;
+};
+
+// Bytes that one rank sends, and collectives that it takes part in.
+struct Traffic {
+  double gather = 0, reduce = 0;  // inside the group that shares a copy
+  double replicas = 0;            // between the copies
+  double calls = 0, replica_calls = 0;
+  double total() const { return gather + reduce + replicas; }
+};
+Traffic traffic(const TrafficWork& work);
+
+// Seconds until the last rank has the first byte of an all-gather or reduce-scatter: a ring passes
+// it from rank to rank. By NCCL's own model (src/graph/tuning.cc, protocol Simple).
+double ring_latency(int64_t ranks, int64_t per_node);
+// Of an all-reduce, by the faster of two rings and a tree.
+double all_reduce_latency(int64_t ranks, int64_t per_node);
+
+}  // namespace octavo::plan

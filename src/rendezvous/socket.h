@@ -1,0 +1,62 @@
+#pragma once
+// Sockets that close themselves and never block, and addresses that know what they are.
+
+#include <sys/socket.h>
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace octavo::rendezvous {
+
+using Clock = std::chrono::steady_clock;
+
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  ~Fd() { reset(); }
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept;
+  int get() const { return fd_; }
+  bool open() const { return fd_ >= 0; }
+  void reset();
+
+ private:
+  int fd_ = -1;
+};
+
+struct Endpoint {
+  sockaddr_storage address{};
+  socklen_t size = 0;
+  std::string text;  // in digits
+  bool loopback = false;
+  bool wildcard = false;  // 0.0.0.0, ::, and their like
+};
+
+// The addresses of a name or of digits; none, and why, when there are none.
+std::vector<Endpoint> resolve(const std::string& address, int port, std::string* why);
+
+// Bound and listening; not open, and errno, when that fails.
+Fd listen_on(const Endpoint& endpoint);
+int port_of(int fd);  // that a listening socket was given
+
+// A peer that vanished without a word (power, cable) is noticed within half a minute.
+void keep_alive(int fd);
+
+// Connected within the deadline, or not open and why.
+Fd connect_to(const Endpoint& endpoint, Clock::time_point deadline, std::string* why);
+
+// All of `bytes`, or false and why.
+bool send_all(int fd, std::string_view bytes, Clock::time_point deadline, std::string* why);
+bool receive_all(int fd, char* bytes, size_t size, Clock::time_point deadline, std::string* why);
+
+// True when an idle connection has been closed, or has bytes that nobody asked for.
+bool is_stale(int fd);
+
+std::string digits_with_port(const sockaddr_storage& address, socklen_t size);  // for messages
+
+}  // namespace octavo::rendezvous

@@ -1,0 +1,28 @@
+#pragma once
+// What this rank has of a checkpoint's tensors: the rows of its masters and moments, to a
+// checkpoint and back. Whole tensors where nothing is spread.
+
+#include <functional>
+#include <string>
+
+#include "checkpoint/checkpoint.h"
+#include "nn/param.h"
+#include "optim/adamw.h"
+
+namespace octavo::train {
+
+// Masters, and the optimizer's moments of these parameters.
+void add_masters(const nn::ParamList& params, const char* group, checkpoint::State& state);
+void add_moments(const nn::ParamList& params, const optim::AdamW& optimizer,
+                 checkpoint::State& state);
+
+// The stored rows of a master; fails when there are none or the shape is another.
+// `who` and `advice` go into the message: "weight", "resume with …".
+at::Tensor stored_master(const checkpoint::State& state, const char* group, const nn::Param& param,
+                         const std::string& who, const std::string& advice);
+
+// For AdamW::load().
+std::function<at::Tensor(const std::string&)> moment_finder(const checkpoint::State& state,
+                                                            const nn::ParamList& params);
+
+}  // namespace octavo::train

@@ -1,0 +1,214 @@
+// Saves in the background: what is written is the state at start(), whatever training does after.
+#include "checkpoint/saver.h"
+
+#include <condition_variable>
+
+#include "base/log.h"
+#include "checkpoint/folders.h"
+#include "checkpoint/ranks.h"
+
+namespace octavo::checkpoint {
+namespace {
+
+// Holds a save at a stage until it is let go.
+class Gate {
+ public:
+  SaveOptions options(std::string stage) {
+    return {.on_stage = [this, stage](std::string_view reached) {
+      if (reached != stage) return;
+      std::unique_lock lock(mutex_);
+      reached_ = true;
+      changed_.notify_all();
+      changed_.wait(lock, [&] { return open_; });
+    }};
+  }
+  void wait_until_reached() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return reached_; });
+  }
+  void open() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool reached_ = false, open_ = false;
+};
+
+// Several chunks of 32 MB, so that a part of them can be copied.
+State big_state(int64_t step, const at::Tensor& weight) {
+  State state;
+  state.step = step;
+  state.groups["model"] = {{"w", weight}, {"small", weight[0]}};
+  return state;
+}
+
+constexpr int64_t kRows = 20, kColumns = 1 << 20;  // 80 MB
+constexpr uint64_t kBytes = uint64_t{4} * kRows * kColumns;
+
+bool is_filled_with(const at::Tensor& tensor, float value) {
+  return tensor.eq(value).all().item<bool>();
+}
+
+TEST(Saver, AnUpdateThatCannotWaitForTheDiskCopies) {
+  Scratch folder;
+  Saver saver(folder.path(), {.memory_budget = uint64_t{1} << 30});
+  at::Tensor weight = at::full({kRows, kColumns}, 1.0f);
+  Gate gate;
+  saver.start(big_state(1, weight), gate.options("folder"));  // nothing was read yet
+  gate.wait_until_reached();
+  saver.before_update();
+  weight.fill_(2);
+  gate.open();
+  EXPECT_TRUE(saver.wait());
+  EXPECT_GE(saver.counts().copied, kBytes);
+  EXPECT_EQ(saver.counts().waited, 0);
+  const State state = load(folder / "step-00000001");
+  EXPECT_TRUE(is_filled_with(tensor(state, "model", "w"), 1));
+  EXPECT_EQ(saver.receipt().at("saves"), 1);
+}
+
+TEST(Saver, WhatDoesNotFitIntoTheBudgetIsWaitedFor) {
+  Scratch folder;
+  Saver saver(folder.path(), {.memory_budget = uint64_t{40} << 20});
+  at::Tensor weight = at::full({kRows, kColumns}, 1.0f);
+  Gate gate;
+  saver.start(big_state(1, weight), gate.options("folder"));
+  gate.wait_until_reached();
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    gate.open();
+  });
+  saver.before_update();
+  weight.fill_(2);
+  later.join();
+  EXPECT_TRUE(saver.wait());
+  EXPECT_LE(saver.counts().copied, uint64_t{40} << 20);
+  EXPECT_GT(saver.counts().copied, 0);
+  EXPECT_GT(saver.counts().waited, 0);
+  EXPECT_TRUE(is_filled_with(tensor(load(folder / "step-00000001"), "model", "w"), 1));
+}
+
+TEST(Saver, ADiskThatIsFastEnoughNeedsNoCopy) {
+  Scratch folder;
+  Saver saver(folder.path(), {});
+  at::Tensor weight = at::full({4, 16}, 1.0f);
+  Gate gate;
+  saver.start(big_state(1, weight), gate.options("manifest"));  // the file is written
+  gate.wait_until_reached();
+  saver.before_update();
+  weight.fill_(2);
+  gate.open();
+  EXPECT_TRUE(saver.wait());
+  EXPECT_EQ(saver.counts().copied, 0);
+  EXPECT_TRUE(is_filled_with(tensor(load(folder / "step-00000001"), "model", "w"), 1));
+}
+
+TEST(Saver, GroupsThatChangeAreCopiedAtOnce) {
+  Scratch folder;
+  Saver saver(folder.path(), {});
+  at::Tensor weight = at::full({4, 16}, 1.0f), scale = at::full({4}, 1.0f);
+  State state = big_state(1, weight);
+  state.groups["fp8"] = {{"scale", scale}};
+  state.changing = {"fp8"};
+  Gate gate;
+  saver.start(std::move(state), gate.options("folder"));
+  scale.fill_(9);
+  gate.open();
+  EXPECT_TRUE(saver.wait());
+  EXPECT_TRUE(is_filled_with(tensor(load(folder / "step-00000001"), "fp8", "scale"), 1));
+}
+
+TEST(Saver, AFailureIsAWarningInTheBackgroundAndAnErrorInTheForeground) {
+  Scratch folder;
+  Saver saver(folder.path(), {});
+  const at::Tensor weight = at::full({4, 16}, 1.0f);
+  saver.start(big_state(1, weight), {});
+  EXPECT_TRUE(saver.wait());
+  const SaveOptions full = {.on_stage = [](std::string_view stage) {
+    if (stage == "model.safetensors") fail(ExitCode::kEnvironment, "test", "the disk is full");
+  }};
+  const int64_t before = warning_count();
+  saver.start(big_state(2, weight), full);
+  EXPECT_FALSE(saver.wait());
+  EXPECT_EQ(warning_count(), before + 1);
+  saver.before_update();
+  EXPECT_EQ(saver.counts().failed, 1);
+  error_of(ExitCode::kEnvironment, [&] { saver.save(big_state(2, weight), full); });
+  EXPECT_EQ(load_resolved(folder.path(), "latest").state.step, 1);
+  EXPECT_EQ(saver.save(big_state(2, weight), {}).filename(), "step-00000002");
+  EXPECT_TRUE(saver.wait());
+}
+
+TEST(Saver, TheNextSaveWaitsAndIsCounted) {
+  Scratch folder;
+  Saver saver(folder.path(), {});
+  const at::Tensor weight = at::full({4, 16}, 1.0f);
+  Gate gate;
+  saver.start(big_state(1, weight), gate.options("folder"));
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    gate.open();
+  });
+  saver.start(big_state(2, weight), {});
+  later.join();
+  EXPECT_TRUE(saver.wait());
+  EXPECT_EQ(saver.counts().waits, 1);
+  EXPECT_EQ(list(folder.path()).size(), 2);
+}
+
+TEST(Saver, ARunThatEndsFinishesItsOwnSave) {
+  Scratch folder;
+  const at::Tensor weight = at::full({4, 16}, 1.0f);
+  {
+    Saver saver(folder.path(), {});
+    saver.start(big_state(1, weight), {});
+  }  // by an exception, say
+  EXPECT_EQ(load_resolved(folder.path(), "latest").state.step, 1);
+}
+
+TEST(Saver, ARunThatEndsDoesNotWaitLongForOtherRanks) {
+  Scratch folder;
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    Saver saver(folder.path(), {.part = {0, 2, 2, "t"}, .timeout = 600});
+    saver.start(state_of_shard(WholeModel(1), 1, 1, 0, 2), {});
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(8));
+  EXPECT_TRUE(list(folder.path()).empty());
+}
+
+TEST(Saver, RanksSaveAgainAndAgainWhileWeightsChange) {
+  Scratch folder;
+  constexpr int kRanks = 4, kSteps = 12;
+  std::vector<std::thread> threads;
+  std::atomic<int> failed{0};
+  for (int rank = 0; rank < kRanks; ++rank)
+    threads.emplace_back([&, rank] {
+      Saver saver(folder.path(), {.part = {rank, kRanks, kRanks, "run"}, .timeout = 30});
+      State live = state_of_shard(WholeModel(0), 0, 0, rank, kRanks);
+      for (int step = 1; step <= kSteps; ++step) {
+        saver.before_update();
+        const State next = state_of_shard(WholeModel(step), step, step, rank, kRanks);
+        for (auto& [group, tensors] : live.groups)  // in place, as an optimizer does
+          for (size_t i = 0; i < tensors.size(); ++i)
+            tensors[i].second.copy_(next.groups.at(group)[i].second);
+        live.step = step;
+        live.extra = next.extra;
+        saver.start(live, {.keep = 3});
+      }
+      if (!saver.wait() || saver.counts().failed > 0) ++failed;
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(failed, 0);
+  const auto summaries = list(folder.path());
+  EXPECT_EQ(summaries.size(), 3);
+  for (const Summary& summary : summaries)
+    EXPECT_EQ(difference(load(summary.path), 3), "") << summary.path;
+}
+
+}  // namespace
+}  // namespace octavo::checkpoint

@@ -1,0 +1,116 @@
+// Ranks that are killed, stand still or leave by themselves, and what the others say of it.
+
+#include "dist/lost_ranks.h"
+
+#include <ATen/ATen.h>
+
+#include "dist/gloo.h"
+#include "ranks.h"
+#include "rendezvous/client.h"
+#include "rendezvous/keys.h"
+
+namespace octavo::dist {
+namespace {
+
+// Sums in a ring for ever, as a training does; `timeout` of one collective.
+void train_for_ever(const launch::Place& place, milliseconds timeout, int leaver = -1) {
+  Rendezvous met = meet(place, seconds(20));
+  const auto gloo = make_gloo(met.store, place.rank, place.ranks, {"127.0.0.1", timeout});
+  for (int step = 0;; ++step) {
+    const std::string name = str("all-reduce of layers.3 (#", step, ", group all)");
+    try {
+      std::vector<at::Tensor> sum = {at::ones({5000})};
+      gloo->allreduce(sum)->wait();
+    } catch (const std::exception& error) {
+      fail_lost(met, place, name, step, error.what());
+    }
+    if (step == 5) log_info("under way");
+    if (step > 5 && place.rank == leaver) {
+      say_leaving(met, place, "[train] the loss is not finite", ExitCode::kGuard);
+      fail(ExitCode::kGuard, "train", "the loss is not finite");
+    }
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+}
+
+void expect_named(Ranks& ranks, int count, int lost, const std::string& part) {
+  for (int rank = 0; rank < count; ++rank) {
+    if (rank == lost) continue;
+    EXPECT_EQ(ranks.end_of(rank, seconds(10)), 3) << ranks.said(rank);
+    const std::string said = ranks.said(rank);
+    EXPECT_NE(said.find(part), std::string::npos) << "rank " << rank << ": " << said;
+    EXPECT_NE(said.find("all-reduce of layers.3 (#"), std::string::npos) << said;
+  }
+}
+
+TEST(Lost, AKilledRankIsNamedByAll) {
+  Ranks ranks(4, true, [](const launch::Place& place) { train_for_ever(place, seconds(60)); });
+  ASSERT_TRUE(ranks.has_said(2, "under way"));
+  ranks.signal(2, SIGKILL);
+  expect_named(ranks, 4, 2, "rank 2 is lost");
+}
+
+TEST(Lost, WhatTheLauncherKnowsIsSaidAtOnce) {
+  Ranks ranks(3, true, [](const launch::Place& place) { train_for_ever(place, seconds(60)); });
+  ASSERT_TRUE(ranks.has_said(1, "under way"));
+  const auto start = std::chrono::steady_clock::now();
+  ranks.signal(1, SIGKILL);
+  rendezvous::Client("127.0.0.1", ranks.port(), "", seconds(5))
+      .set(rendezvous::dead_key(1), "killed by signal 9");
+  expect_named(ranks, 3, 1, "rank 1 is lost: killed by signal 9");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(2400));
+}
+
+TEST(Lost, AStoppedRankIsNamedAfterTheTimeout) {
+  Ranks ranks(4, true, [](const launch::Place& place) { train_for_ever(place, seconds(2)); });
+  ASSERT_TRUE(ranks.has_said(3, "under way"));
+  ranks.signal(3, SIGSTOP);
+  expect_named(ranks, 4, 3, "rank 3 is lost");
+}
+
+TEST(Lost, RankZeroWithTheStoreIsNamed) {
+  Ranks ranks(3, false, [](const launch::Place& place) { train_for_ever(place, seconds(60)); });
+  ASSERT_TRUE(ranks.has_said(0, "under way"));
+  ranks.signal(0, SIGKILL);
+  expect_named(ranks, 3, 0, "rank 0 at 127.0.0.1");
+}
+
+TEST(Lost, RankZeroWithTheStoreNamesOthers) {
+  Ranks ranks(4, false, [](const launch::Place& place) { train_for_ever(place, seconds(60)); });
+  ASSERT_TRUE(ranks.has_said(1, "under way"));
+  ranks.signal(1, SIGKILL);
+  expect_named(ranks, 4, 1, "rank 1 is lost");
+}
+
+TEST(Lost, ARankThatLeavesSaysWhy) {
+  Ranks ranks(4, true, [](const launch::Place& place) { train_for_ever(place, seconds(60), 1); });
+  EXPECT_EQ(ranks.end_of(1, seconds(20)), 4) << ranks.said(1);
+  expect_named(ranks, 4, 1, "rank 1 left: [train] the loss is not finite");
+  EXPECT_EQ(ranks.said(0).find("is lost"), std::string::npos) << ranks.said(0);
+}
+
+// A rank that hangs outside of any collective still answers, and is ended by its watch. Nobody else
+// fails here (they wait for the one that hangs), so it is the launcher that raises the alarm.
+TEST(Lost, ARankThatHangsIsEndedAndNotTakenForTheLostOne) {
+  Ranks ranks(3, true, [](const launch::Place& place) {
+    if (place.rank != 0) return train_for_ever(place, seconds(60));
+    const Rendezvous met = meet(place, seconds(20));
+    const auto gloo = make_gloo(met.store, place.rank, place.ranks, {"127.0.0.1", seconds(60)});
+    log_info("under way");
+    std::this_thread::sleep_for(seconds(60));
+  });
+  ASSERT_TRUE(ranks.has_said(0, "under way"));
+  ranks.signal(2, SIGKILL);
+  rendezvous::Client launcher("127.0.0.1", ranks.port(), "", seconds(5));
+  launcher.set(rendezvous::dead_key(2), "killed by signal 9");
+  launcher.compare_set(rendezvous::alarm_key(0), "", "rank 2 was killed by signal 9");
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(ranks.end_of(rank, seconds(10)), 3) << ranks.said(rank);
+    EXPECT_NE(ranks.said(rank).find("rank 2 is lost: killed by signal 9"), std::string::npos)
+        << ranks.said(rank);
+  }
+  EXPECT_NE(ranks.said(0).find("did not end by itself"), std::string::npos) << ranks.said(0);
+}
+
+}  // namespace
+}  // namespace octavo::dist

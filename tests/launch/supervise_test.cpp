@@ -1,0 +1,175 @@
+#include "launch/supervise.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "expect_failure.h"
+#include "launch/output.h"
+#include "scratch.h"
+
+namespace octavo::launch {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+// Every rank runs this text of shell.
+Job shell(const std::string& text, int ranks, const Scratch& folder) {
+  Job job{.command = {"/bin/sh", "-c", text}, .log_dir = (folder / "logs").string()};
+  fs::create_directories(folder / "logs");
+  job.first.ranks = job.first.local_ranks = ranks;
+  job.first.master_address = "127.0.0.1";
+  job.first.master_port = 1;
+  job.grace = milliseconds(400);
+  return job;
+}
+
+Outcome run(const Job& job, int* stop = nullptr) {
+  SignalWatch signals;
+  int none = 0;
+  return supervise(job, signals, stop != nullptr ? *stop : none);
+}
+
+std::string log_of(const Scratch& folder, int rank) {
+  return read_file(folder / "logs" / str("rank-", rank, ".log"), 1 << 20);
+}
+
+// A zombie that nobody has waited for yet is dead enough.
+bool alive(pid_t pid) {
+  const char state = process_state(pid);
+  return state != '\0' && state != 'Z';
+}
+
+TEST(Supervise, VariablesAndCodes) {
+  const Scratch folder;
+  Job job = shell("echo $OCTAVO_RANK of $OCTAVO_RANKS $EXTRA", 3, folder);
+  job.variables = {{"EXTRA", "more"}};
+  EXPECT_EQ(run(job).code, 0);
+  EXPECT_EQ(log_of(folder, 2), "2 of 3 more\n");
+  EXPECT_EQ(run(shell("exit 75", 2, folder)).code, 75);
+  EXPECT_EQ(run(shell("[ $OCTAVO_RANK = 1 ] || exit 75", 2, folder)).code, 75);
+  EXPECT_EQ(run(shell("exit 5", 2, folder)).code, 5);
+}
+
+TEST(Supervise, AKilledRankEndsItsPeers) {
+  const Scratch folder;
+  Job job = shell("echo rank $OCTAVO_RANK is here; [ $OCTAVO_RANK = 1 ] && kill -9 $$; sleep 60", 3,
+                  folder);
+  std::map<int, std::string> deaths;
+  job.on_death = [&](int rank, const std::string& text) { deaths[rank] = text; };
+  const auto begin = Clock::now();
+  const Outcome outcome = run(job);
+  EXPECT_LT(Clock::now() - begin, milliseconds(5000));
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.rank, 1);
+  EXPECT_TRUE(outcome.curable);
+  EXPECT_EQ(outcome.what, "rank 1 was killed by signal 9 (Killed); its last line: rank 1 is here");
+  EXPECT_EQ(deaths, (std::map<int, std::string>{{1, "killed by signal 9 (Killed)"}}));
+}
+
+TEST(Supervise, PeersThatReportAreNotTheCause) {
+  const Scratch folder;
+  // Rank 0 leaves with 3 at once, as one that has missed rank 1, which ends with its own 4 later.
+  const Outcome outcome =
+      run(shell("[ $OCTAVO_RANK = 0 ] && exit 3; sleep 0.1; exit 4", 2, folder));
+  EXPECT_EQ(outcome.code, 4);
+  EXPECT_EQ(outcome.rank, 1);
+}
+
+TEST(Supervise, AStoppedRankIsFoundAndEnded) {
+  const Scratch folder;
+  const Outcome outcome =
+      run(shell("[ $OCTAVO_RANK = 1 ] && kill -STOP $$; sleep 0.2; exit 3", 2, folder));
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.rank, 1);
+  EXPECT_NE(outcome.what.find("stood still"), std::string::npos) << outcome.what;
+}
+
+TEST(Supervise, SignalsArePassedOnOnce) {
+  for (const int number : {SIGTERM, SIGINT, SIGUSR1}) {
+    const Scratch folder;
+    const Job job = shell(
+        "count=0; stop() { count=$((count+1)); }; trap stop TERM INT USR1; echo ready;"
+        "i=0; while [ $i -lt 40 ]; do sleep 0.05; i=$((i+1)); [ $count -gt 0 ] && break; done;"
+        "sleep 0.1; echo $count; exit $((count > 0 ? 75 : 9))",
+        2, folder);
+    int stop = 0;
+    SignalWatch signals;  // before the thread, which must not take the signal
+    std::thread sender([&] {
+      const auto ready = [&](int rank) {
+        return fs::exists(folder / "logs" / str("rank-", rank, ".log")) &&
+               !log_of(folder, rank).empty();
+      };
+      while (!ready(0) || !ready(1)) std::this_thread::sleep_for(milliseconds(5));
+      kill(getpid(), number);
+    });
+    const Outcome outcome = supervise(job, signals, stop);
+    sender.join();
+    EXPECT_EQ(outcome.code, 75) << number;
+    EXPECT_EQ(stop, number);
+    EXPECT_EQ(log_of(folder, 1), "ready\n1\n");
+  }
+}
+
+TEST(Supervise, NothingIsLeftBehind) {
+  const Scratch folder;
+  // A rank's own children are in its process group.
+  const Outcome outcome = run(
+      shell("[ $OCTAVO_RANK = 0 ] && sleep 0.2 && exit 2; sleep 60 & echo $!; wait", 2, folder));
+  EXPECT_EQ(outcome.code, 2);
+  const pid_t grandchild = std::stoi(log_of(folder, 1));
+  for (int tries = 0; alive(grandchild) && tries < 100; ++tries)
+    std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_FALSE(alive(grandchild));
+}
+
+TEST(Supervise, RanksDieWithTheLauncher) {
+  const Scratch folder;
+  const Job job = shell("echo $$; sleep 60", 1, folder);
+  const pid_t launcher = fork();
+  if (launcher == 0) {
+    run(job);
+    _exit(0);
+  }
+  const fs::path log = folder / "logs" / "rank-0.log";
+  while (!fs::exists(log) || log_of(folder, 0).empty())
+    std::this_thread::sleep_for(milliseconds(10));
+  const pid_t rank = std::stoi(log_of(folder, 0));
+  EXPECT_EQ(kill(rank, 0), 0);
+  kill(launcher, SIGKILL);
+  waitpid(launcher, nullptr, 0);
+  for (int tries = 0; alive(rank) && tries < 200; ++tries)
+    std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_FALSE(alive(rank));
+}
+
+TEST(Supervise, AProgramThatIsNotThere) {
+  const Scratch folder;
+  Job job = shell("", 2, folder);
+  job.command = {"/no/such/program"};
+  expect_failure(ExitCode::kEnvironment, "No such file or directory", [&] { run(job); });
+}
+
+TEST(Output, LinesAreKeptWhole) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  Relay relay(ends[1], "[rank 3] ", nullptr);
+  relay.feed("first\nsec");
+  relay.feed("ond\n\nthi");
+  EXPECT_EQ(relay.last_line(), "second");
+  relay.feed("rd");
+  relay.finish();
+  relay.finish();
+  EXPECT_EQ(relay.last_line(), "third");
+  close(ends[1]);
+  char buffer[256];
+  const ssize_t got = read(ends[0], buffer, sizeof buffer);
+  close(ends[0]);
+  EXPECT_EQ(std::string(buffer, static_cast<size_t>(got)),
+            "[rank 3] first\n[rank 3] second\n[rank 3] \n[rank 3] third\n");
+}
+
+}  // namespace
+}  // namespace octavo::launch
