@@ -15,7 +15,7 @@ namespace {
 using std::chrono::milliseconds;
 using Bytes = std::vector<uint8_t>;
 
-constexpr milliseconds kFarewell{5000};
+constexpr milliseconds kFarewell{30'000};
 
 std::string text_of(const Bytes& bytes) {
   return {bytes.begin(), bytes.end()};

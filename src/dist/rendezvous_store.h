@@ -54,7 +54,7 @@ struct Rendezvous {
   Rendezvous() = default;
   Rendezvous(Rendezvous&&) noexcept = default;
   Rendezvous& operator=(Rendezvous&&) noexcept = default;
-  // The rank that hosts the store waits (a few seconds at most) until the others are done with it.
+  // The rank that hosts the store waits (half a minute at most) until the others are done with it.
   ~Rendezvous();
 };
 

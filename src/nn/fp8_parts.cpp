@@ -19,11 +19,11 @@ using fp8::Role;
 std::string Fp8Layer::no_parts_reason(const Param& param) const {
   if (param.chunk == 0) return "it is whole on every rank";
   for (const Direction direction : {Direction::kRow, Direction::kColumn}) {
-    const auto grid = grid_of(side(Role::kWeight, direction).granularity, direction, param.chunk,
-                              param.sizes()[1]);
-    const bool per_column = direction == Direction::kColumn && grid.grid_rows == 1;
-    const bool per_tensor = grid.count() == 1;
-    if (!per_tensor && !per_column && param.chunk % grid.block_rows != 0)
+    const Granularity granularity = side(Role::kWeight, direction).granularity;
+    // These scales are of all rows, and agreed on.
+    if (granularity == Granularity::kTensor || granularity == Granularity::kVector) continue;
+    const auto grid = grid_of(granularity, direction, param.chunk, param.sizes()[1]);
+    if (param.chunk % grid.block_rows != 0)
       return octavo::str("a rank has ", param.chunk, " rows, and a scale is of ", grid.block_rows);
   }
   return std::string(shared_.engine->fp8_linear->no_parts_reason(shared_.options.recipe));

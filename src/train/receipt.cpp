@@ -32,6 +32,8 @@ void write_receipt(const Run& run, const fs::path& run_dir, const std::string& s
                           {"moment_dtype", config::name_of(run.settings.moment_dtype)},
                           {"gradient_dtype", config::name_of(run.settings.gradient_dtype)}}},
                         {"batching", batching_receipt(run)},
+                        {"ranks", run.world.receipt()},
+                        {"sharding", run.sharding != nullptr ? run.sharding->receipt() : Json()},
                         {"operations", operations},
                         {"fp8", fp8_receipt(run)},
                         {"lora", lora_receipt(run)},

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <chrono>
 #include <functional>
@@ -28,6 +29,16 @@ using std::chrono::seconds;
 
 inline int free_port() {
   return rendezvous::Server("127.0.0.1", 0, "").port();
+}
+
+// The store of torchrun's agent, in a process that only hosts it.
+inline void host_torch_store(int port) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(port);
+  options.isServer = true;
+  options.waitWorkers = false;
+  const auto agent = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+  std::this_thread::sleep_for(seconds(60));
 }
 
 class Ranks {

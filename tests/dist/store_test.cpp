@@ -107,16 +107,8 @@ TEST(Meeting, GlooConnectsThroughRankZerosStore) {
 }
 
 TEST(Meeting, GlooConnectsThroughTorchrunsStore) {
-  // The store of torchrun's agent, in a rank of its own that only hosts it.
   Ranks ranks(3, false, [](const launch::Place& place) {
-    if (place.rank == 0) {
-      c10d::TCPStoreOptions options;
-      options.port = static_cast<uint16_t>(place.master_port);
-      options.isServer = true;
-      options.waitWorkers = false;
-      c10d::PrefixStore agent("", c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options));
-      std::this_thread::sleep_for(seconds(60));
-    }
+    if (place.rank == 0) host_torch_store(place.master_port);
     launch::Place worker = place;
     worker.store_is_torch = true;
     worker.rank -= 1;

@@ -1,0 +1,180 @@
+"""Every mode through ProcessGroupNCCL on devices that are not there (src/absent): one process for each device, NCCL recorded.
+
+1. The collectives of two ranks are those of the same run over Gloo, by their traces: names, order and bytes.
+2. What NCCL itself was asked for: gathers and reductions on streams of their own; a gather waits for the compute stream,
+   the compute stream waits for a gather before the products that need it, and the gather of the next block is asked for
+   before the products of this one.
+3. The peak of a 14B shape fully sharded over 8 devices of 80 GB, by libtorch's allocator, against `octavo plan`.
+
+No kernel runs and no byte moves: what is shown is the order of calls, not their speed.
+"""
+import collections
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import absent_device
+import ranks
+from common import BUILD, OCTAVO
+from ranks import Job
+
+TOOL = BUILD / "bin" / "nccl_calls_tool"
+MODES = ("ddp", "zero1", "zero2", "fsdp_full", "hybrid")
+QWEN_14B = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": 5120, "intermediate_size": 13824,
+            "num_hidden_layers": 48, "num_attention_heads": 40, "num_key_value_heads": 8, "vocab_size": 152064,
+            "max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
+            "tie_word_embeddings": False, "hidden_act": "silu", "use_sliding_window": False}
+problems = []
+
+
+def check(name, holds, found):
+    print(f"{'ok    ' if holds else 'FAILED'} {name}: {found}", flush=True)
+    if not holds:
+        problems.append(name)
+
+
+def absent(devices):
+    return {k: v for k, v in absent_device.environment(devices=devices).items() if k.startswith(("LD_", "OCTAVO_"))}
+
+
+def collectives(trace):
+    """Category, name and bytes of every collective, in the order in which they began."""
+    events = json.loads(trace.read_text())["traceEvents"]
+    return [(e["cat"], e["name"], e["args"]["bytes"]) for e in events
+            if e["ph"] == "b" and "checkpoint" not in e["name"]]  # which an absent device has none of
+
+
+def compare_modes(work, model):
+    cases = [(mode, {"mixed_precision": "bf16"}) for mode in MODES]
+    cases += [(mode, {"mixed_precision": "fp8", "fp8_recipe": recipe}) for mode, recipe in
+              (("fsdp_full", "delayed"), ("fsdp_full", "current"), ("zero1", "delayed"), ("hybrid", "delayed"))]
+    cases += [("fsdp_full", {"mixed_precision": "bf16", "gradient_checkpointing": True, "gradient_accumulation_steps": 2})]
+    total = 0
+    for number, (mode, keys) in enumerate(cases):
+        found = []
+        for device in ("cpu", "cuda"):
+            job = Job(work / f"{number}-{device}", model, steps=3, batch_size=4, sharding_mode=mode, device=device,
+                      trace="trace.json", fp8_stats_freq=0, **keys)
+            job.finish(2, environment=absent(2) if device == "cuda" else None)
+            found.append([collectives(job.path / name) for name in ("trace.json", "trace-rank1.json")])
+        gloo, nccl = found
+        total += len(nccl[0])
+        what = f"{mode}, {' '.join(map(str, keys.values()))}: {len(nccl[0])} collectives over NCCL as over Gloo"
+        check(what, nccl == gloo and len(nccl[0]) > 0, "equal" if nccl == gloo else difference(nccl, gloo))
+    return total
+
+
+def difference(found, wanted):
+    for a, b in zip(found, wanted):
+        for i, (x, y) in enumerate(zip(a, b)):
+            if x != y:
+                return f"number {i}: {x}, over Gloo {y}"
+    return f"{[len(x) for x in found]} and {[len(x) for x in wanted]}"
+
+
+def run_ranks(work, flags, count, steps):
+    """What nccl_calls_tool printed, by rank."""
+    port, processes = ranks.free_port(), []
+    for r in range(count):
+        variables = os.environ | absent(count) | {
+            "RANK": str(r), "WORLD_SIZE": str(count), "LOCAL_RANK": str(r), "LOCAL_WORLD_SIZE": str(count),
+            "GROUP_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+        processes.append(subprocess.Popen([TOOL, str(steps), *map(str, flags)], cwd=work, env=variables, text=True,
+                                          stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+    results = []
+    for process in processes:
+        out, err = process.communicate(timeout=300)
+        if process.returncode != 0:
+            sys.exit(f"a rank ended with {process.returncode}:\n{err[-3000:]}")
+        results.append(json.loads(out.splitlines()[-1]))
+    return sorted(results, key=lambda r: r["rank"])
+
+
+def train_flags(work, model, *more):
+    return ["--model_name", model, "--tokenizer", "bytes", "--dataset", work / "data", "--device", "cuda",
+            "--fp8_stats_freq", "0", *more]
+
+
+def check_streams(work, model):
+    flags = train_flags(work, model, "--batch_size", 4, "--max_seq_length", 32, "--sharding_mode", "fsdp_full",
+                        "--mixed_precision", "bf16", "--fp8_all_gather", "false")
+    for found in run_ranks(work, flags, 2, 3):
+        events, rank = found["events"], found["rank"]
+        streams = collections.defaultdict(set)
+        for e in events:
+            if e["kind"] in ("collective", "product"):
+                streams[e["name"].split()[0] if e["kind"] == "collective" else "product"].add(e["stream"])
+        gather, reduce, compute = streams["ncclAllGather"], streams["ncclReduceScatter"], streams["product"]
+        check(f"rank {rank}: one stream each for gathers, reductions and products",
+              len(gather) == len(reduce) == len(compute) == 1 and len(gather | reduce | compute) == 3,
+              f"{sorted(gather)} {sorted(reduce)} {sorted(compute)}")
+        order_of(rank, events, gather.pop(), reduce.pop(), compute.pop())
+
+
+def order_of(rank, events, gather, reduce, compute):
+    """Checks the waits, call by call: a call of one unit is a run of collectives of one kind on one stream."""
+    late = unordered = behind = 0
+    recorded = {stream: -1 for stream in (gather, reduce, compute)}
+    waited = {stream: -1 for stream in (gather, reduce, compute)}
+    calls, pending = 0, []
+    for i, e in enumerate(events):
+        if e["kind"] == "record":
+            recorded[e["stream"]] = i
+        elif e["kind"] == "wait":
+            waited[e["stream"]] = i
+            if e["stream"] == compute and pending:
+                pending.pop(0)  # the oldest gather has been waited for
+        elif e["kind"] == "collective" and e["stream"] in (gather, reduce):
+            first = i == 0 or events[i - 1]["kind"] != "collective"
+            if first:
+                calls += 1
+                # What the compute stream did so far is recorded there and waited for here.
+                if not (recorded[compute] >= 0 and waited[e["stream"]] > 0 and recorded[compute] < waited[e["stream"]]):
+                    unordered += 1
+                if e["stream"] == gather:
+                    pending.append(i)
+        elif e["kind"] == "product" and len(pending) > 1:
+            behind += 1  # products run while two gathers are not waited for
+    ahead = sum(1 for i, e in enumerate(events) if e["kind"] == "product" and any(
+        x["kind"] == "collective" and x["stream"] == gather for x in events[max(0, i - 12):i]))
+    check(f"rank {rank}: every call waits for the compute stream", unordered == 0 and calls > 8, f"{calls} calls")
+    check(f"rank {rank}: no product before the gather of its block was waited for", behind == 0, f"{behind} products")
+    check(f"rank {rank}: gathers are asked for before the products that hide them", ahead > 0, f"{ahead} products")
+
+
+def check_14b(work):
+    model = ranks.write_model(work / "qwen", **QWEN_14B)
+    worst = 0
+    for precision in ("bf16", "fp8"):
+        keys = ["--sharding_mode", "fsdp_full", "--batch_size", 1, "--max_seq_length", 4096, "--mixed_precision",
+                precision, "--gradient_checkpointing", "true"]
+        found = run_ranks(work, train_flags(work, model, *keys), 8, 3)
+        plan = subprocess.run([OCTAVO, "plan", "--model_name", model, "--num_gpus", "8", "--json", *map(str, keys)],
+                              check=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+        forecast = json.loads(plan)["memory"][precision]["peak"]
+        peak = max(r["peak"] for r in found)
+        error = forecast / peak - 1
+        worst = max(worst, abs(error))
+        check(f"14B in {precision} over 8 devices of 80 GB", peak < 80e9 and abs(error) <= 0.05,
+              f"{peak / 1e9:.2f} GB a device (reserved {max(r['reserved'] for r in found) / 1e9:.2f}), "
+              f"planned {forecast / 1e9:.2f}: {error:+.1%}")
+    return worst
+
+
+def main():
+    absent_device.require_libraries()
+    with tempfile.TemporaryDirectory() as folder:
+        work = pathlib.Path(folder)
+        model = ranks.prepared(work)
+        total = compare_modes(work, model)
+        check_streams(work, model)
+        worst = check_14b(work)
+        print(f"collectives={total} failed={len(problems)} plan_error={worst:.4f}")
+        sys.exit(1 if problems else 0)
+
+
+main()

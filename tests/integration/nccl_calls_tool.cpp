@@ -1,0 +1,80 @@
+// A rank of a run on absent devices (src/absent), started by nccl_calls.py with the variables of a
+// launcher: some steps, then as JSON what the last one asked of CUDA and NCCL, in order, and the
+// memory that libtorch's allocator took.
+// usage: nccl_calls_tool STEPS [CONFIG.yaml] [--key value]…
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absent/absent.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "config/parse.h"
+#include "engine/allocator.h"
+#include "train/device.h"
+#include "train/run.h"
+#include "train/step.h"
+
+namespace {
+
+using namespace octavo;
+using absent::Kind;
+
+const char* name_of_kind(Kind kind) {
+  switch (kind) {
+    case Kind::kCollective:
+      return "collective";
+    case Kind::kGemm:
+      return "product";
+    case Kind::kEventRecord:
+      return "record";
+    case Kind::kEventWait:
+      return "wait";
+    default:
+      return nullptr;
+  }
+}
+
+Json events_of_the_step() {
+  const absent::Api& api = *absent::api();
+  std::vector<absent::Event> events(api.events(nullptr, 0, 0));
+  api.events(events.data(), 0, events.size());
+  Json list = Json::array();
+  for (const absent::Event& e : events)
+    if (const char* kind = name_of_kind(e.kind); kind != nullptr)
+      list.push_back({{"kind", kind}, {"name", e.name}, {"stream", e.stream}, {"bytes", e.bytes}});
+  return list;
+}
+
+int run_steps(int64_t count, const std::vector<std::string>& args) {
+  const config::Settings settings = config::parse(args, config::kTrainArguments).settings;
+  train::prepare_process(settings);
+  OCTAVO_ASSERT(absent::is_active());
+  std::string resumed_from;
+  const auto run = train::assemble(settings, &resumed_from);
+  for (int64_t i = 0; i < count; ++i) {
+    absent::api()->reset();
+    train::train_step(*run);
+  }
+  const auto memory = engine::memory_of(run->engine->target.device);
+  run->world.barrier("the end");
+  const Json found = {{"rank", run->world.rank()},
+                      {"events", events_of_the_step()},
+                      {"peak", memory.peak},
+                      {"reserved", memory.reserved}};
+  std::printf("%s\n", found.dump().c_str());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) return 2;
+  try {
+    return run_steps(std::stoll(argv[1]), {argv + 2, argv + argc});
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
