@@ -3,6 +3,8 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include <csignal>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "dist/board.h"
@@ -127,6 +129,8 @@ Rendezvous::~Rendezvous() {
 Rendezvous meet(const launch::Place& place, milliseconds timeout) {
   Rendezvous met;
   if (place.ranks == 1) return met;
+  // Gloo writes to peers that may be gone: that is an error to be named, not the end of this rank.
+  std::signal(SIGPIPE, SIG_IGN);
   c10::intrusive_ptr<c10d::Store> store;
   if (place.store_is_torch) {
     store = torch_store(place, timeout);

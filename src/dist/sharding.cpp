@@ -35,6 +35,7 @@ Sharding::Sharding(World& world, const nn::ParamList& params, const nn::LinearLi
       units_[unit].spread.push_back({p, layer_of.contains(p.get()) ? layer_of[p.get()] : nullptr});
     else if (p->trainable)
       whole_.push_back(p);
+    if (p->chunk == 0) p->counts_here = world.shard() == 0;
   }
   for (Unit& unit : units_) {
     unit.here = keeps_weights();

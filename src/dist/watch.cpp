@@ -13,7 +13,8 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kForEver = std::chrono::hours(24 * 30);
-constexpr milliseconds kSurvey{2500};  // for every living rank to answer
+constexpr milliseconds kSurvey{2500};      // for every living rank to answer
+constexpr milliseconds kOtherDeaths{500};  // after the first that a launcher reported
 constexpr milliseconds kAskAgain{100};
 constexpr milliseconds kVerdict{4000};  // for the verdict of whoever surveys
 constexpr milliseconds kGrace{2500};    // for a main thread to end by itself
@@ -98,7 +99,9 @@ void Watch::run() {
   std::string alarm;
   try {
     alarm = wait_for_alarm();
-    publish(verdict_on(alarm));
+    const std::string verdict = verdict_on(alarm);
+    log_warn(verdict);  // now: whatever ends this rank may not leave it the time to say it
+    publish(verdict);
   } catch (const std::exception& error) {
     if (is_stopping()) return;
     // Collectives need no store: the run may go on, and fails by itself when that host was a rank.
@@ -144,24 +147,40 @@ std::string Watch::verdict_on(const std::string& alarm) {
   return verdict;
 }
 
-std::string Watch::survey() {
+// Those that do not answer. A launcher knows at once who has died, and others may only be slow:
+// then they are not waited for.
+Watch::Silent Watch::silent_ranks() {
   const auto start = Clock::now();
-  rendezvous::Missing missing;
-  for (bool certain = false; !certain;) {
-    missing = board_->missing("lost/", place_.ranks);
-    certain = std::all_of(missing.first.begin(), missing.first.end(),
-                          [&](int64_t rank) { return board_->death_of(rank).has_value(); });
-    if (Clock::now() - start >= kSurvey) break;
-    if (!certain) std::this_thread::sleep_for(kAskAgain);
+  for (;;) {
+    Silent silent;
+    silent.missing = board_->missing("lost/", place_.ranks);
+    for (const int64_t rank : silent.missing.first)
+      if (const auto death = board_->death_of(rank)) silent.dead.emplace_back(rank, *death);
+    silent.waited = std::chrono::duration_cast<milliseconds>(Clock::now() - start);
+    const bool all_known = silent.dead.size() == static_cast<size_t>(silent.missing.count);
+    const bool some_known = !silent.dead.empty() && silent.waited >= kOtherDeaths;
+    if (all_known || some_known || silent.waited >= kSurvey) return silent;
+    std::this_thread::sleep_for(kAskAgain);
   }
-  const auto waited = std::chrono::duration_cast<milliseconds>(Clock::now() - start).count();
+}
+
+std::string Watch::survey() {
+  const Silent silent = silent_ranks();
+  const int64_t count = silent.missing.count;
   std::string text;
-  if (missing.count > 0) {
-    text = named(missing.first, missing.count) + " lost";
-    for (const int64_t rank : missing.first)
-      if (const auto death = board_->death_of(rank))
-        text += octavo::str(missing.count > 1 ? octavo::str("; rank ", rank, ": ") : ": ", *death);
-    text += octavo::str(" (no answer within ", waited, " ms)");
+  if (!silent.dead.empty()) {
+    std::vector<int64_t> ranks;
+    std::string how;
+    for (const auto& [rank, death] : silent.dead) {
+      ranks.push_back(rank);
+      how += octavo::str(how.empty() ? ": " : "; ", death);
+    }
+    const auto known = static_cast<int64_t>(ranks.size());
+    text = named(ranks, known) + " lost" + how;
+    if (count > known) text += octavo::str(" (no answer yet from ", count - known, " more)");
+  } else if (count > 0) {
+    text = octavo::str(named(silent.missing.first, count), " lost (no answer within ",
+                       silent.waited.count(), " ms)");
   }
   if (const auto left = board_->try_get("left"))
     return octavo::str(*left, text.empty() ? "" : "; ", text);

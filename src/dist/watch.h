@@ -16,6 +16,8 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "dist/board.h"
 #include "launch/place.h"
@@ -48,6 +50,12 @@ class Watch {
   std::string store_is_lost() const;
   std::string wait_for_alarm();
   std::string verdict_on(const std::string& alarm);
+  struct Silent {
+    rendezvous::Missing missing;
+    std::vector<std::pair<int64_t, std::string>> dead;  // of them, and how they ended
+    std::chrono::milliseconds waited{0};
+  };
+  Silent silent_ranks();
   std::string survey();
   void publish(const std::string& verdict);
   void end_process_unless_it_ends(const std::string& alarm);

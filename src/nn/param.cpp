@@ -102,7 +102,6 @@ ParamPtr make_param(std::string name, at::IntArrayRef shape, at::ScalarType comp
     param->chunk = chunk_of(shape[0], shape[1], shards.count);
     param->first_row = param->chunk * shards.index;
   }
-  param->counts_here = shards.index == 0;
   if (spread && shards.masters) {
     allocate_part(*param, shards, options.dtype(is_low ? compute : at::kFloat),
                   one_tensor || !is_low);

@@ -73,7 +73,7 @@ struct Param : torch::CustomClassHolder {
   at::Tensor master_copy() const;  // undefined when the master is what layers compute with
   // The rows that count for this rank in a sum over ranks.
   at::Tensor counted_grad() const;
-  bool counts_here = true;  // false: whole, and another rank counts it
+  bool counts_here = true;  // false: whole, and the group's first rank counts it
   // Values for the rows from `first` of the whole; of a spread master those that are here.
   void copy_rows(const at::Tensor& values, int64_t first);
 

@@ -79,11 +79,24 @@ class Matrix:
         job = Job(self.work / "option-accumulated", self.model, batch_size=GLOBAL_BATCH // 4, **fp32)
         far = distance(job.finish(2).losses(), alone)
         self.check(far <= MOST_FP32, f"fp32, zero2, two micro-batches: {far:.2e} from one rank")
+        self.adapters()
         low = self.losses("option-bf16-reduction", 3, fp32 | {"gradient_accumulation_steps": 1,
                                                               "grad_reduce_dtype": "bf16"})
         far = distance(low, alone)
         self.check(far <= MOST_LOW, f"fp32 with gradients reduced in bf16: {far:.2e} from one rank")
         self.runs += 1
+
+    def adapters(self):
+        """LoRA: what is trained is whole on every rank, and what is frozen comes and goes."""
+        keys = {"mixed_precision": "fp32", "lora_rank": 4}
+        jobs = {mode: Job(self.work / f"lora-{mode}", self.model, steps=8, batch_size=GLOBAL_BATCH // count,
+                          sharding_mode=mode, **keys).finish(count)
+                for mode, count in (("none", 1), ("ddp", 2), ("fsdp_full", 2))}
+        self.runs += 3
+        for mode in ("ddp", "fsdp_full"):
+            far = max(distance(jobs[mode].losses(), jobs["none"].losses()),
+                      distance(jobs[mode].norms(), jobs["none"].norms()))
+            self.check(far <= MOST_FP32, f"fp32, LoRA, 2 ranks, {mode}: {far:.2e} from one rank")
 
 
 def main():

@@ -69,6 +69,10 @@ class Job:
         lines = (self.path / "runs" / "run" / "metrics.jsonl").read_text().splitlines()
         return [r["train/loss"] for r in map(json.loads, lines) if "train/loss" in r]
 
+    def norms(self):
+        lines = (self.path / "runs" / "run" / "metrics.jsonl").read_text().splitlines()
+        return [r["train/grad_norm"] for r in map(json.loads, lines) if "train/grad_norm" in r]
+
     def receipt(self):
         return json.loads((self.path / "runs" / "run" / "receipt.json").read_text())
 
