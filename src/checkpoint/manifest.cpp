@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "checkpoint/index_json.h"
 #include "checkpoint/part_list.h"
 #include "checkpoint/sealed_json.h"
@@ -175,6 +176,12 @@ Manifest read_manifest(const fs::path& folder) {
          ": wanted a finished checkpoint, found no manifest.json in it; take another one "
          "(`octavo checkpoints list`)");
   return parse_manifest(read_file(path, JsonLimits{}.max_bytes), path.string());
+}
+
+[[noreturn]] void fail_damaged(const fs::path& checkpoint,
+                               const std::vector<std::string>& problems) {
+  fail(ExitCode::kDamaged, "checkpoint", checkpoint.string(), " is damaged: ", join(problems, "; "),
+       "; take another one (`octavo checkpoints list`)");
 }
 
 std::string size_problem(const fs::path& folder, const std::string& name, uint64_t wanted) {

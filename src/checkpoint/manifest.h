@@ -68,6 +68,9 @@ std::string file_name_problem(std::string_view name);
 Json file_entry(const ManifestFile& file);
 ManifestFile parse_file_entry(const Json& entry, const std::string& source);
 
+[[noreturn]] void fail_damaged(const fs::path& checkpoint,
+                               const std::vector<std::string>& problems);
+
 // "" when the file is there with its size, else the problem.
 std::string size_problem(const fs::path& folder, const std::string& name, uint64_t size);
 

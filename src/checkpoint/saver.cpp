@@ -18,10 +18,8 @@
 namespace octavo::checkpoint {
 namespace {
 
-// Of the thread that writes, 0 to 19: it takes what training leaves.
-constexpr int kNice = 19;
-// Seconds that a run which has ended, maybe because of another rank, waits for other ranks.
-constexpr double kLastPatience = 3;
+// Of the thread that writes: a tenth of a core that training wants too, so that it gets on.
+constexpr int kNice = 10;
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -64,7 +62,7 @@ Saver::Saver(fs::path checkpoint_dir, SaverOptions options)
 
 Saver::~Saver() {
   if (running_ == nullptr) return;
-  running_->latest = seconds_now() + kLastPatience;
+  running_->latest = seconds_now() + options_.last_patience;
   finish();
 }
 
@@ -110,10 +108,11 @@ void Saver::start(State state, SaveOptions options) {
     ++counts_.waits;
   }
   finish();
-  running_ = prepare(std::move(state), std::move(options));
+  auto prepared = prepare(std::move(state), std::move(options));
+  check_job(prepared->job);
+  prepared->snapshot = std::make_unique<Snapshot>(prepared->job.own);
+  running_ = std::move(prepared);
   Running& running = *running_;
-  check_job(running.job);
-  running.snapshot = std::make_unique<Snapshot>(running.job.own);
   running.job.feed = [&running](const std::string& group, const std::string& name,
                                 const Take& take) { running.snapshot->feed(group, name, take); };
   running.thread = std::thread([this, &running, begin] {

@@ -23,7 +23,8 @@ namespace octavo::checkpoint {
 
 struct SaverOptions {
   Part part;
-  double timeout = 600;  // seconds that ranks wait for each other
+  double timeout = 600;      // seconds that ranks wait for each other
+  double last_patience = 3;  // the same when this rank's run has ended, maybe because of another
   // Memory for copies of what the disk has not taken when the next update is due; 0: a quarter of
   // what is available then, divided by `processes`, the ranks on this machine.
   uint64_t memory_budget = 0;

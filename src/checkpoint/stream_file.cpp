@@ -9,8 +9,10 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -64,7 +66,7 @@ std::string RunningHash::digest() const {
   return text;
 }
 
-// The file, two blocks, and the thread that writes one of them. The thread starts with the first
+// The file, some blocks, and the thread that writes the full ones. The thread starts with the first
 // full block: small files need none.
 class StreamFile::Disk {
  public:
@@ -82,19 +84,24 @@ class StreamFile::Disk {
 
   std::byte* first_block() { return blocks_[0].get(); }
 
-  // Takes a full block and gives the other one, once that is on the disk.
-  std::byte* exchange(const std::byte* full) {
+  // Takes a full block and gives an empty one, once there is one.
+  std::byte* exchange(std::byte* full) {
     if (!thread_.joinable()) {
-      blocks_[1] = make_block();
+      for (size_t i = 1; i < blocks_.size(); ++i) {
+        blocks_[i] = make_block();
+        empty_.push_back(blocks_[i].get());
+      }
       use_direct(true);
       thread_ = std::thread([this] { run(); });
     }
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return waiting_ == nullptr; });
-    if (error_ != 0) fail_errno("write", error_);
-    waiting_ = full;
+    full_.push_back(full);
     changed_.notify_all();
-    return full == blocks_[0].get() ? blocks_[1].get() : blocks_[0].get();
+    changed_.wait(lock, [&] { return !empty_.empty(); });
+    if (error_ != 0) fail_errno("write", error_);
+    std::byte* empty = empty_.back();
+    empty_.pop_back();
+    return empty;
   }
 
   // The last part, of any size; then all of the file is durable.
@@ -151,14 +158,16 @@ class StreamFile::Disk {
   void run() {
     std::unique_lock lock(mutex_);
     for (;;) {
-      changed_.wait(lock, [&] { return waiting_ != nullptr || stopping_; });
-      if (waiting_ == nullptr) return;
-      const std::byte* block = waiting_;
+      changed_.wait(lock, [&] { return !full_.empty() || stopping_; });
+      if (full_.empty()) return;
+      std::byte* block = full_.front();
+      full_.pop_front();
+      const bool failed = error_ != 0;
       lock.unlock();
-      const int error = put(block, kBlock);
+      const int error = failed ? 0 : put(block, kBlock);
       lock.lock();
-      waiting_ = nullptr;
-      if (error != 0 && error_ == 0) error_ = error;
+      empty_.push_back(block);
+      if (error != 0) error_ = error;
       changed_.notify_all();
     }
   }
@@ -175,12 +184,13 @@ class StreamFile::Disk {
 
   fs::path path_;
   int fd_;
-  std::array<Block, 2> blocks_;
+  std::array<Block, 4> blocks_;
   bool direct_ = false;
   std::thread thread_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  const std::byte* waiting_ = nullptr;  // full, to be written or being written
+  std::deque<std::byte*> full_;  // to be written, in order
+  std::vector<std::byte*> empty_;
   bool stopping_ = false;
   int error_ = 0;
 };

@@ -27,6 +27,7 @@ constexpr std::string_view kExamples =
     "  octavo train --model_name meta-llama/Llama-3.2-1B --dataset_name openai/gsm8k "
     "--dataset_config main --use_fp8\n"
     "  octavo train config.yaml --resume latest\n"
+    "  octavo launch --nproc 8 --max_restarts 3 -- train config.yaml\n"
     "  octavo generate --checkpoint best --prompt \"To be, or\"\n"
     "  octavo data prepare corpus/ --tokenizer tokenizer.json --output data/corpus\n"
     "  octavo schedule --max_steps 10000 --learning_rate 3e-4 --output schedule.svg\n"

@@ -1,6 +1,7 @@
 #include "config/import_builder.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -10,8 +11,7 @@
 namespace octavo::config {
 namespace {
 
-constexpr std::string_view kPlanned[] = {"use_tensorboard", "use_wandb", "wandb_project",
-                                         "wandb_run_name"};
+constexpr std::array<std::string_view, 0> kPlanned{};  // all have come
 
 const Mapping* find_in(std::span<const Mapping> table, std::string_view path) {
   for (const Mapping& mapping : table) {

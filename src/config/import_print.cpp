@@ -175,16 +175,14 @@ std::string import_tables() {
     out += str("| `", usual.theirs, "` | ", usual.value, " |\n");
   out += str("\nWithout a counterpart:\n\n", drop_table(llama_factory_drops()),
              "\n### DeepSpeed\n\n", mapping_table(deepspeed_mappings()),
-             "\nWithout a counterpart:\n\n", drop_table(deepspeed_drops()),
-             "\n### Later\n\nKeys of the design that this version "
-             "does not train with:");
-  std::string_view separator = " ";
-  for (const std::string_view name : planned_keys()) {
-    if (available_key(name) != nullptr) continue;
-    out += str(separator, "`", name, "`");
-    separator = ", ";
-  }
-  return out + ".\n";
+             "\nWithout a counterpart:\n\n", drop_table(deepspeed_drops()));
+  std::string later;
+  for (const std::string_view name : planned_keys())
+    if (available_key(name) == nullptr) later += str(later.empty() ? " `" : ", `", name, "`");
+  if (!later.empty())
+    out +=
+        "\n### Later\n\nKeys of the design that this version does not train with:" + later + ".\n";
+  return out;
 }
 
 }  // namespace octavo::config

@@ -335,6 +335,16 @@ std::vector<Key> run_keys() {
                "A file for a timeline of the run (Chrome's trace format, which Perfetto opens): "
                "phases, blocks, layers and collectives. Ranks beyond the first write -rank<r> "
                "before its extension. Empty: none."),
+      bool_key("use_tensorboard", &S::use_tensorboard,
+               "TensorBoard events in the run's folder, under tensorboard."),
+      bool_key("use_wandb", &S::use_wandb,
+               "A Weights & Biases run in the run's folder, under wandb: offline, for wandb sync; "
+               "with WANDB_API_KEY and the wandb command it is uploaded as it grows."),
+      text_key("wandb_project", &S::wandb_project, "The project of that run."),
+      text_key("wandb_run_name", &S::wandb_run_name, "Its name there. Empty: run_name."),
+      text_key("metrics_address", &S::metrics_address,
+               "ADDRESS:PORT for /metrics (Prometheus) and /healthz over HTTP, such as "
+               "127.0.0.1:9400; 0.0.0.0:9400 is every interface. Empty: no endpoint."),
   };
 }
 
@@ -473,7 +483,9 @@ void let_plan_read(std::vector<Key>& table) {
                                          "device",
                                          "output",
                                          "json",
-                                         "lora_target_modules"};
+                                         "lora_target_modules",
+                                         "grad_reduce_dtype",
+                                         "fp8_all_gather"};
   for (Key& key : table)
     if (std::ranges::find(kNames, key.name) != std::end(kNames)) key.readers |= reader::kPlan;
 }

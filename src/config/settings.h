@@ -126,6 +126,10 @@ struct Settings {
   int64_t sample_freq = 0, sample_tokens = 64;
   std::string sample_prompt = "\n";
   std::string trace;  // "": none
+  bool use_tensorboard = false;
+  bool use_wandb = false;
+  std::string wandb_project = "octavo", wandb_run_name;  // "": run_name
+  std::string metrics_address;                           // "": no endpoint
 
   // checkpoints
   std::string checkpoint_dir;      // "": checkpoints, or checkpoints_fp8
@@ -162,15 +166,15 @@ struct Settings {
   bool fp8_all_gather = true;
   double dist_timeout = 600;
   std::string dist_interface;
-  double gpu_price = 0;                              // per GPU and hour; 0: not known
-  int64_t token_budget = 0;                          // 0: no total
+  double gpu_price = 0;      // per GPU and hour; 0: not known
+  int64_t token_budget = 0;  // 0: no total
   double gpu_hours_per_failure = 50000;
   double checkpoint_seconds = 60, restart_seconds = 600;
 
   // launch
-  int64_t nproc = 0;          // 0: GPU_NUM, else one for each GPU, else 1
-  int64_t nnodes = 0;         // 0: WORLD_SIZE beside GPU_NUM, else 1
-  int64_t node_rank = -1;     // -1: RANK beside GPU_NUM, else 0
+  int64_t nproc = 0;           // 0: GPU_NUM, else one for each GPU, else 1
+  int64_t nnodes = 0;          // 0: WORLD_SIZE beside GPU_NUM, else 1
+  int64_t node_rank = -1;      // -1: RANK beside GPU_NUM, else 0
   std::string master_address;  // "": MASTER_ADDR beside GPU_NUM, else loopback
   int64_t master_port = 0;     // 0: any free one on one node, else 29500
   int64_t max_restarts = 0;

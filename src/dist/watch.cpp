@@ -13,11 +13,11 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kForEver = std::chrono::hours(24 * 30);
-constexpr milliseconds kSurvey{2500};      // for every living rank to answer
+constexpr milliseconds kSurvey{2000};      // for every living rank to answer
 constexpr milliseconds kOtherDeaths{500};  // after the first that a launcher reported
 constexpr milliseconds kAskAgain{100};
 constexpr milliseconds kVerdict{4000};  // for the verdict of whoever surveys
-constexpr milliseconds kGrace{2500};    // for a main thread to end by itself
+constexpr milliseconds kGrace{1000};    // for a main thread to end by itself
 constexpr milliseconds kLeavingGrace{10'000};
 constexpr milliseconds kAnswer = kSurvey + kVerdict + milliseconds(2000);
 

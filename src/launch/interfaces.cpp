@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <netinet/in.h>
 
 #include <algorithm>
@@ -88,6 +89,16 @@ std::vector<Interface> interfaces() {
 std::string interface_address(const std::string& name) {
   const std::vector<Interface> all = interfaces();
   return usable(all, name, "network interface").addresses.front();
+}
+
+bool is_loopback_name(const std::string& name) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* first = nullptr;
+  if (getaddrinfo(name.c_str(), nullptr, &hints, &first) != 0 || first == nullptr) return false;
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(first, freeaddrinfo);
+  const std::string text = address_text(first->ai_addr);
+  return text.starts_with("127.") || text == "::1";
 }
 
 std::vector<std::string> nccl_interfaces(std::string_view pattern, std::string_view who) {

@@ -20,6 +20,9 @@ std::vector<Interface> interfaces();  // of this machine, in its order
 // The address that a rank is reached at over this interface.
 std::string interface_address(const std::string& name);
 
+// Does the name stand for this machine alone (127.0.1.1, as some systems give their own name)?
+bool is_loopback_name(const std::string& name);
+
 // NCCL's forms: "eth" (all that begin so), "=eth0" (this one), "^docker" and "^=docker0" (all
 // others), each with commas. Fails when no usable interface is meant. `who` names the setting.
 std::vector<std::string> nccl_interfaces(std::string_view pattern, std::string_view who);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/key_makers.h"
+#include "launch/interfaces.h"
 #include "launch/variables.h"
 
 namespace octavo::launch {
@@ -150,6 +151,10 @@ Place slurm_place(const Variables& variables) {
     place.master_address = "127.0.0.1";
   else
     place.master_address = master ? *master : expand_hosts(hosts).front();
+  if (place.nodes > 1 && place.rank == 0 && is_loopback_name(place.master_address))
+    fail(ExitCode::kEnvironment, "launch", "wanted an address of ", place.master_address,
+         " that other nodes can reach, found that here this name is loopback; export MASTER_ADDR, ",
+         "or mend /etc/hosts");
   const uint64_t job = job_number(variables, "SLURM_JOB_ID");
   const uint64_t step = job_number(variables, "SLURM_STEP_ID");
   place.master_port =

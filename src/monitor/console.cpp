@@ -1,7 +1,11 @@
-#include <unistd.h>
+#include <signal.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 
+#include "base/error.h"
+#include "base/log.h"
 #include "monitor/sinks.h"
 
 namespace octavo::monitor {
@@ -13,13 +17,15 @@ class ConsoleSink final : public Sink {
       : first_step_(first_step),
         max_steps_(max_steps),
         log_freq_(log_freq),
-        progress_("training", static_cast<double>(max_steps - first_step), "steps") {}
+        progress_("training", static_cast<double>(max_steps - first_step), "steps") {
+    // Whoever reads the lines may leave; that is no reason to end a run.
+    ::signal(SIGPIPE, SIG_IGN);
+  }
 
   void on_step(const StepRecord& r) override {
     if (r.step % log_freq_ == 0 || r.step == max_steps_) {
       progress_.clear();
-      std::printf("%s\n", step_line(r).c_str());
-      std::fflush(stdout);
+      say(step_line(r));
     }
     // Away from a terminal the step lines are progress enough.
     if (Progress::on_terminal()) progress_.set(static_cast<double>(r.step - first_step_));
@@ -28,13 +34,26 @@ class ConsoleSink final : public Sink {
 
   void on_eval(const EvalRecord& r) override {
     progress_.clear();
-    std::printf("eval %5lld | val loss: %.6f | tokens: %lld%s\n", static_cast<long long>(r.step),
-                r.val_loss, static_cast<long long>(r.tokens), r.best ? " | best" : "");
-    std::fflush(stdout);
+    char line[128];
+    std::snprintf(line, sizeof line, "eval %5lld | val loss: %.6f | tokens: %lld%s",
+                  static_cast<long long>(r.step), r.val_loss, static_cast<long long>(r.tokens),
+                  r.best ? " | best" : "");
+    say(line);
   }
 
+  int64_t failures() const override { return failures_; }
+  std::string_view name() const override { return "console"; }
+
  private:
-  int64_t first_step_, max_steps_, log_freq_;
+  void say(const std::string& line) {
+    if (std::printf("%s\n", line.c_str()) >= 0 && std::fflush(stdout) == 0) return;
+    if (failures_++ == 0)
+      log_warn(str("step lines cannot be written to standard output (", std::strerror(errno),
+                   "); training goes on, and metrics.jsonl has every step"));
+    std::clearerr(stdout);
+  }
+
+  int64_t first_step_, max_steps_, log_freq_, failures_ = 0;
   Progress progress_;
 };
 

@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "monitor/metrics.h"
+#include "monitor/record_file.h"
 #include "monitor/sinks.h"
 
 namespace octavo::monitor {
@@ -17,6 +19,7 @@ void drop_later_records(const fs::path& path, int64_t last_step) {
   if (!in) return;
   const fs::path temporary = path.string() + ".tmp";
   int64_t dropped = 0;
+  bool whole = false;
   {
     std::ofstream out(temporary, std::ios::trunc);
     for (std::string line; std::getline(in, line);) {
@@ -29,8 +32,17 @@ void drop_later_records(const fs::path& path, int64_t last_step) {
       else
         ++dropped;
     }
+    out.flush();
+    whole = static_cast<bool>(out);
   }
-  fs::rename(temporary, path);
+  std::error_code error;
+  if (whole && dropped > 0) fs::rename(temporary, path, error);
+  if (!whole || error) {
+    log_warn(str("metrics: records after step ", last_step, " cannot be dropped from ",
+                 path.string(), "; it will have some steps twice"));
+    return;
+  }
+  if (dropped == 0) fs::remove(temporary, error);
   if (dropped > 0)
     log_info(str("metrics: ", dropped, " records after step ", last_step, " dropped from ",
                  path.string(), "; the resumed run writes them again"));
@@ -41,21 +53,10 @@ Json number_or_null(double value) {
   return std::isfinite(value) ? Json(value) : Json();
 }
 
-// Every tensor, and the figures that are watched: the factors' geometric means over the tensors of
-// the forward and of the backward pass, and the worst of the rest.
-void add_fp8(Json& record, const std::vector<Fp8Tensor>& tensors) {
-  double log_scale[2] = {}, count[2] = {}, amax = 0, underflow = 0, saturation = 0, sqnr = 200;
+Json tensor_rows(const std::vector<Fp8Tensor>& tensors) {
   Json rows = Json::array();
   for (const Fp8Tensor& t : tensors) {
     const auto& h = t.health;
-    if (h.factor > 0 && std::isfinite(h.factor)) {
-      log_scale[t.backward] += std::log(static_cast<double>(h.factor));
-      count[t.backward] += 1;
-    }
-    amax = std::max(amax, static_cast<double>(h.amax));
-    underflow = std::max(underflow, h.underflowed_percent());
-    saturation = std::max(saturation, h.saturated_percent());
-    sqnr = std::min(sqnr, h.sqnr_db());
     rows.push_back({{"layer", t.layer},
                     {"tensor", t.tensor},
                     {"amax", number_or_null(h.amax)},
@@ -66,71 +67,48 @@ void add_fp8(Json& record, const std::vector<Fp8Tensor>& tensors) {
                     {"nan", h.incidents.nan},
                     {"trouble", t.trouble}});
   }
-  if (count[0] > 0) record["fp8/fwd_scale"] = std::exp(log_scale[0] / count[0]);
-  if (count[1] > 0) record["fp8/bwd_scale"] = std::exp(log_scale[1] / count[1]);
-  record["fp8/amax"] = number_or_null(amax);
-  record["fp8/underflow_percent"] = underflow;
-  record["fp8/saturation_percent"] = saturation;
-  record["fp8/sqnr_db"] = number_or_null(sqnr);
-  record["fp8/tensors"] = std::move(rows);
+  return rows;
 }
 
 class JsonlSink final : public Sink {
  public:
-  JsonlSink(const fs::path& path, int64_t last_step) : path_(path) {
+  JsonlSink(const fs::path& path, int64_t last_step) : file_("metrics", path) {
     drop_later_records(path, last_step);
-    out_.open(path, std::ios::app);
-    note_failure();
   }
 
   void on_step(const StepRecord& r) override {
-    Json record = {{"step", r.step},
-                   {"epoch", r.epoch},
-                   {"train/loss", r.loss},
-                   {"train/learning_rate", r.learning_rate},
-                   {"train/grad_norm", r.grad_norm},
-                   {"perf/step_seconds", r.seconds},
-                   {"perf/tokens_per_second", r.tokens_per_second},
-                   {"tokens", r.tokens},
-                   {"data/wait", r.data_wait_seconds},
-                   {"memory/peak_bytes", r.memory_peak_bytes},
-                   {"precision", r.precision}};
-    if (r.penalty != 0) record["train/penalty"] = r.penalty;
+    Json record;
+    for (const Metric& metric : metrics_of(r)) record[metric.name] = number_or_null(metric.value);
+    // Counts are integers here, under the names that they always had.
+    record.erase("train/epoch");
+    record.erase("train/tokens");
+    record["step"] = r.step;
+    record["epoch"] = r.epoch;
+    record["tokens"] = r.tokens;
+    record["precision"] = r.precision;
     if (r.skipped) record["train/skipped"] = true;
-    if (r.fp8_layers > 0 || r.fp8_fallbacks > 0) {
+    if (record.contains("fp8/layers")) {
       record["fp8/layers"] = r.fp8_layers;
       record["fp8/fallbacks"] = r.fp8_fallbacks;
     }
-    if (!r.fp8_tensors.empty()) add_fp8(record, r.fp8_tensors);
+    if (!r.fp8_tensors.empty()) record["fp8/tensors"] = tensor_rows(r.fp8_tensors);
     write(record);
   }
 
   void on_eval(const EvalRecord& r) override {
     write({{"step", r.step},
-           {"val/loss", r.val_loss},
+           {"val/loss", number_or_null(r.val_loss)},
            {"val/tokens", r.tokens},
            {"val/best", r.best}});
   }
 
-  int64_t failures() const override { return failures_; }
+  int64_t failures() const override { return file_.failures(); }
+  std::string_view name() const override { return "jsonl"; }
 
  private:
-  void write(const Json& record) {
-    out_ << record.dump() << '\n';
-    out_.flush();
-    note_failure();
-  }
-  void note_failure() {
-    if (out_) return;
-    if (failures_++ == 0)
-      log_warn(
-          str("metrics cannot be written to ", path_.string(), "; training goes on without them"));
-    out_.clear();
-  }
+  void write(const Json& record) { file_.append(record.dump() + "\n"); }
 
-  fs::path path_;
-  std::ofstream out_;
-  int64_t failures_ = 0;
+  RecordFile file_;
 };
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -18,7 +20,13 @@ class Sink {
   virtual ~Sink() = default;
   virtual void on_step(const StepRecord& record) = 0;
   virtual void on_eval(const EvalRecord& record) = 0;
+  virtual void on_sample(const SampleRecord&) {}
+  // The run's end, with the exit code of the process.
+  virtual void on_end(int /*exit_code*/) {}
   virtual int64_t failures() const { return 0; }
+  virtual std::string_view name() const = 0;
+  // More that is worth counting, for the receipt; may be asked from another thread.
+  virtual std::vector<std::pair<std::string, int64_t>> counts() const { return {}; }
 };
 
 // The step line on stdout every `log_freq` steps and, on a terminal, a progress bar with the time
@@ -28,6 +36,9 @@ std::unique_ptr<Sink> make_console_sink(int64_t first_step, int64_t max_steps, i
 // One JSON object a line. Records of steps after `last_step` (a run that was resumed earlier) are
 // dropped first.
 std::unique_ptr<Sink> make_jsonl_sink(const fs::path& path, int64_t last_step);
+
+// One file for each sample: step-<n>.txt.
+std::unique_ptr<Sink> make_samples_sink(const fs::path& folder);
 
 std::string step_line(const StepRecord& record);
 

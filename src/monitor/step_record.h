@@ -18,6 +18,12 @@ struct Fp8Tensor {
   std::string trouble;  // "" when healthy
 };
 
+// One GPU of this machine, as NVML sees it.
+struct GpuUse {
+  int index = 0;
+  std::optional<double> busy_percent, watts, memory_bytes;  // absent: NVML does not tell
+};
+
 struct StepRecord {
   int64_t step = 0, epoch = 0;
   double loss = 0, learning_rate = 0, grad_norm = 0;
@@ -30,6 +36,11 @@ struct StepRecord {
   bool skipped = false;   // the gradient was not finite and no update was applied
   int64_t fp8_layers = 0, fp8_fallbacks = 0;
   std::vector<Fp8Tensor> fp8_tensors;  // empty unless this step took statistics
+  double memory_kept_bytes = 0;        // of tensors that live on after the step
+  // Added on the way to the sinks (async_sink.h).
+  std::optional<double> goodput;  // share of the time since the start that steps made progress in
+  std::optional<double> mfu;      // share of the devices' dense peak; none on a CPU
+  std::vector<GpuUse> gpus;
 };
 
 struct EvalRecord {
@@ -37,6 +48,12 @@ struct EvalRecord {
   double val_loss = 0;
   int64_t tokens = 0;
   bool best = false;
+};
+
+// Text that the model wrote.
+struct SampleRecord {
+  int64_t step = 0;
+  std::string text;
 };
 
 }  // namespace octavo::monitor

@@ -84,6 +84,24 @@ Workload workload(const Settings& s, const Shape& shape, const Gpu& gpu) {
   return work;
 }
 
+TrafficWork traffic_work(const Settings& s, const Forecast& f) {
+  TrafficWork work;
+  work.shape = f.shape;
+  work.sharding = f.gpus > 1 ? f.sharding : Sharding::kNone;
+  work.ranks = f.gpus;
+  work.shard_group = shard_group(s, *f.gpu);
+  work.accumulation = f.accumulation;
+  work.gradient_bytes = bytes_of(s.grad_reduce_dtype);
+  work.recompute = s.gradient_checkpointing;
+  if (!f.wants_fp8 || !s.fp8_all_gather) return work;
+  work.weight_bytes = 1;
+  work.one_copy = f.wanted != Recipe::kRowwise && f.wanted != Recipe::kMxfp8;
+  if (f.wanted == Recipe::kMxfp8) work.scale_bytes = 1.0 / 32;
+  if (f.wanted == Recipe::kBlockwise) work.scale_bytes = 4.0 / (128 * 128);
+  if (f.wanted == Recipe::kRowwise) work.scale_bytes = 2.0 / static_cast<double>(f.shape.hidden);
+  return work;
+}
+
 std::string gigabytes(double bytes) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f GB", bytes / kGiga);
@@ -225,6 +243,7 @@ Forecast forecast(const Settings& s) {
   result.memory_limit = result.gpu->memory_gb * kGiga * kUsableShare;
   if (!result.cpu && !result.fits()) result.advice = advice_for(memory_of, result.memory_limit);
 
+  result.traffic = traffic(traffic_work(s, result));
   Workload work = workload(s, result.shape, *result.gpu);
   const Calibration& calibration = Calibration::fitted();
   for (Recipe recipe : {Recipe::kBf16, Recipe::kDelayed, Recipe::kCurrent, Recipe::kRowwise,

@@ -8,6 +8,7 @@
 #include "config/settings.h"
 #include "plan/memory.h"
 #include "plan/step_time.h"
+#include "plan/traffic.h"
 
 namespace octavo::plan {
 
@@ -39,6 +40,7 @@ struct Forecast {
   Recipe wanted = Recipe::kBf16;   // what the config asks for
   Memory bf16_memory, fp8_memory;  // the second with the config's recipe
   double memory_limit = 0;         // bytes that a run can use of the GPU
+  Traffic traffic;                 // of one GPU in a step of the config
   std::vector<std::string>
       advice;  // when it does not fit: what to change first, with what it saves
   std::vector<RecipeForecast> recipes;  // BF16 first

@@ -1,5 +1,6 @@
 #include "plan/report.h"
 
+#include <cmath>
 #include <cstdarg>
 #include <cstdio>
 
@@ -107,6 +108,17 @@ std::string time_table(const Forecast& f) {
   return out;
 }
 
+std::string traffic_line(const Forecast& f) {
+  if (f.gpus < 2) return "";
+  const Traffic& t = f.traffic;
+  return line("each GPU sends %.2f GB a step: %.2f to gather weights, %.2f to sum gradients%s",
+              t.total() / kGiga, t.gather / kGiga, t.reduce / kGiga,
+              t.replicas > 0 ? str(", ", std::round(100 * t.replicas / kGiga) / 100,
+                                   " between the nodes' copies")
+                                   .c_str()
+                             : "");
+}
+
 std::string cost_lines(const Forecast& f) {
   const auto one = [&](const char* name, const Costs& costs) {
     std::string money;
@@ -171,7 +183,7 @@ std::string text_of(const Forecast& f) {
   out += line("each GPU: %lld x %lld tokens, %lld micro-step(s) a step",
               static_cast<long long>(f.batch), static_cast<long long>(f.length),
               static_cast<long long>(f.accumulation));
-  out += memory_table(f) + time_table(f);
+  out += memory_table(f) + traffic_line(f) + time_table(f);
   out += line("where FP8's gain goes (speed-up forecast: within %.2f for %.0f%% of held-out pairs)",
               kGainError, 100 * kGainShare);
   for (const std::string& reason : f.reasons) out += "  " + reason + "\n";
@@ -197,6 +209,10 @@ nlohmann::ordered_json json_of(const Forecast& f) {
                                   {"usable", f.memory_limit},
                                   {"fits", f.fits()},
                                   {"advice", f.advice}}}};
+  out["traffic"] = {{"gathered", f.traffic.gather},
+                    {"reduced", f.traffic.reduce},
+                    {"between_copies", f.traffic.replicas},
+                    {"calls", f.traffic.calls + f.traffic.replica_calls}};
   for (const RecipeForecast& r : f.recipes) {
     nlohmann::ordered_json row = {
         {"recipe", std::string(name_of(r.recipe))},    {"refusal", r.refusal},

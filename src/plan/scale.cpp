@@ -24,24 +24,7 @@ config::Settings settings_of(const ScaleCase& it) {
   return s;
 }
 
-TrafficWork traffic_of(const ScaleCase& it, const Forecast& f) {
-  TrafficWork work;
-  work.shape = f.shape;
-  work.sharding = f.sharding;
-  work.ranks = it.gpus;
-  if (it.mode == ShardingMode::kHybrid)
-    work.shard_group = std::min<int64_t>(it.gpus, f.gpu->gpus_per_node);
-  // Delayed scaling: a byte, and one scale for all of a matrix.
-  if (it.fp8) work.weight_bytes = 1;
-  if (it.bf16_gradients) work.gradient_bytes = 2;
-  work.recompute = true;
-  return work;
-}
-
-// Bandwidths as src/plan/calibration_table.inc fitted them to published runs.
-struct Links {
-  double inside, node, adapter;  // bytes/s: of a GPU, of a node's adapters together, of one
-};
+}  // namespace
 
 Links links_of(const Gpu& gpu) {
   const Calibration& c = Calibration::fitted();
@@ -49,12 +32,9 @@ Links links_of(const Gpu& gpu) {
   return {gpu.link_gb_s * 1e9 * c.of("nvlink"), adapter * gpu.gpus_per_node, adapter};
 }
 
-}  // namespace
-
 ScalePoint scale_point(const ScaleCase& it) {
   const Forecast f = forecast(settings_of(it));
-  const TrafficWork work = traffic_of(it, f);
-  const Traffic t = traffic(work);
+  const Traffic& t = f.traffic;
   const Gpu& gpu = *f.gpu;
   const StepTime& time = f.chosen().time;
   const Links links = links_of(gpu);
@@ -65,13 +45,14 @@ ScalePoint scale_point(const ScaleCase& it) {
   p.memory = f.memory().total;
   p.fits = f.fits();
   p.compute = time.total - time.collectives;
-  const int64_t group = work.shard_group > 0 ? work.shard_group : it.gpus;
+  const int64_t group =
+      it.mode == ShardingMode::kHybrid ? std::min<int64_t>(it.gpus, gpu.gpus_per_node) : it.gpus;
   // A ring through many nodes enters and leaves each by all of its adapters.
   const double rate = group > gpu.gpus_per_node ? std::min(links.inside, links.node) : links.inside;
   p.bytes_seconds = (t.gather + t.reduce) / rate + t.replicas / links.adapter;
   p.latency_seconds =
-      t.calls * (work.sharding == Sharding::kDdp ? all_reduce_latency(group, gpu.gpus_per_node)
-                                                 : ring_latency(group, gpu.gpus_per_node)) +
+      t.calls * (f.sharding == Sharding::kDdp ? all_reduce_latency(group, gpu.gpus_per_node)
+                                              : ring_latency(group, gpu.gpus_per_node)) +
       t.replica_calls * all_reduce_latency(it.gpus / group, 1);
   const double wire = p.bytes_seconds + p.latency_seconds;
   const double hidden = Calibration::fitted().of("fused.overlap") * p.compute;

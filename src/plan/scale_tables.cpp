@@ -5,9 +5,11 @@
 #include <map>
 
 #include "base/error.h"
+#include "plan/forecast.h"
 #include "plan/memory.h"
 #include "plan/scale.h"
 #include "plan/shape.h"
+#include "plan/traffic.h"
 
 namespace octavo::plan {
 namespace {
@@ -82,6 +84,28 @@ std::string by_mode(const Model& model,
     out += row(cells);
   }
   return out;
+}
+
+std::string links_table() {
+  const Gpu& gpu = wanted_gpu("h100");
+  const Links links = links_of(gpu);
+  const Shape big = shape_named(kModels[1].name);
+  config::Settings s;
+  s.model_name = kModels[1].name;
+  const auto micro = [](double seconds) { return number(1e6 * seconds); };
+  return head({"H100 80 GB, nodes of eight", ""}) +
+         row({"GB of memory that a run can use", number(forecast(s).memory_limit / kGiga)}) +
+         row({"GB/s of a GPU to its neighbours in the node", number(links.inside / kGiga)}) +
+         row({"GB/s of one network adapter", number(links.adapter / kGiga)}) +
+         row({"us of a hop in a ring: NVLink, network",
+              micro(kRingLink) + ", " + micro(kRingNetwork)}) +
+         row({"us of a level of a tree: NVLink, network",
+              micro(kTreeLink) + ", " + micro(kTreeNetwork)}) +
+         row({"share of the computing time that hides collectives, %",
+              number(100 * Calibration::fitted().of("fused.overlap"))}) +
+         row({"billion parameters in a block of 405B",
+              number(static_cast<double>(matrix_parameters(big)) / static_cast<double>(big.layers) /
+                     kGiga)});
 }
 
 std::string bytes_tables() {
@@ -206,11 +230,9 @@ std::string next_table() {
 }  // namespace
 
 std::string with_scale_tables(const std::string& document) {
-  const std::map<std::string, std::string (*)()> tables = {{"bytes", bytes_tables},
-                                                           {"memory", memory_tables},
-                                                           {"time", time_tables},
-                                                           {"limits", limits_table},
-                                                           {"next", next_table}};
+  const std::map<std::string, std::string (*)()> tables = {
+      {"links", links_table}, {"bytes", bytes_tables},  {"memory", memory_tables},
+      {"time", time_tables},  {"limits", limits_table}, {"next", next_table}};
   std::string out = document;
   for (const auto& [name, make] : tables) {
     const std::string begin = "<!-- scale " + name + " -->\n", end = "<!-- end -->";

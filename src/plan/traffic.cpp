@@ -6,10 +6,6 @@
 namespace octavo::plan {
 namespace {
 
-// NCCL 2: microseconds of a hop by NVLink and by the network, in a ring and in a tree.
-constexpr double kRingBase = 8.4e-6, kRingLink = 3.4e-6, kRingNetwork = 9.6e-6;
-constexpr double kTreeLink = 28e-6, kTreeNetwork = 50e-6;
-
 struct Nodes {
   double count, each;
 };

@@ -35,6 +35,9 @@ struct Traffic {
 };
 Traffic traffic(const TrafficWork& work);
 
+// NCCL 2's seconds of a hop, in a ring and in a tree.
+constexpr double kRingBase = 8.4e-6, kRingLink = 3.4e-6, kRingNetwork = 9.6e-6;
+constexpr double kTreeLink = 28e-6, kTreeNetwork = 50e-6;
 // Seconds until the last rank has the first byte of an all-gather or reduce-scatter: a ring passes
 // it from rank to rank. By NCCL's own model (src/graph/tuning.cc, protocol Simple).
 double ring_latency(int64_t ranks, int64_t per_node);

@@ -20,7 +20,7 @@ namespace {
 constexpr uint64_t kListenerId = 0, kStopId = 1;
 constexpr size_t kChunkBytes = size_t{64} << 10;
 constexpr int kAcceptsPerRound = 64;
-constexpr auto kAcceptPause = std::chrono::milliseconds(100);
+constexpr auto kAcceptPause = std::chrono::milliseconds(20);
 
 // Each rank holds a connection or two. The limit of open files is raised as far as we may.
 void allow_open_files(size_t wanted) {
@@ -81,6 +81,9 @@ void Server::Loop::open_listener(const std::string& address, int port) {
   std::string why = "no address";
   std::vector<Endpoint> endpoints;
   if (!address.empty()) endpoints = resolve(address, port, &why);
+  // A machine's own name often means loopback first, where others cannot reach it.
+  std::stable_partition(endpoints.begin(), endpoints.end(),
+                        [](const Endpoint& e) { return !e.loopback; });
   for (const Endpoint& endpoint : endpoints) {
     if (endpoint.wildcard)
       fail(ExitCode::kUsage, "rendezvous", "'", address,
@@ -91,6 +94,10 @@ void Server::Loop::open_listener(const std::string& address, int port) {
     if (listener_.open()) {
       address_ = endpoint.text;
       port_ = port_of(listener_.get());
+      if (endpoint.loopback && address != endpoint.text && address != "localhost")
+        log_warn(octavo::str("rendezvous: '", address, "' is ", address_,
+                             " on this machine, which no other machine can reach; for ranks on "
+                             "several nodes state the address of a network"));
       return;
     }
     why = octavo::str(endpoint.text, " port ", port, ": ", std::strerror(errno));
@@ -217,9 +224,13 @@ void Server::Loop::admit(Ptr connection) {
   count(&Counts::accepted);
 }
 
-// Out of descriptors: the oldest stranger makes room, and the queue waits a moment.
+// Out of descriptors: the older half of the strangers makes room, and the queue waits a moment.
 void Server::Loop::pause_accepting() {
-  if (!strangers_.empty()) drop(connections_.at(*strangers_.begin()), &Counts::turned_away);
+  log_warn_once(octavo::str("rendezvous at ", address_,
+                            ": out of open files; raise their limit (ulimit -n) to more than twice "
+                            "the number of ranks"));
+  for (size_t left = strangers_.size() / 2; strangers_.size() > left;)
+    drop(connections_.at(*strangers_.begin()), &Counts::turned_away);
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
   accepting_ = false;
   accept_again_ = Clock::now() + kAcceptPause;

@@ -13,12 +13,14 @@
 #include "engine/allocator.h"
 #include "engine/devices.h"
 #include "engine/trace.h"
+#include "monitor/background.h"
 #include "monitor/sinks.h"
 #include "train/auto_batch.h"
 #include "train/device.h"
 #include "train/evaluate.h"
 #include "train/fp8_report.h"
 #include "train/generate.h"
+#include "train/peaks.h"
 #include "train/persist.h"
 #include "train/receipt.h"
 #include "train/run.h"
@@ -56,6 +58,7 @@ void announce(const Run& run, const std::string& resumed_from) {
         "data");
 }
 
+// Runs an evaluation, tells the sinks, and says whether it is the best so far.
 monitor::EvalRecord evaluate_and_report(Run& run, const Sinks& sinks) {
   monitor::EvalRecord record = evaluate(run);
   record.best = !run.progress.has_best || record.val_loss < run.progress.best_val_loss;
@@ -76,13 +79,15 @@ struct Outputs {
   fs::path run_dir;
   bool writes = true;
   Sinks sinks;
+  monitor::AsyncSink* background = nullptr;  // one of them, before those that may be slow or fail
 };
 
 Outputs open_outputs(Run& run, const std::string& resumed_from) {
   auto& s = run.settings;
   if (s.run_name.empty()) s.run_name = default_run_name(run);
   s.run_name = run.world.from_first(s.run_name, "the run's name");
-  Outputs outputs{fs::path(s.runs_dir) / s.run_name, run.world.is_first(), {}};
+  Outputs outputs{
+      .run_dir = fs::path(s.runs_dir) / s.run_name, .writes = run.world.is_first(), .sinks = {}};
   if (!outputs.writes) return outputs;
   fs::create_directories(outputs.run_dir);
   write_file_atomic(outputs.run_dir / "config.yaml", config::to_yaml(s));
@@ -90,8 +95,10 @@ Outputs open_outputs(Run& run, const std::string& resumed_from) {
   announce(run, resumed_from);
   outputs.sinks.push_back(
       monitor::make_console_sink(run.progress.step, run.schedule.max_steps, s.log_freq));
-  outputs.sinks.push_back(
-      monitor::make_jsonl_sink(outputs.run_dir / "metrics.jsonl", run.progress.step));
+  auto background =
+      monitor::open_background_sinks(s, outputs.run_dir, run.progress.step, peaks_of(run));
+  outputs.background = background.get();
+  outputs.sinks.push_back(std::move(background));
   return outputs;
 }
 
@@ -108,13 +115,9 @@ void write_sample(const Run& run, const Outputs& outputs) {
   const auto ids =
       generate(*run.engine, *run.model, *run.tokenizer, s.sample_prompt, options, [](auto) {});
   const std::string text = s.sample_prompt + run.tokenizer->decode(ids);
-  if (!outputs.writes) return;
-  const fs::path& run_dir = outputs.run_dir;
-  fs::create_directories(run_dir / "samples");
-  write_file_atomic(run_dir / "samples" / str("step-", run.progress.step, ".txt"), text + "\n");
+  for (const auto& sink : outputs.sinks) sink->on_sample({run.progress.step, text});
 }
 
-// Runs an evaluation, tells the sinks, and says whether it is the best so far.
 // Ranks stop together: each says in a step that it was asked to, and all stop after it.
 bool stops(const Run& run) {
   return run.world.size() == 1 ? stop_requested() : run.progress.stop_agreed;
@@ -127,8 +130,12 @@ std::string reason_to_stop() {
 int end_run(const Run& run, const Outputs& outputs, bool run_saves) {
   const auto& s = run.settings;
   const bool stopped = run.progress.step < run.schedule.max_steps;
-  if (outputs.writes)
-    write_receipt(run, outputs.run_dir, stopped ? "stopped by " + reason_to_stop() : "done");
+  if (outputs.writes) {
+    outputs.background->on_end(static_cast<int>(stopped ? ExitCode::kStopped : ExitCode::kOk));
+    Json sinks = outputs.background->receipt();
+    sinks["sinks"]["console"] = {{"failures", outputs.sinks.front()->failures()}};
+    write_receipt(run, outputs.run_dir, stopped ? "stopped by " + reason_to_stop() : "done", sinks);
+  }
   if (stopped) {
     log_info(str("stopped by ", reason_to_stop(), " after step ", run.progress.step,
                  "; go on with the same command and --resume latest"));
@@ -187,10 +194,6 @@ int train_to_the_end(config::Settings settings) {
     throw;
   }
 }
-
-}  // namespace
-
-namespace {
 
 // However the run ends.
 struct TraceEnd {

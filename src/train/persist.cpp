@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
-#include <map>
+#include <algorithm>
 #include <random>
 
 #include "base/error.h"
@@ -17,81 +17,6 @@
 #include "train/rank_rows.h"
 
 namespace octavo::train {
-namespace {
-
-struct Layout {
-  int64_t ranks = 1, samples = 0;  // samples: of a step, on all ranks
-  std::string sharding;
-};
-
-Layout layout_of(const Json& extra, const std::string& source) {
-  const Json& layout = json_field(extra, "layout", Json::value_t::object, source);
-  const int64_t ranks = json_int(layout, "ranks", source);
-  return {ranks,
-          ranks * json_int(extra, "batch_size", source) *
-              json_int(extra, "gradient_accumulation_steps", source),
-          json_string(layout, "sharding", source)};
-}
-
-void log_changed_ranks(const Run& run, const Layout& then) {
-  const auto& s = run.settings;
-  const int64_t samples = run.world.size() * s.batch_size * s.gradient_accumulation_steps;
-  const std::string what =
-      str("resume: there were ", then.ranks, " ranks (", then.sharding, "), there are ",
-          run.world.size(), " (", config::name_of(s.sharding_mode), ")");
-  if (samples == then.samples)
-    log_info(what + "; the order of samples and the size of a step stay");
-  else
-    log_warn(str(what, "; a step had ", then.samples, " samples and has ", samples,
-                 ": set batch_size or gradient_accumulation_steps to keep it"));
-}
-
-// What must be the same for the run to be the same run, and what should be.
-void check_same_run(const Run& run, const Json& extra, const std::string& source) {
-  const std::string data = json_string(extra, "data_fingerprint", source);
-  if (data != run.train_data->fingerprint())
-    fail(ExitCode::kUsage, "train", source, ": trained on other data (fingerprint ", data,
-         ", found ", run.train_data->fingerprint(),
-         "); give the same data, or start anew with --init_from");
-  const auto warn_changed = [&](const char* name, int64_t now) {
-    const int64_t then = json_int(extra, name, source);
-    if (then != now)
-      log_warn(str("resume: ", name, " was ", then, " and is ", now,
-                   "; training goes on, but not bit for bit as it would have"));
-  };
-  warn_changed("seed", run.settings.seed);
-  const Layout then = layout_of(extra, source);
-  if (then.ranks == run.world.size()) {
-    warn_changed("batch_size", run.settings.batch_size);
-    warn_changed("gradient_accumulation_steps", run.settings.gradient_accumulation_steps);
-  } else {
-    log_changed_ranks(run, then);
-  }
-  warn_changed("max_seq_length", run.settings.max_seq_length);
-  warn_changed("threads", at::get_num_threads());
-}
-
-// load_weights() converts; this says so.
-void log_converted_masters(const Run& run, const checkpoint::State& state) {
-  const auto found = state.groups.find("model");
-  if (found == state.groups.end()) return;  // load_weights() says so
-  const std::map<std::string, at::Tensor> all(found->second.begin(), found->second.end());
-  int converted = 0;
-  at::ScalarType then = at::kFloat, now = at::kFloat;
-  for (const auto& p : run.model->params()) {
-    const auto entry = all.find(p->name);
-    if (entry == all.end() || entry->second.scalar_type() == p->master.scalar_type()) continue;
-    const at::Tensor& stored = entry->second;
-    ++converted;
-    then = stored.scalar_type();
-    now = p->master.scalar_type();
-  }
-  if (converted > 0)
-    log_warn(str("resume: ", converted, " master weights were converted from ", at::toString(then),
-                 " to ", at::toString(now), " (master_dtype is another than the checkpoint's)"));
-}
-
-}  // namespace
 
 std::string checkpoint_dir(const config::Settings& settings) {
   if (!settings.checkpoint_dir.empty()) return settings.checkpoint_dir;
@@ -176,76 +101,6 @@ bool finish_saves(Run& run) {
   at::Tensor failed = at::tensor({run.saver->wait() ? 0.0 : 1.0}, at::kDouble);
   run.world.max(failed, "whether the last checkpoint was saved");
   return failed.item<double>() == 0;
-}
-
-namespace {
-
-// The first rank chooses, all check a share of the files, and what one finds damaged nobody takes.
-checkpoint::Loaded open_together(Run& run) {
-  dist::World& world = run.world;
-  std::vector<fs::path> damaged;
-  for (;;) {
-    Json choice;
-    if (world.is_first()) {
-      try {
-        const fs::path path =
-            checkpoint::choose(checkpoint_dir(run.settings), run.settings.resume, damaged);
-        choice = {{"path", path.string()}};
-      } catch (const Error& error) {
-        choice = {{"error", error.what()}, {"code", static_cast<int>(error.code())}};
-      }
-    }
-    choice = parse_json(world.from_first(choice.dump(), "the checkpoint to resume from"),
-                        "the first rank's choice");
-    if (choice.contains("error"))
-      fail(static_cast<ExitCode>(choice.at("code").get<int>()), "train",
-           "the first rank: ", choice.at("error").get<std::string>());
-    const fs::path path = choice.at("path").get<std::string>();
-    const auto problems = checkpoint::verify_share(path, world.rank(), world.size());
-    for (const std::string& problem : problems)
-      log_warn(str("CHECKPOINT NOT USABLE: ", path.string(), ": ", problem));
-    at::Tensor found = at::tensor({static_cast<double>(problems.size())}, at::kDouble);
-    world.sum(found, "damage of the checkpoint");
-    if (found.item<double>() == 0) return {path, checkpoint::open(path)};
-    damaged.push_back(path);
-  }
-}
-
-}  // namespace
-
-std::string resume(Run& run) {
-  const auto loaded = run.world.size() > 1 ? open_together(run)
-                                           : checkpoint::load_resolved(checkpoint_dir(run.settings),
-                                                                       run.settings.resume);
-  const checkpoint::State& state = loaded.state;
-  const std::string source = loaded.path.string();
-  check_same_run(run, state.extra, source);
-  if (run.lora != nullptr) {
-    resume_lora(run, state, source);
-  } else {
-    log_converted_masters(run, state);
-    load_weights(*run.model, state);
-  }
-  run.optimizer->load(json_int(state.extra, "optimizer_steps", source),
-                      moment_finder(state, trained_params(run)));
-  resume_fp8(run, loaded.state, source);
-  run.progress.step = state.step;
-  run.progress.tokens = state.tokens;
-  run.progress.position.samples =
-      static_cast<uint64_t>(json_int(state.extra, "data_position", source));
-  if (state.extra.contains("skipped_steps")) {  // checkpoints before FP8 have none
-    run.progress.skipped_steps = json_int(state.extra, "skipped_steps", source);
-    run.progress.skipped_in_a_row = json_int(state.extra, "skipped_in_a_row", source);
-  }
-  if (state.extra.contains("best_val_loss")) {
-    run.progress.has_best = true;
-    run.progress.best_val_loss =
-        json_field(state.extra, "best_val_loss", Json::value_t::number_float, source).get<double>();
-  }
-  // The run's own folder is continued unless another was asked for.
-  if (run.settings.run_name.empty())
-    run.settings.run_name = json_string(state.extra, "run_name", source);
-  return source;
 }
 
 namespace {

@@ -12,7 +12,8 @@
 
 namespace octavo::train {
 
-void write_receipt(const Run& run, const fs::path& run_dir, const std::string& status) {
+void write_receipt(const Run& run, const fs::path& run_dir, const std::string& status,
+                   const Json& sinks) {
   Json operations = Json::array();
   for (const auto& choice : run.engine->choices) {
     Json refused = Json::array();
@@ -39,6 +40,7 @@ void write_receipt(const Run& run, const fs::path& run_dir, const std::string& s
                         {"lora", lora_receipt(run)},
                         {"cuda_graph", run.graph != nullptr ? run.graph->receipt() : Json()},
                         {"checkpoints", run.saver != nullptr ? run.saver->receipt() : Json()},
+                        {"sinks", sinks},
                         {"steps", run.progress.step},
                         {"skipped_steps", run.progress.skipped_steps},
                         {"tokens", run.progress.tokens},

@@ -144,6 +144,12 @@ void report_fp8(const Run& run, std::vector<nn::Fp8TensorReport> reports,
                                   r.role == fp8::Role::kGradient, r.health, std::move(r.trouble)});
 }
 
+void report_memory(const Run& run, monitor::StepRecord& record) {
+  const engine::MemoryUse memory = engine::memory_of(run.engine->target.device);
+  record.memory_peak_bytes = static_cast<double>(memory.peak);
+  record.memory_kept_bytes = static_cast<double>(memory.in_use);
+}
+
 }  // namespace
 
 monitor::StepRecord train_step(Run& run) {
@@ -201,7 +207,7 @@ monitor::StepRecord train_step(Run& run) {
   else if (run.settings.penalty_weight > 0)
     record.penalty = figures.z / tokens;
   record.data_wait_seconds = run.loader->wait_seconds() - waited;
-  record.memory_peak_bytes = static_cast<double>(engine::memory_of(run.engine->target.device).peak);
+  report_memory(run, record);
   record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   record.tokens_per_second = static_cast<double>(run.tokens_per_step()) / record.seconds;
   return record;

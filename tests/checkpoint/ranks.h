@@ -23,7 +23,7 @@ inline std::pair<int64_t, int64_t> rows_of(int64_t rows, int rank, int ranks) {
 // `mark` makes every save another one.
 struct WholeModel {
   explicit WholeModel(double mark, int64_t rows = 37) {
-    const auto numbers = [&](std::vector<int64_t> shape, double plus) {
+    const auto numbers = [&](const std::vector<int64_t>& shape, double plus) {
       const int64_t count = c10::multiply_integers(shape);
       return (at::arange(count, at::kFloat) / 7 + mark + plus).reshape(shape);
     };

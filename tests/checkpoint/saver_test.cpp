@@ -13,7 +13,7 @@ namespace {
 // Holds a save at a stage until it is let go.
 class Gate {
  public:
-  SaveOptions options(std::string stage) {
+  SaveOptions options(const std::string& stage) {
     return {.on_stage = [this, stage](std::string_view reached) {
       if (reached != stage) return;
       std::unique_lock lock(mutex_);
@@ -143,6 +143,16 @@ TEST(Saver, AFailureIsAWarningInTheBackgroundAndAnErrorInTheForeground) {
   EXPECT_TRUE(saver.wait());
 }
 
+TEST(Saver, WhatCouldNotBeLoadedIsRefusedAtOnce) {
+  Scratch folder;
+  Saver saver(folder.path(), {});
+  const at::Tensor weight = at::full({4, 16}, 1.0f);
+  error_of(ExitCode::kUsage, [&] { saver.start(big_state(-1, weight), {}); });
+  saver.before_update();
+  saver.start(big_state(1, weight), {});
+  EXPECT_TRUE(saver.wait());
+}
+
 TEST(Saver, TheNextSaveWaitsAndIsCounted) {
   Scratch folder;
   Saver saver(folder.path(), {});
@@ -174,7 +184,7 @@ TEST(Saver, ARunThatEndsDoesNotWaitLongForOtherRanks) {
   Scratch folder;
   const auto begin = std::chrono::steady_clock::now();
   {
-    Saver saver(folder.path(), {.part = {0, 2, 2, "t"}, .timeout = 600});
+    Saver saver(folder.path(), {.part = {0, 2, 2, "t"}, .timeout = 600, .last_patience = 0.2});
     saver.start(state_of_shard(WholeModel(1), 1, 1, 0, 2), {});
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(8));

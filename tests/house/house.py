@@ -17,15 +17,17 @@ EXECUTABLES = [
     "tests/conformance/tokenizers", "tests/conformance/hub_download", "tests/conformance/data_formats",
     "tests/conformance/s3_data", "tests/conformance/llama_parity", "tests/conformance/qwen2_parity",
     "tests/conformance/packing", "tests/conformance/smollm2", "tests/conformance/peft", "tests/conformance/export",
-    "tests/integration/resume_bitwise", "tests/integration/fp8_resume", "tests/integration/finetuning",
+    "tests/integration/resume_bitwise", "tests/integration/reshard", "tests/integration/fp8_resume", "tests/integration/finetuning",
     "tests/integration/absent_torch", "tests/integration/te_calls", "tests/integration/gpu_gemms",
     "tests/integration/gpu_step", "tests/integration/verify", "tests/integration/gpu_graph", "tests/integration/ranges",
-    "tests/integration/dry_run", "tests/integration/rank_death", "tests/integration/two_nodes",
+    "tests/integration/dry_run", "tests/integration/rank_death", "tests/integration/overlap", "tests/integration/auto_batch", "tests/integration/two_nodes",
+    "tests/integration/launchers", "tests/integration/slurm",
     "tests/integration/planning", "tests/conformance/plan_memory",
     "tests/conformance/plan_published", "bench/calibrate_plan",
+    "tests/conformance/tensorboard", "tests/conformance/wandb", "bench/sinks",
     "tests/integration/quickstart", "tests/unit/data",
     "bench/tinyshakespeare", "bench/gpt2_vs_pytorch", "bench/tokenizer_vs_hf", "bench/rehearsal",
-    "bench/sft_vs_transformers", "bench/host_cost", "studies/fp8_vs_bf16", "studies/smollm2_fp8", "studies/low_memory_optim",
+    "bench/sft_vs_transformers", "bench/host_cost", "bench/comm_bytes", "bench/shard_memory", "bench/scale", "bench/checkpoint", "studies/fp8_vs_bf16", "studies/smollm2_fp8", "studies/low_memory_optim",
 ]
 # Folders of one machine, and places that packages come from: neither belongs into a tree that others clone.
 MACHINE_WORDS = [

@@ -14,7 +14,7 @@ TEXT = DATA / "data" / "text" / "tinyshakespeare.txt"
 
 DAMAGED, STOPPED = 5, 75  # exit codes
 # What of a record is about time and memory, and so never the same twice.
-INCIDENTAL = ("perf/", "data/wait", "memory/")
+INCIDENTAL = ("perf/", "data/wait", "memory/", "goodput", "gpu/")
 
 
 def require_files():
@@ -77,6 +77,17 @@ class Folder:
     def records(self):
         """The metrics, without what may differ between two runs that are the same."""
         return read_records(self.path / "runs" / "run" / "metrics.jsonl")
+
+
+def page_commands(page, test):
+    """The commands of a page's blocks under <!-- test: NAME -->, one string each."""
+    blocks = re.findall(rf"<!-- test: {test} -->\n```bash\n(.*?)```", (ROOT / "docs" / page).read_text(), re.S)
+    return [line.strip() for block in blocks for line in block.replace("\\\n", " ").splitlines() if line.strip()]
+
+
+def page_environment():
+    """With the built program, and the tools beside it, found by their names."""
+    return os.environ | {"PATH": f"{OCTAVO.parent}:{ROOT}/.deps/venv/bin:{os.environ['PATH']}"}
 
 
 def read_records(path):

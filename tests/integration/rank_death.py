@@ -15,6 +15,7 @@ from rank_runs import Launched, make_folder, named_as_lost, seconds_until_gone
 
 RANKS, STEPS, TIMEOUT = 4, 40, 4
 KILLED_LIMIT, STOPPED_LIMIT = 10, TIMEOUT + 5  # seconds until all peers are gone
+MODES = ("ddp", "fsdp_full")
 FLAGS = ("--nproc", str(RANKS), "--max_restarts", "3")
 
 
@@ -105,12 +106,13 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(temporary)
         common.prepare_data(work)
-        modes = ("ddp", "fsdp_full")
-        references = {mode: undisturbed(work, mode) for mode in modes}
+        references = {}
         for i in range(options.times):
+            mode = MODES[(options.seed + i) % len(MODES)]
+            if mode not in references:
+                references[mode] = undisturbed(work, mode)
+            wanted, length = references[mode]
             for how in slowest:
-                mode = modes[i % len(modes)]
-                wanted, length = references[mode]
                 short, differs, seconds = trial(work, f"{i}-{int(how)}", how, mode, length * 0.8, chance, wanted)
                 unnamed += short
                 differing += differs

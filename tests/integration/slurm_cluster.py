@@ -69,7 +69,7 @@ class Cluster:
             (self.folder / name).mkdir()
         self.environment = os.environ | {"SLURM_CONF": str(self.folder / "slurm.conf")}
         self.environment["PATH"] += ":/usr/sbin:/sbin"
-        self.daemons = []
+        self.daemons, self.began = [], 0.0
 
     def __enter__(self):
         host = socket.gethostname().split(".")[0]
@@ -84,6 +84,7 @@ class Cluster:
                        f"--seed-file={self.folder}/munge.seed", "--num-threads=2")
             self.wait("munged's socket", lambda: (self.folder / "munge.socket").exists())
             self.start("slurmctld", "-D", "-i")
+            self.began = time.monotonic()
             self.start("slurmd", "-D")
             self.wait("an idle node", lambda: "idle" in self.call("sinfo", "--noheader", "--format=%t"))
         except BaseException:
@@ -111,6 +112,10 @@ class Cluster:
                 daemon.kill()
                 daemon.wait()
         self.daemons = []
+
+    def age(self):
+        """Seconds since the controller was started."""
+        return time.monotonic() - self.began
 
     def call(self, *command, cwd=None, environment=None):
         """A command's output; "" when it fails."""

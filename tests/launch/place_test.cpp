@@ -135,6 +135,15 @@ TEST(Place, SlurmStep) {
   EXPECT_EQ(place_of(with(kStep, near)).master_address, "127.0.0.1");
 }
 
+TEST(Place, SlurmMasterThatNobodyElseReaches) {
+  const Variables first = {
+      {"SLURM_PROCID", "0"}, {"SLURM_NODEID", "0"}, {"SLURM_STEP_NODELIST", "localhost,gpu08"}};
+  expect_failure(ExitCode::kEnvironment, "export MASTER_ADDR",
+                 [&] { place_of(with(kStep, first)); });
+  EXPECT_EQ(place_of(with(with(kStep, first), {{"MASTER_ADDR", "192.0.2.7"}})).master_address,
+            "192.0.2.7");
+}
+
 TEST(Place, ShellsOfSlurmAreNoRanks) {
   // A batch script has a rank and no step; an interactive shell has a step of a special number.
   for (const char* step : {"", "4294967290", "4294967291"}) {

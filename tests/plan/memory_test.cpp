@@ -66,6 +66,11 @@ TEST(PlanMemory, ShardingDividesWhatItSays) {
   const Memory full = memory(work);
   EXPECT_NEAR(full.weights, none.weights / 8, 1);
   EXPECT_EQ(full.activations, none.activations);
+  // hybrid: a node's GPUs share, however many nodes there are.
+  work.gpus = 64;
+  EXPECT_LT(memory(work).total, full.total);
+  work.shard_group = 8;
+  EXPECT_EQ(memory(work).total, full.total);
 }
 
 TEST(PlanMemory, ACpuHoldsSizeClasses) {

@@ -1,6 +1,11 @@
 // Those who should not get in, and those who got in and ask for too much.
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <csignal>
 #include <fstream>
 #include <random>
 
@@ -203,6 +208,29 @@ TEST(Strangers, TwoThousandDoNotDisturbAClient) {
   EXPECT_TRUE(becomes_true(all_gone));
   EXPECT_EQ(server.counts().let_in, 1);
   client_of(server)->set("a", "b");
+}
+
+// A server that may open few files, in a process of its own: strangers cannot use them up.
+TEST(Strangers, CannotTakeAllDescriptors) {
+  const int port = Server("127.0.0.1", 0, kSecret).port();
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    const rlimit few{40, 40};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    const Server server("127.0.0.1", port, kSecret);
+    std::this_thread::sleep_for(seconds(60));
+    ::_exit(0);
+  }
+  Client first("127.0.0.1", port, kSecret, seconds(10));
+  std::string why;
+  const auto endpoints = resolve("127.0.0.1", port, &why);
+  std::vector<Fd> silent;
+  for (int i = 0; i < 100; ++i)
+    silent.push_back(connect_to(endpoints.at(0), Clock::now() + seconds(5), &why));
+  first.set("a", "b");
+  EXPECT_EQ(Client("127.0.0.1", port, kSecret, seconds(30)).get("a", seconds(1)), "b");
+  ::kill(pid, SIGKILL);
+  ::waitpid(pid, nullptr, 0);
 }
 
 class LetIn : public testing::Test {

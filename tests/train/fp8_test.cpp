@@ -315,9 +315,9 @@ TEST_F(Fp8, MetricsHaveTheFiguresThatAreWatched) {
   EXPECT_NEAR(std::log(record["fp8/fwd_scale"].get<double>()), log_scale[0] / 16, 1e-9);
   EXPECT_NEAR(std::log(record["fp8/bwd_scale"].get<double>()), log_scale[1] / 8, 1e-9);
   EXPECT_EQ(record["fp8/amax"], amax);
-  EXPECT_EQ(record["fp8/underflow_percent"], underflow);
+  EXPECT_EQ(record["fp8/underflow"], underflow);
   EXPECT_EQ(record["fp8/sqnr_db"], sqnr);
-  EXPECT_TRUE(record.contains("fp8/saturation_percent"));
+  EXPECT_TRUE(record.contains("fp8/saturation"));
   EXPECT_FALSE(record.contains("train/skipped"));
 
   EXPECT_EQ(records[3]["train/skipped"], true);

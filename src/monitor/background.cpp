@@ -1,0 +1,58 @@
+#include "monitor/background.h"
+
+#include "config/key.h"
+#include "monitor/prometheus.h"
+#include "monitor/tensorboard.h"
+#include "monitor/wandb.h"
+
+namespace octavo::monitor {
+namespace {
+
+std::string json_value(const config::Key& key, const config::Settings& settings) {
+  const std::vector<std::string> values = key.load(settings);
+  switch (key.type) {
+    case config::Type::kList:
+      return Json(values).dump();
+    case config::Type::kInt:
+    case config::Type::kReal:
+    case config::Type::kBool:
+      return values.front();
+    case config::Type::kText:
+    case config::Type::kEnum:
+      break;
+  }
+  return Json(values.front()).dump();
+}
+
+WandbOptions wandb_options(const config::Settings& settings, const fs::path& run_dir,
+                           int64_t last_step) {
+  WandbOptions options{
+      .folder = run_dir / "wandb",
+      .project = settings.wandb_project,
+      .run_name = settings.wandb_run_name.empty() ? settings.run_name : settings.wandb_run_name,
+      .config = {},
+      .last_step = last_step};
+  for (const config::Key& key : config::keys())
+    if ((key.readers & config::reader::kTrain) != 0)
+      options.config.emplace_back(key.name, json_value(key, settings));
+  return options;
+}
+
+}  // namespace
+
+std::unique_ptr<AsyncSink> open_background_sinks(const config::Settings& settings,
+                                                 const fs::path& run_dir, int64_t last_step,
+                                                 const Peaks& peaks) {
+  std::vector<std::unique_ptr<Sink>> sinks;
+  sinks.push_back(make_jsonl_sink(run_dir / "metrics.jsonl", last_step));
+  sinks.push_back(make_samples_sink(run_dir / "samples"));
+  if (settings.use_tensorboard)
+    sinks.push_back(make_tensorboard_sink(run_dir / "tensorboard", last_step));
+  if (settings.use_wandb)
+    sinks.push_back(make_wandb_sink(wandb_options(settings, run_dir, last_step)));
+  if (!settings.metrics_address.empty())
+    sinks.push_back(make_prometheus_sink(settings.metrics_address, settings.run_name));
+  return std::make_unique<AsyncSink>(std::move(sinks), peaks, AsyncSink::Limits{});
+}
+
+}  // namespace octavo::monitor

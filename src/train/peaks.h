@@ -1,0 +1,12 @@
+#pragma once
+// What a run's devices could do at best, for perf/mfu.
+
+#include "monitor/async_sink.h"
+#include "train/run.h"
+
+namespace octavo::train {
+
+// Without peaks, and said, for a GPU that the table does not know; on a CPU there are none.
+monitor::Peaks peaks_of(const Run& run);
+
+}  // namespace octavo::train
