@@ -173,8 +173,11 @@ void World::set_step(int64_t step) {
   if (connection_ != nullptr) connection_->step = step;
 }
 
-void World::say_leaving(const std::string& error) noexcept {
-  if (connection_ != nullptr) dist::say_leaving(connection_->rendezvous, place_, error);
+void World::say_leaving(const std::exception& error) noexcept {
+  if (connection_ == nullptr) return;
+  const auto* ours = dynamic_cast<const Error*>(&error);
+  dist::say_leaving(connection_->rendezvous, place_, error.what(),
+                    ours != nullptr ? ours->code() : ExitCode::kEnvironment);
 }
 
 World::Usage World::usage() const {

@@ -61,7 +61,7 @@ class World {
   // For messages: the step in progress.
   void set_step(int64_t step);
   // Tells the others why this rank leaves, before it does.
-  void say_leaving(const std::string& error) noexcept;
+  void say_leaving(const std::exception& error) noexcept;
   // Calls and bytes of every group since the start.
   Json receipt() const;
   struct Usage {

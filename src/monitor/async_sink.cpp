@@ -1,5 +1,6 @@
 #include "monitor/async_sink.h"
 
+#include <pthread.h>
 #include <signal.h>
 
 #include <atomic>
@@ -122,6 +123,7 @@ void AsyncSink::Shared::run() {
   sigset_t all;
   sigfillset(&all);
   ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  ::pthread_setname_np(::pthread_self(), "octavo-sinks");  // bench/sinks asks what it takes
   const GpuReader reader;
   std::vector<GpuUse> gpus = reader.read();
   Clock::time_point read_at = Clock::now();

@@ -52,7 +52,9 @@ std::unique_ptr<AsyncSink> open_background_sinks(const config::Settings& setting
     sinks.push_back(make_wandb_sink(wandb_options(settings, run_dir, last_step)));
   if (!settings.metrics_address.empty())
     sinks.push_back(make_prometheus_sink(settings.metrics_address, settings.run_name));
-  return std::make_unique<AsyncSink>(std::move(sinks), peaks, AsyncSink::Limits{});
+  AsyncSink::Limits limits;
+  if (settings.use_wandb) limits.seconds_to_end += 60;  // wandb may have something to upload
+  return std::make_unique<AsyncSink>(std::move(sinks), peaks, limits);
 }
 
 }  // namespace octavo::monitor

@@ -1,6 +1,7 @@
 #include "monitor/http_server.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -129,6 +130,7 @@ void HttpServer::run() {
   sigset_t all;
   sigfillset(&all);
   ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  ::pthread_setname_np(::pthread_self(), "octavo-http");
   while (!stopping_) {
     wait();
     for (size_t i = 0; i < connections_.size(); ++i)

@@ -23,6 +23,7 @@ constexpr int kNumber = 1, kHistory = 2, kSummary = 3, kRun = 17, kExit = 18, kH
 }
 constexpr int kKey = 1, kNestedKey = 2, kValueJson = 16;
 constexpr int64_t kStepsPerSummary = 500;
+constexpr std::chrono::seconds kPatience{60}, kShortPatience{10};
 constexpr size_t kMostFolders = 10'000;
 
 using SystemClock = std::chrono::system_clock;
@@ -120,7 +121,9 @@ class WandbSink final : public Sink {
     write_row();
     if (!last_.empty()) write_summary();
     write(record::kExit, Message().number(1, exit_code).number(2, static_cast<int64_t>(runtime())));
-    if (live_ != nullptr) live_->finish();
+    // Who was told to stop has little time: schedulers kill after half a minute.
+    const bool hurries = exit_code == static_cast<int>(ExitCode::kStopped);
+    if (live_ != nullptr) live_->finish(hurries ? kShortPatience : kPatience);
   }
 
   int64_t failures() const override {

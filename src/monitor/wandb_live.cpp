@@ -20,8 +20,6 @@
 namespace octavo::monitor {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(15);
-
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr ? value : "";
@@ -116,8 +114,10 @@ void WandbLive::look() {
                            : str("signal ", WTERMSIG(status)));
 }
 
-void WandbLive::finish() {
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+void WandbLive::finish(std::chrono::seconds patience) {
+  if (pid_ > 0)
+    log_info(str("W&B: waiting for the end of the upload, at most ", patience.count(), " s"));
+  const auto deadline = std::chrono::steady_clock::now() + patience;
   int status = 0;
   while (pid_ > 0) {
     if (has_ended(&status)) {
@@ -129,7 +129,7 @@ void WandbLive::finish() {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   if (pid_ > 0) {
-    log_warn(str("W&B: the upload is not done ", kPatience.count(), " s after the run; ",
+    log_warn(str("W&B: the upload is not done ", patience.count(), " s after the run; ",
                  by_hand(run_folder_)));
     ++failures_;
   }

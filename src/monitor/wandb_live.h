@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 
@@ -20,8 +21,8 @@ class WandbLive {
   WandbLive(const WandbLive&) = delete;
   WandbLive& operator=(const WandbLive&) = delete;
 
-  void look();    // whether it still runs; said and counted once when it does not
-  void finish();  // waits for the end of the upload, a while
+  void look();  // whether it still runs; said and counted once when it does not
+  void finish(std::chrono::seconds patience);  // waits for the end of the upload, not longer
   int64_t failures() const { return failures_; }
 
  private:

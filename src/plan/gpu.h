@@ -24,7 +24,7 @@ struct Gpu {
 };
 
 std::span<const Gpu> gpus();
-const Gpu* find_gpu(std::string_view name);    // null: not known
+const Gpu* find_gpu(std::string_view name);  // null: not known
 // The one that a driver calls so ("NVIDIA H100 80GB HBM3"); null: none of them (device_name.cpp).
 const Gpu* gpu_called(std::string_view device_name);
 const Gpu& wanted_gpu(std::string_view name);  // or an error that lists the known ones

@@ -242,7 +242,7 @@ std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_fr
   try {
     assemble_run(run, std::move(settings), resumed_from);
   } catch (const std::exception& error) {
-    run->world.say_leaving(error.what());
+    run->world.say_leaving(error);
     throw;
   }
   return run;

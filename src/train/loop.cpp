@@ -190,7 +190,7 @@ int train_to_the_end(config::Settings settings) {
   try {
     return run_to_the_end(*run, resumed_from);
   } catch (const std::exception& error) {
-    run->world.say_leaving(error.what());
+    run->world.say_leaving(error);
     throw;
   }
 }

@@ -1,5 +1,5 @@
 """wandb's own tools read every value of a 3,000-step run that was killed and resumed, bit for bit: its reader of offline
-files, and its uploader (`wandb beta sync`, what `wandb sync` is becoming) into a server of ours on loopback. A short run with
+files, and its uploader (`wandb sync`) into a server of ours on loopback. A short run with
 a key in the environment is uploaded as it grows, and the key is in none of its files."""
 import json
 import os
@@ -79,7 +79,7 @@ def rows_at(server, run_id):
 
 def upload(server, folder, home):
     """What arrives at the server of one offline run."""
-    done = subprocess.run(["wandb", "beta", "sync", "--yes", str(folder)], env=environment(server, home), cwd=home,
+    done = subprocess.run(["wandb", "sync", str(folder)], env=environment(server, home), cwd=home,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
     if done.returncode != 0:
         print(done.stdout[-2000:])
@@ -114,7 +114,7 @@ def check_upload(parts, values, home):
     run_id = parts[1].name.split("-")[-1]
     arrived, wanted = rows_at(server, run_id), {k: v for k, v in values.items() if k[0] > sinks_run.RESUMED_FROM}
     server.close()
-    wrong = [] if code == 0 else [f"wandb beta sync ended with {code}"]
+    wrong = [] if code == 0 else [f"wandb sync ended with {code}"]
     same = [key for key in wanted if key in arrived and (arrived[key] == wanted[key] or key[1] in OWN)]
     if len(same) != len(wanted):
         missing = [key for key in wanted if key not in same][:5]
