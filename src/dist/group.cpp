@@ -122,7 +122,7 @@ Pending Group::all_reduce(const std::string& what, std::vector<Tensor> tensors, 
   options.reduceOp = c10d_op(op);
   options.timeout = members_.timeout;
   std::vector<WorkPtr> works;
-  Pending pending = begin("all-reduce", "reduce", what, bytes, tensors, [&](auto& kept) {
+  Pending pending = begin("all-reduce", "reduce", what, bytes, std::move(tensors), [&](auto& kept) {
     // Tensor by tensor, so that a sum does not depend on what else is in the call.
     if (coalesces_) backend_->startCoalescing();
     for (Tensor& t : kept) {
