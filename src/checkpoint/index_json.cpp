@@ -31,11 +31,7 @@ void read_uneven(const Json& list, size_t ranks, const std::string& source, Tens
 
 TensorPlace parse_place(const Json& entry, size_t ranks, const std::string& source) {
   TensorPlace place;
-  const std::string dtype = json_string(entry, "dtype", source);
-  const auto known = safetensors_dtype(dtype);
-  if (!known)
-    fail(ExitCode::kDamaged, "checkpoint", source, ": dtype ", quote_name(dtype), " is not known");
-  place.dtype = *known;
+  place.dtype = dtype_field(entry, "dtype", source);
   place.shape = shape_field(entry, "shape", source);
   if (entry.contains("at")) {
     read_uneven(json_field(entry, "at", Json::value_t::array, source), ranks, source, place);

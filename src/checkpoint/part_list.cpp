@@ -23,11 +23,7 @@ Json piece_entry(const ListedPiece& piece) {
 
 ListedPiece parse_piece(const Json& entry, const std::string& source) {
   ListedPiece piece;
-  const std::string dtype = json_string(entry, "dtype", source);
-  const auto known = safetensors_dtype(dtype);
-  if (!known)
-    fail(ExitCode::kDamaged, "checkpoint", source, ": dtype ", quote_name(dtype), " is not known");
-  piece.dtype = *known;
+  piece.dtype = dtype_field(entry, "dtype", source);
   piece.shape = shape_field(entry, "shape", source);
   piece.first_row = json_int(entry, "first_row", source);
   piece.rows = json_int(entry, "rows", source);

@@ -106,4 +106,12 @@ std::vector<int64_t> shape_field(const Json& object, const char* name, const std
   return shape;
 }
 
+at::ScalarType dtype_field(const Json& object, const char* name, const std::string& source) {
+  const std::string dtype = json_string(object, name, source);
+  const auto known = safetensors_dtype(dtype);
+  if (!known)
+    fail(ExitCode::kDamaged, "checkpoint", source, ": dtype ", quote_name(dtype), " is not known");
+  return *known;
+}
+
 }  // namespace octavo::checkpoint

@@ -2,6 +2,8 @@
 // JSON text whose first field is the hash of the rest of the text, so that a flipped bit anywhere
 // in it is seen. Private to this room.
 
+#include <c10/core/ScalarType.h>
+
 #include <string>
 #include <string_view>
 
@@ -23,5 +25,6 @@ std::string hash_field(const Json& object, const char* name, const std::string& 
 std::string label_field(const Json& object, const char* name, const std::string& source);
 // Sizes >= 0 whose product does not overflow.
 std::vector<int64_t> shape_field(const Json& object, const char* name, const std::string& source);
+at::ScalarType dtype_field(const Json& object, const char* name, const std::string& source);
 
 }  // namespace octavo::checkpoint

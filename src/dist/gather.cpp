@@ -2,8 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <array>
-
 #include "dist/sharding.h"
 #include "nn/fp8_layer.h"
 
@@ -23,8 +21,7 @@ Tensor room_for_all(const Tensor& part, int ranks) {
 }  // namespace
 
 bool Sharding::travels_in_fp8(const Part& part) const {
-  return options_.fp8_gather && !plain_ && !keeps_weights() && part.layer != nullptr &&
-         part.layer->fp8 != nullptr && part.layer->fp8->no_parts_reason(*part.param).empty();
+  return part.has_fp8_part && !plain_ && part.layer->fp8 != nullptr;
 }
 
 // A per-tensor or per-column scale is of all rows: one maximum over ranks for all layers.

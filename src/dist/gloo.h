@@ -1,6 +1,6 @@
 #pragma once
 // Gloo's backend of c10d. Its headers come from Debian, the library from the torch wheel: they meet
-// in gloo.cpp alone, and check_gloo() says whether they still fit.
+// in gloo.cpp alone, and tests/dist says whether they still fit.
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>

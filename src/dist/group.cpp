@@ -55,26 +55,29 @@ Group::~Group() = default;
 Group::Group(Members members, c10::intrusive_ptr<c10d::Backend> backend, bool coalesces)
     : members_(std::move(members)), backend_(std::move(backend)), coalesces_(coalesces) {}
 
-Pending Group::begin(const char* verb, const char* category, const std::string& what, double bytes,
-                     std::vector<Tensor> tensors,
-                     const std::function<WorkPtr(std::vector<Tensor>&)>& run) {
+Pending Group::begin(const Call& call, Counts& counts, std::vector<Tensor> tensors,
+                     const std::function<std::vector<WorkPtr>(std::vector<Tensor>&)>& run) {
+  counts.calls += 1;
+  counts.bytes += call.bytes;
   auto state = std::make_unique<Pending::State>();
-  state->name = octavo::str(verb, " of ", what, " (#", number_++, ", group ", members_.name, ")");
+  state->name =
+      octavo::str(call.verb, " of ", call.what, " (#", number_++, ", group ", members_.name, ")");
   state->members = &members_;
   state->tensors = std::move(tensors);
   if (engine::trace::is_on())
-    state->span =
-        engine::trace::begin(category, octavo::str(verb, " ", what), static_cast<int64_t>(bytes));
+    state->span = engine::trace::begin(call.category, octavo::str(call.verb, " ", call.what),
+                                       static_cast<int64_t>(call.bytes));
   try {
-    state->works.push_back(run(state->tensors));
+    state->works = run(state->tensors);
   } catch (const std::exception& error) {
     members_.on_failure(state->name, error.what());
   }
   return Pending(std::move(state));
 }
 
-Pending Group::all_gather(const std::string& what, std::vector<Tensor> outputs,
-                          std::vector<Tensor> inputs) {
+// From lists of inputs to lists of outputs; alone an output is its input.
+Pending Group::exchange(const Call& call, Counts& counts, const std::vector<Tensor>& outputs,
+                        const std::vector<Tensor>& inputs, const std::function<WorkPtr()>& run) {
   OCTAVO_ASSERT(outputs.size() == inputs.size());
   if (inputs.empty()) return {};
   if (size() == 1) {
@@ -82,31 +85,23 @@ Pending Group::all_gather(const std::string& what, std::vector<Tensor> outputs,
       if (!outputs[i].is_alias_of(inputs[i])) outputs[i].copy_(inputs[i]);
     return {};
   }
-  const double bytes = (size() - 1) * bytes_of(inputs);
-  usage_.gather.calls += 1;
-  usage_.gather.bytes += bytes;
-  auto kept = outputs;
+  std::vector<Tensor> kept = outputs;
   kept.insert(kept.end(), inputs.begin(), inputs.end());
-  return begin("all-gather", "gather", what, bytes, std::move(kept), [&](auto&) {
+  return begin(call, counts, std::move(kept), [&](auto&) { return std::vector{run()}; });
+}
+
+Pending Group::all_gather(const std::string& what, std::vector<Tensor> outputs,
+                          std::vector<Tensor> inputs) {
+  const Call call{"all-gather", "gather", what, (size() - 1) * bytes_of(inputs)};
+  return exchange(call, usage_.gather, outputs, inputs, [&] {
     return backend_->all_gather_single_coalesced(outputs, inputs, {.timeout = members_.timeout});
   });
 }
 
 Pending Group::reduce_scatter(const std::string& what, std::vector<Tensor> outputs,
                               std::vector<Tensor> inputs) {
-  OCTAVO_ASSERT(outputs.size() == inputs.size());
-  if (inputs.empty()) return {};
-  if (size() == 1) {
-    for (size_t i = 0; i < inputs.size(); ++i)
-      if (!outputs[i].is_alias_of(inputs[i])) outputs[i].copy_(inputs[i]);
-    return {};
-  }
-  const double bytes = (size() - 1) * bytes_of(outputs);
-  usage_.reduce.calls += 1;
-  usage_.reduce.bytes += bytes;
-  auto kept = outputs;
-  kept.insert(kept.end(), inputs.begin(), inputs.end());
-  return begin("reduce-scatter", "reduce", what, bytes, std::move(kept), [&](auto&) {
+  const Call call{"reduce-scatter", "reduce", what, (size() - 1) * bytes_of(outputs)};
+  return exchange(call, usage_.reduce, outputs, inputs, [&] {
     c10d::ReduceScatterOptions options;
     options.timeout = members_.timeout;
     return backend_->reduce_scatter_single_coalesced(outputs, inputs, options);
@@ -115,27 +110,21 @@ Pending Group::reduce_scatter(const std::string& what, std::vector<Tensor> outpu
 
 Pending Group::all_reduce(const std::string& what, std::vector<Tensor> tensors, Op op) {
   if (size() == 1 || tensors.empty()) return {};
-  const double bytes = 2.0 * (size() - 1) / size() * bytes_of(tensors);
-  usage_.all_reduce.calls += 1;
-  usage_.all_reduce.bytes += bytes;
   c10d::AllreduceOptions options;
   options.reduceOp = c10d_op(op);
   options.timeout = members_.timeout;
-  std::vector<WorkPtr> works;
-  Pending pending = begin("all-reduce", "reduce", what, bytes, std::move(tensors), [&](auto& kept) {
+  const Call call{"all-reduce", "reduce", what, 2.0 * (size() - 1) / size() * bytes_of(tensors)};
+  return begin(call, usage_.all_reduce, std::move(tensors), [&](auto& kept) {
     // Tensor by tensor, so that a sum does not depend on what else is in the call.
+    std::vector<WorkPtr> works;
     if (coalesces_) backend_->startCoalescing();
     for (Tensor& t : kept) {
       std::vector<Tensor> one = {t};
       works.push_back(backend_->allreduce(one, options));
     }
     if (coalesces_) works = {backend_->endCoalescing()};
-    return works.back();
+    return works;
   });
-  works.pop_back();
-  auto& all = pending.state_->works;
-  all.insert(all.begin(), works.begin(), works.end());
-  return pending;
 }
 
 }  // namespace octavo::dist

@@ -32,7 +32,6 @@ class Pending {
   ~Pending();
   // Its results may be used: on a GPU by what the current stream is given from here on.
   void wait();
-  bool is_over() const { return state_ == nullptr; }
 
  private:
   friend class Group;
@@ -60,7 +59,6 @@ class Group {
 
   int rank() const { return members_.rank; }
   int size() const { return members_.size; }
-  const std::string& name() const { return members_.name; }
 
   // outputs[i] = the inputs[i] of all ranks, one after the other. Tensors of one call have one
   // dtype. An input may be its own part of the output.
@@ -82,9 +80,17 @@ class Group {
   const Usage& usage() const { return usage_; }
 
  private:
-  Pending begin(const char* verb, const char* category, const std::string& what, double bytes,
-                std::vector<at::Tensor> tensors,
-                const std::function<c10::intrusive_ptr<c10d::Work>(std::vector<at::Tensor>&)>& run);
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+  struct Call {
+    const char* verb;      // "all-gather"
+    const char* category;  // of the trace
+    const std::string& what;
+    double bytes;
+  };
+  Pending begin(const Call& call, Counts& counts, std::vector<at::Tensor> tensors,
+                const std::function<std::vector<WorkPtr>(std::vector<at::Tensor>&)>& run);
+  Pending exchange(const Call& call, Counts& counts, const std::vector<at::Tensor>& outputs,
+                   const std::vector<at::Tensor>& inputs, const std::function<WorkPtr()>& run);
 
   Members members_;
   c10::intrusive_ptr<c10d::Backend> backend_;

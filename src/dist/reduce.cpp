@@ -19,9 +19,7 @@ constexpr size_t kMostUnderWay = 1;
 
 void Sharding::start_reduction(size_t number) {
   Unit& unit = units_[number];
-  const bool keeps_gradients =
-      options_.mode == ShardingMode::kDdp || options_.mode == ShardingMode::kZero1;
-  if (unit.reduced || (keeps_gradients && !last_pass_)) return;
+  if (unit.reduced || (keeps_gradients() && !last_pass_)) return;
   unit.reduced = true;
   const bool ddp = options_.mode == ShardingMode::kDdp;
   Going going{.unit = number, .pending = {}, .sent = {}, .received = {}};
@@ -44,7 +42,7 @@ void Sharding::start_reduction(size_t number) {
   going.pending = ddp ? group.all_reduce(name_of(number), going.sent)
                       : group.reduce_scatter(name_of(number), going.received, going.sent);
   going_.push_back(std::move(going));
-  if (!keeps_gradients) finish_reductions(kMostUnderWay);
+  if (!keeps_gradients()) finish_reductions(kMostUnderWay);
 }
 
 void Sharding::finish_reductions(size_t most_left) {

@@ -39,10 +39,11 @@ Sharding::Sharding(World& world, const nn::ParamList& params, const nn::LinearLi
   }
   for (Unit& unit : units_) {
     unit.here = keeps_weights();
-    for (const Part& part : unit.spread) {
+    for (Part& part : unit.spread) {
       if (part.layer == nullptr || part.layer->fp8 == nullptr || keeps_weights()) continue;
       const std::string reason = options_.fp8_gather ? part.layer->fp8->no_parts_reason(*part.param)
                                                      : "fp8_all_gather off";
+      part.has_fp8_part = reason.empty();
       ++(reason.empty() ? fp8_layers_ : plain_layers_);
       if (fp8_gather_reason_.empty() && !reason.empty())
         fp8_gather_reason_ = octavo::str(part.layer->name, ": ", reason);
@@ -56,7 +57,10 @@ Sharding::Sharding(World& world, const nn::ParamList& params, const nn::LinearLi
 Sharding::~Sharding() = default;
 
 bool Sharding::keeps_weights() const {
-  return options_.mode != ShardingMode::kFsdpFull && options_.mode != ShardingMode::kHybrid;
+  return !shards_of(options_.mode, world_).weights;
+}
+bool Sharding::keeps_gradients() const {
+  return !shards_of(options_.mode, world_).gradients;
 }
 
 std::string Sharding::name_of(size_t unit) const {
@@ -149,9 +153,7 @@ void Sharding::end_pass() {
     if (!keeps_weights()) release(u);
     start_reduction(u);
   }
-  const bool keeps_gradients =
-      options_.mode == ShardingMode::kDdp || options_.mode == ShardingMode::kZero1;
-  if (last_pass_ || !keeps_gradients) finish_reductions(0);
+  if (last_pass_ || !keeps_gradients()) finish_reductions(0);
   if (!last_pass_) return;
   sum_whole_gradients();
   if (options_.mode == ShardingMode::kHybrid) sum_over_nodes();

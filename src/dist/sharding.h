@@ -68,6 +68,7 @@ class Sharding final : public nn::Residence {
   struct Part {
     nn::ParamPtr param;
     nn::Linear* layer = nullptr;  // whose weight it is
+    bool has_fp8_part = false;    // its rows can be quantized before they travel
   };
   struct Coming {  // a gather under way: one call for each dtype that travels
     struct Call {
@@ -94,7 +95,8 @@ class Sharding final : public nn::Residence {
     std::vector<at::Tensor> sent, received;
   };
 
-  bool keeps_weights() const;  // all the time
+  bool keeps_weights() const;    // all the time
+  bool keeps_gradients() const;  // whole, between micro-batches
   std::string name_of(size_t unit) const;
   void agree_on_magnitudes();
   bool travels_in_fp8(const Part& part) const;

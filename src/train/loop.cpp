@@ -104,9 +104,7 @@ Outputs open_outputs(Run& run, const std::string& resumed_from) {
 
 void write_sample(const Run& run, const Outputs& outputs) {
   // Where weights come and go all ranks bring them, so all write the same text.
-  if (!outputs.writes && run.settings.sharding_mode != config::ShardingMode::kFsdpFull &&
-      run.settings.sharding_mode != config::ShardingMode::kHybrid)
-    return;
+  if (!outputs.writes && !dist::shards_of(run.settings.sharding_mode, run.world).weights) return;
   const auto& s = run.settings;
   const GenerateOptions options{.max_new_tokens = s.sample_tokens,
                                 .temperature = s.temperature,

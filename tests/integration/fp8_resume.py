@@ -49,6 +49,10 @@ class Folder(common.Folder):
         super().__init__(path, CONFIG + (FP8_CONFIG + mode + "\n" if in_fp8 else ""),
                          checkpoints or ("checkpoints_fp8" if in_fp8 else "checkpoints"))
 
+    def go_on(self):
+        """Starts, or resumes: saves land in the background, so a kill soon after the first leaves nothing to resume."""
+        return self.start(*(("--resume", "latest") if self.named("step-") else ()))
+
     def val_loss(self):
         return next(r["val/loss"] for r in self.records() if r["step"] == STEPS and "val/loss" in r)
 
@@ -81,7 +85,7 @@ def stopped_and_resumed(work, recipe, chance):
         # Not before the first save, and early enough for the signal to come before the end.
         steps = sorted(chance.sample(range(5, STEPS - 6 - 3 * attempt), 3))
         signals = chance.sample([signal.SIGTERM, signal.SIGTERM, signal.SIGKILL], 3)
-        codes = [interrupt(folder.start(*(("--resume", "latest") if i else ())), steps[i], signals[i]) for i in range(3)]
+        codes = [interrupt(folder.go_on(), steps[i], signals[i]) for i in range(3)]
         wanted = [-number if number == signal.SIGKILL else STOPPED for number in signals]
         if codes == wanted:
             folder.finish_or_exit("--resume", "latest")
