@@ -16,7 +16,6 @@ using config::StateType;
 
 // The driver, the context and the libraries take a share of the memory that vendors print.
 constexpr double kUsableShare = 0.95;
-constexpr double kGiga = 1e9;
 
 Sharding sharding_of(const Settings& s) {
   switch (s.sharding_mode) {
@@ -50,10 +49,6 @@ Recipe recipe_of(const Settings& s) {
       break;
   }
   return Recipe::kMxfp8;
-}
-
-double bytes_of(StateType type) {
-  return type == StateType::kFp32 ? 4 : type == StateType::kBf16 ? 2 : 1;
 }
 
 // GPUs that share one copy; 0: all.

@@ -10,10 +10,6 @@ namespace {
 using config::Fp8Recipe;
 using config::StateType;
 
-double bytes_of(StateType type) {
-  return type == StateType::kFp32 ? 4 : type == StateType::kBf16 ? 2 : 1;
-}
-
 constexpr double kScaleShare = 4.0 / 128;  // FP32 scales of blocks of 128
 constexpr double kLossElements = 1 << 29;  // logits that a GPU makes at a time
 constexpr double kFragmentation = 0.002;
@@ -58,7 +54,7 @@ std::vector<Matrices> adapter_matrices(const MemoryWork& work) {
   return list;
 }
 
-double bytes_of(const std::vector<Matrices>& list, double each, bool cpu) {
+double bytes_in(const std::vector<Matrices>& list, double each, bool cpu) {
   double bytes = 0;
   for (const Matrices& m : list) bytes += m.count * held(m.values * each, cpu);
   return bytes;
@@ -121,7 +117,7 @@ double trained_vectors(const MemoryWork& work) {
 }
 
 double value_count(const std::vector<Matrices>& list) {
-  return bytes_of(list, 1, false);
+  return bytes_in(list, 1, false);
 }
 
 void add_states(const MemoryWork& work, Memory& m) {
@@ -131,19 +127,19 @@ void add_states(const MemoryWork& work, Memory& m) {
   const double weights = shared(full, work);
   const std::vector<Matrices> trained = trained_matrices(work);
   const double vectors = trained_vectors(work);
-  m.weights = (bytes_of(trained, 2, cpu) + (cpu ? 0 : 2 * vectors)) * weights;
+  m.weights = (bytes_in(trained, 2, cpu) + (cpu ? 0 : 2 * vectors)) * weights;
   if (work.lora_rank > 0) {
     const double each = work.lora_base_fp8 ? 1 : 2;
-    m.weights += (bytes_of(block_matrices(work.shape), each, cpu) +
-                  bytes_of(head_matrices(work.shape), 2, cpu) +
+    m.weights += (bytes_in(block_matrices(work.shape), each, cpu) +
+                  bytes_in(head_matrices(work.shape), 2, cpu) +
                   2 * static_cast<double>(vector_parameters(work.shape))) *
                  weights;
     if (work.lora_base_fp8)
       m.scales += static_cast<double>(matrix_parameters(work.shape)) / (128.0 * 128.0) * 4;
   }
   const bool has_masters = work.master == StateType::kFp32;
-  m.masters = ((has_masters ? bytes_of(trained, 4, cpu) : 0) + 4 * vectors) * states;
-  m.moments = (2 * bytes_of(trained, bytes_of(work.moments), cpu) + 8 * vectors) * states;
+  m.masters = ((has_masters ? bytes_in(trained, 4, cpu) : 0) + 4 * vectors) * states;
+  m.moments = (2 * bytes_in(trained, bytes_of(work.moments), cpu) + 8 * vectors) * states;
   if (work.moments == StateType::kFp8) m.scales += 2 * kScaleShare * value_count(trained) * states;
   if (!work.fp8) return;
   // Copies live for the step unless memory is short; recipes that are not symmetric give each copy
@@ -154,7 +150,7 @@ void add_states(const MemoryWork& work, Memory& m) {
   const bool short_of_memory = work.recompute && !cpu;
   // Fully sharded weights take their codes with them: they are in whole_units().
   if (full || short_of_memory || (!symmetric && work.accumulation == 1)) return;
-  m.fp8_weights = 2 * bytes_of(block_matrices(work.shape), 1, cpu);
+  m.fp8_weights = 2 * bytes_in(block_matrices(work.shape), 1, cpu);
 }
 
 // What is whole for a moment of matrices whose rows are spread over GPUs: the weights of a block at
@@ -204,7 +200,7 @@ std::vector<Moment> moments_of(const MemoryWork& work, bool keeps_codes) {
   const double vectors = 4 * trained_vectors(work) * share;
   // Of rows that are spread, each GPU keeps its own sums, in FP32.
   const double kept_gradient = share < 1 ? 4 : bytes_of(work.gradients);
-  const double gradients = bytes_of(trained, kept_gradient, cpu) * share + vectors;
+  const double gradients = bytes_in(trained, kept_gradient, cpu) * share + vectors;
   const bool come_and_go =
       work.gradients != StateType::kFp32 && work.accumulation == 1 && share == 1;
   const WholeUnits whole = whole_units(work);

@@ -19,8 +19,6 @@ __attribute__((format(printf, 1, 2))) std::string line(const char* format, ...) 
   return std::string(buffer) + "\n";
 }
 
-constexpr double kGiga = 1e9;
-
 const char* title_of(Sharding sharding) {
   switch (sharding) {
     case Sharding::kNone:

@@ -39,9 +39,7 @@ ScalePoint big_point(int64_t gpus) {
   return scale_point(case_of(kModels[1], gpus, ShardingMode::kFsdpFull));
 }
 
-constexpr double kGiga = 1e9;
-
-std::string number(double value) {
+std::string scale_number(double value) {
   char text[32];
   if (value == 0) return "0";
   const int digits = value >= 100 ? 0 : value >= 10 ? 1 : value >= 0.1 ? 2 : 4;
@@ -92,28 +90,29 @@ std::string links_table() {
   const Shape big = shape_named(kModels[1].name);
   config::Settings s;
   s.model_name = kModels[1].name;
-  const auto micro = [](double seconds) { return number(1e6 * seconds); };
+  const auto micro = [](double seconds) { return scale_number(1e6 * seconds); };
   return head({"H100 80 GB, nodes of eight", ""}) +
-         row({"GB of memory that a run can use", number(forecast(s).memory_limit / kGiga)}) +
-         row({"GB/s of a GPU to its neighbours in the node", number(links.inside / kGiga)}) +
-         row({"GB/s of one network adapter", number(links.adapter / kGiga)}) +
+         row({"GB of memory that a run can use", scale_number(forecast(s).memory_limit / kGiga)}) +
+         row({"GB/s of a GPU to its neighbours in the node", scale_number(links.inside / kGiga)}) +
+         row({"GB/s of one network adapter", scale_number(links.adapter / kGiga)}) +
          row({"us of a hop in a ring: NVLink, network",
               micro(kRingLink) + ", " + micro(kRingNetwork)}) +
          row({"us of a level of a tree: NVLink, network",
               micro(kTreeLink) + ", " + micro(kTreeNetwork)}) +
          row({"share of the computing time that hides collectives, %",
-              number(100 * Calibration::fitted().of("fused.overlap"))}) +
+              scale_number(100 * Calibration::fitted().of("fused.overlap"))}) +
          row({"billion parameters in a block of 405B",
-              number(static_cast<double>(matrix_parameters(big)) / static_cast<double>(big.layers) /
-                     kGiga)});
+              scale_number(static_cast<double>(matrix_parameters(big)) /
+                           static_cast<double>(big.layers) / kGiga)});
 }
 
 std::string bytes_tables() {
   std::string out;
   for (const Model& model : kModels) {
     out += by_mode(model, [](const ScalePoint& p, ShardingMode mode) {
-      const std::string inside = number((p.gather + p.reduce) / kGiga);
-      return mode == ShardingMode::kHybrid ? inside + " + " + number(p.replicas / kGiga) : inside;
+      const std::string inside = scale_number((p.gather + p.reduce) / kGiga);
+      return mode == ShardingMode::kHybrid ? inside + " + " + scale_number(p.replicas / kGiga)
+                                           : inside;
     });
     out += "\n";
   }
@@ -122,7 +121,7 @@ std::string bytes_tables() {
   for (const bool coded : {false, true}) {
     std::vector<std::string> cells = {coded ? "as FP8 codes (`fp8_all_gather`)" : "in BF16"};
     for (const int64_t gpus : kGpus)
-      cells.push_back(number(
+      cells.push_back(scale_number(
           scale_point({.model = kModels[1].name, .gpus = gpus, .fp8 = coded}).gather / kGiga));
     fp8 += row(cells);
   }
@@ -134,7 +133,7 @@ std::string memory_tables() {
   for (const Model& model : kModels)
     out += by_mode(model,
                    [](const ScalePoint& p, ShardingMode) {
-                     return (p.fits ? "" : "**no**: ") + number(p.memory / kGiga);
+                     return (p.fits ? "" : "**no**: ") + scale_number(p.memory / kGiga);
                    }) +
            (&model == kModels ? "\n" : "");
   return out;
@@ -149,9 +148,10 @@ std::string time_tables() {
       for (const int64_t gpus : kGpus) {
         const ScalePoint p = scale_point(case_of(model, gpus, mode));
         if (!p.fits) continue;  // the table before says so
-        out += row({str("`", config::name_of(mode), "`"), std::to_string(gpus), number(p.compute),
-                    number(p.bytes_seconds), number(p.latency_seconds), number(p.exposed),
-                    number(p.step), number(p.tokens_per_s), number(100 * p.flops_share) + "%"});
+        out += row({str("`", config::name_of(mode), "`"), std::to_string(gpus),
+                    scale_number(p.compute), scale_number(p.bytes_seconds),
+                    scale_number(p.latency_seconds), scale_number(p.exposed), scale_number(p.step),
+                    scale_number(p.tokens_per_s), scale_number(100 * p.flops_share) + "%"});
       }
     if (&model == kModels) out += "\n";
   }
@@ -174,7 +174,7 @@ std::string limits_table() {
   for (const int64_t gpus : kGpus) points.push_back(big_point(gpus));
   const auto add = [&](const std::string& name, const std::function<double(size_t)>& value) {
     std::vector<std::string> cells = {name};
-    for (size_t i = 0; i < points.size(); ++i) cells.push_back(number(value(i)));
+    for (size_t i = 0; i < points.size(); ++i) cells.push_back(scale_number(value(i)));
     out += row(cells);
   };
   const auto gpus = [](size_t i) { return static_cast<double>(kGpus[i]); };
@@ -220,9 +220,10 @@ std::string next_table() {
     // Four all-reduces a layer and sequence: attention and MLP, forward and backward.
     const double summed =
         4 * 2 * (cut.tensor - 1) / cut.tensor * kLength * h * 2 * passes * layers / cut.pipeline;
-    out += row({str(cut.tensor, " x ", cut.pipeline), number(copies),
-                has_work ? number(each) : number(each) + ": **not one**", number(100 * idle) + "%",
-                number(gathered / kGiga), number(summed / kGiga), number(copies)});
+    out += row({str(cut.tensor, " x ", cut.pipeline), scale_number(copies),
+                has_work ? scale_number(each) : scale_number(each) + ": **not one**",
+                scale_number(100 * idle) + "%", scale_number(gathered / kGiga),
+                scale_number(summed / kGiga), scale_number(copies)});
   }
   return out;
 }

@@ -9,6 +9,13 @@
 
 namespace octavo::plan {
 
+constexpr double kGiga = 1e9;
+
+// Bytes of a master weight, moment or gradient.
+inline double bytes_of(config::StateType type) {
+  return type == config::StateType::kFp32 ? 4 : type == config::StateType::kBf16 ? 2 : 1;
+}
+
 struct Shape {
   std::string name;
   int64_t layers = 0, hidden = 0, ffn = 0, heads = 0, kv_heads = 0, head_dim = 0;

@@ -8,8 +8,8 @@
 namespace octavo::tokenizer {
 namespace {
 
-constexpr size_t kMaxProbes = 256;
-constexpr uint64_t kMaxSeeds = 16;
+constexpr size_t kMaxSeedProbes = 256;
+constexpr uint64_t kMaxByteSeeds = 16;
 
 uint64_t hash_key(std::string_view key, uint64_t seed) {
   uint64_t hash = mix64(seed + key.size());
@@ -29,7 +29,7 @@ uint64_t hash_key(std::string_view key, uint64_t seed) {
 bool ByteMap::place(uint32_t index) {
   const size_t mask = slots_.size() - 1;
   size_t slot = hash_key(key_of(entries_[index]), seed_) & mask;
-  for (size_t probe = 0; probe < kMaxProbes; ++probe, slot = (slot + 1) & mask) {
+  for (size_t probe = 0; probe < kMaxSeedProbes; ++probe, slot = (slot + 1) & mask) {
     if (slots_[slot] != 0) continue;
     slots_[slot] = index + 1;
     return true;
@@ -38,7 +38,7 @@ bool ByteMap::place(uint32_t index) {
 }
 
 void ByteMap::rebuild(size_t slots) {
-  for (uint64_t attempt = 0; attempt < kMaxSeeds; ++attempt) {
+  for (uint64_t attempt = 0; attempt < kMaxByteSeeds; ++attempt) {
     slots_.assign(slots, 0);
     bool placed = true;
     for (uint32_t i = 0; i < entries_.size() && placed; ++i) placed = place(i);
@@ -46,7 +46,7 @@ void ByteMap::rebuild(size_t slots) {
     ++seed_;
   }
   fail(ExitCode::kDamaged, "tokenizer", "wanted a vocabulary that can be hashed, found ",
-       entries_.size(), " tokens that collide under ", kMaxSeeds,
+       entries_.size(), " tokens that collide under ", kMaxByteSeeds,
        " hash functions; the file is not a real vocabulary");
 }
 
@@ -65,7 +65,7 @@ TokenId ByteMap::find(std::string_view key) const {
   if (slots_.empty()) return kNone;
   const size_t mask = slots_.size() - 1;
   size_t slot = hash_key(key, seed_) & mask;
-  for (size_t probe = 0; probe < kMaxProbes && slots_[slot] != 0;
+  for (size_t probe = 0; probe < kMaxSeedProbes && slots_[slot] != 0;
        ++probe, slot = (slot + 1) & mask) {
     const Entry& entry = entries_[slots_[slot] - 1];
     if (key_of(entry) == key) return entry.id;

@@ -6,10 +6,6 @@
 namespace octavo::checkpoint {
 namespace {
 
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 class Damage : public ::testing::Test {
  protected:
   void SetUp() override { path_ = save(folder_.path(), sample_state(5, 1.5), {}); }

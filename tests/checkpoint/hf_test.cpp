@@ -20,10 +20,6 @@ struct HfFolder : Scratch {
   }
 };
 
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 TEST(HuggingFace, SingleFile) {
   HfFolder folder;
   folder.shard("model.safetensors", {{"wte.weight", at::arange(6, at::kFloat).view({2, 3})}});

@@ -193,16 +193,16 @@ TEST(Saver, ARunThatEndsDoesNotWaitLongForOtherRanks) {
 
 TEST(Saver, RanksSaveAgainAndAgainWhileWeightsChange) {
   Scratch folder;
-  constexpr int kRanks = 4, kSteps = 12;
+  constexpr int kSavers = 4, kSteps = 12;
   std::vector<std::thread> threads;
   std::atomic<int> failed{0};
-  for (int rank = 0; rank < kRanks; ++rank)
+  for (int rank = 0; rank < kSavers; ++rank)
     threads.emplace_back([&, rank] {
-      Saver saver(folder.path(), {.part = {rank, kRanks, kRanks, "run"}, .timeout = 30});
-      State live = state_of_shard(WholeModel(0), 0, 0, rank, kRanks);
+      Saver saver(folder.path(), {.part = {rank, kSavers, kSavers, "run"}, .timeout = 30});
+      State live = state_of_shard(WholeModel(0), 0, 0, rank, kSavers);
       for (int step = 1; step <= kSteps; ++step) {
         saver.before_update();
-        const State next = state_of_shard(WholeModel(step), step, step, rank, kRanks);
+        const State next = state_of_shard(WholeModel(step), step, step, rank, kSavers);
         for (auto& [group, tensors] : live.groups)  // in place, as an optimizer does
           for (size_t i = 0; i < tensors.size(); ++i)
             tensors[i].second.copy_(next.groups.at(group)[i].second);

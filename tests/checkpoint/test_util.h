@@ -14,6 +14,10 @@
 
 namespace octavo::checkpoint {
 
+inline bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
 inline void write_text(const fs::path& path, const std::string& content) {
   fs::remove(path);  // a new file: whoever has the old one mapped keeps it
   std::ofstream out(path, std::ios::binary);

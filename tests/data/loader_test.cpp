@@ -36,7 +36,7 @@ class VirtualTokens : public TokenData {
   uint64_t tokens_, broken_at_;
 };
 
-constexpr uint64_t kVirtualTokens = 10'000'000'000'000;
+constexpr uint64_t kHugeTokens = 10'000'000'000'000;
 
 // The inputs of `batches` global batches, ranks in turn, from a position.
 std::vector<int32_t> global_order(const std::shared_ptr<const TokenData>& data, int world,
@@ -57,7 +57,7 @@ std::vector<int32_t> global_order(const std::shared_ptr<const TokenData>& data, 
 }
 
 TEST(Loader, AnyNumberOfRanksTrainsOnTheSameBatches) {
-  const auto huge = std::make_shared<VirtualTokens>(kVirtualTokens);
+  const auto huge = std::make_shared<VirtualTokens>(kHugeTokens);
   const auto small = std::make_shared<VirtualTokens>(8 * 100 + 1);  // several epochs in 20 batches
   for (const auto& data : {huge, small}) {
     const uint64_t far = sample_count(data->tokens(), 8) * 2 - 50;  // crosses into the third epoch
@@ -70,9 +70,9 @@ TEST(Loader, AnyNumberOfRanksTrainsOnTheSameBatches) {
 }
 
 TEST(Loader, BatchesFollowTheSampler) {
-  const auto data = std::make_shared<VirtualTokens>(kVirtualTokens);
+  const auto data = std::make_shared<VirtualTokens>(kHugeTokens);
   Loader::Options options{.rows = 3, .length = 16, .seed = 11, .rank = 1, .world = 4};
-  const Sampler sampler(sample_count(kVirtualTokens, 16), 11, true);
+  const Sampler sampler(sample_count(kHugeTokens, 16), 11, true);
   Loader loader(data, options, {120});
   EXPECT_EQ(loader.samples_per_epoch(), sampler.samples());
   for (uint64_t k = 0; k < 10; ++k) {
