@@ -8,8 +8,9 @@ interval: as wide as the machine is busy. In processor time it is what the threa
 does not lie beyond 1%.
 
 Failures: a run on a full disk (RLIMIT_FSIZE), one whose endpoint's port is taken, one whose endpoint is flooded, one whose
-W&B uploader dies, one whose uploader finds no server, one that nobody reads the step lines of. Each must end with exit code
-0 and the very weights of the run without them, and must have counted what it lost.
+W&B uploader dies, one whose uploader finds no server, one whose reader of step lines leaves, one whose reader keeps the
+pipe and reads nothing, one whose folder is gone when the receipt is due. Each must end with exit code 0 and the very weights
+of the run without them, and must have counted what it lost.
 
 usage: sinks [--pairs N] [--block N] [--skip-cost] [--skip-failures]
 """
@@ -110,7 +111,7 @@ def processor_seconds(process):
     for task in pathlib.Path(f"/proc/{process.pid}/task").iterdir():
         seconds = int((task / "schedstat").read_text().split()[0]) / 1e9
         every += seconds
-        sinks += seconds if (task / "comm").read_text().strip() in ("octavo-sinks", "octavo-http") else 0
+        sinks += seconds if (task / "comm").read_text().strip() in ("octavo-sinks", "octavo-http", "octavo-console") else 0
     return every, sinks
 
 
@@ -171,6 +172,8 @@ def losses(folder):
 
 def counted(folder):
     receipt = json.loads((folder.path / "runs" / "run" / "receipt.json").read_text())["sinks"]
+    if not receipt:  # the first one still stands there
+        return {"jsonl": 0, "dropped": 0, "receipt": folder.log().count("receipt.json cannot be written")}
     return {name: sink["failures"] for name, sink in receipt["sinks"].items()} | {
         "dropped": receipt["dropped"], "strangers": sum(receipt["sinks"].get("prometheus", {}).get(name, 0) for name in (
             "refused", "too_slow", "pushed_out", "left"))}
@@ -236,10 +239,32 @@ def reader_gone(folder):
     return process
 
 
+def reader_stuck(folder):
+    process = start(folder, [*ALL, "--log_freq", "1"])
+    folder.keep, process.stdout = process.stdout, None
+    return process
+
+
+def folder_gone(folder):
+    """A file stands where the run's folder was; files that are open stay so."""
+    process = start(folder, ALL)
+    process.stdout.readline()
+    runs = folder.path / "runs"
+    runs.rename(folder.path / "runs-away")
+    runs.write_text("")
+
+    def put_back():
+        runs.unlink()
+        (folder.path / "runs-away").rename(runs)
+    folder.put_back = put_back
+    return process
+
+
 # The injection, the counter that must have moved, and whether metrics.jsonl must be whole.
 FAILURES = [(full_disk, "jsonl", False), (full_disk, "tensorboard", False), (full_disk, "wandb", False),
             (port_taken, "prometheus", True), (flooded, "strangers", True), (uploader_dies, "wandb", True),
-            (no_server, "wandb", True), (reader_gone, "console", True)]
+            (no_server, "wandb", True), (reader_gone, "console", True), (reader_stuck, "console", True),
+            (folder_gone, "receipt", True)]
 
 
 def inject(work, inject_failure, wanted_weights, wanted_losses):
@@ -253,6 +278,7 @@ def inject(work, inject_failure, wanted_weights, wanted_losses):
         process.kill()
         code = "hangs"
     name = inject_failure.__name__
+    getattr(folder, "put_back", lambda: None)()
     if code != 0:
         return [f"{name}: exit code {code}\n{folder.log()[-1500:]}"], {}
     wrong = []

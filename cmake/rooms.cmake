@@ -9,11 +9,20 @@ target_include_directories(octavo_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
 target_link_options(octavo_options INTERFACE -fuse-ld=lld)
 if(OCTAVO_SANITIZE)
   target_compile_options(octavo_options INTERFACE -O1 -fsanitize=${OCTAVO_SANITIZE} -fno-sanitize-recover=undefined)
-  # The sanitizer's runtime is a shared library inside the compiler's own folder, which no loader looks into.
-  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-runtime-dir OUTPUT_VARIABLE octavo_runtime_dir
-    OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
-  target_link_options(octavo_options INTERFACE -fsanitize=${OCTAVO_SANITIZE} -shared-libasan
-    LINKER:-rpath,${octavo_runtime_dir})
+  add_compile_options(-gline-tables-only)  # enough for a report, and faster to build than all of -g
+  # Files of a room joined, which builds faster. The names of helpers must differ within a room, as .ci/tidy wants too.
+  set(CMAKE_UNITY_BUILD ON)
+  set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
+  if(OCTAVO_SANITIZE MATCHES "fuzzer")
+    # The targets of fuzz/ hold the runtimes of libFuzzer and the sanitizers, and lend them to the libraries.
+    target_link_options(octavo_options INTERFACE -fsanitize=${OCTAVO_SANITIZE})
+  else()
+    # The sanitizer's runtime is a shared library inside the compiler's own folder, which no loader looks into.
+    execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-runtime-dir OUTPUT_VARIABLE octavo_runtime_dir
+      OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+    target_link_options(octavo_options INTERFACE -fsanitize=${OCTAVO_SANITIZE} -shared-libasan
+      LINKER:-rpath,${octavo_runtime_dir})
+  endif()
 endif()
 
 # One precompiled header serves every torch room.

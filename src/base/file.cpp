@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/printable.h"
 
 namespace octavo {
 namespace {
@@ -180,7 +181,7 @@ void MappedFile::release(std::span<const std::byte> part) const {
 
 fs::path join_inside(const fs::path& folder, std::string_view name) {
   const auto refuse = [&](const char* why) {
-    fail(ExitCode::kDamaged, "base", "file name '", name, "' refused: ", why,
+    fail(ExitCode::kDamaged, "base", "file name '", printable(name), "' refused: ", why,
          "; wanted a name inside ", folder.string());
   };
   if (name.empty()) refuse("it is empty");

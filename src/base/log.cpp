@@ -1,5 +1,7 @@
 #include "base/log.h"
 
+#include <unistd.h>
+
 #include <mutex>
 #include <set>
 
@@ -16,7 +18,8 @@ std::atomic<int64_t> warnings{0};
 spdlog::logger& logger() {
   static const auto instance = [] {
     auto made = spdlog::stderr_color_mt("octavo");
-    made->set_pattern("%^%l%$: %v");
+    // On a terminal a progress bar may stand in the line.
+    made->set_pattern(::isatty(STDERR_FILENO) != 0 ? "\r\033[K%^%l%$: %v" : "%^%l%$: %v");
     return made;
   }();
   return *instance;

@@ -89,9 +89,10 @@ fs::path resolve(const fs::path& checkpoint_dir, const std::string& what);
 
 // For many ranks: one of them chooses and tells the others. Checks the manifest and the sizes of
 // all files, and no hash. `damaged`: those that were chosen before and found to be so; the fallback
-// goes on from them.
+// goes on from them. `passed_over` receives all that were.
 fs::path choose(const fs::path& checkpoint_dir, const std::string& what,
-                const std::vector<fs::path>& damaged = {});
+                const std::vector<fs::path>& damaged = {},
+                std::vector<fs::path>* passed_over = nullptr);
 
 // Reads the manifest alone. All tensors are outlines; tensor() and rows() check what they touch.
 State open(const fs::path& checkpoint);
@@ -110,6 +111,7 @@ at::Tensor rows(const State& state, const std::string& group, const std::string&
 struct Loaded {
   fs::path path;
   State state;
+  std::vector<fs::path> passed_over;  // damaged ones that are newer
 };
 
 // resolve() and load() in one pass over the files, with the same fallback.

@@ -104,6 +104,16 @@ fs::path temporary_path(const fs::path& directory, std::string_view prefix, std:
   return directory / str(prefix, name, "-", ::getpid());
 }
 
+void make_directory(const fs::path& directory) {
+  std::vector<fs::path> missing;  // the innermost first
+  const fs::path whole = fs::absolute(directory).lexically_normal();
+  for (fs::path path = whole; !path.empty() && !fs::exists(path); path = path.parent_path())
+    missing.push_back(path);
+  fs::create_directories(whole);
+  for (auto path = missing.rbegin(); path != missing.rend(); ++path)
+    fsync_path(path->parent_path());
+}
+
 void point_link(const fs::path& directory, const char* link, const std::string& target) {
   fs::path path = directory / link;
   fs::file_status status = fs::symlink_status(path);
@@ -146,6 +156,9 @@ void remove_folder(const fs::path& folder) {
   if (doomed != folder) {
     fs::remove_all(doomed);
     rename_or_fail(folder, doomed);
+    // Otherwise a power cut may leave files missing under the old name: folders reach the disk in
+    // any order.
+    fsync_path(folder.parent_path());
   }
   fs::remove_all(doomed);
 }

@@ -51,13 +51,17 @@ std::vector<StepFolder> step_folders(const fs::path& directory);
 std::optional<std::string> read_link(const fs::path& directory, const char* link);
 void point_link(const fs::path& directory, const char* link, const std::string& target);
 
+// With the folders above it that are missing, durably.
+void make_directory(const fs::path& directory);
+
 fs::path temporary_path(const fs::path& directory, std::string_view prefix, std::string_view name);
 
 // Gives `fresh` the name `target`, durably. An existing target is exchanged in one atomic step
 // where the file system can; else moved aside first, from where step_folders() still finds it.
 void install_folder(const fs::path& fresh, const fs::path& target, bool allow_exchange = true);
 
-// Out of sight in one step, then deleted: a kill leaves no folder that looks like a checkpoint.
+// Out of sight in one durable step, then deleted: neither a kill nor a power cut leaves a folder
+// that looks like a checkpoint.
 void remove_folder(const fs::path& folder);
 
 // What killed saves left, with a log line. The caller holds the lock, so no other save is running.

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/model_file.h"
 #include "base/text.h"
 
 namespace octavo::checkpoint {
@@ -13,7 +14,8 @@ namespace {
 constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 
-// Links are followed (the Hugging Face cache is made of them), pipes and devices are not.
+// Links are followed (the Hugging Face cache is made of them; model_file() refuses those that leave
+// the folder), pipes and devices are not.
 bool is_file(const fs::path& path) {
   std::error_code error;
   return fs::is_regular_file(path, error);
@@ -24,7 +26,7 @@ fs::path shard_path(const fs::path& folder, const std::string& name, const std::
       name.starts_with(".") || !name.ends_with(".safetensors"))
     fail(ExitCode::kDamaged, "checkpoint", source, ": shard name ", quote_name(name),
          " refused: wanted the plain name of a .safetensors file in the same folder");
-  fs::path path = join_inside(folder, name);
+  fs::path path = model_file(folder, name);
   if (!is_file(path))
     fail(ExitCode::kDamaged, "checkpoint", source, ": wanted shard ", name, ", found none in ",
          folder.string(), "; download the model again");
@@ -44,7 +46,7 @@ void add_shard(HfModel& model, const fs::path& path) {
 
 void open_shards(HfModel& model) {
   std::string source = (model.folder / kIndex).string();
-  Json index = read_json(model.folder / kIndex);
+  Json index = read_json(model_file(model.folder, kIndex));
   const Json& map = json_field(index, "weight_map", Json::value_t::object, source);
   std::map<std::string, size_t> shard_index;
   for (const auto& item : map.items()) {
@@ -99,7 +101,7 @@ HfModel open_hf_model(const fs::path& folder) {
   if (!is_file(folder / "config.json"))
     fail(ExitCode::kUsage, "checkpoint", "wanted a Hugging Face model folder at ", folder.string(),
          ", found no config.json in it; give the folder that holds config.json");
-  model.config = read_json(folder / "config.json");
+  model.config = read_json(model_file(folder, "config.json"));
   if (!model.config.is_object())
     fail(ExitCode::kDamaged, "checkpoint", (folder / "config.json").string(),
          ": wanted a JSON object, found ", model.config.type_name());
@@ -114,7 +116,7 @@ HfModel open_hf_model(const fs::path& folder) {
     log_warn(str(folder.string(), " has ", kSingle, " and ", kIndex,
                  ": the single file is read, as transformers does"));
   if (single)
-    add_shard(model, folder / kSingle);
+    add_shard(model, model_file(folder, kSingle));
   else
     open_shards(model);
   return model;

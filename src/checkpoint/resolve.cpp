@@ -63,20 +63,41 @@ std::vector<StepFolder> latest_candidates(const fs::path& directory) {
   return folders;
 }
 
-fs::path take_latest(const fs::path& directory,
+// What was taken, and what had to be passed over for it.
+struct Resolved {
+  fs::path path;
+  std::vector<fs::path> passed_over;
+};
+
+Resolved take_latest(const fs::path& directory,
                      const std::function<void(const fs::path&)>& attempt) {
+  Resolved resolved;
   for (const StepFolder& folder : latest_candidates(directory)) {
     try {
       attempt(folder.path);
-      return folder.path;
+      resolved.path = folder.path;
+      return resolved;
     } catch (const Error& error) {
       if (error.code() != ExitCode::kDamaged) throw;
       log_warn(str("CHECKPOINT NOT USABLE: ", error.what(), " — falling back to an older one"));
+      resolved.passed_over.push_back(folder.path);
     }
   }
   fail(ExitCode::kDamaged, "checkpoint", "wanted a good checkpoint at or before `latest` in ",
        directory.string(), ", found only damaged ones (", available(directory),
        "); name one to resume from, or start without resume");
+}
+
+// The folder of that name, or what a save that was killed while replacing it left aside.
+fs::path step_or_aside(const fs::path& directory, const std::string& name) {
+  if (!fs::exists(directory / name))
+    for (const StepFolder& folder : step_folders(directory))
+      if (step_folder_name(folder.step) == name) {
+        log_warn(str("checkpoint: a save was killed while replacing ", name, "; taking ",
+                     folder.path.filename().string(), ", the one before"));
+        return folder.path;
+      }
+  return directory / name;
 }
 
 // The folder that `what` names, existing and real; not yet checked.
@@ -87,11 +108,14 @@ fs::path locate(const fs::path& directory, const std::string& what) {
       fail(ExitCode::kUsage, "checkpoint", "wanted the best checkpoint in ", directory.string(),
            ", found no best_model link (it is made after the first evaluation); there is ",
            available(directory));
-    return directory / *link;
+    return step_or_aside(directory, *link);
   }
   fs::path path(what);
   bool plain_name = !what.empty() && !path.has_parent_path() && what != "." && what != "..";
-  if (plain_name && fs::exists(directory / path)) path = directory / path;
+  if (plain_name && parse_step_folder(what))
+    path = step_or_aside(directory, what);
+  else if (plain_name && fs::exists(directory / path))
+    path = directory / path;
   std::error_code error;
   fs::path real = fs::canonical(path, error);
   if (error || !fs::is_directory(real))
@@ -104,36 +128,40 @@ fs::path locate(const fs::path& directory, const std::string& what) {
   return real;
 }
 
-fs::path resolve_with(const fs::path& directory, const std::string& what,
+Resolved resolve_with(const fs::path& directory, const std::string& what,
                       const std::function<void(const fs::path&)>& attempt) {
   return with_io_errors("read checkpoints in " + directory.string(), [&] {
     if (what == kLatestLink) return take_latest(directory, attempt);
     fs::path path = locate(directory, what);
     attempt(path);
-    return path;
+    return Resolved{path, {}};
   });
 }
 
 }  // namespace
 
 fs::path resolve(const fs::path& checkpoint_dir, const std::string& what) {
-  return resolve_with(checkpoint_dir, what, check_whole);
+  return resolve_with(checkpoint_dir, what, check_whole).path;
 }
 
 Loaded load_resolved(const fs::path& checkpoint_dir, const std::string& what) {
   Loaded loaded;
-  loaded.path =
+  Resolved resolved =
       resolve_with(checkpoint_dir, what, [&](const fs::path& path) { loaded.state = load(path); });
+  loaded.path = std::move(resolved.path);
+  loaded.passed_over = std::move(resolved.passed_over);
   return loaded;
 }
 
 fs::path choose(const fs::path& checkpoint_dir, const std::string& what,
-                const std::vector<fs::path>& damaged) {
-  return resolve_with(checkpoint_dir, what, [&](const fs::path& path) {
+                const std::vector<fs::path>& damaged, std::vector<fs::path>* passed_over) {
+  Resolved resolved = resolve_with(checkpoint_dir, what, [&](const fs::path& path) {
     if (std::find(damaged.begin(), damaged.end(), path) != damaged.end())
       fail(ExitCode::kDamaged, "checkpoint", path.string(), " was found damaged");
     check_sizes(path);
   });
+  if (passed_over != nullptr) *passed_over = std::move(resolved.passed_over);
+  return resolved.path;
 }
 
 }  // namespace octavo::checkpoint

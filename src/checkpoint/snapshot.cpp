@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/log.h"
 
 namespace octavo::checkpoint {
 namespace {
@@ -83,8 +84,18 @@ Snapshot::Secured Snapshot::secure(uint64_t budget) {
     chunk.stage = Stage::kBusy;
     const at::Tensor live = chunk.live;
     lock.unlock();
-    at::Tensor copy = copy_to_host(live);
+    at::Tensor copy;
+    try {
+      copy = copy_to_host(live);
+    } catch (const std::exception& error) {
+      log_warn(str("checkpoint: ", error.what(), "; the update waits for the disk instead"));
+    }
     lock.lock();
+    if (!copy.defined()) {
+      chunk.stage = Stage::kLive;
+      changed_.notify_all();
+      break;
+    }
     chunk.copy = std::move(copy);
     chunk.live.reset();
     chunk.stage = Stage::kCopied;
@@ -108,6 +119,7 @@ void Snapshot::close() {
     if (chunk.stage == Stage::kBusy) continue;  // whoever is at it ends by itself
     chunk.live.reset();
     chunk.copy.reset();
+    chunk.stage = Stage::kUsed;  // secure() may be about to look at it
   }
   changed_.notify_all();
 }

@@ -1,29 +1,49 @@
 // Verbs that need libtorch. It costs a third of a second to load, so the arguments are checked
 // before it is.
 
-#include "cli/verbs.h"
-
 #include <dlfcn.h>
+#include <link.h>
+
+#include <algorithm>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/library.h"
+#include "base/log.h"
+#include "cli/verbs.h"
 
 namespace octavo::cli {
 namespace {
 
 using CoreMain = int (*)(const char* verb, int argc, const char* const* argv);
 
-fs::path core_library() {
+// The site-packages folder that libtorch came from, "" when it is none.
+fs::path torch_packages() {
+  void* torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+  link_map* map = nullptr;
+  if (torch == nullptr || dlinfo(torch, RTLD_DI_LINKMAP, &map) != 0) return {};
   std::error_code error;
-  const fs::path executable = fs::read_symlink("/proc/self/exe", error);
-  if (error)
-    fail(ExitCode::kEnvironment, "cli", "wanted /proc/self/exe, found: ", error.message(),
-         "; mount /proc");
-  return executable.parent_path().parent_path() / "lib" / "liboctavo_core.so";
+  const fs::path file = fs::weakly_canonical(map->l_name, error);
+  return file.parent_path().parent_path().parent_path();
+}
+
+// Another version may load and still differ in what the compiler took for granted.
+void check_torch_version(std::string_view verb) {
+  const fs::path packages = torch_packages();
+  const std::string wanted = wanted_version("torch"), found = installed_version(packages, "torch");
+  const std::string public_part = found.substr(0, found.find('+'));
+  if (found.empty() || public_part == wanted) return;
+  const auto series = [](const std::string& version) {
+    return version.substr(0, version.find('.', version.find('.') + 1));
+  };
+  if (series(public_part) != series(wanted))
+    fail(ExitCode::kEnvironment, "cli", verb, " wants torch ", wanted, ", found torch ", found,
+         " in ", packages.string(), "; run `pip install torch==", wanted, "`");
+  log_warn(str("built with torch ", wanted, ", running with torch ", found, " of ",
+               packages.string(), ": tested with the first alone"));
 }
 
 CoreMain load_core(std::string_view verb) {
-  const fs::path path = core_library();
+  const fs::path path = own_library_folder() / "liboctavo_core.so";
   std::error_code error;
   if (!fs::exists(path, error))
     fail(ExitCode::kEnvironment, "cli", verb, " wants ", path.string(),
@@ -31,9 +51,8 @@ CoreMain load_core(std::string_view verb) {
   // Never closed: libtorch keeps threads and registrations until the process ends.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr)
-    fail(ExitCode::kEnvironment, "cli", verb, " wants ", path.string(),
-         " and the libraries it needs, found: ", dlerror(),
-         "; run ./bootstrap and build again, or put the missing library on LD_LIBRARY_PATH");
+    fail(ExitCode::kEnvironment, "cli", verb, ": ", loader_advice(path, dlerror()));
+  check_torch_version(verb);
   void* symbol = dlsym(library, "octavo_core_main");
   if (symbol == nullptr)
     fail(ExitCode::kEnvironment, "cli", path.string(),
@@ -50,6 +69,12 @@ int core(const Verb& verb, Args args) {
   for (const std::string& arg : args) argv.push_back(arg.c_str());
   return load_core(verb.name)(std::string(verb.name).c_str(), static_cast<int>(argv.size()),
                               argv.data());
+}
+
+int doctor(const Verb&, Args args) {
+  const auto verify = std::find_if(verbs().begin(), verbs().end(),
+                                   [](const Verb& v) { return v.name == "verify"; });
+  return verify->run(*verify, args);
 }
 
 }  // namespace octavo::cli

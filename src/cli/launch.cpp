@@ -7,20 +7,12 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/verbs.h"
+#include "launch/process.h"
 #include "launch/run.h"
 #include "launch/scripts.h"
 
 namespace octavo::cli {
 namespace {
-
-fs::path this_program() {
-  std::error_code error;
-  const fs::path path = fs::read_symlink("/proc/self/exe", error);
-  if (error)
-    fail(ExitCode::kEnvironment, "cli",
-         "wanted this program's path in /proc/self/exe, found: ", error.message());
-  return path;
-}
 
 // What follows `--`: train and its arguments, which are checked before any rank starts.
 launch::Work work_of(Args command) {
@@ -32,7 +24,7 @@ launch::Work work_of(Args command) {
   const config::Parsed parsed = config::parse(command.subspan(1), config::kTrainArguments);
   work.train = parsed.settings;
   work.config_file = parsed.config_file;
-  work.command = {this_program().string()};
+  work.command = {launch::this_program()};
   work.command.insert(work.command.end(), command.begin(), command.end());
   return work;
 }

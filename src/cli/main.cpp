@@ -6,6 +6,8 @@
 #include <iostream>
 
 #include "base/error.h"
+#include "base/library.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "cli/verbs.h"
 #include "config/print.h"
@@ -117,9 +119,13 @@ int run(Args args) {
 }  // namespace
 }  // namespace octavo::cli
 
+// A message may quote a file of a stranger.
+constexpr size_t kMostMessage = 4000;
+
 int main(int argc, char** argv) {
   const std::vector<std::string> args(argv + std::min(argc, 1), argv + argc);
   try {
+    octavo::use_site_packages(argv);
     const int code = octavo::cli::run(args);
     std::cout.flush();
     if (!std::cout || std::fflush(stdout) != 0)
@@ -127,10 +133,11 @@ int main(int argc, char** argv) {
                    "wanted to write to standard output, found an error");
     return code;
   } catch (const octavo::Error& error) {
-    std::cerr << "octavo: " << error.what() << "\n";
+    std::cerr << "octavo: " << octavo::printable(error.what(), kMostMessage, true) << "\n";
     return static_cast<int>(error.code());
   } catch (const std::exception& error) {
-    std::cerr << "octavo: a bug, please report it with the command line: " << error.what() << "\n";
+    std::cerr << "octavo: a bug, please report it with the command line: "
+              << octavo::printable(error.what(), kMostMessage, true) << "\n";
     return 1;
   }
 }

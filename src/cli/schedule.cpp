@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "chart/line_chart.h"
 #include "cli/verbs.h"
 #include "optim/schedule.h"
 
@@ -27,41 +28,14 @@ std::vector<int64_t> chosen_steps(const optim::Schedule& schedule, int64_t count
   return steps;
 }
 
-std::string formatted(const char* format, double value) {
-  char buffer[64];
-  std::snprintf(buffer, sizeof buffer, format, value);
-  return buffer;
-}
-
-std::string label(double x, double y, const char* anchor, const std::string& text) {
-  return str("<text x=\"", x, "\" y=\"", y, "\" text-anchor=\"", anchor, "\">", text, "</text>\n");
-}
-
 std::string svg(const optim::Schedule& schedule) {
-  constexpr double kLeft = 90, kTop = 30, kWidth = 640, kHeight = 280;
-  const double steps = static_cast<double>(std::max<int64_t>(1, schedule.max_steps - 1));
-  const double top = schedule.max_lr > 0 ? schedule.max_lr : 1;
-  std::string points;
+  chart::Series curve;
   for (int64_t step : chosen_steps(schedule, 400)) {
-    const double x = kLeft + kWidth * static_cast<double>(step) / steps;
-    const double y = kTop + kHeight * (1 - optim::learning_rate(step, schedule) / top);
-    points += formatted("%.1f", x) + "," + formatted("%.1f ", y);
+    curve.x.push_back(static_cast<double>(step));
+    curve.y.push_back(optim::learning_rate(step, schedule));
   }
-  std::string out =
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 760 370\" "
-      "font-family=\"sans-serif\" font-size=\"13\">\n"
-      "<title>learning rate by step</title>\n<rect width=\"760\" height=\"370\" fill=\"white\"/>\n";
-  for (int i = 0; i <= 4; ++i) {
-    const double y = kTop + kHeight * i / 4, x = kLeft + kWidth * i / 4;
-    out += str("<line x1=\"", kLeft, "\" x2=\"", kLeft + kWidth, "\" y1=\"", y, "\" y2=\"", y,
-               "\" stroke=\"#ddd\"/>\n");
-    out += label(kLeft - 8, y + 4, "end", formatted("%.2e", top * (4 - i) / 4));
-    out += label(x, kTop + kHeight + 20, "middle", formatted("%.0f", steps * i / 4));
-  }
-  out += label(kLeft + kWidth / 2, kTop + kHeight + 42, "middle", "step");
-  out += label(kLeft, kTop - 12, "start", "learning rate");
-  return out + "<polyline fill=\"none\" stroke=\"#1764ab\" stroke-width=\"2\" points=\"" + points +
-         "\"/>\n</svg>\n";
+  return chart::svg(
+      chart::LineChart{"Learning rate by step", "step", "learning rate", false, false, {curve}});
 }
 
 void print_table(const optim::Schedule& schedule, const std::string& picture) {

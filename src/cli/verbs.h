@@ -32,10 +32,18 @@ int data_prepare(const Verb& verb, Args args);
 int data_inspect(const Verb& verb, Args args);
 int plan(const Verb& verb, Args args);
 int dry_run(const Verb& verb, Args args, const config::Settings& settings);  // plan --dry_run
+int compare(const Verb& verb, Args args);
 int schedule(const Verb& verb, Args args);
 int launch(const Verb& verb, Args args);
+int sweep_create(const Verb& verb, Args args);
+int sweep_agent(const Verb& verb, Args args);
+int sweep_run(const Verb& verb, Args args);
+int sweep_status(const Verb& verb, Args args);
+int sweep_report(const Verb& verb, Args args);
+int completion(const Verb& verb, Args args);
 // Verbs that need libtorch: checks the arguments, then loads liboctavo_core.so and calls
 // octavo_core_main.
 int core(const Verb& verb, Args args);
+int doctor(const Verb& verb, Args args);  // verify, under the name that many type first
 
 }  // namespace octavo::cli

@@ -3,8 +3,10 @@
 // guides' own scripts (our keys), and the variables of a launch script. Nothing of a file is lost:
 // every entry ends in exactly one list of the report.
 
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/settings.h"
@@ -54,6 +56,12 @@ struct Import {
 // twice or a value of the wrong type are an Error (kUsage); what can be read and must not be
 // trained is a finding kRefused.
 Import import_files(std::span<const std::string> paths);
+
+// The guides' scripts have short names for two data sets of the hub.
+struct HubDataset {
+  std::string_view name, config;
+};
+std::optional<HubDataset> short_dataset(std::string_view name);
 
 std::string import_yaml(const Import& import);  // the keys that were carried; parse() takes it
 std::string import_text(const Import& import);

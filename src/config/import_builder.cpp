@@ -126,21 +126,26 @@ void Importer::convert(const ForeignFile& file, const ForeignEntry& entry) {
   carry(entry, mapping->ours, entry.values, mapping->how);
 }
 
+std::optional<HubDataset> short_dataset(std::string_view name) {
+  if (name == "fineweb-edu") return HubDataset{"HuggingFaceFW/fineweb-edu", "sample-10BT"};
+  if (name == "openwebtext") return HubDataset{"Skylion007/openwebtext", ""};
+  return std::nullopt;
+}
+
 // Our own keys, as the guides' scripts have them.
 void Importer::convert_guide(const ForeignEntry& entry) {
-  static constexpr std::pair<std::string_view, std::string_view> kShortNames[] = {
-      {"fineweb-edu", "HuggingFaceFW/fineweb-edu"}, {"openwebtext", "Skylion007/openwebtext"}};
   const Key* key = find_key(entry.path);
   if (key != nullptr && key->name == "dataset" && entry.values.size() == 1)
-    for (const auto& [name, whole_name] : kShortNames) {
-      if (entry.values.front() != name) continue;
-      carry(entry, "dataset", std::string(whole_name));
-      if (name == "fineweb-edu") carry(entry, "dataset_config", "sample-10BT");
-      return find(Finding::Verdict::kRepaired, "short_dataset_name", entry,
-                  "the script's own short name; the hub has no data set of this name",
-                  "the run would stop before its first step",
-                  str("dataset ", whole_name,
-                      name == "fineweb-edu" ? ", dataset_config sample-10BT (10B tokens)" : ""));
+    if (const std::optional<HubDataset> whole = short_dataset(entry.values.front())) {
+      carry(entry, "dataset", std::string(whole->name));
+      if (!whole->config.empty()) carry(entry, "dataset_config", std::string(whole->config));
+      return find(
+          Finding::Verdict::kRepaired, "short_dataset_name", entry,
+          "the script's own short name; the hub has no data set of this name",
+          "the run would stop before its first step",
+          str("dataset ", whole->name,
+              whole->config.empty() ? ""
+                                    : str(", dataset_config ", whole->config, " (10B tokens)")));
     }
   if (key != nullptr) return carry(entry, key->name, entry.values);
   if (is_planned(entry.path)) return carry(entry, entry.path, entry.values);

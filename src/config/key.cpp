@@ -97,6 +97,10 @@ std::string_view name_of(ChatTemplate value) {
                  value);
 }
 
+std::string_view name_of(DataDamage value) {
+  return name_at({"stop", "skip"}, value);
+}
+
 std::string_view name_of(TrainOn value) {
   return name_at({"answer", "all"}, value);
 }
@@ -188,7 +192,15 @@ std::vector<std::string_view> reader_names(Readers readers) {
       {reader::kConfig, "config"},
       {reader::kImport, "config import"},
       {reader::kPlan, "plan"},
-      {reader::kLaunch, "launch"}};
+      {reader::kDiagnose, "diagnose"},
+      {reader::kBench, "bench"},
+      {reader::kCompare, "compare"},
+      {reader::kLaunch, "launch"},
+      {reader::kSweepCreate, "sweep create"},
+      {reader::kSweepAgent, "sweep agent"},
+      {reader::kSweepRun, "sweep run"},
+      {reader::kSweepStatus, "sweep status"},
+      {reader::kSweepReport, "sweep report"}};
   std::vector<std::string_view> names;
   for (const auto& [bit, name] : kNames)
     if (readers & bit) names.push_back(name);

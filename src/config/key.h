@@ -24,7 +24,11 @@ enum class Section {
   kEval,
   kVerify,
   kPlan,
+  kDiagnose,
+  kBench,
+  kCompare,
   kLaunch,
+  kSweep,
   kOutput
 };
 enum class Type { kInt, kReal, kBool, kText, kList, kEnum };
@@ -34,8 +38,11 @@ using Readers = unsigned;
 namespace reader {
 inline constexpr Readers kTrain = 1, kGenerate = 2, kCheckpoints = 4, kPrepare = 8, kInspect = 16,
                          kSchedule = 32, kConfig = 64, kEval = 128, kVerify = 256, kPlan = 512,
-                         kImport = 1024, kLaunch = 2048, kAll = ~0u;
-}
+                         kImport = 1024, kLaunch = 2048, kDiagnose = 16384, kBench = 32768,
+                         kAll = ~0u;
+inline constexpr Readers kSweepCreate = 1u << 16, kSweepAgent = 1u << 17, kSweepRun = 1u << 18,
+                         kSweepStatus = 1u << 19, kSweepReport = 1u << 20, kCompare = 1u << 21;
+}  // namespace reader
 
 struct Key {
   std::string name;

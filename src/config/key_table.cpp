@@ -1,9 +1,10 @@
 // Every key, in the order of --help and docs/configuration.md. A new key is a member of Settings
-// and one entry here.
+// and one entry here, or in verb_keys.cpp when only a verb beside training reads it.
 
 #include <algorithm>
 
 #include "config/key_makers.h"
+#include "config/verb_keys.h"
 
 namespace octavo::config {
 namespace {
@@ -88,6 +89,11 @@ std::vector<Key> shard_keys() {
           .read_by(kMakers),
       bool_key("shuffle", &S::shuffle,
                "Train on the samples in a new random order every epoch, drawn from seed."),
+      enum_key(
+          "data_damage", &S::data_damage, {DataDamage::kStop, DataDamage::kSkip},
+          "When a block of a shard does not match its hash or has an id beyond the vocabulary. "
+          "stop: end with exit code 5. skip: learn nothing from the samples that touch it, and "
+          "write it into data_damage.jsonl of the run; more than 5% of a split ends the run."),
   };
 }
 
@@ -244,9 +250,11 @@ std::vector<Key> eval_keys() {
           "eval_task", &S::eval_task,
           "loss: of the validation split of dataset. hellaswag: which of four endings the model "
           "finds most likely (acc), also per character (acc_norm)."),
-      text_key("eval_data", &S::eval_data, "The JSONL file of hellaswag (hellaswag_val.jsonl)."),
+      text_key("eval_data", &S::eval_data, "The JSONL file of hellaswag (hellaswag_val.jsonl).")
+          .read_by(reader::kEval | reader::kCompare),
       int_key("eval_limit", &S::eval_limit, 0, kMany,
-              "Rows of hellaswag, or batches of loss, from the first on. 0: all."),
+              "Rows of hellaswag, or batches of loss, from the first on. 0: all.")
+          .read_by(reader::kEval | reader::kCompare),
   };
 }
 
@@ -345,6 +353,13 @@ std::vector<Key> run_keys() {
       text_key("metrics_address", &S::metrics_address,
                "ADDRESS:PORT for /metrics (Prometheus) and /healthz over HTTP, such as "
                "127.0.0.1:9400; 0.0.0.0:9400 is every interface. Empty: no endpoint."),
+      int_key("plateau_steps", &S::plateau_steps, 0, 1'000'000,
+              "Steps over which the loss must have improved: the flag `plateau` compares the mean "
+              "of their second half with that of their first. 0: never."),
+      text_key("bf16_baseline", &S::bf16_baseline,
+               "Tokens per second of the same run in BF16, or the folder of that run: the flag "
+               "`fp8_slower` is raised when FP8 does not reach them. Empty: nothing to compare "
+               "with."),
   };
 }
 
@@ -373,89 +388,24 @@ std::vector<Key> checkpoint_keys() {
   };
 }
 
-std::vector<Key> generate_keys() {
-  return {
-      text_key("checkpoint", &S::checkpoint,
-               "Which checkpoint: latest, best, a path, or a Hugging Face folder or name.")
-          .read_by(reader::kGenerate | reader::kEval | reader::kCheckpoints),
-      text_key("prompt", &S::prompt, "The text to continue."),
-      int_key("max_new_tokens", &S::max_new_tokens, 1, 1 << 20, "Tokens to generate."),
-      real_key("temperature", &S::temperature, 0, 100,
-               "Divides the logits; 0 takes the most likely token.")
-          .read_by(kModelUsers),
-      int_key("top_k", &S::top_k, 0, int64_t{1} << 24,
-              "Draw only from the k most likely tokens. 0: from all.")
-          .read_by(kModelUsers),
-      real_key("top_p", &S::top_p, 0, 1,
-               "Draw only from the most likely tokens that have this probability together.")
-          .read_by(kModelUsers),
-      bool_key("chat", &S::chat,
-               "Talk: lines of standard input are a user's turns, in the model's chat template "
-               "(chat_template). With prompt: one turn."),
-      text_key("system_prompt", &S::system_prompt,
-               "The system message of a chat. Empty: the template's own."),
-  };
-}
-
-std::vector<Key> verify_keys() {
-  return {bool_key("require_gpu", &S::require_gpu,
-                   "A machine without a usable GPU fails (exit code 3).")};
-}
-
 // What a run would be told, and its machine can be asked about.
 void let_verify_read(std::vector<Key>& table) {
-  constexpr std::string_view kNames[] = {
-      "mixed_precision", "use_fp8",        "fp8_recipe", "fp8_scenario", "fp8_backend", "use_te",
-      "fp8_execution",   "checkpoint_dir", "device",     "num_threads",  "output",      "json"};
+  constexpr std::string_view kNames[] = {"mixed_precision",
+                                         "use_fp8",
+                                         "fp8_recipe",
+                                         "fp8_scenario",
+                                         "fp8_backend",
+                                         "use_te",
+                                         "fp8_execution",
+                                         "checkpoint_dir",
+                                         "device",
+                                         "num_threads",
+                                         "output",
+                                         "json",
+                                         "gpu",
+                                         "num_gpus"};
   for (Key& key : table)
     if (std::ranges::find(kNames, key.name) != std::end(kNames)) key.readers |= reader::kVerify;
-}
-
-std::vector<Key> plan_keys() {
-  return {
-      bool_key(
-          "dry_run", &S::dry_run,
-          "Instead of a forecast: three real steps of the GPU code path on a device that is not "
-          "there, and the exact memory of the real allocator. For one GPU; no kernel runs."),
-      text_key("gpu", &S::gpu,
-               "Which GPU the forecast is for: a100, h100, h200, b200, gb200, l40s, rtx4090, "
-               "rtx5090, … (octavo plan lists them when the name is none of them)."),
-      int_key("num_gpus", &S::num_gpus, 1, 1'000'000, "How many of them."),
-      enum_key(
-          "sharding_mode", &S::sharding_mode,
-          {ShardingMode::kNone, ShardingMode::kDdp, ShardingMode::kZero1, ShardingMode::kZero2,
-           ShardingMode::kFsdpFull, ShardingMode::kHybrid},
-          "What the ranks share: nothing (ddp), optimizer state (zero1), and gradients (zero2), "
-          "and weights (fsdp_full; hybrid: within a node). none with several ranks is ddp.")
-          .read_by(reader::kTrain | reader::kPlan),
-      enum_key("grad_reduce_dtype", &S::grad_reduce_dtype, {StateType::kFp32, StateType::kBf16},
-               "What gradients travel between ranks in. bf16: half the bytes, rounded at every "
-               "hop.")
-          .read_by(reader::kTrain),
-      bool_key("fp8_all_gather", &S::fp8_all_gather,
-               "fsdp_full and hybrid quantize FP8 weights before they are gathered: half the "
-               "bytes, the same bits.")
-          .read_by(reader::kTrain),
-      real_key("dist_timeout", &S::dist_timeout, 1, 1e6,
-               "Seconds that a rank waits for the others in one collective before it gives up "
-               "and names who is missing.")
-          .read_by(reader::kTrain),
-      text_key("dist_interface", &S::dist_interface,
-               "Network interface that ranks talk over. Empty: GLOO_SOCKET_IFNAME, or the one "
-               "that leads to the master address.")
-          .read_by(reader::kTrain),
-      real_key("gpu_price", &S::gpu_price, 0, 1e6,
-               "What one GPU costs for an hour, in your currency. 0: no costs are given."),
-      int_key("token_budget", &S::token_budget, 0, kMany * 1024,
-              "Tokens to train on, for the time and money of the whole run. 0: per billion."),
-      real_key("gpu_hours_per_failure", &S::gpu_hours_per_failure, 1, 1e12,
-               "GPU-hours between two failures that end a run. 50000 is what Meta published of "
-               "Llama 3 405B (419 in 54 days of 16384 GPUs)."),
-      real_key("checkpoint_seconds", &S::checkpoint_seconds, 0, 1e6,
-               "How long training stands still for a checkpoint."),
-      real_key("restart_seconds", &S::restart_seconds, 0, 1e7,
-               "From a failure to the first new step, without what is computed again."),
-  };
 }
 
 // What a run would be told, and a forecast can be made of.
@@ -495,45 +445,17 @@ std::vector<Key> output_keys() {
       text_key("output", &S::output,
                "Where the result goes: a folder (data prepare, checkpoints export) or a file "
                "(schedule; eval: each row's answer; verify: all findings as JSON; config import: "
-               "the YAML; config schema and docs, which print it otherwise).")
+               "the YAML; config schema and docs, which print it otherwise; sweep: the report; "
+               "diagnose: all figures as JSON; bench and compare: the page).")
           .read_by(reader::kPrepare | reader::kCheckpoints | reader::kSchedule | reader::kConfig |
-                   reader::kEval | reader::kImport),
+                   reader::kEval | reader::kImport | reader::kSweepReport | reader::kSweepRun |
+                   reader::kDiagnose | reader::kBench | reader::kCompare),
       bool_key("json", &S::json, "Print the result as JSON.")
-          .read_by(reader::kSchedule | reader::kCheckpoints | reader::kEval | reader::kImport),
+          .read_by(reader::kSchedule | reader::kCheckpoints | reader::kEval | reader::kImport |
+                   reader::kSweepStatus | reader::kSweepReport | reader::kDiagnose |
+                   reader::kBench | reader::kCompare),
       bool_key("verify_hashes", &S::verify_hashes, "Read every shard and check its hash.")
           .read_by(reader::kInspect),
-  };
-}
-
-std::vector<Key> launch_keys() {
-  return {
-      int_key("nproc", &S::nproc, 0, 1024,
-              "Ranks on this node. 0: GPU_NUM, or else one for each GPU, or else 1."),
-      int_key(
-          "nnodes", &S::nnodes, 0, 65536,
-          "Nodes of the run. 0: WORLD_SIZE where GPU_NUM is set (the guides count nodes in it), "
-          "else 1."),
-      int_key("node_rank", &S::node_rank, -1, 65535,
-              "Which of the nodes this is, from 0 on. -1: RANK where GPU_NUM is set, else 0."),
-      text_key("master_address", &S::master_address,
-               "Address or name of node 0, where ranks meet: it listens there and nowhere else. "
-               "Empty: MASTER_ADDR where GPU_NUM is set; loopback for one node."),
-      int_key("master_port", &S::master_port, 0, 65535,
-              "Port of the meeting point. 0: MASTER_PORT where GPU_NUM is set; a free one for one "
-              "node, else 29500."),
-      int_key("max_restarts", &S::max_restarts, 0, 1'000'000,
-              "How often the ranks are started again, from the newest checkpoint, when one was "
-              "killed or its machine failed (exit code 3). It ends early when no step was gained."),
-      bool_key("auto_resume", &S::auto_resume,
-               "Go on from the newest checkpoint of the command's checkpoint_dir when there is "
-               "one: for jobs that a scheduler runs again."),
-      text_key("log_dir", &S::log_dir,
-               "Folder for rank-<r>.log, one for each rank. Empty: the terminal, with the rank "
-               "before each line."),
-      text_key("slurm", &S::slurm,
-               "Write a script for sbatch to this file instead of starting ranks."),
-      text_key("kubernetes", &S::kubernetes,
-               "Write a JobSet manifest to this file instead of starting ranks."),
   };
 }
 
@@ -560,7 +482,11 @@ std::vector<Key> build() {
   append(Section::kEval, reader::kEval, eval_keys());
   append(Section::kVerify, reader::kVerify, verify_keys());
   append(Section::kPlan, reader::kPlan, plan_keys());
+  append(Section::kDiagnose, reader::kDiagnose, diagnose_keys());
+  append(Section::kBench, reader::kBench, bench_keys());
+  append(Section::kCompare, reader::kCompare, compare_keys());
   append(Section::kLaunch, reader::kLaunch, launch_keys());
+  append(Section::kSweep, reader::kSweepCreate, sweep_keys());
   append(Section::kOutput, 0, output_keys());
   let_verify_read(table);
   let_plan_read(table);
@@ -587,7 +513,11 @@ std::span<const SectionInfo> sections() {
       {Section::kEval, "eval", "How good a model is."},
       {Section::kVerify, "verify", "Whether this machine is able."},
       {Section::kPlan, "plan", "What a run would take and give on GPUs that are not here."},
+      {Section::kDiagnose, "diagnose", "What FP8 does to the numbers of a model."},
+      {Section::kBench, "bench", "FP8 against BF16 on this machine."},
+      {Section::kCompare, "compare", "Two runs, and what may lie between them."},
       {Section::kLaunch, "launch", "Ranks on one node and on many."},
+      {Section::kSweep, "sweep", "Many trials of one configuration."},
       {Section::kOutput, "output", "Where a verb's result goes."},
   };
   return kSections;

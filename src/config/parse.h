@@ -39,6 +39,9 @@ struct Arguments {
 inline constexpr Arguments kTrainArguments{"train", reader::kTrain};
 inline constexpr Arguments kGenerateArguments{"generate", reader::kGenerate};
 inline constexpr Arguments kEvalArguments{"eval", reader::kEval};
+// These take every key that train reads: the command line of a run is theirs too.
+inline constexpr Arguments kDiagnoseArguments{"diagnose", reader::kTrain | reader::kDiagnose};
+inline constexpr Arguments kBenchArguments{"bench", reader::kTrain | reader::kBench};
 inline constexpr Arguments kVerifyArguments{"verify", reader::kVerify};
 // A word (list, verify) and a folder.
 inline constexpr Arguments kCheckpointsArguments{"checkpoints", reader::kCheckpoints, 2};

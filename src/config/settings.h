@@ -23,6 +23,7 @@ enum class LoraBase { kBf16, kFp8 };
 enum class ChatTemplate { kAuto, kChatml, kQwen2, kSmollm2, kLlama3, kLlama31, kAlpaca, kNone };
 enum class ExportFormat { kBf16, kFp8Block, kFp8Channel, kPeft };
 enum class TrainOn { kAnswer, kAll };
+enum class DataDamage { kStop, kSkip };
 enum class DeviceChoice { kAuto, kCpu, kCuda };
 enum class ShardingMode { kNone, kDdp, kZero1, kZero2, kFsdpFull, kHybrid };
 
@@ -40,6 +41,7 @@ std::string_view name_of(StateType value);
 std::string_view name_of(LoraBase value);
 std::string_view name_of(ChatTemplate value);
 std::string_view name_of(TrainOn value);
+std::string_view name_of(DataDamage value);
 std::string_view name_of(DeviceChoice value);
 std::string_view name_of(ShardingMode value);
 std::string_view name_of(ExportFormat value);
@@ -69,6 +71,7 @@ struct Settings {
   int64_t shard_tokens = 100'000'000;
   int64_t num_workers = 0;  // 0: one per core
   bool shuffle = true;
+  DataDamage data_damage = DataDamage::kStop;
 
   // train
   int64_t batch_size = 8;
@@ -130,6 +133,8 @@ struct Settings {
   bool use_wandb = false;
   std::string wandb_project = "octavo", wandb_run_name;  // "": run_name
   std::string metrics_address;                           // "": no endpoint
+  int64_t plateau_steps = 4000;                          // 0: no such flag
+  std::string bf16_baseline;  // tokens per second or a run's folder; "": none
 
   // checkpoints
   std::string checkpoint_dir;      // "": checkpoints, or checkpoints_fp8
@@ -156,6 +161,22 @@ struct Settings {
 
   // verify
   bool require_gpu = false;
+  bool before_long_run = false;
+
+  // diagnose
+  std::string capture;  // file; "": none
+
+  // bench
+  double bench_seconds = 60;  // of the products; steps come on top
+  int64_t bench_steps = 5;    // 0: no whole steps
+
+  // compare
+  int64_t seeds = 1;
+  std::vector<std::string> side_a, side_b;    // key=value; empty: BF16, and FP8 as configured
+  double max_train_gap = 2, max_val_gap = 3;  // percent
+  double max_hellaswag_drop = 1;              // points
+  double min_speedup = 0;                     // 0: none on a CPU, 1 on a GPU
+  double tail_share = 0.25;                   // of the steps
 
   // plan
   bool dry_run = false;
@@ -181,6 +202,15 @@ struct Settings {
   bool auto_resume = false;
   std::string log_dir;            // "": the terminal, with the rank before each line
   std::string slurm, kubernetes;  // files to write instead of starting ranks
+
+  // sweep
+  std::string database;  // "": the sweep's file with .db for .yaml
+  int64_t run_cap = 0;   // 0: as the sweep's file says
+  int64_t sweep_seed = 0;
+  int64_t trial_attempts = 3;
+  int64_t agents = 1;
+  int64_t trials = 0;  // 0: until none is left
+  double agent_timeout = 120;
 
   // output
   std::string output;

@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/printable.h"
 
 namespace octavo::data {
 namespace {
@@ -123,10 +124,11 @@ DatasetIndex read_index(const fs::path& folder) {
     fail(ExitCode::kUsage, "data", "wanted a prepared data set at ", folder.string(), ", found no ",
          kIndexName, "; run `octavo data prepare` (again, if it was interrupted)");
   const Json json = read_json(path, kLimits);
-  if (json_string(json, "format", source) != kFormat ||
-      json_int(json, "version", source) != kVersion)
+  const std::string format = json_string(json, "format", source);
+  const int64_t version = json_int(json, "version", source);
+  if (format != kFormat || version != kVersion)
     fail(ExitCode::kUsage, "data", source, ": wanted format ", kFormat, " version ", kVersion,
-         ", found ", json["format"].dump(), " version ", json["version"].dump(),
+         ", found ", printable(format), " version ", version,
          "; prepare the data again with this program");
   DatasetIndex index;
   const Json& tokenizer = json_field(json, "tokenizer", Json::value_t::object, source);

@@ -1,3 +1,5 @@
+#include <pthread.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -7,10 +9,26 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "data/shard.h"
 #include "data/token_data.h"
 
 namespace octavo::data {
+
+namespace {
+
+// Of a split, that may be left out. More is no accident.
+constexpr double kMostDamaged = 0.05;
+
+void check_share(const TokenData& data, const Error& error) {
+  uint64_t damaged = 0;
+  for (const DamagedRange& range : data.damage()) damaged += range.end - range.begin;
+  if (static_cast<double>(damaged) > kMostDamaged * static_cast<double>(data.tokens()))
+    fail(ExitCode::kDamaged, "data", "data_damage skip leaves out at most ", 100 * kMostDamaged,
+         "% of a split, found ", damaged, " of ", data.tokens(), " tokens damaged: ", error.what());
+}
+
+}  // namespace
 
 struct Loader::State {
   State(std::shared_ptr<const TokenData> source, const Options& wanted, Position start)
@@ -37,9 +55,31 @@ struct Loader::State {
     return batch;
   }
 
+  // False: damaged, and to be left out.
+  bool read_sample(uint64_t begin) {
+    try {
+      data->read(begin, sample);
+      return true;
+    } catch (const DamagedShard& error) {
+      if (!options.skip_damaged) throw;
+      check_share(*data, error);
+      log_warn_once(str("DATA DAMAGED: ", error.what(),
+                        " — samples that touch it are left out (data_damage skip)"));
+      return false;
+    }
+  }
+
+  void add_nothing(Batch& batch) {
+    const auto length = static_cast<size_t>(options.length);
+    batch.starts.push_back(static_cast<int32_t>(batch.inputs.size()));
+    batch.inputs.insert(batch.inputs.end(), length, 0);
+    batch.targets.insert(batch.targets.end(), length, -1);
+    ++batch.left_out;
+  }
+
   void add_plain(uint64_t begin, Batch& batch) {
     sample.resize(static_cast<size_t>(options.length) + 1);
-    data->read(begin, sample);
+    if (!read_sample(begin)) return add_nothing(batch);
     batch.starts.push_back(static_cast<int32_t>(batch.inputs.size()));
     batch.inputs.insert(batch.inputs.end(), sample.begin(), sample.end() - 1);
     batch.targets.insert(batch.targets.end(), sample.begin() + 1, sample.end());
@@ -50,7 +90,7 @@ struct Loader::State {
   // learned.
   void add_packed(uint64_t begin, Batch& batch) {
     sample.resize(static_cast<size_t>(options.length));
-    data->read(begin, sample);
+    if (!read_sample(begin)) return add_nothing(batch);
     for (size_t i = 0; i < sample.size(); ++i) {
       const auto word = static_cast<uint32_t>(sample[i]);
       const uint32_t next = i + 1 < sample.size() ? static_cast<uint32_t>(sample[i + 1]) : 0;
@@ -64,6 +104,7 @@ struct Loader::State {
   }
 
   void run() {
+    ::pthread_setname_np(::pthread_self(), "octavo-loader");
     try {
       for (;;) {
         Batch batch = read_batch();

@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/library.h"
 
 namespace octavo::data {
 
@@ -15,8 +15,7 @@ void* module_symbol(const std::string& library, const char* symbol, const std::s
   // Never closed: its libraries keep threads until the process ends.
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr)
-    fail(ExitCode::kEnvironment, "data", purpose, " wants ", path.string(),
-         " and the libraries it needs, found: ", dlerror(), "; run ./bootstrap and build again");
+    fail(ExitCode::kEnvironment, "data", purpose, ": ", loader_advice(path, dlerror()));
   void* found = dlsym(handle, symbol);
   if (found == nullptr)
     fail(ExitCode::kEnvironment, "data", path.string(), ": wanted ", symbol, ", found: ", dlerror(),

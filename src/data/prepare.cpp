@@ -28,17 +28,28 @@
 namespace octavo::data {
 namespace {
 
-// One preparation per folder at a time; the kernel lets go of the lock when the process dies.
+// One preparation per folder at a time; the kernel lets go of the lock when the process dies. Who
+// comes second waits: trials of a sweep that begin together all want the same data.
 class FolderLock {
  public:
   explicit FolderLock(const fs::path& folder)
       : fd_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    if (fd_ < 0 || ::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+    bool said = false;
+    while (fd_ < 0 || ::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
       const int error = errno;
-      if (fd_ >= 0) ::close(fd_);
-      fail(ExitCode::kEnvironment, "data", "wanted ", folder.string(),
-           " for this process alone: ", std::strerror(error),
-           "; wait for the other `octavo data prepare`");
+      if (error != EWOULDBLOCK && error != EINTR) {
+        if (fd_ >= 0) ::close(fd_);
+        fail(ExitCode::kEnvironment, "data", "wanted ", folder.string(),
+             " for this process alone: ", std::strerror(error));
+      }
+      if (!said) log_info(str("data: another process prepares ", folder.string(), "; waiting"));
+      said = true;
+      if (stop_requested()) {
+        ::close(fd_);
+        fail(ExitCode::kStopped, "data", "stopped by ", stop_reason(), " while another process ",
+             "prepared ", folder.string());
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
   }
   ~FolderLock() { ::close(fd_); }

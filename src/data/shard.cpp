@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <utility>
@@ -48,13 +49,29 @@ uint64_t block_count(uint64_t data_bytes) {
   return ceil_div(data_bytes, kShardBlockBytes);
 }
 
-fs::path existing_shard(const fs::path& folder, const std::string& name) {
-  fs::path path = join_inside(folder, name);
+fs::path existing_shard(const fs::path& folder, const ShardInfo& info) {
+  fs::path path = join_inside(folder, info.name);
   if (!fs::exists(path))
-    fail(ExitCode::kDamaged, "data", "shard ", path.string(), " is named by the index but missing",
-         kRemedy);
+    throw DamagedShard(str("shard ", path.string(), " is named by the index but missing", kRemedy),
+                       {info.name, 0, info.tokens, "missing"});
   return path;
 }
+
+// Adds the time until its end.
+class Stopwatch {
+ public:
+  explicit Stopwatch(std::atomic<uint64_t>& total) : total_(total) {}
+  ~Stopwatch() {
+    total_ += static_cast<uint64_t>(
+        std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin_).count());
+  }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  std::atomic<uint64_t>& total_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
 
 // The first token whose id (what `mask` leaves of it) is beyond the vocabulary.
 template <typename Stored>
@@ -193,7 +210,7 @@ ShardInfo ShardWriter::finish() {
 
 Shard::Shard(const fs::path& folder, const ShardInfo& info, const ShardKind& kind,
              std::shared_ptr<ShardChecks> checks)
-    : file_(existing_shard(folder, info.name)), checks_(std::move(checks)) {
+    : info_(info), file_(existing_shard(folder, info)), checks_(std::move(checks)) {
   const auto bytes = file_.bytes();
   const auto modified = fs::last_write_time(file_.path());
   const bool known =
@@ -225,7 +242,14 @@ Shard::Shard(const fs::path& folder, const ShardInfo& info, const ShardKind& kin
 }
 
 void Shard::damaged(const std::string& what) const {
-  fail(ExitCode::kDamaged, "data", "shard ", file_.path().string(), " is damaged: ", what, kRemedy);
+  throw DamagedShard(str("shard ", file_.path().string(), " is damaged: ", what, kRemedy),
+                     {info_.name, 0, info_.tokens, what});
+}
+
+void Shard::damaged_block(uint64_t block, const std::string& what) const {
+  const uint64_t tokens = kShardBlockBytes / header_.token_bytes, begin = block * tokens;
+  throw DamagedShard(str("shard ", file_.path().string(), " is damaged: ", what, kRemedy),
+                     {info_.name, begin, std::min(begin + tokens, header_.tokens), what});
 }
 
 void Shard::check_header(const ShardInfo& info, const ShardKind& kind) const {
@@ -265,18 +289,19 @@ void Shard::verify_block(uint64_t block) const {
   const uint64_t bit = uint64_t{1} << (block % 64);
   std::atomic<uint64_t>& word = checks_->verified[block / 64];
   if (word.load(std::memory_order_acquire) & bit) return;
+  const Stopwatch stopwatch(checks_->nanoseconds);
   const uint64_t from = block * kShardBlockBytes;
   const auto bytes = tokens_.subspan(from, std::min(kShardBlockBytes, tokens_.size() - from));
   if (XXH3_64bits(bytes.data(), bytes.size()) != hashes_[block])
-    damaged(str("block ", block, " (bytes ", kShardHeaderBytes + from, " to ",
-                kShardHeaderBytes + from + bytes.size(), ") does not match its hash"));
+    damaged_block(block, str("block ", block, " (bytes ", kShardHeaderBytes + from, " to ",
+                             kShardHeaderBytes + from + bytes.size(), ") does not match its hash"));
   const uint32_t mask = header_.sample_length > 0 ? kIdMask : UINT32_MAX;
   const uint64_t bad = header_.token_bytes == 2
                            ? first_beyond<uint16_t>(bytes, header_.vocab_size, UINT16_MAX)
                            : first_beyond<uint32_t>(bytes, header_.vocab_size, mask);
   if (bad * header_.token_bytes < bytes.size())
-    damaged(str("block ", block, ": token ", from / header_.token_bytes + bad,
-                " is beyond the vocabulary of ", header_.vocab_size));
+    damaged_block(block, str("block ", block, ": token ", from / header_.token_bytes + bad,
+                             " is beyond the vocabulary of ", header_.vocab_size));
   word.fetch_or(bit, std::memory_order_release);
 }
 

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/file.h"
 
 namespace octavo::data {
@@ -56,6 +57,21 @@ struct ShardKind {
 constexpr uint32_t kLearnedFlag = uint32_t{1} << 31, kStartFlag = uint32_t{1} << 30;
 constexpr uint32_t kIdMask = kStartFlag - 1;
 
+// Tokens of a shard that must not be trained on, and why.
+struct DamagedRange {
+  std::string shard;
+  uint64_t begin = 0, end = 0;  // tokens of the shard
+  std::string reason;
+};
+
+// Code 5, with the place.
+class DamagedShard : public Error {
+ public:
+  DamagedShard(const std::string& message, DamagedRange where)
+      : Error(ExitCode::kDamaged, "data", message), range(std::move(where)) {}
+  DamagedRange range;
+};
+
 // Writes a shard under a temporary name; finish() makes it durable and gives it its own.
 class ShardWriter {
  public:
@@ -88,6 +104,7 @@ struct ShardChecks {
   uint64_t file_bytes = 0;
   fs::file_time_type modified;
   std::vector<std::atomic<uint64_t>> verified;
+  std::atomic<uint64_t> nanoseconds{0};  // that the checks took
 };
 
 // A mapped shard. Every block is checked (hash, and no id beyond the vocabulary) before its first
@@ -108,8 +125,10 @@ class Shard {
   void check_header(const ShardInfo& info, const ShardKind& kind) const;
   void check_tables() const;
   void verify_block(uint64_t block) const;
-  [[noreturn]] void damaged(const std::string& what) const;
+  [[noreturn]] void damaged(const std::string& what) const;  // all of it
+  [[noreturn]] void damaged_block(uint64_t block, const std::string& what) const;
 
+  ShardInfo info_;
   MappedFile file_;
   ShardHeader header_{};
   std::span<const std::byte> tokens_;

@@ -55,10 +55,23 @@ class ShardedTokenData : public TokenData {
       const auto shard = static_cast<size_t>(after - begins_.begin()) - 1;
       const uint64_t inside = begin - begins_[shard];
       const auto count = std::min<uint64_t>(out.size(), shards_[shard].tokens - inside);
-      map_shard(shard)->read(inside, out.first(count));
+      read_shard(shard, inside, out.first(count));
       begin += count;
       out = out.subspan(count);
     }
+  }
+
+  std::vector<DamagedRange> damage() const override {
+    const std::lock_guard lock(mutex_);
+    return damage_;
+  }
+
+  double check_seconds() const override {
+    const std::lock_guard lock(mutex_);
+    uint64_t nanoseconds = 0;
+    for (const auto& checks : checks_)
+      if (checks != nullptr) nanoseconds += checks->nanoseconds;
+    return static_cast<double>(nanoseconds) / 1e9;
   }
 
  private:
@@ -67,8 +80,29 @@ class ShardedTokenData : public TokenData {
     std::list<size_t>::iterator use;
   };
 
+  void read_shard(size_t number, uint64_t begin, std::span<int32_t> out) const {
+    try {
+      map_shard(number)->read(begin, out);
+    } catch (const DamagedShard& error) {
+      remember(number, error);
+      throw;
+    }
+  }
+
+  void remember(size_t number, const DamagedShard& error) const {
+    const std::lock_guard lock(mutex_);
+    const DamagedRange& found = error.range;
+    const bool known = std::any_of(damage_.begin(), damage_.end(), [&](const DamagedRange& range) {
+      return range.shard == found.shard && range.begin == found.begin && range.end == found.end;
+    });
+    if (known) return;
+    damage_.push_back(found);
+    if (found.end - found.begin == shards_[number].tokens) broken_.emplace(number, error);
+  }
+
   std::shared_ptr<const Shard> map_shard(size_t number) const {
     const std::lock_guard lock(mutex_);
+    if (const auto found = broken_.find(number); found != broken_.end()) throw found->second;
     if (const auto found = mapped_.find(number); found != mapped_.end()) {
       uses_.splice(uses_.begin(), uses_, found->second.use);
       return found->second.shard;
@@ -93,7 +127,9 @@ class ShardedTokenData : public TokenData {
   uint64_t tokens_ = 0;
   mutable std::mutex mutex_;
   mutable std::vector<std::shared_ptr<ShardChecks>> checks_;
-  mutable std::list<size_t> uses_;  // most recently used first
+  mutable std::vector<DamagedRange> damage_;
+  mutable std::unordered_map<size_t, DamagedShard> broken_;  // as a whole: not tried again
+  mutable std::list<size_t> uses_;                           // most recently used first
   mutable std::unordered_map<size_t, Mapped> mapped_;
 };
 

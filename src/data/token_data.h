@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/sampler.h"
+#include "data/shard.h"
 
 namespace octavo::data {
 
@@ -34,7 +35,11 @@ class TokenData {
   // Packed data: tokens in a sample, which `read` gives with the flags of shard.h. 0: plain tokens.
   virtual int64_t sample_length() const { return 0; }
   // Copies tokens [begin, begin + out.size()) of the concatenated split. Thread-safe.
+  // Damaged tokens are an error (DamagedShard) each time, and are remembered.
   virtual void read(uint64_t begin, std::span<int32_t> out) const = 0;
+  // What was found damaged so far, and how long the checks took.
+  virtual std::vector<DamagedRange> damage() const { return {}; }
+  virtual double check_seconds() const { return 0; }
 };
 
 // Plain samples have `length` + 1 tokens (inputs and targets overlap by one): sample i starts at
@@ -49,8 +54,9 @@ struct Batch {
   std::vector<int32_t> targets;  // -1: nothing to learn here
   // Where documents begin in the rows laid end to end, ascending; each row's first position is one.
   std::vector<int32_t> starts;
-  int64_t learned = 0;  // targets that are not -1
-  Position after;       // where to resume once this batch has been trained on
+  int64_t learned = 0;   // targets that are not -1
+  int64_t left_out = 0;  // rows that nothing is learned from because their tokens are damaged
+  Position after;        // where to resume once this batch has been trained on
 };
 
 // Reads ahead on its own thread. Deterministic: batch k depends on (data, seed, position) only.
@@ -63,6 +69,9 @@ class Loader {
     bool shuffle = true;
     int rank = 0, world = 1;  // rank r takes rows [r * rows, (r + 1) * rows) of each global batch
     int read_ahead = 4;
+    // Samples with damaged tokens: nothing is learned from them. Their places in the order stay, so
+    // that everything else is trained on as it would have been. False: they are an error.
+    bool skip_damaged = false;
   };
   Loader(std::shared_ptr<const TokenData> data, const Options& options, Position start);
   ~Loader();

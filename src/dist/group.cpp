@@ -30,6 +30,7 @@ struct Pending::State {
   std::vector<Tensor> tensors;
   std::string name;
   const Group::Members* members = nullptr;
+  double* waited_seconds = nullptr;
   engine::trace::Span span;
 };
 
@@ -42,8 +43,11 @@ Pending::Pending(std::unique_ptr<State> state) : state_(std::move(state)) {}
 void Pending::wait() {
   if (state_ == nullptr) return;
   const auto state = std::move(state_);
+  const auto start = std::chrono::steady_clock::now();
   try {
     for (const WorkPtr& work : state->works) work->wait();
+    *state->waited_seconds +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   } catch (const std::exception& error) {
     state->members->on_failure(state->name, error.what());
   }
@@ -63,6 +67,7 @@ Pending Group::begin(const Call& call, Counts& counts, std::vector<Tensor> tenso
   state->name =
       octavo::str(call.verb, " of ", call.what, " (#", number_++, ", group ", members_.name, ")");
   state->members = &members_;
+  state->waited_seconds = &usage_.waited_seconds;
   state->tensors = std::move(tensors);
   if (engine::trace::is_on())
     state->span = engine::trace::begin(call.category, octavo::str(call.verb, " ", call.what),

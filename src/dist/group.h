@@ -76,6 +76,7 @@ class Group {
   };
   struct Usage {
     Counts gather, reduce, all_reduce;
+    double waited_seconds = 0;  // of this rank for the others; on a GPU the device waits instead
   };
   const Usage& usage() const { return usage_; }
 

@@ -188,8 +188,15 @@ World::Usage World::usage() const {
     const Group::Usage& on_device = connection_->device->usage();
     usage.all.all_reduce.calls += on_device.all_reduce.calls;
     usage.all.all_reduce.bytes += on_device.all_reduce.bytes;
+    usage.all.waited_seconds += on_device.waited_seconds;
   }
   return usage;
+}
+
+double World::waited_seconds() const {
+  const Usage all = usage();
+  return all.gathering.waited_seconds + all.reducing.waited_seconds + all.replicas.waited_seconds +
+         all.all.waited_seconds;
 }
 
 Json World::receipt() const {

@@ -68,6 +68,7 @@ class World {
     Group::Usage gathering, reducing, replicas, all;
   };
   Usage usage() const;
+  double waited_seconds() const;  // of this rank for the others, since the start
 
  private:
   struct Connection;

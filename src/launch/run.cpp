@@ -19,22 +19,6 @@ namespace {
 
 constexpr int kUsualPort = 29500;
 
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
-}
-
-// CUDA_VISIBLE_DEVICES, or the driver's device files: asking CUDA would cost a second.
-int gpus_here(const Variables& variables) {
-  const auto visible = variables.find("CUDA_VISIBLE_DEVICES");
-  if (visible != variables.end()) return static_cast<int>(split(visible->second, ',').size());
-  int count = 0;
-  std::error_code error;
-  while (fs::exists(str("/dev/nvidia", count), error)) ++count;
-  return count;
-}
-
 int chosen_or(int64_t key, int otherwise) {
   return key >= 0 ? static_cast<int>(key) : otherwise;
 }
@@ -68,6 +52,21 @@ Verdict decided(RestartPolicy& policy, const Outcome& outcome, bool may_restart,
 }
 
 }  // namespace
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+}
+
+int gpus_here(const Variables& variables) {
+  const auto visible = variables.find("CUDA_VISIBLE_DEVICES");
+  if (visible != variables.end()) return static_cast<int>(split(visible->second, ',').size());
+  int count = 0;
+  std::error_code error;
+  while (fs::exists(str("/dev/nvidia", count), error)) ++count;
+  return count;
+}
 
 Place node_place(const config::Settings& settings, const Variables& variables) {
   const std::optional<Place> guide = guide_place(variables);

@@ -12,6 +12,10 @@ namespace octavo::launch {
 // Which ranks this node has: the keys, else the guides' variables, else one for each GPU here.
 Place node_place(const config::Settings& settings, const Variables& variables);
 
+int usable_cores();  // of this process
+// CUDA_VISIBLE_DEVICES, or the driver's device files: asking CUDA would cost a second.
+int gpus_here(const Variables& variables);
+
 struct Work {
   std::vector<std::string> command;  // the program, `train` and its arguments
   config::Settings train;            // what those arguments say

@@ -25,7 +25,7 @@ struct EndRecord {
   int exit_code = 1;
 };
 
-using Record = std::variant<StepRecord, EvalRecord, SampleRecord, EndRecord>;
+using Record = std::variant<StepRecord, EvalRecord, SampleRecord, Flag, EndRecord>;
 
 int64_t weight_of(const Record& record) {
   const auto* step = std::get_if<StepRecord>(&record);
@@ -39,6 +39,8 @@ void hand_to(Sink& sink, const Record& record) {
     sink.on_eval(*eval);
   else if (const auto* sample = std::get_if<SampleRecord>(&record))
     sink.on_sample(*sample);
+  else if (const auto* flag = std::get_if<Flag>(&record))
+    sink.on_flag(*flag);
   else
     sink.on_end(std::get<EndRecord>(record).exit_code);
 }
@@ -61,30 +63,31 @@ struct AsyncSink::Shared {
   };
   std::deque<Slot> slots;
   std::mutex mutex;
-  std::condition_variable filled, ended_changed;
+  std::condition_variable filled, emptied, ended_changed;
   std::deque<Record> queue;
   int64_t weight = 0, most_weight = 0, records = 0;
   std::atomic<int64_t> dropped{0};
   bool closed = false, ended = false;
+  Limits limits;
   std::thread thread;
 
-  bool push(Record record, int64_t limit);
+  bool push(Record record);
   Record take();
   void run();
   void deliver(const Record& record);
 };
 
-bool AsyncSink::Shared::push(Record record, int64_t limit) {
+bool AsyncSink::Shared::push(Record record) {
   const int64_t added = weight_of(record);
   {
     const std::lock_guard lock(mutex);
     if (closed) return false;
     const bool is_end = std::holds_alternative<EndRecord>(record);
-    if (weight + added > limit && !is_end) {
+    if (weight + added > limits.waiting && !is_end) {
       if (dropped++ == 0)
-        log_warn(
-            "metrics: the sinks do not keep up, records are dropped; training goes on, and "
-            "receipt.json says how many");
+        log_warn(str(limits.what,
+                     ": what takes them does not keep up, records are dropped; training goes on, "
+                     "and receipt.json says how many"));
       return false;
     }
     ++records;
@@ -111,7 +114,7 @@ void AsyncSink::Shared::deliver(const Record& record) {
       hand_to(*slot.sink, record);
     } catch (const std::exception& error) {
       if (slot.threw++ == 0)
-        log_warn(str("metrics: ", slot.sink->name(), " failed (", error.what(),
+        log_warn(str(limits.what, ": ", slot.sink->name(), " failed (", error.what(),
                      "); training goes on, and receipt.json counts it"));
     }
   }
@@ -123,15 +126,16 @@ void AsyncSink::Shared::run() {
   sigset_t all;
   sigfillset(&all);
   ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
-  ::pthread_setname_np(::pthread_self(), "octavo-sinks");  // bench/sinks asks what it takes
-  const GpuReader reader;
-  std::vector<GpuUse> gpus = reader.read();
+  ::pthread_setname_np(::pthread_self(), limits.thread.c_str());
+  const auto reader = limits.reads_gpus ? std::make_unique<GpuReader>() : nullptr;
+  std::vector<GpuUse> gpus;
+  if (reader != nullptr) gpus = reader->read();
   Clock::time_point read_at = Clock::now();
   for (bool over = false; !over;) {
     Record record = take();
     if (auto* step = std::get_if<StepRecord>(&record)) {
       if (!gpus.empty() && Clock::now() - read_at >= kGpuReadings) {
-        gpus = reader.read();
+        gpus = reader->read();
         read_at = Clock::now();
       }
       step->gpus = gpus;
@@ -141,6 +145,7 @@ void AsyncSink::Shared::run() {
     over = std::holds_alternative<EndRecord>(record);
     const std::lock_guard lock(mutex);
     weight -= taken;
+    if (weight == 0) emptied.notify_all();
   }
   {
     const std::lock_guard lock(mutex);
@@ -153,16 +158,17 @@ AsyncSink::AsyncSink(std::vector<std::unique_ptr<Sink>> sinks, const Peaks& peak
                      const Limits& limits)
     : shared_(std::make_shared<Shared>()),
       peaks_(peaks),
-      limits_(limits),
+      seconds_to_end_(limits.seconds_to_end),
       start_ns_(Clock::now().time_since_epoch().count()) {
+  shared_->limits = limits;
   for (auto& sink : sinks) shared_->slots.emplace_back().sink = std::move(sink);
   shared_->thread = std::thread([shared = shared_] { shared->run(); });
 }
 
 AsyncSink::~AsyncSink() {
-  shared_->push(EndRecord{}, limits_.waiting);  // nothing when on_end() was called
+  shared_->push(EndRecord{});  // nothing when on_end() was called
   std::unique_lock lock(shared_->mutex);
-  shared_->ended_changed.wait_for(lock, std::chrono::duration<double>(limits_.seconds_to_end),
+  shared_->ended_changed.wait_for(lock, std::chrono::duration<double>(seconds_to_end_),
                                   [&] { return shared_->ended; });
   const bool ended = shared_->ended;
   lock.unlock();
@@ -179,28 +185,38 @@ void AsyncSink::on_step(const StepRecord& record) {
   if (!record.skipped) useful_seconds_ += record.seconds - record.data_wait_seconds;
   copy.goodput = std::min(1.0, useful_seconds_ / std::max(since.count(), 1e-9));
   copy.mfu = mfu_of(peaks_, record.tokens_per_second);
-  shared_->push(std::move(copy), limits_.waiting);
+  shared_->push(std::move(copy));
 }
 
 void AsyncSink::on_eval(const EvalRecord& record) {
-  shared_->push(record, limits_.waiting);
+  shared_->push(record);
 }
 
 void AsyncSink::on_sample(const SampleRecord& record) {
-  shared_->push(record, limits_.waiting);
+  shared_->push(record);
+}
+
+void AsyncSink::on_flag(const Flag& flag) {
+  shared_->push(flag);
+}
+
+void AsyncSink::settle(std::chrono::milliseconds patience) const {
+  std::unique_lock lock(shared_->mutex);
+  shared_->emptied.wait_for(lock, patience, [&] { return shared_->weight == 0; });
 }
 
 void AsyncSink::on_end(int exit_code) {
-  shared_->push(EndRecord{exit_code}, limits_.waiting);
+  shared_->push(EndRecord{exit_code});
   std::unique_lock lock(shared_->mutex);
-  if (shared_->ended_changed.wait_for(lock, std::chrono::duration<double>(limits_.seconds_to_end),
+  if (shared_->ended_changed.wait_for(lock, std::chrono::duration<double>(seconds_to_end_),
                                       [&] { return shared_->ended; }))
     return;
   const size_t left = shared_->queue.size();
   lock.unlock();
   shared_->dropped += static_cast<int64_t>(left);
-  limits_.seconds_to_end = 0;  // the destructor has nothing more to wait for
-  log_warn(str("metrics: a sink hangs; ", left, " records are not written and the run ends"));
+  seconds_to_end_ = 0;  // the destructor has nothing more to wait for
+  log_warn(str(shared_->limits.what, ": what takes them hangs; ", left,
+               " records are not written and the run ends"));
 }
 
 int64_t AsyncSink::failures() const {

@@ -2,8 +2,10 @@
 // One queue and one thread before the sinks that may be slow or fail. A step hands its record over
 // and goes on: a full queue drops the record and counts it, and never makes the step wait.
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/json.h"
@@ -26,6 +28,9 @@ class AsyncSink final : public Sink {
   struct Limits {
     int64_t waiting = 8192;      // records; one with statistics of n tensors counts 1 + n / 16
     double seconds_to_end = 20;  // after which a sink that hangs is left behind
+    std::string what = "metrics";
+    std::string thread = "octavo-sinks";  // its name, which bench/sinks knows
+    bool reads_gpus = true;               // adds StepRecord::gpus
   };
   AsyncSink(std::vector<std::unique_ptr<Sink>> sinks, const Peaks& peaks, const Limits& limits);
   // Without on_end() before it the run broke off: the sinks hear of exit code 1.
@@ -36,6 +41,9 @@ class AsyncSink final : public Sink {
   void on_step(const StepRecord& record) override;
   void on_eval(const EvalRecord& record) override;
   void on_sample(const SampleRecord& record) override;
+  void on_flag(const Flag& flag) override;
+  // Waits until all that was handed over is written, not longer than that.
+  void settle(std::chrono::milliseconds patience) const;
   // Waits until everything is written, at most Limits::seconds_to_end.
   void on_end(int exit_code) override;
   int64_t failures() const override;  // of all sinks, and dropped records
@@ -46,7 +54,7 @@ class AsyncSink final : public Sink {
   struct Shared;
   std::shared_ptr<Shared> shared_;
   Peaks peaks_;
-  Limits limits_;
+  double seconds_to_end_;
   int64_t start_ns_ = 0;
   double useful_seconds_ = 0;
 };

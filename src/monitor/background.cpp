@@ -57,4 +57,14 @@ std::unique_ptr<AsyncSink> open_background_sinks(const config::Settings& setting
   return std::make_unique<AsyncSink>(std::move(sinks), peaks, limits);
 }
 
+std::unique_ptr<AsyncSink> open_console(int64_t first_step, int64_t max_steps, int64_t log_freq) {
+  std::vector<std::unique_ptr<Sink>> sinks;
+  sinks.push_back(make_console_sink(first_step, max_steps, log_freq));
+  return std::make_unique<AsyncSink>(std::move(sinks), Peaks{},
+                                     AsyncSink::Limits{.seconds_to_end = 2,
+                                                       .what = "step lines",
+                                                       .thread = "octavo-console",
+                                                       .reads_gpus = false});
+}
+
 }  // namespace octavo::monitor

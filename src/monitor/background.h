@@ -14,4 +14,7 @@ std::unique_ptr<AsyncSink> open_background_sinks(const config::Settings& setting
                                                  const fs::path& run_dir, int64_t last_step,
                                                  const Peaks& peaks);
 
+// The console sink behind a queue of its own: whoever reads standard output may stop reading.
+std::unique_ptr<AsyncSink> open_console(int64_t first_step, int64_t max_steps, int64_t log_freq);
+
 }  // namespace octavo::monitor

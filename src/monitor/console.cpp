@@ -1,5 +1,8 @@
+#include <poll.h>
 #include <signal.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -7,33 +10,41 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "monitor/sinks.h"
+#include "monitor/watch.h"
 
 namespace octavo::monitor {
 namespace {
 
+// Waits as long as the reader does. Not through stdio: whoever ends the program would wait for the
+// lock of a stream that hangs.
+bool write_to_stdout(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t wrote = ::write(STDOUT_FILENO, text.data(), text.size());
+    if (wrote > 0) text.remove_prefix(static_cast<size_t>(wrote));
+    if (wrote >= 0 || errno == EINTR) continue;
+    if (errno != EAGAIN) return false;
+    pollfd room{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+    ::poll(&room, 1, -1);
+  }
+  return true;
+}
+
 class ConsoleSink final : public Sink {
  public:
   ConsoleSink(int64_t first_step, int64_t max_steps, int64_t log_freq)
-      : first_step_(first_step),
-        max_steps_(max_steps),
-        log_freq_(log_freq),
-        progress_("training", static_cast<double>(max_steps - first_step), "steps") {
+      : max_steps_(max_steps), log_freq_(log_freq), watch_(first_step, max_steps) {
     // Whoever reads the lines may leave; that is no reason to end a run.
     ::signal(SIGPIPE, SIG_IGN);
+    std::fflush(stdout);
   }
 
   void on_step(const StepRecord& r) override {
-    if (r.step % log_freq_ == 0 || r.step == max_steps_) {
-      progress_.clear();
-      say(step_line(r));
-    }
+    if (r.step % log_freq_ == 0 || r.step == max_steps_) say(step_line(r));
     // Away from a terminal the step lines are progress enough.
-    if (Progress::on_terminal()) progress_.set(static_cast<double>(r.step - first_step_));
-    if (r.step == max_steps_) progress_.finish();
+    watch_.add(r);
   }
 
   void on_eval(const EvalRecord& r) override {
-    progress_.clear();
     char line[128];
     std::snprintf(line, sizeof line, "eval %5lld | val loss: %.6f | tokens: %lld%s",
                   static_cast<long long>(r.step), r.val_loss, static_cast<long long>(r.tokens),
@@ -41,20 +52,28 @@ class ConsoleSink final : public Sink {
     say(line);
   }
 
+  void on_flag(const Flag& f) override {
+    watch_.clear();  // the log says it
+    watch_.add(f);
+  }
+
+  void on_end(int /*exit_code*/) override { watch_.clear(); }
   int64_t failures() const override { return failures_; }
   std::string_view name() const override { return "console"; }
 
  private:
   void say(const std::string& line) {
-    if (std::printf("%s\n", line.c_str()) >= 0 && std::fflush(stdout) == 0) return;
+    watch_.clear();
+    if (write_to_stdout(line + "\n")) return;
+    const std::string why = std::strerror(errno);
     if (failures_++ == 0)
-      log_warn(str("step lines cannot be written to standard output (", std::strerror(errno),
+      log_warn(str("step lines cannot be written to standard output (", why,
                    "); training goes on, and metrics.jsonl has every step"));
-    std::clearerr(stdout);
   }
 
-  int64_t first_step_, max_steps_, log_freq_, failures_ = 0;
-  Progress progress_;
+  int64_t max_steps_, log_freq_;
+  std::atomic<int64_t> failures_{0};
+  WatchDisplay watch_;
 };
 
 }  // namespace

@@ -85,6 +85,7 @@ class JsonlSink final : public Sink {
     record["step"] = r.step;
     record["epoch"] = r.epoch;
     record["tokens"] = r.tokens;
+    record["flags/total"] = r.flags;
     record["precision"] = r.precision;
     if (r.skipped) record["train/skipped"] = true;
     if (record.contains("fp8/layers")) {
@@ -100,6 +101,10 @@ class JsonlSink final : public Sink {
            {"val/loss", number_or_null(r.val_loss)},
            {"val/tokens", r.tokens},
            {"val/best", r.best}});
+  }
+
+  void on_flag(const Flag& f) override {
+    write({{"step", f.step}, {"flag", f.name}, {"seen", f.seen}, {"remedy", f.remedy}});
   }
 
   int64_t failures() const override { return file_.failures(); }

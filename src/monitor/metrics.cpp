@@ -54,9 +54,12 @@ Metrics metrics_of(const StepRecord& r) {
                      {"perf/tokens_per_second", r.tokens_per_second},
                      {"data/wait", r.data_wait_seconds},
                      {"memory/peak_bytes", r.memory_peak_bytes},
-                     {"memory/kept_bytes", r.memory_kept_bytes}};
+                     {"memory/kept_bytes", r.memory_kept_bytes},
+                     {"flags/total", static_cast<double>(r.flags)}};
   if (r.penalty != 0) metrics.push_back({"train/penalty", r.penalty});
   if (r.skipped) metrics.push_back({"train/skipped", 1});
+  if (!r.rank_seconds.empty())
+    metrics.push_back({"perf/slowest_rank_seconds", *std::ranges::max_element(r.rank_seconds)});
   if (r.mfu) metrics.push_back({"perf/mfu", *r.mfu});
   if (r.goodput) metrics.push_back({"goodput", *r.goodput});
   if (r.fp8_layers > 0 || r.fp8_fallbacks > 0) {

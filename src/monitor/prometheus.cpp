@@ -81,6 +81,11 @@ class PrometheusSink final : public Sink {
     keep(metrics);
   }
 
+  void on_flag(const Flag& f) override {
+    const std::lock_guard lock(mutex_);
+    values_[prometheus_name("flags/" + f.name)] += 1;
+  }
+
   void on_sample(const SampleRecord&) override {
     const std::lock_guard lock(mutex_);
     heard_ = Clock::now();

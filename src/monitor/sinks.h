@@ -2,7 +2,6 @@
 // Where step records go. A sink never throws into the training loop: what it cannot write it counts
 // and says once.
 
-#include <fstream>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -10,7 +9,6 @@
 #include <vector>
 
 #include "base/file.h"
-#include "base/progress.h"
 #include "monitor/step_record.h"
 
 namespace octavo::monitor {
@@ -21,6 +19,7 @@ class Sink {
   virtual void on_step(const StepRecord& record) = 0;
   virtual void on_eval(const EvalRecord& record) = 0;
   virtual void on_sample(const SampleRecord&) {}
+  virtual void on_flag(const Flag&) {}
   // The run's end, with the exit code of the process.
   virtual void on_end(int /*exit_code*/) {}
   virtual int64_t failures() const { return 0; }
@@ -29,8 +28,8 @@ class Sink {
   virtual std::vector<std::pair<std::string, int64_t>> counts() const { return {}; }
 };
 
-// The step line on stdout every `log_freq` steps and, on a terminal, a progress bar with the time
-// left.
+// The step line on stdout every `log_freq` steps and, on a terminal, the watch line (watch.h).
+// Whoever reads stdout may hold it up: it belongs behind a queue of its own.
 std::unique_ptr<Sink> make_console_sink(int64_t first_step, int64_t max_steps, int64_t log_freq);
 
 // One JSON object a line. Records of steps after `last_step` (a run that was resumed earlier) are

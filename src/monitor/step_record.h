@@ -37,6 +37,9 @@ struct StepRecord {
   int64_t fp8_layers = 0, fp8_fallbacks = 0;
   std::vector<Fp8Tensor> fp8_tensors;  // empty unless this step took statistics
   double memory_kept_bytes = 0;        // of tensors that live on after the step
+  // Of each rank's own work in the step before, without waits for other ranks; empty with one rank.
+  std::vector<double> rank_seconds;
+  int64_t flags = 0;  // red flags that this run raised so far
   // Added on the way to the sinks (async_sink.h).
   std::optional<double> goodput;  // share of the time since the start that steps made progress in
   std::optional<double> mfu;      // share of the devices' dense peak; none on a CPU
@@ -48,6 +51,13 @@ struct EvalRecord {
   double val_loss = 0;
   int64_t tokens = 0;
   bool best = false;
+};
+
+// Something that a person should look at (red_flags.h).
+struct Flag {
+  int64_t step = 0;
+  std::string name;          // "spike"
+  std::string seen, remedy;  // one line each
 };
 
 // Text that the model wrote.

@@ -61,6 +61,7 @@ Tensor linear_forward(const Engine& engine, Linear& layer, const LinearOperand& 
                       std::vector<Tensor>* kept) {
   const engine::Range range(layer.name.c_str());
   const Tensor& x = operand.values;
+  if (layer.observer != nullptr && kept != nullptr) layer.observer->on_input(layer, x);
   Tensor y = result_of(engine, operand.rows(), layer.weight->sizes()[0]);
   const bool keeps = kept != nullptr && layer.weight->trainable;  // only dw reads x
   layer.count(Gemm::kForward, layer.fp8 != nullptr);
@@ -126,6 +127,7 @@ void add_bias_gradient(const Engine& engine, Linear& layer, const Tensor& dy) {
 Tensor linear_backward(const Engine& engine, Linear& layer, const LinearOperand& dy,
                        const std::vector<Tensor>& kept, bool want_dx) {
   const engine::Range range(layer.name.c_str());
+  if (layer.observer != nullptr) layer.observer->on_gradient(layer, dy.values);
   Tensor dx = base_backward(engine, layer, dy, kept, want_dx);
   if (layer.adapters.empty()) return dx;
   const auto theirs = static_cast<std::ptrdiff_t>(2 + layer.adapters.size());

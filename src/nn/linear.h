@@ -24,6 +24,16 @@ inline constexpr std::array<Gemm, 3> kGemms = {Gemm::kForward, Gemm::kInputGradi
                                                Gemm::kWeightGradient};
 std::string_view name_of(Gemm gemm);
 
+struct Linear;
+
+// Sees the operands of a layer's products in a training pass, as numbers: of a step that takes
+// statistics (Fp8Shared::measuring), since fused passes never write them.
+struct LinearObserver {
+  virtual ~LinearObserver() = default;
+  virtual void on_input(Linear& layer, const at::Tensor& x) = 0;
+  virtual void on_gradient(Linear& layer, const at::Tensor& dy) = 0;
+};
+
 struct Linear : torch::CustomClassHolder {
   Linear();
   ~Linear() override;
@@ -34,6 +44,7 @@ struct Linear : torch::CustomClassHolder {
   std::unique_ptr<Fp8Layer> fp8;  // null: the compute dtype
   std::vector<Adapter> adapters;  // LoRA; then the weight is frozen
   const AdapterShared* adapter_shared = nullptr;
+  LinearObserver* observer = nullptr;  // null in training
 
   // What really ran, for the receipt: how often each product ran in FP8 and otherwise.
   struct Ran {

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/model_file.h"
 #include "hub/hub.h"
 
 namespace octavo::plan {
@@ -150,7 +151,7 @@ Shape shape_of(const config::Settings& settings) {
   }
   if (found) return shape;
   const fs::path file = fs::path(name) / "config.json";
-  if (fs::exists(file)) return shape_of_file(file, name);
+  if (fs::exists(file)) return shape_of_file(model_file(name, "config.json"), name);
   const std::string plain = plain_name(name);
   for (const Known& known : kKnown)
     if (plain == known.name) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <set>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -179,9 +180,8 @@ class Reader {
     if (token.content.empty() || token.content.size() > kMaxAddedLength)
       damaged("added_tokens: wanted a content of 1 to ", kMaxAddedLength, " bytes, found ",
               token.content.size());
-    for (const AddedToken& other : file_.added)
-      if (other.content == token.content)
-        damaged("added_tokens: '", token.content, "' is there twice");
+    if (!added_contents_.insert(token.content).second)
+      damaged("added_tokens: '", token.content, "' is there twice");
     const TokenId in_vocab = vocab_.find(token.content);
     if (in_vocab == ByteMap::kNone)
       new_token(token.id, token.content);
@@ -312,6 +312,7 @@ class Reader {
   HfFile file_;
   ByteAlphabet alphabet_;
   ByteMap vocab_;
+  std::set<std::string, std::less<>> added_contents_;
   bool has_template_ = false;
 };
 

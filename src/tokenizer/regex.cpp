@@ -2,13 +2,14 @@
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
+#include <time.h>
 
 #include "base/error.h"
 
 namespace octavo::tokenizer {
 namespace {
 
-constexpr uint32_t kMatchLimit = 10'000'000;
+constexpr uint32_t kMatchLimit = 1'000'000;  // of one word: about 10 ms
 constexpr uint32_t kHeapLimitKib = 64 << 10;
 constexpr uint32_t kNestLimit = 32;
 constexpr size_t kJitStackStart = 32 << 10, kJitStackMax = 8 << 20;
@@ -43,6 +44,28 @@ struct Matcher {
     pcre2_set_heap_limit(context.get(), kHeapLimitKib);
     pcre2_jit_stack_assign(context.get(), nullptr, stack.get());
   }
+};
+
+// Each word may stay within kMatchLimit and all of them together take hours: thirty times of what
+// sound patterns need is enough. Counted in the thread's own time, so that other work on the
+// machine does not use it up.
+class Budget {
+ public:
+  explicit Budget(size_t bytes)
+      : nanoseconds_(kLeast + static_cast<int64_t>(bytes) * kPerByte), begin_(now()) {}
+  // Asks the clock only at every 16th word: that costs more than a word.
+  bool is_used_up() const { return (++asked_ & 15) == 0 && now() - begin_ > nanoseconds_; }
+  std::string text() const { return str(nanoseconds_ / 1'000'000, " ms"); }
+
+ private:
+  static constexpr int64_t kLeast = 50'000'000, kPerByte = 1'000;
+  static int64_t now() {
+    timespec time{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return time.tv_sec * int64_t{1'000'000'000} + time.tv_nsec;
+  }
+  int64_t nanoseconds_, begin_;
+  mutable uint32_t asked_ = 0;
 };
 
 }  // namespace
@@ -84,15 +107,18 @@ Regex::Regex(Regex&&) noexcept = default;
 
 void Regex::split(std::string_view text, uint32_t base, std::vector<uint32_t>& ends) const {
   const Matcher matcher(compiled_->code);
+  const Budget budget(text.size());
   size_t at = 0;
   while (at < text.size()) {
     const int found =
         pcre2_match(compiled_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at,
                     PCRE2_NO_UTF_CHECK, matcher.data.get(), matcher.context.get());
     if (found == PCRE2_ERROR_NOMATCH) break;
-    if (found < 0)
+    if (found < 0 || budget.is_used_up())
       fail(ExitCode::kUsage, "tokenizer", "the pre-tokenizer pattern '", compiled_->pattern,
-           "' could not be matched within its limits: ", error_text(found),
+           "' could not be matched within its limits: ",
+           found < 0 ? error_text(found)
+                     : str("it took more than ", budget.text(), " for ", text.size(), " bytes"),
            "; use a tokenizer with a simpler pattern");
     const PCRE2_SIZE* range = pcre2_get_ovector_pointer(matcher.data.get());
     OCTAVO_ASSERT(range[0] >= at && range[1] > range[0]);

@@ -1,7 +1,7 @@
 #include "tokenizer/tokenizer.h"
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/model_file.h"
 #include "tokenizer/bpe_tokenizer.h"
 #include "tokenizer/hf_file.h"
 
@@ -52,7 +52,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name) {
   if (name == "bytes") return std::make_unique<BytesTokenizer>();
   fs::path path = name;
   std::error_code ignored;
-  if (fs::is_directory(path, ignored)) path /= "tokenizer.json";
+  if (fs::is_directory(path, ignored)) path = model_file(path, "tokenizer.json");
   if (!fs::is_regular_file(path, ignored))
     fail(ExitCode::kUsage, "tokenizer",
          "wanted `bytes`, a tokenizer.json or a folder that holds one, found '", name,

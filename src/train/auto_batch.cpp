@@ -11,6 +11,7 @@
 #include "plan/memory.h"
 #include "train/batch_note.h"
 #include "train/batch_search.h"
+#include "train/dataset.h"
 #include "train/step.h"
 
 namespace octavo::train {
@@ -44,7 +45,10 @@ std::optional<MemoryTaken> measure_pass(Run& run, int64_t rows) {
   bool ran_out = false;
   try {
     data::Loader loader(run.train_data,
-                        {.rows = rows, .length = run.settings.max_seq_length, .shuffle = false},
+                        {.rows = rows,
+                         .length = run.settings.max_seq_length,
+                         .shuffle = false,
+                         .skip_damaged = skips_damaged(run.settings)},
                         {});
     try_pass(run, loader.next());
     taken.peak = static_cast<double>(engine::memory_of(device).peak);
@@ -201,7 +205,8 @@ void open_loader(Run& run) {
                                       .seed = static_cast<uint64_t>(s.seed),
                                       .shuffle = s.shuffle,
                                       .rank = run.world.rank(),
-                                      .world = run.world.size()};
+                                      .world = run.world.size(),
+                                      .skip_damaged = skips_damaged(s)};
   run.loader = std::make_unique<data::Loader>(run.train_data, options, run.progress.position);
 }
 

@@ -28,12 +28,15 @@ fs::path cache_folder(const config::Settings& s, const data::PrepareOptions& opt
          (fs::path(s.dataset.front()).stem().string() + "-" + hash.substr(0, 12));
 }
 
+bool is_prepared_folder(const config::Settings& s) {
+  return s.dataset.size() == 1 && fs::exists(fs::path(s.dataset.front()) / "dataset.json");
+}
+
 fs::path prepared_folder(const config::Settings& s) {
   if (s.dataset.empty())
     fail(ExitCode::kUsage, "train",
          "no data given; say --dataset with a prepared folder, or text, JSONL or JSON files");
-  if (s.dataset.size() == 1 && fs::exists(fs::path(s.dataset.front()) / "dataset.json"))
-    return s.dataset.front();
+  if (is_prepared_folder(s)) return s.dataset.front();
   data::PrepareOptions options = data::prepare_options(s, s.dataset);
   options.output = cache_folder(s, options);
   const auto result = data::prepare(options);
@@ -45,6 +48,12 @@ fs::path prepared_folder(const config::Settings& s) {
 }
 
 }  // namespace
+
+DataPlace data_place(const config::Settings& settings) {
+  if (is_prepared_folder(settings)) return {settings.dataset.front(), true};
+  const fs::path folder = cache_folder(settings, data::prepare_options(settings, settings.dataset));
+  return {folder, fs::exists(folder / "dataset.json")};
+}
 
 DataSet open_data_set(const config::Settings& settings) {
   const fs::path folder = prepared_folder(settings);

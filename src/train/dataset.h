@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "base/file.h"
 #include "config/settings.h"
 #include "data/token_data.h"
 
@@ -15,6 +16,18 @@ struct DataSet {
   std::string tokenizer;                        // name to load it by
 };
 
+// Where open_data_set() looks, and whether prepared data is there. Prepares nothing; names of
+// models and data sets are looked up as the key `offline` says.
+struct DataPlace {
+  fs::path folder;
+  bool is_prepared = false;
+};
+DataPlace data_place(const config::Settings& settings);
+
 DataSet open_data_set(const config::Settings& settings);
+
+inline bool skips_damaged(const config::Settings& settings) {
+  return settings.data_damage == config::DataDamage::kSkip;
+}
 
 }  // namespace octavo::train

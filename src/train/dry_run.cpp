@@ -10,8 +10,7 @@
 #include "train/batch.h"
 #include "train/device.h"
 #include "train/lora_run.h"
-#include "train/model_factory.h"
-#include "train/random_tokens.h"
+#include "train/random_run.h"
 #include "train/run.h"
 #include "train/step.h"
 
@@ -55,22 +54,6 @@ double moments_of(const Run& run) {
   return bytes;
 }
 
-void start(Run& run, const config::Settings& settings) {
-  run.settings = settings;
-  run.settings.fp8_stats_freq = 0;
-  run.engine = std::make_unique<engine::Engine>(target_of(run.settings));
-  const int64_t vocab = settings.vocab_size > 0          ? settings.vocab_size
-                        : is_preset(settings.model_name) ? 50257
-                                                         : 0;
-  build_model(run, with_resolved_names(settings), vocab);
-  run.train_data = std::make_shared<RandomTokens>(run.model->vocab_size());
-  run.loader = std::make_unique<data::Loader>(
-      run.train_data,
-      data::Loader::Options{.rows = settings.batch_size, .length = settings.max_seq_length},
-      data::Position{});
-  run.schedule = {.max_lr = 1e-4, .min_lr_ratio = 1, .warmup_steps = 0, .max_steps = 1000};
-}
-
 void take_counts(DryRun& found) {
   using absent::Kind;
   absent::Counters c{};
@@ -84,7 +67,9 @@ void take_counts(DryRun& found) {
 
 DryRun measure(const config::Settings& settings) {
   Run run;
-  start(run, settings);
+  config::Settings unmeasured = settings;
+  unmeasured.fp8_stats_freq = 0;
+  start_on_random_tokens(run, unmeasured);
   DryRun found{.model = settings.model_name, .precision = run.precision()};
   for (int i = 0; i < kSteps; ++i) {
     absent::api()->reset();

@@ -20,6 +20,7 @@ struct Samples {
   int64_t rows = 0;         // in a batch
   int64_t most = 0;         // batches
   int rank = 0, ranks = 1;  // that share the batches
+  bool skip_damaged = false;
 };
 
 struct LossSum {
@@ -44,7 +45,8 @@ LossSum sum_loss(const engine::Engine& engine, const models::Model& model, const
                        .seed = 0,
                        .shuffle = false,
                        .rank = samples.rank,
-                       .world = samples.ranks},
+                       .world = samples.ranks,
+                       .skip_damaged = samples.skip_damaged},
                       {});
   const nn::LossOptions options{.classes = model.vocab_size(), .want_gradient = false};
   int64_t tokens = 0;
@@ -73,10 +75,10 @@ monitor::EvalRecord evaluate(Run& run) {
   const int64_t batches = run.batching.eval_samples > 0
                               ? std::max<int64_t>(1, run.batching.eval_samples / s.batch_size)
                               : s.eval_batches;
-  LossSum sum = sum_loss(
-      *run.engine, *run.model,
-      {run.val_data, s.max_seq_length, s.batch_size, batches, run.world.rank(), run.world.size()},
-      [](int64_t, int64_t) {});
+  LossSum sum = sum_loss(*run.engine, *run.model,
+                         {run.val_data, s.max_seq_length, s.batch_size, batches, run.world.rank(),
+                          run.world.size(), skips_damaged(s)},
+                         [](int64_t, int64_t) {});
   at::Tensor all = at::tensor({sum.loss, static_cast<double>(sum.tokens)}, at::kDouble);
   run.world.sum(all, "validation loss");
   sum = {all[0].item<double>(), static_cast<int64_t>(all[1].item<double>())};

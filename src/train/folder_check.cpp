@@ -128,6 +128,24 @@ FolderMatch match_folder(const checkpoint::HfWeights& weights, models::Model& ou
   return match;
 }
 
+void check_promised_size(const fs::path& folder) {
+  const std::string source = (folder / "config.json").string();
+  const checkpoint::HfModel files = checkpoint::open_hf_model(folder);
+  int64_t found = 0, promised = 0;
+  for (const auto& [name, shard] : files.shard_of) {
+    const auto& info = files.shards[shard].tensors().at(name);
+    found += static_cast<int64_t>((info.end - info.begin) / c10::elementSize(info.dtype));
+  }
+  const Outline outline = make_outline(files.config, source);
+  for (const auto& p : outline.model->params()) promised += p->master.numel();
+  // The vocabulary is padded, and a tied head may be in the model once and in the files twice.
+  constexpr int64_t kFew = 1 << 20;
+  if (promised / 2 > found + kFew)
+    fail(ExitCode::kDamaged, "train", source, ": describes a model of ", promised,
+         " weights, the files of the folder have ", found,
+         "; get config.json and the weights of one model");
+}
+
 FolderCheck check_folder(const fs::path& folder) {
   FolderCheck check;
   try {

@@ -25,6 +25,10 @@ struct FolderMatch {
 };
 FolderMatch match_folder(const checkpoint::HfWeights& weights, models::Model& outline);
 
+// Fails when config.json describes far more weights than the files have: a model of that size would
+// take the memory before the first missing weight is noticed.
+void check_promised_size(const fs::path& folder);
+
 struct FolderCheck {
   size_t shards = 0, tensors = 0, in_eight_bits = 0;
   int64_t parameters = 0;

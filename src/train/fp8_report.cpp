@@ -162,8 +162,7 @@ Json to_json(const std::vector<nn::Fp8Fallback>& fallbacks) {
   return list;
 }
 
-Json fp8_receipt(const Run& run) {
-  const auto lines = gemm_lines(run);
+Json to_json(const std::vector<GemmLine>& lines) {
   Json gemms = Json::array();
   for (const GemmLine& line : lines)
     gemms.push_back({{"layer", line.layer},
@@ -174,7 +173,12 @@ Json fp8_receipt(const Run& run) {
                      {"flops_share", line.flops_share},
                      {"ran_fp8", line.ran_fp8},
                      {"ran_other", line.ran_other}});
-  Json receipt = {{"flops_share", fp8_share(lines)}, {"gemms", gemms}};
+  return gemms;
+}
+
+Json fp8_receipt(const Run& run) {
+  const auto lines = gemm_lines(run);
+  Json receipt = {{"flops_share", fp8_share(lines)}, {"gemms", to_json(lines)}};
   if (run.fp8_decision) {
     receipt["warnings"] = run.fp8_decision->warnings;
     receipt["backend"] = run.fp8_decision->backend;

@@ -25,6 +25,8 @@ double fp8_share(const std::vector<GemmLine>& lines);  // of the FLOPs
 // Lines that say the same of the layers of several blocks become one ("h.*.attn.c_attn (12)").
 std::string gemm_table(const std::vector<GemmLine>& lines);
 
+Json to_json(const std::vector<GemmLine>& lines);
+
 // What the guard moved to BF16, as the receipt and the checkpoint keep it.
 Json to_json(const std::vector<nn::Fp8Fallback>& fallbacks);
 

@@ -7,11 +7,13 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/model_file.h"
 #include "checkpoint/hf.h"
 #include "checkpoint/hf_fp8.h"
 #include "engine/devices.h"
 #include "models/gpt2/gpt2.h"
 #include "models/llama/llama.h"
+#include "train/folder_check.h"
 #include "train/rank_rows.h"
 
 namespace octavo::train {
@@ -80,7 +82,9 @@ std::unique_ptr<models::Model> make_model(const config::Settings& settings, int6
   std::unique_ptr<models::Model> model;
   const fs::path file = fs::path(settings.model_name) / "config.json";
   if (fs::exists(file)) {
-    model = make_model(read_json(file), file.string(), engine, storage);
+    if (weights_of(settings) == settings.model_name) check_promised_size(settings.model_name);
+    model = make_model(read_json(model_file(settings.model_name, "config.json")), file.string(),
+                       engine, storage);
     check_size(settings, *model, vocab);
   } else {
     model = models::gpt2::make(gpt2_config(settings, vocab), engine, storage);

@@ -3,13 +3,13 @@
 
 #include <ATen/ATen.h>
 
-#include <cmath>
 #include <set>
 
 #include "base/error.h"
-#include "base/log.h"
+#include "base/model_file.h"
 #include "checkpoint/safetensors.h"
 #include "train/lora_run.h"
+#include "train/peft_config.h"
 
 namespace octavo::train {
 namespace {
@@ -18,51 +18,13 @@ constexpr const char* kConfigName = "adapter_config.json";
 constexpr const char* kTensorsName = "adapter_model.safetensors";
 constexpr const char* kPrefix = "base_model.model.";
 
-double number(const Json& config, const char* name, const std::string& source) {
-  if (!config.contains(name) || !config.at(name).is_number())
-    fail(ExitCode::kDamaged, "train", source, ": '", name, "' wanted as a number");
-  return config.at(name).get<double>();
-}
-
-// A field that would change what the adapters compute and is not implemented.
-void refuse_unless(const Json& config, const char* name, const std::vector<Json>& implemented,
-                   const std::string& source) {
-  if (!config.contains(name)) return;
-  for (const Json& value : implemented)
-    if (config.at(name) == value) return;
-  fail(ExitCode::kUsage, "train", source, ": '", name, "': ", config.at(name).dump(),
-       " is not implemented; plain LoRA adapters are");
-}
-
-nn::LoraOptions read_options(const Json& config, const std::string& source) {
-  refuse_unless(config, "peft_type", {"LORA"}, source);
-  refuse_unless(config, "bias", {"none"}, source);
-  refuse_unless(config, "use_dora", {false, nullptr}, source);
-  refuse_unless(config, "modules_to_save", {nullptr, Json::array()}, source);
-  refuse_unless(config, "rank_pattern", {nullptr, Json::object()}, source);
-  refuse_unless(config, "alpha_pattern", {nullptr, Json::object()}, source);
-  refuse_unless(config, "layers_to_transform", {nullptr}, source);
-  refuse_unless(config, "lora_bias", {false, nullptr}, source);
-  refuse_unless(config, "layer_replication", {nullptr}, source);
-  refuse_unless(config, "use_qalora", {false, nullptr}, source);
-  refuse_unless(config, "alora_invocation_tokens", {nullptr}, source);
-  refuse_unless(config, "trainable_token_indices", {nullptr}, source);
-  nn::LoraOptions options;
-  options.rank = json_int(config, "r", source);
-  if (options.rank < 1 || options.rank > 65536)
-    fail(ExitCode::kDamaged, "train", source, ": 'r' wanted in 1..65536, found ", options.rank);
-  options.alpha = number(config, "lora_alpha", source);
-  if (config.value("use_rslora", false))  // scale alpha / sqrt(r) instead of alpha / r
-    options.alpha *= std::sqrt(static_cast<double>(options.rank));
-  const Json& targets = config.contains("target_modules") ? config.at("target_modules") : Json();
-  if (targets.is_string()) options.targets = {targets.get<std::string>()};
-  if (targets.is_array())
-    for (const Json& t : targets)
-      options.targets.push_back(t.is_string() ? t.get<std::string>() : t.dump());
-  if (options.targets.empty())
-    fail(ExitCode::kDamaged, "train", source,
-         ": 'target_modules' wanted as names of modules, found ", targets.dump());
-  return options;
+// Before memory is taken for adapters of the rank that the configuration says: the tensors have it.
+void check_rank(const checkpoint::SafetensorsReader& file, int64_t rank) {
+  for (const auto& [name, info] : file.tensors())
+    if (name.ends_with(".lora_A.weight") && (info.shape.empty() || info.shape[0] != rank))
+      fail(ExitCode::kDamaged, "train", file.path().string(), ": tensor ",
+           checkpoint::quote_name(name), ": wanted shape [", rank,
+           ", …] as adapter_config.json's 'r'", " says, found ", at::IntArrayRef(info.shape));
 }
 
 }  // namespace
@@ -73,7 +35,7 @@ bool is_peft_folder(const fs::path& folder) {
 }
 
 std::string peft_base(const fs::path& folder) {
-  const fs::path file = folder / kConfigName;
+  const fs::path file = model_file(folder, kConfigName);
   return json_string(read_json(file), "base_model_name_or_path", file.string());
 }
 
@@ -104,9 +66,11 @@ std::unique_ptr<nn::Lora> read_peft(const engine::Engine& engine, const models::
                                     const fs::path& folder) {
   const at::NoGradGuard no_grad;
   const std::string source = (folder / kConfigName).string();
-  const nn::LoraOptions options = read_options(read_json(folder / kConfigName), source);
+  const nn::LoraOptions options =
+      parse_peft_config(read_json(model_file(folder, kConfigName)), source);
+  const checkpoint::SafetensorsReader file(model_file(folder, kTensorsName));
+  check_rank(file, options.rank);
   auto lora = std::make_unique<nn::Lora>(engine, lora_layers(model), options);
-  const checkpoint::SafetensorsReader file(folder / kTensorsName);
   for (const auto& p : lora->params()) {
     const std::string name = kPrefix + p->name;
     const auto found = file.tensors().find(name);

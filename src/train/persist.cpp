@@ -8,9 +8,11 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/model_file.h"
 #include "config/print.h"
 #include "hub/hub.h"
 #include "train/device.h"
+#include "train/folder_check.h"
 #include "train/fp8_persist.h"
 #include "train/lora_run.h"
 #include "train/model_factory.h"
@@ -109,7 +111,8 @@ namespace {
 constexpr nn::Storage kFrozen{.trainable = false};
 
 void load_hf_folder(const fs::path& folder, Loaded& loaded) {
-  const fs::path config = folder / "config.json";
+  const fs::path config = model_file(folder, "config.json");
+  check_promised_size(folder);
   loaded.model = make_model(read_json(config), config.string(), *loaded.engine, kFrozen);
   load_weights(*loaded.model, folder);
 }

@@ -12,8 +12,33 @@
 
 namespace octavo::train {
 
+namespace {
+
+Json resumed_receipt(const Run& run) {
+  const Resumed& r = run.resumed;
+  if (r.from.empty()) return {};
+  return {{"from", r.from},
+          {"step", r.step},
+          {"fallbacks", r.passed_over.size()},
+          {"passed_over", r.passed_over}};
+}
+
+// Of the first rank.
+Json data_receipt(const Run& run) {
+  const auto of = [](const data::TokenData& data) {
+    return Json{{"damaged_ranges", data.damage().size()}, {"check_seconds", data.check_seconds()}};
+  };
+  Json json = {{"damage", config::name_of(run.settings.data_damage)},
+               {"samples_left_out", run.samples_left_out},
+               {"train", of(*run.train_data)}};
+  if (run.val_data != nullptr) json["val"] = of(*run.val_data);
+  return json;
+}
+
+}  // namespace
+
 void write_receipt(const Run& run, const fs::path& run_dir, const std::string& status,
-                   const Json& sinks) {
+                   const Json& sinks, const Json& flags) {
   Json operations = Json::array();
   for (const auto& choice : run.engine->choices) {
     Json refused = Json::array();
@@ -39,8 +64,11 @@ void write_receipt(const Run& run, const fs::path& run_dir, const std::string& s
                         {"fp8", fp8_receipt(run)},
                         {"lora", lora_receipt(run)},
                         {"cuda_graph", run.graph != nullptr ? run.graph->receipt() : Json()},
+                        {"resumed", resumed_receipt(run)},
+                        {"data", data_receipt(run)},
                         {"checkpoints", run.saver != nullptr ? run.saver->receipt() : Json()},
                         {"sinks", sinks},
+                        {"flags", flags},
                         {"steps", run.progress.step},
                         {"skipped_steps", run.progress.skipped_steps},
                         {"tokens", run.progress.tokens},

@@ -7,8 +7,8 @@
 
 namespace octavo::train {
 
-// `sinks` is what monitor::AsyncSink says of itself.
+// `sinks` and `flags` are what monitor::AsyncSink and monitor::RedFlags say of themselves.
 void write_receipt(const Run& run, const fs::path& run_dir, const std::string& status,
-                   const Json& sinks = {});
+                   const Json& sinks = {}, const Json& flags = {});
 
 }  // namespace octavo::train

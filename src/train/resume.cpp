@@ -91,13 +91,13 @@ void log_converted_masters(const Run& run, const checkpoint::State& state) {
 // The first rank chooses, all check a share of the files, and what one finds damaged nobody takes.
 checkpoint::Loaded open_together(Run& run) {
   dist::World& world = run.world;
-  std::vector<fs::path> damaged;
+  std::vector<fs::path> damaged, passed_over;
   for (;;) {
     Json choice;
     if (world.is_first()) {
       try {
-        const fs::path path =
-            checkpoint::choose(checkpoint_dir(run.settings), run.settings.resume, damaged);
+        const fs::path path = checkpoint::choose(checkpoint_dir(run.settings), run.settings.resume,
+                                                 damaged, &passed_over);
         choice = {{"path", path.string()}};
       } catch (const Error& error) {
         choice = {{"error", error.what()}, {"code", static_cast<int>(error.code())}};
@@ -114,7 +114,7 @@ checkpoint::Loaded open_together(Run& run) {
       log_warn(str("CHECKPOINT NOT USABLE: ", path.string(), ": ", problem));
     at::Tensor found = at::tensor({static_cast<double>(problems.size())}, at::kDouble);
     world.sum(found, "damage of the checkpoint");
-    if (found.item<double>() == 0) return {path, checkpoint::open(path)};
+    if (found.item<double>() == 0) return {path, checkpoint::open(path), passed_over};
     damaged.push_back(path);
   }
 }
@@ -137,6 +137,9 @@ std::string resume(Run& run) {
   run.optimizer->load(json_int(state.extra, "optimizer_steps", source),
                       moment_finder(state, trained_params(run)));
   resume_fp8(run, loaded.state, source);
+  run.resumed = {source, state.step, {}};
+  for (const fs::path& path : loaded.passed_over)
+    run.resumed.passed_over.push_back(path.filename().string());
   run.progress.step = state.step;
   run.progress.tokens = state.tokens;
   run.progress.position.samples =

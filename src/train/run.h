@@ -43,6 +43,13 @@ struct Batching {
   bool updating = false;                   // the weights are moving: the step cannot be done again
 };
 
+// Where a run that goes on came from.
+struct Resumed {
+  std::string from;  // "": a new run
+  int64_t step = 0;
+  std::vector<std::string> passed_over;  // newer checkpoints that were damaged
+};
+
 struct Run {
   config::Settings settings;
   dist::World world;
@@ -62,6 +69,10 @@ struct Run {
   optim::Schedule schedule;
   Progress progress;
   Batching batching;
+  Resumed resumed;
+  int64_t samples_left_out = 0;      // on this rank, because their tokens are damaged
+  double own_seconds = 0;            // of the last step, without waits for other ranks
+  std::vector<double> rank_seconds;  // the same of every rank, of the step before; empty alone
 
   int64_t tokens_per_step() const;      // over all micro-batches and ranks
   std::string precision() const;        // as the step line shows it

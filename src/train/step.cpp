@@ -59,7 +59,7 @@ MicroBatch run_micro_batch(Run& run, const data::Batch& batch, double share) {
 
 // The micro-batches of a step, and how many tokens all ranks learn from in it. All are read first:
 // each learned token counts the same, however many a micro-batch has. In the same message ranks
-// tell each other that they were asked to stop.
+// tell each other that they were asked to stop, and how long their last step took them.
 std::pair<std::vector<data::Batch>, double> read_batches(Run& run) {
   const engine::Range range("read data");
   std::vector<data::Batch> batches;
@@ -67,11 +67,19 @@ std::pair<std::vector<data::Batch>, double> read_batches(Run& run) {
   for (int64_t i = 0; i < run.settings.gradient_accumulation_steps; ++i) {
     batches.push_back(run.loader->next());
     learned += static_cast<double>(batches.back().learned);
+    run.samples_left_out += batches.back().left_out;
   }
-  at::Tensor told = at::tensor({learned, stop_requested() ? 1.0 : 0.0}, at::kDouble);
+  const int ranks = run.world.size();
+  at::Tensor told = at::zeros({2 + ranks}, at::kDouble);
+  auto* number = told.mutable_data_ptr<double>();
+  number[0] = learned;
+  number[1] = stop_requested() ? 1 : 0;
+  number[2 + run.world.rank()] = run.own_seconds;
   run.world.sum(told, "tokens of the step");
-  run.progress.stop_agreed = told[1].item<double>() > 0;
-  return {std::move(batches), std::max(told[0].item<double>(), 1.0)};
+  number = told.mutable_data_ptr<double>();
+  run.progress.stop_agreed = number[1] > 0;
+  if (ranks > 1) run.rank_seconds.assign(number + 2, number + 2 + ranks);
+  return {std::move(batches), std::max(number[0], 1.0)};
 }
 
 // What the host must know of a step before it updates: read in one copy, the only time that a step
@@ -150,12 +158,28 @@ void report_memory(const Run& run, monitor::StepRecord& record) {
   record.memory_kept_bytes = static_cast<double>(memory.in_use);
 }
 
+// What a step's times are counted from.
+struct Clocks {
+  explicit Clocks(const Run& run)
+      : waited_for_data(run.loader->wait_seconds()), waited_for_ranks(run.world.waited_seconds()) {}
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+  double waited_for_data, waited_for_ranks;
+};
+
+void report_times(Run& run, const Clocks& before, monitor::StepRecord& record) {
+  const Clocks now(run);
+  record.seconds = std::chrono::duration<double>(now.start - before.start).count();
+  record.tokens_per_second = static_cast<double>(run.tokens_per_step()) / record.seconds;
+  record.data_wait_seconds = now.waited_for_data - before.waited_for_data;
+  record.rank_seconds = run.rank_seconds;
+  run.own_seconds = record.seconds - (now.waited_for_ranks - before.waited_for_ranks);
+}
+
 }  // namespace
 
 monitor::StepRecord train_step(Run& run) {
   const engine::Range range("step", run.progress.step + 1);
-  const auto start = std::chrono::steady_clock::now();
-  const double waited = run.loader->wait_seconds();
+  const Clocks before(run);
   auto& progress = run.progress;
   monitor::StepRecord record;
   begin_step(run);
@@ -206,10 +230,8 @@ monitor::StepRecord train_step(Run& run) {
         static_cast<double>(run.settings.gradient_accumulation_steps * run.world.size());
   else if (run.settings.penalty_weight > 0)
     record.penalty = figures.z / tokens;
-  record.data_wait_seconds = run.loader->wait_seconds() - waited;
   report_memory(run, record);
-  record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  record.tokens_per_second = static_cast<double>(run.tokens_per_step()) / record.seconds;
+  report_times(run, before, record);
   return record;
 }
 

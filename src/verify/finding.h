@@ -25,7 +25,12 @@ enum class Section : uint8_t {
   kMachine,
   kKernels,
   kTraining,
-  kSpeed
+  kSpeed,
+  // Of verify --before-long-run.
+  kRunSettings,
+  kRunData,
+  kRunSize,
+  kRunSafety
 };
 std::string_view name_of(Section section);
 

@@ -12,9 +12,18 @@ std::string_view name_of(Status status) {
 }
 
 std::string_view name_of(Section section) {
-  constexpr std::string_view kNames[] = {"GPU",      "libraries", "environment variables",
-                                         "network",  "machine",   "kernels against the reference",
-                                         "training", "speed"};
+  constexpr std::string_view kNames[] = {"GPU",
+                                         "libraries",
+                                         "environment variables",
+                                         "network",
+                                         "machine",
+                                         "kernels against the reference",
+                                         "training",
+                                         "speed",
+                                         "the run's settings",
+                                         "the run's data",
+                                         "the run's memory, time and disk",
+                                         "the run's safety: resuming, watching, comparing"};
   return kNames[static_cast<size_t>(section)];
 }
 

@@ -1,7 +1,5 @@
 #include "verify/training.h"
 
-#include <stdlib.h>
-
 #include <chrono>
 #include <cmath>
 
@@ -11,6 +9,7 @@
 #include "base/text.h"
 #include "train/run.h"
 #include "train/step.h"
+#include "verify/temporary_folder.h"
 
 namespace octavo::verify {
 namespace {
@@ -21,42 +20,6 @@ constexpr int64_t kSteps = 60, kAveraged = 10;
 constexpr double kMostGap = 0.08;
 // Text of few words is learned quickly: from 5.6 to 1.2 was seen.
 constexpr double kLeastLearned = 0.7;
-
-// A folder that goes away with the object.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (fs::temp_directory_path() / "octavo-verify-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr)
-      fail(ExitCode::kEnvironment, "verify", "wanted a folder ", name,
-           ", found that it cannot be made; set TMPDIR to a folder that can be written to");
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
-// Sentences of few words, the same on every machine.
-std::string made_up_text() {
-  constexpr const char* kWords[] = {"the ",  "step ",  "of ",   "a ",     "scale ", "and ",
-                                    "bits ", "learn ", "from ", "eight ", "is ",    "small "};
-  std::string text;
-  uint32_t state = 7;
-  for (int i = 0; i < 20'000; ++i) {
-    state = state * 1664525 + 1013904223;
-    text += kWords[(state >> 16) % std::size(kWords)];
-    if (i % 11 == 10) text += "\n";
-  }
-  return text;
-}
 
 config::Settings tiny_settings(const config::Settings& asked, const fs::path& folder) {
   config::Settings s;
@@ -136,6 +99,19 @@ Finding judge_run(const TinyRun& run, const TinyRun& bf16, bool wants_native) {
 }
 
 }  // namespace
+
+std::string made_up_text() {
+  constexpr const char* kWords[] = {"the ",  "step ",  "of ",   "a ",     "scale ", "and ",
+                                    "bits ", "learn ", "from ", "eight ", "is ",    "small "};
+  std::string text;
+  uint32_t state = 7;
+  for (int i = 0; i < 20'000; ++i) {
+    state = state * 1664525 + 1013904223;
+    text += kWords[(state >> 16) % std::size(kWords)];
+    if (i % 11 == 10) text += "\n";
+  }
+  return text;
+}
 
 std::vector<TinyRun> train_tiny(const config::Settings& settings,
                                 const std::vector<fp8::Recipe>& recipes,

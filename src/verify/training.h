@@ -11,6 +11,9 @@
 
 namespace octavo::verify {
 
+// Sentences of few words, the same on every machine.
+std::string made_up_text();
+
 // How one of the runs went.
 struct TinyRun {
   std::string name;                      // "bf16", or the recipe

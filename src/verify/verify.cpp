@@ -7,6 +7,7 @@
 #include "base/progress.h"
 #include "train/device.h"
 #include "train/persist.h"
+#include "verify/before_long_run.h"
 #include "verify/gather.h"
 #include "verify/judge.h"
 #include "verify/kernels.h"
@@ -24,7 +25,7 @@ constexpr fp8::Recipe kRecipes[] = {fp8::Recipe::kDelayed, fp8::Recipe::kCurrent
 class Verification {
  public:
   Verification(const config::Parsed& parsed, const std::function<void(const std::string&)>& show)
-      : settings_(parsed.settings), wanted_(wanted_of(parsed)), show_(show) {}
+      : parsed_(parsed), settings_(parsed.settings), wanted_(wanted_of(parsed)), show_(show) {}
 
   Report run() {
     facts_ = gather(train::checkpoint_dir(settings_));
@@ -45,6 +46,7 @@ class Verification {
       training();
       speed();
     }
+    if (settings_.before_long_run) before_long_run();
     return std::move(report_);
   }
 
@@ -137,6 +139,17 @@ class Verification {
             ""};
   }
 
+  void before_long_run() {
+    Progress progress("the run", 2, "parts");
+    progress.set(0, "data, memory and disk");
+    LongRun found = gather_long_run(parsed_, facts_);
+    progress.set(1, "a stop and a resumption");
+    if (!facts_.absent_device) found.resume = rehearse_resume(found);
+    progress.finish();
+    add(judge_long_run(found));
+  }
+
+  const config::Parsed& parsed_;
   const config::Settings& settings_;
   Wanted wanted_;
   const std::function<void(const std::string&)>& show_;

@@ -112,13 +112,14 @@ TEST(Checkpoint, ReplacingByMovingAside) {
 
 TEST(Checkpoint, KilledBetweenTheTwoRenamesOfAReplacement) {
   Scratch folder;
-  fs::path path = save(folder.path(), sample_state(7, 1), {});
+  fs::path path = save(folder.path(), sample_state(7, 1), {.best = true});
   fs::rename(path, folder / ".old-step-00000007-123");
-  EXPECT_EQ(mixture(load(resolve(folder.path(), "latest"))), "");
+  for (const char* what : {"latest", "best", "step-00000007"})
+    EXPECT_EQ(mixture(load(resolve(folder.path(), what))), "") << what;
   EXPECT_EQ(steps_of(folder.path()), (std::vector<int64_t>{7}));
   save(folder.path(), sample_state(8, 2), {});
   EXPECT_EQ(names_in(folder.path()),
-            (std::vector<std::string>{"latest", "step-00000007", "step-00000008"}));
+            (std::vector<std::string>{"best_model", "latest", "step-00000007", "step-00000008"}));
   EXPECT_TRUE(verify(path).empty());
 }
 
@@ -157,6 +158,33 @@ TEST(Checkpoint, RetentionDoesNotCountBrokenOnes) {
   EXPECT_EQ(steps_of(folder.path()), (std::vector<int64_t>{2, 3, 4}));
 }
 
+void flip(const fs::path& path, size_t at, int bit = 0) {
+  std::string content = read_text(path);
+  content[at] ^= static_cast<char>(1 << bit);
+  write_text(path, content);
+}
+
+TEST(Checkpoint, RetentionOfOneReadsTheNewestBackFirst) {
+  Scratch folder;
+  save(folder.path(), sample_state(1, 1), {});
+  const auto damage = [&](std::string_view stage) {
+    const fs::path file = folder / "step-00000002/model.safetensors";
+    if (stage == "latest") flip(file, fs::file_size(file) - 1);
+  };
+  save(folder.path(), sample_state(2, 2), {.keep = 1, .on_stage = damage});
+  const Loaded loaded = load_resolved(folder.path(), "latest");
+  EXPECT_EQ(loaded.state.step, 1);
+  EXPECT_EQ(loaded.passed_over, std::vector<fs::path>{folder / "step-00000002"});
+  save(folder.path(), sample_state(3, 3), {.keep = 1});
+  EXPECT_EQ(steps_of(folder.path()), (std::vector<int64_t>{3}));
+}
+
+TEST(Checkpoint, FoldersAboveAreMadeToo) {
+  Scratch folder;
+  save(folder / "a/b/c", sample_state(1, 1), {});
+  EXPECT_EQ(steps_of(folder / "a/b/c"), (std::vector<int64_t>{1}));
+}
+
 TEST(Checkpoint, ResolveByEveryName) {
   Scratch folder;
   save(folder.path(), sample_state(1, 1), {.best = true});
@@ -188,12 +216,6 @@ TEST(Checkpoint, ResolveByEveryName) {
   EXPECT_TRUE(has(error_of(ExitCode::kUsage, [&] { resolve(folder / "empty", "best"); }),
                   "no best_model link"));
   EXPECT_TRUE(list(folder / "missing").empty());
-}
-
-void flip(const fs::path& path, size_t at, int bit = 0) {
-  std::string content = read_text(path);
-  content[at] ^= static_cast<char>(1 << bit);
-  write_text(path, content);
 }
 
 TEST(Checkpoint, DamagedLatestFallsBackWithAWarningEach) {

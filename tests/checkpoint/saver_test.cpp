@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/ranks.h"
+#include "checkpoint/snapshot.h"
 
 namespace octavo::checkpoint {
 namespace {
@@ -141,6 +142,16 @@ TEST(Saver, AFailureIsAWarningInTheBackgroundAndAnErrorInTheForeground) {
   EXPECT_EQ(load_resolved(folder.path(), "latest").state.step, 1);
   EXPECT_EQ(saver.save(big_state(2, weight), {}).filename(), "step-00000002");
   EXPECT_TRUE(saver.wait());
+}
+
+// The save fails, for want of space say, just before the update.
+TEST(Saver, AnUpdateAfterASaveThatFailedFindsNothingToCopy) {
+  const at::Tensor weight = at::full({4, 16}, 1.0f);
+  Snapshot snapshot(big_state(1, weight).groups);
+  snapshot.close();
+  const Snapshot::Secured secured = snapshot.secure(uint64_t{1} << 30);
+  EXPECT_EQ(secured.copied, 0);
+  EXPECT_EQ(secured.waited, 0);
 }
 
 TEST(Saver, WhatCouldNotBeLoadedIsRefusedAtOnce) {

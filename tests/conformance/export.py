@@ -250,7 +250,7 @@ def check_refusals(work):
     broken.mkdir()
     config = json.loads((source / "config.json").read_text())
     (broken / "config.json").write_text(json.dumps(config | {"intermediate_size": 400}))
-    (broken / "model.safetensors").symlink_to(source / "model.safetensors")
+    (broken / "model.safetensors").hardlink_to(source / "model.safetensors")
     code, out = octavo("checkpoints", "verify", broken)
     assert code == 5 and "mlp.gate_proj" in out and "layers.1" in out, out
     code, out = octavo("checkpoints", "export", broken, "--output", work / "never")

@@ -42,7 +42,7 @@ def edit(source, target, change):
     target.mkdir()
     for file in source.iterdir():
         if file.name != "config.json":
-            (target / file.name).symlink_to(file)
+            (target / file.name).hardlink_to(file)
     config = json.loads((source / "config.json").read_text())
     change(config)
     (target / "config.json").write_text(json.dumps(config))

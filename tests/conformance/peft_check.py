@@ -127,7 +127,7 @@ def edited(source, target, change):
     config = json.loads((source / "adapter_config.json").read_text())
     change(config)
     (target / "adapter_config.json").write_text(json.dumps(config))
-    (target / "adapter_model.safetensors").symlink_to(source / "adapter_model.safetensors")
+    (target / "adapter_model.safetensors").hardlink_to(source / "adapter_model.safetensors")
     return target
 
 

@@ -67,6 +67,8 @@ def values(run):
     found = {}
     for line in (run / "metrics.jsonl").read_text().splitlines():
         record = json.loads(line)
+        if "flag" in record:
+            continue
         for name, value in record.items():
             if name in NO_METRIC or value is None:
                 continue

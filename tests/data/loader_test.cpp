@@ -143,6 +143,61 @@ TEST(Loader, CountsTheTimeItWaited) {
   EXPECT_GT(loader.wait_seconds(), 0.01);
 }
 
+// Tokens [4000, 4500) cannot be trusted.
+class TokensWithAHole : public VirtualTokens {
+ public:
+  using VirtualTokens::VirtualTokens;
+  void read(uint64_t begin, std::span<int32_t> out) const override {
+    if (begin < kHole.end && begin + out.size() > kHole.begin)
+      throw DamagedShard("shard s is damaged", kHole);
+    VirtualTokens::read(begin, out);
+  }
+  std::vector<DamagedRange> damage() const override { return {kHole}; }
+
+ private:
+  inline static const DamagedRange kHole{"s", 4000, 4500, "test"};
+};
+
+TEST(Loader, LearnsNothingFromDamagedSamplesAndTheRestAsBefore) {
+  const auto whole = std::make_shared<VirtualTokens>(20'000);
+  const auto damaged = std::make_shared<TokensWithAHole>(20'000);
+  Loader::Options options{.rows = 4, .length = 10, .seed = 9};
+  Loader wanted(whole, options, {});
+  options.skip_damaged = true;
+  Loader found(damaged, options, {});
+  int64_t left_out = 0;
+  for (int k = 0; k < 499; ++k) {
+    const Batch a = wanted.next(), b = found.next();
+    EXPECT_EQ(a.after.samples, b.after.samples);
+    EXPECT_EQ(a.starts, b.starts);
+    EXPECT_EQ(b.learned, a.learned - 10 * b.left_out);
+    left_out += b.left_out;
+    for (size_t i = 0; i < a.inputs.size(); ++i)
+      if (b.targets[i] != -1) {
+        EXPECT_EQ(a.inputs[i], b.inputs[i]);
+        EXPECT_EQ(a.targets[i], b.targets[i]);
+      }
+  }
+  EXPECT_EQ(left_out, 51);  // samples 399, whose last target is token 4000, to 449
+  options.skip_damaged = false;
+  Loader stops(damaged, options, {});
+  expect_failure(
+      [&] {
+        for (;;) stops.next();
+      },
+      ExitCode::kDamaged, {"shard s"});
+}
+
+TEST(Loader, DoesNotLeaveOutMoreThanATwentieth) {
+  const auto damaged = std::make_shared<TokensWithAHole>(9'000);
+  Loader loader(damaged, {.length = 10, .skip_damaged = true}, {});
+  expect_failure(
+      [&] {
+        for (;;) loader.next();
+      },
+      ExitCode::kDamaged, {"5%", "500 of 9000", "shard s"});
+}
+
 TEST(Loader, RefusesWhatCannotBeServed) {
   const auto data = std::make_shared<VirtualTokens>(100);
   const auto start = [&](Loader::Options options) { Loader(data, options, {}); };

@@ -85,6 +85,13 @@ TEST_F(PreparedShard, DamageIsNamedByBlockAndLeavesTheOthersReadable) {
   data->read(2 * per_block, some);
   expect_failure([&] { data->read(per_block - 999, some); }, ExitCode::kDamaged, {"block 1"});
   expect_failure([&] { inspect(folder_, true); }, ExitCode::kDamaged, {"block 1", "DAMAGED"});
+  expect_failure([&] { data->read(per_block + 5, some); }, ExitCode::kDamaged, {"block 1"});
+  ASSERT_EQ(data->damage().size(), 1u);  // once, however often it is met
+  const DamagedRange range = data->damage()[0];
+  EXPECT_EQ(range.shard, "train-00000.tok");
+  EXPECT_EQ(range.begin, per_block);
+  EXPECT_EQ(range.end, 2 * per_block);
+  EXPECT_GT(data->check_seconds(), 0);
 }
 
 TEST_F(PreparedShard, ATruncatedMissingOrForeignShardIsDamage) {
@@ -125,6 +132,9 @@ TEST_F(PreparedShard, ADamagedIndexIsFound) {
   open_with("\"vocab_size\": 257", "\"vocab_size\": 258");
   open_with("\"vocab_size\": 257", "\"vocab_size\": -1");
   open_with("\"shards\": [", "\"shards\": {");
+  // Another format, and no version that the message could name.
+  put_file(index, R"({"format": "another"})");
+  expect_failure([&] { TokenData::open(folder_, "train"); }, ExitCode::kDamaged, {"'version'"});
   put_file(index, good.substr(0, good.size() / 2));
   expect_failure([&] { TokenData::open(folder_, "train"); }, ExitCode::kDamaged, {index.string()});
   fs::remove(index);

@@ -20,12 +20,14 @@ EXECUTABLES = [
     "tests/integration/resume_bitwise", "tests/integration/reshard", "tests/integration/fp8_resume", "tests/integration/finetuning",
     "tests/integration/absent_torch", "tests/integration/te_calls", "tests/integration/gpu_gemms",
     "tests/integration/gpu_step", "tests/integration/verify", "tests/integration/gpu_graph", "tests/integration/ranges",
-    "tests/integration/dry_run", "tests/integration/rank_death", "tests/integration/overlap", "tests/integration/auto_batch", "tests/integration/two_nodes",
-    "tests/integration/launchers", "tests/integration/slurm",
-    "tests/integration/planning", "tests/conformance/plan_memory",
+    "tests/integration/dry_run", "tests/integration/rank_death", "tests/integration/red_flags", "tests/integration/overlap", "tests/integration/auto_batch", "tests/integration/two_nodes",
+    "tests/integration/launchers", "tests/integration/slurm", "tests/integration/sweep", "tests/integration/compare", "tests/integration/diagnose", "tests/integration/bench_verb",
+    "tests/integration/planning", "tests/integration/configs", "tests/conformance/plan_memory",
     "tests/conformance/plan_published", "bench/calibrate_plan",
     "tests/conformance/tensorboard", "tests/conformance/wandb", "bench/sinks",
-    "tests/integration/quickstart", "tests/unit/data",
+    "tests/faults/checkpoints", "tests/faults/data",
+    "tests/integration/quickstart", "tests/integration/install", "packaging/wheel", "packaging/deb", "tests/unit/data",
+    "fuzz/run", "tests/faults/hostile",
     "bench/tinyshakespeare", "bench/gpt2_vs_pytorch", "bench/tokenizer_vs_hf", "bench/rehearsal",
     "bench/sft_vs_transformers", "bench/host_cost", "bench/comm_bytes", "bench/shard_memory", "bench/scale", "bench/checkpoint", "studies/fp8_vs_bf16", "studies/smollm2_fp8", "studies/low_memory_optim",
 ]
@@ -155,7 +157,34 @@ def check_figures(root):
                 yield f"README.md: {figure} is not in the last line of {result.relative_to(root)}; quote what was measured"
 
 
-CHECKS = [check_rooms, check_sizes, check_words, check_promises, check_figures]
+def anchors_of(text):
+    """What links into a page may name: its headings, as Markdown pages are commonly served."""
+    headings = re.findall(r"^#+ +(.*)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def check_links(root):
+    """Links between pages lead somewhere, and docs/index.md leads to every page of docs/."""
+    linked = set()
+    for path in [*sorted(root.glob("*.md")), *sorted(root.glob("docs/**/*.md"))]:
+        text = re.sub(r"```.*?```|`[^`\n]*`", "", path.read_text(), flags=re.S)
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+            name, _, anchor = target.partition("#")
+            there = path.parent / name if name else path
+            if "://" in target or target.startswith("mailto:"):
+                continue
+            if path == root / "docs/index.md":
+                linked.add(there.resolve())
+            if not there.exists():
+                yield f"{path.relative_to(root)}: a link to {target}, which is not there"
+            elif anchor and there.suffix == ".md" and anchor not in anchors_of(there.read_text()):
+                yield f"{path.relative_to(root)}: a link to {target}, a page without that heading"
+    for page in sorted(root.glob("docs/*.md")):
+        if page.name != "index.md" and page.resolve() not in linked:
+            yield f"docs/index.md: no link to {page.name}; every page has its place there"
+
+
+CHECKS = [check_rooms, check_sizes, check_words, check_promises, check_figures, check_links]
 
 
 def broken_rules(root):

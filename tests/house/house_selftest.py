@@ -24,12 +24,16 @@ SPOILED = {
     "src/base/lost.cpp": ("\n", "never built"),
     "README.md": ("| x | 1 | `loss=1.5` | `bench/tinyshakespeare` |\n", "loss=1.5 is not in the last line"),
     "docs/tour.md": ("no table\n", "wanted the room table"),
+    "docs/lost.md": ("nobody links here\n", "no link to lost.md"),
+    "docs/decisions/0001.md": ("[x](../gone.md)\n", "a link to ../gone.md, which is not there"),
+    "CONTRIBUTING.md": ("[x](docs/tour.md#attic)\n", "a page without that heading"),
 }
 
 
 def make_good_tree(root):
     files = {
-        "docs/tour.md": "| `src/base` | x |\n| `src/config` | x |\n| `src/train` | x |\n",
+        "docs/index.md": "[a](tour.md) [b](tour.md#the-rooms)\n",
+        "docs/tour.md": "## The rooms\n| `src/base` | x |\n| `src/config` | x |\n| `src/train` | x |\n",
         "README.md": "| x | 1 | `loss=1.4` | `bench/tinyshakespeare` |\n",
         "bench/results/tinyshakespeare.txt": "loss=1.5\nloss=1.4 seconds=2\n",
         "src/base/low.h": "#include <vector>\n", "src/train/high.h": '#include "base/low.h"\n#include "train/high.h"\n',

@@ -14,7 +14,7 @@ TEXT = DATA / "data" / "text" / "tinyshakespeare.txt"
 
 DAMAGED, STOPPED = 5, 75  # exit codes
 # What of a record is about time and memory, and so never the same twice.
-INCIDENTAL = ("perf/", "data/wait", "memory/", "goodput", "gpu/")
+INCIDENTAL = ("perf/", "data/wait", "memory/", "goodput", "gpu/", "flags/")
 
 
 def require_files():
@@ -93,7 +93,13 @@ def page_environment():
 def read_records(path):
     """A metrics.jsonl, without what may differ between two runs that are the same."""
     lines = path.read_text().splitlines()
-    return [{k: v for k, v in record.items() if not k.startswith(INCIDENTAL)} for record in map(json.loads, lines)]
+    return [{k: v for k, v in record.items() if not k.startswith(INCIDENTAL)} for record in map(json.loads, lines)
+            if "flag" not in record]
+
+
+def read_flags(path):
+    """The red flags of a metrics.jsonl."""
+    return [record for record in map(json.loads, path.read_text().splitlines()) if "flag" in record]
 
 
 def wait_for_step(process, step):

@@ -83,5 +83,13 @@ TEST(Regex, CatastrophicBacktrackingEndsInAnError) {
                  [&] { regex.split(std::string(2000, 'a') + "cb", 0, ends); });
 }
 
+// Every word alone is matched soon enough; all of them would take hours.
+TEST(Regex, LookingAheadAtEveryByteEndsInAnError) {
+  const Regex regex("(?=[a ]+b)a|a", "test");
+  std::vector<uint32_t> ends;
+  expect_failure(ExitCode::kUsage, "it took more than",
+                 [&] { regex.split(std::string(500'000, 'a'), 0, ends); });
+}
+
 }  // namespace
 }  // namespace octavo::tokenizer

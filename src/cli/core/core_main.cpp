@@ -19,6 +19,8 @@ extern "C" __attribute__((visibility("default"))) int octavo_core_main(const cha
   if (name == "eval") return cli::eval(args);
   if (name == "checkpoints") return cli::checkpoints(args);
   if (name == "verify") return cli::verify(args);
+  if (name == "diagnose") return cli::diagnose(args);
+  if (name == "bench") return cli::bench(args);
   if (name == "plan") return cli::dry_run(args);
   fail(ExitCode::kUsage, "cli", "this build's core library has no verb '", name, "'");
 }

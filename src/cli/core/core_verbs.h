@@ -12,6 +12,8 @@ int generate(CoreArgs args);
 int eval(CoreArgs args);
 int checkpoints(CoreArgs args);  // list, verify, export
 int verify(CoreArgs args);
+int diagnose(CoreArgs args);
+int bench(CoreArgs args);
 int dry_run(CoreArgs args);  // octavo plan --dry_run, on the absent device
 int list_checkpoints(const std::string& folder, bool json);
 

@@ -1,5 +1,6 @@
 #include "data/arrow/arrow_module.h"
 
+#include <algorithm>
 #include <exception>
 
 #include "base/error.h"
@@ -9,8 +10,18 @@
 namespace octavo::data {
 namespace {
 
-// More than any sound row group of 64 rows needs, and less than a machine has.
-constexpr int64_t kMemoryLimit = int64_t{4} << 30;
+// More than any sound row group of 64 rows needs, and less than a machine has. A small file may ask
+// for little: what unpacks to more is a bomb.
+int64_t memory_limit(uint64_t file_bytes) {
+  constexpr uint64_t kLeast = uint64_t{192} << 20, kMost = uint64_t{4} << 30, kPerByte = 16;
+  return static_cast<int64_t>(std::min(kMost, kLeast + kPerByte * std::min(file_bytes, kMost)));
+}
+
+// Text that packs better than this is no text: a dictionary's one entry in a billion rows.
+uint64_t most_text(uint64_t file_bytes) {
+  constexpr uint64_t kLeast = uint64_t{64} << 20, kPerByte = 1000;
+  return kLeast + kPerByte * std::min(file_bytes, UINT64_MAX / kPerByte / 2);
+}
 
 class ArrowRowReader : public RowReader {
  public:
@@ -19,7 +30,7 @@ class ArrowRowReader : public RowReader {
         bytes_(request.bytes),
         max_row_bytes_(request.max_row_bytes),
         row_(request.first_row),
-        pool_(arrow::system_memory_pool(), kMemoryLimit) {
+        pool_(arrow::system_memory_pool(), memory_limit(request.bytes)) {
     guard([&]() -> arrow::Status {
       const BatchRequest batches{
           .file = std::make_shared<InputAdapter>(std::move(request.file), request.bytes),
@@ -39,10 +50,15 @@ class ArrowRowReader : public RowReader {
         const auto rows = static_cast<uint64_t>(current_.rows->num_rows());
         const uint64_t inside = row_ - current_.first_row, span = current_.end - current_.begin;
         const size_t before = result.lines.size();
-        append_row_json(*current_.rows, static_cast<int64_t>(inside), result.lines);
+        append_row_json(*current_.rows, static_cast<int64_t>(inside),
+                        std::min(max_row_bytes_, most_text(bytes_)), result.lines);
         result.lines += '\n';
         if (result.lines.size() - before > max_row_bytes_)
           return arrow::Status::Invalid("wanted rows below ", max_row_bytes_, " bytes");
+        produced_ += result.lines.size() - before;
+        if (produced_ > most_text(bytes_))
+          return arrow::Status::Invalid("a file of ", bytes_, " bytes that unpacks to more than ",
+                                        most_text(bytes_), " bytes of rows");
         result.places.push_back({current_.begin + share_of(span, inside, rows),
                                  current_.begin + share_of(span, inside + 1, rows)});
         ++row_;
@@ -93,7 +109,7 @@ class ArrowRowReader : public RowReader {
   }
 
   std::string name_;
-  uint64_t bytes_, max_row_bytes_, row_;
+  uint64_t bytes_, max_row_bytes_, row_, produced_ = 0;
   arrow::CappedMemoryPool pool_;
   std::unique_ptr<Batches> batches_;
   PlacedBatch current_;

@@ -40,43 +40,50 @@ void append_number(T value, std::string& out) {
   out.append(buffer, end);
 }
 
-void append_value(const arrow::Array& array, int64_t i, int depth, std::string& out);
+// The text that is being made, and where it must end.
+struct Line {
+  std::string& text;
+  size_t end;
+  bool is_full() const { return text.size() > end; }
+};
+
+void append_value(const arrow::Array& array, int64_t i, int depth, Line& out);
 
 template <typename ListArray>
-void append_list(const arrow::Array& array, int64_t i, int depth, std::string& out) {
+void append_list(const arrow::Array& array, int64_t i, int depth, Line& out) {
   const auto& list = static_cast<const ListArray&>(array);
-  out += '[';
-  for (int64_t j = 0; j < list.value_length(i); ++j) {
-    if (j > 0) out += ',';
+  out.text += '[';
+  for (int64_t j = 0; j < list.value_length(i) && !out.is_full(); ++j) {
+    if (j > 0) out.text += ',';
     append_value(*list.values(), list.value_offset(i) + j, depth + 1, out);
   }
-  out += ']';
+  out.text += ']';
 }
 
-void append_struct(const arrow::Array& array, int64_t i, int depth, std::string& out) {
+void append_struct(const arrow::Array& array, int64_t i, int depth, Line& out) {
   const auto& record = static_cast<const arrow::StructArray&>(array);
-  out += '{';
-  for (int field = 0; field < record.num_fields(); ++field) {
-    if (field > 0) out += ',';
-    append_string(record.struct_type()->field(field)->name(), out);
-    out += ':';
+  out.text += '{';
+  for (int field = 0; field < record.num_fields() && !out.is_full(); ++field) {
+    if (field > 0) out.text += ',';
+    append_string(record.struct_type()->field(field)->name(), out.text);
+    out.text += ':';
     append_value(*record.field(field), i, depth + 1, out);
   }
-  out += '}';
+  out.text += '}';
 }
 
-void append_value(const arrow::Array& array, int64_t i, int depth, std::string& out) {
+void append_value(const arrow::Array& array, int64_t i, int depth, Line& out) {
   if (array.IsNull(i) || depth > kMaxDepth) {
-    out += "null";
+    out.text += "null";
     return;
   }
   switch (array.type_id()) {
     case arrow::Type::STRING:
-      return append_string(static_cast<const arrow::StringArray&>(array).GetView(i), out);
+      return append_string(static_cast<const arrow::StringArray&>(array).GetView(i), out.text);
     case arrow::Type::LARGE_STRING:
-      return append_string(static_cast<const arrow::LargeStringArray&>(array).GetView(i), out);
+      return append_string(static_cast<const arrow::LargeStringArray&>(array).GetView(i), out.text);
     case arrow::Type::STRING_VIEW:
-      return append_string(static_cast<const arrow::StringViewArray&>(array).GetView(i), out);
+      return append_string(static_cast<const arrow::StringViewArray&>(array).GetView(i), out.text);
     case arrow::Type::DICTIONARY: {
       const auto& coded = static_cast<const arrow::DictionaryArray&>(array);
       return append_value(*coded.dictionary(), coded.GetValueIndex(i), depth + 1, out);
@@ -88,23 +95,25 @@ void append_value(const arrow::Array& array, int64_t i, int depth, std::string& 
     case arrow::Type::STRUCT:
       return append_struct(array, i, depth, out);
     case arrow::Type::INT32:
-      return append_number(static_cast<const arrow::Int32Array&>(array).Value(i), out);
+      return append_number(static_cast<const arrow::Int32Array&>(array).Value(i), out.text);
     case arrow::Type::INT64:
-      return append_number(static_cast<const arrow::Int64Array&>(array).Value(i), out);
+      return append_number(static_cast<const arrow::Int64Array&>(array).Value(i), out.text);
     default:
-      out += "null";
+      out.text += "null";
   }
 }
 
 }  // namespace
 
-void append_row_json(const arrow::RecordBatch& batch, int64_t row, std::string& out) {
+void append_row_json(const arrow::RecordBatch& batch, int64_t row, uint64_t most,
+                     std::string& out) {
+  Line line{out, out.size() + most};
   out += '{';
-  for (int column = 0; column < batch.num_columns(); ++column) {
+  for (int column = 0; column < batch.num_columns() && !line.is_full(); ++column) {
     if (column > 0) out += ',';
     append_string(batch.column_name(column), out);
     out += ':';
-    append_value(*batch.column(column), row, 0, out);
+    append_value(*batch.column(column), row, 0, line);
   }
   out += '}';
 }

@@ -1,0 +1,31 @@
+// A chat of a stranger in every template, as ids. What he wrote must not become a marker.
+#include "base/json.h"
+#include "data/chat_template.h"
+#include "data/row_format.h"
+#include "fuzz/harness.h"
+#include "fuzz/small_tokenizer.h"
+
+OCTAVO_FUZZ_TARGET(input) {
+  using namespace octavo;
+  static const auto tokenizer = fuzz::small_tokenizer(tokenizer::kQwen2Pattern, true);
+  fuzz::refusal_of([&] {
+    Json row = parse_json(input, "row");
+    const data::RowFormat format = data::detect_format({}, row, "row 1");
+    if (!format.has_answers()) return;
+    const std::vector<data::Message> messages = data::messages_of_row(format, row, "row 1");
+    for (const auto kind :
+         {data::ChatTemplate::kChatml, data::ChatTemplate::kQwen2, data::ChatTemplate::kSmollm2,
+          data::ChatTemplate::kLlama3, data::ChatTemplate::kLlama31, data::ChatTemplate::kAlpaca,
+          data::ChatTemplate::kNone}) {
+      const auto segments = data::render_chat(kind, messages, true);
+      size_t markers = 0, found = 0;
+      for (const data::Segment& segment : segments)
+        markers += segment.kind == data::Segment::Kind::kMarker ||
+                   segment.kind == data::Segment::Kind::kEndOfDocument;
+      const data::EncodedChat chat = data::encode_chat(*tokenizer, segments);
+      fuzz::check(chat.ids.size() == chat.learned.size(), "ids without marks");
+      for (const tokenizer::TokenId id : chat.ids) found += id >= fuzz::kFirstAdded;
+      fuzz::check(found == markers, "text of a stranger became a marker");
+    }
+  });
+}

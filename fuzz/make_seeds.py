@@ -1,0 +1,304 @@
+"""Makes the seeds of every target: small sound files of the programs that usually write them, and of our own formats.
+
+usage: make_seeds.py FOLDER    writes FOLDER/TARGET/NAME
+"""
+import json
+import pathlib
+import struct
+import sys
+
+import numpy
+import pyarrow
+import pyarrow.ipc
+import pyarrow.parquet
+import safetensors.numpy
+import tokenizers
+import xxhash
+
+HASH = "0123456789abcdef" * 2
+FINGERPRINT = xxhash.xxh3_128_hexdigest(b"fuzz").encode()  # of the tokenizer, as fuzz/shard.cpp has it
+
+
+def safetensors_seeds():
+    arrays = {"wte.weight": numpy.ones((2, 3), numpy.float32), "h.0.b": numpy.zeros(4, numpy.float16),
+              "steps": numpy.array(7, numpy.int64), "flags": numpy.array([True, False])}
+    yield "plain", safetensors.numpy.save(arrays)
+    yield "metadata", safetensors.numpy.save(arrays, {"format": "pt", "note": "é"})
+    yield "empty", safetensors.numpy.save({"nothing": numpy.zeros((0, 5), numpy.float32)})
+    header = json.dumps({"a": {"dtype": "F8_E4M3", "shape": [2, 2], "data_offsets": [0, 4]},
+                         "b": {"dtype": "BF16", "shape": [1], "data_offsets": [4, 6]}}).encode()
+    yield "fp8", struct.pack("<Q", len(header)) + header + bytes(6)
+
+
+def model_index_seeds():
+    first, second = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+    weights = {"a": first, "b": first, "c": second}
+    yield "whole", json.dumps({"metadata": {"total_size": 48}, "weight_map": weights})
+    yield "part", json.dumps({"weight_map": {"a": first}})
+    yield "wrong", json.dumps({"weight_map": {"a": second, "b": "../x.safetensors"}})
+
+
+def model_config_seeds():
+    llama = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2, "hidden_size": 64,
+             "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 256,
+             "max_position_embeddings": 128, "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": True,
+             "attention_bias": False, "mlp_bias": False, "rope_theta": 10000.0, "torch_dtype": "bfloat16"}
+    rope = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 8192}
+    yield "llama", json.dumps(llama)
+    yield "llama3", json.dumps(llama | {"rope_scaling": rope, "head_dim": 16, "pretraining_tp": 1})
+    yield "llama5", json.dumps(llama | {"rope_parameters": rope | {"rope_theta": 5e5}})
+    yield "qwen2", json.dumps(llama | {"model_type": "qwen2", "use_sliding_window": False, "sliding_window": None,
+                                       "max_window_layers": 2, "layer_types": ["full_attention"] * 2})
+    yield "mistral", json.dumps(llama | {"model_type": "mistral"})
+    yield "gpt2", json.dumps({"model_type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 64, "vocab_size": 256,
+                              "n_positions": 64, "layer_norm_epsilon": 1e-5, "activation_function": "gelu_new",
+                              "scale_attn_weights": True, "n_ctx": 64, "reorder_and_upcast_attn": False})
+
+
+def tokenizer_file(pre, normalizer=None, post=None, trained=True):
+    made = tokenizers.Tokenizer(tokenizers.models.BPE())
+    made.normalizer, made.pre_tokenizer = normalizer, pre
+    made.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=300 if trained else 260, special_tokens=["<|endoftext|>", "<|im_start|>"], show_progress=False,
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet() if trained else [])
+    made.train_from_iterator(["the theme of the thesis then 123 é", "in the inn"] * 4, trainer)
+    if post:
+        made.post_processor = post(made)
+    return made.to_str()
+
+
+def tokenizer_seeds():
+    byte_level = tokenizers.pre_tokenizers.ByteLevel
+    split = tokenizers.pre_tokenizers.Split
+    text = "\n====\nThe theme 123 of\tcafé\u0301 <|endoftext|>!\n"
+    patterned = lambda pattern: tokenizers.pre_tokenizers.Sequence(
+        [split(tokenizers.Regex(pattern), "isolated"), byte_level(add_prefix_space=False, use_regex=False)])
+    yield "gpt2", tokenizer_file(byte_level(add_prefix_space=False)) + text
+    yield "prefix", tokenizer_file(byte_level(add_prefix_space=True)) + text
+    yield "digits", tokenizer_file(tokenizers.pre_tokenizers.Sequence(
+        [tokenizers.pre_tokenizers.Digits(individual_digits=True), byte_level(add_prefix_space=False)])) + text
+    yield "nfc", tokenizer_file(byte_level(add_prefix_space=False), tokenizers.normalizers.NFC()) + text
+    yield "regex", tokenizer_file(patterned(r"\p{Lu}?\p{Ll}+|\d{1,3}|[^\s\p{L}]+(?!\S)|\s+")) + text
+    yield "regex2", tokenizer_file(patterned(r"(?i:'s|'t)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|\s*[\r\n]+|\s+"),
+                                   trained=False) + text
+    yield "template", tokenizer_file(
+        byte_level(add_prefix_space=False), None, lambda made: tokenizers.processors.TemplateProcessing(
+            single="<|im_start|> $A", special_tokens=[("<|im_start|>", made.token_to_id("<|im_start|>"))])) + text
+    # A small one by hand: a vocabulary of a few bytes is soon mutated into all that may be wrong with one.
+    small = {"added_tokens": [{"id": 6, "content": "</s>", "single_word": True, "lstrip": True, "rstrip": True,
+                               "normalized": True, "special": True}],
+             "normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}]},
+             "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+                 {"type": "Split", "pattern": {"Regex": "a+|b"}, "behavior": "Isolated", "invert": False},
+                 {"type": "Digits", "individual_digits": False},
+                 {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": False}]},
+             "post_processor": {"type": "Sequence", "processors": [
+                 {"type": "ByteLevel"},
+                 {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "</s>", "type_id": 0}},
+                                                           {"Sequence": {"id": "A", "type_id": 0}}], "pair": [],
+                  "special_tokens": {"</s>": {"id": "</s>", "ids": [6], "tokens": ["</s>"]}}}]},
+             "decoder": {"type": "ByteLevel"},
+             "model": {"type": "BPE", "dropout": None, "unk_token": None, "ignore_merges": True, "byte_fallback": False,
+                       "vocab": {"a": 0, "b": 1, "Ġ": 2, "ab": 3, "aa": 4, "aaaa": 5},
+                       "merges": ["a b", ["a", "a"], "aa aa"]}}
+    yield "small", json.dumps(small) + "\n====\naab baaaa </s>"
+
+
+def tokenizer_text_seeds():
+    yield "english", "It's THE theme, isn't it?  123456 and\r\n\r\n  more   \n"
+    yield "scripts", "Ünïcödé\u0301 e\u0301\u0323 漢字かな 한글 \u1100\u1161\u11a8 عربى ١٢٣ 🙂\u200d🙂 \u00a0\u3000x"
+    yield "markers", "<|endoftext|> <a <ab <|im_start|>user\n  hi<|im_end|>"
+    yield "runs", "a" * 70 + " " * 40 + "!" * 30 + "\n" * 10
+    yield "broken", b"ok \xc3\x28 \xed\xa0\x80 \xf4\x90\x80\x80"
+
+
+def yaml_seeds():
+    yield "train", ("model_name: gpt2\ndataset: 'input.txt'\nmax_steps: 100\nlearning_rate: 3e-4\nuse_fp8: true\n"
+                    "batch_size: 8\nlora_target: [q_proj, v_proj]\n")
+    yield "comments", "# a run\nmodel_name: \"custom\"   # ours\nn_layer: 2\nn_head: 2\nn_embd: 64\nseed: 0x10\n"
+    yield "wrong", "base: &b {a: 1}\nother: *b\n---\nlist:\n  - 1\n  - [2]\ntext: |\n  two\n  lines\n? key\n: !!str v\n"
+
+
+def sweep_seeds():
+    yield "bayes", ("method: bayes\nmetric:\n  name: val/loss\n  goal: minimize\n  target: 1.5\nrun_cap: 20\n"
+                    "parameters:\n  learning_rate:\n    distribution: log_uniform_values\n    min: 0.00001\n    max: 0.01\n"
+                    "  batch_size:\n    values: [8, 16, 32]\n  seed:\n    value: 1\n  max_steps:\n    min: 10\n    max: 90\n"
+                    "early_terminate:\n  type: hyperband\n  min_iter: 3\n  eta: 2\n  s: 2\n")
+    yield "grid", "program: train.py\nname: g\nmethod: grid\nparameters:\n  weight_decay:\n    values: [0.0, 0.1]\n"
+    yield "quantized", ("method: random\nparameters:\n  warmup_steps:\n    distribution: q_uniform\n    min: 0\n    max: 100\n"
+                        "    q: 10\n  learning_rate:\n    distribution: normal\n    mu: 0.001\n    sigma: 0.0001\n")
+
+
+def import_seeds():
+    yield "llamafactory", ("ymodel_name_or_path: meta-llama/Llama-3.2-1B\nstage: sft\ndo_train: true\nfinetuning_type: lora\n"
+                           "lora_rank: 8\nlora_target: all\ndataset: alpaca_en_demo\ntemplate: llama3\ncutoff_len: 2048\n"
+                           "per_device_train_batch_size: 1\ngradient_accumulation_steps: 8\nlearning_rate: 1.0e-4\n"
+                           "num_train_epochs: 3.0\nlr_scheduler_type: cosine\nwarmup_ratio: 0.1\nbf16: true\nfp8: true\n"
+                           "output_dir: saves/x\nlogging_steps: 10\nreport_to: [wandb, none]\nresume_from_checkpoint: null\n")
+    yield "guide", "ymodel_name: gpt2\nuse_fp8: true\noptimizer:\n  params:\n    lr: 0.1\n"
+    yield "deepspeed", "j" + json.dumps({
+        "train_batch_size": "auto", "train_micro_batch_size_per_gpu": 4, "gradient_clipping": 1.0, "bf16": {"enabled": True},
+        "zero_optimization": {"stage": 2, "overlap_comm": True, "reduce_bucket_size": 5e8, "offload_optimizer": {"device": "cpu"}},
+        "optimizer": {"type": "AdamW", "params": {"lr": 3e-4, "betas": [0.9, 0.95], "eps": 1e-8}},
+        "communication_data_type": "fp32", "steps_per_print": 10})
+    yield "script", "sexport NCCL_DEBUG=INFO\nCUDA_VISIBLE_DEVICES=0,1 NVTE_FP8_DPA_BWD=1 python train.py\nWANDB_API_KEY=\"abc\"\n# x\n"
+
+
+def table():
+    return pyarrow.table({
+        "text": ["one", "two é \"quoted\"\n", None, "four"], "id": pyarrow.array([1, 2, 3, None], pyarrow.int64()),
+        "label": pyarrow.array(["a", "b", "a", "a"]).dictionary_encode(),
+        "messages": [[{"role": "user", "content": "hi"}], [], None, [{"role": "assistant", "content": "yo"}] * 2]})
+
+
+def parquet_seeds():
+    for name, options in (("plain", {"compression": "none"}), ("snappy", {"compression": "snappy"}),
+                          ("zstd", {"compression": "zstd", "row_group_size": 2}),
+                          ("gzip", {"compression": "gzip", "data_page_version": "2.0", "use_dictionary": False}),
+                          ("delta", {"use_dictionary": False, "column_encoding": {"id": "DELTA_BINARY_PACKED"}})):
+        chosen = table().select(["text", "id"]) if name == "delta" else table()
+        sink = pyarrow.BufferOutputStream()
+        pyarrow.parquet.write_table(chosen, sink, **options)
+        yield name, sink.getvalue().to_pybytes()
+
+
+def arrow_seeds():
+    for name, opened, options in (
+            ("file", pyarrow.ipc.new_file, None), ("stream", pyarrow.ipc.new_stream, None),
+            ("lz4", pyarrow.ipc.new_file, pyarrow.ipc.IpcWriteOptions(compression="lz4")),
+            ("zstd", pyarrow.ipc.new_stream, pyarrow.ipc.IpcWriteOptions(compression="zstd"))):
+        sink = pyarrow.BufferOutputStream()
+        with opened(sink, table().schema, options=options) as writer:
+            for batch in table().to_batches(max_chunksize=3):
+                writer.write_batch(batch)
+        yield name, sink.getvalue().to_pybytes()
+    views = pyarrow.table({"text": pyarrow.array(["short", "a string that is longer than twelve"], pyarrow.string_view()),
+                           "large": pyarrow.array([["x"], ["y", "z"]], pyarrow.large_list(pyarrow.large_string()))})
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, views.schema) as writer:
+        writer.write_table(views)
+    yield "views", sink.getvalue().to_pybytes()
+
+
+ROWS = [{"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi <|im_end|>"},
+                      {"role": "assistant", "content": "Hello."}]},
+        {"conversations": [{"from": "human", "value": "Q"}, {"from": "gpt", "value": "A"}]},
+        {"instruction": "Add.", "input": "1 2", "output": "3"}, {"question": "Why?", "answer": "Because #### 4"},
+        {"prompt": "P", "completion": "C"}, {"text": "plain \\ \u2028 text"}]
+
+
+def json_rows_seeds():
+    yield "array", json.dumps(ROWS[2:4], indent=1)
+    yield "lines", "\n".join(map(json.dumps, ROWS[:2])) + "\n"
+    yield "mark", "\ufeff[ ]"
+    yield "texts", json.dumps(["one", {"text": "two"}, 3])
+
+
+def chat_seeds():
+    for i, row in enumerate(ROWS):
+        yield f"row{i}", json.dumps(row)
+
+
+def shard_seeds():
+    def seed(tokens, width, documents, vocabulary, sample=0):
+        data = b"".join(struct.pack("<H" if width == 2 else "<I", t) for t in tokens)
+        padded = data + bytes(-len(data) % 8)
+        tables = b"".join(struct.pack("<Q", d) for d in documents) + bytes(8 if data else 0)
+        header = struct.pack("<8sIIQQQQ32sQQQ", b"OCTOKEN\n", 1, width, len(tokens), len(documents), 1 << 20, vocabulary,
+                             FINGERPRINT, 0, 0, sample)
+        return b"\0" + header.ljust(128, b"\0") + padded + tables
+    yield "bytes", seed([1, 2, 3, 256, 5, 6, 7], 2, [0, 4], 257)
+    yield "wide", seed([1, 70000, 3], 4, [0], 100000)
+    yield "packed", seed([1 | 1 << 30, 2 | 1 << 31, 3, 4], 4, [0], 257, 2)
+    yield "empty", seed([], 2, [], 257)
+
+
+def dataset_index_seeds():
+    shard = {"name": "train-00000.bin", "tokens": 8, "documents": 2, "bytes": 4136, "hash": HASH}
+    index = {"format": "octavo-tokens", "version": 1, "fingerprint": HASH, "plan": "p",
+             "tokenizer": {"name": "bytes", "fingerprint": "bytes", "vocab_size": 257}, "options": {},
+             "sources": {"list": "sources.jsonl", "files": 1, "bytes": 10, "fingerprint": HASH},
+             "splits": {"train": {"tokens": 8, "documents": 2, "shards": [shard]},
+                        "val": {"tokens": 0, "documents": 0, "shards": []}}}
+    yield "plain", json.dumps(index, indent=1)
+    yield "packed", json.dumps(index | {"sample_length": 4, "splits": {"train": index["splits"]["train"] | {
+        "shards": [shard | {"learned": 3, "padding": 1}]}}})
+
+
+def manifest_seeds():
+    entry = {"name": "model.safetensors", "size": 100, "hash": HASH, "tensors": 1, "tensor_hashes": {"a": HASH},
+             "header_hash": HASH}
+    manifest = {"version": 1, "step": 250, "tokens": 1000, "precision": "fp32", "recipe": "", "val_loss": 1.5,
+                "created": "2026-01-01T00:00:00Z", "extra": {"seed": 1}, "files": [entry]}
+    ranked = [entry | {"name": f"model-0000{r + 1}-of-00002.safetensors", "group": "model", "rank": r, "tensors": 0,
+                       "tensor_hashes": {}} for r in range(2)]
+    parts = manifest | {"version": 2, "save_id": "s1", "files": ranked, "val_loss": None,
+                        "parts": [{"name": f"part-0000{r + 1}-of-00002.json", "size": 10, "hash": HASH} for r in range(2)],
+                        "tensors": {"model": {"a": {"dtype": "F32", "shape": [4, 2], "rank": 0, "every": 2},
+                                              "b": {"dtype": "BF16", "shape": [5], "at": [[0, 1], [3, 0]]},
+                                              "c": {"dtype": "I64", "shape": [], "rank": 1}}}}
+    piece = {"dtype": "F32", "shape": [4, 2], "first_row": 2, "rows": 2}
+    listed = {"version": 2, "step": 250, "save_id": "s1", "rank": 1, "ranks": 2,
+              "files": [ranked[1] | {"tensors": 1, "tensor_hashes": {"a": HASH}, "pieces": {"a": piece}}]}
+    for name, value in (("one", manifest), ("parts", parts), ("list", listed)):
+        yield name, json.dumps(value, indent=2)
+    yield "hash", "{\n  \"manifest_hash\": \"" + HASH + "\",\n  \"version\": 1}"
+
+
+def adapter_seeds():
+    config = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": "gpt2", "r": 8, "lora_alpha": 16,
+              "lora_dropout": 0.05, "target_modules": ["q_proj", "v_proj"], "bias": "none", "fan_in_fan_out": False,
+              "inference_mode": True, "use_rslora": True, "use_dora": False, "modules_to_save": None, "rank_pattern": {},
+              "alpha_pattern": {}, "layers_to_transform": None}
+    yield "list", json.dumps(config)
+    yield "text", json.dumps(config | {"target_modules": "all-linear", "use_rslora": False, "lora_alpha": 0.5})
+
+
+def rendezvous_seeds():
+    def strings(items):
+        return struct.pack("<I", len(items)) + b"".join(struct.pack("<I", len(s)) + s for s in items)
+
+    def request(op, keys, values=(), number=0, wait=0):
+        return struct.pack("<BIq", op, wait, number) + strings(keys) + strings(values)
+
+    requests = {"set": request(1, [b"k"], [b"v"]), "get": request(2, [b"k"], wait=1), "add": request(3, [b"n"], number=5),
+                "check": request(4, [b"k", b"n"]), "wait": request(5, [b"k"]), "swap": request(6, [b"k"], [b"v", b"w"]),
+                "delete": request(7, [b"k"]), "size": request(8, []), "append": request(9, [b"k"], [b"x"]),
+                "gets": request(10, [b"k", b"k"]), "sets": request(11, [b"a", b"b"], [b"1", b"2"]),
+                "missing": request(12, [b"rank/"], number=4), "clear": request(13, [b"rank/"])}
+    for name, body in requests.items():
+        yield name, b"\1" + body
+        yield name + "-framed", b"\xff" + struct.pack("<I", len(body)) + body
+    both = requests["set"], requests["get"], requests["append"], requests["size"]
+    yield "several", b"\x41" + b"".join(struct.pack("<I", len(b)) + b for b in both)
+    yield "hello", b"\xfe" + b"OCTAVORV" + struct.pack("<H", 1) + bytes(32) + bytes(32)
+    yield "reply", b"\1" + struct.pack("<Bq", 0, 3) + strings([b"v", b"w"])
+
+
+def http_seeds():
+    yield "metrics", b"\xffGET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+    yield "head", b"\2HEAD /health?a=b HTTP/1.0\r\n\r\n"
+    yield "post", b"\xffPOST / HTTP/1.1\r\nContent-Length: 2\r\n\r\nhi"
+    yield "long", b"\xffGET /" + b"a" * 5000 + b" HTTP/1.1\r\n\r\n"
+
+
+SEEDS = {"adapter": adapter_seeds, "arrow": arrow_seeds, "chat": chat_seeds, "config": yaml_seeds,
+         "dataset_index": dataset_index_seeds, "http": http_seeds, "import": import_seeds, "json_rows": json_rows_seeds,
+         "manifest": manifest_seeds, "model_config": model_config_seeds, "model_index": model_index_seeds,
+         "parquet": parquet_seeds, "rendezvous": rendezvous_seeds, "safetensors": safetensors_seeds, "shard": shard_seeds,
+         "sweep": sweep_seeds, "tokenizer": tokenizer_seeds, "tokenizer_text": tokenizer_text_seeds}
+
+
+def main():
+    root = pathlib.Path(sys.argv[1])
+    for target, seeds in SEEDS.items():
+        folder = root / target
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in seeds():
+            (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+// manifest.json and a rank's list. They carry the hash of their own text, which a stranger can make
+// as well as we: it is put right here, so that what is behind it is reached.
+#include "checkpoint/manifest.h"
+#include "checkpoint/part_list.h"
+#include "checkpoint/pieces.h"
+#include "fuzz/harness.h"
+
+namespace {
+
+std::string sealed(std::string_view body) {
+  const std::string rest = "{\n" + std::string(body);
+  return "{\n  \"manifest_hash\": \"" +
+         octavo::hash_bytes(std::as_bytes(std::span(rest.data(), rest.size()))) + "\",\n" +
+         std::string(body);
+}
+
+}  // namespace
+
+OCTAVO_FUZZ_TARGET(input) {
+  using namespace octavo;
+  const bool keep_hash = input.starts_with("{\n  \"manifest_hash\"");
+  const std::string text =
+      keep_hash ? std::string(input) : sealed(input.starts_with("{\n") ? input.substr(2) : input);
+  fuzz::refusal_of([&] {
+    const checkpoint::Manifest manifest = checkpoint::parse_manifest(text, "manifest.json");
+    for (const auto& file : manifest.files)
+      fuzz::check(file.name.find('/') == std::string::npos && !file.name.starts_with("."),
+                  "a file name that leaves the folder");
+    for (const auto& part : manifest.parts)
+      fuzz::check(part.name.find('/') == std::string::npos, "a list's name that leaves the folder");
+    for (const auto& [group, tensors] : manifest.index)
+      for (const auto& [name, place] : tensors) {
+        const int64_t rows = checkpoint::row_count(place.shape);
+        int64_t placed = 0;
+        if (manifest.parts.size() > 1000) continue;
+        for (const auto& piece : checkpoint::pieces_with(place, 0, rows)) {
+          placed += piece.rows;
+          fuzz::check(piece.rank >= 0 && static_cast<size_t>(piece.rank) < manifest.parts.size(),
+                      "a piece of a rank that is not there");
+        }
+        fuzz::check(placed == rows, "pieces that are not the whole");
+      }
+    const std::string again = checkpoint::manifest_text(manifest);
+    checkpoint::parse_manifest(again, "what we wrote");
+  });
+  fuzz::refusal_of([&] {
+    const checkpoint::PartList list = checkpoint::parse_part(text, "part.json");
+    fuzz::check(checkpoint::parse_part(checkpoint::part_text(list), "what we wrote").files.size() ==
+                    list.files.size(),
+                "a list that reads back otherwise");
+  });
+}

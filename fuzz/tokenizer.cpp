@@ -1,0 +1,19 @@
+// A tokenizer.json, then (behind a line of ====) a text that it encodes and decodes.
+#include "fuzz/harness.h"
+#include "tokenizer/bpe_tokenizer.h"
+#include "tokenizer/hf_file.h"
+
+OCTAVO_FUZZ_TARGET(input) {
+  using namespace octavo;
+  const auto [json, text] = fuzz::two_parts(input);
+  fuzz::refusal_of([&, json = json, text = text] {
+    const tokenizer::BpeTokenizer tokenizer("input", "",
+                                            tokenizer::parse_hf_file(json, "tokenizer.json"));
+    std::vector<tokenizer::TokenId> ids;
+    tokenizer.encode_with_special(text, ids);
+    fuzz::check(ids.size() <= 4 * text.size() + json.size(), "more ids than there can be");
+    for (const tokenizer::TokenId id : ids)
+      fuzz::check(id >= 0 && id < tokenizer.vocab_size(), "an id beyond the vocabulary");
+    tokenizer.decode(ids, false);
+  });
+}

@@ -1,0 +1,116 @@
+"""Makes an installed octavo independent of the machine that it was built on.
+
+Libraries of the distribution (spdlog, curl, …) are copied beside the program under names of their own, as auditwheel does, so
+that they never meet other versions of themselves in one process; the search paths become relative to site-packages.
+"""
+import hashlib
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+# Never copied: the C and C++ runtime of the machine that runs it, and what comes in wheels of its own.
+RUNTIME = re.compile(r"(libc|libm|libdl|libpthread|librt|libresolv|libutil|libgcc_s|libstdc\+\+|ld-linux-x86-64)\.so\.\d+")
+WHEELS = re.compile(r"(libtorch_cpu|libtorch_cuda|libc10|libc10_cuda)\.so|libdnnl\.so\.3|libgomp\.so\.1|libcudart\.so\.13"
+                    r"|(libarrow|libarrow_s3|libparquet)\.so\.\d+|libcuda\.so\.1")
+BUNDLE = "bundled"  # a folder in lib/
+# From octavo/lib: beside us, then the wheels of the same site-packages, then lib/ of the environment (oneDNN's wheel), which
+# is four folders up, or two when all was installed with pip's --target.
+SEARCH_PATH = ["$ORIGIN", f"$ORIGIN/{BUNDLE}", "$ORIGIN/../../torch/lib", "$ORIGIN/../../nvidia/cu13/lib",
+               "$ORIGIN/../../pyarrow", "$ORIGIN/../../../..", "$ORIGIN/../../lib"]
+
+
+def output(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def patch(file, *options):
+    subprocess.run(["patchelf", *options, file], check=True)
+
+
+def needed(file):
+    return output("patchelf", "--print-needed", file).split()
+
+
+def system_libraries():
+    """Path by name, as the loader's own list has it."""
+    lines = output("/sbin/ldconfig", "-p").splitlines()
+    found = {}
+    for line in lines:
+        match = re.match(r"\s*(\S+) \(.*x86-64.*\) => (\S+)", line)
+        if match:
+            found.setdefault(match[1], pathlib.Path(match[2]).resolve())
+    return found
+
+
+def closure(files, own):
+    """{name: path} of the distribution's libraries that the files need, and those need in turn."""
+    system, found, open_files = system_libraries(), {}, list(files)
+    while open_files:
+        for name in needed(open_files.pop()):
+            if name in own or name in found or RUNTIME.fullmatch(name) or WHEELS.fullmatch(name):
+                continue
+            if name not in system:
+                sys.exit(f"wheel: wanted {name} on this machine, found none; run ./bootstrap")
+            found[name] = system[name]
+            open_files.append(system[name])
+    return found
+
+
+def own_name(name, path):
+    """libcurl.so.4 becomes libcurl-1a2b3c4d.so.4."""
+    stem, rest = name.split(".so", 1)
+    return f"{stem}-{hashlib.sha256(path.read_bytes()).hexdigest()[:8]}.so{rest}"
+
+
+def debian_package(path):
+    """The package that a library came from: its licence is that package's."""
+    for line in output("dpkg-query", "-S", f"*/{path.name}").splitlines():
+        package, _, file = line.partition(": ")
+        if pathlib.Path(file).resolve() == path:
+            return package.split(":")[0]
+    sys.exit(f"wheel: wanted the Debian package of {path}, found none; its licence is not known")
+
+
+def copy_licence(package, folder):
+    """The package's copyright file, and the common licences that it only refers to."""
+    text = pathlib.Path(f"/usr/share/doc/{package}/copyright").read_text(errors="replace")
+    (folder / f"{package}.txt").write_text(text)
+    for common in pathlib.Path("/usr/share/common-licenses").iterdir():
+        if re.search(rf"/{common.parent.name}/{re.escape(common.name)}(?![\w-]|\.\d)", text):
+            shutil.copyfile(common, folder / f"{common.name}.txt")
+
+
+def bundle(folder, licences):
+    """Bundles what folder/bin and folder/lib need; the packages' copyright files go to `licences`."""
+    libraries = sorted((folder / "lib").glob("*.so"))
+    own = [*libraries, folder / "bin" / "octavo"]
+    driver = folder / "lib" / "absent" / "libcuda.so.1"
+    for file in [*own, driver]:
+        subprocess.run(["strip", "--strip-unneeded", file], check=True)
+    found = closure(own, {file.name for file in libraries})
+    names = {name: own_name(name, path) for name, path in found.items()}
+    bundled = folder / "lib" / BUNDLE
+    bundled.mkdir()
+    licences.mkdir(parents=True)
+    for name, path in sorted(found.items()):
+        copy = bundled / names[name]
+        shutil.copyfile(path, copy)
+        copy.chmod(0o755)
+        patch(copy, "--set-soname", names[name], "--set-rpath", "$ORIGIN")
+        rename_needed(copy, names)
+        copy_licence(debian_package(path), licences)
+    for file in own:
+        rename_needed(file, names)
+    for file in libraries:
+        patch(file, "--set-rpath", ":".join(SEARCH_PATH))
+    patch(driver, "--set-rpath", "$ORIGIN/..")
+    patch(folder / "bin" / "octavo", "--set-rpath", f"$ORIGIN/../lib:$ORIGIN/../lib/{BUNDLE}")
+    return sorted(names)
+
+
+def rename_needed(file, names):
+    options = [word for name in needed(file) if name in names for word in ("--replace-needed", name, names[name])]
+    if options:
+        patch(file, *options)

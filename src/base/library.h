@@ -1,0 +1,30 @@
+#pragma once
+// Libraries that come in Python wheels (torch, oneDNN, Arrow): finding them without Python, and
+// saying in plain words what is missing. A loader's message names a file; a person needs to know
+// which package has it, where it was looked for and what to type.
+
+#include <string>
+#include <string_view>
+
+#include "base/file.h"
+
+namespace octavo {
+
+// The folder of the libraries that belong to this program: lib/ beside its bin/.
+fs::path own_library_folder();
+
+// OCTAVO_SITE_PACKAGES names a site-packages folder with the wheels, for programs that are not
+// installed in one. The loader reads its search path at the start of a process only, so the program
+// starts itself again with the folders on it; returns when there is nothing to do.
+void use_site_packages(char** argv);
+
+// What was wanted, what was found, where it was looked for and what to do, when the loader refused
+// `library` and `said` why.
+std::string loader_advice(const fs::path& library, std::string_view said);
+
+// The version that the package's folder tells ("2.15.0"), or "" when there is no such folder.
+std::string installed_version(const fs::path& site_packages, std::string_view package);
+// The version that this program was built with.
+std::string wanted_version(std::string_view package);
+
+}  // namespace octavo

@@ -1,0 +1,132 @@
+#include "chart/drawing.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "base/error.h"
+#include "chart/escape.h"
+
+namespace octavo::chart {
+namespace {
+
+constexpr std::array<std::string_view, 8> kPalette = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
+                                                      "#e69f00", "#56b4e9", "#6b4c9a", "#7f7f7f"};
+constexpr double kLegendRow = 20, kLegendMark = 22;
+
+}  // namespace
+
+std::string_view colour_of(size_t index) {
+  return kPalette[index % kPalette.size()];
+}
+
+size_t colours() {
+  return kPalette.size();
+}
+
+std::string coordinate(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", std::clamp(value, -1e6, 1e6));
+  std::string_view view = text;
+  if (view.ends_with(".0")) view.remove_suffix(2);
+  return std::string(view == "-0" ? "0" : view);
+}
+
+double text_width(std::string_view text, double size) {
+  size_t characters = 0;
+  for (char c : text) characters += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  return 0.56 * size * static_cast<double>(characters);
+}
+
+std::string shortened(std::string_view text, double width, double size) {
+  if (text_width(text, size) <= width) return std::string(text);
+  std::string out;
+  while (!text.empty() && text_width(out, size) + 1.2 * size < width) {
+    const size_t length = std::max<size_t>(1, character_at(text));
+    out += text.substr(0, length);
+    text.remove_prefix(length);
+  }
+  return out + "…";
+}
+
+Drawing::Drawing(double width, std::string title) : width_(width), title_(std::move(title)) {}
+
+void Drawing::words(double x, double y, std::string_view text, const Words& look) {
+  body_ += str("<text x=\"", coordinate(x), "\" y=\"", coordinate(y), "\" text-anchor=\"",
+               look.anchor, "\" fill=\"", look.colour, "\" font-size=\"", look.size, "\"");
+  if (look.bold) body_ += " font-weight=\"bold\"";
+  if (look.turn != 0)
+    body_ += str(" transform=\"rotate(", look.turn, " ", coordinate(x), " ", coordinate(y), ")\"");
+  body_ += str(">", escaped(text), "</text>\n");
+}
+
+void Drawing::line(double x1, double y1, double x2, double y2, std::string_view colour,
+                   double width) {
+  body_ += str("<line x1=\"", coordinate(x1), "\" y1=\"", coordinate(y1), "\" x2=\"",
+               coordinate(x2), "\" y2=\"", coordinate(y2), "\" stroke=\"", colour,
+               "\" stroke-width=\"", width, "\"/>\n");
+}
+
+void Drawing::box(double x, double y, double width, double height, std::string_view colour,
+                  double opacity) {
+  body_ += str("<rect x=\"", coordinate(x), "\" y=\"", coordinate(y), "\" width=\"",
+               coordinate(width), "\" height=\"", coordinate(height), "\" fill=\"", colour, "\"");
+  if (opacity < 1) body_ += str(" fill-opacity=\"", opacity, "\"");
+  body_ += "/>\n";
+}
+
+void Drawing::dot(double x, double y, double radius, std::string_view colour) {
+  body_ += str("<circle cx=\"", coordinate(x), "\" cy=\"", coordinate(y), "\" r=\"", radius,
+               "\" fill=\"", colour, "\"/>\n");
+}
+
+void Drawing::polyline(std::string_view points, std::string_view colour, bool dashed) {
+  body_ += str("<polyline fill=\"none\" stroke=\"", colour,
+               "\" stroke-width=\"1.8\" stroke-linejoin=\"round\"",
+               dashed ? " stroke-dasharray=\"6 4\"" : "", " points=\"", points, "\"/>\n");
+}
+
+void Drawing::area(std::string_view points, std::string_view colour) {
+  body_ += str("<polygon fill=\"", colour, "\" fill-opacity=\"0.18\" stroke=\"none\" points=\"",
+               points, "\"/>\n");
+}
+
+void Drawing::curve(std::string_view path, std::string_view colour, double width, double opacity) {
+  body_ += str("<path fill=\"none\" stroke=\"", colour, "\" stroke-width=\"", width,
+               "\" stroke-opacity=\"", opacity, "\" d=\"", path, "\"/>\n");
+}
+
+double Drawing::legend(const std::vector<LegendEntry>& entries, double x, double y) {
+  const double left = x, right = width_ - 16;
+  for (const LegendEntry& entry : entries) {
+    const std::string name = shortened(entry.name, right - left - kLegendMark - 6);
+    const double room = kLegendMark + 6 + text_width(name, kFontSize) + 18;
+    if (x > left && x + room - 18 > right) {
+      x = left;
+      y += kLegendRow;
+    }
+    const std::string_view colour = colour_of(entry.colour);
+    if (entry.box)
+      box(x + 6, y + 3, 12, 12, colour);
+    else
+      polyline(str(coordinate(x), ",", coordinate(y + 9), " ", coordinate(x + kLegendMark), ",",
+                   coordinate(y + 9)),
+               colour, entry.dashed);
+    words(x + kLegendMark + 6, y + 13.5, name);
+    x += room;
+  }
+  return entries.empty() ? y : y + kLegendRow;
+}
+
+std::string Drawing::finish(double height) const {
+  const std::string w = coordinate(width_), h = coordinate(height), title = escaped(title_);
+  return str("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", w, " ", h,
+             "\" role=\"img\" aria-label=\"", title,
+             "\" font-family=\"'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu "
+             "Sans', sans-serif\">\n<title>",
+             title, "</title>\n<rect width=\"", w, "\" height=\"", h, "\" fill=\"#ffffff\"/>\n",
+             body_, "</svg>\n");
+}
+
+}  // namespace octavo::chart

@@ -1,0 +1,166 @@
+#include "chart/line_chart.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "chart/axis.h"
+
+namespace octavo::chart {
+namespace {
+
+constexpr size_t kFewPoints = 24;  // so few that each gets a dot; two are a straight line
+
+struct Plot {
+  Axis x, y;
+  size_t left_out = 0;
+};
+
+bool has_band(const Series& series, size_t i) {
+  return i < series.low.size() && i < series.high.size();
+}
+
+Plot plot_of(const LineChart& chart) {
+  Extent xs(chart.log_x), ys(chart.log_y);
+  Plot plot;
+  for (const Series& series : chart.series)
+    for (size_t i = 0; i < std::min(series.x.size(), series.y.size()); ++i) {
+      Extent own_x(chart.log_x), own_y(chart.log_y);
+      if (!own_x.add(series.x[i]) || !own_y.add(series.y[i])) {
+        ++plot.left_out;
+        continue;
+      }
+      xs.add(series.x[i]);
+      ys.add(series.y[i]);
+      if (has_band(series, i)) {
+        ys.add(series.low[i]);
+        ys.add(series.high[i]);
+      }
+    }
+  plot.x = axis_over(xs, chart.log_x, 0, 7);
+  plot.y = axis_over(ys, chart.log_y, 0.05, 6);
+  return plot;
+}
+
+struct Place {
+  double x, y;
+};
+
+void append_place(std::string& points, const Place& place) {
+  if (!points.empty()) points += ' ';
+  points += coordinate(place.x) + "," + coordinate(place.y);
+}
+
+// Of many places in one column of pixels: first, lowest, highest, last, in their order.
+std::vector<Place> thinned(const std::vector<Place>& places, double width) {
+  if (static_cast<double>(places.size()) <= 4 * width) return places;
+  std::vector<Place> kept;
+  for (size_t begin = 0; begin < places.size();) {
+    size_t end = begin;
+    while (end < places.size() && std::floor(places[end].x) == std::floor(places[begin].x)) ++end;
+    size_t low = begin, high = begin;
+    for (size_t i = begin; i < end; ++i) {
+      if (places[i].y < places[low].y) low = i;
+      if (places[i].y > places[high].y) high = i;
+    }
+    std::vector<size_t> chosen = {begin, std::min(low, high), std::max(low, high), end - 1};
+    chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
+    for (size_t i : chosen) kept.push_back(places[i]);
+    begin = end;
+  }
+  return kept;
+}
+
+// The places of a curve, cut where a value cannot be shown.
+std::vector<std::vector<Place>> pieces_of(const Plot& plot, const Series& series,
+                                          const std::vector<double>& values) {
+  std::vector<std::vector<Place>> pieces(1);
+  for (size_t i = 0; i < std::min(series.x.size(), values.size()); ++i)
+    if (plot.x.shows(series.x[i]) && plot.y.shows(values[i]) && std::abs(values[i]) <= 1e200)
+      pieces.back().push_back({plot.x.place(series.x[i]), plot.y.place(values[i])});
+    else if (!pieces.back().empty())
+      pieces.emplace_back();
+  if (pieces.back().empty()) pieces.pop_back();
+  return pieces;
+}
+
+void draw_band(Drawing& drawing, const Plot& plot, const Series& series, std::string_view colour) {
+  std::vector<Place> low, high;
+  for (size_t i = 0; i < series.x.size() && has_band(series, i); ++i) {
+    if (!plot.x.shows(series.x[i]) || !plot.y.shows(series.low[i]) || !plot.y.shows(series.high[i]))
+      continue;
+    const double x = plot.x.place(series.x[i]);
+    low.push_back({x, plot.y.place(series.low[i])});
+    high.push_back({x, plot.y.place(series.high[i])});
+  }
+  if (low.size() < 2) return;
+  const double width = std::abs(plot.x.to - plot.x.from);
+  low = thinned(low, width);
+  high = thinned(high, width);
+  std::string points;
+  for (const Place& place : low) append_place(points, place);
+  for (auto place = high.rbegin(); place != high.rend(); ++place) append_place(points, *place);
+  drawing.area(points, colour);
+}
+
+void draw_curve(Drawing& drawing, const Plot& plot, const Series& series, std::string_view colour,
+                bool dashed) {
+  const auto pieces = pieces_of(plot, series, series.y);
+  size_t shown = 0;
+  for (const auto& piece : pieces) shown += piece.size();
+  for (const auto& piece : pieces) {
+    std::string points;
+    for (const Place& place : thinned(piece, std::abs(plot.x.to - plot.x.from)))
+      append_place(points, place);
+    if (piece.size() > 1) drawing.polyline(points, colour, dashed);
+    if ((shown > 2 && shown <= kFewPoints) || piece.size() == 1)
+      for (const Place& place : piece) drawing.dot(place.x, place.y, 2.6, colour);
+  }
+}
+
+std::string note_of(const LineChart& chart, const Plot& plot) {
+  if (plot.left_out == 0) return "";
+  return str(plot.left_out, plot.left_out == 1 ? " value is" : " values are", " not finite",
+             chart.log_x || chart.log_y ? " or not positive" : "", " and not drawn");
+}
+
+}  // namespace
+
+std::string svg(const LineChart& chart) {
+  Plot plot = plot_of(chart);
+  Drawing drawing(chart.width, chart.title);
+  double top = 14;
+  if (!chart.title.empty()) {
+    drawing.words(16, 26, shortened(chart.title, chart.width - 32, 15), {.size = 15, .bold = true});
+    top = 38;
+  }
+  std::vector<LegendEntry> entries;
+  for (size_t i = 0; i < chart.series.size(); ++i)
+    entries.push_back({chart.series[i].name, i, chart.series[i].dashed || i >= colours()});
+  if (entries.size() == 1 && entries[0].name.empty()) entries.clear();
+  top = drawing.legend(entries, 16, top) + 10;
+
+  const double bottom = chart.height - (chart.x_label.empty() ? 32.0 : 52.0);
+  const double left = 14 + (chart.y_label.empty() ? 0 : 18) + plot.y.widest_label() + 8;
+  plot.x.from = left + 4;
+  plot.x.to = chart.width - 24.0;
+  plot.y.from = bottom;
+  plot.y.to = std::min(top, bottom - 20);
+  draw_grid(drawing, plot.y, left, plot.x.to + 4);
+  drawing.line(left, bottom, plot.x.to + 4, bottom, "#8c959f");
+  draw_x_labels(drawing, plot.x, bottom);
+  draw_y_title(drawing, chart.y_label, plot.y.to, bottom);
+  if (!chart.x_label.empty())
+    drawing.words((left + plot.x.to) / 2, bottom + 41, chart.x_label,
+                  {.anchor = "middle", .colour = kFaint});
+  for (size_t i = 0; i < chart.series.size(); ++i)
+    draw_band(drawing, plot, chart.series[i], colour_of(i));
+  for (size_t i = 0; i < chart.series.size(); ++i)
+    draw_curve(drawing, plot, chart.series[i], colour_of(i),
+               entries.empty() ? false : entries[i].dashed);
+  drawing.words(chart.width - 20.0, bottom + 41, note_of(chart, plot),
+                {.anchor = "end", .colour = kFaint, .size = 11});
+  return drawing.finish(chart.height);
+}
+
+}  // namespace octavo::chart

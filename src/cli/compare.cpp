@@ -1,0 +1,81 @@
+// octavo compare: two runs, or one configuration in two settings over several seeds, and a verdict.
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/verbs.h"
+#include "report/comparison.h"
+#include "report/hellaswag.h"
+#include "report/runs.h"
+
+namespace octavo::cli {
+namespace {
+
+using FolderPairs = std::vector<std::pair<fs::path, fs::path>>;
+
+bool names_config(Args args) {
+  return std::any_of(args.begin(), args.end(), [](const std::string& arg) {
+    return !arg.starts_with("--") && (arg.ends_with(".yaml") || arg.ends_with(".yml"));
+  });
+}
+
+// Where the runs are; those of a configuration are made first.
+FolderPairs find_pairs(const config::Parsed& parsed, fs::path& folder) {
+  const std::vector<std::string>& given = parsed.positionals;
+  if (!parsed.config_file.empty()) {
+    if (!given.empty())
+      fail(ExitCode::kUsage, "cli", "compare: wanted CONFIG.yaml or run folders, found both");
+    const report::RunPlan plan = report::plan_runs(parsed);
+    report::make_runs(plan);
+    folder = plan.folder;
+    return report::pairs_in(folder);
+  }
+  if (given.size() == 2) {
+    folder = given[1];
+    return {{given[0], given[1]}};
+  }
+  if (given.size() != 1)
+    fail(ExitCode::kUsage, "cli",
+         "compare: wanted RUN_A RUN_B, CONFIG.yaml, or a comparison's folder, found ", given.size(),
+         " folders; see octavo compare --help");
+  folder = given[0];
+  FolderPairs pairs = report::pairs_in(folder);
+  if (pairs.empty())
+    fail(ExitCode::kUsage, "cli", "compare: wanted a comparison's folder with runs a-SEED and ",
+         "b-SEED, found none in ", folder.string(), "; two runs are given as RUN_A RUN_B");
+  return pairs;
+}
+
+}  // namespace
+
+int compare(const Verb& verb, Args args) {
+  config::Arguments arguments = verb.arguments;
+  if (names_config(args)) arguments.reader |= config::reader::kTrain;
+  const config::Parsed parsed = config::parse(args, arguments);
+  const config::Settings& s = parsed.settings;
+  fs::path folder;
+  const report::Bounds bounds{s.max_train_gap, s.max_val_gap, s.max_hellaswag_drop, s.min_speedup,
+                              s.tail_share};
+  std::vector<report::Pair> pairs;
+  for (const auto& [a, b] : find_pairs(parsed, folder))
+    pairs.push_back(report::compare_pair(report::read_run(a), report::read_run(b), s.tail_share));
+  if (!s.eval_data.empty()) report::add_hellaswag(pairs, s.eval_data, s.eval_limit);
+  const report::Comparison comparison = report::judge(std::move(pairs), bounds);
+  const fs::path page = s.output.empty() ? folder / "report.html" : fs::path(s.output);
+  write_file_atomic(page, report::page_of(comparison, bounds));
+  const std::string json = report::json_of(comparison, bounds)
+                               .dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+  const fs::path figures = fs::path(page).replace_extension(".json");
+  write_file_atomic(figures, json + "\n");
+  if (s.json)
+    std::printf("%s\n", json.c_str());
+  else
+    std::printf("%sreport: %s, figures: %s\n", report::text_of(comparison).c_str(), page.c_str(),
+                figures.c_str());
+  return report::exit_code(comparison.verdict);
+}
+
+}  // namespace octavo::cli

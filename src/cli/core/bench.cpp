@@ -1,0 +1,34 @@
+#include "race/bench.h"
+
+#include <cstdio>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "cli/core/core_verbs.h"
+#include "config/parse.h"
+#include "race/report.h"
+
+namespace octavo::cli {
+
+int bench(CoreArgs args) {
+  const config::Settings settings = config::parse(args, config::kBenchArguments).settings;
+  const race::Bench found = race::run_bench(settings);
+  const fs::path page = settings.output.empty() ? "bench.html" : settings.output;
+  const auto beside = [&](const char* ending) {
+    return page.parent_path() / (page.stem().string() + ending);
+  };
+  write_file_atomic(page, race::page_of(found));
+  write_file_atomic(beside("-products.svg"), race::products_picture(found));
+  write_file_atomic(beside("-tokens.svg"), race::tokens_picture(found));
+  if (settings.json) {
+    Json out = race::json_of(found);
+    out["page"] = page.string();
+    std::printf("%s\n", out.dump(2).c_str());
+  } else {
+    std::printf("%spage: %s (pictures: %s, %s)\n", race::text_of(found).c_str(), page.c_str(),
+                beside("-products.svg").c_str(), beside("-tokens.svg").c_str());
+  }
+  return 0;
+}
+
+}  // namespace octavo::cli

@@ -1,0 +1,40 @@
+#include "diagnose/diagnose.h"
+
+#include <cstdio>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "cli/core/core_verbs.h"
+#include "config/parse.h"
+#include "diagnose/report.h"
+
+namespace octavo::cli {
+namespace {
+
+// A checkpoint without a config brings its own; flags go on top of it.
+config::Settings settings_for(const config::Parsed& parsed) {
+  if (!parsed.given("checkpoint") || !parsed.config_file.empty()) return parsed.settings;
+  config::Settings settings = diagnose::settings_of(parsed.settings, parsed.settings.checkpoint);
+  log_info("the settings are the checkpoint's own, and the flags");
+  for (const auto& [name, origin] : parsed.origins) {
+    const config::Key* key = config::find_key(name);
+    key->store(settings, key->load(parsed.settings));
+  }
+  return settings;
+}
+
+}  // namespace
+
+int diagnose(CoreArgs args) {
+  const config::Parsed parsed = config::parse(args, config::kDiagnoseArguments);
+  const config::Settings settings = settings_for(parsed);
+  const diagnose::Diagnosis found = diagnose::diagnose(
+      settings, parsed.given("checkpoint") ? parsed.settings.checkpoint : std::string());
+  const std::string json = diagnose::json_of(found).dump(2) + "\n";
+  if (!parsed.settings.output.empty()) write_file_atomic(parsed.settings.output, json);
+  std::fputs(parsed.settings.json ? json.c_str() : diagnose::text_of(found).c_str(), stdout);
+  return static_cast<int>(found.sick_layers().empty() ? ExitCode::kOk : ExitCode::kGuard);
+}
+
+}  // namespace octavo::cli

@@ -1,0 +1,19 @@
+#pragma once
+// The keys of each verb beside training: parts of key_table.cpp's table.
+
+#include <vector>
+
+#include "config/key.h"
+
+namespace octavo::config {
+
+std::vector<Key> generate_keys();
+std::vector<Key> verify_keys();
+std::vector<Key> plan_keys();
+std::vector<Key> diagnose_keys();
+std::vector<Key> bench_keys();
+std::vector<Key> launch_keys();
+std::vector<Key> compare_keys();
+std::vector<Key> sweep_keys();
+
+}  // namespace octavo::config

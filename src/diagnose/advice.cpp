@@ -1,0 +1,276 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <set>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "diagnose/diagnosis.h"
+
+namespace octavo::diagnose {
+namespace {
+
+// A recipe is worth a thought when its products are this much nearer to the truth.
+constexpr double kWorthwhile = 0.75;
+// A part outside FP8 is worth a line from this share of the FLOPs on.
+constexpr double kLargePart = 0.2;
+
+std::string percent_text(double share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*f%%", share < 0.0995 ? 2 : 1, 100 * share);
+  return text;
+}
+
+std::string needs(const Variant& variant) {
+  switch (variant.recipe) {
+    case fp8::Recipe::kRowwise:
+      return "; native from compute capability 9.0 on";
+    case fp8::Recipe::kBlockwise:
+      return "; native on compute capability 9.0, sides in multiples of 128";
+    case fp8::Recipe::kMxfp8:
+      return "; native from compute capability 10.0 on, sides in multiples of 32";
+    default:
+      break;
+  }
+  return variant.format == fp8::FormatChoice::kE4m3
+             ? "; E4M3 has less range than E5M2: watch fp8/underflow of gradients as they shrink"
+             : "";
+}
+
+bool is_troubled(const VariantFigures& figures) {
+  return std::ranges::any_of(figures.tensors,
+                             [](const auto& t) { return !fp8::trouble(t.health).empty(); });
+}
+
+// No way to quantize helps against numbers that are broken themselves.
+bool is_broken(const nn::Fp8TensorReport& report) {
+  const auto& h = report.health;
+  return h.incidents.nan > 0 || h.incidents.inf > 0 || (h.elements > 0 && h.nonzero == 0);
+}
+
+std::vector<std::string> broken_layers(const Diagnosis& found) {
+  std::set<std::string> layers;
+  for (const auto& r : found.health)
+    if (!r.trouble.empty() && is_broken(r)) layers.insert(r.layer);
+  return {layers.begin(), layers.end()};
+}
+
+const nn::Fp8TensorReport* worst_of(const Diagnosis& found,
+                                    const std::vector<std::string>& layers) {
+  for (const auto& r : found.health)  // worst first
+    if (!r.trouble.empty() && std::ranges::find(layers, r.layer) != layers.end()) return &r;
+  return nullptr;
+}
+
+const LayerFigures* figures_of(const Diagnosis& found, const std::string& layer) {
+  const auto it =
+      std::ranges::find_if(found.layers, [&](const auto& l) { return l.layer == layer; });
+  return it == found.layers.end() ? nullptr : &*it;
+}
+
+// Which of these layers the variant would leave healthy.
+std::vector<std::string> healed_by(const Diagnosis& found, const Variant& variant,
+                                   const std::vector<std::string>& layers) {
+  std::vector<std::string> healed;
+  for (const std::string& layer : layers) {
+    const LayerFigures* figures = figures_of(found, layer);
+    const VariantFigures* v = figures != nullptr ? figures->find(variant) : nullptr;
+    if (v != nullptr && v->is_legal() && !is_troubled(*v)) healed.push_back(layer);
+  }
+  return healed;
+}
+
+// A layer that is well now would be sick.
+bool harms(const Diagnosis& found, const Variant& variant) {
+  const Variant now = variant_of(found.in_use);
+  return std::ranges::any_of(found.layers, [&](const LayerFigures& layer) {
+    const VariantFigures *before = layer.find(now), *after = layer.find(variant);
+    return before != nullptr && after != nullptr && !is_troubled(*before) && is_troubled(*after);
+  });
+}
+
+std::string first_few(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 6;
+  std::vector<std::string> shown(
+      names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), kShown)));
+  return join(shown, ",") +
+         (names.size() > kShown ? str(" … (", names.size(), " layers)") : std::string());
+}
+
+// The worst tensor now, and what the same tensor would be.
+std::string before_and_after(const Diagnosis& found, const nn::Fp8TensorReport& worst,
+                             const Variant& variant) {
+  const LayerFigures* figures = figures_of(found, worst.layer);
+  const VariantFigures* v = figures != nullptr ? figures->find(variant) : nullptr;
+  std::string text = str(worst.layer, " ", worst.tensor, ": ", worst.trouble);
+  if (v == nullptr) return text;
+  for (const TensorFigures& t : v->tensors)
+    if (t.role == worst.role) {
+      char now[96];
+      std::snprintf(now, sizeof now, "; with %s %.1f%% underflow, %.1f dB",
+                    name_of(variant).c_str(), t.health.underflowed_percent(), t.health.sqnr_db());
+      return text + now;
+    }
+  return text;
+}
+
+// The first variant, in the order of the least change, that heals the most of the sick layers.
+void add_cure(const Diagnosis& found, const std::vector<std::string>& sick,
+              std::vector<Advice>& advice) {
+  const Variant now = variant_of(found.in_use);
+  const Variant* cure = nullptr;
+  std::vector<std::string> healed;
+  const auto all = variants(found.in_use);
+  for (const Variant& variant : all) {
+    if (variant == now || harms(found, variant)) continue;
+    auto those = healed_by(found, variant, sick);
+    if (those.size() <= healed.size()) continue;
+    cure = &variant;
+    healed = std::move(those);
+  }
+  std::vector<std::string> left;
+  for (const std::string& layer : sick)
+    if (std::ranges::find(healed, layer) == healed.end()) left.push_back(layer);
+  if (cure != nullptr)
+    advice.push_back({true, keys_of(*cure, now) + needs(*cure),
+                      before_and_after(found, *worst_of(found, healed), *cure) +
+                          str(" (heals ", healed.size(), " of ", sick.size(), " sick layers)")});
+  if (!left.empty())
+    advice.push_back(
+        {true, "fp8_skip " + first_few(left),
+         str("no recipe keeps these healthy on this batch; worst: ", worst_of(found, left)->layer,
+             " ", worst_of(found, left)->tensor, ": ", worst_of(found, left)->trouble)});
+}
+
+// Delayed takes its scale from steps that are over.
+void add_stale_scales(const Diagnosis& found, std::vector<Advice>& advice) {
+  if (found.in_use.recipe != fp8::Recipe::kDelayed) return;
+  for (const auto& r : found.health) {
+    if (r.health.saturated_percent() <= fp8::Limits{}.saturated_percent) continue;
+    const bool by_keys =
+        found.in_use.interval > 1 || found.in_use.algo == fp8::AmaxAlgo::kMostRecent;
+    advice.push_back({true,
+                      by_keys
+                          ? str("fp8_interval 1, fp8_amax_algo max (are ", found.in_use.interval,
+                                ", ", config::name_of(found.in_use.algo), ")")
+                          : str("fp8_margin ", found.in_use.margin + 1, ", or fp8_recipe current"),
+                      str(r.layer, " ", r.tensor, ": ", r.trouble, "; amax ", r.health.amax,
+                          " x scale ", r.health.factor,
+                          " is past the format's largest value: it grew since the scale was "
+                          "made")});
+    return;
+  }
+}
+
+// One advice for all layers whose sizes the hardware refuses.
+void add_sizes(const Diagnosis& found, std::vector<Advice>& advice) {
+  std::set<std::string> layers, reasons;
+  for (const train::GemmLine& line : found.coverage)
+    if (line.reason.find("not a multiple of") != std::string::npos) {
+      layers.insert(line.layer);
+      reasons.insert(line.reason);
+    }
+  if (reasons.empty()) return;
+  advice.push_back({false,
+                    reasons.begin()->starts_with("tokens")
+                        ? "make batch_size x max_seq_length a multiple of what the recipe wants"
+                        : "make the model's sides multiples of what the recipe wants (16; mxfp8 "
+                          "32; blockwise 128), or take a recipe that wants less",
+                    str(layers.size(), " layer(s) stay out of FP8, ", *layers.begin(), " first: ",
+                        join(std::vector<std::string>(reasons.begin(), reasons.end()), "; "))});
+}
+
+// What no config changes, and is large enough to be known.
+void add_bf16_parts(const Diagnosis& found, std::vector<Advice>& advice) {
+  for (const train::GemmLine& line : found.coverage)
+    if ((line.layer == "head" || line.layer == "attention") && line.flops_share >= kLargePart)
+      advice.push_back({false,
+                        line.layer == "head"
+                            ? "nothing in a config: the head is always in BF16; its share falls "
+                              "with a smaller vocabulary, more layers or a wider model"
+                            : "nothing in a config: attention is always in BF16; its share falls "
+                              "with a shorter max_seq_length or a wider model",
+                        str(line.layer, " takes ", percent_text(line.flops_share),
+                            " of the FLOPs of matrix products, which FP8 cannot speed up")});
+}
+
+// Healthy, and still there may be something better: the least change among what is about as good.
+void add_better_recipe(const Diagnosis& found, std::vector<Advice>& advice) {
+  constexpr double kAsGood = 1.03;
+  const Variant now = variant_of(found.in_use);
+  const Overall in_use = overall(found.layers, now);
+  std::vector<std::pair<Variant, double>> possible;
+  double least = in_use.error;
+  for (const Variant& variant : variants(found.in_use)) {
+    const Overall o = overall(found.layers, variant);
+    if (o.refused > in_use.refused || o.troubled > 0 || o.layers == 0) continue;
+    possible.emplace_back(variant, o.error);
+    least = std::min(least, o.error);
+  }
+  if (least >= kWorthwhile * in_use.error) return;
+  const auto better = std::ranges::find_if(
+      possible, [&](const auto& candidate) { return candidate.second <= kAsGood * least; });
+  advice.push_back({false, keys_of(better->first, now) + needs(better->first),
+                    str("error of the products ", percent_text(better->second), " instead of ",
+                        percent_text(in_use.error), " on the same tensors")});
+}
+
+}  // namespace
+
+std::vector<std::string> Diagnosis::sick_layers() const {
+  std::vector<std::string> sick;
+  for (const auto& r : health)
+    if (!r.trouble.empty() && std::ranges::find(sick, r.layer) == sick.end())
+      sick.push_back(r.layer);
+  return sick;
+}
+
+void sort_worst_first(std::vector<nn::Fp8TensorReport>& reports) {
+  std::ranges::stable_sort(reports, [](const auto& a, const auto& b) {
+    if (a.trouble.empty() != b.trouble.empty()) return !a.trouble.empty();
+    return a.health.sqnr_db() < b.health.sqnr_db();
+  });
+}
+
+Overall overall(const std::vector<LayerFigures>& layers, const Variant& variant) {
+  Overall o;
+  double squares = 0;
+  for (const LayerFigures& layer : layers) {
+    const VariantFigures* v = layer.find(variant);
+    if (v == nullptr || !v->is_legal()) {
+      ++o.refused;
+      continue;
+    }
+    ++o.layers;
+    o.troubled += is_troubled(*v) ? 1 : 0;
+    squares += v->error() * v->error();
+  }
+  if (o.layers > 0) o.error = std::sqrt(squares / static_cast<double>(o.layers));
+  return o;
+}
+
+std::vector<Advice> advise(const Diagnosis& found) {
+  std::vector<Advice> advice;
+  const auto broken = broken_layers(found);
+  if (!broken.empty())
+    advice.push_back({true,
+                      "an earlier checkpoint, or a lower learning_rate: the numbers are broken "
+                      "before they are quantized, and no recipe helps",
+                      str(worst_of(found, broken)->layer, " ", worst_of(found, broken)->tensor,
+                          ": ", worst_of(found, broken)->trouble, " (", broken.size(),
+                          " layer(s): ", first_few(broken), ")")});
+  std::vector<std::string> curable;
+  for (const std::string& layer : found.sick_layers())
+    if (std::ranges::find(broken, layer) == broken.end()) curable.push_back(layer);
+  if (!curable.empty()) {
+    add_stale_scales(found, advice);
+    add_cure(found, curable, advice);
+  } else if (broken.empty()) {
+    add_better_recipe(found, advice);
+  }
+  add_sizes(found, advice);
+  add_bf16_parts(found, advice);
+  return advice;
+}
+
+}  // namespace octavo::diagnose

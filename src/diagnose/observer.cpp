@@ -1,0 +1,118 @@
+#include "diagnose/observer.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "base/error.h"
+
+namespace octavo::diagnose {
+namespace {
+
+using at::Tensor;
+using fp8::Direction;
+using fp8::Role;
+
+float largest_magnitude(const Tensor& tensor) {
+  return tensor.detach().abs().max().to(at::kFloat).item<float>();
+}
+
+}  // namespace
+
+Observer::Observer(const engine::Engine& engine, const nn::LinearList& layers, Options options)
+    : engine_(engine), options_(std::move(options)) {
+  const auto all = variants(options_.in_use);
+  for (const auto& layer : layers) {
+    const auto w = layer->weight->sizes();
+    places_[layer.get()] = seen_.size();
+    seen_.push_back({layer, {}, {}, figures_for(layer->name, w[0], w[1], options_.tokens, all)});
+    layer->observer = this;
+  }
+}
+
+Observer::~Observer() {
+  for (const Seen& s : seen_) s.layer->observer = nullptr;
+}
+
+Observer::Seen& Observer::seen(const nn::Linear& layer) {
+  const auto place = places_.find(&layer);
+  OCTAVO_ASSERT(place != places_.end());
+  return seen_[place->second];
+}
+
+void Observer::remember(Seen& seen, Role role, const Tensor& tensor) {
+  float& amax = seen.amax[static_cast<size_t>(role)];
+  amax = std::fmax(amax, largest_magnitude(tensor));
+}
+
+void Observer::start_looking(const std::vector<std::pair<std::string, Tensor>>& state) {
+  constexpr std::string_view kPrefix = "factor.";
+  for (const auto& [name, tensor] : state)
+    if (name.starts_with(kPrefix)) factors_[name.substr(kPrefix.size())] = tensor.item<float>();
+  looking_ = true;
+}
+
+FactorOf Observer::factor_of(const Seen& seen) const {
+  return [this, &seen](const Variant& variant, Role role, Direction direction) {
+    const fp8::Format format = side_of(variant.recipe, variant.format, role, direction).format;
+    const bool own_slot =
+        direction == Direction::kColumn &&
+        format != side_of(variant.recipe, variant.format, role, Direction::kRow).format;
+    if (variant == variant_of(options_.in_use)) {
+      const auto found = factors_.find(
+          octavo::str(seen.figures.layer, ".", fp8::name_of(role), own_slot ? ".column" : ""));
+      if (found != factors_.end()) return found->second;
+    }
+    const float amax = seen.amax[static_cast<size_t>(role)];
+    if (amax == 0 || !std::isfinite(amax)) return 1.0f;
+    const float factor =
+        std::ldexp(fp8::max_value(format), -static_cast<int>(variant.margin)) / amax;
+    return std::fmin(factor, std::numeric_limits<float>::max());
+  };
+}
+
+void Observer::on_input(nn::Linear& layer, const Tensor& x) {
+  OCTAVO_ASSERT(x.defined());  // of a step that takes statistics
+  Seen& it = seen(layer);
+  const Tensor w = layer.weight->weights();
+  if (!looking_) {
+    remember(it, Role::kInput, x);
+    remember(it, Role::kWeight, w);
+    if (options_.on_layer) options_.on_layer(layer.name);
+    return;
+  }
+  if (layer.weight->trainable) it.x = x.detach();
+  if (options_.keep_tensors) {
+    tensors_[layer.name + ".input"] = x.detach().to(at::kCPU, at::kBFloat16, false, true);
+    tensors_[layer.name + ".weight"] = w.detach().to(at::kCPU, at::kBFloat16, false, true);
+  }
+  look_forward(engine_, x, w, factor_of(it), it.figures);
+  if (options_.on_layer) options_.on_layer(layer.name);
+}
+
+void Observer::on_gradient(nn::Linear& layer, const Tensor& dy) {
+  OCTAVO_ASSERT(dy.defined());
+  Seen& it = seen(layer);
+  if (!looking_) {
+    remember(it, Role::kGradient, dy);
+    if (options_.on_layer) options_.on_layer(layer.name);
+    return;
+  }
+  if (options_.keep_tensors)
+    tensors_[layer.name + ".gradient"] = dy.detach().to(at::kCPU, at::kBFloat16, false, true);
+  look_backward(engine_, dy, std::exchange(it.x, {}), layer.weight->weights(), factor_of(it),
+                it.figures);
+  if (options_.on_layer) options_.on_layer(layer.name);
+}
+
+std::vector<LayerFigures> Observer::take_figures() {
+  std::vector<LayerFigures> all;
+  for (Seen& s : seen_) all.push_back(std::move(s.figures));
+  return all;
+}
+
+std::vector<std::pair<std::string, Tensor>> Observer::take_tensors() {
+  return {tensors_.begin(), tensors_.end()};
+}
+
+}  // namespace octavo::diagnose

@@ -1,0 +1,274 @@
+#include "diagnose/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdarg>
+#include <cstdio>
+
+#include "base/error.h"
+#include "base/progress.h"
+
+namespace octavo::diagnose {
+namespace {
+
+using fp8::Role;
+
+constexpr size_t kWorstShown = 12;
+constexpr Role kRoles[] = {Role::kInput, Role::kWeight, Role::kGradient};
+
+__attribute__((format(printf, 1, 2))) std::string cells(const char* format, ...) {
+  char buffer[512];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(buffer, sizeof buffer, format, arguments);
+  va_end(arguments);
+  return buffer;
+}
+
+std::string heading(const Diagnosis& found) {
+  std::string text =
+      cells("diagnose: %s, %s parameters, %s, %s; %lld tokens of %s; weights: %s\n",
+            found.model.c_str(), format_count(found.parameters).c_str(), found.precision.c_str(),
+            name_of(variant_of(found.in_use)).c_str(), static_cast<long long>(found.tokens),
+            found.data.c_str(), found.weights.c_str());
+  if (!found.was_asked_for) text += "the run is not in FP8: this is what FP8 would do to it\n";
+  return text;
+}
+
+std::string health_table(const Diagnosis& found) {
+  const fp8::Limits limits;
+  std::string text = cells(
+      "\nhealth, worst first (sick beyond %.0f%% saturated, %.0f%% underflowed or below %.0f dB)\n"
+      "  %-28s %-19s %10s %10s %9s %11s %8s\n",
+      limits.saturated_percent, limits.underflowed_percent, limits.sqnr_db, "layer", "tensor",
+      "amax", "scale", "saturated", "underflowed", "SQNR");
+  for (size_t i = 0; i < found.health.size(); ++i) {
+    const auto& r = found.health[i];
+    if (i >= kWorstShown) {
+      const auto sick = static_cast<long long>(std::ranges::count_if(
+          found.health.begin() + static_cast<std::ptrdiff_t>(i), found.health.end(),
+          [](const auto& h) { return !h.trouble.empty(); }));
+      text += cells("  … and %zu more, %lld of them sick (--json has all)\n",
+                    found.health.size() - i, sick);
+      break;
+    }
+    text += cells("  %-28s %-19s %10.3g %10.3g %8.2f%% %10.2f%% %5.1f dB  %s\n", r.layer.c_str(),
+                  r.tensor.c_str(), static_cast<double>(r.health.amax),
+                  static_cast<double>(r.health.factor), r.health.saturated_percent(),
+                  r.health.underflowed_percent(), r.health.sqnr_db(),
+                  r.trouble.empty() ? "" : ("SICK: " + r.trouble).c_str());
+  }
+  return text;
+}
+
+// Columns of the what-if tables are numbered: names of variants are long.
+std::string legend(const Diagnosis& found, const std::vector<Variant>& all) {
+  std::string text =
+      "\nwhat if: the same tensors by every recipe and format. delayed takes its scale from the ";
+  text += cells("%lld batches before\n", static_cast<long long>(found.passes_before));
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Overall o = overall(found.layers, all[i]);
+    text += cells("  (%zu) %-24s", i + 1, name_of(all[i]).c_str());
+    if (o.layers == 0) {
+      text += " runs on no layer of this model: " +
+              (found.layers.empty() ? std::string("it has none")
+                                    : found.layers.front().find(all[i])->refusal) +
+              "\n";
+      continue;
+    }
+    text += cells(" error of the products %6.2f%%, %lld of %zu layers sick", 100 * o.error,
+                  static_cast<long long>(o.troubled), found.layers.size());
+    if (o.refused > 0) text += cells(", %lld refused", static_cast<long long>(o.refused));
+    text += i == 0 ? "  <- in use\n" : "\n";
+  }
+  return text;
+}
+
+// Over all layers, from sums of squares.
+double class_sqnr(const Diagnosis& found, const Variant& variant, Role role) {
+  fp8::TensorHealth sum;
+  for (const LayerFigures& layer : found.layers)
+    if (const VariantFigures* v = layer.find(variant))
+      for (const TensorFigures& t : v->tensors)
+        if (t.role == role) {
+          // Each tensor counts the same, whatever its size and scale.
+          sum.signal += 1;
+          sum.noise += std::pow(10, -t.health.sqnr_db() / 10);
+        }
+  return sum.signal > 0 ? sum.sqnr_db() : NAN;
+}
+
+double class_error(const Diagnosis& found, const Variant& variant, nn::Gemm gemm) {
+  double squares = 0;
+  int64_t count = 0;
+  for (const LayerFigures& layer : found.layers)
+    if (const VariantFigures* v = layer.find(variant))
+      if (const auto& error = v->errors[static_cast<size_t>(gemm)]) {
+        squares += *error * *error;
+        ++count;
+      }
+  return count > 0 ? std::sqrt(squares / static_cast<double>(count)) : NAN;
+}
+
+std::string numbers(const std::vector<Variant>& all) {
+  std::string text;
+  for (size_t i = 0; i < all.size(); ++i) text += cells("%9s", cells("(%zu)", i + 1).c_str());
+  return text + "\n";
+}
+
+std::string value_or_dash(double value, const char* format) {
+  if (std::isnan(value)) return cells("%9s", "-");
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, format, value);
+  return buffer;
+}
+
+std::string class_tables(const Diagnosis& found, const std::vector<Variant>& all) {
+  std::string text = cells("  %-32s", "signal to noise, dB") + numbers(all);
+  for (const Role role : kRoles) {
+    text += cells("    %-30s", std::string(fp8::name_of(role)).c_str());
+    for (const Variant& v : all) text += value_or_dash(class_sqnr(found, v, role), "%9.1f");
+    text += "\n";
+  }
+  text += cells("  %-32s", "error of the product") + numbers(all);
+  for (const nn::Gemm gemm : nn::kGemms) {
+    text += cells("    %-30s", std::string(nn::name_of(gemm)).c_str());
+    for (const Variant& v : all)
+      text += value_or_dash(100 * class_error(found, v, gemm), "%8.2f%%");
+    text += "\n";
+  }
+  return text;
+}
+
+std::string layer_table(const Diagnosis& found, const std::vector<Variant>& all) {
+  std::vector<const LayerFigures*> layers;
+  for (const LayerFigures& layer : found.layers) layers.push_back(&layer);
+  const auto in_use = [&](const LayerFigures* l) { return l->find(all.front())->error(); };
+  std::ranges::stable_sort(layers, [&](auto* a, auto* b) { return in_use(a) > in_use(b); });
+  std::string text = cells("  %-32s", "by layer, worst first; * best") + numbers(all);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (i >= kWorstShown) {
+      text += cells("    … and %zu more\n", layers.size() - i);
+      break;
+    }
+    text += cells("    %-30s", layers[i]->layer.c_str());
+    for (const Variant& variant : all) {
+      const VariantFigures* v = layers[i]->find(variant);
+      text += v->is_legal()
+                  ? cells("%7.2f%%%c", 100 * v->error(), v == layers[i]->best() ? '*' : ' ')
+                  : cells("%9s", "-");
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+std::string advice_text(const Diagnosis& found) {
+  std::string text = "\nadvice\n";
+  if (found.advice.empty()) text += "  nothing to change\n";
+  for (const Advice& a : found.advice)
+    text += cells("  %s", a.needed ? "NEEDED: " : "worth a thought: ") + a.what +
+            "\n      because " + a.evidence + "\n";
+  const auto sick = found.sick_layers();
+  if (sick.empty())
+    return text + cells("verdict: healthy: %lld tensors of layers in FP8 are within the limits\n",
+                        static_cast<long long>(found.health.size()));
+  text += cells("verdict: SICK: %zu layer(s) beyond the limits: ", sick.size());
+  for (size_t i = 0; i < std::min(sick.size(), kWorstShown); ++i)
+    text += (i > 0 ? ", " : "") + sick[i];
+  return text + (sick.size() > kWorstShown ? ", …\n" : "\n");
+}
+
+Json health_json(const fp8::TensorHealth& h) {
+  return {{"amax", h.amax},
+          {"scale", h.factor},
+          {"saturated_percent", h.saturated_percent()},
+          {"underflowed_percent", h.underflowed_percent()},
+          {"sqnr_db", h.sqnr_db()},
+          {"relative_error", h.signal > 0 ? std::sqrt(h.noise / h.signal) : 0},
+          {"elements", h.elements}};
+}
+
+Json errors_json(const ProductErrors& errors) {
+  Json out = Json::object();
+  for (const nn::Gemm gemm : nn::kGemms)
+    if (const auto& error = errors[static_cast<size_t>(gemm)])
+      out[std::string(nn::name_of(gemm))] = *error;
+  return out;
+}
+
+Json layer_json(const LayerFigures& layer) {
+  Json list = Json::array();
+  for (const VariantFigures& v : layer.variants) {
+    Json tensors = Json::array();
+    for (const TensorFigures& t : v.tensors) {
+      Json one = health_json(t.health);
+      one["tensor"] = fp8::name_of(t.role);
+      one["copy"] = t.direction == fp8::Direction::kRow ? "rows" : "columns";
+      one["trouble"] = fp8::trouble(t.health);
+      tensors.push_back(std::move(one));
+    }
+    list.push_back({{"variant", name_of(v.variant)},
+                    {"refusal", v.refusal},
+                    {"error", v.error()},
+                    {"products", errors_json(v.errors)},
+                    {"tensors", tensors}});
+  }
+  const VariantFigures* best = layer.best();
+  return {{"layer", layer.layer},
+          {"outputs", layer.outputs},
+          {"inputs", layer.inputs},
+          {"bf16_products", errors_json(layer.bf16)},
+          {"best", best != nullptr ? Json(name_of(best->variant)) : Json()},
+          {"variants", list}};
+}
+
+}  // namespace
+
+std::string text_of(const Diagnosis& found) {
+  const auto all = variants(found.in_use);
+  return heading(found) + "\ncoverage\n" + train::gemm_table(found.coverage) + "\n" +
+         health_table(found) + legend(found, all) + class_tables(found, all) +
+         layer_table(found, all) + advice_text(found);
+}
+
+Json json_of(const Diagnosis& found) {
+  Json health = Json::array(), layers = Json::array(), advice = Json::array();
+  for (const auto& r : found.health) {
+    Json one = health_json(r.health);
+    one["layer"] = r.layer;
+    one["tensor"] = r.tensor;
+    one["trouble"] = r.trouble;
+    health.push_back(std::move(one));
+  }
+  for (const LayerFigures& layer : found.layers) layers.push_back(layer_json(layer));
+  for (const Advice& a : found.advice)
+    advice.push_back({{"needed", a.needed}, {"what", a.what}, {"evidence", a.evidence}});
+  Json overalls = Json::array();
+  for (const Variant& v : variants(found.in_use)) {
+    const Overall o = overall(found.layers, v);
+    overalls.push_back({{"variant", name_of(v)},
+                        {"error", o.error},
+                        {"layers", o.layers},
+                        {"refused", o.refused},
+                        {"sick", o.troubled}});
+  }
+  return {{"model", found.model},
+          {"weights", found.weights},
+          {"data", found.data},
+          {"parameters", found.parameters},
+          {"tokens", found.tokens},
+          {"precision", found.precision},
+          {"asked_for_fp8", found.was_asked_for},
+          {"in_use", name_of(variant_of(found.in_use))},
+          {"coverage",
+           {{"flops_share", train::fp8_share(found.coverage)},
+            {"gemms", train::to_json(found.coverage)}}},
+          {"health", health},
+          {"what_if", {{"overall", overalls}, {"layers", layers}}},
+          {"advice", advice},
+          {"sick_layers", found.sick_layers()},
+          {"verdict", found.sick_layers().empty() ? "healthy" : "sick"}};
+}
+
+}  // namespace octavo::diagnose

@@ -1,0 +1,170 @@
+#include "diagnose/what_if.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "fp8/legality.h"
+
+namespace octavo::diagnose {
+namespace {
+
+using at::Tensor;
+using engine::Fp8Matrix;
+using engine::Fp8Order;
+using fp8::Direction;
+using fp8::Role;
+using nn::Gemm;
+
+Fp8Matrix quantized(const engine::Engine& engine, const Tensor& tensor, const Variant& variant,
+                    Role role, const FactorOf& factor) {
+  const auto order = [&](Direction direction) {
+    Fp8Order made{.side = side_of(variant.recipe, variant.format, role, direction),
+                  .wanted = true,
+                  .keep = false,
+                  .factor = {},
+                  .amax = {}};
+    if (variant.recipe == fp8::Recipe::kDelayed)
+      made.factor =
+          at::full({1}, factor(variant, role, direction), tensor.options().dtype(at::kFloat));
+    return made;
+  };
+  return engine.fp8_linear->quantize(tensor, variant.recipe, order(Direction::kRow),
+                                     order(Direction::kColumn));
+}
+
+void add_health(const engine::Engine& engine, const Tensor& tensor, const Fp8Matrix& made,
+                Role role, VariantFigures& figures) {
+  const bool same = made.row_side == made.column_side && is_symmetric(made.row_side.granularity);
+  for (const Direction direction : {Direction::kRow, Direction::kColumn})
+    if (direction == Direction::kRow || !same)
+      figures.tensors.push_back(
+          {role, direction, engine.fp8_linear->measure(tensor, made, direction)});
+}
+
+double relative_error(const Tensor& found, const Tensor& wanted) {
+  const double size = wanted.norm().item<double>();
+  const double off = (found.to(at::kFloat) - wanted).norm().item<double>();
+  return size > 0 ? off / size : off;
+}
+
+// Every row that is not zero counts the same.
+double relative_row_error(const Tensor& found, const Tensor& wanted) {
+  const Tensor size = wanted.square().sum(1), off = (found.to(at::kFloat) - wanted).square().sum(1);
+  const Tensor counted = size > 0;
+  const double rows = counted.sum().item<double>();
+  if (rows == 0) return off.sum().sqrt().item<double>();
+  return std::sqrt(at::where(counted, off / size, 0).sum().item<double>() / rows);
+}
+
+// The product in FP32 is the truth, and that in BF16 the least that quantizing adds to.
+struct Comparison {
+  Gemm gemm;
+  Tensor wanted, result;  // result: where implementations write
+  std::optional<double>& of(ProductErrors& errors) const {
+    return errors[static_cast<size_t>(gemm)];
+  }
+  void take(ProductErrors& errors) const {
+    of(errors) = gemm == Gemm::kForward ? relative_row_error(result, wanted)
+                                        : relative_error(result, wanted);
+  }
+};
+
+Comparison comparison(Gemm gemm, const Tensor& left, const Tensor& right, at::ScalarType type) {
+  Tensor wanted = at::mm(left.to(at::kFloat), right.to(at::kFloat));
+  Tensor result = at::empty(wanted.sizes(), wanted.options().dtype(type));
+  return {gemm, std::move(wanted), std::move(result)};
+}
+
+Tensor in_bf16(const Tensor& tensor) {
+  return tensor.detach().to(at::kBFloat16).contiguous();
+}
+
+}  // namespace
+
+double VariantFigures::error() const {
+  double squares = 0;
+  int count = 0;
+  for (const auto& error : errors)
+    if (error) {
+      squares += *error * *error;
+      ++count;
+    }
+  return count > 0 ? std::sqrt(squares / count) : 0;
+}
+
+const VariantFigures* LayerFigures::best() const {
+  const VariantFigures* found = nullptr;
+  for (const VariantFigures& v : variants)
+    if (v.is_legal() && (found == nullptr || v.error() < found->error())) found = &v;
+  return found;
+}
+
+const VariantFigures* LayerFigures::find(const Variant& variant) const {
+  const auto found =
+      std::ranges::find_if(variants, [&](const auto& v) { return v.variant == variant; });
+  return found == variants.end() ? nullptr : &*found;
+}
+
+LayerFigures figures_for(const std::string& layer, int64_t outputs, int64_t inputs, int64_t tokens,
+                         const std::vector<Variant>& variants) {
+  LayerFigures figures{
+      .layer = layer, .outputs = outputs, .inputs = inputs, .bf16 = {}, .variants = {}};
+  for (const Variant& variant : variants) {
+    std::string refusal = fp8::refusal(variant.recipe, outputs, inputs);
+    if (refusal.empty()) refusal = fp8::token_refusal(variant.recipe, tokens);
+    figures.variants.push_back({variant, std::move(refusal), {}, {}});
+  }
+  return figures;
+}
+
+void look_forward(const engine::Engine& engine, const Tensor& x, const Tensor& w,
+                  const FactorOf& factor, LayerFigures& figures) {
+  const at::NoGradGuard no_grad;
+  const Tensor input = in_bf16(x), weight = in_bf16(w);
+  Comparison y = comparison(Gemm::kForward, input, weight.t(), at::kBFloat16);
+  engine.matmul->forward(input, weight, {}, y.result);
+  y.take(figures.bf16);
+  for (VariantFigures& v : figures.variants) {
+    if (!v.is_legal()) continue;
+    const Fp8Matrix made_x = quantized(engine, input, v.variant, Role::kInput, factor),
+                    made_w = quantized(engine, weight, v.variant, Role::kWeight, factor);
+    add_health(engine, input, made_x, Role::kInput, v);
+    add_health(engine, weight, made_w, Role::kWeight, v);
+    engine.fp8_linear->forward(made_x, made_w, {}, y.result);
+    y.take(v.errors);
+  }
+}
+
+void look_backward(const engine::Engine& engine, const Tensor& dy, const Tensor& x, const Tensor& w,
+                   const FactorOf& factor, LayerFigures& figures) {
+  using engine::Accumulate;
+  const at::NoGradGuard no_grad;
+  const Tensor gradient = in_bf16(dy), weight = in_bf16(w);
+  const Tensor input = x.defined() ? in_bf16(x) : Tensor();
+  Comparison dx = comparison(Gemm::kInputGradient, gradient, weight, at::kBFloat16);
+  engine.matmul->input_gradient(gradient, weight, dx.result);
+  dx.take(figures.bf16);
+  std::optional<Comparison> dw;
+  if (input.defined()) {
+    dw = comparison(Gemm::kWeightGradient, gradient.t(), input, at::kFloat);
+    engine.matmul->weight_gradient(gradient, input, dw->result, Accumulate::kOverwrite);
+    dw->take(figures.bf16);
+  }
+  for (VariantFigures& v : figures.variants) {
+    if (!v.is_legal()) continue;
+    const Fp8Matrix made = quantized(engine, gradient, v.variant, Role::kGradient, factor);
+    add_health(engine, gradient, made, Role::kGradient, v);
+    engine.fp8_linear->input_gradient(
+        made, quantized(engine, weight, v.variant, Role::kWeight, factor), dx.result);
+    dx.take(v.errors);
+    if (!dw) continue;
+    engine.fp8_linear->weight_gradient(made,
+                                       quantized(engine, input, v.variant, Role::kInput, factor),
+                                       dw->result, Accumulate::kOverwrite);
+    dw->take(v.errors);
+  }
+}
+
+}  // namespace octavo::diagnose

@@ -1,0 +1,66 @@
+#pragma once
+// What a variant does to the tensors of one linear layer, and to its three products.
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "diagnose/variant.h"
+#include "engine/engine.h"
+#include "nn/linear.h"
+
+namespace octavo::diagnose {
+
+struct TensorFigures {
+  fp8::Role role = fp8::Role::kInput;
+  fp8::Direction direction = fp8::Direction::kRow;
+  fp8::TensorHealth health;
+};
+
+// Relative to the product in FP32 of the numbers before they were quantized: root of the squares of
+// the difference over those of the product. Of the forward product each row, a token, counts the
+// same: norms make tokens alike, and one with an outlier must not hide what becomes of the others.
+// Of gradients the whole: a token counts as much as it would move the weights. Nothing where a
+// product does not run.
+using ProductErrors = std::array<std::optional<double>, 3>;  // by nn::Gemm
+
+struct VariantFigures {
+  Variant variant;
+  std::string refusal;  // why the hardware would not run it on this layer
+  std::vector<TensorFigures> tensors;
+  ProductErrors errors;
+
+  double error() const;  // of all products: root of the mean square
+  bool is_legal() const { return refusal.empty(); }
+};
+
+struct LayerFigures {
+  std::string layer;
+  int64_t outputs = 0, inputs = 0;
+  ProductErrors bf16;  // of plain BF16 products: the floor
+  std::vector<VariantFigures> variants;
+
+  const VariantFigures* best() const;  // smallest error among the legal; null when none is
+  const VariantFigures* find(const Variant& variant) const;
+};
+
+// The factor of delayed for a tensor of the layer; not asked for by other recipes.
+using FactorOf = std::function<float(const Variant&, fp8::Role, fp8::Direction)>;
+
+// Adds to `figures`, which has its variants: statistics of x[T,I] and w[O,I] and the error of the
+// forward product; then statistics of dy[T,O] and the errors of both gradients (of the weight's
+// where x is defined). `engine` rehearses: any device, any recipe.
+void look_forward(const engine::Engine& engine, const at::Tensor& x, const at::Tensor& w,
+                  const FactorOf& factor, LayerFigures& figures);
+void look_backward(const engine::Engine& engine, const at::Tensor& dy, const at::Tensor& x,
+                   const at::Tensor& w, const FactorOf& factor, LayerFigures& figures);
+
+// A layer's figures before it was looked at: which variants may run on it.
+LayerFigures figures_for(const std::string& layer, int64_t outputs, int64_t inputs, int64_t tokens,
+                         const std::vector<Variant>& variants);
+
+}  // namespace octavo::diagnose

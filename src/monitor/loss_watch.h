@@ -1,0 +1,61 @@
+#pragma once
+// What the losses and gradient norms of the last steps say about the next one.
+
+#include <cstdint>
+#include <vector>
+
+#include "monitor/window.h"
+
+namespace octavo::monitor {
+
+// A loss that stands out from those of the last 128 steps: by six sigmas, and by a tenth. It can be
+// asked before the step's update: judge() changes nothing, add() comes after.
+class SpikeDetector {
+ public:
+  struct Verdict {
+    bool spike = false;
+    bool usual = true;  // within three sigmas
+    double median = 0, sigmas = 0;
+  };
+  Verdict judge(double loss) const;
+  void add(double loss);  // what is not finite is left out
+
+ private:
+  Window losses_{128};
+};
+
+// A gradient norm ten times the usual one of the last 128 steps; in the first steps of a run a
+// hundred times the least.
+class ExplosionDetector {
+ public:
+  struct Verdict {
+    bool explodes = false, usual = true;
+    double reference = 0;
+  };
+  Verdict judge(double norm) const;
+  void add(double norm);
+
+ private:
+  Window log_norms_{128};
+};
+
+// No progress: the mean loss of the last half of `steps` is not lower than that of the half before
+// by more than chance would make it, while the learning rate is still more than half its largest.
+class PlateauDetector {
+ public:
+  explicit PlateauDetector(int64_t steps);  // 0: never
+  struct Verdict {
+    bool looked = false;  // it looks every now and then
+    bool plateau = false, improves = false;
+    double before = 0, after = 0;
+  };
+  Verdict add(double loss, double learning_rate);
+
+ private:
+  size_t steps_, stride_;
+  size_t seen_ = 0;
+  double largest_rate_ = 0;
+  std::vector<double> losses_;  // a ring
+};
+
+}  // namespace octavo::monitor

@@ -1,0 +1,187 @@
+#include "monitor/red_flags.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "base/error.h"
+
+namespace octavo::monitor {
+namespace {
+
+std::string rounded(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", value);
+  return text;
+}
+
+std::string times(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f times", value);
+  return text;
+}
+
+// The worst of the tensors that are in trouble for this reason, and how many layers are.
+struct Troubled {
+  const Fp8Tensor* worst = nullptr;
+  double percent = 0;
+  std::vector<std::string> layers;
+};
+
+template <typename Percent>
+Troubled troubled_by(const std::vector<Fp8Tensor>& tensors, double limit, Percent&& percent_of) {
+  Troubled found;
+  for (const Fp8Tensor& t : tensors) {
+    const double percent = percent_of(t.health);
+    // Delayed factors are no verdict in the first steps: then nothing is in trouble.
+    if (t.trouble.empty() || percent <= limit) continue;
+    if (found.layers.empty() || found.layers.back() != t.layer) found.layers.push_back(t.layer);
+    if (percent <= found.percent) continue;
+    found.worst = &t;
+    found.percent = percent;
+  }
+  return found;
+}
+
+std::string say_troubled(const Troubled& found, const char* what) {
+  return str(found.worst->layer, " ", found.worst->tensor, ": ", rounded(found.percent), "% ", what,
+             found.layers.size() > 1 ? str("; ", found.layers.size(), " layers in all") : "");
+}
+
+constexpr double kVeryOdd = 12;  // sigmas
+constexpr const char* kNotFinite =
+    "resume from the last checkpoint with half the learning_rate or more warmup_steps; in FP8, "
+    "with fp8_recipe current or fp8_skip first and last";
+
+}  // namespace
+
+RedFlags::RedFlags(const FlagOptions& options)
+    : plateau_(options.plateau_steps), speed_(options.bf16_baseline) {}
+
+void RedFlags::raise(Flags& flags, int64_t step, const char* name, std::string seen,
+                     std::string remedy) {
+  ++total_;
+  ++counts_[name];
+  flags.push_back({step, name, std::move(seen), std::move(remedy)});
+}
+
+void RedFlags::remember(const StepRecord& record) {
+  spikes_.add(record.loss);
+  norms_.add(record.grad_norm);
+  plateau_.add(record.loss, record.learning_rate);
+}
+
+std::vector<Flag> RedFlags::on_step(const StepRecord& record) {
+  Flags flags;
+  look_at_loss(record, flags);
+  look_at_norm(record, flags);
+  if (!record.fp8_tensors.empty()) look_at_fp8(record, flags);
+  look_at_speed(record, flags);
+  if (!record.rank_seconds.empty()) look_at_ranks(record, flags);
+  first_step_ = false;
+  return flags;
+}
+
+std::vector<Flag> RedFlags::on_eval(const EvalRecord& record) {
+  Flags flags;
+  if (!std::isfinite(record.val_loss))
+    raise(flags, record.step, "nan_loss", str("the validation loss is ", record.val_loss),
+          kNotFinite);
+  return flags;
+}
+
+Flag RedFlags::on_guard(int64_t step, const std::string& seen) {
+  Flags flags;
+  raise(flags, step, "nan_loss", seen, kNotFinite);
+  return flags.front();
+}
+
+void RedFlags::look_at_loss(const StepRecord& record, Flags& flags) {
+  const SpikeDetector::Verdict spike = spikes_.judge(record.loss);
+  spikes_.add(record.loss);
+  // One odd batch is nobody's business, unless it is very odd.
+  const bool spikes = spike.spike && (after_spike_ || spike.sigmas > kVeryOdd);
+  after_spike_ = spike.spike;
+  if (spike_.begins(spikes, spike.usual))
+    raise(flags, record.step, "spike",
+          str("loss ", rounded(record.loss), ", usual ", rounded(spike.median), ": ",
+              rounded(spike.sigmas), " sigmas above it"),
+          "when it does not come back in some 100 steps, resume from before it with a lower "
+          "learning_rate or max_grad_norm; look for strange text in the data");
+  const PlateauDetector::Verdict flat = plateau_.add(record.loss, record.learning_rate);
+  if (flat.looked && flat_.begins(flat.plateau, flat.improves))
+    raise(flags, record.step, "plateau",
+          str("mean loss ", rounded(flat.after), ", before it ", rounded(flat.before),
+              ", at a learning rate of ", rounded(record.learning_rate)),
+          "a learning_rate that is too low or too high keeps a model where it is: try a third and "
+          "three times as much; else the model has learned what its size or data allow");
+}
+
+void RedFlags::look_at_norm(const StepRecord& record, Flags& flags) {
+  ExplosionDetector::Verdict norm = norms_.judge(record.grad_norm);
+  if (record.skipped) norm = {.explodes = true, .usual = false, .reference = norm.reference};
+  norms_.add(record.grad_norm);
+  if (explosion_.begins(norm.explodes, norm.usual))
+    raise(flags, record.step, "gradient_explosion",
+          record.skipped ? "the gradient is not finite, and no update was applied"
+                         : str("gradient norm ", rounded(record.grad_norm), ", usual ",
+                               rounded(norm.reference)),
+          "lower learning_rate or lengthen warmup_steps; keep max_grad_norm at 1; resume from "
+          "before it when the loss has left its course");
+}
+
+void RedFlags::look_at_fp8(const StepRecord& record, Flags& flags) {
+  const fp8::Limits limits;
+  const auto& tensors = record.fp8_tensors;
+  const Troubled high = troubled_by(tensors, limits.saturated_percent,
+                                    [](const auto& h) { return h.saturated_percent(); });
+  if (saturating_.begins(high.worst != nullptr, high.worst == nullptr))
+    raise(flags, record.step, "saturating_layer", say_troubled(high, "of it saturates"),
+          str("fp8_interval 1, fp8_margin 1, fp8_recipe current or blockwise; or keep it in BF16: "
+              "fp8_skip ",
+              high.worst->layer, ", fp8_guard fallback"));
+  const Troubled low = troubled_by(tensors, limits.underflowed_percent,
+                                   [](const auto& h) { return h.underflowed_percent(); });
+  if (underflowing_.begins(low.worst != nullptr, low.worst == nullptr))
+    raise(flags, record.step, "underflowing_layer", say_troubled(low, "of it becomes zero"),
+          str("fp8_margin 0, fp8_format hybrid, a shorter fp8_amax_history, fp8_recipe current or "
+              "blockwise; or keep it in BF16: fp8_skip ",
+              low.worst->layer, ", fp8_guard fallback"));
+}
+
+void RedFlags::look_at_speed(const StepRecord& record, Flags& flags) {
+  // The first step waits for the loader to start.
+  if (!first_step_) waits_.add(record.data_wait_seconds, record.seconds);
+  if (starving_.begins(waits_.bad(), waits_.good()))
+    raise(flags, record.step, "data_starvation",
+          str(rounded(100 * waits_.share()), "% of the last steps was waiting for data"),
+          "put the prepared shards on a local disk, free a core for the thread that reads, or "
+          "prepare fewer and larger shards (shard_tokens)");
+  const SlowerDetector::Verdict speed = speed_.add(record);
+  const bool rehearsal = record.precision.find("rehearsal") != std::string::npos;
+  if (slower_.begins(speed.slower, speed.faster))
+    raise(flags, record.step, "fp8_slower",
+          str(rounded(speed.tokens_per_second), " tokens/s in FP8, ", rounded(speed.baseline),
+              " in BF16",
+              rehearsal ? "; this is a rehearsal, which says nothing about a GPU's speed" : ""),
+          "larger batch_size or max_seq_length, fp8_skip for small layers, cuda_graph; where "
+          "products are too small for FP8 to pay, train in bf16");
+}
+
+void RedFlags::look_at_ranks(const StepRecord& record, Flags& flags) {
+  const SlowRankDetector::Verdict rank = ranks_.add(record.rank_seconds);
+  if (slow_rank_.begins(rank.slow, rank.even))
+    raise(flags, record.step, "slow_rank",
+          str("rank ", rank.rank, " works ", rounded(rank.seconds), " s a step, ",
+              times(rank.seconds / std::max(rank.others, 1e-9)), " what the others do"),
+          "look at that rank's machine: another job, heat (nvidia-smi -q -d PERFORMANCE), a slow "
+          "disk; leave the machine out when it stays");
+}
+
+Json RedFlags::receipt() const {
+  Json made = {{"total", total_}};
+  for (const auto& [name, count] : counts_) made[name] = count;
+  return made;
+}
+
+}  // namespace octavo::monitor

@@ -1,0 +1,59 @@
+#pragma once
+// Red flags: what a person should look at, each with its remedy in one line. Fed with the records
+// of a run, it reads nothing else and writes nothing. A trouble that lasts is one flag.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "monitor/loss_watch.h"
+#include "monitor/speed_watch.h"
+#include "monitor/step_record.h"
+
+namespace octavo::monitor {
+
+struct FlagOptions {
+  int64_t plateau_steps = 4000;  // 0: no such flag
+  double bf16_baseline = 0;      // tokens a second; 0: nothing to compare with
+};
+
+class RedFlags {
+ public:
+  explicit RedFlags(const FlagOptions& options);
+
+  // A step of this run before it was resumed: known, and not judged.
+  void remember(const StepRecord& record);
+  std::vector<Flag> on_step(const StepRecord& record);
+  std::vector<Flag> on_eval(const EvalRecord& record);
+  // The guard ended the run in this step: `seen` is what it says.
+  Flag on_guard(int64_t step, const std::string& seen);
+
+  int64_t total() const { return total_; }
+  Json receipt() const;  // how many of each
+
+ private:
+  using Flags = std::vector<Flag>;
+  void raise(Flags& flags, int64_t step, const char* name, std::string seen, std::string remedy);
+  void look_at_loss(const StepRecord& record, Flags& flags);
+  void look_at_norm(const StepRecord& record, Flags& flags);
+  void look_at_fp8(const StepRecord& record, Flags& flags);
+  void look_at_speed(const StepRecord& record, Flags& flags);
+  void look_at_ranks(const StepRecord& record, Flags& flags);
+
+  SpikeDetector spikes_;
+  ExplosionDetector norms_;
+  PlateauDetector plateau_;
+  LostTime waits_{0.2};
+  SlowRankDetector ranks_;
+  SlowerDetector speed_;
+  Episode spike_, explosion_, flat_{2}, saturating_{1}, underflowing_{1}, starving_, slow_rank_,
+      slower_;
+  bool first_step_ = true, after_spike_ = false;
+  int64_t total_ = 0;
+  std::map<std::string, int64_t> counts_;
+};
+
+}  // namespace octavo::monitor

@@ -1,0 +1,119 @@
+#include "report/figures.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace octavo::report {
+namespace {
+
+constexpr size_t kTimeBlocks = 8, kLeastBlockSteps = 3;
+
+struct PairedRow {
+  std::vector<double> a, b, difference;
+  void add(double first, double second) {
+    a.push_back(first);
+    b.push_back(second);
+    difference.push_back(second - first);
+  }
+};
+
+Gap percent_gap(const PairedRow& row, bool paired) {
+  Gap gap{mean_of(row.a), mean_of(row.b), {}, row.a.size() < kLeastEvaluations};
+  const double scale = gap.a > 0 ? 100 / gap.a : 0;
+  if (gap.open) {
+    const double mean = (gap.b - gap.a) * scale;
+    gap.interval = {mean, mean, mean, static_cast<double>(row.a.size())};
+  } else {
+    gap.interval = (paired ? correlated_mean(row.difference) : correlated_difference(row.a, row.b))
+                       .times(scale);
+  }
+  return gap;
+}
+
+void judge_training(Pair& pair, double tail_share) {
+  const std::vector<int64_t>& steps = pair.pairing.steps;
+  if (!pair.pairing.comparable) return void(pair.no_train = pair.pairing.why);
+  const size_t count =
+      static_cast<size_t>(std::ceil(tail_share * static_cast<double>(steps.size())));
+  pair.tail_steps = count;
+  if (count < 4) {
+    pair.no_train = str("the runs have ", steps.size(), " steps in common");
+    return;
+  }
+  pair.tail_from = steps[steps.size() - count];
+  PairedRow row;
+  for (size_t i = steps.size() - count; i < steps.size(); ++i)
+    row.add(*pair.a->steps.at(steps[i]).loss, *pair.b->steps.at(steps[i]).loss);
+  pair.train = percent_gap(row, pair.pairing.same_batches);
+}
+
+// The evaluations in the last part of what both have: the last one is the pair's result, the others
+// show how much one evaluation varies.
+void judge_validation(Pair& pair, double tail_share) {
+  if (!pair.pairing.validation) return void(pair.no_validation = pair.pairing.why);
+  std::vector<int64_t> common;
+  for (const auto& [step, loss] : pair.a->evaluations)
+    if (const auto other = pair.b->evaluations.find(step);
+        loss && other != pair.b->evaluations.end() && other->second)
+      common.push_back(step);
+  if (common.empty())
+    return void(pair.no_validation = "the runs have no evaluation in common (see eval_freq)");
+  const auto last = static_cast<double>(common.back());
+  PairedRow row;
+  for (const int64_t step : common)
+    if (static_cast<double>(step) >= (1 - tail_share) * last)
+      row.add(*pair.a->evaluations.at(step), *pair.b->evaluations.at(step));
+  pair.evaluations = row.a.size();
+  pair.validation = percent_gap(row, /*paired=*/true);
+  pair.validation->a = row.a.back();
+  pair.validation->b = row.b.back();
+}
+
+// Steps one after the other are alike in speed (another program ran, a GPU was warm), so a few long
+// blocks of them are compared, each by its median. The first tenth is warming up.
+void judge_speed(Pair& pair) {
+  std::vector<double> a, b;
+  for (const auto& [step, point] : pair.a->steps)
+    if (const auto other = pair.b->steps.find(step);
+        other != pair.b->steps.end() && point.seconds > 0 && other->second.seconds > 0) {
+      a.push_back(point.seconds);
+      b.push_back(other->second.seconds);
+    }
+  const size_t skipped = std::max<size_t>(2, a.size() / 10);
+  const size_t left = a.size() > skipped ? a.size() - skipped : 0;
+  const size_t blocks = kTimeBlocks;
+  if (left < kTimeBlocks * kLeastBlockSteps) {
+    pair.no_speed = str("the runs have ", a.size(), " timed steps in common");
+    return;
+  }
+  std::vector<double> ratios;
+  for (size_t i = 0; i < blocks; ++i) {
+    const auto cut = [&](const std::vector<double>& seconds) {
+      const auto at = [&](size_t block) {
+        return seconds.begin() + static_cast<std::ptrdiff_t>(skipped + block * left / blocks);
+      };
+      return median_of({at(i), at(i + 1)});
+    };
+    ratios.push_back(std::log(cut(a) / cut(b)));
+  }
+  const auto first = static_cast<std::ptrdiff_t>(skipped);
+  pair.speed = Gap{median_of({a.begin() + first, a.end()}), median_of({b.begin() + first, b.end()}),
+                   independent_mean(ratios).exponential()};
+}
+
+}  // namespace
+
+Pair compare_pair(const RunFolder& a, const RunFolder& b, double tail_share) {
+  Pair pair;
+  pair.a = std::make_shared<const RunFolder>(a);
+  pair.b = std::make_shared<const RunFolder>(b);
+  pair.pairing = pair_up(a, b);
+  judge_training(pair, tail_share);
+  judge_validation(pair, tail_share);
+  judge_speed(pair);
+  return pair;
+}
+
+}  // namespace octavo::report

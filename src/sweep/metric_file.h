@@ -1,0 +1,30 @@
+#pragma once
+// What a trial's metrics.jsonl says of one metric, read as it grows.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+
+namespace octavo::sweep {
+
+class MetricFile {
+ public:
+  MetricFile(fs::path path, std::string metric);
+  // Reads what was added since the last call. A file that became shorter (a resumed run drops what
+  // it writes again) is read from its beginning.
+  void update();
+  // Every value in the order of the file; those that are not numbers are left out.
+  const std::vector<double>& values() const { return values_; }
+
+ private:
+  void take(const std::string& line);
+
+  fs::path path_;
+  std::string metric_;
+  uint64_t read_ = 0, file_ = 0;  // bytes taken; inode
+  std::vector<double> values_;
+};
+
+}  // namespace octavo::sweep

@@ -1,0 +1,14 @@
+#pragma once
+// The adapter_config.json of PEFT, from a stranger.
+
+#include <string>
+
+#include "base/json.h"
+#include "nn/lora.h"
+
+namespace octavo::train {
+
+// What would change the adapters' mathematics and is not implemented is refused.
+nn::LoraOptions parse_peft_config(const Json& config, const std::string& source);
+
+}  // namespace octavo::train

@@ -1,0 +1,25 @@
+#include "train/random_run.h"
+
+#include "train/device.h"
+#include "train/model_factory.h"
+#include "train/random_tokens.h"
+
+namespace octavo::train {
+
+void start_on_random_tokens(Run& run, const config::Settings& settings) {
+  constexpr int64_t kGpt2Vocabulary = 50257;
+  run.settings = settings;
+  run.engine = std::make_unique<engine::Engine>(target_of(run.settings));
+  const int64_t vocab = settings.vocab_size > 0          ? settings.vocab_size
+                        : is_preset(settings.model_name) ? kGpt2Vocabulary
+                                                         : 0;
+  build_model(run, with_resolved_names(settings), vocab);
+  run.train_data = std::make_shared<RandomTokens>(run.model->vocab_size());
+  run.loader = std::make_unique<data::Loader>(
+      run.train_data,
+      data::Loader::Options{.rows = settings.batch_size, .length = settings.max_seq_length},
+      data::Position{});
+  run.schedule = {.max_lr = 1e-4, .min_lr_ratio = 1, .warmup_steps = 0, .max_steps = 1000};
+}
+
+}  // namespace octavo::train

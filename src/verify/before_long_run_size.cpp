@@ -1,0 +1,276 @@
+// The part of the list that is about bytes, hours and accidents.
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/progress.h"
+#include "base/text.h"
+#include "verify/before_long_run.h"
+#include "verify/long_run_line.h"
+
+namespace octavo::verify {
+namespace {
+
+constexpr double kLongHours = 1;      // from here on a run without checkpoints is careless
+constexpr double kMostLostHours = 2;  // of work, when the machine stops
+constexpr double kMuchSaving = 0.05;  // of the time, in writing checkpoints
+constexpr double kFullDisk = 0.8, kFullMemory = 0.95;
+constexpr int64_t kProvenSteps = 100, kBaselineSteps = 500;
+
+std::string long_run_tenths(double value) {
+  return str(std::round(10 * value) / 10);
+}
+
+// The config as a word for commands.
+std::string config_word(const LongRun& run) {
+  return run.config_file.empty() ? "CONFIG.yaml" : run.config_file;
+}
+
+double long_run_step_seconds(const LongRun& run) {
+  return run.forecast && run.on_gpu ? run.forecast->chosen().time.total : 0;
+}
+
+Finding long_run_memory(const LongRun& run) {
+  if (!run.forecast) return unchecked_line(Section::kRunSize, "memory", run.forecast_problem);
+  const double peak = run.forecast->memory().total;
+  const bool searched = run.settings.auto_batch_size;
+  Finding f =
+      long_run_line(Section::kRunSize, "memory",
+                    str("forecast ", format_bytes(peak), " of ", format_bytes(run.memory_limit),
+                        " on ", run.device, run.ranks > 1 ? str(", ", run.ranks, " ranks") : "",
+                        searched ? ", at max_batch_size; the search takes what fits" : ""));
+  std::string fix = run.forecast->advice.empty() ? "octavo plan says what to change"
+                                                 : "first: " + run.forecast->advice.front();
+  if (peak > run.memory_limit && !searched)
+    worsen(f, Status::kFail, "a run that fits", std::move(fix));
+  else if (peak > run.memory_limit)
+    worsen(f, Status::kWarn, "a batch that fits", "auto_batch_size will take a smaller one");
+  else if (peak > kFullMemory * run.memory_limit)
+    worsen(f, Status::kWarn, "a twentieth of the memory to spare",
+           "the forecast is within 5 %; octavo plan --dry_run measures. " + fix);
+  return f;
+}
+
+Finding long_run_time(const LongRun& run) {
+  if (long_run_step_seconds(run) == 0)
+    return unchecked_line(Section::kRunSize, "time",
+                          "no GPU here: --gpu h100 --num_gpus 8 forecasts one that is not");
+  const double hours = long_run_step_seconds(run) * static_cast<double>(run.steps) / 3600;
+  Finding f = long_run_line(
+      Section::kRunSize, "time",
+      str("forecast ", long_run_tenths(hours), " hours: ", run.steps, " steps of ",
+          format_duration(long_run_step_seconds(run)), " on ", run.ranks, " x ", run.device));
+  if (run.steps == 0) f = unchecked_line(Section::kRunSize, "time", "the steps are not known yet");
+  return f;
+}
+
+Finding long_run_gain(const LongRun& run) {
+  if (long_run_step_seconds(run) == 0)
+    return unchecked_line(Section::kRunSize, "FP8's gain", "no GPU here; octavo plan forecasts it");
+  const plan::RecipeForecast& chosen = run.forecast->chosen();
+  Finding f =
+      long_run_line(Section::kRunSize, "FP8's gain",
+                    str("forecast ", std::round(100 * chosen.gain) / 100, "x of BF16's speed",
+                        chosen.refusal.empty() ? "" : "; " + chosen.refusal));
+  if (!chosen.refusal.empty() || chosen.gain < 1.05)
+    worsen(f, Status::kWarn, "1.05x or more",
+           run.forecast->reasons.empty()
+               ? "BF16 is as fast here"
+               : run.forecast->reasons.front() + "; BF16 would do as well, or a larger batch");
+  return f;
+}
+
+Finding long_run_disk(const LongRun& run) {
+  if (!run.disk_problem.empty()) {
+    Finding f = long_run_line(Section::kRunSize, "disk", run.disk_problem);
+    worsen(f, Status::kFail, "a checkpoint folder that can be written to",
+           "give another checkpoint_dir");
+    return f;
+  }
+  if (run.checkpoint_bytes == 0)
+    return unchecked_line(Section::kRunSize, "disk", run.forecast_problem);
+  const config::Settings& s = run.settings;
+  // The kept ones, the best, and the one being written; no more than the run makes.
+  const int64_t made = s.checkpoint_freq > 0 && run.steps > 0 ? run.steps / s.checkpoint_freq + 1
+                       : s.checkpoint_freq == 0               ? 1
+                                                              : s.keep_checkpoints + 2;
+  const int64_t kept =
+      s.keep_checkpoints == 0 ? made : std::min(made, s.keep_checkpoints + int64_t{2});
+  const double wanted = run.checkpoint_bytes * static_cast<double>(kept);
+  Finding f = long_run_line(Section::kRunSize, "disk",
+                            str(kept, " checkpoints of ", format_bytes(run.checkpoint_bytes),
+                                " are ", format_bytes(wanted), "; ", run.checkpoint_folder.string(),
+                                " has ", format_bytes(run.disk_free), " free"));
+  if (wanted > run.disk_free)
+    worsen(f, Status::kFail, "room for them",
+           "another checkpoint_dir, or a smaller keep_checkpoints (0 keeps all)");
+  else if (wanted > kFullDisk * run.disk_free)
+    worsen(f, Status::kWarn, "a fifth of the disk to spare",
+           "others write there too; lower keep_checkpoints");
+  return f;
+}
+
+Finding long_run_frequency(const LongRun& run) {
+  const config::Settings& s = run.settings;
+  const double hours = long_run_step_seconds(run) * static_cast<double>(run.steps) / 3600;
+  Finding f = long_run_line(Section::kRunSafety, "checkpoint_freq",
+                            str("every ", s.checkpoint_freq, " steps"));
+  if (s.checkpoint_freq == 0) {
+    f.found = "only at the end, and when it is stopped";
+    if (hours == 0 || hours > kLongHours)
+      worsen(f, Status::kWarn, "checkpoints on the way",
+             "a machine that stops takes all of it; set "
+             "checkpoint_freq");
+    return f;
+  }
+  if (run.steps > 0 && s.checkpoint_freq > run.steps)
+    worsen(f, Status::kWarn, "a checkpoint before the end", "lower checkpoint_freq");
+  if (long_run_step_seconds(run) == 0) return f;
+  const double apart = long_run_step_seconds(run) * static_cast<double>(s.checkpoint_freq) / 3600;
+  const double writing =
+      run.disk_rate > 0 ? run.checkpoint_bytes / run.disk_rate / (3600 * apart) : 0;
+  f.found += str(": ", long_run_tenths(60 * apart), " minutes apart; a failure costs half of that");
+  if (apart > kMostLostHours)
+    worsen(f, Status::kWarn, str("at most ", kMostLostHours, " hours apart"),
+           str("checkpoint_freq ",
+               std::max<int64_t>(
+                   1, static_cast<int64_t>(static_cast<double>(s.checkpoint_freq) / apart)),
+               " is an hour"));
+  else if (writing > kMuchSaving)
+    worsen(
+        f, Status::kWarn, "less than 5 % of the time in writing",
+        str("this disk would write ", long_run_tenths(100 * writing), " % of the time; raise it"));
+  return f;
+}
+
+Finding long_run_resume(const LongRun& run) {
+  const ResumeRehearsal& r = run.resume;
+  Finding f = long_run_line(Section::kRunSafety, "resume",
+                            str(r.steps, " steps of ", r.model, " (", r.precision,
+                                "), stopped, saved and resumed: the same, bit for bit"));
+  const std::string fix =
+      "do not start: octavo train with --max_steps shows the same; report it with --output FILE";
+  if (!r.ran) {
+    f.found = "the rehearsal stopped: " + r.problem;
+    worsen(f, Status::kFail, "a rehearsal of a few steps, a checkpoint and a resumption", fix);
+  } else if (!r.equal_losses || !r.equal_weights) {
+    f.found = str(r.equal_losses ? "weights" : "losses", " differ after a stop");
+    worsen(f, Status::kFail, "the bits of a run that was never stopped", fix);
+  }
+  return f;
+}
+
+Finding long_run_folders(const LongRun& run) {
+  Finding f = long_run_line(Section::kRunSafety, "folders",
+                            str(run.checkpoint_folder.string(), " has no checkpoints yet"));
+  if (run.checkpoints_there > 0 && run.settings.resume.empty()) {
+    f.found = str(run.checkpoint_folder.string(), " has ", run.checkpoints_there,
+                  " checkpoints of another run, which keep_checkpoints would delete");
+    worsen(f, Status::kWarn, "a folder of its own", "give checkpoint_dir, or --resume latest");
+  } else if (run.run_folder_there && run.settings.resume.empty()) {
+    f.found = str("the run's folder ", run.settings.runs_dir, "/", run.settings.run_name,
+                  " is there already");
+    worsen(f, Status::kWarn, "a folder of its own", "give another run_name");
+  } else if (!run.settings.resume.empty()) {
+    f.found = str("goes on from ", run.settings.resume, " of ", run.checkpoint_folder.string());
+  }
+  return f;
+}
+
+Finding long_run_stops(const LongRun& run) {
+  Finding f = long_run_line(Section::kRunSafety, "stops and requeueing", "");
+  f.status = Status::kNote;
+  f.found =
+      str("SIGTERM, SIGINT and SIGUSR1 save and leave with 75. A job that is run again goes "
+          "on only with --resume latest: octavo launch --auto_resume -- train ",
+          config_word(run), run.in_slurm ? "" : "; octavo launch --slurm job.sh writes such a job");
+  return f;
+}
+
+Finding long_run_watching(const LongRun& run) {
+  const config::Settings& s = run.settings;
+  std::vector<std::string> on;
+  if (s.use_tensorboard) on.emplace_back("TensorBoard");
+  if (s.use_wandb)
+    on.emplace_back(run.has_wandb_key ? "W&B, live" : "W&B, offline (no WANDB_API_KEY)");
+  if (!s.metrics_address.empty()) on.emplace_back("Prometheus at " + s.metrics_address);
+  Finding f = long_run_line(Section::kRunSafety, "watching", join(on, ", "));
+  if (on.empty()) {
+    f.found = "metrics.jsonl alone";
+    worsen(f, Status::kWarn, "somewhere to look while it runs",
+           "use_tensorboard, use_wandb or metrics_address");
+  }
+  return f;
+}
+
+// A run before this one that shows it works.
+const EarlierRun* best_of(const LongRun& run, bool in_fp8) {
+  const EarlierRun* best = nullptr;
+  for (const EarlierRun& e : run.earlier)
+    if (e.same_model && e.same_data && e.in_fp8 == in_fp8 && e.finite &&
+        (best == nullptr || e.steps > best->steps))
+      best = &e;
+  return best;
+}
+
+Finding long_run_trial(const LongRun& run) {
+  const EarlierRun* trial = best_of(run, run.wants_fp8);
+  Finding f = long_run_line(Section::kRunSafety, "short run", "");
+  if (trial != nullptr)
+    f.found = str(run.settings.runs_dir, "/", trial->name, ": ", trial->steps,
+                  " steps, every loss finite");
+  else
+    f.found = str("none of this model and data in ", run.settings.runs_dir);
+  const int64_t wanted = run.steps > 0 ? std::min(run.steps, kProvenSteps) : kProvenSteps;
+  if (trial == nullptr || trial->steps < wanted)
+    worsen(f, Status::kWarn, str(wanted, " steps of the same model, data and precision"),
+           str("octavo train ", config_word(run), " --max_steps ", wanted,
+               " --run_name trial --checkpoint_dir trial"));
+  return f;
+}
+
+Finding long_run_baseline(const LongRun& run) {
+  const EarlierRun* baseline = best_of(run, false);
+  Finding f = long_run_line(Section::kRunSafety, "BF16 baseline", "");
+  if (baseline != nullptr)
+    f.found = str(run.settings.runs_dir, "/", baseline->name, ": ", baseline->steps, " steps");
+  else
+    f.found = str("no BF16 run of this model and data in ", run.settings.runs_dir);
+  const int64_t wanted = run.steps > 0 ? std::min(run.steps, kBaselineSteps) : kBaselineSteps;
+  if (baseline == nullptr || baseline->steps < wanted)
+    worsen(f, Status::kWarn, str(wanted, " steps in BF16 to compare with"),
+           str("octavo compare ", config_word(run), " --max_steps ", wanted,
+               " runs both on the same batches; to go back to BF16 later: --resume latest "
+               "--mixed_precision bf16"));
+  return f;
+}
+
+Finding long_run_spares(const LongRun& run) {
+  const int64_t kept = run.settings.keep_checkpoints;
+  Finding f = long_run_line(Section::kRunSafety, "keep_checkpoints",
+                            kept == 0 ? "all" : str("the newest ", kept, ", and the best"));
+  if (kept == 1)
+    worsen(f, Status::kWarn, "at least two to go back to",
+           "a loss that goes wrong is often seen late; keep 3");
+  return f;
+}
+
+}  // namespace
+
+std::vector<Finding> judge_run_size(const LongRun& run) {
+  std::vector<Finding> out = {long_run_memory(run), long_run_time(run)};
+  if (run.wants_fp8) out.push_back(long_run_gain(run));
+  out.push_back(long_run_disk(run));
+  return out;
+}
+
+std::vector<Finding> judge_run_safety(const LongRun& run) {
+  std::vector<Finding> out = {
+      long_run_resume(run), long_run_frequency(run), long_run_spares(run), long_run_folders(run),
+      long_run_stops(run),  long_run_watching(run),  long_run_trial(run)};
+  if (run.wants_fp8) out.push_back(long_run_baseline(run));
+  return out;
+}
+
+}  // namespace octavo::verify

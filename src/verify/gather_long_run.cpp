@@ -1,0 +1,267 @@
+// What a config would do here: its data, its size, its disk, the runs before it.
+
+#include <stdlib.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <regex>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "checkpoint/checkpoint.h"
+#include "config/rules.h"
+#include "config/yaml.h"
+#include "fp8/execution.h"
+#include "fp8/legality.h"
+#include "optim/schedule.h"
+#include "tokenizer/tokenizer.h"
+#include "train/dataset.h"
+#include "train/model_factory.h"
+#include "train/persist.h"
+#include "train/run.h"
+#include "verify/before_long_run.h"
+#include "verify/gather.h"
+
+namespace octavo::verify {
+namespace {
+
+constexpr size_t kMostRuns = 200, kMostRecordBytes = size_t{64} << 20;
+constexpr double kUsableMemory = 0.9;  // of what a machine has left, for the rest of it
+
+std::string first_line_of_error(const std::exception& error) {
+  return split(error.what(), '\n').front();
+}
+
+// Keys and tokens as their issuers write them. The lines, never the text.
+std::vector<int> lines_with_secrets(const std::string& file) {
+  static const std::regex kSecret(
+      "hf_[A-Za-z0-9]{20,}|AKIA[A-Z0-9]{16}|sk-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|"
+      "(api[_-]?key|token|secret|password)[\"']?\\s*[:=]\\s*[\"']?[A-Za-z0-9+/_-]{16,}|"
+      "(^|[^0-9A-Za-z])[0-9a-f]{40}([^0-9A-Za-z]|$)",
+      std::regex::icase);
+  std::vector<int> found;
+  if (file.empty()) return found;
+  const auto lines = split(read_file(file, config::kMaxYamlBytes), '\n');
+  for (size_t i = 0; i < lines.size(); ++i)
+    if (lines[i].size() < 4096 && std::regex_search(lines[i], kSecret))
+      found.push_back(static_cast<int>(i) + 1);
+  return found;
+}
+
+// Of data that is not prepared yet; 0 when its tokenizer cannot be read.
+int64_t tokenizer_size(const config::Settings& resolved) try {
+  const std::string name = resolved.tokenizer.empty() ? "bytes" : resolved.tokenizer;
+  return tokenizer::load_tokenizer(name)->vocab_size();
+} catch (const std::exception&) {
+  return 0;
+}
+
+RunData long_run_data(const config::Settings& resolved, bool may_download) {
+  RunData data;
+  if (resolved.dataset.empty()) return data;
+  train::DataPlace place;
+  try {
+    place = train::data_place(resolved);
+  } catch (const std::exception& error) {
+    data.problem = first_line_of_error(error);
+    // The path is no file, and the hub was not asked.
+    const bool on_hub = may_download && data.problem.starts_with("[hub]");
+    data.state = on_hub ? RunData::State::kOnHub : RunData::State::kMissing;
+    return data;
+  }
+  data.place = place.folder.string();
+  data.state = RunData::State::kNotPrepared;
+  if (!place.is_prepared) {
+    data.vocab = tokenizer_size(resolved);
+    return data;
+  }
+  try {
+    const auto train = data::TokenData::open(place.folder, "train");
+    data.tokens = train->tokens();
+    data.vocab = train->vocab_size();
+    data.fingerprint = train->fingerprint();
+    data.samples = data::sample_count(*train, resolved.max_seq_length);
+    if (data::TokenData::has_split(place.folder, "val")) {
+      const auto val = data::TokenData::open(place.folder, "val");
+      data.val_tokens = val->tokens();
+      data.val_samples = data::sample_count(*val, resolved.max_seq_length);
+    }
+    data.state = RunData::State::kPrepared;
+  } catch (const std::exception& error) {
+    data.state = RunData::State::kDamaged;
+    data.problem = first_line_of_error(error);
+  }
+  return data;
+}
+
+void count_steps(LongRun& run) {
+  const config::Settings& s = run.settings;
+  run.batch = s.auto_batch_size      ? s.max_batch_size
+              : s.max_batch_size > 0 ? std::min(s.batch_size, s.max_batch_size)
+                                     : s.batch_size;
+  run.step_samples = s.target_effective_batch_size > 0
+                         ? s.target_effective_batch_size
+                         : run.batch * s.gradient_accumulation_steps * run.ranks;
+  run.steps = s.max_steps;
+  if (run.steps == 0 && run.step_samples > 0)
+    run.steps = static_cast<int64_t>(run.data.samples) * std::max<int64_t>(1, s.num_epochs) /
+                run.step_samples;
+  run.warmup_is_own = s.warmup_steps >= 0;
+  run.warmup_steps = run.warmup_is_own ? s.warmup_steps : optim::automatic_warmup(run.steps);
+}
+
+// The share of a step's multiply-adds that the recipe takes: linear layers of the blocks whose
+// sides fit, over all of them, the head and attention.
+void share_in_fp8(LongRun& run) {
+  const plan::Shape& shape = run.forecast->shape;
+  const fp8::Recipe recipe = fp8::request_of(run.settings).wanted.recipe;
+  const auto layers = static_cast<double>(shape.layers);
+  double taken = 0, all = 0;
+  for (const plan::Product& product : plan::block_products(shape)) {
+    const double work = layers * static_cast<double>(product.outputs * product.inputs);
+    const std::string why = fp8::refusal(recipe, product.outputs, product.inputs);
+    all += work;
+    if (why.empty())
+      taken += work;
+    else
+      run.fp8_gaps.push_back(str(product.name, ": ", why));
+  }
+  all += static_cast<double>(shape.vocab * shape.hidden);
+  // Half of the square is masked; two products.
+  all += layers * static_cast<double>(shape.query_width() * run.settings.max_seq_length);
+  run.fp8_share = all > 0 ? taken / all : 0;
+}
+
+double saved_bytes_of(config::StateType type) {
+  return type == config::StateType::kFp32 ? 4 : type == config::StateType::kBf16 ? 2 : 1.03;
+}
+
+void forecast_long_run(LongRun& run, const Facts& facts, bool gpu_named) {
+  config::Settings s = run.settings;
+  const bool gpu_here = !facts.gpus.gpus.empty() && s.device != config::DeviceChoice::kCpu;
+  run.on_gpu = gpu_here || gpu_named;
+  const plan::Gpu* gpu = plan::find_gpu(s.gpu);
+  if (gpu_here && !gpu_named) gpu = plan::gpu_called(facts.gpus.gpus.front().name);
+  if (run.on_gpu && gpu == nullptr) {
+    run.forecast_problem = gpu_named ? str("no GPU called ", s.gpu, " is known to octavo plan")
+                                     : str("octavo plan does not know this machine's ",
+                                           facts.gpus.gpus.front().name, "; name one with --gpu");
+  }
+  if (gpu != nullptr) s.gpu = std::string(gpu->name);
+  s.device = run.on_gpu ? config::DeviceChoice::kCuda : config::DeviceChoice::kCpu;
+  s.num_gpus = run.ranks;
+  s.offline = true;
+  if (s.vocab_size == 0) s.vocab_size = run.data.vocab;
+  s.batch_size = std::max<int64_t>(run.batch, 1);
+  if (run.step_samples > 0)
+    s.gradient_accumulation_steps =
+        std::max<int64_t>(1, run.step_samples / (s.batch_size * run.ranks));
+  try {
+    run.forecast = plan::forecast(s);
+  } catch (const std::exception& error) {
+    run.forecast_problem = first_line_of_error(error);
+    return;
+  }
+  run.device = run.on_gpu ? std::string(run.forecast->gpu->title) : "this machine's CPU";
+  run.memory_limit = run.on_gpu ? run.forecast->memory_limit
+                                : kUsableMemory * static_cast<double>(facts.host.memory_available);
+  if (run.on_gpu && gpu == nullptr) run.forecast.reset();
+  if (!run.forecast) return;
+  share_in_fp8(run);
+  const double trained =
+      static_cast<double>(s.lora_rank > 0 ? plan::lora_parameters(run.forecast->shape, s.lora_rank,
+                                                                  run.forecast->lora_targets)
+                                          : plan::parameters(run.forecast->shape));
+  run.checkpoint_bytes =
+      trained * (saved_bytes_of(s.master_dtype) + 2 * saved_bytes_of(s.moment_dtype));
+}
+
+// The losses of a run's metrics.jsonl.
+void count_earlier_losses(const fs::path& file, EarlierRun& run) {
+  std::error_code error;
+  if (fs::file_size(file, error) > kMostRecordBytes || error) return;
+  std::ifstream in(file);
+  run.finite = true;
+  for (std::string line; std::getline(in, line);) {
+    const Json record = Json::parse(line, nullptr, false);
+    if (!record.is_object() || !record.contains("train/loss")) continue;
+    const Json& loss = record["train/loss"];
+    run.finite = run.finite && loss.is_number() && std::isfinite(loss.get<double>());
+    ++run.steps;
+  }
+}
+
+std::vector<EarlierRun> earlier_runs(const config::Settings& s) {
+  std::vector<EarlierRun> out;
+  std::error_code error;
+  std::vector<fs::path> folders;
+  for (fs::directory_iterator it(s.runs_dir, error), end; !error && it != end; it.increment(error))
+    if (fs::exists(it->path() / "config.yaml", error)) folders.push_back(it->path());
+  std::ranges::sort(folders);
+  if (folders.size() > kMostRuns)
+    folders.erase(folders.begin(), folders.end() - static_cast<std::ptrdiff_t>(kMostRuns));
+  for (const fs::path& folder : folders) try {
+      const std::string text = read_file(folder / "config.yaml", config::kMaxYamlBytes);
+      const config::Settings other = config::parse_text(text, folder.string()).settings;
+      EarlierRun run{.name = folder.filename().string(),
+                     .same_model = other.model_name == s.model_name && other.n_layer == s.n_layer &&
+                                   other.n_embd == s.n_embd,
+                     .same_data = other.dataset == s.dataset,
+                     .in_fp8 = fp8::wants_fp8(other)};
+      count_earlier_losses(folder / "metrics.jsonl", run);
+      out.push_back(std::move(run));
+    } catch (const std::exception&) {
+      continue;  // not a run of this version: it proves nothing
+    }
+  return out;
+}
+
+}  // namespace
+
+LongRun gather_long_run(const config::Parsed& parsed, const Facts& facts) {
+  LongRun run;
+  run.settings = parsed.settings;
+  config::Settings& s = run.settings;
+  run.config_file = parsed.config_file;
+  run.wants_fp8 = fp8::wants_fp8(s);
+  const bool many_here = s.device != config::DeviceChoice::kCpu && !facts.gpus.gpus.empty();
+  run.ranks = parsed.given("num_gpus") ? s.num_gpus
+              : many_here              ? static_cast<int64_t>(facts.gpus.gpus.size())
+                                       : 1;
+  s.num_gpus = 1;  // train counts its own
+  run.contradictions = config::contradictions(s, config::reader::kTrain);
+  run.secret_lines = lines_with_secrets(parsed.config_file);
+
+  const char* offline = getenv("HF_HUB_OFFLINE");
+  run.may_download = !s.offline && (offline == nullptr || std::string_view(offline) != "1");
+  config::Settings resolved = s;
+  resolved.offline = true;  // looking must not begin a download of gigabytes
+  try {
+    resolved = train::with_resolved_names(resolved);
+  } catch (const std::exception& error) {
+    run.model_problem = first_line_of_error(error);
+  }
+  run.starts_from_weights =
+      s.init_from != "random" && (!s.init_from.empty() || !train::is_preset(s.model_name));
+  run.data = long_run_data(resolved, run.may_download);
+  count_steps(run);
+  forecast_long_run(run, facts, parsed.given("gpu"));
+
+  run.checkpoint_folder = train::checkpoint_dir(s);
+  run.disk_free = static_cast<double>(facts.disk.free_bytes);
+  run.disk_rate = facts.disk.write_rate;
+  run.disk_problem = facts.disk.problem;
+  std::error_code error;
+  if (fs::is_directory(run.checkpoint_folder, error))
+    run.checkpoints_there =
+        static_cast<int64_t>(checkpoint::step_paths(run.checkpoint_folder).size());
+  run.run_folder_there = !s.run_name.empty() && fs::exists(fs::path(s.runs_dir) / s.run_name);
+  run.earlier = earlier_runs(s);
+  run.has_wandb_key = getenv("WANDB_API_KEY") != nullptr;
+  run.in_slurm = getenv("SLURM_JOB_ID") != nullptr;
+  return run;
+}
+
+}  // namespace octavo::verify

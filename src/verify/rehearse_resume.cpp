@@ -1,0 +1,155 @@
+// Does this run, as it is set, go on bit for bit after a stop? Tried, not believed.
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "train/model_factory.h"
+#include "train/persist.h"
+#include "train/run.h"
+#include "train/step.h"
+#include "verify/before_long_run.h"
+#include "verify/temporary_folder.h"
+#include "verify/training.h"
+
+namespace octavo::verify {
+namespace {
+
+constexpr int64_t kRehearsedSteps = 6, kStopAfter = 3;
+constexpr int64_t kSmallModel = 5'000'000;  // parameters: then the run itself is rehearsed
+
+// A model of the same architecture, two layers of width 128 (which blockwise wants).
+void write_miniature(const plan::Shape& shape, const fs::path& folder) {
+  Json config;
+  if (shape.gated)
+    config = {{"model_type", shape.qkv_bias ? "qwen2" : "llama"},
+              {"num_hidden_layers", 2},
+              {"hidden_size", 128},
+              {"intermediate_size", 256},
+              {"num_attention_heads", 2},
+              {"num_key_value_heads", 2},
+              {"vocab_size", 512},
+              {"max_position_embeddings", 128},
+              {"hidden_act", "silu"},
+              {"rms_norm_eps", 1e-5},
+              {"rope_theta", 10000.0},
+              {"tie_word_embeddings", shape.tied}};
+  else
+    config = {{"model_type", "gpt2"}, {"n_layer", 2},      {"n_head", 2},
+              {"n_embd", 128},        {"vocab_size", 512}, {"n_positions", 128}};
+  fs::create_directories(folder);
+  write_file_atomic(folder / "config.json", config.dump());
+}
+
+// What only the size and the data of the run decide goes; everything else stays as it is set.
+config::Settings in_miniature(const LongRun& run, const fs::path& folder) {
+  config::Settings s = run.settings;
+  write_file_atomic(folder / "text.txt", made_up_text());
+  if (run.forecast) {
+    write_miniature(run.forecast->shape, folder / "model");
+    s.model_name = (folder / "model").string();
+    s.n_layer = s.n_head = s.n_embd = s.vocab_size = 0;
+  } else {
+    s.model_name = "custom";
+    s.n_layer = s.n_head = 2;
+    s.n_embd = 128;
+    s.vocab_size = 0;
+  }
+  s.init_from = "random";
+  s.dataset = {(folder / "text.txt").string()};
+  s.dataset_config = s.split_name = "";
+  s.text_field = "text";
+  s.data_cache = (folder / "data").string();
+  s.tokenizer = "bytes";
+  s.max_seq_length = std::min<int64_t>(s.max_seq_length, 64);
+  s.gradient_accumulation_steps = std::min<int64_t>(s.gradient_accumulation_steps, 2);
+  s.batch_size = std::min<int64_t>(s.batch_size, 4);
+  // Names of layers that the miniature does not have.
+  std::erase_if(s.fp8_skip, [](const auto& word) { return word != "first" && word != "last"; });
+  return s;
+}
+
+config::Settings rehearsal_settings(const LongRun& run, const fs::path& folder, bool whole) {
+  config::Settings s = whole ? run.settings : in_miniature(run, folder);
+  s.auto_batch_size = false;
+  if (whole && run.batch > 0) s.batch_size = run.batch;
+  s.max_batch_size = s.target_effective_batch_size = 0;
+  s.max_steps = kRehearsedSteps;
+  s.num_epochs = 0;
+  s.warmup_steps = std::min<int64_t>(run.warmup_steps, 2);
+  s.resume = s.trace = "";
+  s.sharding_mode = config::ShardingMode::kNone;
+  s.num_gpus = 1;
+  s.checkpoint_dir = (folder / "checkpoints").string();
+  s.fp8_stats_freq = std::min<int64_t>(s.fp8_stats_freq, 2);
+  return s;
+}
+
+std::vector<double> rehearsed_losses(train::Run& run, int64_t steps) {
+  std::vector<double> losses;
+  for (int64_t i = 0; i < steps; ++i) losses.push_back(train::train_step(run).loss);
+  return losses;
+}
+
+nn::ParamList rehearsed_params(const train::Run& run) {
+  nn::ParamList all = run.model->params();
+  if (run.lora != nullptr)
+    all.insert(all.end(), run.lora->params().begin(), run.lora->params().end());
+  return all;
+}
+
+bool same_rehearsed_weights(const train::Run& a, const train::Run& b) {
+  const nn::ParamList first = rehearsed_params(a), second = rehearsed_params(b);
+  if (first.size() != second.size()) return false;
+  for (size_t i = 0; i < first.size(); ++i)
+    if (!at::equal(first[i]->master, second[i]->master)) return false;
+  return true;
+}
+
+void rehearse_both(config::Settings s, ResumeRehearsal& result) {
+  std::string resumed_from;
+  const auto in_one_go = train::assemble(s, &resumed_from);
+  result.precision = in_one_go->precision();
+  std::vector<double> wanted = rehearsed_losses(*in_one_go, kRehearsedSteps);
+  {
+    const auto stopped = train::assemble(s, &resumed_from);
+    rehearsed_losses(*stopped, kStopAfter);
+    train::save(*stopped, "before-long-run", false, nullptr);
+  }
+  s.resume = "latest";
+  const auto resumed = train::assemble(s, &resumed_from);
+  const std::vector<double> found = rehearsed_losses(*resumed, kRehearsedSteps - kStopAfter);
+  wanted.erase(wanted.begin(), wanted.begin() + kStopAfter);
+  result.equal_losses = wanted == found;
+  result.equal_weights = same_rehearsed_weights(*in_one_go, *resumed);
+  result.steps = kRehearsedSteps;
+}
+
+}  // namespace
+
+ResumeRehearsal rehearse_resume(const LongRun& run) {
+  ResumeRehearsal result;
+  const bool small = run.forecast && plan::parameters(run.forecast->shape) <= kSmallModel;
+  const bool whole = small && train::is_preset(run.settings.model_name) &&
+                     run.data.state == RunData::State::kPrepared;
+  set_log_level(LogLevel::kWarn);  // each of the three would tell its whole story
+  try {
+    std::error_code ignored;
+    fs::create_directories(run.checkpoint_folder, ignored);
+    const TemporaryFolder folder(run.checkpoint_folder);
+    result.model = whole ? run.settings.model_name + " itself, with its data"
+                         : "the same settings on a miniature of the model";
+    rehearse_both(rehearsal_settings(run, folder.path(), whole), result);
+    result.ran = true;
+  } catch (const std::exception& error) {
+    result.problem = split(error.what(), '\n').front();
+  }
+  set_log_level(LogLevel::kInfo);
+  return result;
+}
+
+}  // namespace octavo::verify

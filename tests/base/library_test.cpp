@@ -1,0 +1,85 @@
+#include "base/library.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace octavo {
+namespace {
+
+class Library : public testing::Test {
+ protected:
+  Library()
+      : packages_(fs::path(testing::TempDir()) / ("octavo_library_" + std::to_string(getpid()))) {
+    unsetenv("OCTAVO_SITE_PACKAGES");
+    fs::create_directories(packages_ / "octavo/lib");
+  }
+  ~Library() override { fs::remove_all(packages_); }
+
+  std::string advice(const std::string& said) const {
+    return loader_advice(packages_ / "octavo/lib/liboctavo_core.so", said);
+  }
+  void make_wheel_layout() const { write_file_atomic(packages_ / "octavo/__main__.py", ""); }
+
+  static void expect_part(const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << "wanted '" << part << "' in: " << text;
+  }
+
+  fs::path packages_;
+};
+
+constexpr char kNoTorch[] =
+    "libtorch_cpu.so: cannot open shared object file: No such file or directory";
+
+TEST_F(Library, AMissingLibraryIsNamedWithItsPackageItsPlaceAndTheRemedy) {
+  make_wheel_layout();
+  const std::string text = advice(kNoTorch), torch = "torch==" + wanted_version("torch");
+  EXPECT_TRUE(text.starts_with("wanted libtorch_cpu.so of " + torch + ", found none; looked in "))
+      << text;
+  expect_part(text, (packages_ / "torch/lib").string());
+  expect_part(text, "`pip install " + torch + " onednn-cpu-gomp==");  // it is missing too
+  expect_part(text, "OCTAVO_SITE_PACKAGES");
+  expect_part(text, kNoTorch);
+  fs::create_directories(packages_ / "onednn_cpu_gomp-2023.2.0.dist-info");
+  fs::create_directories(packages_ / "torch-2.0.dist-info");
+  expect_part(advice("libarrow.so.2600: cannot open shared object file: x"),
+              "`pip install pyarrow==" + wanted_version("pyarrow") + "`");
+  // oneDNN's library lies two folders above site-packages.
+  expect_part(advice("libdnnl.so.3: cannot open shared object file: x"),
+              "looked in " + packages_.parent_path().parent_path().string());
+}
+
+TEST_F(Library, ALibraryOfNoWheelIsTheSystems) {
+  expect_part(advice("libfoo.so.1: cannot open shared object file: x"),
+              "wanted libfoo.so.1, which neither octavo nor a wheel brings, found none; install");
+}
+
+TEST_F(Library, ABuildTreeIsBuiltAgain) {
+  write_file_atomic(packages_ / "octavo/CMakeCache.txt", "");
+  const std::string text = advice(kNoTorch);
+  expect_part(text, "run ./bootstrap and build again");
+  EXPECT_EQ(text.find("pip install"), std::string::npos) << text;
+}
+
+TEST_F(Library, AnotherVersionIsNamed) {
+  make_wheel_layout();
+  const std::string said = "liboctavo_core.so: undefined symbol: _ZN2at3foo";
+  fs::create_directories(packages_ / ("torch-" + wanted_version("torch") + "+cpu.dist-info"));
+  expect_part(advice(said), "wanted libraries of the versions that it was built with");
+  fs::create_directories(packages_ / "pyarrow-1.2.3.dist-info");
+  expect_part(advice(said), "found pyarrow 1.2.3 in " + packages_.string());
+}
+
+TEST_F(Library, VersionsAreReadFromFolders) {
+  EXPECT_EQ(installed_version(packages_, "torch"), "");
+  fs::create_directories(packages_ / "torchao-0.18.0.dist-info");
+  EXPECT_EQ(installed_version(packages_, "torch"), "");
+  fs::create_directories(packages_ / "torch-2.9.1+cpu.dist-info");
+  EXPECT_EQ(installed_version(packages_, "torch"), "2.9.1+cpu");
+  fs::create_directories(packages_ / "onednn_cpu_gomp-2023.2.0.dist-info");
+  EXPECT_EQ(installed_version(packages_, "onednn-cpu-gomp"), "2023.2.0");
+  EXPECT_EQ(installed_version("/nowhere", "torch"), "");
+  EXPECT_EQ(wanted_version("unknown"), "");
+}
+
+}  // namespace
+}  // namespace octavo

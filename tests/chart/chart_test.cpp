@@ -1,0 +1,142 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "chart/bar_chart.h"
+#include "chart/escape.h"
+#include "chart/line_chart.h"
+#include "chart/page.h"
+#include "chart/stacked_bars.h"
+#include "chart/ticks.h"
+
+namespace octavo::chart {
+namespace {
+
+using Numbers = std::vector<double>;
+using Labels = std::vector<std::string>;
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t found = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != text.npos; at += part.size()) ++found;
+  return found;
+}
+
+TEST(Escape, MarkupAndBrokenTextAreHarmless) {
+  EXPECT_EQ(escaped("<a href=\"x\" b='&'>"), "&lt;a href=&quot;x&quot; b=&#39;&amp;&#39;&gt;");
+  EXPECT_EQ(escaped("é 漢 😀\n\t"), "é 漢 😀\n\t");
+  EXPECT_EQ(escaped(std::string_view("a\0b\x1b", 4)), "a�b�");
+  // Cut short, too long a form, a surrogate, beyond the last character.
+  EXPECT_EQ(escaped("\xE6\xBC"), "��");
+  EXPECT_EQ(escaped("\xC0\xBC"), "��");
+  EXPECT_EQ(escaped("\xED\xA0\x80"), "�");
+  EXPECT_EQ(escaped("\xF4\x90\x80\x80"), "����");
+  EXPECT_EQ(character_at("é"), 2u);
+  EXPECT_EQ(character_at("\x80"), 0u);
+}
+
+TEST(Ticks, AreRoundAndInside) {
+  EXPECT_EQ(round_ticks(0, 10, 5), (Numbers{0, 2, 4, 6, 8, 10}));
+  EXPECT_EQ(round_ticks(-1, 1, 4), (Numbers{-1, -0.5, 0, 0.5, 1}));
+  EXPECT_EQ(round_ticks(3.1, 3.1, 5), Numbers{3.1});
+  EXPECT_TRUE(round_ticks(NAN, 1, 5).empty());
+  EXPECT_TRUE(round_ticks(2, 1, 5).empty());
+  for (double high : {1e-300, 3e-7, 0.7, 12.0, 1e5, 9e200})
+    for (int about : {0, 3, 7}) {
+      const Numbers ticks = round_ticks(0, high, about);
+      EXPECT_GE(ticks.size(), 1u) << high;
+      EXPECT_LE(ticks.size(), 2u + 2 * static_cast<size_t>(about)) << high;
+      for (double tick : ticks) EXPECT_LE(tick, high * 1.000001);
+    }
+  EXPECT_EQ(log_ticks(0.5, 2000, 6), (Numbers{1, 10, 100, 1000}));
+  EXPECT_EQ(log_ticks(3, 30, 6), (Numbers{5, 10, 20}));
+  EXPECT_GE(log_ticks(3, 3.5, 5).size(), 3u);
+  EXPECT_LE(log_ticks(1e-300, 1e300, 6).size(), 14u);
+  EXPECT_TRUE(log_ticks(0, 1, 6).empty());
+}
+
+TEST(Ticks, LabelsShareOneNotation) {
+  EXPECT_EQ(tick_labels({0, 0.25, 0.5}), (Labels{"0", "0.25", "0.50"}));
+  EXPECT_EQ(tick_labels({0, 20000, 40000}), (Labels{"0", "20k", "40k"}));
+  EXPECT_EQ(tick_labels({0, 500000, 1000000, 1500000}), (Labels{"0", "0.5M", "1.0M", "1.5M"}));
+  EXPECT_EQ(tick_labels({0, 2e-4, 4e-4}), (Labels{"0", "2e-4", "4e-4"}));
+  EXPECT_EQ(tick_labels({1e-6, 1e-3, 1}), (Labels{"1e-6", "0.001", "1"}));
+  EXPECT_EQ(tick_labels({1, 1e3, 1e5, 1e6}), (Labels{"1", "1k", "100k", "1M"}));
+  EXPECT_EQ(short_number(1234567), "1.235M");
+  EXPECT_EQ(short_number(3.14159), "3.142");
+  EXPECT_EQ(short_number(INFINITY), "inf");
+}
+
+TEST(LineChart, DrawsEverySeriesOnceAndCountsWhatItCannot) {
+  LineChart chart{"loss & <b>", "step", "loss", false, false, {}};
+  chart.series.push_back({"a", {0, 1, 2, 3}, {4, 3, NAN, 2}, {}, {}});
+  chart.series.push_back({"b", {0, 1, 2, 3}, {5, 4, 3, 2}, {4, 3, 2, 1}, {6, 5, 4, 3}, true});
+  const std::string picture = svg(chart);
+  EXPECT_TRUE(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"));
+  EXPECT_EQ(count(picture, "<polygon"), 1u);
+  EXPECT_EQ(count(picture, "stroke-dasharray"), 2u);  // the curve and its legend
+  EXPECT_NE(picture.find("1 value is not finite and not drawn"), picture.npos);
+  EXPECT_EQ(picture.find("<b>"), picture.npos);
+  chart.log_y = true;
+  chart.series[0].y = {-1, 0, 1, 10};
+  EXPECT_NE(svg(chart).find("2 values are not finite or not positive"), picture.npos);
+}
+
+TEST(LineChart, TakesWhatItIsGiven) {
+  EXPECT_TRUE(svg(LineChart{}).ends_with("</svg>\n"));
+  const double huge = 1e308;
+  for (const Numbers& y :
+       {Numbers{}, Numbers{1}, Numbers{0, 0}, Numbers{-huge, huge}, Numbers{NAN, INFINITY}})
+    for (bool log : {false, true}) {
+      LineChart chart{"t", "x", "y", log, log, {{"s", Numbers{1, 2}, y, {}, {}}}};
+      const std::string picture = svg(chart);
+      EXPECT_EQ(picture.find("nan"), picture.npos);
+      EXPECT_EQ(picture.find("inf\""), picture.npos);
+    }
+  // A million points make no picture of megabytes, and the one spike among them stays.
+  Series series{"long", Numbers(1000000), Numbers(1000000, 1.0), {}, {}};
+  for (size_t i = 0; i < series.x.size(); ++i) series.x[i] = static_cast<double>(i);
+  series.y[654321] = 100;
+  const std::string flat = svg(LineChart{"", "", "", false, false, {series}});
+  EXPECT_LT(flat.size(), 100000u);
+  EXPECT_GT(flat.size(), 5000u);
+  EXPECT_NE(flat.find(">100<"), flat.npos);
+}
+
+TEST(BarChart, BothSigns) {
+  const std::string picture = svg(
+      BarChart{"speed", "x", {"qkv", "up"}, {{"forward", {1.5, -0.5}}, {"backward", {NAN, 2}}}});
+  EXPECT_EQ(count(picture, "<rect"), 1u + 2 + 4);
+  EXPECT_NE(picture.find(">-0.5<"), picture.npos);
+  EXPECT_NE(picture.find(">–<"), picture.npos);
+  EXPECT_TRUE(svg(BarChart{}).ends_with("</svg>\n"));
+}
+
+TEST(StackedBars, LeavesOutPartsThatNobodyHas) {
+  const std::string picture = svg(StackedPicture{
+      "memory", {{"one GPU", {"weights", "nothing"}, {{"BF16", "3 GB", {3, 0}}}}}, "a note"});
+  EXPECT_NE(picture.find("weights"), picture.npos);
+  EXPECT_EQ(picture.find("nothing"), picture.npos);
+  EXPECT_NE(picture.find("a note"), picture.npos);
+}
+
+TEST(Page, IsOneFileWithNothingFromOutside) {
+  Page page("run <1>");
+  page.heading("h & h");
+  page.text("<script>alert(1)</script>");
+  page.table({"name", "value"}, {{"a", "1.5"}, {"<i>", "PASS"}});
+  page.picture(svg(LineChart{}));
+  page.pre("</pre><img src=x>");
+  page.beside({{"left", "<b>"}, {"right", "y"}});
+  page.banner("bad", "FAIL", "why");
+  const std::string html = page.html();
+  EXPECT_EQ(html.find("<script"), html.npos);
+  EXPECT_EQ(html.find("<img"), html.npos);
+  EXPECT_EQ(html.find("<i>"), html.npos);
+  EXPECT_EQ(html.find("src=\""), html.npos);
+  EXPECT_NE(html.find("<td class=\"good\">PASS</td>"), html.npos);
+  // The name of SVG's namespace is the only address, and nothing is loaded from it.
+  EXPECT_EQ(count(html, "://"), count(html, "xmlns=\"http://www.w3.org/2000/svg\""));
+}
+
+}  // namespace
+}  // namespace octavo::chart

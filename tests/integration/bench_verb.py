@@ -1,0 +1,113 @@
+"""Runs `octavo bench` on a small model and a Llama with adapters: is the table complete, does the JSON agree with itself, are
+the pictures and the page drawn, and does it say that a CPU's figures are the rehearsal's. --keep FOLDER keeps the page and
+PNGs of it.
+"""
+import json
+import math
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as xml
+
+import common
+
+SIZES = ("--model_name", "custom", "--n_layer", "2", "--n_head", "4", "--n_embd", "256", "--vocab_size", "2048",
+         "--max_seq_length", "128", "--batch_size", "4", "--bench_seconds", "3", "--bench_steps", "3")
+LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 512, "hidden_size": 128,
+         "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+         "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu",
+         "tie_word_embeddings": True}
+PRODUCTS = ["forward", "input gradient", "weight gradient"]
+
+
+def octavo(folder, *flags):
+    done = subprocess.run([common.OCTAVO, *map(str, flags)], cwd=folder, capture_output=True, text=True,
+                          env=os.environ | {"OMP_WAIT_POLICY": "passive"})
+    if done.returncode != 0:
+        sys.exit(f"octavo {' '.join(map(str, flags))}: exit code {done.returncode}\n{done.stderr[-3000:]}")
+    return done.stdout
+
+
+def check_json(found, shapes, products):
+    """Every shape with every product; medians inside their quartiles; rates and ratios follow from times."""
+    sizes = [(s["outputs"], s["inputs"]) for s in found["shapes"]]
+    if sizes != shapes:
+        sys.exit(f"wanted the shapes {shapes}, found {sizes}")
+    for shape in found["shapes"]:
+        if [p["product"] for p in shape["products"]] != products or shape["rounds"] < 5:
+            sys.exit(f"wanted {products}, five rounds or more; found {shape}")
+        for p in shape["products"]:
+            times = [p["bf16_seconds"], p["fp8_seconds"], p["quantize_seconds"], p["ratio"]]
+            if not all(0 < t["low"] <= t["median"] <= t["high"] for t in times):
+                sys.exit(f"times out of order: {shape['name']} {p}")
+            flops = 2 * shape["tokens"] * shape["outputs"] * shape["inputs"]
+            rate = flops / p["bf16_seconds"]["median"] / 1e9
+            alone = p["bf16_seconds"]["median"] / p["fp8_seconds"]["median"]
+            if p["flops"] != flops or not math.isclose(rate, p["bf16_gflops"], rel_tol=1e-9) or \
+                    not math.isclose(alone, p["ratio_alone"], rel_tol=1e-9):
+                sys.exit(f"figures do not follow from the times: {p}")
+    tokens = [p["tokens"] for p in found["sweep"]]
+    if len(tokens) < 3 or tokens != [128 << i for i in range(len(tokens))]:
+        sys.exit(f"wanted three numbers of tokens or more, found {tokens}")
+    if found["pays_from_tokens"] is not None:
+        sys.exit(f"a rehearsal cannot pay, found that it does from {found['pays_from_tokens']} tokens on")
+    if not found["rehearsal"] or "No speed of a GPU follows" not in found["note"]:
+        sys.exit(f"a CPU's figures must be called the rehearsal's, found {found['note']}")
+    if found["step"]["ratio"]["median"] <= 0 or found["step"]["precision"] != "FP8 rehearsal":
+        sys.exit(f"wanted whole steps, found {found['step']}")
+
+
+def render(folder, page):
+    """Pictures of the SVG files by rsvg-convert and of the page by Chromium; the number of pictures drawn."""
+    drawn = 0
+    for svg in sorted(folder.glob("*.svg")):
+        xml.parse(svg)
+        png = svg.with_suffix(".png")
+        subprocess.run(["rsvg-convert", svg, "-o", png], check=True)
+        drawn += png.stat().st_size > 2000
+    shot = folder / "page.png"
+    subprocess.run(["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+                    f"--screenshot={shot}", "--window-size=1000,1900", page.as_uri()], check=True, timeout=60,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return drawn + (shot.stat().st_size > 20000)
+
+
+def main():
+    common.require_files()
+    with tempfile.TemporaryDirectory() as name:
+        work = pathlib.Path(name)
+        out = octavo(work, "bench", *SIZES, "--json", "--output", work / "bench.html")
+        found = json.loads(out)
+        check_json(found, [(768, 256), (256, 256), (1024, 256), (256, 1024), (2048, 256)], PRODUCTS)
+        if not found["shapes"][-1]["stays_in_bf16"] or found["shapes"][0]["stays_in_bf16"]:
+            sys.exit("wanted the head, and it alone, marked as staying in BF16")
+        html = (work / "bench.html").read_text()
+        missing = [w for w in ("<svg", "REHEARSAL", "weight gradient", "FP8 starts to pay") if w not in html]
+        if missing or "<script" in html or "http:" in html.replace("http://www.w3.org", ""):
+            sys.exit(f"the page lacks {missing}")
+        pictures = render(work, work / "bench.html")
+        if pictures != 3:
+            sys.exit(f"wanted two pictures and the page drawn, found {pictures}")
+        if "--keep" in sys.argv:
+            shutil.copytree(work, sys.argv[sys.argv.index("--keep") + 1], dirs_exist_ok=True)
+        (work / "llama").mkdir()
+        (work / "llama/config.json").write_text(json.dumps(LLAMA))
+        llama = json.loads(octavo(work, "bench", "--model_name", work / "llama", "--lora_rank", 4, "--fp8_recipe", "current",
+                                  "--max_seq_length", 64, "--batch_size", 4, "--bench_seconds", 1, "--bench_steps", 2, "--json"))
+        check_json(llama, [(256, 128), (128, 128), (512, 128), (128, 256)], PRODUCTS[:2])
+        commands = common.page_commands("bench.md", "bench_verb")
+        for command in commands:
+            done = subprocess.run(command, shell=True, cwd=work, env=common.page_environment(), capture_output=True, text=True)
+            if done.returncode != 0 or "REHEARSAL" not in done.stdout:
+                sys.exit(f"{command}: exit code {done.returncode}\n{done.stdout[-1000:]}{done.stderr[-2000:]}")
+    ratios = [p["ratio"]["median"] for s in found["shapes"] for p in s["products"]]
+    print(f"shapes={len(found['shapes'])} products={len(ratios)} least_ratio={min(ratios):.2f} most_ratio={max(ratios):.2f} "
+          f"step_ratio={found['step']['ratio']['median']:.2f} points={len(found['sweep'])} pictures={pictures} "
+          f"commands={len(commands)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,230 @@
+#include "verify/before_long_run.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <fstream>
+
+#include "base/file.h"
+#include "scratch.h"
+#include "verify/report.h"
+
+namespace octavo::verify {
+namespace {
+
+// A run that nothing is wrong with.
+LongRun good_run() {
+  LongRun run;
+  run.settings.use_fp8 = run.wants_fp8 = true;
+  run.settings.model_name = "gpt2-xl";  // large enough for FP8 to pay
+  run.settings.dataset = {"data"};
+  run.settings.use_tensorboard = true;
+  run.settings.max_steps = run.steps = 20'000;
+  run.settings.batch_size = run.batch = 8;
+  run.settings.gradient_accumulation_steps = 64;
+  run.settings.checkpoint_freq = 250;
+  run.settings.num_gpus = 1;
+  run.step_samples = 512;
+  run.warmup_steps = 700;
+  run.data = {.state = RunData::State::kPrepared,
+              .place = "data",
+              .problem = "",
+              .fingerprint = "0123456789abcdef",
+              .tokens = 10'000'000'000,
+              .val_tokens = 10'000'000,
+              .samples = 9'700'000,
+              .val_samples = 9700,
+              .vocab = 50257};
+  run.on_gpu = true;
+  run.forecast = plan::forecast(run.settings);
+  run.memory_limit = run.forecast->memory_limit;
+  run.device = "H100";
+  run.fp8_share = 0.7;
+  run.checkpoint_folder = "checkpoints_fp8";
+  run.checkpoint_bytes = 1.5e9;
+  run.disk_free = 1e12;
+  run.disk_rate = 1e9;
+  run.earlier = {{"trial", true, true, true, 200, true}, {"base", true, true, false, 1000, true}};
+  run.resume = {true, "the model", "FP8", "", 6, true, true};
+  return run;
+}
+
+Finding found(const LongRun& run, const std::string& id) {
+  for (const Finding& f : judge_long_run(run))
+    if (f.id == id) return f;
+  ADD_FAILURE() << "no line " << id;
+  return {};
+}
+
+TEST(BeforeLongRun, AGoodRunHasNothingToComplainAbout) {
+  const auto findings = judge_long_run(good_run());
+  for (const Finding& f : findings)
+    EXPECT_TRUE(f.status == Status::kOk || f.status == Status::kNote)
+        << f.id << ": " << name_of(f.status) << ", " << f.found;
+  EXPECT_GE(findings.size(), 20u);
+  EXPECT_EQ(exit_code(findings), 0);
+}
+
+struct Spoiled {
+  const char* id;
+  Status status;
+  void (*spoil)(LongRun&);
+};
+
+TEST(BeforeLongRun, EachLineNoticesWhatItIsFor) {
+  using State = RunData::State;
+  const Spoiled cases[] = {
+      {"config", Status::kFail, [](LongRun& r) { r.contradictions = {"a and b"}; }},
+      {"secrets", Status::kFail, [](LongRun& r) { r.secret_lines = {3}; }},
+      {"learning_rate", Status::kWarn, [](LongRun& r) { r.settings.learning_rate = 3e-3; }},
+      {"learning_rate", Status::kWarn, [](LongRun& r) { r.starts_from_weights = true; }},
+      {"learning_rate", Status::kFail, [](LongRun& r) { r.settings.learning_rate = 0; }},
+      {"schedule", Status::kFail, [](LongRun& r) { r.steps = 1760, r.warmup_steps = 2000; }},
+      {"schedule", Status::kWarn, [](LongRun& r) { r.warmup_steps = 8000; }},
+      {"schedule", Status::kWarn, [](LongRun& r) { r.settings.min_lr_ratio = 1; }},
+      {"schedule", Status::kNotChecked, [](LongRun& r) { r.steps = 0; }},
+      {"max_grad_norm", Status::kWarn, [](LongRun& r) { r.settings.max_grad_norm = 0; }},
+      {"FP8 share", Status::kFail, [](LongRun& r) { r.fp8_share = 0; }},
+      {"FP8 share", Status::kWarn, [](LongRun& r) { r.fp8_share = 0.3; }},
+      {"fp8_guard", Status::kWarn,
+       [](LongRun& r) { r.settings.fp8_guard = config::Fp8Guard::kOff; }},
+      {"data", Status::kFail, [](LongRun& r) { r.data.state = State::kNotGiven; }},
+      {"data", Status::kFail, [](LongRun& r) { r.data.state = State::kMissing; }},
+      {"data", Status::kFail, [](LongRun& r) { r.data.state = State::kDamaged; }},
+      {"data", Status::kWarn, [](LongRun& r) { r.data.state = State::kNotPrepared; }},
+      {"data", Status::kWarn, [](LongRun& r) { r.data.state = State::kOnHub; }},
+      {"model", Status::kFail, [](LongRun& r) { r.model_problem = "no such folder"; }},
+      {"model", Status::kWarn,
+       [](LongRun& r) {
+         r.settings.model_name = "someone/somewhat";
+         r.model_problem = "not in the cache";
+         r.may_download = true;
+       }},
+      {"enough of it", Status::kWarn, [](LongRun& r) { r.data.samples = 100'000; }},
+      {"enough of it", Status::kFail, [](LongRun& r) { r.data.samples = 0; }},
+      {"enough of it", Status::kFail, [](LongRun& r) { r.steps = 0; }},
+      {"vocabulary", Status::kFail, [](LongRun& r) { r.data.vocab = 200'000; }},
+      {"validation", Status::kWarn, [](LongRun& r) { r.settings.eval_freq = 0; }},
+      {"validation", Status::kWarn, [](LongRun& r) { r.data.val_samples = 0; }},
+      {"validation", Status::kWarn, [](LongRun& r) { r.settings.eval_freq = 30'000; }},
+      {"validation", Status::kWarn, [](LongRun& r) { r.settings.eval_freq = 1; }},
+      {"validation", Status::kWarn, [](LongRun& r) { r.settings.eval_batches = 1, r.batch = 1; }},
+      {"memory", Status::kFail, [](LongRun& r) { r.memory_limit = 1e9; }},
+      {"memory", Status::kWarn,
+       [](LongRun& r) { r.memory_limit = 1e9, r.settings.auto_batch_size = true; }},
+      {"memory", Status::kWarn,
+       [](LongRun& r) { r.memory_limit = 1.01 * r.forecast->memory().total; }},
+      {"time", Status::kNotChecked, [](LongRun& r) { r.on_gpu = false; }},
+      {"disk", Status::kFail, [](LongRun& r) { r.disk_free = 1e9; }},
+      {"disk", Status::kWarn, [](LongRun& r) { r.disk_free = 8e9; }},
+      {"disk", Status::kFail,
+       [](LongRun& r) { r.settings.keep_checkpoints = 0, r.disk_free = 2e10; }},
+      {"disk", Status::kFail, [](LongRun& r) { r.disk_problem = "read-only"; }},
+      {"resume", Status::kFail, [](LongRun& r) { r.resume.equal_losses = false; }},
+      {"resume", Status::kFail, [](LongRun& r) { r.resume.equal_weights = false; }},
+      {"resume", Status::kFail, [](LongRun& r) { r.resume = {}; }},
+      {"checkpoint_freq", Status::kWarn, [](LongRun& r) { r.settings.checkpoint_freq = 0; }},
+      {"checkpoint_freq", Status::kWarn, [](LongRun& r) { r.settings.checkpoint_freq = 19'999; }},
+      {"checkpoint_freq", Status::kWarn,
+       [](LongRun& r) { r.settings.checkpoint_freq = 1, r.disk_rate = 1e7; }},
+      {"keep_checkpoints", Status::kWarn, [](LongRun& r) { r.settings.keep_checkpoints = 1; }},
+      {"folders", Status::kWarn, [](LongRun& r) { r.checkpoints_there = 2; }},
+      {"folders", Status::kWarn, [](LongRun& r) { r.run_folder_there = true; }},
+      {"watching", Status::kWarn, [](LongRun& r) { r.settings.use_tensorboard = false; }},
+      {"short run", Status::kWarn, [](LongRun& r) { r.earlier.erase(r.earlier.begin()); }},
+      {"short run", Status::kWarn, [](LongRun& r) { r.earlier[0].finite = false; }},
+      {"BF16 baseline", Status::kWarn, [](LongRun& r) { r.earlier.pop_back(); }},
+      {"BF16 baseline", Status::kWarn, [](LongRun& r) { r.earlier[1].steps = 20; }},
+  };
+  for (const Spoiled& c : cases) {
+    LongRun run = good_run();
+    c.spoil(run);
+    const Finding f = found(run, c.id);
+    EXPECT_EQ(f.status, c.status) << c.id << ": " << f.found;
+    if (f.status == Status::kFail || f.status == Status::kWarn) {
+      EXPECT_FALSE(f.fix.empty()) << c.id;
+      EXPECT_FALSE(f.wanted.empty()) << c.id;
+    }
+  }
+}
+
+class GatherLongRun : public testing::Test {
+ protected:
+  LongRun gather(const std::string& yaml) const {
+    const fs::path file = scratch.path() / "run.yaml";
+    std::ofstream(file) << yaml;
+    const std::vector<std::string> args = {file.string()};
+    return gather_long_run(config::parse(args, config::kVerifyArguments), facts());
+  }
+  Facts facts() const {
+    Facts f;
+    f.host.memory_available = uint64_t{8} << 30;
+    f.disk.free_bytes = uint64_t{100} << 30;
+    return f;
+  }
+  std::string small() const {
+    std::ofstream(scratch.path() / "text.txt") << std::string(3000, 'a');
+    return "model_name: custom\nn_layer: 2\nn_head: 2\nn_embd: 32\nmax_seq_length: 16\n"
+           "tokenizer: bytes\ndataset: " +
+           (scratch.path() / "text.txt").string() +
+           "\ndata_cache: " + (scratch.path() / "cache").string() +
+           "\nruns_dir: " + (scratch.path() / "runs").string() +
+           "\ncheckpoint_dir: " + (scratch.path() / "checkpoints").string() +
+           "\nbatch_size: 2\nmax_steps: 50\nuse_fp8: true\nfp8_recipe: current\n";
+  }
+  Scratch scratch;
+};
+
+TEST_F(GatherLongRun, FindsDataThatIsMissingAndDataThatIsNotPrepared) {
+  EXPECT_EQ(gather("model_name: gpt2\n").data.state, RunData::State::kNotGiven);
+  EXPECT_EQ(gather("model_name: gpt2\ndataset: nowhere.txt\n").data.state,
+            RunData::State::kMissing);
+  unsetenv("HF_HUB_OFFLINE");
+  const std::string on_hub = "model_name: gpt2\ndataset: nobody/nothing-of-this-name\n";
+  EXPECT_EQ(gather(on_hub).data.state, RunData::State::kOnHub);
+  EXPECT_EQ(gather(on_hub + "offline: true\n").data.state, RunData::State::kMissing);
+  const LongRun run = gather(small());
+  EXPECT_EQ(run.data.state, RunData::State::kNotPrepared) << run.data.problem;
+  EXPECT_EQ(run.steps, 50);
+  EXPECT_EQ(run.step_samples, 2);
+}
+
+TEST_F(GatherLongRun, SeesSecretsAndNamesTheirLinesOnly) {
+  const std::string token = "hf_" + std::string(34, 'x');
+  const LongRun run = gather(small() + "wandb_run_name: " + token + "\n");
+  ASSERT_EQ(run.secret_lines.size(), 1u);
+  EXPECT_EQ(run.secret_lines.front(), 15);
+  EXPECT_EQ(found(run, "secrets").found.find(token), std::string::npos);
+  EXPECT_TRUE(gather(small() + "run_name: a_plain_name_that_is_long_enough_to_be_a_key\n")
+                  .secret_lines.empty());
+}
+
+TEST_F(GatherLongRun, CountsCheckpointBytesOfAdaptersAlone) {
+  const double whole = gather(small()).checkpoint_bytes;
+  const double adapters = gather(small() + "lora_rank: 2\n").checkpoint_bytes;
+  EXPECT_GT(whole, 12 * 2 * 12 * 32 * 32);
+  EXPECT_GT(adapters, 0);
+  EXPECT_LT(adapters, whole / 3);
+}
+
+// The whole way: a small run is stopped, saved and resumed, and leaves nothing behind.
+TEST_F(GatherLongRun, RehearsesAStopOfTheMiniatureBitForBit) {
+  for (const char* more : {"", "lora_rank: 4\n", "master_dtype: bf16\nmoment_dtype: fp8\n"}) {
+    const LongRun run = gather(small() + more);
+    const ResumeRehearsal resume = rehearse_resume(run);
+    EXPECT_TRUE(resume.ran) << resume.problem;
+    EXPECT_TRUE(resume.equal_losses && resume.equal_weights) << more;
+    EXPECT_EQ(resume.precision, "FP8 rehearsal");
+    EXPECT_TRUE(fs::is_empty(run.checkpoint_folder));
+  }
+}
+
+TEST_F(GatherLongRun, ARunThatCannotStartIsAFailure) {
+  LongRun run = gather(small() + "fp8_execution: native\n");
+  run.resume = rehearse_resume(run);
+  EXPECT_FALSE(run.resume.ran);
+  EXPECT_EQ(found(run, "resume").status, Status::kFail);
+}
+
+}  // namespace
+}  // namespace octavo::verify
