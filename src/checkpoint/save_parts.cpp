@@ -166,14 +166,21 @@ Manifest gather_lists(const SaveJob& job, const fs::path& folder) {
 // Tells the other ranks, also those that have yet to come, and gives the space back. The next save
 // removes the folder.
 void give_up(const SaveJob& job, const fs::path& folder, const std::string& reason) {
+  const fs::path note = folder / part_failure_name(0, static_cast<size_t>(job.part.ranks));
+  const auto tell = [&] { write_file_atomic(note, reason.substr(0, 2000)); };
   try {
     fs::create_directory(folder);
+    bool told = true;  // first, so that ranks whose files vanish know why
+    try {
+      tell();
+    } catch (const Error&) {
+      told = false;  // a full disk has room for it once the files are gone
+    }
     for (const auto& entry : fs::directory_iterator(folder)) {
       std::error_code ignored;  // a rank may be removing its files itself
-      fs::remove(entry.path(), ignored);
+      if (entry.path() != note) fs::remove(entry.path(), ignored);
     }
-    write_file_atomic(folder / part_failure_name(0, static_cast<size_t>(job.part.ranks)),
-                      reason.substr(0, 2000));
+    if (!told) tell();
   } catch (const std::exception& error) {  // the first failure is the one to tell
     log_warn(str("checkpoint: the other ranks could not be told that step ", job.state.step,
                  " is not saved (", error.what(), "); they will wait for their timeout"));
@@ -242,6 +249,7 @@ fs::path save_as_other(const SaveJob& job, const fs::path& folder) {
     check_first_rank(job, folder);
     write_part(job, folder);
   } catch (const std::exception& error) {
+    check_first_rank(job, folder);  // it takes this rank's files away when it gives up
     leave_failure(job, folder, error.what());
     throw;
   }

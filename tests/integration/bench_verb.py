@@ -10,8 +10,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import xml.etree.ElementTree as xml
 
+import browser
 import common
 
 SIZES = ("--model_name", "custom", "--n_layer", "2", "--n_head", "4", "--n_embd", "256", "--vocab_size", "2048",
@@ -61,18 +61,11 @@ def check_json(found, shapes, products):
 
 
 def render(folder, page):
-    """Pictures of the SVG files by rsvg-convert and of the page by Chromium; the number of pictures drawn."""
-    drawn = 0
-    for svg in sorted(folder.glob("*.svg")):
-        xml.parse(svg)
-        png = svg.with_suffix(".png")
-        subprocess.run(["rsvg-convert", svg, "-o", png], check=True)
-        drawn += png.stat().st_size > 2000
-    shot = folder / "page.png"
-    subprocess.run(["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-                    f"--screenshot={shot}", "--window-size=1000,1900", page.as_uri()], check=True, timeout=60,
-                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return drawn + (shot.stat().st_size > 20000)
+    """Pictures of the SVG files and of the page, in a browser; the number of them."""
+    files = [*sorted(folder.glob("*.svg")), page]
+    for file in files:
+        browser.draw(file, file.with_suffix(".png"))
+    return len(files)
 
 
 def main():

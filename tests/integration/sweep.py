@@ -14,10 +14,10 @@ import sys
 import tempfile
 import time
 
+import browser
 import slurm_cluster
 from common import OCTAVO, ROOT, TEXT, page_commands, page_environment, require_files
 
-from PIL import Image
 
 MAX_SECONDS = 90
 TRAIN = """
@@ -221,19 +221,7 @@ def page(work):
 def render(work, name, command, file):
     """A browser's picture of the file. Fails when it is blank."""
     octavo(*shlex.split(command)[1:], cwd=work)
-    picture = work / f"{name}.png"
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or sys.exit(
-        "wanted chromium, found none; apt-get install chromium")
-    size = "1000,1800" if file.endswith(".html") else "1000,700"
-    subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage",
-                    f"--user-data-dir={work / 'browser'}", f"--window-size={size}", f"--screenshot={picture}",
-                    f"file://{work / file}"], check=True, capture_output=True, timeout=MAX_SECONDS)
-    image = Image.open(picture).convert("RGB")
-    colours = image.getcolors(maxcolors=1 << 24)
-    drawn = 1 - max(count for count, _ in colours) / (image.width * image.height)
-    if len(colours) < 30 or drawn < 0.01:
-        sys.exit(f"{name}: {file} is nearly blank in a browser: {len(colours)} colours, {100 * drawn:.2f}% drawn")
-    return len(colours)
+    return browser.draw(work / file, work / f"{name}.png")
 
 
 def main():
