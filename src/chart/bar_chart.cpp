@@ -61,16 +61,10 @@ void draw_group(Drawing& drawing, const BarChart& chart, const Axis& y, const Sl
 std::string svg(const BarChart& chart) {
   Axis y = values_axis(chart);
   Drawing drawing(chart.width, chart.title);
-  double top = 14;
-  if (!chart.title.empty()) {
-    drawing.words(16, 26, shortened(chart.title, chart.width - 32, 15), {.size = 15, .bold = true});
-    top = 38;
-  }
   std::vector<LegendEntry> entries;
   for (size_t i = 0; i < chart.bars.size(); ++i)
     entries.push_back({chart.bars[i].name, i, false, true});
-  if (entries.size() == 1 && entries[0].name.empty()) entries.clear();
-  top = drawing.legend(entries, 16, top) + 10;
+  double top = drawing.head(chart.title, entries);
 
   double left = 14 + (chart.y_label.empty() ? 0 : 18) + y.widest_label() + 8;
   const double right = chart.width - 20.0;

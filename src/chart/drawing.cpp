@@ -97,6 +97,13 @@ void Drawing::curve(std::string_view path, std::string_view colour, double width
                "\" stroke-opacity=\"", opacity, "\" d=\"", path, "\"/>\n");
 }
 
+double Drawing::head(const std::string& title, const std::vector<LegendEntry>& entries) {
+  if (!title.empty()) words(16, 26, shortened(title, width_ - 32, 15), {.size = 15, .bold = true});
+  const bool speaks_for_itself = entries.size() == 1 && entries[0].name.empty();
+  const double below = title.empty() ? 14 : 38;
+  return (speaks_for_itself ? below : legend(entries, 16, below)) + 10;
+}
+
 double Drawing::legend(const std::vector<LegendEntry>& entries, double x, double y) {
   const double left = x, right = width_ - 16;
   for (const LegendEntry& entry : entries) {

@@ -47,6 +47,8 @@ class Drawing {
   void curve(std::string_view path, std::string_view colour, double width, double opacity);
   // Entries from left to right, wrapped into rows; returns the y below them.
   double legend(const std::vector<LegendEntry>& entries, double x, double y);
+  // A chart's title and its legend (a single entry without a name needs none); returns the y below.
+  double head(const std::string& title, const std::vector<LegendEntry>& entries);
   std::string finish(double height) const;
 
  private:

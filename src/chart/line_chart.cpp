@@ -129,16 +129,10 @@ std::string note_of(const LineChart& chart, const Plot& plot) {
 std::string svg(const LineChart& chart) {
   Plot plot = plot_of(chart);
   Drawing drawing(chart.width, chart.title);
-  double top = 14;
-  if (!chart.title.empty()) {
-    drawing.words(16, 26, shortened(chart.title, chart.width - 32, 15), {.size = 15, .bold = true});
-    top = 38;
-  }
   std::vector<LegendEntry> entries;
   for (size_t i = 0; i < chart.series.size(); ++i)
     entries.push_back({chart.series[i].name, i, chart.series[i].dashed || i >= colours()});
-  if (entries.size() == 1 && entries[0].name.empty()) entries.clear();
-  top = drawing.legend(entries, 16, top) + 10;
+  double top = drawing.head(chart.title, entries);
 
   const double bottom = chart.height - (chart.x_label.empty() ? 32.0 : 52.0);
   const double left = 14 + (chart.y_label.empty() ? 0 : 18) + plot.y.widest_label() + 8;
@@ -156,8 +150,7 @@ std::string svg(const LineChart& chart) {
   for (size_t i = 0; i < chart.series.size(); ++i)
     draw_band(drawing, plot, chart.series[i], colour_of(i));
   for (size_t i = 0; i < chart.series.size(); ++i)
-    draw_curve(drawing, plot, chart.series[i], colour_of(i),
-               entries.empty() ? false : entries[i].dashed);
+    draw_curve(drawing, plot, chart.series[i], colour_of(i), entries[i].dashed);
   drawing.words(chart.width - 20.0, bottom + 41, note_of(chart, plot),
                 {.anchor = "end", .colour = kFaint, .size = 11});
   return drawing.finish(chart.height);

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdarg>
 #include <cstdio>
 
 #include "base/error.h"
+#include "base/printed.h"
 #include "base/progress.h"
 
 namespace octavo::diagnose {
@@ -16,28 +16,19 @@ using fp8::Role;
 constexpr size_t kWorstShown = 12;
 constexpr Role kRoles[] = {Role::kInput, Role::kWeight, Role::kGradient};
 
-__attribute__((format(printf, 1, 2))) std::string cells(const char* format, ...) {
-  char buffer[512];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(buffer, sizeof buffer, format, arguments);
-  va_end(arguments);
-  return buffer;
-}
-
 std::string heading(const Diagnosis& found) {
   std::string text =
-      cells("diagnose: %s, %s parameters, %s, %s; %lld tokens of %s; weights: %s\n",
-            found.model.c_str(), format_count(found.parameters).c_str(), found.precision.c_str(),
-            name_of(variant_of(found.in_use)).c_str(), static_cast<long long>(found.tokens),
-            found.data.c_str(), found.weights.c_str());
+      printed("diagnose: %s, %s parameters, %s, %s; %lld tokens of %s; weights: %s\n",
+              found.model.c_str(), format_count(found.parameters).c_str(), found.precision.c_str(),
+              name_of(variant_of(found.in_use)).c_str(), static_cast<long long>(found.tokens),
+              found.data.c_str(), found.weights.c_str());
   if (!found.was_asked_for) text += "the run is not in FP8: this is what FP8 would do to it\n";
   return text;
 }
 
 std::string health_table(const Diagnosis& found) {
   const fp8::Limits limits;
-  std::string text = cells(
+  std::string text = printed(
       "\nhealth, worst first (sick beyond %.0f%% saturated, %.0f%% underflowed or below %.0f dB)\n"
       "  %-28s %-19s %10s %10s %9s %11s %8s\n",
       limits.saturated_percent, limits.underflowed_percent, limits.sqnr_db, "layer", "tensor",
@@ -48,15 +39,15 @@ std::string health_table(const Diagnosis& found) {
       const auto sick = static_cast<long long>(std::ranges::count_if(
           found.health.begin() + static_cast<std::ptrdiff_t>(i), found.health.end(),
           [](const auto& h) { return !h.trouble.empty(); }));
-      text += cells("  … and %zu more, %lld of them sick (--json has all)\n",
-                    found.health.size() - i, sick);
+      text += printed("  … and %zu more, %lld of them sick (--json has all)\n",
+                      found.health.size() - i, sick);
       break;
     }
-    text += cells("  %-28s %-19s %10.3g %10.3g %8.2f%% %10.2f%% %5.1f dB  %s\n", r.layer.c_str(),
-                  r.tensor.c_str(), static_cast<double>(r.health.amax),
-                  static_cast<double>(r.health.factor), r.health.saturated_percent(),
-                  r.health.underflowed_percent(), r.health.sqnr_db(),
-                  r.trouble.empty() ? "" : ("SICK: " + r.trouble).c_str());
+    text += printed("  %-28s %-19s %10.3g %10.3g %8.2f%% %10.2f%% %5.1f dB  %s\n", r.layer.c_str(),
+                    r.tensor.c_str(), static_cast<double>(r.health.amax),
+                    static_cast<double>(r.health.factor), r.health.saturated_percent(),
+                    r.health.underflowed_percent(), r.health.sqnr_db(),
+                    r.trouble.empty() ? "" : ("SICK: " + r.trouble).c_str());
   }
   return text;
 }
@@ -65,10 +56,10 @@ std::string health_table(const Diagnosis& found) {
 std::string legend(const Diagnosis& found, const std::vector<Variant>& all) {
   std::string text =
       "\nwhat if: the same tensors by every recipe and format. delayed takes its scale from the ";
-  text += cells("%lld batches before\n", static_cast<long long>(found.passes_before));
+  text += printed("%lld batches before\n", static_cast<long long>(found.passes_before));
   for (size_t i = 0; i < all.size(); ++i) {
     const Overall o = overall(found.layers, all[i]);
-    text += cells("  (%zu) %-24s", i + 1, name_of(all[i]).c_str());
+    text += printed("  (%zu) %-24s", i + 1, name_of(all[i]).c_str());
     if (o.layers == 0) {
       text += " runs on no layer of this model: " +
               (found.layers.empty() ? std::string("it has none")
@@ -76,9 +67,9 @@ std::string legend(const Diagnosis& found, const std::vector<Variant>& all) {
               "\n";
       continue;
     }
-    text += cells(" error of the products %6.2f%%, %lld of %zu layers sick", 100 * o.error,
-                  static_cast<long long>(o.troubled), found.layers.size());
-    if (o.refused > 0) text += cells(", %lld refused", static_cast<long long>(o.refused));
+    text += printed(" error of the products %6.2f%%, %lld of %zu layers sick", 100 * o.error,
+                    static_cast<long long>(o.troubled), found.layers.size());
+    if (o.refused > 0) text += printed(", %lld refused", static_cast<long long>(o.refused));
     text += i == 0 ? "  <- in use\n" : "\n";
   }
   return text;
@@ -112,27 +103,27 @@ double class_error(const Diagnosis& found, const Variant& variant, nn::Gemm gemm
 
 std::string numbers(const std::vector<Variant>& all) {
   std::string text;
-  for (size_t i = 0; i < all.size(); ++i) text += cells("%9s", cells("(%zu)", i + 1).c_str());
+  for (size_t i = 0; i < all.size(); ++i) text += printed("%9s", printed("(%zu)", i + 1).c_str());
   return text + "\n";
 }
 
 std::string value_or_dash(double value, const char* format) {
-  if (std::isnan(value)) return cells("%9s", "-");
+  if (std::isnan(value)) return printed("%9s", "-");
   char buffer[32];
   std::snprintf(buffer, sizeof buffer, format, value);
   return buffer;
 }
 
 std::string class_tables(const Diagnosis& found, const std::vector<Variant>& all) {
-  std::string text = cells("  %-32s", "signal to noise, dB") + numbers(all);
+  std::string text = printed("  %-32s", "signal to noise, dB") + numbers(all);
   for (const Role role : kRoles) {
-    text += cells("    %-30s", std::string(fp8::name_of(role)).c_str());
+    text += printed("    %-30s", std::string(fp8::name_of(role)).c_str());
     for (const Variant& v : all) text += value_or_dash(class_sqnr(found, v, role), "%9.1f");
     text += "\n";
   }
-  text += cells("  %-32s", "error of the product") + numbers(all);
+  text += printed("  %-32s", "error of the product") + numbers(all);
   for (const nn::Gemm gemm : nn::kGemms) {
-    text += cells("    %-30s", std::string(nn::name_of(gemm)).c_str());
+    text += printed("    %-30s", std::string(nn::name_of(gemm)).c_str());
     for (const Variant& v : all)
       text += value_or_dash(100 * class_error(found, v, gemm), "%8.2f%%");
     text += "\n";
@@ -145,18 +136,18 @@ std::string layer_table(const Diagnosis& found, const std::vector<Variant>& all)
   for (const LayerFigures& layer : found.layers) layers.push_back(&layer);
   const auto in_use = [&](const LayerFigures* l) { return l->find(all.front())->error(); };
   std::ranges::stable_sort(layers, [&](auto* a, auto* b) { return in_use(a) > in_use(b); });
-  std::string text = cells("  %-32s", "by layer, worst first; * best") + numbers(all);
+  std::string text = printed("  %-32s", "by layer, worst first; * best") + numbers(all);
   for (size_t i = 0; i < layers.size(); ++i) {
     if (i >= kWorstShown) {
-      text += cells("    … and %zu more\n", layers.size() - i);
+      text += printed("    … and %zu more\n", layers.size() - i);
       break;
     }
-    text += cells("    %-30s", layers[i]->layer.c_str());
+    text += printed("    %-30s", layers[i]->layer.c_str());
     for (const Variant& variant : all) {
       const VariantFigures* v = layers[i]->find(variant);
       text += v->is_legal()
-                  ? cells("%7.2f%%%c", 100 * v->error(), v == layers[i]->best() ? '*' : ' ')
-                  : cells("%9s", "-");
+                  ? printed("%7.2f%%%c", 100 * v->error(), v == layers[i]->best() ? '*' : ' ')
+                  : printed("%9s", "-");
     }
     text += "\n";
   }
@@ -167,13 +158,13 @@ std::string advice_text(const Diagnosis& found) {
   std::string text = "\nadvice\n";
   if (found.advice.empty()) text += "  nothing to change\n";
   for (const Advice& a : found.advice)
-    text += cells("  %s", a.needed ? "NEEDED: " : "worth a thought: ") + a.what +
+    text += printed("  %s", a.needed ? "NEEDED: " : "worth a thought: ") + a.what +
             "\n      because " + a.evidence + "\n";
   const auto sick = found.sick_layers();
   if (sick.empty())
-    return text + cells("verdict: healthy: %lld tensors of layers in FP8 are within the limits\n",
-                        static_cast<long long>(found.health.size()));
-  text += cells("verdict: SICK: %zu layer(s) beyond the limits: ", sick.size());
+    return text + printed("verdict: healthy: %lld tensors of layers in FP8 are within the limits\n",
+                          static_cast<long long>(found.health.size()));
+  text += printed("verdict: SICK: %zu layer(s) beyond the limits: ", sick.size());
   for (size_t i = 0; i < std::min(sick.size(), kWorstShown); ++i)
     text += (i > 0 ? ", " : "") + sick[i];
   return text + (sick.size() > kWorstShown ? ", …\n" : "\n");

@@ -1,22 +1,12 @@
 #include "race/report.h"
 
 #include <cmath>
-#include <cstdarg>
-#include <cstdio>
 
 #include "base/error.h"
+#include "base/printed.h"
 
 namespace octavo::race {
 namespace {
-
-__attribute__((format(printf, 1, 2))) std::string printed(const char* format, ...) {
-  char buffer[512];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(buffer, sizeof buffer, format, arguments);
-  va_end(arguments);
-  return buffer;
-}
 
 std::string rate_text(double flops, double seconds) {
   const double gigaflops = flops / seconds / 1e9;
