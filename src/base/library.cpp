@@ -134,13 +134,17 @@ std::string other_version_advice(const fs::path& libraries) {
 
 }  // namespace
 
-fs::path own_library_folder() {
+fs::path own_program() {
   std::error_code error;
-  const fs::path executable = fs::read_symlink("/proc/self/exe", error);
+  fs::path executable = fs::read_symlink("/proc/self/exe", error);
   if (error)
     fail(ExitCode::kEnvironment, "base", "wanted /proc/self/exe, found: ", error.message(),
          "; mount /proc");
-  return executable.parent_path().parent_path() / "lib";
+  return executable;
+}
+
+fs::path own_library_folder() {
+  return own_program().parent_path().parent_path() / "lib";
 }
 
 void use_site_packages(char** argv) {

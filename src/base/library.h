@@ -10,6 +10,8 @@
 
 namespace octavo {
 
+fs::path own_program();  // its full path, to start it again
+
 // The folder of the libraries that belong to this program: lib/ beside its bin/.
 fs::path own_library_folder();
 

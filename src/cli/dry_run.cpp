@@ -9,7 +9,7 @@
 
 #include "absent/absent.h"
 #include "base/error.h"
-#include "base/file.h"
+#include "base/library.h"
 #include "cli/verbs.h"
 #include "plan/gpu.h"
 
@@ -48,9 +48,8 @@ int dry_run(const Verb& verb, Args args, const config::Settings& settings) {
   const plan::Gpu& gpu = plan::wanted_gpu(settings.gpu);
   if (settings.num_gpus > 1)
     fail(ExitCode::kUsage, "cli", "plan --dry_run: wanted num_gpus 1, found ", settings.num_gpus,
-         "; this version trains on one GPU. Leave --dry_run out for a forecast of several");
-  const fs::path program = fs::read_symlink("/proc/self/exe"),
-                 libraries = program.parent_path().parent_path() / "lib";
+         "; a dry run is one process. Leave --dry_run out for a forecast of several");
+  const fs::path program = own_program(), libraries = own_library_folder();
   if (!fs::exists(libraries / "liboctavo_absent.so"))
     fail(ExitCode::kEnvironment, "cli", "plan --dry_run: wanted liboctavo_absent.so in ",
          libraries.string(), ", found none; build it (ninja octavo_absent octavo_absent_driver)");

@@ -5,9 +5,8 @@
 #include <iostream>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/library.h"
 #include "cli/verbs.h"
-#include "launch/process.h"
 #include "launch/run.h"
 #include "launch/scripts.h"
 
@@ -24,7 +23,7 @@ launch::Work work_of(Args command) {
   const config::Parsed parsed = config::parse(command.subspan(1), config::kTrainArguments);
   work.train = parsed.settings;
   work.config_file = parsed.config_file;
-  work.command = {launch::this_program()};
+  work.command = {own_program().string()};
   work.command.insert(work.command.end(), command.begin(), command.end());
   return work;
 }

@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/library.h"
 #include "base/log.h"
 #include "cli/verbs.h"
-#include "launch/process.h"
 #include "sweep/agent.h"
 #include "sweep/report.h"
 #include "sweep/run_agents.h"
@@ -59,7 +59,7 @@ fs::path database_in(const config::Parsed& parsed, const Verb& verb) {
 }
 
 sweep::AgentOptions agent_options(const config::Settings& settings) {
-  return {.program = launch::this_program(),
+  return {.program = own_program().string(),
           .trials = settings.trials,
           .timeout = settings.agent_timeout,
           .nproc = settings.nproc};

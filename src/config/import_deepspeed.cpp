@@ -14,7 +14,7 @@ void ds_stage(Importer& importer, const ForeignEntry& entry) {
   static constexpr const char* kModes[] = {"ddp", "zero1", "zero2", "fsdp_full"};
   const int64_t stage = importer.whole(entry, 0, 3);
   importer.carry(entry, "sharding_mode", kModes[stage],
-                 "this version trains on one GPU: memory that was spread over many is in one");
+                 "octavo launch --nproc N starts the ranks that share");
 }
 
 void ds_offload(Importer& importer, const ForeignEntry& entry) {

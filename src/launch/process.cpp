@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 
 #include "base/error.h"
@@ -100,15 +99,6 @@ Child start_child(const std::vector<std::string>& command, const Variables& adde
     if (end >= 0) close(end);
   fail(ExitCode::kEnvironment, "launch", "wanted to start ", command.front(),
        ", found: ", std::strerror(pid > 0 ? reason : fork_error));
-}
-
-std::string this_program() {
-  std::error_code error;
-  const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error)
-    fail(ExitCode::kEnvironment, "launch",
-         "wanted this program's path in /proc/self/exe, found: ", error.message());
-  return path.string();
 }
 
 char process_state(pid_t pid) {

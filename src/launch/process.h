@@ -21,8 +21,6 @@ struct Child {
 // cannot be started.
 Child start_child(const std::vector<std::string>& command, const Variables& added, bool own_output);
 
-std::string this_program();  // its full path, to start it again
-
 // As ps shows it: R runs, S and D wait, T stands still (SIGSTOP), Z has ended; 0: there is none.
 char process_state(pid_t pid);
 

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/library.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "launch/restart.h"
@@ -61,7 +62,7 @@ Answers answers_of(const RunFolder& run, const std::string& file, int64_t limit,
   std::error_code error;
   if (fs::exists(kept, error)) return read_answers(kept);
   const int code = run_child(
-      {launch::this_program(), "eval", (run.folder / "config.yaml").string(), "--eval_task",
+      {own_program().string(), "eval", (run.folder / "config.yaml").string(), "--eval_task",
        "hellaswag", "--eval_data", file, "--eval_limit", std::to_string(limit), "--checkpoint",
        checkpoint.string(), "--output", kept.string()},
       run.folder / "hellaswag.log", signals, tick);

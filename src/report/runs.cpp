@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/library.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/text.h"
@@ -95,7 +96,7 @@ std::vector<std::string> command_of(const PlannedRun& run) {
   std::vector<std::string> arguments = run.arguments;
   if (!launch::checkpoints_in(run.folder / "checkpoints").empty())
     arguments = launch::resuming(arguments);
-  std::vector<std::string> command = {launch::this_program(), "train"};
+  std::vector<std::string> command = {own_program().string(), "train"};
   command.insert(command.end(), arguments.begin(), arguments.end());
   return command;
 }
