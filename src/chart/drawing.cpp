@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "base/printed.h"
 #include "chart/escape.h"
 
 namespace octavo::chart {
@@ -34,9 +35,7 @@ std::string coordinate(double value) {
 }
 
 double text_width(std::string_view text, double size) {
-  size_t characters = 0;
-  for (char c : text) characters += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  return 0.56 * size * static_cast<double>(characters);
+  return 0.56 * size * static_cast<double>(columns_of(text));
 }
 
 std::string shortened(std::string_view text, double width, double size) {

@@ -31,7 +31,12 @@ FolderPairs find_pairs(const config::Parsed& parsed, fs::path& folder) {
     const report::RunPlan plan = report::plan_runs(parsed);
     report::make_runs(plan);
     folder = plan.folder;
-    return report::pairs_in(folder);
+    FolderPairs pairs = report::pairs_in(folder);
+    if (2 * pairs.size() > plan.runs.size())
+      log_warn(str(folder.string(), ": ", pairs.size() - plan.runs.size() / 2,
+                   " more pairs from before are there and are judged too; another run_name keeps "
+                   "them apart"));
+    return pairs;
   }
   if (given.size() == 2) {
     folder = given[1];

@@ -17,6 +17,11 @@
 namespace octavo::cli {
 namespace {
 
+// What a trial said last may be cut inside a character.
+std::string shown_json(const nlohmann::ordered_json& json) {
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 // SWEEP.yaml [CONFIG.yaml] [--key value]… [-- flags of every trial]
 struct SweepWork {
   config::Settings settings;
@@ -103,7 +108,7 @@ int sweep_status(const Verb& verb, Args args) {
   sweep::Store store(database_in(parsed, verb));
   const sweep::Report report = sweep::report_of(store);
   if (parsed.settings.json)
-    std::cout << sweep::report_json(report).dump(2) << "\n";
+    std::cout << shown_json(sweep::report_json(report)) << "\n";
   else
     std::cout << sweep::status_text(report);
   return 0;
@@ -118,7 +123,7 @@ int sweep_report(const Verb& verb, Args args) {
   if (parsed.settings.json) {
     nlohmann::ordered_json json = sweep::report_json(report);
     json["report"] = path;
-    std::cout << json.dump(2) << "\n";
+    std::cout << shown_json(json) << "\n";
   } else {
     std::cout << sweep::report_text(report) << "report: " << path << "\n";
   }

@@ -35,10 +35,13 @@ class FolderLock {
   explicit FolderLock(const fs::path& folder)
       : fd_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
     bool said = false;
-    while (fd_ < 0 || ::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+    if (fd_ < 0)
+      fail(ExitCode::kEnvironment, "data", "wanted to open ", folder.string(), ": ",
+           std::strerror(errno));
+    while (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
       const int error = errno;
       if (error != EWOULDBLOCK && error != EINTR) {
-        if (fd_ >= 0) ::close(fd_);
+        ::close(fd_);
         fail(ExitCode::kEnvironment, "data", "wanted ", folder.string(),
              " for this process alone: ", std::strerror(error));
       }

@@ -241,15 +241,14 @@ Shard::Shard(const fs::path& folder, const ShardInfo& info, const ShardKind& kin
   checks_->verified = std::vector<std::atomic<uint64_t>>(ceil_div(blocks, uint64_t{64}));
 }
 
-void Shard::damaged(const std::string& what) const {
+void Shard::damaged(const std::string& what, uint64_t begin, uint64_t end) const {
   throw DamagedShard(str("shard ", file_.path().string(), " is damaged: ", what, kRemedy),
-                     {info_.name, 0, info_.tokens, what});
+                     {info_.name, begin, std::min(end, info_.tokens), what});
 }
 
 void Shard::damaged_block(uint64_t block, const std::string& what) const {
-  const uint64_t tokens = kShardBlockBytes / header_.token_bytes, begin = block * tokens;
-  throw DamagedShard(str("shard ", file_.path().string(), " is damaged: ", what, kRemedy),
-                     {info_.name, begin, std::min(begin + tokens, header_.tokens), what});
+  const uint64_t tokens = kShardBlockBytes / header_.token_bytes;
+  damaged(what, block * tokens, (block + 1) * tokens);
 }
 
 void Shard::check_header(const ShardInfo& info, const ShardKind& kind) const {

@@ -125,7 +125,9 @@ class Shard {
   void check_header(const ShardInfo& info, const ShardKind& kind) const;
   void check_tables() const;
   void verify_block(uint64_t block) const;
-  [[noreturn]] void damaged(const std::string& what) const;  // all of it
+  // Tokens of it, or all.
+  [[noreturn]] void damaged(const std::string& what, uint64_t begin = 0,
+                            uint64_t end = UINT64_MAX) const;
   [[noreturn]] void damaged_block(uint64_t block, const std::string& what) const;
 
   ShardInfo info_;

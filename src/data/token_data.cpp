@@ -1,6 +1,7 @@
 #include "data/token_data.h"
 
 #include <algorithm>
+#include <atomic>
 #include <list>
 #include <mutex>
 #include <unordered_map>
@@ -66,6 +67,8 @@ class ShardedTokenData : public TokenData {
     return damage_;
   }
 
+  size_t damage_count() const override { return damage_count_; }
+
   double check_seconds() const override {
     const std::lock_guard lock(mutex_);
     uint64_t nanoseconds = 0;
@@ -97,6 +100,7 @@ class ShardedTokenData : public TokenData {
     });
     if (known) return;
     damage_.push_back(found);
+    damage_count_ = damage_.size();
     if (found.end - found.begin == shards_[number].tokens) broken_.emplace(number, error);
   }
 
@@ -128,6 +132,7 @@ class ShardedTokenData : public TokenData {
   mutable std::mutex mutex_;
   mutable std::vector<std::shared_ptr<ShardChecks>> checks_;
   mutable std::vector<DamagedRange> damage_;
+  mutable std::atomic<size_t> damage_count_{0};
   mutable std::unordered_map<size_t, DamagedShard> broken_;  // as a whole: not tried again
   mutable std::list<size_t> uses_;                           // most recently used first
   mutable std::unordered_map<size_t, Mapped> mapped_;

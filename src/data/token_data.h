@@ -39,6 +39,7 @@ class TokenData {
   virtual void read(uint64_t begin, std::span<int32_t> out) const = 0;
   // What was found damaged so far, and how long the checks took.
   virtual std::vector<DamagedRange> damage() const { return {}; }
+  virtual size_t damage_count() const { return 0; }  // asked in every step: waits for nobody
   virtual double check_seconds() const { return 0; }
 };
 

@@ -40,8 +40,7 @@ class ConsoleSink final : public Sink {
 
   void on_step(const StepRecord& r) override {
     if (r.step % log_freq_ == 0 || r.step == max_steps_) say(step_line(r));
-    // Away from a terminal the step lines are progress enough.
-    watch_.add(r);
+    watch_.add(r);  // away from a terminal nothing: the step lines are progress enough
   }
 
   void on_eval(const EvalRecord& r) override {

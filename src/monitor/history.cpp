@@ -1,5 +1,6 @@
 #include "monitor/history.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <fstream>

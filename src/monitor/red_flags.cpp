@@ -2,23 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "base/error.h"
+#include "base/printed.h"
 
 namespace octavo::monitor {
 namespace {
 
 std::string rounded(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", value);
-  return text;
+  return printed("%.4g", value);
 }
 
 std::string times(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f times", value);
-  return text;
+  return printed("%.1f times", value);
 }
 
 // The worst of the tensors that are in trouble for this reason, and how many layers are.

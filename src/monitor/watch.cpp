@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "base/error.h"
+#include "base/printed.h"
 #include "base/progress.h"
 
 namespace octavo::monitor {
@@ -17,18 +17,6 @@ constexpr std::chrono::milliseconds kPeriod{100};
 constexpr size_t kMostLosses = 128;  // then two become one
 constexpr size_t kUnknownColumns = 80;
 constexpr size_t kBar = 20, kShortBar = 10, kSparkline = 24, kShortSparkline = 10;
-
-std::string printed(const char* format, double value) {
-  char text[48];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
-// Of text in UTF-8 without wide or combining characters.
-size_t columns_of(const std::string& text) {
-  return static_cast<size_t>(std::ranges::count_if(
-      text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-}
 
 std::string bar(double share, size_t width) {
   const auto filled = static_cast<size_t>(share * static_cast<double>(width));
@@ -129,7 +117,7 @@ std::string Watch::line(size_t columns, double seconds_since_start) const {
   const std::string left = rate > 0 ? format_duration((total - done) / rate) + " left" : "";
   const std::string percent = printed(" %.0f%%", 100 * share);
   const std::string loss = printed("loss %.4f", loss_);
-  const std::string speed = printed(rate < 10 ? "%.2f steps/s" : "%.0f steps/s", rate);
+  const std::string speed = printed("%.*f steps/s", rate < 10 ? 2 : 0, rate);
   const std::string health = fp8_health();
   const auto joined = [](std::initializer_list<std::string> parts) {
     std::string text;

@@ -105,11 +105,11 @@ void judge_speed(Pair& pair) {
 
 }  // namespace
 
-Pair compare_pair(const RunFolder& a, const RunFolder& b, double tail_share) {
+Pair compare_pair(RunFolder a, RunFolder b, double tail_share) {
   Pair pair;
-  pair.a = std::make_shared<const RunFolder>(a);
-  pair.b = std::make_shared<const RunFolder>(b);
-  pair.pairing = pair_up(a, b);
+  pair.a = std::make_shared<const RunFolder>(std::move(a));
+  pair.b = std::make_shared<const RunFolder>(std::move(b));
+  pair.pairing = pair_up(*pair.a, *pair.b);
   judge_training(pair, tail_share);
   judge_validation(pair, tail_share);
   judge_speed(pair);

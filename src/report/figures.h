@@ -38,7 +38,7 @@ struct Pair {
 };
 
 // tail_share: the last part of the common steps.
-Pair compare_pair(const RunFolder& a, const RunFolder& b, double tail_share);
+Pair compare_pair(RunFolder a, RunFolder b, double tail_share);
 
 inline constexpr size_t kLeastTailSteps = 50;   // for a verdict on the training loss
 inline constexpr size_t kLeastEvaluations = 4;  // in the last part, for an interval of one pair

@@ -87,7 +87,8 @@ chart::Series gap_curve(const Comparison& c) {
       const auto a = values_in(*pair.a, window, loss_at), b = values_in(*pair.b, window, loss_at);
       if (a.size() != b.size() || a.size() < 4) continue;
       std::vector<double> differences(a.size());
-      for (size_t i = 0; i < a.size(); ++i) differences[i] = 100 * (b[i] - a[i]) / mean_of(a);
+      const double mean = mean_of(a);
+      for (size_t i = 0; i < a.size(); ++i) differences[i] = 100 * (b[i] - a[i]) / mean;
       gaps.push_back(mean_of(differences));
       if (c.pairs.size() == 1) interval = correlated_mean(differences);
     }

@@ -96,7 +96,8 @@ class Agent {
     if (const Trial* best = best_trial(sweep, trials))
       text +=
           str("; best: trial ", best->number, ", ", chart::short_number(best->metric.value_or(0)));
-    const double left = time_left(trials, store_.total());
+    const auto others = std::ranges::count(trials, TrialState::kRunning, &Trial::state);
+    const double left = time_left(trials, store_.total(), others + 1);
     if (left > 0) text += str("; about ", format_duration(left), " left");
     const bool bad = ending.state == TrialState::kFailed ||
                      (ending.state == TrialState::kWaiting && !ending.forgiven);
@@ -130,18 +131,17 @@ const Trial* best_trial(const Definition& sweep, const std::vector<Trial>& trial
   return best;
 }
 
-double time_left(const std::vector<Trial>& trials, int64_t total) {
+double time_left(const std::vector<Trial>& trials, int64_t total, int64_t agents) {
   double spent = 0;
-  int64_t ended = 0, running = 0;
+  int64_t ended = 0;
   for (const Trial& trial : trials) {
-    running += trial.state == TrialState::kRunning;
     if (trial.ended <= trial.started || trial.started == 0) continue;
     spent += trial.ended - trial.started;
     ++ended;
   }
   if (ended == 0 || total <= ended) return 0;
   return spent / static_cast<double>(ended) * static_cast<double>(total - ended) /
-         static_cast<double>(std::max<int64_t>(1, running + 1));
+         static_cast<double>(std::max<int64_t>(1, agents));
 }
 
 void check_end(const Store& store, int64_t trials) {

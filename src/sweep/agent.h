@@ -19,6 +19,6 @@ std::string shown_values(const Definition& definition, const Trial& trial);
 const Trial* best_trial(const Definition& definition, const std::vector<Trial>& trials);
 
 // Seconds until the sweep ends, from what its trials took; 0 when it cannot be known.
-double time_left(const std::vector<Trial>& trials, int64_t total);
+double time_left(const std::vector<Trial>& trials, int64_t total, int64_t agents);
 
 }  // namespace octavo::sweep

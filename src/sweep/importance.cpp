@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "base/printed.h"
 #include "config/key_makers.h"
 
 namespace octavo::sweep {
@@ -84,6 +85,10 @@ std::vector<Importance> importances(const Definition& sweep, const std::vector<T
   std::ranges::stable_sort(result, std::greater{},
                            [](const Importance& entry) { return std::abs(entry.correlation); });
   return result;
+}
+
+std::string correlation_text(const Importance& entry) {
+  return entry.ordered ? printed("%+.2f", entry.correlation) : printed("%.2f", entry.correlation);
 }
 
 }  // namespace octavo::sweep

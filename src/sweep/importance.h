@@ -13,6 +13,7 @@ struct Importance {
   double correlation = 0;
   bool ordered = true;  // numbers
 };
+std::string correlation_text(const Importance& entry);  // with a sign where it has one
 
 // Of the parameters that vary, strongest first. Trials that finished or were stopped early count;
 // empty when these are fewer than four.

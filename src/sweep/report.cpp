@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/printable.h"
+#include "base/printed.h"
 #include "base/progress.h"
 #include "sweep/agent.h"
 #include "sweep/agent_name.h"
@@ -12,25 +14,7 @@ namespace octavo::sweep {
 namespace {
 
 constexpr size_t kShownTrials = 100;  // on a terminal
-
-// Columns as wide as their widest cell; sizes count characters, not bytes.
-std::string aligned(const std::vector<std::vector<std::string>>& rows) {
-  const auto length = [](const std::string& text) {
-    return static_cast<size_t>(std::ranges::count_if(
-        text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
-  };
-  std::vector<size_t> widths(rows.front().size());
-  for (const auto& row : rows)
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], length(row[i]));
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i)
-      line += row[i] + std::string(i + 1 < row.size() ? widths[i] - length(row[i]) + 2 : 0, ' ');
-    text += "  " + line + "\n";
-  }
-  return text;
-}
+constexpr size_t kMostReason = 400;   // bytes of what a trial said last
 
 double seconds_of(const Trial& trial) {
   const double end = trial.ended > 0 ? trial.ended : now_seconds();
@@ -65,9 +49,7 @@ Report report_of(Store& store) {
 
 std::string metric_text(const Trial& trial) {
   if (!trial.metric) return "–";
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", *trial.metric);
-  return text;
+  return printed("%.6g", *trial.metric);
 }
 
 std::vector<std::string> table_head(const Report& report) {
@@ -95,7 +77,7 @@ std::string status_text(const Report& report) {
   text += str(c.ended(), report.total > 0 ? str(" of ", report.total) : std::string(),
               " trials ended: ", c.finished, " finished, ", c.stopped_early, " stopped early, ",
               c.failed, " failed; ", c.running, " running, ", c.waiting, " waiting");
-  const double left = time_left(report.trials, report.total);
+  const double left = time_left(report.trials, report.total, c.running);
   text += left > 0 && c.running > 0 ? str("; about ", format_duration(left), " left\n") : "\n";
   for (const Trial& trial : report.trials)
     if (trial.state == TrialState::kRunning)
@@ -120,23 +102,21 @@ std::string report_text(const Report& report) {
   std::vector<std::vector<std::string>> rows = {table_head(report)};
   for (const Trial& trial : report.trials)
     if (rows.size() <= kShownTrials) rows.push_back(table_row(report, trial));
-  text += "\n" + aligned(rows);
+  text += "\n" + table_text(rows);
   if (report.trials.size() > kShownTrials)
     text += str("  and ", report.trials.size() - kShownTrials, " more, which --json has\n");
   size_t reasons = 0;
   for (const Trial& trial : report.trials)
     if (!trial.reason.empty() && ++reasons <= kShownTrials)
-      text += str("  trial ", trial.number, " ", name_of(trial.state), ": ", trial.reason, "\n");
+      text += str("  trial ", trial.number, " ", name_of(trial.state), ": ",
+                  printable(trial.reason, kMostReason), "\n");
   if (report.importance.empty()) return text;
   text += str("\nwhat goes with ", report.definition.metric,
               " (rank correlation; many trials are needed before it means much)\n");
   rows.clear();
-  for (const Importance& entry : report.importance) {
-    char number[16];
-    std::snprintf(number, sizeof number, entry.ordered ? "%+.2f" : "%.2f", entry.correlation);
-    rows.push_back({entry.parameter, number});
-  }
-  return text + aligned(rows);
+  for (const Importance& entry : report.importance)
+    rows.push_back({entry.parameter, correlation_text(entry)});
+  return text + table_text(rows);
 }
 
 nlohmann::ordered_json report_json(const Report& report) {

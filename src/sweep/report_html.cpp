@@ -94,12 +94,10 @@ void add_importance(chart::Page& page, const Report& report) {
                 "fair, bayes does not."));
   std::vector<std::vector<std::string>> rows;
   for (const Importance& entry : report.importance) {
-    char number[16];
-    std::snprintf(number, sizeof number, entry.ordered ? "%+.2f" : "%.2f", entry.correlation);
     const auto filled = static_cast<size_t>(std::lround(20 * std::abs(entry.correlation)));
     std::string bar;
     for (size_t i = 0; i < filled; ++i) bar += "█";
-    rows.push_back({entry.parameter, number, bar});
+    rows.push_back({entry.parameter, correlation_text(entry), bar});
   }
   page.table({"parameter", "correlation", ""}, rows);
 }

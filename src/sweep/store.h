@@ -2,9 +2,6 @@
 // The sweep and its trials in one SQLite file, which agents on one or many machines share. Every
 // change is one transaction; a trial belongs to one agent at a time and ends once.
 
-#include <functional>
-#include <memory>
-
 #include "sweep/database.h"
 #include "sweep/definition.h"
 #include "sweep/propose.h"

@@ -42,6 +42,7 @@ TrialRun::TrialRun(Store& store, const Trial& trial, const AgentOptions& options
       stop_signal_(stop_signal),
       metric_(run_folder(store.plan(), trial) / "metrics.jsonl", store.definition().metric),
       last_sign_(Clock::now()),
+      last_try_(last_sign_),
       last_look_(Clock::now()) {}
 
 std::optional<Ending> TrialRun::run() {
@@ -89,8 +90,10 @@ void TrialRun::handle_signals(const WatchedChild& child) {
 
 bool TrialRun::give_sign_of_life() {
   const double every = std::min(10.0, options_.timeout / 6);
-  const double since = std::chrono::duration<double>(Clock::now() - last_sign_).count();
-  if (since < every) return true;
+  const Clock::time_point now = Clock::now();
+  if (std::chrono::duration<double>(now - last_try_).count() < every) return true;
+  last_try_ = now;
+  const double since = std::chrono::duration<double>(now - last_sign_).count();
   try {
     if (!store_.renew(trial_)) return false;
     last_sign_ = Clock::now();
@@ -134,7 +137,8 @@ Ending TrialRun::ending(const WatchedChild& child) {
   Ending end;
   end.iterations = static_cast<int64_t>(metric_.values().size());
   if (!metric_.values().empty()) end.metric = metric_.values().back();
-  const bool resumable = child.by_signal() == 0 && child.code() == 75;
+  const bool resumable =
+      child.by_signal() == 0 && child.code() == static_cast<int>(ExitCode::kStopped);
   if (child.by_signal() == 0 && child.code() == 0) {
     while (!judged_at_bands().empty()) {  // too late for itself, but others are measured by it
     }
@@ -157,7 +161,8 @@ Ending TrialRun::ending(const WatchedChild& child) {
   }
   // A guard (4), wrong use (2) and damage (5) would come again; a killed process and a machine that
   // failed (3) may not.
-  const bool curable = child.by_signal() != 0 || child.code() == 3 || resumable;
+  const bool curable = child.by_signal() != 0 ||
+                       child.code() == static_cast<int>(ExitCode::kEnvironment) || resumable;
   end.state = curable && trial_.attempts < store_.plan().attempts ? TrialState::kWaiting
                                                                   : TrialState::kFailed;
   if (curable && end.state == TrialState::kFailed)

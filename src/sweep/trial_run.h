@@ -45,7 +45,7 @@ class TrialRun {
   launch::SignalWatch& signals_;
   int& stop_signal_;
   MetricFile metric_;
-  Clock::time_point last_sign_, last_look_;
+  Clock::time_point last_sign_, last_try_, last_look_;
   int64_t judged_band_ = 0;
   std::string early_;  // why it was stopped early
   int exit_code_ = 0;

@@ -26,6 +26,7 @@ void DamageLedger::update(const Run& run) {
 
 void DamageLedger::add(const Run& run, const char* split, const data::TokenData& data,
                        size_t& seen) {
+  if (data.damage_count() == seen) return;
   const auto damage = data.damage();
   for (; seen < damage.size(); ++seen) {
     const data::DamagedRange& range = damage[seen];

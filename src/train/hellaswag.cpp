@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/printed.h"
 #include "base/progress.h"
 #include "nn/loss.h"
 
@@ -58,10 +59,6 @@ std::string capitalized(const std::string& text) {
     at += static_cast<size_t>(used);
   }
   return result;
-}
-
-int64_t characters(const std::string& text) {
-  return std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; });
 }
 
 // One ending behind its context.
@@ -168,8 +165,8 @@ HellaSwagResult hellaswag(const engine::Engine& engine, const models::Model& mod
       const auto* of_row = scores.data() + 4 * i;
       double normed[4];
       for (size_t k = 0; k < 4; ++k)
-        normed[k] = of_row[k] /
-                    static_cast<double>(std::max<int64_t>(characters(prompts[i].endings[k]), 1));
+        normed[k] =
+            of_row[k] / static_cast<double>(std::max<size_t>(columns_of(prompts[i].endings[k]), 1));
       const HellaSwagRow row{.row = result.rows,
                              .label = prompts[i].label,
                              .pred = std::max_element(of_row, of_row + 4) - of_row,

@@ -1,6 +1,6 @@
 #pragma once
 // What a run says and writes while it trains: its folder, the sinks, the red flags. The first rank
-// does it for all; on the others nothing happens.
+// does it for all; the others keep a ledger of damaged data, if there is any.
 
 #include <memory>
 #include <string>

@@ -67,7 +67,6 @@ std::pair<std::vector<data::Batch>, double> read_batches(Run& run) {
   for (int64_t i = 0; i < run.settings.gradient_accumulation_steps; ++i) {
     batches.push_back(run.loader->next());
     learned += static_cast<double>(batches.back().learned);
-    run.samples_left_out += batches.back().left_out;
   }
   const int ranks = run.world.size();
   at::Tensor told = at::zeros({2 + ranks}, at::kDouble);
@@ -219,6 +218,7 @@ monitor::StepRecord train_step(Run& run) {
     report_fp8(run, record.skipped ? run.fp8->drop_step() : run.fp8->finish_step(), record);
 
   // 5. What happened.
+  for (const data::Batch& batch : batches) run.samples_left_out += batch.left_out;
   progress.step += 1;
   progress.tokens += static_cast<uint64_t>(run.tokens_per_step());
   record.step = progress.step;
