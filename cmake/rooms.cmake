@@ -7,16 +7,21 @@ target_compile_options(octavo_options INTERFACE -Wall -Wextra -Wshadow -Werror -
   -fno-omit-frame-pointer)
 target_include_directories(octavo_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
 target_link_options(octavo_options INTERFACE -fuse-ld=lld)
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)  # files joined, where a build joins files: .ci/run
 if(OCTAVO_SANITIZE)
-  target_compile_options(octavo_options INTERFACE -O1 -fsanitize=${OCTAVO_SANITIZE} -fno-sanitize-recover=undefined)
+  target_compile_options(octavo_options INTERFACE -fsanitize=${OCTAVO_SANITIZE} -fno-sanitize-recover=undefined)
   add_compile_options(-gline-tables-only)  # enough for a report, and faster to build than all of -g
   # Files of a room joined, which builds faster. The names of helpers must differ within a room, as .ci/tidy wants too.
   set(CMAKE_UNITY_BUILD ON)
   set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
   if(OCTAVO_SANITIZE MATCHES "fuzzer")
     # The targets of fuzz/ hold the runtimes of libFuzzer and the sanitizers, and lend them to the libraries.
-    target_link_options(octavo_options INTERFACE -fsanitize=${OCTAVO_SANITIZE})
+    # Ten million inputs want speed: no call for every comparison (the dictionaries know the words), and of the rooms just
+    # what a target needs, as the counters of all edges are read after every input.
+    target_compile_options(octavo_options INTERFACE -O2 -ffunction-sections -fno-sanitize-coverage=trace-cmp)
+    target_link_options(octavo_options INTERFACE -fsanitize=${OCTAVO_SANITIZE} LINKER:--gc-sections)
   else()
+    target_compile_options(octavo_options INTERFACE -O1)
     # The sanitizer's runtime is a shared library inside the compiler's own folder, which no loader looks into.
     execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-runtime-dir OUTPUT_VARIABLE octavo_runtime_dir
       OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
@@ -31,8 +36,20 @@ target_link_libraries(octavo_torch_pch PRIVATE octavo_options octavo_torch)
 target_precompile_headers(octavo_torch_pch PRIVATE
   <ATen/ATen.h> <ATen/Parallel.h> <torch/csrc/autograd/custom_function.h> <torch/csrc/autograd/autograd.h>)
 
+# Builds that join files (CMAKE_UNITY_BUILD: .ci/run, the sanitizers) leave alone what Highway compiles once for each
+# instruction set.
+function(octavo_keep_apart)
+  foreach(source ${ARGN})
+    file(STRINGS ${CMAKE_CURRENT_SOURCE_DIR}/${source} several LIMIT_COUNT 1 REGEX "foreach_target\\.h")
+    if(several)
+      set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
+  endforeach()
+endfunction()
+
 function(octavo_room name)
   cmake_parse_arguments(ROOM "TORCH" "" "SOURCES" ${ARGN})
+  octavo_keep_apart(${ROOM_SOURCES})
   add_library(octavo_${name} OBJECT ${ROOM_SOURCES})
   target_link_libraries(octavo_${name} PRIVATE octavo_options)
   if(ROOM_TORCH)

@@ -18,19 +18,19 @@ class BytesInput : public data::InputFile {
 };
 
 inline void read_arrow(std::string_view input, bool parquet) {
-  for (const bool all : {true, false})
-    refusal_of([&] {
-      data::ArrowRequest request{
-          .name = "input",
-          .file = std::make_unique<BytesInput>(input),
-          .bytes = input.size(),
-          .parquet = parquet,
-          .fields = all ? std::vector<std::string>() : std::vector<std::string>{"text"},
-          .first_row = all ? 0u : 1u,
-          .max_row_bytes = kMaxRowBytes};
-      const std::unique_ptr<data::RowReader> reader(octavo_arrow_open(&request));
-      read_rows(*reader, input.size());
-    });
+  const bool all = input.size() % 4 != 0;
+  refusal_of([&] {
+    data::ArrowRequest request{
+        .name = "input",
+        .file = std::make_unique<BytesInput>(input),
+        .bytes = input.size(),
+        .parquet = parquet,
+        .fields = all ? std::vector<std::string>() : std::vector<std::string>{"text"},
+        .first_row = all ? 0u : 1u,
+        .max_row_bytes = kMaxRowBytes};
+    const std::unique_ptr<data::RowReader> reader(octavo_arrow_open(&request));
+    read_rows(*reader, input.size());
+  });
 }
 
 }  // namespace octavo::fuzz

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -19,10 +20,6 @@
 #include "scratch.h"
 
 namespace octavo::fuzz {
-
-inline std::string_view text_of(const uint8_t* data, size_t size) {
-  return {reinterpret_cast<const char*>(data), size};
-}
 
 [[noreturn]] inline void finding(std::string_view what) {
   std::fprintf(stderr, "finding: %.*s\n", static_cast<int>(what.size()), what.data());
@@ -88,6 +85,25 @@ class ScratchFolder : public Scratch {
   }
 };
 
+inline double seconds_of(clockid_t clock) {
+  timespec time{};
+  ::clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+// A second for an input, of the thread's own time. The clock of the wall is cheaper to ask, but
+// says little on a machine with other work: what is late by it runs once more.
+template <typename Body>
+void in_time(Body&& body) {
+  constexpr double kMost = 1.0;
+  const double begin = seconds_of(CLOCK_MONOTONIC);
+  body();
+  if (seconds_of(CLOCK_MONOTONIC) - begin < kMost) return;
+  const double mine = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+  body();
+  if (seconds_of(CLOCK_THREAD_CPUTIME_ID) - mine >= kMost) finding("timeout: more than a second");
+}
+
 // Inputs of several parts: what stands before and behind the first line of ==== signs.
 inline std::pair<std::string_view, std::string_view> two_parts(std::string_view input) {
   constexpr std::string_view kBetween = "\n====\n";
@@ -102,14 +118,14 @@ extern "C" int LLVMFuzzerInitialize(int*, char***);
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 // Warnings of a million refused files would fill the disk.
-#define OCTAVO_FUZZ_TARGET(input)                                           \
-  extern "C" int LLVMFuzzerInitialize(int*, char***) {                      \
-    octavo::set_log_level(octavo::LogLevel::kError);                        \
-    return 0;                                                               \
-  }                                                                         \
-  static void one_input(std::string_view input);                            \
-  extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) { \
-    one_input(octavo::fuzz::text_of(data, size));                           \
-    return 0;                                                               \
-  }                                                                         \
+#define OCTAVO_FUZZ_TARGET(input)                                                           \
+  extern "C" int LLVMFuzzerInitialize(int*, char***) {                                      \
+    octavo::set_log_level(octavo::LogLevel::kError);                                        \
+    return 0;                                                                               \
+  }                                                                                         \
+  static void one_input(std::string_view input);                                            \
+  extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {                 \
+    octavo::fuzz::in_time([&] { one_input({reinterpret_cast<const char*>(data), size}); }); \
+    return 0;                                                                               \
+  }                                                                                         \
   static void one_input(std::string_view input)

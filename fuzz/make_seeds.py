@@ -35,6 +35,8 @@ def model_index_seeds():
     weights = {"a": first, "b": first, "c": second}
     yield "whole", json.dumps({"metadata": {"total_size": 48}, "weight_map": weights})
     yield "part", json.dumps({"weight_map": {"a": first}})
+    yield "twice", json.dumps({"weight_map": {"a": first, "b": first, "c": "again.safetensors"}})
+    yield from (("config", "C{}"), ("list", "C[]"), ("no_weights", "N{}"))
     yield "wrong", json.dumps({"weight_map": {"a": second, "b": "../x.safetensors"}})
 
 
@@ -104,14 +106,23 @@ def tokenizer_seeds():
                        "vocab": {"a": 0, "b": 1, "Ġ": 2, "ab": 3, "aa": 4, "aaaa": 5},
                        "merges": ["a b", ["a", "a"], "aa aa"]}}
     yield "small", json.dumps(small) + "\n====\naab baaaa </s>"
+    for i, pattern in enumerate((r"\v|\x41|\x{1F600}|\u0042|\t", ".|[^.]", "(a|b)c", "(?=a)b", "(?<n>a)", "(*F)", r"\q", r"\x9", r"\x80",
+                                 r"\p{Foo}", "a{2", "a{1,2}?b*+", "(?i:ab)|(?i:k)", "(?i:[a-z])", r"[a\-\]\d\p{L}]", "[[:alpha:]]",
+                                 "[a&&b]", r"\.\|\(", "(?i:ss)", "a|", "\\")):
+        small["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = pattern
+        yield f"pattern{i}", json.dumps(small) + "\n====\naab"
 
 
 def tokenizer_text_seeds():
-    yield "english", "It's THE theme, isn't it?  123456 and\r\n\r\n  more   \n"
-    yield "scripts", "Ünïcödé\u0301 e\u0301\u0323 漢字かな 한글 \u1100\u1161\u11a8 عربى ١٢٣ 🙂\u200d🙂 \u00a0\u3000x"
-    yield "markers", "<|endoftext|> <a <ab <|im_start|>user\n  hi<|im_end|>"
-    yield "runs", "a" * 70 + " " * 40 + "!" * 30 + "\n" * 10
-    yield "broken", b"ok \xc3\x28 \xed\xa0\x80 \xf4\x90\x80\x80"
+    texts = {
+        "english": "It's THE theme, isn't it?  123456 and\r\n\r\n  more   \n",
+        "scripts": "Ünïcödé\u0301 e\u0301\u0323 漢字かな 한글 \u1100\u1161\u11a8 عربى ١٢٣ 🙂\u200d🙂 \u00a0\u3000x",
+        "markers": "<|endoftext|> <a <ab <|im_start|>user\n  hi<|im_end|>",
+        "runs": "a" * 70 + " " * 40 + "!" * 30 + "\n" * 10}
+    for name, text in texts.items():
+        for which in range(6):  # of the tokenizers
+            yield f"{name}{which}", chr(which) + text
+    yield "broken", b"\0ok \xc3\x28 \xed\xa0\x80 \xf4\x90\x80\x80"
 
 
 def yaml_seeds():
@@ -129,6 +140,15 @@ def sweep_seeds():
     yield "grid", "program: train.py\nname: g\nmethod: grid\nparameters:\n  weight_decay:\n    values: [0.0, 0.1]\n"
     yield "quantized", ("method: random\nparameters:\n  warmup_steps:\n    distribution: q_uniform\n    min: 0\n    max: 100\n"
                         "    q: 10\n  learning_rate:\n    distribution: normal\n    mu: 0.001\n    sigma: 0.0001\n")
+    fields = {"probabilities": "values: [8, 16]\n    probabilities: [0.5, 0.5]", "sum": "values: [8, 16]\n    probabilities: [0.5, 2]",
+              "share": "values: [8]\n    probabilities: [0.5]", "unread": "value: 8\n    q: 1", "step": "min: 1\n    max: 9\n    q: 0",
+              "exponents": "distribution: log_uniform\n    min: -9\n    max: 1", "far": "distribution: log_uniform\n    min: 0\n    max: 999",
+              "inverse": "distribution: inv_log_uniform\n    min: 1\n    max: 2", "zero": "distribution: log_uniform_values\n    min: 0\n    max: 1",
+              "halves": "distribution: int_uniform\n    min: 0.5\n    max: 9", "q": "distribution: q_uniform\n    min: 1\n    max: 9\n    q: -1",
+              "bell": "distribution: q_log_normal\n    mu: 1\n    sigma: 2\n    q: 1", "sigma": "mu: 1\n    sigma: -1"}
+    for name, text in fields.items():
+        for key in ("learning_rate", "batch_size", "model_name"):
+            yield f"{name}-{key}", f"method: random\nparameters:\n  {key}:\n    {text}\n"
 
 
 def import_seeds():
@@ -213,6 +233,8 @@ def shard_seeds():
     yield "wide", seed([1, 70000, 3], 4, [0], 100000)
     yield "packed", seed([1 | 1 << 30, 2 | 1 << 31, 3, 4], 4, [0], 257, 2)
     yield "empty", seed([], 2, [], 257)
+    for bit in range(7):  # in what the index differs, or which hash is wrong
+        yield f"other{bit}", bytes([1 << bit]) + seed([1, 2, 3, 256, 5, 6, 7], 2, [0, 4], 257)[1:]
 
 
 def dataset_index_seeds():
@@ -242,7 +264,11 @@ def manifest_seeds():
     piece = {"dtype": "F32", "shape": [4, 2], "first_row": 2, "rows": 2}
     listed = {"version": 2, "step": 250, "save_id": "s1", "rank": 1, "ranks": 2,
               "files": [ranked[1] | {"tensors": 1, "tensor_hashes": {"a": HASH}, "pieces": {"a": piece}}]}
-    for name, value in (("one", manifest), ("parts", parts), ("list", listed)):
+    wrong = {"version": manifest | {"version": 3}, "step": manifest | {"step": -1}, "no_parts": parts | {"parts": []},
+             "hidden": manifest | {"files": [entry | {"name": ".model"}]}, "rank": parts | {"files": [ranked[0] | {"rank": 9}]},
+             "damaged": manifest | {"files": [entry | {"size": 10}]},  # as long as the file that fuzz/manifest.cpp has
+             "no_tensors": manifest | {"files": [entry | {"size": 10, "tensors": 0, "tensor_hashes": {}}]}}
+    for name, value in (("one", manifest), ("parts", parts), ("list", listed), *wrong.items()):
         yield name, json.dumps(value, indent=2)
     yield "hash", "{\n  \"manifest_hash\": \"" + HASH + "\",\n  \"version\": 1}"
 
@@ -272,12 +298,21 @@ def rendezvous_seeds():
         yield name, b"\1" + body
         yield name + "-framed", b"\xff" + struct.pack("<I", len(body)) + body
     both = requests["set"], requests["get"], requests["append"], requests["size"]
-    yield "several", b"\x41" + b"".join(struct.pack("<I", len(b)) + b for b in both)
+    counted = [request(1, [b"n"], [b"x"]), request(3, [b"n"], number=1), request(1, [b"n"], [b"9223372036854775807"]),
+               request(3, [b"n"], number=1), requests["set"], requests["swap"], request(6, [b"k"], [b"w", b"z"])]
+    ranked = [request(1, [b"rank/%d" % rank], [b""]) for rank in (0, 2, 7)] + [request(1, [b"rank/x"], [b""]), requests["missing"]]
+    full = [request(1, [b"k"], [b"v" * 900]), request(11, [b"%d" % i for i in range(70)], [b"v"] * 70), request(9, [b"k"], [b"v" * 90])]
+    for name, several in (("several", both), ("counted", counted), ("ranked", ranked), ("full", full)):
+        yield name, b"\x41" + b"".join(struct.pack("<I", len(b)) + b for b in several)
     yield "hello", b"\xfe" + b"OCTAVORV" + struct.pack("<H", 1) + bytes(32) + bytes(32)
     yield "reply", b"\1" + struct.pack("<Bq", 0, 3) + strings([b"v", b"w"])
 
 
 def http_seeds():
+    yield "address", b"@127.0.0.1:9400"
+    yield "address6", b"@[::1]:9400"
+    yield "port", b"#GET /metrics HTTP/1.1\r\n\r\n"
+    yield "late", b"#GET /"
     yield "metrics", b"\xffGET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
     yield "head", b"\2HEAD /health?a=b HTTP/1.0\r\n\r\n"
     yield "post", b"\xffPOST / HTTP/1.1\r\nContent-Length: 2\r\n\r\nhi"
@@ -291,13 +326,20 @@ SEEDS = {"adapter": adapter_seeds, "arrow": arrow_seeds, "chat": chat_seeds, "co
          "sweep": sweep_seeds, "tokenizer": tokenizer_seeds, "tokenizer_text": tokenizer_text_seeds}
 
 
+# Targets that choose what to do by the length of the input, modulo this, and do not mind spaces at its end.
+BY_LENGTH = {"chat": 16, "config": 4, "manifest": 8, "model_config": 2}
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
     for target, seeds in SEEDS.items():
         folder = root / target
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in seeds():
-            (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+            content = content if isinstance(content, bytes) else content.encode()
+            (folder / name).write_bytes(content)
+            for more in range(1, BY_LENGTH.get(target, 1)):
+                (folder / f"{name}+{more}").write_bytes(content + b" " * more)
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ void drive_loop(std::string_view input) {
   loop.admit(connection);
   const auto first = static_cast<unsigned char>(input[0]);
   if ((first & 1) != 0) shake_hands(loop, client.get());
-  const size_t piece = 1 + (first >> 1) * size_t{32};
+  const size_t piece = std::max(1 + (first >> 1) * size_t{32}, input.size() / 16);
   for (size_t at = 1; at < input.size() && connection->fd.open(); at += piece) {
     const std::string_view part = input.substr(at, piece);
     if (::send(client.get(), part.data(), part.size(), MSG_NOSIGNAL) < 0) break;

@@ -1,4 +1,4 @@
-// Any text through each scanner and through PCRE2: the ids give the text back.
+// A text through a scanner or PCRE2, by its first byte: the ids give the text back.
 #include "fuzz/harness.h"
 #include "fuzz/small_tokenizer.h"
 
@@ -12,14 +12,16 @@ OCTAVO_FUZZ_TARGET(input) {
                             false),
       fuzz::small_tokenizer(R"(\S+|\s+)", false, fuzz::Digits::kTogether),
       fuzz::small_tokenizer(tokenizer::kGpt2Pattern, false, fuzz::Digits::kAlone)};
-  for (size_t i = 0; i < std::size(tokenizers); ++i)
-    fuzz::refusal_of([&] {
-      std::vector<tokenizer::TokenId> plain, ids;
-      tokenizers[i]->encode_plain(input, plain);
-      const bool changes_text = i == 2 || i >= 4;  // form C, a space in front
-      fuzz::check(changes_text || tokenizers[i]->decode(plain) == input, "another text came back");
-      tokenizers[i]->encode(input, ids);
-      fuzz::check(ids.size() <= 4 * input.size(), "more ids than there can be");
-      tokenizers[i]->decode(ids, true);
-    });
+  if (input.empty()) return;
+  const size_t i = static_cast<unsigned char>(input[0]) % std::size(tokenizers);
+  const std::string_view text = input.substr(1);
+  fuzz::refusal_of([&] {
+    std::vector<tokenizer::TokenId> plain, ids;
+    tokenizers[i]->encode_plain(text, plain);
+    const bool changes_text = i == 2 || i >= 4;  // form C, a space in front
+    fuzz::check(changes_text || tokenizers[i]->decode(plain) == text, "another text came back");
+    tokenizers[i]->encode(text, ids);
+    fuzz::check(ids.size() <= 4 * text.size(), "more ids than there can be");
+    tokenizers[i]->decode(ids, true);
+  });
 }

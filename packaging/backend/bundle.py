@@ -3,6 +3,7 @@
 Libraries of the distribution (spdlog, curl, …) are copied beside the program under names of their own, as auditwheel does, so
 that they never meet other versions of themselves in one process; the search paths become relative to site-packages.
 """
+import functools
 import hashlib
 import pathlib
 import re
@@ -10,6 +11,9 @@ import shutil
 import subprocess
 import sys
 
+# The program, in a build folder and where it is installed.
+OWN = ["bin/octavo", *(f"lib/liboctavo_{part}.so" for part in ("light", "core", "cuda", "arrow", "s3", "absent")),
+       "lib/absent/libcuda.so.1"]
 # Never copied: the C and C++ runtime of the machine that runs it, and what comes in wheels of its own.
 RUNTIME = re.compile(r"(libc|libm|libdl|libpthread|librt|libresolv|libutil|libgcc_s|libstdc\+\+|ld-linux-x86-64)\.so\.\d+")
 WHEELS = re.compile(r"(libtorch_cpu|libtorch_cuda|libc10|libc10_cuda)\.so|libdnnl\.so\.3|libgomp\.so\.1|libcudart\.so\.13"
@@ -30,7 +34,20 @@ def patch(file, *options):
 
 
 def needed(file):
-    return output("patchelf", "--print-needed", file).split()
+    """Names of libraries. patchelf says them too, but reads all of a file."""
+    return re.findall(r"\(NEEDED\).*\[(.*)\]", output("readelf", "--dynamic", "--wide", file))
+
+
+def install(build_dir, folder):
+    """The built program in bin/ and lib/, stripped and without the search paths of the build tree. Returns it and its libraries."""
+    subprocess.run(["cmake", "--install", build_dir, "--component", "octavo", "--prefix", folder], check=True,
+                   stdout=subprocess.DEVNULL)
+    program, libraries = folder / "bin" / "octavo", sorted((folder / "lib").glob("*.so"))
+    for name in OWN:
+        subprocess.run(["strip", "--strip-unneeded", folder / name], check=True)
+    for file in libraries:
+        patch(file, "--remove-rpath")
+    return program, libraries
 
 
 def system_libraries():
@@ -64,10 +81,19 @@ def own_name(name, path):
     return f"{stem}-{hashlib.sha256(path.read_bytes()).hexdigest()[:8]}.so{rest}"
 
 
+@functools.cache
+def owned_libraries():
+    """{name: [(package, path)]} of all shared libraries that dpkg knows."""
+    found = {}
+    for line in output("dpkg-query", "-S", "*.so*").splitlines():
+        package, _, file = line.partition(": ")
+        found.setdefault(pathlib.PurePath(file).name, []).append((package, file))
+    return found
+
+
 def debian_package(path):
     """The package that a library came from: its licence is that package's."""
-    for line in output("dpkg-query", "-S", f"*/{path.name}").splitlines():
-        package, _, file = line.partition(": ")
+    for package, file in owned_libraries().get(path.name, []):
         if pathlib.Path(file).resolve() == path:
             return package.split(":")[0]
     sys.exit(f"wheel: wanted the Debian package of {path}, found none; its licence is not known")
@@ -82,13 +108,10 @@ def copy_licence(package, folder):
             shutil.copyfile(common, folder / f"{common.name}.txt")
 
 
-def bundle(folder, licences):
-    """Bundles what folder/bin and folder/lib need; the packages' copyright files go to `licences`."""
-    libraries = sorted((folder / "lib").glob("*.so"))
-    own = [*libraries, folder / "bin" / "octavo"]
-    driver = folder / "lib" / "absent" / "libcuda.so.1"
-    for file in [*own, driver]:
-        subprocess.run(["strip", "--strip-unneeded", file], check=True)
+def bundle(build_dir, folder, licences):
+    """Installs the program, and bundles what it needs; the packages' copyright files go to `licences`."""
+    program, libraries = install(build_dir, folder)
+    own = [*libraries, program]
     found = closure(own, {file.name for file in libraries})
     names = {name: own_name(name, path) for name, path in found.items()}
     bundled = folder / "lib" / BUNDLE
@@ -105,8 +128,7 @@ def bundle(folder, licences):
         rename_needed(file, names)
     for file in libraries:
         patch(file, "--set-rpath", ":".join(SEARCH_PATH))
-    patch(driver, "--set-rpath", "$ORIGIN/..")
-    patch(folder / "bin" / "octavo", "--set-rpath", f"$ORIGIN/../lib:$ORIGIN/../lib/{BUNDLE}")
+    patch(program, "--set-rpath", f"$ORIGIN/../lib:$ORIGIN/../lib/{BUNDLE}")
     return sorted(names)
 
 

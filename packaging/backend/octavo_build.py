@@ -36,7 +36,7 @@ def settings():
 
 def pinned(names):
     lock = (ROOT / "packaging" / "requirements.lock").read_text()
-    found = dict(re.findall(r"^([\w.-]+)(==\S+)$", lock, re.M))
+    found = dict(re.findall(r"^([\w.-]+)(==\S+)", lock, re.M))
     return [name + found[name] for name in names]
 
 
@@ -129,9 +129,9 @@ def stage(build_dir, folder):
     """Everything that goes into the wheel, under `folder`."""
     require_tools(["cmake", "patchelf", "strip"])
     info = dist_info(folder)
-    subprocess.run(["cmake", "--install", build_dir, "--component", "octavo", "--prefix", folder / "octavo"],
-                   check=True, stdout=subprocess.DEVNULL)
-    bundled = bundle.bundle(folder / "octavo", info / "licenses" / "bundled")
+    bundled = bundle.bundle(build_dir, folder / "octavo", info / "licenses" / "bundled")
+    (info / "sboms").mkdir()  # where PEP 770 wants it
+    (folder / "octavo" / "share" / "octavo.cdx.json").rename(info / "sboms" / "octavo.cdx.json")
     shutil.copytree(ROOT / "packaging" / "python" / "octavo", folder / "octavo", dirs_exist_ok=True,
                     ignore=shutil.ignore_patterns("__pycache__"))
     print(f"octavo: from {build_dir}; bundled {len(bundled)} libraries: {' '.join(bundled)}", file=sys.stderr)

@@ -10,6 +10,8 @@
 
 #include <atomic>
 
+#include "base/secrets.h"
+
 namespace octavo {
 namespace {
 
@@ -34,18 +36,18 @@ void set_log_level(LogLevel level) {
 }
 
 void log_debug(std::string_view message) {
-  logger().debug(message);
+  logger().debug(without_secrets(message));
 }
 void log_info(std::string_view message) {
-  logger().info(message);
+  logger().info(without_secrets(message));
 }
 void log_error(std::string_view message) {
-  logger().error(message);
+  logger().error(without_secrets(message));
 }
 
 void log_warn(std::string_view message) {
   ++warnings;
-  logger().warn(message);
+  logger().warn(without_secrets(message));
 }
 
 void log_warn_once(const std::string& message) {

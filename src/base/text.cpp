@@ -15,7 +15,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
     for (size_t j = 1; j <= b.size(); ++j) {
       const size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
       diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+      row[j] = std::min(std::min(row[j], row[j - 1]) + 1, substituted);
     }
   }
   return row[b.size()];
@@ -28,10 +28,13 @@ std::string nearest_name(std::string_view name, std::span<const std::string_view
   std::string_view best;
   size_t best_distance = std::max<size_t>(2, name.size() / 2) + 1;
   for (const auto candidate : candidates) {
-    size_t distance = edit_distance(name, candidate);
     // A name that is a part of another is near it, however long the rest ("lr" and "max_lr").
-    if (name.size() > 1 && candidate.find(name) != std::string_view::npos)
-      distance = std::min(distance, size_t{2});
+    const bool is_part = name.size() > 1 && candidate.find(name) != std::string_view::npos;
+    const size_t longer = std::max(name.size(), candidate.size());
+    const size_t least = longer - std::min(name.size(), candidate.size());
+    if (!is_part && least >= best_distance) continue;
+    size_t distance = edit_distance(name, candidate);
+    if (is_part) distance = std::min(distance, size_t{2});
     if (distance < best_distance) {
       best = candidate;
       best_distance = distance;

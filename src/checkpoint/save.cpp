@@ -30,6 +30,22 @@ std::string utc_now() {
   return text;
 }
 
+// Retention goes by these times: a clock that was set back must not make a new checkpoint the
+// oldest one.
+std::string not_before_latest(const fs::path& directory, std::string now) {
+  const auto latest = read_link(directory, kLatestLink);
+  if (!latest) return now;
+  try {
+    std::string before = read_manifest(directory / *latest).created;
+    if (before <= now) return now;
+    log_warn_once(str("checkpoint: the clock says ", now, ", ", *latest, " was saved at ", before,
+                      "; the new ones get that time too, so that they count as newer"));
+    return before;
+  } catch (const Error&) {  // whoever loads it says what is wrong with it
+    return now;
+  }
+}
+
 // All of the tensors, other ranks' rows too, and room for headers and the manifest. An existing
 // checkpoint stays until the new one is whole, so nothing is credited for it.
 uint64_t bytes_needed(const State& state) {
@@ -96,7 +112,7 @@ fs::path save_alone(const SaveJob& job) {
   fs::create_directory(temporary);
   job.stage("folder");
   try {
-    Manifest manifest = begin_manifest(job.state);
+    Manifest manifest = begin_manifest(job);
     for (const auto& group : job.state.groups)
       manifest.files.push_back(
           write_group(job, temporary, group.first, group.first + kShardSuffix));
@@ -145,13 +161,14 @@ void check_space(const SaveJob& job) {
          "; free space, keep fewer checkpoints or set another checkpoint_dir");
 }
 
-Manifest begin_manifest(const State& state) {
+Manifest begin_manifest(const SaveJob& job) {
+  const State& state = job.state;
   Manifest manifest;
   manifest.step = state.step;
   manifest.tokens = state.tokens;
   manifest.precision = state.precision;
   manifest.recipe = state.recipe;
-  manifest.created = utc_now();
+  manifest.created = not_before_latest(job.directory, utc_now());
   manifest.extra = state.extra;
   if (state.has_val_loss && std::isfinite(state.val_loss))
     manifest.val_loss = state.val_loss;

@@ -35,7 +35,7 @@ fs::path run_save(const SaveJob& job);
 
 // The steps of a save that one process and many ranks have in common.
 void check_space(const SaveJob& job);
-Manifest begin_manifest(const State& state);
+Manifest begin_manifest(const SaveJob& job);
 ManifestFile write_group(const SaveJob& job, const fs::path& folder, const std::string& group,
                          const std::string& file_name);
 void write_manifest(const Manifest& manifest, const fs::path& folder);

@@ -139,7 +139,7 @@ void wait_for_lists(const SaveJob& job, const fs::path& folder) {
 }
 
 Manifest gather_lists(const SaveJob& job, const fs::path& folder) {
-  Manifest manifest = begin_manifest(job.state);
+  Manifest manifest = begin_manifest(job);
   manifest.save_id = save_id(job);
   std::vector<PartList> lists;
   for (int rank = 0; rank < job.part.ranks; ++rank) {

@@ -1,13 +1,19 @@
 // octavo VERB [CONFIG.yaml] [--key value]…: finds the verb, gives it the rest, turns errors into
 // exit codes.
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <iostream>
+#include <new>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/library.h"
 #include "base/printable.h"
+#include "base/secrets.h"
 #include "base/text.h"
 #include "cli/verbs.h"
 #include "config/print.h"
@@ -116,15 +122,50 @@ int run(Args args) {
   return verb->run(*verb, rest);
 }
 
+constexpr std::string_view kShortage =
+    "octavo: [cli] wanted memory or a thread, found that the system gives no more; free some, "
+    "raise the limit (ulimit -a, the container's), or lower batch_size. Checkpoints are as they "
+    "were\n";
+
+// Which is no bug, wherever it is met: a std::thread says "Resource temporarily unavailable".
+bool is_shortage(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
+  const auto* refused = dynamic_cast<const std::system_error*>(&error);
+  return refused != nullptr && (refused->code() == std::errc::resource_unavailable_try_again ||
+                                refused->code() == std::errc::not_enough_memory);
+}
+
+std::terminate_handler usual_end = nullptr;
+
+// Where nobody can catch: a library's own start, a thread of a library.
+void end_without_memory() {
+  try {
+    if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
+  } catch (const std::exception& error) {
+    if (is_shortage(error)) {
+      static_cast<void>(!::write(STDERR_FILENO, kShortage.data(), kShortage.size()));
+      ::_exit(static_cast<int>(ExitCode::kEnvironment));
+    }
+  } catch (...) {  // as usual
+  }
+  usual_end();
+}
+
 }  // namespace
 }  // namespace octavo::cli
 
 // A message may quote a file of a stranger.
 constexpr size_t kMostMessage = 4000;
 
+static std::string shown(const std::exception& error) {
+  return octavo::printable(octavo::without_secrets(error.what()), kMostMessage, true);
+}
+
 int main(int argc, char** argv) {
   const std::vector<std::string> args(argv + std::min(argc, 1), argv + argc);
+  octavo::cli::usual_end = std::set_terminate(octavo::cli::end_without_memory);
   try {
+    octavo::protect_environment();
     octavo::use_site_packages(argv);
     const int code = octavo::cli::run(args);
     std::cout.flush();
@@ -133,11 +174,14 @@ int main(int argc, char** argv) {
                    "wanted to write to standard output, found an error");
     return code;
   } catch (const octavo::Error& error) {
-    std::cerr << "octavo: " << octavo::printable(error.what(), kMostMessage, true) << "\n";
+    std::cerr << "octavo: " << shown(error) << "\n";
     return static_cast<int>(error.code());
   } catch (const std::exception& error) {
-    std::cerr << "octavo: a bug, please report it with the command line: "
-              << octavo::printable(error.what(), kMostMessage, true) << "\n";
+    if (octavo::cli::is_shortage(error)) {
+      std::cerr << octavo::cli::kShortage;
+      return static_cast<int>(octavo::ExitCode::kEnvironment);
+    }
+    std::cerr << "octavo: a bug, please report it with the command line: " << shown(error) << "\n";
     return 1;
   }
 }

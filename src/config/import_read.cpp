@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/secrets.h"
 #include "base/text.h"
 #include "config/import_builder.h"
 #include "config/key.h"
@@ -14,11 +15,6 @@ namespace octavo::config {
 namespace {
 
 constexpr size_t kMaxForeignKeys = 1000;
-
-bool is_secret(std::string_view path) {
-  return path.ends_with("_token") || path.ends_with("api_key") || path.ends_with("secret") ||
-         path.ends_with("_TOKEN") || path.ends_with("_KEY") || path.ends_with("password");
-}
 
 std::string scalar_text(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
@@ -161,7 +157,8 @@ std::string_view name_of(ForeignForm form) {
   return "variables";
 }
 
-std::string shown_text(const std::string& text, size_t most) {
+std::string shown_text(const std::string& given, size_t most) {
+  const std::string text = without_secrets(given);
   std::string quoted =
       Json(text.substr(0, most)).dump(-1, ' ', true, Json::error_handler_t::replace);
   // Quotes are for what would be misread without them.
@@ -177,7 +174,7 @@ std::string shown_path(const std::string& path) {
 
 std::string ForeignEntry::text() const {
   if (is_null) return "null";
-  if (is_secret(path)) return "(hidden)";
+  if (is_secret_name(path)) return "(hidden)";
   if (!is_list) return shown_text(values.front());
   std::vector<std::string> shown;
   for (const std::string& value : values) shown.push_back(shown_text(value));

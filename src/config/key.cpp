@@ -101,6 +101,10 @@ std::string_view name_of(DataDamage value) {
   return name_at({"stop", "skip"}, value);
 }
 
+std::string_view name_of(BadSteps value) {
+  return name_at({"stop", "skip", "rollback"}, value);
+}
+
 std::string_view name_of(TrainOn value) {
   return name_at({"answer", "all"}, value);
 }

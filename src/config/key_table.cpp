@@ -225,6 +225,26 @@ std::vector<Key> precision_keys() {
   };
 }
 
+// What is done about steps that must not be learned from, and about ranks that went wrong.
+std::vector<Key> fault_keys() {
+  return {
+      enum_key(
+          "bad_steps", &S::bad_steps, {BadSteps::kStop, BadSteps::kSkip, BadSteps::kRollBack},
+          "When a step's numbers are not finite, or its loss is six sigmas above those of the last "
+          "128. stop: what is not finite ends the run (but see fp8_guard), a spike is flagged and "
+          "learned from. skip: the step is not applied. rollback: and after three in a row the "
+          "weights go back to the last checkpoint, while the data goes on. incidents.jsonl of the "
+          "run has a line for each."),
+      int_key("bad_step_budget", &S::bad_step_budget, 1, kMany,
+              "How many steps bad_steps may skip before the run ends with exit code 4."),
+      int_key(
+          "replica_check_freq", &S::replica_check_freq, 0, kMany,
+          "Steps between comparisons of what ranks must have alike (weights, moments), by their "
+          "hashes; also before every checkpoint. A rank that differs is named, and the run ends "
+          "with exit code 4. 0: never."),
+  };
+}
+
 std::vector<Key> lora_keys() {
   return {
       int_key(
@@ -474,6 +494,7 @@ std::vector<Key> build() {
   append(Section::kData, reader::kTrain, shard_keys());
   append(Section::kTrain, reader::kTrain, train_keys());
   append(Section::kTrain, reader::kTrain, precision_keys());
+  append(Section::kTrain, reader::kTrain, fault_keys());
   append(Section::kLora, reader::kTrain, lora_keys());
   append(Section::kFp8, reader::kTrain, fp8_keys());
   append(Section::kRun, reader::kTrain, run_keys());

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/secrets.h"
 #include "base/text.h"
 #include "config/key_makers.h"
 #include "config/rules.h"
@@ -27,12 +28,22 @@ std::string shown(std::span<const std::string> values) {
   fail(ExitCode::kUsage, kRoom, where, "unknown key '", name.substr(0, 80), "'; ", hint);
 }
 
+// It would go into the copies of the settings that a run and its data keep.
+void refuse_secret(const std::string& where, const std::string& value) {
+  if (has_secret_address(value))
+    fail(ExitCode::kUsage, kRoom, where,
+         ": wanted no password or token in an address, found one (not shown); give it in the "
+         "environment (HF_TOKEN, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)");
+}
+
 void store(Parsed& parsed, const Key& key, std::span<const std::string> values, Origin origin) {
   const std::string where = origin.kind == Origin::Kind::kFile ? origin.text() + ": " : "--";
   const auto before = parsed.origins.find(key.name);
   if (before != parsed.origins.end() && before->second.kind == origin.kind)
     fail(ExitCode::kUsage, kRoom, where, key.name, ": wanted once, found twice (",
          before->second.text(), "); keep one of them, and note that an alias is the same key");
+  if (key.name != "prompt")  // which may be about anything
+    for (const std::string& value : values) refuse_secret(where + key.name, value);
   if (!key.store(parsed.settings, values))
     fail(ExitCode::kUsage, kRoom, where, key.name, ": wanted ", key.wanted, ", found ",
          shown(values));
@@ -134,6 +145,7 @@ class FlagReader {
   }
 
   void read_positional(const std::string& arg) {
+    refuse_secret(std::string(arguments_.verb), arg);
     const bool yaml = arg.ends_with(".yaml") || arg.ends_with(".yml");
     if (yaml && arguments_.takes_config && parsed_.config_file.empty()) {
       parsed_.config_file = arg;

@@ -24,6 +24,7 @@ enum class ChatTemplate { kAuto, kChatml, kQwen2, kSmollm2, kLlama3, kLlama31, k
 enum class ExportFormat { kBf16, kFp8Block, kFp8Channel, kPeft };
 enum class TrainOn { kAnswer, kAll };
 enum class DataDamage { kStop, kSkip };
+enum class BadSteps { kStop, kSkip, kRollBack };
 enum class DeviceChoice { kAuto, kCpu, kCuda };
 enum class ShardingMode { kNone, kDdp, kZero1, kZero2, kFsdpFull, kHybrid };
 
@@ -42,6 +43,7 @@ std::string_view name_of(LoraBase value);
 std::string_view name_of(ChatTemplate value);
 std::string_view name_of(TrainOn value);
 std::string_view name_of(DataDamage value);
+std::string_view name_of(BadSteps value);
 std::string_view name_of(DeviceChoice value);
 std::string_view name_of(ShardingMode value);
 std::string_view name_of(ExportFormat value);
@@ -97,8 +99,11 @@ struct Settings {
   int64_t seed = 1337;
   DeviceChoice device = DeviceChoice::kAuto;
   bool cuda_graph = false;
-  int64_t num_threads = 0;       // 0: all cores
-  int64_t empty_cache_freq = 0;  // steps; 0: never
+  BadSteps bad_steps = BadSteps::kStop;
+  int64_t bad_step_budget = 20;
+  int64_t replica_check_freq = 100;  // steps; 0: never
+  int64_t num_threads = 0;           // 0: all cores
+  int64_t empty_cache_freq = 0;      // steps; 0: never
 
   // lora
   int64_t lora_rank = 0;  // 0: no adapters

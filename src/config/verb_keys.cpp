@@ -178,7 +178,7 @@ std::vector<Key> sweep_keys() {
                "The SQLite file that keeps the sweep and its trials. Empty: the sweep's file with "
                ".db in place of .yaml.")
           .read_by(kCreates),
-      int_key("run_cap", &S::run_cap, 0, 1'000'000,
+      int_key("run_cap", &S::run_cap, 0, 100'000,
               "Trials of the sweep. 0: run_cap of the sweep's file, or else the whole grid.")
           .read_by(kCreates),
       int_key("sweep_seed", &S::sweep_seed, 0, INT64_MAX,

@@ -15,9 +15,9 @@
 #include "train/fp8_persist.h"
 #include "train/lora_run.h"
 #include "train/model_factory.h"
+#include "train/pass.h"
 #include "train/persist.h"
 #include "train/random_run.h"
-#include "train/step.h"
 
 namespace octavo::diagnose {
 namespace {

@@ -111,11 +111,9 @@ LayerFigures figures_for(const std::string& layer, int64_t outputs, int64_t inpu
                          const std::vector<Variant>& variants) {
   LayerFigures figures{
       .layer = layer, .outputs = outputs, .inputs = inputs, .bf16 = {}, .variants = {}};
-  for (const Variant& variant : variants) {
-    std::string refusal = fp8::refusal(variant.recipe, outputs, inputs);
-    if (refusal.empty()) refusal = fp8::token_refusal(variant.recipe, tokens);
-    figures.variants.push_back({variant, std::move(refusal), {}, {}});
-  }
+  for (const Variant& variant : variants)
+    figures.variants.push_back(
+        {variant, fp8::refusal(variant.recipe, outputs, inputs, tokens), {}, {}});
   return figures;
 }
 

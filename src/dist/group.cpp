@@ -5,6 +5,7 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "base/error.h"
+#include "dist/wait_guard.h"
 
 namespace octavo::dist {
 namespace {
@@ -23,6 +24,16 @@ c10d::ReduceOp c10d_op(Op op) {
   return op == Op::kSum ? c10d::ReduceOp::SUM : c10d::ReduceOp::MAX;
 }
 
+// A rank that waits too long raises the alarm, and the watch over the ranks ends it.
+void wait_for_host(Work& work, const Group::Members& members, const std::string& collective) {
+  if (work.isCompleted()) return static_cast<void>(work.wait());
+  // By value: the wait may end while the guard still speaks.
+  const GuardedWait guarded(members.timeout, [collective, fail_in = members.on_failure] {
+    fail_in(collective, "Gloo's own time-out did not come; was the clock set back?");
+  });
+  work.wait();
+}
+
 }  // namespace
 
 struct Pending::State {
@@ -30,6 +41,7 @@ struct Pending::State {
   std::vector<Tensor> tensors;
   std::string name;
   const Group::Members* members = nullptr;
+  bool on_host = false;  // the program waits, and not a GPU
   double* waited_seconds = nullptr;
   engine::trace::Span span;
 };
@@ -45,7 +57,12 @@ void Pending::wait() {
   const auto state = std::move(state_);
   const auto start = std::chrono::steady_clock::now();
   try {
-    for (const WorkPtr& work : state->works) work->wait();
+    for (const WorkPtr& work : state->works) {
+      if (state->on_host)
+        wait_for_host(*work, *state->members, state->name);
+      else
+        work->wait();
+    }
     *state->waited_seconds +=
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   } catch (const std::exception& error) {
@@ -67,6 +84,7 @@ Pending Group::begin(const Call& call, Counts& counts, std::vector<Tensor> tenso
   state->name =
       octavo::str(call.verb, " of ", call.what, " (#", number_++, ", group ", members_.name, ")");
   state->members = &members_;
+  state->on_host = !coalesces_;
   state->waited_seconds = &usage_.waited_seconds;
   state->tensors = std::move(tensors);
   if (engine::trace::is_on())

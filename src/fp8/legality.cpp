@@ -42,6 +42,11 @@ std::string token_refusal(Recipe recipe, int64_t tokens) {
   return broken("tokens", tokens, token_multiple(recipe));
 }
 
+std::string refusal(Recipe recipe, int64_t outputs, int64_t inputs, int64_t tokens) {
+  std::string of_sides = refusal(recipe, outputs, inputs);
+  return of_sides.empty() && tokens > 0 ? token_refusal(recipe, tokens) : of_sides;
+}
+
 std::string skipped_by(std::span<const std::string> patterns, const std::string& layer,
                        int64_t block, int64_t blocks) {
   for (const std::string& pattern : patterns)

@@ -17,6 +17,8 @@ std::string refusal(Recipe recipe, int64_t outputs, int64_t inputs);
 // The same of the tokens of a micro-batch, which the weight gradient sums over. The other two
 // products take any number.
 std::string token_refusal(Recipe recipe, int64_t tokens);
+// Of both: the sides first. `tokens` 0: not known yet, and not judged.
+std::string refusal(Recipe recipe, int64_t outputs, int64_t inputs, int64_t tokens);
 
 // A linear layer as fp8_skip sees it.
 struct LayerName {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/secrets.h"
 #include "base/text.h"
 
 namespace octavo::hub {
@@ -54,6 +55,7 @@ std::string read_token() {
     const fs::path path = given.empty() ? hugging_face_home() / "token" : user_folder(given);
     std::error_code none;
     if (fs::is_regular_file(path, none)) token = trim(read_file(path, kMaxToken));
+    if (!token.empty()) add_secret(token);
   }
   const bool printable = std::all_of(token.begin(), token.end(), [](unsigned char c) {
     return c > 0x20 && c < 0x7f;  // a line break would end the header and begin another

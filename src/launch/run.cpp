@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -13,6 +14,7 @@
 #include "launch/restart.h"
 #include "launch/supervise.h"
 #include "launch/variables.h"
+#include "rendezvous/auth.h"
 
 namespace octavo::launch {
 namespace {
@@ -28,6 +30,13 @@ Variables rank_variables(const Place& place, const Variables& variables) {
   if (!is_set(variables, "OMP_NUM_THREADS"))
     added["OMP_NUM_THREADS"] = std::to_string(std::max(1, usable_cores() / place.local_ranks));
   return added;
+}
+
+// Every user of a machine reaches its loopback: a run of one node, whose ranks are all children of
+// this process, has a secret even when none was given. They inherit it.
+void have_secret() {
+  if (!rendezvous::secret_from_environment().empty()) return;
+  ::setenv("OCTAVO_RENDEZVOUS_SECRET", rendezvous::new_secret().c_str(), 1);
 }
 
 void check_launcher(const Variables& variables) {
@@ -109,6 +118,7 @@ int run(const config::Settings& settings, const Work& work, const Variables& var
   check_launcher(variables);
   chosen_interface("", variables);  // wrong names fail here, once, and not on every rank
   Place place = node_place(settings, variables);
+  if (place.nodes == 1) have_secret();
   if (!settings.log_dir.empty()) fs::create_directories(settings.log_dir);
   SignalWatch signals;
   int stop_signal = 0;

@@ -19,6 +19,8 @@ class SpikeDetector {
   };
   Verdict judge(double loss) const;
   void add(double loss);  // what is not finite is left out
+  // What add() needs to be told to be in the same state again, oldest first.
+  std::vector<double> recent() const { return losses_.in_order(); }
 
  private:
   Window losses_{128};

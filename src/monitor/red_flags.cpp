@@ -80,7 +80,8 @@ std::vector<Flag> RedFlags::on_step(const StepRecord& record) {
 
 std::vector<Flag> RedFlags::on_eval(const EvalRecord& record) {
   Flags flags;
-  if (!std::isfinite(record.val_loss))
+  const bool finite = std::isfinite(record.val_loss);
+  if (bad_evaluation_.begins(!finite, finite))
     raise(flags, record.step, "nan_loss", str("the validation loss is ", record.val_loss),
           kNotFinite);
   return flags;

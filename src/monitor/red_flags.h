@@ -49,7 +49,7 @@ class RedFlags {
   SlowRankDetector ranks_;
   SlowerDetector speed_;
   Episode spike_, explosion_, flat_{2}, saturating_{1}, underflowing_{1}, starving_, slow_rank_,
-      slower_;
+      slower_, bad_evaluation_{1};
   bool first_step_ = true, after_spike_ = false;
   int64_t total_ = 0;
   std::map<std::string, int64_t> counts_;

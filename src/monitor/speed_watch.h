@@ -39,7 +39,7 @@ class SlowRankDetector {
  private:
   std::vector<Window> seconds_;
   int slowest_ = -1;
-  LostTime lost_{0.5};
+  LostTime lost_{0.4};
 };
 
 class SlowerDetector {

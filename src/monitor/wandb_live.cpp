@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/secrets.h"
 #include "base/text.h"
 
 namespace octavo::monitor {
@@ -63,6 +64,13 @@ std::unique_ptr<WandbLive> WandbLive::when_possible(const fs::path& run_folder) 
   const std::string mode = variable("WANDB_MODE");
   if (mode == "offline" || mode == "dryrun" || mode == "disabled") return nullptr;
   if (variable("WANDB_API_KEY").empty()) return nullptr;
+  if (has_secret_address(variable("WANDB_BASE_URL"))) {
+    log_warn(
+        "W&B: WANDB_BASE_URL has a password in it, which wandb would write into its logs: nothing "
+        "is "
+        "uploaded; leave it out, the key is in WANDB_API_KEY");
+    return nullptr;
+  }
   const std::string program = find_program("wandb");
   if (program.empty()) {
     log_warn(

@@ -20,6 +20,12 @@ void Window::add(double value) {
   next_ = (next_ + 1) % most_;
 }
 
+std::vector<double> Window::in_order() const {
+  std::vector<double> values = values_;
+  std::rotate(values.begin(), values.begin() + static_cast<ptrdiff_t>(next_), values.end());
+  return values;
+}
+
 double Window::mean() const {
   if (values_.empty()) return 0;
   return std::accumulate(values_.begin(), values_.end(), 0.0) / static_cast<double>(size());

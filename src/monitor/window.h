@@ -13,6 +13,7 @@ class Window {
   size_t size() const { return values_.size(); }
   bool full() const { return values_.size() == most_; }
   const std::vector<double>& values() const { return values_; }  // in no order
+  std::vector<double> in_order() const;                          // oldest first
   double mean() const;
 
   // Neither moves when some numbers are far off.

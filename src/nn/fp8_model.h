@@ -67,6 +67,8 @@ class Fp8Model {
   // The largest magnitudes of this step, FP32: a maximum over ranks is due before finish_step.
   // Undefined unless the recipe is delayed.
   at::Tensor amaxes();
+  // The tensor whose largest magnitude of this step is infinite, under delayed scaling; "": none.
+  std::string infinite_tensor() const { return shared_.scaling.infinite_slot(); }
   // Factors for the next step, statistics and the guard. Empty unless this step took statistics.
   std::vector<Fp8TensorReport> finish_step();
   // The step was not applied: its statistics are judged, its magnitudes forgotten.

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
+
 #include "base/error.h"
 
 namespace octavo::nn {
@@ -35,6 +37,15 @@ Tensor Fp8Scaling::amax(int64_t slot) {
 Tensor Fp8Scaling::amaxes() {
   allocate();
   return history_.select(0, 0);
+}
+
+std::string Fp8Scaling::infinite_slot() const {
+  if (!history_.defined()) return {};
+  const Tensor amaxes = history_.select(0, 0).cpu();
+  const auto* amax = amaxes.const_data_ptr<float>();
+  for (size_t i = 0; i < names_.size(); ++i)
+    if (std::isinf(amax[i])) return names_[i];
+  return {};
 }
 
 void Fp8Scaling::finish_step(int64_t step) {

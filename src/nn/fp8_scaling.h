@@ -27,6 +27,8 @@ class Fp8Scaling {
   at::Tensor amax(int64_t slot);    // FP32 [1]: of the step in progress
   at::Tensor amaxes();              // FP32 [slots]: to be reduced over ranks before finish_step
 
+  std::string infinite_slot() const;  // the first with an infinite magnitude; "" when none has
+
   // Factors for the next step from what this one saw: at every multiple of fp8_interval, and after
   // the very first step, since a factor of 1 fits nothing.
   void finish_step(int64_t step);

@@ -4,6 +4,7 @@
 
 #include "engine/range.h"
 #include "nn/fp8_layer.h"
+#include "nn/probes.h"
 
 namespace octavo::nn {
 namespace {
@@ -25,6 +26,24 @@ int64_t bytes_of(const std::vector<Tensor>& tensors) {
     if (t.defined()) bytes += static_cast<int64_t>(t.nbytes());
   return bytes;
 }
+
+// Tells the layer's probe when an operand that was quantized meanwhile had an infinity.
+class InfinityWatch {
+ public:
+  InfinityWatch(const Engine& engine, Linear& layer, Pass pass)
+      : fp8_(*engine.fp8_linear), layer_(layer), pass_(pass), before_(fp8_.infinite_operands()) {}
+  InfinityWatch(const InfinityWatch&) = delete;
+  InfinityWatch& operator=(const InfinityWatch&) = delete;
+  ~InfinityWatch() {
+    if (fp8_.infinite_operands() != before_) note_infinity(layer_, pass_);
+  }
+
+ private:
+  const engine::Fp8Linear& fp8_;
+  Linear& layer_;
+  Pass pass_;
+  int64_t before_;
+};
 
 }  // namespace
 
@@ -66,6 +85,7 @@ Tensor linear_forward(const Engine& engine, Linear& layer, const LinearOperand& 
   const bool keeps = kept != nullptr && layer.weight->trainable;  // only dw reads x
   layer.count(Gemm::kForward, layer.fp8 != nullptr);
   if (layer.fp8 != nullptr) {
+    const InfinityWatch watch(engine, layer, Pass::kForward);
     const engine::Fp8Matrix quantized =
         operand.quantized ? *operand.quantized : layer.fp8->input(x, kept != nullptr, keeps);
     engine.fp8_linear->forward(quantized, layer.fp8->weight(*layer.weight, false), bias_of(layer),
@@ -82,6 +102,7 @@ Tensor linear_forward(const Engine& engine, Linear& layer, const LinearOperand& 
     if (kept != nullptr) kept->insert(kept->end(), theirs.begin(), theirs.end());
   }
   if (kept != nullptr) layer.saved_bytes = bytes_of(*kept);
+  note_result(layer, Pass::kForward, y);
   return y;
 }
 
@@ -104,6 +125,7 @@ Tensor base_backward(const Engine& engine, Linear& layer, const LinearOperand& o
     if (want_dx) engine.matmul->input_gradient(dy, weight.weights(), dx);
     return dx;
   }
+  const InfinityWatch watch(engine, layer, Pass::kBackward);
   const engine::Fp8Matrix gradient =
       operand.quantized ? *operand.quantized : layer.fp8->gradient(dy, want_dx, weight.trainable);
   if (weight.trainable)
@@ -129,9 +151,11 @@ Tensor linear_backward(const Engine& engine, Linear& layer, const LinearOperand&
   const engine::Range range(layer.name.c_str());
   if (layer.observer != nullptr) layer.observer->on_gradient(layer, dy.values);
   Tensor dx = base_backward(engine, layer, dy, kept, want_dx);
-  if (layer.adapters.empty()) return dx;
-  const auto theirs = static_cast<std::ptrdiff_t>(2 + layer.adapters.size());
-  adapters_backward(engine, layer, dy.values, {kept.end() - theirs, kept.end()}, dx);
+  if (!layer.adapters.empty()) {
+    const auto theirs = static_cast<std::ptrdiff_t>(2 + layer.adapters.size());
+    adapters_backward(engine, layer, dy.values, {kept.end() - theirs, kept.end()}, dx);
+  }
+  note_result(layer, Pass::kBackward, dx);
   return dx;
 }
 

@@ -45,6 +45,7 @@ struct Linear : torch::CustomClassHolder {
   std::vector<Adapter> adapters;  // LoRA; then the weight is frozen
   const AdapterShared* adapter_shared = nullptr;
   LinearObserver* observer = nullptr;  // null in training
+  at::Tensor probe;                    // two slots (nn/probes.h); undefined: nobody looks
 
   // What really ran, for the receipt: how often each product ran in FP8 and otherwise.
   struct Ran {

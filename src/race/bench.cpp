@@ -54,9 +54,11 @@ std::vector<Entry> entries_of(const plan::Shape& shape, const fp8::Options& fp8,
       same->layers += layers;
       return;
     }
-    std::string refusal = fp8::refusal(fp8.recipe, outputs, inputs);
-    if (refusal.empty()) refusal = fp8::token_refusal(fp8.recipe, tokens);
-    Entry entry{.name = name, .layers = layers, .refusal = refusal, .is_head = false, .times = {}};
+    Entry entry{.name = name,
+                .layers = layers,
+                .refusal = fp8::refusal(fp8.recipe, outputs, inputs, tokens),
+                .is_head = false,
+                .times = {}};
     entry.times.shape = {tokens, outputs, inputs};
     all.push_back(std::move(entry));
   };

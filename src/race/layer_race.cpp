@@ -145,7 +145,7 @@ Spread spread_of(std::vector<double> values) {
     const double part = place - static_cast<double>(below);
     return values[below] + part * (values[above] - values[below]);
   };
-  return {at(0.5), at(0.25), at(0.75), values.front()};
+  return {at(0.5), at(0.25), at(0.75)};
 }
 
 std::vector<Gemm> LayerTimes::gemms() const {
@@ -194,12 +194,6 @@ Spread LayerTimes::fp8(Gemm gemm) const {
 
 Spread LayerTimes::quantize(Gemm gemm) const {
   return over_rounds(*this, [&](const Round& r) { return quantize_share(r, gemm, frozen); });
-}
-
-Spread LayerTimes::whole_fp8(Gemm gemm) const {
-  return over_rounds(*this, [&](const Round& r) {
-    return r.fp8[static_cast<size_t>(gemm)] + quantize_share(r, gemm, frozen);
-  });
 }
 
 Spread LayerTimes::ratio(Gemm gemm) const {

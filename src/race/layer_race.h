@@ -25,7 +25,6 @@ struct Round {
 // Of many rounds.
 struct Spread {
   double median = 0, low = 0, high = 0;  // low, high: the quartiles
-  double best = 0;
 };
 Spread spread_of(std::vector<double> values);
 
@@ -40,8 +39,7 @@ struct LayerTimes {
   Spread bf16(nn::Gemm gemm) const;
   Spread fp8(nn::Gemm gemm) const;       // the product alone
   Spread quantize(nn::Gemm gemm) const;  // its share
-  Spread whole_fp8(nn::Gemm gemm) const;
-  Spread ratio(nn::Gemm gemm) const;  // BF16 over FP8 with its quantizing; above 1 FP8 is faster
+  Spread ratio(nn::Gemm gemm) const;     // BF16 over FP8 with its quantizing; above 1 FP8 is faster
 };
 
 // A matrix is quantized once and read by two products: each has half of it. An input whose weight

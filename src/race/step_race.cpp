@@ -4,8 +4,8 @@
 
 #include <memory>
 
+#include "base/first_line.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "train/device.h"
 #include "train/random_run.h"
 #include "train/step.h"
@@ -66,7 +66,7 @@ StepRace race_steps(const config::Settings& settings,
       ratios.push_back(bf16[static_cast<size_t>(i)] / fp8.back());
     }
   } catch (const c10::OutOfMemoryError& error) {
-    race.problem = "the memory is full: " + split(error.what_without_backtrace(), '\n').front() +
+    race.problem = "the memory is full: " + first_line(error.what_without_backtrace()) +
                    "; take a smaller batch_size";
   }
   if (race.problem.empty()) {

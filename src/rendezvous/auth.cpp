@@ -12,6 +12,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/secrets.h"
 #include "base/text.h"
 
 namespace octavo::rendezvous {
@@ -39,7 +40,9 @@ std::string read_secret_file(const char* path) {
   if (static_cast<size_t>(size) > kMaxSecretBytes)
     fail(ExitCode::kUsage, "rendezvous", "the secret file ", path, " is larger than ",
          kMaxSecretBytes, " bytes");
-  return std::string(trim(std::string_view(bytes.data(), static_cast<size_t>(size))));
+  std::string secret(trim(std::string_view(bytes.data(), static_cast<size_t>(size))));
+  add_secret(secret);
+  return secret;
 }
 
 }  // namespace
@@ -71,6 +74,16 @@ std::string random_nonce() {
   if (RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) != 1)
     fail(ExitCode::kEnvironment, "rendezvous", "OpenSSL has no random numbers to give");
   return {bytes.begin(), bytes.end()};
+}
+
+std::string new_secret() {
+  static constexpr char kLetters[] = "0123456789abcdef";
+  std::string text;
+  for (const char c : random_nonce()) {
+    text += kLetters[static_cast<unsigned char>(c) >> 4];
+    text += kLetters[static_cast<unsigned char>(c) & 15];
+  }
+  return text;
 }
 
 std::string proof(std::string_view secret, std::string_view role, std::string_view client_hello,

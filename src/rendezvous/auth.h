@@ -18,6 +18,7 @@ std::string secret_from_environment();
 void require_secret(const std::string& address, bool is_loopback, const std::string& secret);
 
 std::string random_nonce();
+std::string new_secret();  // as text, for an environment
 
 // HMAC-SHA256 over the role ("client", "server") and both hellos as they were sent.
 std::string proof(std::string_view secret, std::string_view role, std::string_view client_hello,

@@ -51,20 +51,24 @@ fs::path last_checkpoint(const RunFolder& run) {
        ", found none in ", folder.string());
 }
 
-Answers answers_of(const RunFolder& run, const std::string& file, int64_t limit,
-                   launch::SignalWatch& signals,
+struct Task {
+  std::string file, hash;  // the questions, and the hash of their file
+  int64_t limit = 0;
+};
+
+Answers answers_of(const RunFolder& run, const Task& task, launch::SignalWatch& signals,
                    const std::function<void(const std::string&)>& tick) {
   const fs::path checkpoint = last_checkpoint(run);
   const std::string what =
-      str(hash_file(file), " ", limit, " ", read_file(checkpoint / "manifest.json", kMostBytes));
+      str(task.hash, " ", task.limit, " ", read_file(checkpoint / "manifest.json", kMostBytes));
   const std::string mark = hash_bytes(std::as_bytes(std::span(what))).substr(0, 12);
   const fs::path kept = run.folder / str("hellaswag-", mark, ".jsonl");
   std::error_code error;
   if (fs::exists(kept, error)) return read_answers(kept);
   const int code = run_child(
       {own_program().string(), "eval", (run.folder / "config.yaml").string(), "--eval_task",
-       "hellaswag", "--eval_data", file, "--eval_limit", std::to_string(limit), "--checkpoint",
-       checkpoint.string(), "--output", kept.string()},
+       "hellaswag", "--eval_data", task.file, "--eval_limit", std::to_string(task.limit),
+       "--checkpoint", checkpoint.string(), "--output", kept.string()},
       run.folder / "hellaswag.log", signals, tick);
   if (code != 0) fail(ExitCode::kGuard, "report", run.name(), ": eval was ended by a guard");
   return read_answers(kept);
@@ -87,15 +91,16 @@ void add_hellaswag(std::vector<Pair>& pairs, const std::string& file, int64_t li
   if (!fs::is_regular_file(file, error))
     fail(ExitCode::kUsage, "report",
          "wanted HellaSwag's file (hellaswag_val.jsonl), found no file ", file);
+  const Task task{.file = file, .hash = hash_file(file), .limit = limit};
   launch::SignalWatch signals;
   Progress progress("HellaSwag", 2 * static_cast<double>(pairs.size()), "models");
   double done = 0;
   const auto tick = [&](const std::string& line) { progress.set(done, line); };
   for (Pair& pair : pairs) {
     try {
-      const Answers a = answers_of(*pair.a, file, limit, signals, tick);
+      const Answers a = answers_of(*pair.a, task, signals, tick);
       ++done;
-      const Answers b = answers_of(*pair.b, file, limit, signals, tick);
+      const Answers b = answers_of(*pair.b, task, signals, tick);
       ++done;
       pair.task = scores_of(a, b);
     } catch (const Error& problem) {

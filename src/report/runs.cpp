@@ -140,17 +140,18 @@ int run_child(const std::vector<std::string>& command, const fs::path& log,
   fs::create_directories(log.parent_path());
   sweep::WatchedChild child(command, {}, "", std::make_shared<launch::LogFile>(log));
   sweep::WatchedChild* const watched[] = {&child};
+  int asked = 0;  // by SIGINT or SIGTERM; Slurm sends SIGUSR1 before its SIGTERM
   bool told_to_stop = false;
   while (child.update()) {
     sweep::wait_for_news(signals, watched, kChildTick);
     while (const std::optional<int> number = signals.take()) {
       if (*number == SIGCHLD) continue;
-      log_info(str(strsignal(*number), told_to_stop ? ": the run is ended now"
-                                                    : ": the run in progress saves and stops; "
-                                                      "again to end it at once"));
-      if (told_to_stop) child.end_now();
-      child.signal(*number);
       told_to_stop = true;
+      const bool at_once = *number != SIGUSR1 && ++asked > 1;
+      log_info(str(strsignal(*number), at_once ? ": asked twice, the run is ended at once"
+                                               : ": the run in progress saves and stops; SIGINT "
+                                                 "or SIGTERM twice ends it at once"));
+      at_once ? child.end_now() : child.signal(*number);
     }
     tick(child.last_line());
   }

@@ -31,6 +31,8 @@ Interval correlated_mean(std::span<const double> values);
 Interval correlated_difference(std::span<const double> a, std::span<const double> b);
 
 double mean_of(std::span<const double> values);
+// Of an even number the mean of the two in the middle; monitor's own (monitor/window.h), which
+// looks for odd values, takes the lower.
 double median_of(std::vector<double> values);
 
 }  // namespace octavo::report

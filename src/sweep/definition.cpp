@@ -166,10 +166,7 @@ class SweepReader {
                    "nested parameters: octavo's keys are flat; write every key under parameters");
     if ((key->readers & config::reader::kTrain) == 0)
       refuse_entry(source_, entry, "train does not read " + key->name);
-    static constexpr std::string_view kOurs[] = {
-        "run_name",         "runs_dir", "checkpoint_dir", "resume",
-        "list_checkpoints", "trace",    "wandb_run_name"};
-    if (std::ranges::find(kOurs, key->name) != std::end(kOurs))
+    if (std::ranges::find(kGivenKeys, key->name) != std::end(kGivenKeys))
       refuse_entry(source_, entry, "every trial is given its own by the sweep; leave it out");
     const auto [name, is_new] = given_names_.emplace(key->name, parts[1]);
     if (name->second != parts[1])

@@ -15,6 +15,11 @@ namespace octavo::sweep {
 
 inline constexpr int64_t kMostTrials = 100'000;
 
+// Keys of which every trial is given its own, by the sweep.
+inline constexpr std::string_view kGivenKeys[] = {"run_name",      "runs_dir", "checkpoint_dir",
+                                                  "resume",        "trace",    "list_checkpoints",
+                                                  "wandb_run_name"};
+
 enum class Method { kGrid, kRandom, kBayes };
 std::string_view name_of(Method method);
 

@@ -211,13 +211,17 @@ bool Store::reached_target() {
   return value && !is_better(definition_, *definition_.target, *value);
 }
 
-std::optional<int64_t> Store::next_number() {
+std::optional<int64_t> Store::next_number(std::vector<std::string>& news) {
   Statement waiting(database_, "SELECT min(number) FROM trials WHERE state = 'waiting'");
   if (waiting.next() && waiting.integer(0) > 0) return waiting.integer(0);
   Statement last(database_, "SELECT coalesce(max(number), 0) FROM trials");
   const int64_t number = last.next() ? last.integer(0) + 1 : 1;
-  if (number > kMostTrials || (total_ > 0 && number > total_) || reached_target())
+  if ((total_ > 0 && number > total_) || reached_target()) return std::nullopt;
+  if (number > kMostTrials) {
+    news.push_back(str("no trial is begun: a sweep keeps at most ", kMostTrials,
+                       ", and there are as many; make another sweep"));
     return std::nullopt;
+  }
   insert(number);
   return number;
 }
@@ -245,7 +249,7 @@ Claim Store::claim(const std::string& agent, double timeout) {
   Claim result;
   Transaction transaction(database_);
   free_lost_trials(timeout, result.news);
-  if (const std::optional<int64_t> number = next_number()) {
+  if (const std::optional<int64_t> number = next_number(result.news)) {
     Statement(database_,
               "UPDATE trials SET state = 'running', agent = ?, attempts = attempts + 1, heartbeat "
               "= ?, started = CASE started WHEN 0 THEN ? ELSE started END, ended = 0, reason = '' "

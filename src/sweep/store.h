@@ -33,7 +33,7 @@ struct Counts {
 // What came of asking for a trial.
 struct Claim {
   std::optional<Trial> trial;
-  std::vector<std::string> news;  // of trials whose agents are gone
+  std::vector<std::string> news;  // of trials whose agents are gone, and of a sweep that is full
   Counts counts;                  // afterwards
 };
 
@@ -72,7 +72,7 @@ class Store {
   // `condition`: what follows SELECT … FROM trials.
   std::vector<Trial> trials_where(const std::string& condition);
   void free_lost_trials(double timeout, std::vector<std::string>& news);
-  std::optional<int64_t> next_number();
+  std::optional<int64_t> next_number(std::vector<std::string>& news);
   bool reached_target();
   void insert(int64_t number);
 

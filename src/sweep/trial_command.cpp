@@ -27,20 +27,26 @@ std::string hash_text(const std::string& text) {
   return hash_bytes(std::as_bytes(std::span(text)));
 }
 
-bool names_flag(const std::vector<std::string>& words, const std::string& name) {
-  return std::ranges::any_of(words, [&](const std::string& word) {
-    return word == "--" + name || word.starts_with("--" + name + "=");
-  });
+bool names_flag(const std::vector<std::string>& words, std::string_view name) {
+  const std::string flag = str("--", name);
+  return std::ranges::any_of(
+      words, [&](const std::string& word) { return word == flag || word.starts_with(flag + "="); });
 }
 
 void refuse_own_flags(const std::vector<std::string>& flags) {
-  for (const char* name :
-       {"run_name", "runs_dir", "checkpoint_dir", "resume", "trace", "wandb_run_name"})
+  for (const std::string_view name : kGivenKeys)
     if (names_flag(flags, name))
       fail(ExitCode::kUsage, "sweep", "wanted flags for every trial, found --", name,
            ", of which every trial has its own; ",
-           std::string_view(name) == "resume" ? "a trial goes on from its checkpoint by itself"
-                                              : "write it into the configuration");
+           name == "resume"             ? "a trial goes on from its checkpoint by itself"
+           : name == "list_checkpoints" ? "leave it out"
+                                        : "write it into the configuration");
+}
+
+void refuse_many_trials(int64_t run_cap) {
+  if (run_cap > kMostTrials)
+    fail(ExitCode::kUsage, "sweep", "--run_cap: wanted at most ", kMostTrials, ", found ", run_cap,
+         "; a sweep keeps no more trials: make several");
 }
 
 // Every trial of a small grid, or the first trial, as train would read it.
@@ -109,6 +115,7 @@ SweepPlan make_plan(const config::Settings& settings, const std::string& sweep_f
     plan.config_hash = hash_text(read_small(config_file, "a configuration"));
   }
   refuse_own_flags(flags);
+  refuse_many_trials(settings.run_cap);
   plan.flags = flags;
   plan.folder = fs::current_path().string();
   plan.run_cap = settings.run_cap;

@@ -14,6 +14,8 @@ constexpr size_t kMaxProbes = 1024;
 constexpr int kMaxSeeds = 16;
 constexpr size_t kShortWord = 48;  // symbols; above, the heap is quicker than scanning
 constexpr uint32_t kNowhere = UINT32_MAX;
+// Of a long word: symbols that are merged at a time, and of them those that the next part has too.
+constexpr size_t kPartSymbols = 16384, kOverlap = 1024;
 
 // The first `length` bytes at `p` in three words, the rest zero.
 struct Key {
@@ -157,11 +159,46 @@ void Bpe::merge_short(Scratch& scratch) const {
   scratch.ids_.resize(count);
 }
 
+// In parts: a heap of a word of megabytes would fall out of the processor's caches and cost more
+// for each byte the longer the word. Ids are those of their symbols if and only if every two
+// neighbours are those of theirs, as the first merge across a border of ids would be made by the
+// two beside it alone too. So a part may follow another when it begins with the id that the other
+// has there.
 void Bpe::merge_long(Scratch& scratch) const {
+  auto &symbols = scratch.symbols_, &ids = scratch.ids_, &merged = scratch.merged_;
+  symbols.swap(ids);
+  ids.clear();
+  const std::span<const TokenId> all(symbols);
+  size_t begin = 0, window = kPartSymbols;
+  const auto merge_from = [&](size_t from) {
+    merge_part(all.subspan(from, std::min(window, all.size() - from)), scratch);
+  };
+  for (merge_from(begin); begin + window < all.size();) {
+    const auto behind = std::upper_bound(scratch.starts_.begin(), scratch.starts_.end(),
+                                         static_cast<uint32_t>(window - kOverlap));
+    const size_t kept = static_cast<size_t>(behind - scratch.starts_.begin()) - 1;
+    const size_t next = begin + scratch.starts_[kept];
+    const TokenId expected = merged[kept];
+    ids.insert(ids.end(), merged.begin(), merged.begin() + static_cast<ptrdiff_t>(kept));
+    merge_from(next);
+    if (kept > 0 && merged.front() == expected) {
+      begin = next;
+      continue;
+    }
+    ids.resize(ids.size() - kept);
+    window *= 2;  // an id as long as the part, or one that hangs on what is far behind it
+    merge_from(begin);
+  }
+  ids.insert(ids.end(), merged.begin(), merged.end());
+}
+
+void Bpe::merge_part(std::span<const TokenId> symbols, Scratch& scratch) const {
   auto &ranks = scratch.ranks_, &previous = scratch.previous_, &next = scratch.next_;
-  auto& ids = scratch.ids_;
+  auto& ids = scratch.merged_;
   auto& heap = scratch.heap_;
-  const size_t count = ids.size();
+  const size_t count = symbols.size();
+  ids.assign(symbols.begin(), symbols.end());
+  scratch.starts_.clear();
   OCTAVO_ASSERT(count < kNowhere);
   ranks.assign(count, MergeTable::kNone);
   previous.resize(count);
@@ -196,7 +233,10 @@ void Bpe::merge_long(Scratch& scratch) const {
     if (previous[at] != kNowhere) update(previous[at]);
   }
   size_t kept = 0;
-  for (uint32_t i = 0; i != kNowhere; i = next[i]) ids[kept++] = ids[i];
+  for (uint32_t i = 0; i != kNowhere; i = next[i]) {
+    scratch.starts_.push_back(i);
+    ids[kept++] = ids[i];
+  }
   ids.resize(kept);
 }
 

@@ -73,6 +73,8 @@ class Bpe {
     };
     std::vector<Cached> cache_;
     std::vector<TokenId> ids_;
+    std::vector<TokenId> symbols_, merged_;  // of a long word, and of one part of it
+    std::vector<uint32_t> starts_;           // in symbols, of the ids in merged_
     std::vector<uint32_t> ranks_, previous_, next_;
     std::vector<uint64_t> heap_;
     std::vector<TokenId> buffer_;
@@ -91,6 +93,8 @@ class Bpe {
   void encode_word(std::string_view word, Scratch& scratch) const;
   void merge_short(Scratch& scratch) const;
   void merge_long(Scratch& scratch) const;
+  // Leaves the ids of some symbols in scratch.merged_, and where they start in scratch.starts_.
+  void merge_part(std::span<const TokenId> symbols, Scratch& scratch) const;
 
   MergeTable merges_;
   std::array<TokenId, 256> bytes_;

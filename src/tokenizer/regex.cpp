@@ -9,7 +9,7 @@
 namespace octavo::tokenizer {
 namespace {
 
-constexpr uint32_t kMatchLimit = 1'000'000;  // of one word: about 10 ms
+constexpr uint32_t kMatchLimit = 1'000'000;  // steps for one word
 constexpr uint32_t kHeapLimitKib = 64 << 10;
 constexpr uint32_t kNestLimit = 32;
 constexpr size_t kJitStackStart = 32 << 10, kJitStackMax = 8 << 20;

@@ -194,6 +194,7 @@ void build_model(Run& run, const config::Settings& resolved, int64_t vocab) {
       str("bytes per parameter: ", std::round(100 * run.optimizer->bytes_per_parameter()) / 100,
           " (master ", name_of(s.master_dtype), ", moments ", name_of(s.moment_dtype),
           ", gradients ", name_of(s.gradient_dtype), ")"));
+  run.probes = std::make_unique<nn::Probes>(run.model->linears());
   start_fp8(run);
   start_sharding(run);
   if (s.cuda_graph) run.graph = std::make_unique<StepGraph>(run);

@@ -12,6 +12,7 @@
 #include "train/batch_note.h"
 #include "train/batch_search.h"
 #include "train/dataset.h"
+#include "train/pass.h"
 #include "train/step.h"
 
 namespace octavo::train {

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "train/ledger.h"
 
 namespace octavo::train {
 namespace {
@@ -40,17 +41,8 @@ void DamageLedger::add(const Run& run, const char* split, const data::TokenData&
 }
 
 void DamageLedger::append(const Json& line) {
-  try {
-    read_earlier();
-    if (!known_.insert(place_of(line, path_.string())).second) return;
-    fs::create_directories(path_.parent_path());
-    std::ofstream file(path_, std::ios::app);
-    file << line.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
-    if (!file.flush())
-      fail(ExitCode::kEnvironment, "train", "cannot write ", path_.string(), "; check the disk");
-  } catch (const std::exception& error) {
-    log_warn(octavo::str("data_damage: the ledger lacks ", line.dump(), " (", error.what(), ")"));
-  }
+  read_earlier();
+  if (known_.insert(place_of(line, path_.string())).second) append_to_ledger(path_, line);
 }
 
 void DamageLedger::read_earlier() {

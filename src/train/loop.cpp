@@ -10,12 +10,14 @@
 #include "engine/devices.h"
 #include "engine/trace.h"
 #include "train/auto_batch.h"
+#include "train/bad_step.h"
 #include "train/device.h"
 #include "train/evaluate.h"
 #include "train/fp8_report.h"
 #include "train/generate.h"
 #include "train/outputs.h"
 #include "train/persist.h"
+#include "train/replica_check.h"
 #include "train/run.h"
 
 namespace octavo::train {
@@ -71,9 +73,23 @@ void write_sample(const Run& run, Outputs& outputs) {
 
 monitor::StepRecord guarded_step(Run& run, Outputs& outputs) {
   try {
-    return train_step_in_memory(run);
+    monitor::StepRecord record = train_step_in_memory(run);
+    if (rollback_is_due(run)) roll_back(run);
+    return record;
   } catch (const Error& error) {
     if (error.code() == ExitCode::kGuard) outputs.on_guard(error);
+    if (error.code() == ExitCode::kDamaged)  // data, found in the middle of the run
+      outputs.end(octavo::str("ended: ", error.what()), error.code());
+    throw;
+  }
+}
+
+// Ranks that should be alike and are not end the run.
+void guard_replicas(Outputs& outputs, const std::function<void()>& comparison) {
+  try {
+    comparison();
+  } catch (const Error& error) {
+    outputs.end(str("ended by a guard: ", error.what()), error.code());
     throw;
   }
 }
@@ -108,8 +124,10 @@ int run_to_the_end(Run& run, const std::string& resumed_from) {
   const auto& s = run.settings;
   // What a device that is not there holds is not worth its place on a disk.
   const bool run_saves = !engine::is_absent_device(run.engine->target.device);
+  guard_replicas(outputs, [&] { start_replica_checks(run); });
   if (!run_saves) log_info("no checkpoints: the device is absent, its memory has no numbers");
   bool saved = !resumed_from.empty() || !run_saves;  // is the present state on disk
+  bool save_waits = false;                           // until the model is no longer in doubt
   while (run.progress.step < run.schedule.max_steps && !stops(run)) {
     outputs.on_step(guarded_step(run, outputs));
     saved = !run_saves;
@@ -125,9 +143,14 @@ int run_to_the_end(Run& run, const std::string& resumed_from) {
       write_sample(run, outputs);
       if (run.graph != nullptr) run.graph->forget();  // RoPE's tables may have grown
     }
-    const bool save_is_due = last || is_due(step, s.checkpoint_freq) ||
+    const bool save_is_due = last || save_waits || is_due(step, s.checkpoint_freq) ||
                              (evaluates && eval.best && s.checkpoint_freq > 0);
-    if (save_is_due && run_saves) {
+    save_waits = save_is_due && !last && is_in_doubt(run);
+    if (save_waits)
+      log_info("the checkpoint waits for a step that can be learned from (bad_steps)");
+    const bool saves = save_is_due && !save_waits && run_saves;
+    guard_replicas(outputs, [&] { check_replicas(run, saves); });
+    if (saves) {
       const double* loss = evaluates ? &eval.val_loss : nullptr;
       if (last)
         save(run, s.run_name, evaluates && eval.best, loss);
@@ -136,7 +159,10 @@ int run_to_the_end(Run& run, const std::string& resumed_from) {
       saved = true;
     }
   }
-  if (!finish_saves(run) || !saved) save(run, s.run_name, false, nullptr);
+  if (!finish_saves(run) || !saved) {
+    guard_replicas(outputs, [&] { check_replicas(run, true); });
+    save(run, s.run_name, false, nullptr);
+  }
   return end_run(run, outputs, run_saves);
 }
 

@@ -6,6 +6,7 @@
 #include "config/print.h"
 #include "monitor/background.h"
 #include "monitor/history.h"
+#include "train/ledger.h"
 #include "train/peaks.h"
 #include "train/receipt.h"
 
@@ -61,6 +62,7 @@ Outputs::Outputs(Run& run) : run_(run) {
 void Outputs::on_step(monitor::StepRecord record) {
   damage_->update(run_);
   if (!writes()) return;
+  write_incidents();
   const auto flags = flags_->on_step(record);
   record.flags = flags_->total();
   console_->on_step(record);
@@ -88,8 +90,14 @@ void Outputs::say(const monitor::Flag& flag) {
                "\n  remedy: ", flag.remedy));
 }
 
+void Outputs::write_incidents() {
+  for (; incidents_written_ < run_.incidents.size(); ++incidents_written_)
+    append_to_ledger(folder_ / "incidents.jsonl", run_.incidents[incidents_written_].json());
+}
+
 void Outputs::on_guard(const Error& error) {
   if (!writes()) return;
+  write_incidents();
   say(flags_->on_guard(run_.progress.step + 1, error.what()));
   end(str("ended by a guard: ", error.what()), error.code());
 }

@@ -30,6 +30,7 @@ class Outputs {
 
  private:
   void say(const monitor::Flag& flag);
+  void write_incidents();
   void leave_receipt(const std::string& status, const Json& sinks);
 
   Run& run_;
@@ -37,6 +38,7 @@ class Outputs {
   std::unique_ptr<monitor::AsyncSink> console_, background_;  // two: one may hang without the other
   std::unique_ptr<monitor::RedFlags> flags_;
   std::unique_ptr<DamageLedger> damage_;  // on every rank
+  size_t incidents_written_ = 0;
   int64_t receipts_lost_ = 0;
 };
 

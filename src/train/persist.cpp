@@ -52,6 +52,9 @@ checkpoint::State state_of(const Run& run, const std::string& run_name, const do
                  {"config", config::to_yaml(run.settings)}};
   state.extra["skipped_steps"] = run.progress.skipped_steps;
   state.extra["skipped_in_a_row"] = run.progress.skipped_in_a_row;
+  state.extra["refused_steps"] = run.progress.refused_steps;
+  state.extra["rollbacks"] = run.progress.rollbacks;
+  state.extra["recent_losses"] = run.losses.recent();
   if (run.progress.has_best) state.extra["best_val_loss"] = run.progress.best_val_loss;
   if (run.lora != nullptr)
     save_lora(run, state);

@@ -22,8 +22,16 @@ fs::path save(Run& run, const std::string& run_name, bool best, const double* va
 // Until the save in progress has ended. Whether the last one succeeded on all ranks.
 bool finish_saves(Run& run);
 
-// Puts the run into the state of the checkpoint that settings.resume names: the same on all ranks,
-// each with the rows that it has. Returns the checkpoint's folder.
+// Weights, moments and FP8 state of a checkpoint (latest, best, a path): the same on all ranks,
+// each with the rows that it has. Progress stays as it is.
+struct Restored {
+  std::string path;
+  int64_t step = 0;
+  uint64_t samples = 0;  // the data's position then
+};
+Restored restore(Run& run, const std::string& which);
+
+// Puts the run into the state of the checkpoint that settings.resume names. Returns its folder.
 std::string resume(Run& run);
 
 // The weights alone, frozen, to generate, evaluate and export: of a checkpoint (latest, best, a

@@ -9,6 +9,7 @@
 #include "train/auto_batch.h"
 #include "train/fp8_report.h"
 #include "train/lora_run.h"
+#include "train/replica_check.h"
 
 namespace octavo::train {
 
@@ -21,6 +22,16 @@ Json resumed_receipt(const Run& run) {
           {"step", r.step},
           {"fallbacks", r.passed_over.size()},
           {"passed_over", r.passed_over}};
+}
+
+Json incidents_receipt(const Run& run) {
+  Json json = {{"policy", config::name_of(run.settings.bad_steps)},
+               {"budget", run.settings.bad_step_budget},
+               {"refused_steps", run.progress.refused_steps},
+               {"rollbacks", run.progress.rollbacks},
+               {"since_start", run.incidents.size()}};
+  if (!run.incidents.empty()) json["last"] = run.incidents.back().json();
+  return json;
 }
 
 // Of the first rank.
@@ -60,6 +71,7 @@ void write_receipt(const Run& run, const fs::path& run_dir, const std::string& s
                         {"batching", batching_receipt(run)},
                         {"ranks", run.world.receipt()},
                         {"sharding", run.sharding != nullptr ? run.sharding->receipt() : Json()},
+                        {"replicas", replicas_receipt(run)},
                         {"operations", operations},
                         {"fp8", fp8_receipt(run)},
                         {"lora", lora_receipt(run)},
@@ -71,6 +83,7 @@ void write_receipt(const Run& run, const fs::path& run_dir, const std::string& s
                         {"flags", flags},
                         {"steps", run.progress.step},
                         {"skipped_steps", run.progress.skipped_steps},
+                        {"incidents", incidents_receipt(run)},
                         {"tokens", run.progress.tokens},
                         {"memory_peak_bytes", engine::memory_of(run.engine->target.device).peak},
                         {"warnings", warning_count()}};

@@ -89,15 +89,15 @@ void log_converted_masters(const Run& run, const checkpoint::State& state) {
 }
 
 // The first rank chooses, all check a share of the files, and what one finds damaged nobody takes.
-checkpoint::Loaded open_together(Run& run) {
+checkpoint::Loaded open_together(Run& run, const std::string& which) {
   dist::World& world = run.world;
   std::vector<fs::path> damaged, passed_over;
   for (;;) {
     Json choice;
     if (world.is_first()) {
       try {
-        const fs::path path = checkpoint::choose(checkpoint_dir(run.settings), run.settings.resume,
-                                                 damaged, &passed_over);
+        const fs::path path =
+            checkpoint::choose(checkpoint_dir(run.settings), which, damaged, &passed_over);
         choice = {{"path", path.string()}};
       } catch (const Error& error) {
         choice = {{"error", error.what()}, {"code", static_cast<int>(error.code())}};
@@ -121,10 +121,12 @@ checkpoint::Loaded open_together(Run& run) {
 
 }  // namespace
 
-std::string resume(Run& run) {
-  const auto loaded = run.world.size() > 1 ? open_together(run)
-                                           : checkpoint::load_resolved(checkpoint_dir(run.settings),
-                                                                       run.settings.resume);
+namespace {
+
+checkpoint::Loaded load_into(Run& run, const std::string& which) {
+  auto loaded = run.world.size() > 1
+                    ? open_together(run, which)
+                    : checkpoint::load_resolved(checkpoint_dir(run.settings), which);
   const checkpoint::State& state = loaded.state;
   const std::string source = loaded.path.string();
   check_same_run(run, state.extra, source);
@@ -136,18 +138,53 @@ std::string resume(Run& run) {
   }
   run.optimizer->load(json_int(state.extra, "optimizer_steps", source),
                       moment_finder(state, trained_params(run)));
-  resume_fp8(run, loaded.state, source);
+  resume_fp8(run, state, source);
+  return loaded;
+}
+
+uint64_t position_of(const Json& extra, const std::string& source) {
+  return static_cast<uint64_t>(json_int(extra, "data_position", source));
+}
+
+void resume_refusals(Run& run, const Json& extra, const std::string& source) {
+  auto& p = run.progress;
+  if (extra.contains("skipped_steps")) {  // checkpoints before FP8 have none
+    p.skipped_steps = json_int(extra, "skipped_steps", source);
+    p.skipped_in_a_row = json_int(extra, "skipped_in_a_row", source);
+  }
+  if (!extra.contains("refused_steps")) return;  // nor those before bad_steps
+  p.refused_steps = json_int(extra, "refused_steps", source);
+  p.rollbacks = json_int(extra, "rollbacks", source);
+  for (const Json& loss : json_field(extra, "recent_losses", Json::value_t::array, source)) {
+    if (!loss.is_number())
+      fail(ExitCode::kDamaged, "train", source, ": recent_losses: wanted numbers, found ",
+           loss.type_name());
+    run.losses.add(loss.get<double>());
+  }
+}
+
+}  // namespace
+
+Restored restore(Run& run, const std::string& which) {
+  const auto loaded = load_into(run, which);
+  const std::string source = loaded.path.string();
+  if (run.sharding != nullptr) run.sharding->weights_changed();
+  if (run.fp8 != nullptr) run.fp8->forget_weights();
+  if (run.graph != nullptr) run.graph->forget();
+  return {source, loaded.state.step, position_of(loaded.state.extra, source)};
+}
+
+std::string resume(Run& run) {
+  const auto loaded = load_into(run, run.settings.resume);
+  const checkpoint::State& state = loaded.state;
+  const std::string source = loaded.path.string();
   run.resumed = {source, state.step, {}};
   for (const fs::path& path : loaded.passed_over)
     run.resumed.passed_over.push_back(path.filename().string());
   run.progress.step = state.step;
   run.progress.tokens = state.tokens;
-  run.progress.position.samples =
-      static_cast<uint64_t>(json_int(state.extra, "data_position", source));
-  if (state.extra.contains("skipped_steps")) {  // checkpoints before FP8 have none
-    run.progress.skipped_steps = json_int(state.extra, "skipped_steps", source);
-    run.progress.skipped_in_a_row = json_int(state.extra, "skipped_in_a_row", source);
-  }
+  run.progress.position.samples = position_of(state.extra, source);
+  resume_refusals(run, state.extra, source);
   if (state.extra.contains("best_val_loss")) {
     run.progress.has_best = true;
     run.progress.best_val_loss =

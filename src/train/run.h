@@ -8,16 +8,20 @@
 #include "checkpoint/saver.h"
 #include "config/settings.h"
 #include "data/token_data.h"
+#include "dist/replicas.h"
 #include "dist/sharding.h"
 #include "dist/world.h"
 #include "engine/engine.h"
 #include "fp8/execution.h"
 #include "models/model.h"
+#include "monitor/loss_watch.h"
 #include "nn/fp8_model.h"
 #include "nn/lora.h"
+#include "nn/probes.h"
 #include "optim/adamw.h"
 #include "optim/schedule.h"
 #include "tokenizer/tokenizer.h"
+#include "train/incident.h"
 #include "train/step_graph.h"
 
 namespace octavo::train {
@@ -28,9 +32,11 @@ struct Progress {
   data::Position position;  // in the training data, after the last step
   double best_val_loss = 0;
   bool has_best = false;
-  int64_t skipped_steps = 0;     // whose gradient was not finite
+  int64_t skipped_steps = 0;     // that were not learned from
   int64_t skipped_in_a_row = 0;  // up to now
-  bool stop_agreed = false;      // some rank was asked to stop, and all know
+  int64_t refused_steps = 0;     // of them, by bad_steps: they count against its budget
+  int64_t rollbacks = 0;
+  bool stop_agreed = false;  // some rank was asked to stop, and all know
 };
 
 // What became of batch_size (train/auto_batch.h).
@@ -61,13 +67,17 @@ struct Run {
   std::optional<fp8::Decision> fp8_decision;  // when FP8 was asked for
   std::unique_ptr<nn::Fp8Model> fp8;          // when it runs
   std::unique_ptr<nn::Lora> lora;             // when adapters are trained
+  std::unique_ptr<nn::Probes> probes;
   std::unique_ptr<optim::AdamW> optimizer;
   std::unique_ptr<dist::Sharding> sharding;  // when there is more than one rank
+  std::unique_ptr<dist::Replicas> replicas;  // when they are compared
   std::unique_ptr<data::Loader> loader;
   std::unique_ptr<StepGraph> graph;          // with cuda_graph
   std::unique_ptr<checkpoint::Saver> saver;  // from the first save on
   optim::Schedule schedule;
   Progress progress;
+  monitor::SpikeDetector losses;    // of the steps that were learned from
+  std::vector<Incident> incidents;  // of this start of the run
   Batching batching;
   Resumed resumed;
   int64_t samples_left_out = 0;      // on this rank, because their tokens are damaged

@@ -9,7 +9,4 @@ namespace octavo::train {
 // applied.
 monitor::StepRecord train_step(Run& run);
 
-// A forward and backward pass whose gradients are not for learning: what it takes is measured.
-void try_pass(Run& run, const data::Batch& batch);
-
 }  // namespace octavo::train

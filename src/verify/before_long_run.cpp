@@ -122,7 +122,8 @@ Finding long_run_precision(const LongRun& run) {
           run.fp8_gaps.empty() ? "" : "; not ", join(run.fp8_gaps, ", "));
   if (run.fp8_share == 0)
     worsen(f, Status::kFail, "some layers in FP8",
-           "no layer fits the recipe; take another fp8_recipe, or mixed_precision bf16");
+           "no layer fits the recipe; change fp8_recipe, fp8_skip or batch_size x max_seq_length, "
+           "or take mixed_precision bf16");
   else if (run.fp8_share < 0.5)
     worsen(f, Status::kWarn, "half of the FLOPs in FP8 or more",
            "the head and attention are most of this model: FP8 will give little");

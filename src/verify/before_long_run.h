@@ -36,6 +36,7 @@ struct EarlierRun {
   bool same_model = false, same_data = false, in_fp8 = false;
   int64_t steps = 0;    // with a loss in metrics.jsonl
   bool finite = false;  // all of those losses
+  bool cut = false;     // metrics.jsonl is too long: its first part was read
 };
 
 // The same steps in one go and with a stop, a checkpoint and a resumption between.
@@ -57,11 +58,10 @@ struct LongRun {
   RunData data;
 
   int64_t ranks = 1;
-  int64_t batch = 0;           // samples of one pass and rank; 0: found when training begins
-  int64_t step_samples = 0;    // over all passes and ranks; 0: not known before
-  int64_t steps = 0;           // 0: not known before the data is prepared
-  int64_t warmup_steps = 0;    // as they will be
-  bool warmup_is_own = false;  // given, not automatic
+  int64_t batch = 0;         // samples of one pass and rank; 0: found when training begins
+  int64_t step_samples = 0;  // over all passes and ranks; 0: not known before
+  int64_t steps = 0;         // 0: not known before the data is prepared
+  int64_t warmup_steps = 0;  // as they will be
 
   std::optional<plan::Forecast> forecast;
   std::string forecast_problem;
@@ -78,13 +78,18 @@ struct LongRun {
   int64_t checkpoints_there = 0;
   bool run_folder_there = false;
   std::vector<EarlierRun> earlier;
-  ResumeRehearsal resume;
+  int64_t unread_runs = 0;                // of other versions, or too many
+  std::optional<ResumeRehearsal> resume;  // none on a device where kernels do not run
   bool has_wandb_key = false, in_slurm = false;
 };
 
 LongRun gather_long_run(const config::Parsed& parsed, const Facts& facts);
+// The share of a step's multiply-adds that the recipe takes (linear layers of the blocks whose
+// sides and tokens fit and that fp8_skip leaves in, over all of them, the head and attention), and
+// the layers that it does not. Wants the forecast.
+void share_in_fp8(LongRun& run);
 // Trains a few steps of the run in miniature, or of the run itself when it is small; writes beside
-// its checkpoints.
+// its checkpoints, and takes that away.
 ResumeRehearsal rehearse_resume(const LongRun& run);
 
 std::vector<Finding> judge_long_run(const LongRun& run);

@@ -145,7 +145,9 @@ Finding long_run_frequency(const LongRun& run) {
 }
 
 Finding long_run_resume(const LongRun& run) {
-  const ResumeRehearsal& r = run.resume;
+  if (!run.resume)
+    return unchecked_line(Section::kRunSafety, "resume", "absent device: kernels do not run");
+  const ResumeRehearsal& r = *run.resume;
   Finding f = long_run_line(Section::kRunSafety, "resume",
                             str(r.steps, " steps of ", r.model, " (", r.precision,
                                 "), stopped, saved and resumed: the same, bit for bit"));
@@ -219,9 +221,11 @@ Finding long_run_trial(const LongRun& run) {
   Finding f = long_run_line(Section::kRunSafety, "short run", "");
   if (trial != nullptr)
     f.found = str(run.settings.runs_dir, "/", trial->name, ": ", trial->steps,
-                  " steps, every loss finite");
+                  " steps, every loss finite",
+                  trial->cut ? "; the rest of its metrics.jsonl was not read" : "");
   else
     f.found = str("none of this model and data in ", run.settings.runs_dir);
+  if (run.unread_runs > 0) f.found += str("; ", run.unread_runs, " others there were not read");
   const int64_t wanted = run.steps > 0 ? std::min(run.steps, kProvenSteps) : kProvenSteps;
   if (trial == nullptr || trial->steps < wanted)
     worsen(f, Status::kWarn, str(wanted, " steps of the same model, data and precision"),

@@ -8,13 +8,13 @@
 #include <regex>
 
 #include "base/error.h"
+#include "base/first_line.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "config/rules.h"
 #include "config/yaml.h"
 #include "fp8/execution.h"
-#include "fp8/legality.h"
 #include "optim/schedule.h"
 #include "tokenizer/tokenizer.h"
 #include "train/dataset.h"
@@ -29,10 +29,6 @@ namespace {
 
 constexpr size_t kMostRuns = 200, kMostRecordBytes = size_t{64} << 20;
 constexpr double kUsableMemory = 0.9;  // of what a machine has left, for the rest of it
-
-std::string first_line_of_error(const std::exception& error) {
-  return split(error.what(), '\n').front();
-}
 
 // Keys and tokens as their issuers write them. The lines, never the text.
 std::vector<int> lines_with_secrets(const std::string& file) {
@@ -65,7 +61,7 @@ RunData long_run_data(const config::Settings& resolved, bool may_download) {
   try {
     place = train::data_place(resolved);
   } catch (const std::exception& error) {
-    data.problem = first_line_of_error(error);
+    data.problem = first_line(error.what());
     // The path is no file, and the hub was not asked.
     const bool on_hub = may_download && data.problem.starts_with("[hub]");
     data.state = on_hub ? RunData::State::kOnHub : RunData::State::kMissing;
@@ -91,7 +87,7 @@ RunData long_run_data(const config::Settings& resolved, bool may_download) {
     data.state = RunData::State::kPrepared;
   } catch (const std::exception& error) {
     data.state = RunData::State::kDamaged;
-    data.problem = first_line_of_error(error);
+    data.problem = first_line(error.what());
   }
   return data;
 }
@@ -108,34 +104,7 @@ void count_steps(LongRun& run) {
   if (run.steps == 0 && run.step_samples > 0)
     run.steps = static_cast<int64_t>(run.data.samples) * std::max<int64_t>(1, s.num_epochs) /
                 run.step_samples;
-  run.warmup_is_own = s.warmup_steps >= 0;
-  run.warmup_steps = run.warmup_is_own ? s.warmup_steps : optim::automatic_warmup(run.steps);
-}
-
-// The share of a step's multiply-adds that the recipe takes: linear layers of the blocks whose
-// sides fit, over all of them, the head and attention.
-void share_in_fp8(LongRun& run) {
-  const plan::Shape& shape = run.forecast->shape;
-  const fp8::Recipe recipe = fp8::request_of(run.settings).wanted.recipe;
-  const auto layers = static_cast<double>(shape.layers);
-  double taken = 0, all = 0;
-  for (const plan::Product& product : plan::block_products(shape)) {
-    const double work = layers * static_cast<double>(product.outputs * product.inputs);
-    const std::string why = fp8::refusal(recipe, product.outputs, product.inputs);
-    all += work;
-    if (why.empty())
-      taken += work;
-    else
-      run.fp8_gaps.push_back(str(product.name, ": ", why));
-  }
-  all += static_cast<double>(shape.vocab * shape.hidden);
-  // Half of the square is masked; two products.
-  all += layers * static_cast<double>(shape.query_width() * run.settings.max_seq_length);
-  run.fp8_share = all > 0 ? taken / all : 0;
-}
-
-double saved_bytes_of(config::StateType type) {
-  return type == config::StateType::kFp32 ? 4 : type == config::StateType::kBf16 ? 2 : 1.03;
+  run.warmup_steps = s.warmup_steps >= 0 ? s.warmup_steps : optim::automatic_warmup(run.steps);
 }
 
 void forecast_long_run(LongRun& run, const Facts& facts, bool gpu_named) {
@@ -161,7 +130,7 @@ void forecast_long_run(LongRun& run, const Facts& facts, bool gpu_named) {
   try {
     run.forecast = plan::forecast(s);
   } catch (const std::exception& error) {
-    run.forecast_problem = first_line_of_error(error);
+    run.forecast_problem = first_line(error.what());
     return;
   }
   run.device = run.on_gpu ? std::string(run.forecast->gpu->title) : "this machine's CPU";
@@ -175,16 +144,19 @@ void forecast_long_run(LongRun& run, const Facts& facts, bool gpu_named) {
                                                                   run.forecast->lora_targets)
                                           : plan::parameters(run.forecast->shape));
   run.checkpoint_bytes =
-      trained * (saved_bytes_of(s.master_dtype) + 2 * saved_bytes_of(s.moment_dtype));
+      trained * (plan::bytes_of(s.master_dtype) + 2 * plan::bytes_of(s.moment_dtype));
 }
 
-// The losses of a run's metrics.jsonl.
+// The losses of a run's metrics.jsonl, of which a very long one is read in part.
 void count_earlier_losses(const fs::path& file, EarlierRun& run) {
-  std::error_code error;
-  if (fs::file_size(file, error) > kMostRecordBytes || error) return;
   std::ifstream in(file);
-  run.finite = true;
+  run.finite = in.good();
+  size_t bytes = 0;
   for (std::string line; std::getline(in, line);) {
+    if ((bytes += line.size() + 1) > kMostRecordBytes) {
+      run.cut = true;
+      return;
+    }
     const Json record = Json::parse(line, nullptr, false);
     if (!record.is_object() || !record.contains("train/loss")) continue;
     const Json& loss = record["train/loss"];
@@ -193,15 +165,17 @@ void count_earlier_losses(const fs::path& file, EarlierRun& run) {
   }
 }
 
-std::vector<EarlierRun> earlier_runs(const config::Settings& s) {
-  std::vector<EarlierRun> out;
+void look_at_earlier_runs(LongRun& long_run) {
+  const config::Settings& s = long_run.settings;
   std::error_code error;
   std::vector<fs::path> folders;
   for (fs::directory_iterator it(s.runs_dir, error), end; !error && it != end; it.increment(error))
     if (fs::exists(it->path() / "config.yaml", error)) folders.push_back(it->path());
   std::ranges::sort(folders);
-  if (folders.size() > kMostRuns)
+  if (folders.size() > kMostRuns) {
+    long_run.unread_runs = static_cast<int64_t>(folders.size() - kMostRuns);
     folders.erase(folders.begin(), folders.end() - static_cast<std::ptrdiff_t>(kMostRuns));
+  }
   for (const fs::path& folder : folders) try {
       const std::string text = read_file(folder / "config.yaml", config::kMaxYamlBytes);
       const config::Settings other = config::parse_text(text, folder.string()).settings;
@@ -211,11 +185,10 @@ std::vector<EarlierRun> earlier_runs(const config::Settings& s) {
                      .same_data = other.dataset == s.dataset,
                      .in_fp8 = fp8::wants_fp8(other)};
       count_earlier_losses(folder / "metrics.jsonl", run);
-      out.push_back(std::move(run));
+      long_run.earlier.push_back(std::move(run));
     } catch (const std::exception&) {
-      continue;  // not a run of this version: it proves nothing
+      ++long_run.unread_runs;  // not a run of this version: it proves nothing
     }
-  return out;
 }
 
 }  // namespace
@@ -241,7 +214,7 @@ LongRun gather_long_run(const config::Parsed& parsed, const Facts& facts) {
   try {
     resolved = train::with_resolved_names(resolved);
   } catch (const std::exception& error) {
-    run.model_problem = first_line_of_error(error);
+    run.model_problem = first_line(error.what());
   }
   run.starts_from_weights =
       s.init_from != "random" && (!s.init_from.empty() || !train::is_preset(s.model_name));
@@ -258,7 +231,7 @@ LongRun gather_long_run(const config::Parsed& parsed, const Facts& facts) {
     run.checkpoints_there =
         static_cast<int64_t>(checkpoint::step_paths(run.checkpoint_folder).size());
   run.run_folder_there = !s.run_name.empty() && fs::exists(fs::path(s.runs_dir) / s.run_name);
-  run.earlier = earlier_runs(s);
+  look_at_earlier_runs(run);
   run.has_wandb_key = getenv("WANDB_API_KEY") != nullptr;
   run.in_slurm = getenv("SLURM_JOB_ID") != nullptr;
   return run;

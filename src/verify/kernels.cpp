@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/first_line.h"
 #include "base/text.h"
 #include "fp8/execution.h"
 #include "verify/kernel_checks.h"
@@ -126,7 +127,7 @@ class KernelCheck {
       body(bench);
       f.found = absent_device_ ? "" : bench.trouble();
     } catch (const std::exception& error) {  // of libtorch, Transformer Engine or ours
-      f.found = str("it threw: ", split(error.what(), '\n').front());
+      f.found = str("it threw: ", first_line(error.what()));
     }
     if (f.found.empty() && absent_device_) {
       f.status = Status::kNotChecked;

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/first_line.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "train/model_factory.h"
 #include "train/persist.h"
 #include "train/run.h"
@@ -138,15 +138,14 @@ ResumeRehearsal rehearse_resume(const LongRun& run) {
                      run.data.state == RunData::State::kPrepared;
   set_log_level(LogLevel::kWarn);  // each of the three would tell its whole story
   try {
-    std::error_code ignored;
-    fs::create_directories(run.checkpoint_folder, ignored);
+    const BorrowedFolder place(run.checkpoint_folder);
     const TemporaryFolder folder(run.checkpoint_folder);
     result.model = whole ? run.settings.model_name + " itself, with its data"
                          : "the same settings on a miniature of the model";
     rehearse_both(rehearsal_settings(run, folder.path(), whole), result);
     result.ran = true;
   } catch (const std::exception& error) {
-    result.problem = split(error.what(), '\n').front();
+    result.problem = first_line(error.what());
   }
   set_log_level(LogLevel::kInfo);
   return result;

@@ -8,7 +8,7 @@
 namespace octavo::verify {
 namespace {
 
-constexpr size_t kWidth = 110;
+constexpr size_t kLineWidth = 110;
 constexpr std::string_view kAbsentPrefix = "absent device | ";
 
 // As wide as the widest, so that the names line up.
@@ -34,10 +34,10 @@ std::string text_of(const Finding& f, size_t id_width, std::string_view prefix) 
   const bool is_bad = f.status == Status::kWarn || f.status == Status::kFail;
   if (is_bad && !f.wanted.empty()) found = str("wanted ", f.wanted, "; found ", f.found);
   std::vector<std::string> lines =
-      wrapped(found, kWidth > id_width + 40 ? kWidth - id_width - 15 : 60);
+      wrapped(found, kLineWidth > id_width + 40 ? kLineWidth - id_width - 15 : 60);
   if (!f.fix.empty() && f.status != Status::kOk)
     for (const std::string& line :
-         wrapped("fix: " + f.fix, kWidth > id_width + 40 ? kWidth - id_width - 15 : 60))
+         wrapped("fix: " + f.fix, kLineWidth > id_width + 40 ? kLineWidth - id_width - 15 : 60))
       lines.push_back(line);
   std::string id = f.id;
   id.resize(std::max(id_width, id.size()), ' ');

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "base/text.h"
+#include "base/first_line.h"
 #include "engine/engine.h"
 #include "race/layer_race.h"
 
@@ -43,7 +43,7 @@ Race run_race(const engine::Target& target, fp8::Recipe recipe) {
   try {
     measure(target, race);
   } catch (const std::exception& error) {
-    race.problem = split(error.what(), '\n').front();
+    race.problem = first_line(error.what());
   }
   return race;
 }

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include <vector>
+
 #include "base/error.h"
 #include "base/file.h"
 
@@ -28,6 +30,28 @@ class TemporaryFolder {
 
  private:
   fs::path path_;
+};
+
+// A folder that is there while the object lives. Of it and its parents, those that were not there
+// before go away with it, unless something else was put in.
+class BorrowedFolder {
+ public:
+  explicit BorrowedFolder(const fs::path& folder) {
+    std::error_code ignored;
+    for (fs::path place = fs::absolute(folder).lexically_normal(); !fs::exists(place, ignored);
+         place = place.parent_path())
+      made_.push_back(place);
+    fs::create_directories(folder, ignored);  // whoever writes there says what is wrong
+  }
+  ~BorrowedFolder() {
+    std::error_code ignored;
+    for (const fs::path& place : made_) fs::remove(place, ignored);
+  }
+  BorrowedFolder(const BorrowedFolder&) = delete;
+  BorrowedFolder& operator=(const BorrowedFolder&) = delete;
+
+ private:
+  std::vector<fs::path> made_;  // the innermost first
 };
 
 }  // namespace octavo::verify

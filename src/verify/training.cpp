@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/first_line.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "train/run.h"
 #include "train/step.h"
 #include "verify/temporary_folder.h"
@@ -59,7 +59,7 @@ void train_on(const config::Settings& settings, TinyRun& result) {
     }
     result.last_loss = last / kAveraged;
   } catch (const std::exception& error) {
-    result.problem = split(error.what(), '\n').front();
+    result.problem = first_line(error.what());
   }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }

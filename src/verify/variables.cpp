@@ -128,6 +128,9 @@ constexpr Variable kOthers[] = {
     {"HF_HOME", "the Hugging Face cache", "", nullptr},
     {"HF_HUB_OFFLINE", "1: no downloads", "", nullptr},
     {"OCTAVO_TE_LIBRARY", "the libtransformer_engine.so that octavo loads", "", rules::file},
+    {"OCTAVO_RENDEZVOUS_SECRET", "what ranks prove to each other", "", nullptr, false, true},
+    {"OCTAVO_RENDEZVOUS_SECRET_FILE", "a file with it", "", nullptr},
+    {"OCTAVO_CORE_DUMPS", "1: core files also where there are secrets", "", nullptr},
 };
 
 constexpr auto kAll = [] {

@@ -6,6 +6,7 @@
 #include "diagnose/observer.h"
 #include "diagnose/report.h"
 #include "scratch.h"
+#include "tiny_settings.h"
 #include "train/random_run.h"
 #include "train/step.h"
 
@@ -13,15 +14,7 @@ namespace octavo::diagnose {
 namespace {
 
 config::Settings tiny() {
-  config::Settings s;
-  s.device = config::DeviceChoice::kCpu;
-  s.model_name = "custom";
-  s.n_layer = 2;
-  s.n_head = 2;
-  s.n_embd = 64;
-  s.vocab_size = 256;
-  s.max_seq_length = 32;
-  s.batch_size = 4;
+  config::Settings s = tiny_settings();
   s.mixed_precision = config::Precision::kFp8;
   return s;
 }

@@ -6,16 +6,16 @@ namespace {
 OCTAVO_OP_TESTS(Attention);
 OCTAVO_OP_GRADIENT_TESTS(Attention);
 
-struct Shape {
+struct AttentionShape {
   int64_t batch, length, heads, kv_heads, dim;
 };
-constexpr Shape kShapes[] = {{1, 1, 1, 1, 1},    {2, 3, 2, 2, 7},     {1, 7, 3, 3, 16},
-                             {3, 17, 2, 2, 17},  {2, 33, 1, 1, 64},   {1, 64, 12, 12, 64},
-                             {2, 100, 2, 2, 40}, {1, 127, 1, 1, 128}, {1, 257, 2, 2, 64},
-                             {1, 600, 1, 1, 64}, {2, 40, 6, 2, 16},   {1, 300, 9, 3, 64},
-                             {3, 5, 4, 1, 8}};
+constexpr AttentionShape kAttentionShapes[] = {
+    {1, 1, 1, 1, 1},    {2, 3, 2, 2, 7},     {1, 7, 3, 3, 16},   {3, 17, 2, 2, 17},
+    {2, 33, 1, 1, 64},  {1, 64, 12, 12, 64}, {2, 100, 2, 2, 40}, {1, 127, 1, 1, 128},
+    {1, 257, 2, 2, 64}, {1, 600, 1, 1, 64},  {2, 40, 6, 2, 16},  {1, 300, 9, 3, 64},
+    {3, 5, 4, 1, 8}};
 
-std::string text_of(const Shape& s) {
+std::string text_of(const AttentionShape& s) {
   return std::to_string(s.batch) + " x " + std::to_string(s.length) + ", " +
          std::to_string(s.heads) + " heads on " + std::to_string(s.kv_heads) + " keys of " +
          std::to_string(s.dim);
@@ -26,7 +26,7 @@ Attention::Shape rows(int64_t batch, int64_t length, int64_t heads, int64_t kv_h
   for (int64_t i = 0; i <= batch; ++i) shape.bounds.push_back(i * length);
   return shape;
 }
-Attention::Shape rows(const Shape& s) {
+Attention::Shape rows(const AttentionShape& s) {
   return rows(s.batch, s.length, s.heads, s.kv_heads, s.dim);
 }
 
@@ -34,7 +34,7 @@ Attention::Shape rows(const Shape& s) {
 struct Magnitudes {
   at::Tensor out, d_qkv;
 };
-Magnitudes magnitudes(const at::Tensor& qkv, const at::Tensor& d_out, const Shape& s) {
+Magnitudes magnitudes(const at::Tensor& qkv, const at::Tensor& d_out, const AttentionShape& s) {
   const int64_t group = s.heads / s.kv_heads, kv = s.kv_heads * s.dim;
   const auto parts = exact(qkv).split_with_sizes({s.heads * s.dim, kv, kv}, 1);
   const auto by_head = [&](const at::Tensor& t, bool shared) {
@@ -71,7 +71,7 @@ double slack_of(at::ScalarType compute, bool backward) {
 }
 
 TEST_P(AttentionValues, ForwardAndBackward) {
-  for (const Shape& s : kShapes) {
+  for (const AttentionShape& s : kAttentionShapes) {
     SCOPED_TRACE(text_of(s));
     const Attention::Shape shape = rows(s);
     const int64_t tokens = s.batch * s.length;

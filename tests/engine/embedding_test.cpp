@@ -6,15 +6,15 @@ namespace {
 OCTAVO_OP_TESTS(Embedding);
 OCTAVO_OP_GRADIENT_TESTS(Embedding);
 
-struct Shape {
+struct TokenShape {
   int64_t batch, length, vocab;
 };
 // Few ids, so that most are repeated, and many, so that most rows stay untouched.
-constexpr Shape kShapes[] = {{1, 1, 1}, {1, 3, 2}, {3, 11, 5}, {4, 25, 200}};
+constexpr TokenShape kTokenShapes[] = {{1, 1, 1}, {1, 3, 2}, {3, 11, 5}, {4, 25, 200}};
 
 TEST_P(EmbeddingValues, Forward) {
   for (const int64_t width : kWidths)
-    for (const auto& [batch, length, vocab] : kShapes) {
+    for (const auto& [batch, length, vocab] : kTokenShapes) {
       SCOPED_TRACE(std::to_string(batch * length) + " x " + std::to_string(width));
       const at::Tensor tokens = random({vocab, width}), positions = random({length + 2, width});
       const at::Tensor ids = at::randint(vocab, {batch * length}, at::kInt);
@@ -26,7 +26,7 @@ TEST_P(EmbeddingValues, Forward) {
 
 TEST_P(EmbeddingValues, Backward) {
   for (const int64_t width : kWidths)
-    for (const auto& [batch, length, vocab] : kShapes)
+    for (const auto& [batch, length, vocab] : kTokenShapes)
       for (const bool with_positions : {true, false}) {
         SCOPED_TRACE(std::to_string(batch * length) + " x " + std::to_string(width));
         const at::Tensor ids = at::randint(vocab, {batch * length}, at::kInt),
@@ -53,7 +53,7 @@ TEST_P(EmbeddingValues, Backward) {
 // Gradients in BF16: a sum of many rows is rounded once, as the oracle's.
 TEST_P(EmbeddingValues, BackwardInBf16) {
   for (const int64_t width : kWidths)
-    for (const auto& [batch, length, vocab] : kShapes) {
+    for (const auto& [batch, length, vocab] : kTokenShapes) {
       SCOPED_TRACE(std::to_string(batch * length) + " x " + std::to_string(width));
       const at::Tensor ids = at::randint(vocab, {batch * length}, at::kInt),
                        dx = random({batch * length, width});

@@ -14,13 +14,13 @@ using fp8::Role;
 
 OCTAVO_OP_TESTS(Fp8Linear);
 
-struct Shape {
+struct LinearShape {
   int64_t rows, in, out;
 };
 // FP8 hardware wants multiples of 16 or more; the arithmetic is the same for all.
-constexpr Shape kShapes[] = {{1, 1, 1},     {3, 7, 17},     {33, 129, 64},
-                             {100, 127, 7}, {64, 768, 128}, {256, 96, 300}};
-std::string text_of(const Shape& s) {
+constexpr LinearShape kLinearShapes[] = {{1, 1, 1},     {3, 7, 17},     {33, 129, 64},
+                                         {100, 127, 7}, {64, 768, 128}, {256, 96, 300}};
+std::string text_of(const LinearShape& s) {
   return str(s.rows, " x ", s.in, " -> ", s.out);
 }
 
@@ -70,7 +70,7 @@ template <class Body>
 void for_each_product(Fp8Linear& op, Fp8Linear& oracle, const Body& body) {
   for (const Recipe recipe : kRecipes)
     for (const FormatChoice choice : kFormatChoices)
-      for (const Shape& s : kShapes) {
+      for (const LinearShape& s : kLinearShapes) {
         if (!is_usual(recipe, choice)) continue;
         SCOPED_TRACE(str(config::name_of(recipe), " ", config::name_of(choice), ", ", text_of(s)));
         Products products(op, oracle, recipe, choice);
@@ -79,7 +79,7 @@ void for_each_product(Fp8Linear& op, Fp8Linear& oracle, const Body& body) {
 }
 
 TEST_P(Fp8LinearValues, Forward) {
-  for_each_product(*op, *oracle, [&](Products& products, const Shape& s) {
+  for_each_product(*op, *oracle, [&](Products& products, const LinearShape& s) {
     const Operand x = products.operand(random({s.rows, s.in}), Role::kInput),
                   w = products.operand(random({s.out, s.in}, 0.1), Role::kWeight);
     const at::Tensor b = at::randn({s.out});
@@ -100,7 +100,7 @@ TEST_P(Fp8LinearValues, Forward) {
 }
 
 TEST_P(Fp8LinearValues, InputGradient) {
-  for_each_product(*op, *oracle, [&](Products& products, const Shape& s) {
+  for_each_product(*op, *oracle, [&](Products& products, const LinearShape& s) {
     const Operand dy = products.operand(random({s.rows, s.out}, 1e-2), Role::kGradient),
                   w = products.operand(random({s.out, s.in}, 0.1), Role::kWeight);
     at::Tensor dx = at::full({s.rows, s.in}, NAN, compute), wanted = at::empty_like(dx);
@@ -113,7 +113,7 @@ TEST_P(Fp8LinearValues, InputGradient) {
 }
 
 TEST_P(Fp8LinearValues, WeightGradient) {
-  for_each_product(*op, *oracle, [&](Products& products, const Shape& s) {
+  for_each_product(*op, *oracle, [&](Products& products, const LinearShape& s) {
     const Operand dy = products.operand(random({s.rows, s.out}, 1e-2), Role::kGradient),
                   x = products.operand(random({s.rows, s.in}), Role::kInput);
     for (const auto mode : kBothModes) {

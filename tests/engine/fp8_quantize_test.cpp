@@ -242,21 +242,22 @@ TEST_P(Fp8QuantizeTest, DelayedE5M2InputsHaveTwoFactors) {
 }
 
 TEST_P(Fp8QuantizeTest, UpdatesFactorsAsDefined) {
-  constexpr int64_t kLength = 5, kSlots = 7;
+  constexpr int64_t kHistoryLength = 5, kSlots = 7;
   std::vector<fp8::Format> formats;
   for (int64_t i = 0; i < kSlots; ++i)
     formats.push_back(i % 2 == 0 ? fp8::Format::kE4M3 : fp8::Format::kE5M2);
   for (const auto algo : {fp8::AmaxAlgo::kMax, fp8::AmaxAlgo::kMostRecent})
     for (const int64_t margin : {0, 3})
       for (const bool recompute : {true, false}) {
-        at::Tensor history = at::randn({kLength, kSlots}).abs(), factors = at::rand({kSlots});
+        at::Tensor history = at::randn({kHistoryLength, kSlots}).abs(),
+                   factors = at::rand({kSlots});
         history[0][3] = 0;
         history[0][4] = INFINITY;
         std::vector<float> amax(history.const_data_ptr<float>(),
                                 history.const_data_ptr<float>() + history.numel());
         std::vector<float> wanted(factors.const_data_ptr<float>(),
                                   factors.const_data_ptr<float>() + kSlots);
-        const fp8::History plain_history{amax, wanted, formats, kLength};
+        const fp8::History plain_history{amax, wanted, formats, kHistoryLength};
         for (int step = 0; step < 3; ++step) {
           op->update_factors(history, factors, formats, algo, margin, recompute);
           fp8::update_factors(plain_history, algo, margin, recompute);

@@ -32,9 +32,6 @@ class Folder(common.Folder):
     def __init__(self, path, extra=""):
         super().__init__(path, CONFIG + extra)
 
-    def receipt(self):
-        return json.loads((self.path / "runs" / "run" / "receipt.json").read_text())
-
     def unreadable(self):
         done = subprocess.run([OCTAVO, "checkpoints", "verify", self.checkpoints], stdout=subprocess.PIPE, text=True)
         return done.stdout if done.returncode != 0 else ""

@@ -18,13 +18,12 @@ import tempfile
 import threading
 import time
 
-import hostile_files as files
-import hostile_models  # noqa: F401: adds its classes to the list
-import hostile_sound as sound
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
+import hostile_files as files  # noqa: E402
+import hostile_models  # noqa: E402, F401: adds its classes to the list
+import hostile_sound as sound  # noqa: E402
+from common import BUILD, OCTAVO, ROOT  # noqa: E402
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build" / "release"))
-OCTAVO = BUILD / "bin" / "octavo"
 REFUSED = (2, 5)  # wrong use; damaged
 WRONG_SERVER = (*REFUSED, 3)  # what listens at the address is the environment's business
 MOST_SECONDS, MOST_MEGABYTES, PATIENCE = 10, 512, 120  # patience: by the clock, on a machine with other work

@@ -4,7 +4,6 @@ prefix all that was not synced kept, lost, or kept in part.
 The model is stricter than most file systems: a file's bytes are safe only once the file was synced, its name only once
 the folder was, and the changes of a folder since its last sync are kept up to any of them, folder by folder.
 """
-import copy
 import hashlib
 import json
 import os
@@ -207,5 +206,5 @@ def crashes(records, chance, samples):
             key = digest(found), len(marks)
             if key not in seen:
                 seen.add(key)
-                fresh.append((how, copy.copy(found)))
+                fresh.append((how, found))
         yield count, list(marks), fresh

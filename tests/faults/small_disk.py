@@ -38,7 +38,6 @@ class Ballast:
             while (free := os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize) > leave:
                 with contextlib.suppress(OSError):  # a save may have taken it meanwhile
                     os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), free - leave)
-        self.size = self.path.stat().st_size
 
     def free(self):
         self.path.unlink()

@@ -40,6 +40,13 @@ TEST(Legality, MultiplesOfEveryRecipe) {
   EXPECT_EQ(token_refusal(Recipe::kBlockwise, 48), "") << "a short block at the end is legal";
 }
 
+TEST(Legality, SidesAndTokensTogether) {
+  EXPECT_EQ(refusal(Recipe::kDelayed, 768, 768, 1024), "");
+  EXPECT_EQ(refusal(Recipe::kDelayed, 768, 768, 1023), "tokens 1023 is not a multiple of 16");
+  EXPECT_EQ(refusal(Recipe::kDelayed, 768, 100, 1023), "inputs 100 is not a multiple of 16");
+  EXPECT_EQ(refusal(Recipe::kDelayed, 768, 768, 0), "") << "not known yet";
+}
+
 TEST(Skip, GlobsAndWords) {
   const auto by = [](const Words& patterns, const std::string& layer, int64_t block) {
     return skipped_by(patterns, layer, block, 12);

@@ -25,9 +25,9 @@ EXECUTABLES = [
     "tests/integration/planning", "tests/integration/configs", "tests/conformance/plan_memory",
     "tests/conformance/plan_published", "bench/calibrate_plan",
     "tests/conformance/tensorboard", "tests/conformance/wandb", "bench/sinks",
-    "tests/faults/checkpoints", "tests/faults/data",
+    "tests/faults/bad_steps", "tests/faults/checkpoints", "tests/faults/data", "tests/faults/kills", "tests/faults/processes", "tests/faults/soak", "tests/faults/doors", "tests/faults/secrets", "tests/faults/supply", "packaging/lock", "packaging/sbom", "tests/faults/replicas",
     "tests/integration/quickstart", "tests/integration/install", "packaging/wheel", "packaging/deb", "tests/unit/data",
-    "fuzz/run", "tests/faults/hostile",
+    "fuzz/run", "tests/faults/hostile", "tests/faults/tokenizer_time",
     "bench/tinyshakespeare", "bench/gpt2_vs_pytorch", "bench/tokenizer_vs_hf", "bench/rehearsal",
     "bench/sft_vs_transformers", "bench/host_cost", "bench/comm_bytes", "bench/shard_memory", "bench/scale", "bench/checkpoint", "studies/fp8_vs_bf16", "studies/smollm2_fp8", "studies/low_memory_optim",
 ]
@@ -137,24 +137,40 @@ def check_promises(root):
         listing = test.parent / "CMakeLists.txt"
         if not listing.is_file() or test.name not in listing.read_text():
             yield f"{test.relative_to(root)}: not in {listing.relative_to(root)}, so it never runs"
+    for script in code_files(root, "tests", "bench", "studies", "fuzz", "packaging"):
+        if script.suffix == ".py" and script.stem in sys.stdlib_module_names:
+            yield f"{script.relative_to(root)}: hides Python's own {script.stem} from every script beside it; give it another name"
     for path in (root / "src").rglob("*.cpp"):
         listings = [folder / "CMakeLists.txt" for folder in path.parents if folder != root and root in folder.parents]
         if not any(f.is_file() and path.name in f.read_text() for f in listings):
             yield f"{path.relative_to(root)}: in no CMakeLists.txt, so it is never built"
 
 
+def result_of(script):
+    """Where the output of a script is kept. Those of tests/faults are named after others' rooms: faults_data is theirs."""
+    folder, _, name = script.rpartition("/")
+    return f"bench/results/{'faults_' if folder == 'tests/faults' else ''}{name}.txt"
+
+
+def rows_with_scripts(text):
+    """(row, scripts) of a page's tables; 'the same script' is that of the row before."""
+    before = []
+    for row in re.findall(r"^\|.*\|$", text, re.M):
+        scripts = re.findall(r"`((?:bench|tests)/[\w/]+)(?: [^`]*)?`", row)
+        before = scripts or (before if "the same script" in row else [])
+        yield row, before
+
+
 def check_figures(root):
-    """A figure in README's table (`key=value`) stands in the last line of the result file of the row's command."""
-    if not (root / "README.md").is_file():
-        return
-    for row in re.findall(r"^\|.*`(?:bench|tests)/\S+` \|$", (root / "README.md").read_text(), re.M):
-        figures, name = re.findall(r"`(\w+=[\w.+-]+)`", row), re.findall(r"`(?:bench|tests)/(\S+)` \|$", row)[0]
-        result = root / "bench/results" / (name.split("/")[-1] + ".txt")
-        recorded = result.read_text().split("\n") if result.is_file() else []
-        last = next((line for line in reversed(recorded) if line), "").split()
-        for figure in figures:
-            if figure not in last:
-                yield f"README.md: {figure} is not in the last line of {result.relative_to(root)}; quote what was measured"
+    """A figure (`key=value`) in a table of these pages stands in the last line of the kept output of a script of its row."""
+    for page in ("README.md", "docs/reliability.md"):
+        for row, scripts in rows_with_scripts((root / page).read_text()) if (root / page).is_file() else ():
+            kept = [result_of(script) for script in scripts]
+            last = [figure for name in kept if (root / name).is_file()
+                    for figure in (root / name).read_text().rstrip().split("\n")[-1].split()]
+            for figure in re.findall(r"`(\w+=[\w.+-]+)`", row) if scripts else ():
+                if figure not in last:
+                    yield f"{page}: {figure} is not in the last line of {' or '.join(kept)}; quote what was measured"
 
 
 def anchors_of(text):

@@ -21,8 +21,12 @@ SPOILED = {
     "packaging/pip.conf": ("index" + "-url = x\n", "registry"),
     "bootstrap": (None, "bootstrap: wanted an executable"),
     "tests/base/lost_test.cpp": ("\n", "never runs"),
+    "tests/base/secrets.py": ("\n", "hides Python's own secrets"),
     "src/base/lost.cpp": ("\n", "never built"),
     "README.md": ("| x | 1 | `loss=1.5` | `bench/tinyshakespeare` |\n", "loss=1.5 is not in the last line"),
+    "bench/results/data.txt": (None, "rows=3 is not in the last line of bench/results/data.txt"),
+    "bench/results/faults_data.txt": ("tried=6\n", "tried=5 is not in the last line of bench/results/faults_data.txt"),
+    "docs/reliability.md": ("| a | `tests/faults/data` | |\n| b | the same script | `tried=4` |\n", "tried=4 is not in"),
     "docs/tour.md": ("no table\n", "wanted the room table"),
     "docs/lost.md": ("nobody links here\n", "no link to lost.md"),
     "docs/decisions/0001.md": ("[x](../gone.md)\n", "a link to ../gone.md, which is not there"),
@@ -32,7 +36,10 @@ SPOILED = {
 
 def make_good_tree(root):
     files = {
-        "docs/index.md": "[a](tour.md) [b](tour.md#the-rooms)\n",
+        "docs/index.md": "[a](tour.md) [b](tour.md#the-rooms) [c](reliability.md)\n",
+        "docs/reliability.md": "| a | `tests/faults/data --short` | `tried=5` |\n| b | the same script | `lost=0` |\n"
+                               "| c | `tests/unit/data` | `rows=3` |\n| d | a setting, `data_damage=skip` | |\n",
+        "bench/results/faults_data.txt": "tried=5 lost=0\n", "bench/results/data.txt": "rows=3\n",
         "docs/tour.md": "## The rooms\n| `src/base` | x |\n| `src/config` | x |\n| `src/train` | x |\n",
         "README.md": "| x | 1 | `loss=1.4` | `bench/tinyshakespeare` |\n",
         "bench/results/tinyshakespeare.txt": "loss=1.5\nloss=1.4 seconds=2\n",

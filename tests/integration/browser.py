@@ -1,4 +1,5 @@
 """Pages and pictures as a reader sees them: drawn by a real browser, and not blank."""
+import re
 import shutil
 import subprocess
 import sys
@@ -6,6 +7,17 @@ import sys
 from PIL import Image
 
 MAX_SECONDS = 60
+SVG = "http://www.w3.org/2000/svg"  # a name, not an address
+
+
+def self_contained(page):
+    """The page's text. Ends the script when it names an address, or loads anything from outside or by a script."""
+    html = page.read_text()
+    addresses = set(re.findall(r"[a-z]+://[^\s\"'<]*", html)) - {SVG}
+    loads = re.findall(r"<(?:script|link|img|iframe|object|embed|source)\b|\b(?:src|href)\s*=|url\(|@import", html)
+    if addresses or loads:
+        sys.exit(f"{page}: wanted a page that needs nothing else, found {sorted(addresses)} {loads}")
+    return html
 
 
 def draw(file, picture, height=None):

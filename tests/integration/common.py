@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 
@@ -74,6 +75,23 @@ class Folder:
     def manifest(self, step):
         return json.loads((self.step(step) / "manifest.json").read_text())
 
+    def receipt(self):
+        return json.loads((self.path / "runs" / "run" / "receipt.json").read_text())
+
+    def unsound(self):
+        """What `checkpoints verify` says when one of the checkpoints is not whole; "" when all are, or there are none."""
+        if not self.named("step-"):
+            return ""
+        done = subprocess.run([OCTAVO, "checkpoints", "verify", self.checkpoints], stdout=subprocess.PIPE, text=True)
+        return "" if done.returncode == 0 else f"checkpoints verify ended with {done.returncode}:\n{done.stdout}"
+
+    def newest(self):
+        """The step of the checkpoint that `latest` names; 0 before the first."""
+        try:
+            return int(os.readlink(self.checkpoints / "latest").rsplit("-", 1)[1])
+        except FileNotFoundError:
+            return 0
+
     def records(self):
         """The metrics, without what may differ between two runs that are the same."""
         return read_records(self.path / "runs" / "run" / "metrics.jsonl")
@@ -88,6 +106,16 @@ def page_commands(page, test):
 def page_environment():
     """With the built program, and the tools beside it, found by their names."""
     return os.environ | {"PATH": f"{OCTAVO.parent}:{ROOT}/.deps/venv/bin:{os.environ['PATH']}"}
+
+
+def octavo(folder, *words, code=0):
+    """What the program printed in that folder. Ends the script when it does not end with the wanted exit code."""
+    done = subprocess.run([OCTAVO, *map(str, words)], cwd=folder, text=True, capture_output=True, timeout=300,
+                          env=os.environ | {"OMP_WAIT_POLICY": "passive"})
+    if done.returncode != code:
+        sys.exit(f"octavo {shlex.join(map(str, words))} ended with {done.returncode}, wanted {code}:\n"
+                 f"{done.stdout[-3000:]}{done.stderr[-3000:]}")
+    return done
 
 
 def read_records(path):

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 
-from common import DATA, OCTAVO, ROOT, TEXT, require_files
+from common import DATA, OCTAVO, ROOT, TEXT, page_commands, page_environment, require_files
 from configs_stand_ins import real_shapes, tiny_data_sets, tiny_models
 
 import yaml
@@ -32,10 +32,10 @@ def config_files():
     return sorted(path for path in (ROOT / "configs").glob("*.yaml") if not path.name.startswith("sweep_"))
 
 
-def octavo(words, work, home, **more):
+def octavo(words, work, home):
     environment = os.environ | {"HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "OMP_WAIT_POLICY": "passive"}
     return subprocess.run([OCTAVO, *map(str, words)], cwd=work, env=environment, text=True, capture_output=True,
-                          timeout=MAX_SECONDS, **more)
+                          timeout=MAX_SECONDS)
 
 
 def commands_of(path):
@@ -100,7 +100,7 @@ def miniature(path):
     changed.setdefault("learning_rate", 5e-3)
     if settings["model_name"] in ("gpt2", "custom"):
         changed |= SMALL_GPT2
-    if settings.get("dataset") != "tinyshakespeare.txt" and "dataset" not in settings or path.stem == "quickstart":
+    if "dataset" not in settings or path.stem == "quickstart":
         changed["dataset"] = "part.txt"
     if settings.get("checkpoint_freq") == 0:
         del changed["checkpoint_freq"]
@@ -110,7 +110,7 @@ def miniature(path):
     return settings, changed, ["train", str(path), *flags]
 
 
-def run_problems(settings, changed, folder, output):
+def run_problems(settings, changed, folder):
     """What a run that ended with 0 lacks of what its file asked for."""
     receipt = json.loads((folder / "receipt.json").read_text())
     records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -149,7 +149,7 @@ def train_problems(path, work, home):
     runs = list((folder / "runs").glob("*")) if (folder / "runs").exists() else []
     if done.returncode != 0 or len(runs) != 1:
         return [f"{shlex.join(words)} ended with {done.returncode}: {done.stderr[-800:]}"]
-    return run_problems(settings, changed, runs[0], done.stdout)
+    return run_problems(settings, changed, runs[0])
 
 
 def page_problems(work):
@@ -157,10 +157,9 @@ def page_problems(work):
     folder = work / "page"
     (folder / "docs" / "pictures").mkdir(parents=True)
     (folder / "configs").symlink_to(ROOT / "configs")
-    blocks = re.findall(r"<!-- test: configs -->\n```bash\n(.*?)```", (ROOT / "docs" / "schedule.md").read_text(), re.S)
-    environment = os.environ | {"PATH": f"{OCTAVO.parent}:{os.environ['PATH']}"}
-    for line in "".join(blocks).splitlines():
-        done = subprocess.run(["bash", "-c", line], cwd=folder, env=environment, text=True, capture_output=True, timeout=60)
+    commands = page_commands("schedule.md", "configs")
+    for line in commands:
+        done = subprocess.run(["bash", "-c", line], cwd=folder, env=page_environment(), text=True, capture_output=True, timeout=60)
         if done.returncode != 0:
             yield f"docs/schedule.md: {line} ended with {done.returncode}: {done.stderr[-300:]}"
     pictures = sorted((folder / "docs" / "pictures").iterdir())
@@ -168,7 +167,7 @@ def page_problems(work):
         kept = ROOT / "docs" / "pictures" / picture.name
         if not kept.exists() or kept.read_text() != picture.read_text():
             yield f"{kept.relative_to(ROOT)} is not what the command of docs/schedule.md draws; run it again"
-    if not blocks or not pictures:
+    if not commands or not pictures:
         yield "docs/schedule.md: wanted commands and pictures, found none"
 
 
@@ -191,7 +190,8 @@ def list_problems(work, home):
 
 
 def sweep_problems(path, work, home):
-    """The sweep of the comment's command, with the configuration that it names in miniature, one agent and two trials."""
+    """The sweep of the comment's command with the configuration that it names: made whole, and run in miniature by one agent,
+    two trials."""
     words = re.search(r"octavo sweep (?:run|create) configs/(\S+) (configs/\S+)", path.read_text())
     if words is None or words[1] != path.name:
         return ["no sweep command could be read from its comment"]
@@ -200,6 +200,9 @@ def sweep_problems(path, work, home):
     folder.mkdir()
     (folder / "part.txt").write_text(TEXT.read_text()[:20000])
     flags = miniature(base)[2][2:]
+    made = octavo(["sweep", "create", path, base, "--database", "whole.db"], folder, home)
+    if made.returncode != 0:
+        return [f"octavo sweep create ended with {made.returncode}: {made.stderr[-800:]}"]
     done = octavo(["sweep", "run", path, base, "--agents", "1", "--run_cap", "2", "--database", "trials.db", "--", *flags],
                   folder, home)
     if done.returncode != 0:

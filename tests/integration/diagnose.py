@@ -3,7 +3,6 @@ captured tensors: signal to noise of every tensor by four recipes, and the error
 """
 import json
 import math
-import os
 import pathlib
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from safetensors.torch import load_file
 
 import common
 from bench_verb import LLAMA
+from common import octavo
 
 SICK = 4  # exit code
 SIZES = ("--model_name", "custom", "--n_layer", "2", "--n_head", "4", "--n_embd", "128", "--max_seq_length", "64",
@@ -21,17 +21,8 @@ SIZES = ("--model_name", "custom", "--n_layer", "2", "--n_head", "4", "--n_embd"
 ROWS, COLUMNS = 0, 1  # which copy
 
 
-def octavo(folder, *flags, expect=0):
-    done = subprocess.run([common.OCTAVO, *map(str, flags)], cwd=folder, capture_output=True, text=True,
-                          env=os.environ | {"OMP_WAIT_POLICY": "passive"})
-    if done.returncode != expect:
-        sys.exit(f"octavo {' '.join(map(str, flags))}: exit code {done.returncode}, wanted {expect}\n"
-                 f"{done.stdout[-3000:]}{done.stderr[-3000:]}")
-    return done.stdout
-
-
 def diagnose(folder, *flags, expect=0):
-    return json.loads(octavo(folder, "diagnose", *SIZES, *flags, "--json", expect=expect))
+    return json.loads(octavo(folder, "diagnose", *SIZES, *flags, "--json", code=expect).stdout)
 
 
 def block_amax(x, block):
@@ -116,7 +107,7 @@ def check_sick(work):
         sys.exit(f"wanted the remedy fp8_margin 0, found {report['advice']}")
     if worst["layer"] not in report["sick_layers"] or "underflowed" not in worst["trouble"]:
         sys.exit(f"wanted the worst tensor named, found {worst}")
-    text = octavo(work, "diagnose", *SIZES, *flags, "--fp8_margin", 16, expect=SICK)
+    text = octavo(work, "diagnose", *SIZES, *flags, "--fp8_margin", 16, code=SICK).stdout
     if worst["layer"] not in text or "NEEDED: fp8_margin 0" not in text or "verdict: SICK" not in text:
         sys.exit(f"the text names no remedy:\n{text}")
     check_in_use(report)
@@ -127,7 +118,7 @@ def check_checkpoint(work):
     """A checkpoint brings its own settings, weights and scales."""
     octavo(work, "train", *SIZES, "--dataset", work / "data", "--use_fp8", "--max_steps", 30, "--eval_freq", 0,
            "--run_name", "run", "--learning_rate", "3e-3")
-    report = json.loads(octavo(work, "diagnose", "--checkpoint", "checkpoints_fp8/step-00000030", "--json"))
+    report = json.loads(octavo(work, "diagnose", "--checkpoint", "checkpoints_fp8/step-00000030", "--json").stdout)
     if not report["weights"].endswith("step-00000030") or report["data"] == "random tokens":
         sys.exit(f"wanted the checkpoint's weights and data, found {report['weights']}, {report['data']}")
     if report["coverage"]["flops_share"] < 0.5 or report["verdict"] != "healthy":
@@ -141,7 +132,8 @@ def check_llama(work):
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(LLAMA))
     report = json.loads(octavo(work, "diagnose", "--model_name", folder, "--init_from", "random", "--lora_rank", 4,
-                               "--use_fp8", "--fp8_recipe", "mxfp8", "--max_seq_length", 64, "--batch_size", 2, "--json"))
+                               "--use_fp8", "--fp8_recipe", "mxfp8", "--max_seq_length", 64, "--batch_size", 2,
+                               "--json").stdout)
     variant = report["what_if"]["layers"][0]["variants"][0]
     if report["data"] != "random tokens" or set(variant["products"]) != {"forward", "input gradient"}:
         sys.exit(f"wanted random tokens and two products, found {report['data']}, {variant['products']}")

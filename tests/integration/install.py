@@ -186,7 +186,7 @@ def check_hints(environment):
     packages = environment.packages
     train = ["train", *MODEL, "--dataset", environment.place / "text.txt", "--max_steps", "1"]
     prepare = ["data", "prepare", "rows.parquet", "--output", "again"]
-    pins = {line.split("==")[0]: line for line in (common.ROOT / "packaging" / "requirements.lock").read_text().splitlines()}
+    pins = {line.split("==")[0]: line.split(" ")[0] for line in (common.ROOT / "packaging" / "requirements.lock").read_text().splitlines()}
     cases = [(packages / "torch", train, r"libtorch_cpu\.so", "torch", packages / "torch" / "lib"),
              (environment.folder / "lib" / "libdnnl.so.3", train, r"libdnnl\.so\.3", "onednn-cpu-gomp", environment.folder / "lib"),
              (packages / "pyarrow", prepare, r"lib(arrow|parquet)\.so\.\d+", "pyarrow", packages / "pyarrow")]

@@ -28,16 +28,18 @@ run_name: run
 
 
 class Launched:
-    """One `octavo launch` and the ranks it started."""
+    """One `octavo launch` and the ranks it started. What they say goes to files, or where `flow` says."""
 
-    def __init__(self, folder, launch_flags, train_flags=(), within=(), environment=None):
+    def __init__(self, folder, launch_flags, train_flags=(), within=(), environment=None, flow=None):
         self.folder, self.logs = folder, folder.path / "logs"
-        command = [*within, OCTAVO, "launch", "--log_dir", self.logs, *launch_flags, "--", "train", "train.yaml",
+        logs = ("--log_dir", self.logs) if flow is None else ()
+        command = [*within, OCTAVO, "launch", *logs, *launch_flags, "--", "train", "train.yaml",
                    "--dataset", folder.path.parent / "data", *train_flags]
         self.log_name = folder.path / f"launch-{len(list(folder.path.glob('launch-*')))}.txt"
         with open(self.log_name, "w") as log:
             self.process = subprocess.Popen(
-                [str(part) for part in command], cwd=folder.path, stdout=log, stderr=log, start_new_session=True,
+                [str(part) for part in command], cwd=folder.path, stdout=flow or log, start_new_session=True,
+                stderr=subprocess.STDOUT,
                 env=os.environ | {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "1"} | (environment or {}))
 
     def ranks(self):
@@ -46,20 +48,13 @@ class Launched:
         for environ in pathlib.Path("/proc").glob("[0-9]*/environ"):
             try:
                 variables = environ.read_bytes().split(b"\0")
-                if self._is_below(int(environ.parent.name)):
+                if is_below(int(environ.parent.name), self.process.pid):
                     rank = [v for v in variables if v.startswith(b"OCTAVO_RANK=")]
                     if rank:
                         found[int(rank[0].split(b"=")[1])] = int(environ.parent.name)
             except OSError:
                 continue  # it ended meanwhile
         return found
-
-    def _is_below(self, pid):
-        while pid > 1:
-            if pid == self.process.pid:
-                return True
-            pid = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
-        return False
 
     def wait_for_ranks(self, count, patience=20):
         """All processes, once they are there."""
@@ -92,6 +87,15 @@ class Launched:
             except ProcessLookupError:
                 pass
         self.process.wait()
+
+
+def is_below(pid, ancestor):
+    """Whether a process is another one, or was started by it."""
+    while pid > 1:
+        if pid == ancestor:
+            return True
+        pid = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    return False
 
 
 def is_running(pid):

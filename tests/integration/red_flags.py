@@ -83,9 +83,6 @@ class Check:
 
 
 class Folder(common.Folder):
-    def receipt(self):
-        return json.loads((self.path / "runs" / "run" / "receipt.json").read_text())
-
     def log(self):
         files = [*self.path.glob("stderr.txt"), *self.path.glob("logs/*.log")]
         return "".join(file.read_text(errors="replace") for file in files)

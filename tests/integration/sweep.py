@@ -16,8 +16,7 @@ import time
 
 import browser
 import slurm_cluster
-from common import OCTAVO, ROOT, TEXT, page_commands, page_environment, require_files
-
+from common import OCTAVO, TEXT, octavo, page_commands, page_environment, require_files
 
 MAX_SECONDS = 90
 TRAIN = """
@@ -59,14 +58,6 @@ parameters:
   use_fp8:
     value: true
 """
-# configs/: each sweep with the configuration that its comment names, and what makes that small.
-SHIPPED = [
-    ("sweep_lambda.yaml", "tinyshakespeare.yaml", "--dataset text.txt --max_steps 10 --warmup_steps 2 --eval_batches 2"),
-    ("sweep_lambda_openwebtext.yaml", "openwebtext_adaptive_batch.yaml",
-     "--model_name custom --n_layer 1 --n_head 2 --n_embd 32 --max_seq_length 32 --tokenizer bytes --val_fraction 0.05 "
-     "--no_auto_batch_size --max_batch_size 0 --batch_size 64 --target_effective_batch_size 0 --num_epochs 1 --warmup_steps 2 "
-     "--no_use_wandb"),
-]
 ENVIRONMENT = page_environment() | {"OMP_WAIT_POLICY": "passive"}
 # What is rendered: name, the command that writes it (in the folder of the sweeps), the file. Reports of other verbs join here.
 PICTURES = [
@@ -74,13 +65,6 @@ PICTURES = [
     ("schedule", "octavo schedule --max_steps 10000 --learning_rate 3e-4 --output schedule.svg", "schedule.svg"),
     ("plan", "octavo plan --model_name gpt2 --gpu h100 --output plan.svg", "plan.svg"),
 ]
-
-
-def octavo(*words, cwd, code=0):
-    done = subprocess.run([OCTAVO, *words], cwd=cwd, env=ENVIRONMENT, text=True, capture_output=True, timeout=MAX_SECONDS)
-    if done.returncode != code:
-        sys.exit(f"octavo {shlex.join(map(str, words))} ended with {done.returncode}, wanted {code}:\n{done.stdout}{done.stderr}")
-    return done.stdout + done.stderr
 
 
 def rows(database, what):
@@ -129,7 +113,7 @@ def twelve_trials(work):
         hit = kill_an_agent(work, work / "sweep.db", parent)
         code = parent.wait(timeout=MAX_SECONDS)
     text = (work / "run.log").read_text()
-    report = json.loads(octavo("sweep", "report", "sweep.db", "--json", cwd=work).split("\n}\n")[0] + "\n}\n")
+    report = json.loads(octavo(work, "sweep", "report", "sweep.db", "--json").stdout)
     trials = {trial["trial"]: trial for trial in report["trials"]}
     wrong = []
     if code != 0 or report["finished"] != 12 or sorted(trials) != list(range(1, 13)):
@@ -158,39 +142,26 @@ def guides_sweep(work):
     (work / "sweep_lambda_fineweb.yaml").write_text(GUIDE)
     (work / "fineweb-edu").mkdir()
     shutil.copy(work / "text.txt", work / "fineweb-edu" / "part.txt")
-    text = octavo("sweep", "run", "sweep_lambda_fineweb.yaml", "train.yaml", "--agents", "2", "--", "--max_steps", "20",
-                  "--checkpoint_freq", "0", cwd=work)
+    command = ("sweep", "run", "sweep_lambda_fineweb.yaml", "train.yaml", "--agents", 2, "--", "--max_steps", 20,
+               "--checkpoint_freq", 0)
+    text = octavo(work, *command).stderr
     done = rows(work / "sweep_lambda_fineweb.db", "SELECT count(*) FROM trials WHERE state = 'finished'")[0][0]
     precision = {json.loads((run / "metrics.jsonl").read_text().splitlines()[0])["precision"]
                  for run in (work / "runs").glob("sweep_lambda_fineweb-*")}
     if done != 5 or precision != {"FP8 rehearsal"}:
         sys.exit(f"{text}\nthe guides' sweep: {done} of 5 trials finished, in {precision}")
     # Once more: everything has ended, so nothing is run again.
-    again = octavo("sweep", "run", "sweep_lambda_fineweb.yaml", "train.yaml", "--agents", "2", "--", "--max_steps", "20",
-                   "--checkpoint_freq", "0", cwd=work)
+    again = octavo(work, *command).stderr
     if " begins" in again:
         sys.exit(f"{again}\na sweep that had ended began again")
     return done
-
-
-def shipped_sweeps(work):
-    """The files of configs/, two trials of each."""
-    (work / "Skylion007" / "openwebtext").mkdir(parents=True)
-    shutil.copy(work / "text.txt", work / "Skylion007" / "openwebtext" / "part.txt")
-    for name, config, flags in SHIPPED:
-        octavo("sweep", "create", ROOT / "configs" / name, ROOT / "configs" / config, "--database", f"all_{name}.db", cwd=work)
-        octavo("sweep", "run", ROOT / "configs" / name, ROOT / "configs" / config, "--database", f"{name}.db", "--run_cap", "2",
-               "--agents", "2", "--", *flags.split(), cwd=work)
-        if rows(work / f"{name}.db", "SELECT count(*) FROM trials WHERE state = 'finished'") != [(2,)]:
-            sys.exit(f"configs/{name}: not every trial finished")
-    return len(SHIPPED)
 
 
 def under_slurm(work):
     """Two tasks of a step and an array of two jobs, over one database. A trial must not take itself for a rank of the step."""
     slurm_cluster.require_programs()
     flags = ("--max_steps", "20", "--checkpoint_freq", "0")
-    octavo("sweep", "create", "sweep.yaml", "train.yaml", "--database", "slurm.db", "--run_cap", "6", "--", *flags, cwd=work)
+    octavo(work, "sweep", "create", "sweep.yaml", "train.yaml", "--database", "slurm.db", "--run_cap", 6, "--", *flags)
     with slurm_cluster.Cluster(work / "cluster") as cluster:
         log = cluster.call("srun", "--ntasks=2", "--overcommit", OCTAVO, "sweep", "agent", work / "slurm.db", "--trials", "1",
                            cwd=work, environment=ENVIRONMENT)
@@ -220,7 +191,9 @@ def page(work):
 
 def render(work, name, command, file):
     """A browser's picture of the file. Fails when it is blank."""
-    octavo(*shlex.split(command)[1:], cwd=work)
+    octavo(work, *shlex.split(command)[1:])
+    if file.endswith(".html"):
+        browser.self_contained(work / file)
     return browser.draw(work / file, work / f"{name}.png")
 
 
@@ -236,7 +209,6 @@ def main():
         (work / "train.yaml").write_text(TRAIN)
         figures = twelve_trials(work)
         figures["guide"] = guides_sweep(work)
-        figures["configs"] = shipped_sweeps(work)
         figures["commands"] = page(work)
         figures["slurm"] = under_slurm(work)
         figures |= {f"{name}_colours": render(work, name, *rest) for name, *rest in PICTURES}

@@ -147,7 +147,9 @@ def other_libraries(cases, work):
     run = Run("two NCCLs", work, "--device", "cuda",
               variables={"LD_LIBRARY_PATH": str(library(work, "libnccl.so.2", OLD_NCCL))})
     cases.finding(run, "NCCL, twice", "note", "2.18.5", "off LD_LIBRARY_PATH")  # without a GPU nobody calls it
-    run = Run("required", work, "--require-gpu", "--device", "cuda")
+    run = Run("required", work, "--require-gpu", "--device", "cuda", "--before-long-run")
+    cases.claim("a list that was not gone through is said to be", any(
+        "before a long run was not gone through" in f["found"] for f in run.findings), run.text)
     cases.claim("--require-gpu: exit code 3", run.code == ENVIRONMENT, run.code)
     cases.finding(run, "devices", "fail", "no GPU", "install the NVIDIA driver")
     result = subprocess.run([OCTAVO, "verify", "--json", "--device", "cuda"], cwd=work, capture_output=True, text=True)
@@ -168,7 +170,8 @@ def on_absent_devices(cases, work):
         cases.claim("so does the JSON", run.findings and all(f["absent_device"] for f in run.findings))
     run = Run("absent A100 for BF16", work, "--mixed_precision", "bf16", base=absent_device.environment(80))
     cases.finding(run, "gpu 0", "note", "compute capability 8.0")
-    run = Run("absent, mxfp8 on 9.0", work, "--fp8_recipe", "mxfp8", base=absent_device.environment(90))
+    run = Run("absent, mxfp8 on 9.0", work, "--fp8_recipe", "mxfp8", "--before-long-run", base=absent_device.environment(90))
+    cases.finding(run, "resume", "not checked", "kernels do not run")
     cases.finding(run, "gpu 0", "fail", "9.0", "blockwise")
     run = Run("absent, old driver", work, base=absent_device.environment(90, driver=12040))
     cases.finding(run, "driver", "fail", "12.4", "update the driver to 580")

@@ -18,7 +18,7 @@ std::map<std::string, double> by_name(const Metrics& metrics) {
   return map;
 }
 
-Fp8Tensor tensor(bool backward, float factor, float amax) {
+Fp8Tensor scaled_tensor(bool backward, float factor, float amax) {
   Fp8Tensor t;
   t.backward = backward;
   t.health.factor = factor;
@@ -34,7 +34,8 @@ TEST(Metrics, NamesThatPeopleKnow) {
   r.goodput = 0.9;
   r.mfu = 0.4;
   r.fp8_layers = 3;
-  r.fp8_tensors = {tensor(false, 4, 1), tensor(false, 16, 2), tensor(true, 2, 8)};
+  r.fp8_tensors = {scaled_tensor(false, 4, 1), scaled_tensor(false, 16, 2),
+                   scaled_tensor(true, 2, 8)};
   r.gpus = {{.index = 0, .busy_percent = 80, .watts = 300, .memory_bytes = 5e9}};
   const auto values = by_name(metrics_of(r));
   for (const char* name :

@@ -100,6 +100,13 @@ TEST(RedFlags, ALossIsJudgedBeforeItIsLearnedFrom) {
   EXPECT_TRUE(detector.judge(4).spike);      // looking changes nothing
   EXPECT_FALSE(detector.judge(2.15).spike);  // many sigmas, but not a tenth
   EXPECT_FALSE(detector.judge(0.1).spike);
+
+  detector.add(3);  // the ring goes round
+  SpikeDetector again;
+  for (const double loss : detector.recent()) again.add(loss);
+  EXPECT_EQ(again.recent(), detector.recent());
+  EXPECT_EQ(again.recent().back(), 3);
+  EXPECT_EQ(again.recent().size(), 128u);
 }
 
 TEST(RedFlags, GradientExplosion) {
@@ -253,6 +260,11 @@ TEST(RedFlags, AGuardAndAnEvaluation) {
   EXPECT_EQ(names(flags.on_eval({.step = 8, .val_loss = std::nan("")})),
             std::vector<std::string>{"nan_loss"});
   EXPECT_EQ(flags.receipt()["nan_loss"], 2);
+  // The run goes on, and so may the trouble: one flag, and again after a loss that is a number.
+  EXPECT_EQ(names(flags.on_eval({.step = 9, .val_loss = HUGE_VAL})), kNone);
+  EXPECT_EQ(names(flags.on_eval({.step = 10, .val_loss = 2})), kNone);
+  EXPECT_EQ(names(flags.on_eval({.step = 11, .val_loss = std::nan("")})),
+            std::vector<std::string>{"nan_loss"});
 }
 
 }  // namespace

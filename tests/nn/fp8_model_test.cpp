@@ -13,7 +13,7 @@ namespace {
 
 using config::Fp8Guard;
 
-constexpr int64_t kTokens = 64, kWidth = 128;
+constexpr int64_t kModelTokens = 64, kWidth = 128;
 
 class Fp8ModelTest : public Fp8Test {
  protected:
@@ -26,8 +26,11 @@ class Fp8ModelTest : public Fp8Test {
     layers.push_back(fp8_test_layer("h.2.mlp.c_fc", 2, kWidth, kWidth));
   }
   static Fp8ModelOptions options(Recipe recipe, Fp8Guard guard = Fp8Guard::kFallback) {
-    return {
-        .fp8 = options_of(recipe), .skip = {}, .tokens = kTokens, .stats_freq = 1, .guard = guard};
+    return {.fp8 = options_of(recipe),
+            .skip = {},
+            .tokens = kModelTokens,
+            .stats_freq = 1,
+            .guard = guard};
   }
   // The reason of each layer, and that it is the truth.
   std::vector<std::string> reasons(const Fp8Model& model) const {
@@ -128,7 +131,7 @@ class Fp8GuardTest : public Fp8ModelTest {
     at::Tensor x, dy;
   };
   static Fed healthy() {
-    return {bf16_normal({kTokens, kWidth}), bf16_normal({kTokens, kWidth}, 1e-3)};
+    return {bf16_normal({kModelTokens, kWidth}), bf16_normal({kModelTokens, kWidth}, 1e-3)};
   }
   // One step; layer `odd` is fed `what`. Returns what was logged.
   std::string step(Fp8Model& model, size_t odd, const Fed& what, bool dropped = false) {
@@ -195,7 +198,7 @@ TEST_F(Fp8GuardTest, OutliersThatSaturateAreNamedAndFallBack) {
   const auto outliers = [&] {
     size *= 1e3;
     Fed fed = healthy();
-    fed.x = bf16_normal({kTokens, kWidth}, size);
+    fed.x = bf16_normal({kModelTokens, kWidth}, size);
     return fed;
   };
   step(model, 99, {});

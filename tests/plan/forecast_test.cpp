@@ -13,7 +13,7 @@
 namespace octavo::plan {
 namespace {
 
-config::Settings llama_8b() {
+config::Settings llama_8b_settings() {
   config::Settings settings;
   settings.model_name = "llama-3.1-8b";
   settings.batch_size = 2;
@@ -22,15 +22,15 @@ config::Settings llama_8b() {
 }
 
 TEST(Forecast, SaysWhatToChangeUntilItFits) {
-  const Forecast big = forecast(llama_8b());
+  const Forecast big = forecast(llama_8b_settings());
   EXPECT_FALSE(big.fits());
   ASSERT_FALSE(big.advice.empty());
   EXPECT_EQ(big.advice.back().find("do not fit"), std::string::npos);
-  config::Settings settings = llama_8b();
+  config::Settings settings = llama_8b_settings();
   settings.lora_rank = 16;
   EXPECT_TRUE(forecast(settings).fits());
   EXPECT_TRUE(forecast(settings).advice.empty());
-  settings = llama_8b();
+  settings = llama_8b_settings();
   settings.model_name = "llama-3.1-70b";
   settings.gpu = "rtx4090";
   const Forecast never = forecast(settings);
@@ -38,7 +38,7 @@ TEST(Forecast, SaysWhatToChangeUntilItFits) {
 }
 
 TEST(Forecast, RecipesThatAGpuHasNot) {
-  config::Settings settings = llama_8b();
+  config::Settings settings = llama_8b_settings();
   settings.gpu = "a100";
   for (const RecipeForecast& recipe : forecast(settings).recipes) {
     EXPECT_EQ(recipe.refusal.empty(), recipe.recipe == Recipe::kBf16);
@@ -64,7 +64,7 @@ TEST(Forecast, YoungAndDaly) {
 }
 
 TEST(Forecast, MoneyFollowsTokensAndPrice) {
-  config::Settings settings = llama_8b();
+  config::Settings settings = llama_8b_settings();
   settings.num_gpus = 8;
   settings.sharding_mode = config::ShardingMode::kFsdpFull;
   settings.token_budget = 10'000'000'000;
@@ -78,7 +78,7 @@ TEST(Forecast, MoneyFollowsTokensAndPrice) {
 }
 
 TEST(Forecast, EveryOutputSaysForecastAndHowWrong) {
-  config::Settings settings = llama_8b();
+  config::Settings settings = llama_8b_settings();
   Forecast f = forecast(settings);
   const std::string text = text_of(f);
   EXPECT_EQ(text.find("forecast"), 0u);
@@ -94,7 +94,7 @@ TEST(Forecast, EveryOutputSaysForecastAndHowWrong) {
 }
 
 TEST(Forecast, AdaptersOnAttentionAloneCostLess) {
-  config::Settings settings = llama_8b();
+  config::Settings settings = llama_8b_settings();
   settings.lora_rank = 16;
   const Forecast all = forecast(settings);
   settings.lora_target_modules = {"q_proj", "v_proj"};
@@ -118,14 +118,14 @@ TEST(Forecast, ReasonsNameWhatTakesTheGain) {
       return reason.find(part) != std::string::npos;
     });
   };
-  config::Settings settings = llama_8b();
+  config::Settings settings = llama_8b_settings();
   EXPECT_FALSE(holds(forecast(settings), "LoRA"));
   settings.lora_rank = 32;
   EXPECT_TRUE(holds(forecast(settings), "LoRA adapters"));
-  settings = llama_8b();
+  settings = llama_8b_settings();
   settings.max_seq_length = 32768;
   EXPECT_TRUE(holds(forecast(settings), "attention stays"));
-  settings = llama_8b();
+  settings = llama_8b_settings();
   settings.model_name = "qwen2.5-0.5b";
   EXPECT_TRUE(holds(forecast(settings), "LM head"));
 }

@@ -5,7 +5,7 @@
 namespace octavo::plan {
 namespace {
 
-MemoryWork llama_8b() {
+MemoryWork llama_8b_memory() {
   config::Settings settings;
   settings.model_name = "llama-3.1-8b";
   settings.batch_size = 2;
@@ -17,7 +17,7 @@ TEST(PlanMemory, PartsAddUpToThePeak) {
   for (bool fp8 : {false, true})
     for (bool recompute : {false, true})
       for (int64_t rank : {0, 16}) {
-        MemoryWork work = llama_8b();
+        MemoryWork work = llama_8b_memory();
         work.fp8 = fp8, work.recompute = recompute, work.lora_rank = rank;
         const Memory m = memory(work);
         EXPECT_NEAR(m.total,
@@ -29,9 +29,9 @@ TEST(PlanMemory, PartsAddUpToThePeak) {
 
 TEST(PlanMemory, EighteenBytesOrSixAParameter) {
   const double parameters = 8030261248;
-  const Memory m = memory(llama_8b());
+  const Memory m = memory(llama_8b_memory());
   EXPECT_NEAR(m.weights + m.masters + m.gradients + m.moments, 18 * parameters, 0.001 * parameters);
-  MemoryWork low = llama_8b();
+  MemoryWork low = llama_8b_memory();
   low.master = low.gradients = config::StateType::kBf16;
   low.moments = config::StateType::kFp8;
   low.recompute = true;
@@ -42,7 +42,7 @@ TEST(PlanMemory, EighteenBytesOrSixAParameter) {
 }
 
 TEST(PlanMemory, WhatFp8AddsAndSaves) {
-  MemoryWork work = llama_8b();
+  MemoryWork work = llama_8b_memory();
   const Memory bf16 = memory(work);
   work.fp8 = true;
   const Memory fp8 = memory(work);
@@ -53,7 +53,7 @@ TEST(PlanMemory, WhatFp8AddsAndSaves) {
 }
 
 TEST(PlanMemory, ShardingDividesWhatItSays) {
-  MemoryWork work = llama_8b();
+  MemoryWork work = llama_8b_memory();
   work.gpus = 8;
   const Memory none = memory(work);
   work.sharding = Sharding::kZero1;
@@ -74,7 +74,7 @@ TEST(PlanMemory, ShardingDividesWhatItSays) {
 }
 
 TEST(PlanMemory, ACpuHoldsSizeClasses) {
-  MemoryWork work = llama_8b();
+  MemoryWork work = llama_8b_memory();
   work.cpu = true;
   const Memory cpu = memory(work);
   work.cpu = false;

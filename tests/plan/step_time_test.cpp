@@ -7,7 +7,7 @@
 namespace octavo::plan {
 namespace {
 
-Workload llama_8b() {
+Workload llama_8b_work() {
   config::Settings settings;
   settings.model_name = "llama-3.1-8b";
   Workload work;
@@ -22,7 +22,7 @@ double speed(const Workload& work) {
 }
 
 TEST(StepTime, PartsAddUpToTheWhole) {
-  Workload work = llama_8b();
+  Workload work = llama_8b_work();
   work.recipe = Recipe::kCurrent;
   work.gpus = 64, work.sharding = Sharding::kFull, work.lora_rank = 16;
   const StepTime t = step_time(work, Calibration::fitted());
@@ -35,7 +35,7 @@ TEST(StepTime, PartsAddUpToTheWhole) {
 
 TEST(StepTime, NeverFasterThanTheHardware) {
   for (const Gpu& gpu : gpus()) {
-    Workload work = llama_8b();
+    Workload work = llama_8b_work();
     work.gpu = &gpu;
     const StepTime t = step_time(work, Calibration::fitted());
     EXPECT_LT(t.flops / t.total, gpu.bf16_tflops * 1e12) << gpu.name;
@@ -44,17 +44,17 @@ TEST(StepTime, NeverFasterThanTheHardware) {
 }
 
 TEST(StepTime, WhatMakesItSlower) {
-  Workload work = llama_8b();
+  Workload work = llama_8b_work();
   const double plain = speed(work);
   work.recompute = Recompute::kFull;
   EXPECT_LT(speed(work), 0.85 * plain);
-  work = llama_8b();
+  work = llama_8b_work();
   work.length = 32768;
   EXPECT_LT(speed(work), 0.75 * plain);
-  work = llama_8b();
+  work = llama_8b_work();
   work.gpus = 512, work.sharding = Sharding::kFull;
   EXPECT_LT(speed(work), plain * 1.1);
-  work = llama_8b();
+  work = llama_8b_work();
   work.length = 64;  // nothing fills the GPU
   EXPECT_LT(speed(work), 0.4 * plain);
 }
@@ -65,14 +65,14 @@ TEST(StepTime, Fp8PaysForLargeModelsAndLessForAdapters) {
     work.recipe = Recipe::kDelayed;
     return speed(work) / high;
   };
-  Workload work = llama_8b();
+  Workload work = llama_8b_work();
   work.accumulation = 8;
   const double full = gain(work);
   EXPECT_GT(full, 1.25);
   EXPECT_LT(full, 1.7);
   work.lora_rank = 16;
   EXPECT_LT(gain(work), full - 0.05);
-  work = llama_8b();
+  work = llama_8b_work();
   work.gpu = &wanted_gpu("a100");
   EXPECT_DOUBLE_EQ(gain(work), 1);
 }

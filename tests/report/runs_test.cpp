@@ -1,8 +1,10 @@
 #include "report/runs.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 
 #include "expect_failure.h"
 #include "report/made_run.h"
@@ -63,6 +65,34 @@ TEST_F(RunsTest, OtherSettingsInTheFolderAreNoticed) {
   fs::create_directories(plan.folder);
   write_file_atomic(plan.folder / "a-1337.command", "something else\n");
   expect_failure(ExitCode::kUsage, "other settings", [&] { make_runs(plan); });
+}
+
+// What run_child throws when these signals come while a child runs that saves, for half a second.
+std::string stopped_by(const std::vector<int>& signals, const fs::path& log) {
+  launch::SignalWatch watch;
+  size_t sent = 0;
+  const auto tick = [&](const std::string& line) {  // "ready": its traps are set
+    if (line == "ready" && sent < signals.size()) kill(getpid(), signals[sent++]);
+  };
+  try {
+    run_child({"/bin/bash", "-c",
+               "trap 'stop=1' TERM INT USR1; echo ready; while [ -z \"$stop\" ]; do sleep 0.05; "
+               "done; for i in {1..10}; do sleep 0.1; done; exit 75"},
+              log, watch, tick);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kStopped) << error.what();
+    return error.what();
+  }
+  return "it ran to its end";
+}
+
+TEST_F(RunsTest, OnlyAskingTwiceEndsARunAtOnce) {
+  const fs::path log = folder_ / "child.log";
+  const std::string saved = "[report] stopped on request", ended = "[report] ended on request";
+  EXPECT_TRUE(stopped_by({SIGTERM}, log).starts_with(saved));
+  EXPECT_TRUE(stopped_by({SIGUSR1, SIGUSR1}, log).starts_with(saved));
+  EXPECT_TRUE(stopped_by({SIGUSR1, SIGTERM}, log).starts_with(saved)) << "as Slurm does";
+  EXPECT_TRUE(stopped_by({SIGTERM, SIGINT}, log).starts_with(ended));
 }
 
 TEST_F(RunsTest, PairsOfAFolder) {

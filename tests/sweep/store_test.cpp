@@ -198,6 +198,19 @@ TEST_F(StoreTest, TheTargetEndsTheSweep) {
   EXPECT_FALSE(store.claim(own_agent_name(), kTimeout).trial);
 }
 
+TEST_F(StoreTest, AFullSweepSaysSo) {
+  plan_.yaml = "method: random\nparameters: {weight_decay: {min: 0.0, max: 1.0}}";
+  Store store = made();
+  const Claim first = store.claim(own_agent_name(), kTimeout);
+  ASSERT_TRUE(first.trial);
+  EXPECT_TRUE(store.finish(*first.trial, {.state = TrialState::kFinished, .metric = 1}));
+  Database(path(), false, 1000).run(str("UPDATE trials SET number = ", kMostTrials));
+  const Claim none = store.claim(own_agent_name(), kTimeout);
+  EXPECT_FALSE(none.trial);
+  ASSERT_EQ(none.news.size(), 1u);
+  EXPECT_NE(none.news[0].find("at most 100000"), std::string::npos);
+}
+
 TEST_F(StoreTest, BayesLearnsFromTheTrialsInTheFile) {
   plan_.yaml = "method: bayes\nrun_cap: 40\nparameters: {weight_decay: {min: 0.0, max: 1.0}}";
   Store store = made();

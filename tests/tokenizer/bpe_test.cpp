@@ -1,6 +1,8 @@
 #include "tokenizer/bpe.h"
 
 #include <chrono>
+#include <map>
+#include <set>
 
 #include "fixtures.h"
 
@@ -23,6 +25,37 @@ std::vector<TokenId> plain_bpe(const std::vector<Merge>& merges, std::string_vie
     ids[best_at] = merges[best_rank].result;
     ids.erase(ids.begin() + static_cast<ptrdiff_t>(best_at) + 1);
   }
+}
+
+// The same, with all pairs in order, for words of many parts.
+std::vector<TokenId> ordered_bpe(const std::vector<Merge>& merges, std::string_view word) {
+  std::map<std::pair<TokenId, TokenId>, size_t> rank_of;
+  for (size_t rank = 0; rank < merges.size(); ++rank)
+    rank_of[{merges[rank].left, merges[rank].right}] = rank;
+  std::map<size_t, TokenId> ids;  // by where they start
+  for (size_t i = 0; i < word.size(); ++i) ids[i] = static_cast<unsigned char>(word[i]);
+  std::set<std::pair<size_t, size_t>> pairs;  // rank, start
+  const auto enlist = [&](auto left, bool add) {
+    if (left == ids.end() || std::next(left) == ids.end()) return;
+    const auto rank = rank_of.find({left->second, std::next(left)->second});
+    if (rank == rank_of.end()) return;
+    if (add)
+      pairs.emplace(rank->second, left->first);
+    else
+      pairs.erase({rank->second, left->first});
+  };
+  for (auto id = ids.begin(); id != ids.end(); ++id) enlist(id, true);
+  while (!pairs.empty()) {
+    const auto [rank, start] = *pairs.begin();
+    const auto left = ids.find(start), before = left == ids.begin() ? ids.end() : std::prev(left);
+    for (const auto changed : {before, left, std::next(left)}) enlist(changed, false);
+    ids.erase(std::next(left));
+    left->second = merges[rank].result;
+    for (const auto changed : {before, left}) enlist(changed, true);
+  }
+  std::vector<TokenId> result;
+  for (const auto& [start, id] : ids) result.push_back(id);
+  return result;
 }
 
 std::array<TokenId, 256> all_bytes() {
@@ -76,6 +109,26 @@ TEST(Bpe, ShortAndLongWordsFollowTheDefinition) {
       ASSERT_EQ(encode(bpe, scratch, word), wanted) << word;
       ASSERT_EQ(encode(bpe, scratch, word), wanted) << "from the cache: " << word;
     }
+  }
+}
+
+TEST(Bpe, WordsOfManyPartsFollowTheDefinition) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 8; ++round) {
+    std::vector<Merge> merges = random_merges(random, 40);
+    // Powers of two of one letter: where their borders are hangs on the word's far end.
+    if (round % 4 == 3) {
+      merges = {{'a', 'a', 256}};
+      for (TokenId id = 256; id < 272; ++id) merges.insert(merges.begin(), {id, id, id + 1});
+    }
+    const Bpe bpe(merges, all_bytes(), {});
+    Bpe::Scratch scratch;
+    std::string word;
+    const size_t letters = 1 + static_cast<size_t>(round) % 3, length = 60'000 + random() % 5000;
+    for (size_t i = 0; i < length; ++i)
+      word += static_cast<char>(round % 4 == 3 ? 'a' : 'a' + random() % letters);
+    ASSERT_EQ(encode(bpe, scratch, word), ordered_bpe(merges, word)) << round;
+    ASSERT_EQ(encode(bpe, scratch, word.substr(0, 200)), ordered_bpe(merges, word.substr(0, 200)));
   }
 }
 

@@ -27,7 +27,7 @@ class Weights : public TrainTest {
 };
 
 template <class F>
-std::string refusal(const F& action) {
+std::string refusal_text(const F& action) {
   try {
     action();
   } catch (const Error& error) {
@@ -42,9 +42,9 @@ TEST_F(Weights, ACheckpointOfADeeperModelIsRefused) {
   s.resume = "latest";
   EXPECT_EQ(start(s)->progress.step, 1);
   s.n_layer = 1;
-  EXPECT_NE(refusal([&] { start(s); }).find("weights, the checkpoint"), std::string::npos);
+  EXPECT_NE(refusal_text([&] { start(s); }).find("weights, the checkpoint"), std::string::npos);
   s.n_layer = 3;
-  EXPECT_NE(refusal([&] { start(s); }).find("h.2."), std::string::npos);
+  EXPECT_NE(refusal_text([&] { start(s); }).find("h.2."), std::string::npos);
 }
 
 TEST_F(Weights, ACheckpointOnOtherDataIsRefused) {
@@ -52,7 +52,7 @@ TEST_F(Weights, ACheckpointOnOtherDataIsRefused) {
   s.resume = "latest";
   write_file_atomic(folder / "other.txt", std::string(20000, 'x'));
   s.dataset = {(folder / "other.txt").string()};
-  EXPECT_NE(refusal([&] { start(s); }).find("other data"), std::string::npos);
+  EXPECT_NE(refusal_text([&] { start(s); }).find("other data"), std::string::npos);
 }
 
 TEST_F(Weights, AnUntiedHeadIsRefusedAndATiedOneIsNot) {
@@ -61,14 +61,15 @@ TEST_F(Weights, AnUntiedHeadIsRefusedAndATiedOneIsNot) {
   const fs::path tied = export_with(*run, "lm_head.weight", embedding);
   EXPECT_NO_THROW(load_weights(*run->model, tied));
   const fs::path untied = export_with(*run, "lm_head.weight", embedding + 1);
-  EXPECT_NE(refusal([&] { load_weights(*run->model, untied); }).find("lm_head.weight"),
+  EXPECT_NE(refusal_text([&] { load_weights(*run->model, untied); }).find("lm_head.weight"),
             std::string::npos);
 }
 
 TEST_F(Weights, ALayerThatTheConfigDoesNotNameIsRefused) {
   const auto run = start(settings());
   const fs::path model = export_with(*run, "transformer.h.2.ln_1.weight", at::ones({32}));
-  EXPECT_NE(refusal([&] { load_weights(*run->model, model); }).find("h.2.ln_1"), std::string::npos);
+  EXPECT_NE(refusal_text([&] { load_weights(*run->model, model); }).find("h.2.ln_1"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "scratch.h"
+#include "train/random_run.h"
 #include "verify/report.h"
 
 namespace octavo::verify {
@@ -44,8 +45,9 @@ LongRun good_run() {
   run.checkpoint_bytes = 1.5e9;
   run.disk_free = 1e12;
   run.disk_rate = 1e9;
-  run.earlier = {{"trial", true, true, true, 200, true}, {"base", true, true, false, 1000, true}};
-  run.resume = {true, "the model", "FP8", "", 6, true, true};
+  run.earlier = {{"trial", true, true, true, 200, true, false},
+                 {"base", true, true, false, 1000, true, false}};
+  run.resume = ResumeRehearsal{true, "the model", "FP8", "", 6, true, true};
   return run;
 }
 
@@ -120,9 +122,10 @@ TEST(BeforeLongRun, EachLineNoticesWhatItIsFor) {
       {"disk", Status::kFail,
        [](LongRun& r) { r.settings.keep_checkpoints = 0, r.disk_free = 2e10; }},
       {"disk", Status::kFail, [](LongRun& r) { r.disk_problem = "read-only"; }},
-      {"resume", Status::kFail, [](LongRun& r) { r.resume.equal_losses = false; }},
-      {"resume", Status::kFail, [](LongRun& r) { r.resume.equal_weights = false; }},
-      {"resume", Status::kFail, [](LongRun& r) { r.resume = {}; }},
+      {"resume", Status::kFail, [](LongRun& r) { r.resume->equal_losses = false; }},
+      {"resume", Status::kFail, [](LongRun& r) { r.resume->equal_weights = false; }},
+      {"resume", Status::kFail, [](LongRun& r) { r.resume = ResumeRehearsal{}; }},
+      {"resume", Status::kNotChecked, [](LongRun& r) { r.resume.reset(); }},
       {"checkpoint_freq", Status::kWarn, [](LongRun& r) { r.settings.checkpoint_freq = 0; }},
       {"checkpoint_freq", Status::kWarn, [](LongRun& r) { r.settings.checkpoint_freq = 19'999; }},
       {"checkpoint_freq", Status::kWarn,
@@ -207,6 +210,27 @@ TEST_F(GatherLongRun, CountsCheckpointBytesOfAdaptersAlone) {
   EXPECT_LT(adapters, whole / 3);
 }
 
+TEST_F(GatherLongRun, ALongRecordIsReadInPartAndOthersAreCounted) {
+  const fs::path runs = scratch.path() / "runs";
+  for (const char* name : {"long", "strange"}) fs::create_directories(runs / name);
+  std::ofstream(runs / "long" / "config.yaml") << small();
+  std::ofstream(runs / "strange" / "config.yaml") << "a_key_of_another_program: 3\n";
+  std::ofstream metrics(runs / "long" / "metrics.jsonl");
+  const std::string filler(size_t{1} << 20, 'x');
+  for (int step = 1; step <= 70; ++step)
+    metrics << R"({"step":)" << step << R"(,"train/loss":2.5,"note":")" << filler << "\"}\n";
+  metrics.close();
+  const LongRun run = gather(small());
+  ASSERT_EQ(run.earlier.size(), 1u);
+  EXPECT_TRUE(run.earlier[0].cut && run.earlier[0].finite);
+  EXPECT_EQ(run.earlier[0].steps, 63);
+  EXPECT_EQ(run.unread_runs, 1);
+  const std::string line = found(run, "short run").found;
+  EXPECT_NE(line.find("runs/long: 63 steps"), std::string::npos) << line;
+  EXPECT_NE(line.find("the rest of its metrics.jsonl was not read"), std::string::npos) << line;
+  EXPECT_NE(line.find("1 others there were not read"), std::string::npos) << line;
+}
+
 // The whole way: a small run is stopped, saved and resumed, and leaves nothing behind.
 TEST_F(GatherLongRun, RehearsesAStopOfTheMiniatureBitForBit) {
   for (const char* more : {"", "lora_rank: 4\n", "master_dtype: bf16\nmoment_dtype: fp8\n"}) {
@@ -215,15 +239,61 @@ TEST_F(GatherLongRun, RehearsesAStopOfTheMiniatureBitForBit) {
     EXPECT_TRUE(resume.ran) << resume.problem;
     EXPECT_TRUE(resume.equal_losses && resume.equal_weights) << more;
     EXPECT_EQ(resume.precision, "FP8 rehearsal");
-    EXPECT_TRUE(fs::is_empty(run.checkpoint_folder));
+    EXPECT_FALSE(fs::exists(run.checkpoint_folder)) << "it was not there before";
   }
 }
 
 TEST_F(GatherLongRun, ARunThatCannotStartIsAFailure) {
   LongRun run = gather(small() + "fp8_execution: native\n");
   run.resume = rehearse_resume(run);
-  EXPECT_FALSE(run.resume.ran);
+  EXPECT_FALSE(run.resume->ran);
   EXPECT_EQ(found(run, "resume").status, Status::kFail);
+}
+
+// Names as fp8_skip has them are those of the models.
+class Fp8Share : public GatherLongRun {
+ protected:
+  void expect_all_skipped(const std::string& yaml) {
+    LongRun run = gather(yaml);
+    ASSERT_TRUE(run.forecast) << run.forecast_problem;
+    EXPECT_GT(run.fp8_share, 0.3);
+    train::Run real;
+    config::Settings s = run.settings;
+    s.device = config::DeviceChoice::kCpu;
+    s.init_from = "random";
+    train::start_on_random_tokens(real, s);
+    for (const auto& layer : real.model->linears()) run.settings.fp8_skip.push_back(layer->name);
+    run.fp8_gaps.clear();
+    share_in_fp8(run);
+    EXPECT_EQ(run.fp8_share, 0);
+    EXPECT_TRUE(run.contradictions.empty()) << run.contradictions.front();
+    EXPECT_EQ(run.fp8_gaps.size(), run.settings.fp8_skip.size());
+  }
+};
+
+TEST_F(Fp8Share, KnowsTheLayersOfGpt2AndLlama) {
+  expect_all_skipped(small());
+  fs::create_directories(scratch / "llama");
+  std::ofstream(scratch / "llama" / "config.json")
+      << R"({"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64,
+             "intermediate_size": 128, "num_attention_heads": 2, "num_key_value_heads": 2,
+             "vocab_size": 256, "max_position_embeddings": 64, "hidden_act": "silu",
+             "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": true})";
+  expect_all_skipped("model_name: " + (scratch / "llama").string() +
+                     "\nmax_seq_length: 16\nbatch_size: 2\nmax_steps: 50\nuse_fp8: true\n");
+}
+
+TEST_F(Fp8Share, LessForWhatIsSkippedAndNoneForTokensThatDoNotFit) {
+  const double whole = gather(small()).fp8_share;
+  const LongRun first = gather(small() + "fp8_skip: [first]\n");
+  EXPECT_NEAR(first.fp8_share, whole / 2, 1e-9);
+  EXPECT_EQ(first.fp8_gaps, (std::vector<std::string>{"4 layers of fp8_skip first"}));
+  std::string seventeen = small();
+  seventeen.replace(seventeen.find("h: 16"), 5, "h: 17");
+  const LongRun odd = gather(seventeen);
+  EXPECT_EQ(odd.fp8_share, 0);
+  EXPECT_NE(found(odd, "FP8 share").found.find("tokens 34"), std::string::npos);
+  EXPECT_EQ(found(gather(small() + "fp8_skip: [h.9.*]\n"), "config").status, Status::kFail);
 }
 
 }  // namespace

@@ -50,14 +50,14 @@ class BlockQuantizer {
         zero_(scale_from_amax(recipe, target.side.format, 0, false)),
         decode_(decode) {}
 
-  int64_t run() {
+  BlockCounts run() {
     if (grid_.block_rows == 1)
       run_rows();
     else if (grid_.grid_rows == 1)
       run_one_band();
     else
       run_bands();
-    return below_range_;
+    return {below_range_, infinite_};
   }
 
  private:
@@ -80,6 +80,7 @@ class BlockQuantizer {
       s.decode[b] = scale.decode;
       if (s.largest[b] != 0 && scale.decode < kSmallestSafeDecode)
         below_range_.fetch_add(1, std::memory_order_relaxed);
+      if (s.largest[b] == kInfinityBits) infinite_.fetch_add(1, std::memory_order_relaxed);
     }
     std::copy(s.decode.begin(), s.decode.end(), decode_ + grid_row * grid_.grid_columns);
   }
@@ -177,7 +178,7 @@ class BlockQuantizer {
   fp8::Grid grid_;
   fp8::Scale zero_;  // of a block of zeros
   float* decode_;
-  std::atomic<int64_t> below_range_ = 0;
+  std::atomic<int64_t> below_range_ = 0, infinite_ = 0;
 };
 
 }  // namespace
@@ -212,8 +213,8 @@ uint16_t quantize_by_factor(const Bf16Matrix& x, float factor, const Fp8Target& 
   return *std::max_element(parts.begin(), parts.end());
 }
 
-int64_t quantize_blocks(const Bf16Matrix& x, Recipe recipe, Direction direction,
-                        const Fp8Target& target, float* decode) {
+BlockCounts quantize_blocks(const Bf16Matrix& x, Recipe recipe, Direction direction,
+                            const Fp8Target& target, float* decode) {
   return BlockQuantizer(x, recipe, direction, target, decode).run();
 }
 

@@ -38,9 +38,12 @@ float amax_of_numbers(const Bf16Matrix& x, uint16_t largest);
 uint16_t quantize_by_factor(const Bf16Matrix& x, float factor, const Fp8Target& target);
 
 // By a recipe that takes its scales from the blocks; `decode` (grid.count() floats) receives them.
-// Returns the blocks that hold values below BF16's normal range.
-int64_t quantize_blocks(const Bf16Matrix& x, fp8::Recipe recipe, fp8::Direction direction,
-                        const Fp8Target& target, float* decode);
+struct BlockCounts {
+  int64_t below_range = 0;  // blocks that hold values below BF16's normal range
+  int64_t infinite = 0;     // blocks with an infinity
+};
+BlockCounts quantize_blocks(const Bf16Matrix& x, fp8::Recipe recipe, fp8::Direction direction,
+                            const Fp8Target& target, float* decode);
 
 // Codes to BF16 values. `decode` may be null: the codes' own values.
 struct Fp8Codes {

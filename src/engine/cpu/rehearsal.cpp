@@ -99,6 +99,7 @@ class Rehearsal final : public Fp8Linear {
                          .values_are_decoded = !is_per_tensor(side)});
   }
 
+  int64_t infinite_operands() const override { return infinite_operands_; }
   int64_t blocks_below_range() const override { return blocks_below_range_; }
 
  private:
@@ -116,29 +117,36 @@ class Rehearsal final : public Fp8Linear {
     if (is_per_tensor(order.side))
       per_tensor(matrix_of(x), recipe, order, target, copy.scales);
     else
-      blocks_below_range_ += quantize_blocks(matrix_of(x), recipe, direction, target,
-                                             mutable_data<float>(copy.scales));
+      count(quantize_blocks(matrix_of(x), recipe, direction, target,
+                            mutable_data<float>(copy.scales)));
     if (recipe == Recipe::kMxfp8 && as_codes) copy.scales = to_e8m0(copy.scales);
     return copy;
   }
 
-  static void per_tensor(const Bf16Matrix& x, Recipe recipe, const Fp8Order& order,
-                         const Fp8Target& target, Tensor& scales) {
+  void count(const BlockCounts& blocks) {
+    blocks_below_range_ += blocks.below_range;
+    if (blocks.infinite > 0) ++infinite_operands_;
+  }
+
+  void per_tensor(const Bf16Matrix& x, Recipe recipe, const Fp8Order& order,
+                  const Fp8Target& target, Tensor& scales) {
     fp8::Scale scale;
+    uint16_t largest = 0;
     if (recipe == Recipe::kDelayed) {
       scale = fp8::scale_from_factor(*data<float>(order.factor));
-      const uint16_t largest = quantize_by_factor(x, scale.encode, target);
+      largest = quantize_by_factor(x, scale.encode, target);
       if (order.amax.defined()) {
         Tensor slot = order.amax;
         float* recorded = mutable_data<float>(slot);
         *recorded = std::max(*recorded, amax_of_numbers(x, largest));
       }
     } else {
-      const uint16_t largest = largest_bits(x);
+      largest = largest_bits(x);
       const float amax = amax_of_numbers(x, largest);
       scale = fp8::scale_from_amax(recipe, order.side.format, amax, largest > kInfinityBits);
       quantize_by_factor(x, scale.encode, target);
     }
+    if (largest == kInfinityBits) ++infinite_operands_;
     *mutable_data<float>(scales) = scale.decode;
   }
 
@@ -176,7 +184,7 @@ class Rehearsal final : public Fp8Linear {
   }
 
   LinearProducts products_;
-  int64_t blocks_below_range_ = 0;
+  int64_t blocks_below_range_ = 0, infinite_operands_ = 0;
 };
 
 }  // namespace

@@ -1,0 +1,113 @@
+#include "train/pass.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "engine/range.h"
+#include "nn/loss.h"
+#include "train/batch.h"
+#include "train/lora_run.h"
+
+namespace octavo::train {
+namespace {
+
+using config::PenaltyType;
+
+// `share`: of one token in the loss of the step.
+MicroBatch forward_backward(Run& run, const DeviceBatch& batch, double share) {
+  const auto& s = run.settings;
+  const bool on_activations = s.penalty_weight > 0 && s.penalty_type != PenaltyType::kZLoss;
+  nn::Penalty penalty{
+      .kind = s.penalty_type == PenaltyType::kKurtosis ? nn::PenaltyKind::kKurtosis
+                                                       : nn::PenaltyKind::kActivationL2,
+      .gradient_scale =
+          s.penalty_weight / static_cast<double>(s.gradient_accumulation_steps * run.world.size())};
+  const nn::LossOptions options{
+      .classes = run.model->vocab_size(),
+      .gradient_scale = share,
+      .z_weight = s.penalty_type == PenaltyType::kZLoss ? s.penalty_weight : 0};
+
+  nn::Loss loss;
+  {
+    const engine::Range range("forward");
+    const at::Tensor hidden = run.model->hidden(batch.tokens, on_activations ? &penalty : nullptr);
+    loss = nn::head_loss(*run.engine, hidden, run.model->head(), batch.targets, options);
+  }
+  const engine::Range range("backward");
+  torch::autograd::backward({loss.root}, {});
+  return {loss.sums, penalty.total};
+}
+
+MicroBatch run_micro_batch(Run& run, const data::Batch& batch, double share) {
+  const auto pass = [&](const DeviceBatch& it) { return forward_backward(run, it, share); };
+  if (run.lora != nullptr) run.lora->begin_pass(batch.after.samples);
+  MicroBatch result = run.graph != nullptr ? run.graph->run(run, batch, share, pass)
+                                           : pass(to_device(batch, run.engine->target.device));
+  if (run.lora != nullptr) run.lora->end_pass();
+  return result;
+}
+
+void join_ranks(Run& run, at::Tensor& sums, at::Tensor& penalty) {
+  run.world.sum(sums, "loss");
+  if (penalty.defined()) run.world.sum(penalty, "penalty");
+  if (at::Tensor amaxes = run.fp8 != nullptr ? run.fp8->amaxes() : at::Tensor(); amaxes.defined())
+    run.world.max(amaxes, "magnitudes");
+}
+
+// `sums`: loss, logsumexp^2, probes.
+Figures read_figures(const Run& run, const at::Tensor& sums, const at::Tensor& penalty) {
+  const at::NoGradGuard no_grad;
+  const auto options = sums.options();
+  const at::Tensor extra =
+      penalty.defined() ? penalty.reshape({1}).to(at::kDouble) : at::zeros({1}, options);
+  const at::Tensor amaxes = run.fp8 != nullptr ? run.fp8->amaxes() : at::Tensor();
+  const at::Tensor largest =
+      amaxes.defined() ? amaxes.sum(at::kDouble).reshape({1}) : at::zeros({1}, options);
+  at::Tensor squares = run.optimizer->gradient_squares();
+  if (run.sharding != nullptr) run.sharding->sum_squares(squares);
+  const at::Tensor all = at::cat({sums, extra, largest, squares}).cpu();
+  const auto* value = all.const_data_ptr<double>();
+  return {.loss = value[0],
+          .z = value[1],
+          .penalty = value[3],
+          .has_penalty = penalty.defined(),
+          .probes = value[2] + value[4],
+          .norm = run.optimizer->gradient_norm(all.narrow(0, 5, all.numel() - 5))};
+}
+
+}  // namespace
+
+void begin_step(Run& run) {
+  const int64_t step = run.progress.step + 1;
+  run.world.set_step(step);
+  run.probes->begin_step();
+  if (run.fp8 != nullptr) run.fp8->begin_step(step);
+  if (run.sharding != nullptr)
+    run.sharding->gather_plain(run.fp8 != nullptr && run.fp8->measuring());
+}
+
+Figures run_passes(Run& run, const std::vector<data::Batch>& batches, double tokens) {
+  at::Tensor sums = at::zeros({2}, at::TensorOptions(run.engine->target.device).dtype(at::kDouble));
+  at::Tensor penalty;
+  for (const data::Batch& batch : batches) {
+    if (run.sharding != nullptr) run.sharding->begin_pass(&batch == &batches.back());
+    const MicroBatch result = run_micro_batch(run, batch, 1 / tokens);
+    if (run.sharding != nullptr) run.sharding->end_pass();
+    sums += result.sums;
+    if (result.penalty.defined())
+      penalty = penalty.defined() ? penalty + result.penalty : result.penalty;
+  }
+  sums = at::cat({sums, run.probes->total()});
+  join_ranks(run, sums, penalty);
+  return read_figures(run, sums, penalty);
+}
+
+void try_pass(Run& run, const data::Batch& batch) {
+  const double share = 1 / std::max(static_cast<double>(batch.learned), 1.0);
+  if (run.lora != nullptr) run.lora->begin_pass(0);
+  if (run.sharding != nullptr) run.sharding->begin_pass(/*last=*/true);
+  forward_backward(run, to_device(batch, run.engine->target.device), share);
+  if (run.sharding != nullptr) run.sharding->end_pass();
+}
+
+}  // namespace octavo::train

@@ -1,0 +1,32 @@
+#pragma once
+// The passes of a step: forward and backward over its micro-batches, and what came out of them on
+// all ranks. They change gradients and FP8 statistics, never weights: a step can be done again.
+
+#include <cmath>
+#include <vector>
+
+#include "train/run.h"
+
+namespace octavo::train {
+
+// What the host must know of a step before it updates: read in one copy, the only time that a step
+// waits for its device.
+struct Figures {
+  double loss = 0, z = 0, penalty = 0;  // sums over tokens, or micro-batches
+  bool has_penalty = false;             // of activations
+  double probes = 0;                    // finite when the results of all products are
+  optim::AdamW::Norm norm;
+
+  bool is_finite() const {
+    return std::isfinite(loss) && std::isfinite(probes) && norm.not_finite.empty();
+  }
+};
+
+// All ranks call these together. `tokens`: that the step learns from, on all ranks.
+void begin_step(Run& run);
+Figures run_passes(Run& run, const std::vector<data::Batch>& batches, double tokens);
+
+// A forward and backward pass whose gradients are not for learning: what it takes is measured.
+void try_pass(Run& run, const data::Batch& batch);
+
+}  // namespace octavo::train

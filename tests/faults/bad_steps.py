@@ -1,0 +1,223 @@
+"""Numbers that are not finite, and losses that spike; the last line has the figures.
+
+sites      NaN and infinity at 20 places (both operands of eight layers, four weights; two ranks in turn), in BF16 and every
+           FP8 recipe, once, in FP8 only, or always: the layer, the pass and the rank are named, the cause is hardware,
+           fp8 or model or data, nothing is learned, and the next step is sound
+spikes     100 steps of a real training whose data is partly noise: not applied; at most one other step in 10,000 is
+rollback   three such steps in a row: the weights of the last checkpoint, bit for bit; resumed in the middle, the same run;
+           a budget that is used up, and a run without checkpoints, end with exit code 4
+
+usage: bad_steps [--short]    --short: one recipe and fewer steps, for CI
+"""
+import argparse
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
+import common  # noqa: E402
+import ranks  # noqa: E402
+from common import STOPPED, TEXT  # noqa: E402
+
+TOOL = common.BUILD / "bin" / "number_faults_tool"
+GUARD = 4
+MODELS = ["bf16", "delayed", "current", "rowwise", "blockwise", "mxfp8"]
+CAUSES = ["hardware", "fp8", "model or data"]  # by how long a fault lasts: once, in FP8, always
+ROWS, LENGTH = 4, 64
+STEP_BYTES = ROWS * LENGTH
+CONFIG = """
+model_name: custom
+n_layer: 2
+n_head: 2
+n_embd: 128
+tokenizer: bytes
+learning_rate: 3e-3
+warmup_steps: 20
+eval_freq: 0
+num_threads: 1
+run_name: run
+device: cpu
+"""
+SITE_CONFIG = CONFIG + """
+max_seq_length: 32
+batch_size: 4
+max_steps: 100000
+bad_steps: skip
+bad_step_budget: 100000
+"""
+RUN_CONFIG = CONFIG + f"""
+max_seq_length: {LENGTH}
+batch_size: {ROWS}
+shuffle: false
+val_fraction: 0
+"""
+
+
+def fail(message):
+    print(f"tried=0 survived=0 lost=1 reason={message!r}")
+    sys.exit(1)
+
+
+def run_ranks(work, name, count=2):
+    port, processes = ranks.free_port(), []
+    flags = ["--mixed_precision", "bf16"] if name == "bf16" else ["--mixed_precision", "fp8", "--fp8_recipe", name]
+    for r in range(count):
+        variables = os.environ | {"RANK": str(r), "WORLD_SIZE": str(count), "LOCAL_RANK": str(r), "GROUP_RANK": "0",
+                                  "LOCAL_WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+                                  "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+        processes.append(subprocess.Popen([TOOL, "sites.yaml", "--dataset", TEXT, *flags], cwd=work, env=variables,
+                                          text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+    results = []
+    for process in processes:
+        out, err = process.communicate(timeout=600)
+        if process.returncode != 0:
+            fail(f"a rank of {name} ended with {process.returncode}: {err[-1500:]}")
+        results.append(json.loads(out.splitlines()[-1]))
+    return sorted(results, key=lambda r: r["rank"])
+
+
+def wrong_with(fault):
+    """What is not as it must be, of a fault; "" when all is."""
+    for key in ("injected", "skipped", "unchanged", "goes_on"):
+        if not fault[key]:
+            return f"not {key}"
+    incident = fault["incident"]
+    wanted = {"input": "the forward pass at ", "gradient": "the backward pass at ", "weight": ""}[fault["tensor"]]
+    if incident["place"] != wanted + fault["name"]:
+        return f"place {incident['place']}"
+    if incident["ranks"] != [fault["rank"]]:
+        return f"ranks {incident['ranks']}"
+    cause = "hardware" if fault["tensor"] == "weight" else CAUSES[fault["lasts"]]
+    return "" if incident["cause"] == cause else f"cause {incident['cause']}, wanted {cause}"
+
+
+def sites(work, names):
+    (work / "sites.yaml").write_text(SITE_CONFIG)
+    places, faults, wrong, updates = {}, 0, 0, 0
+    for name in names:
+        begin = time.monotonic()
+        for report in run_ranks(work, name):
+            for fault in report["faults"]:
+                faults += 1
+                updates += not (fault["skipped"] and fault["unchanged"])
+                problem = wrong_with(fault)
+                place = places.setdefault((fault["tensor"], fault["name"]), True)
+                places[fault["tensor"], fault["name"]] = place and not problem
+                if problem:
+                    wrong += 1
+                    print(f"{name}, seen by rank {report['rank']}: {fault}: {problem}")
+        print(f"{name}: done in {time.monotonic() - begin:.0f} s", flush=True)
+    return {"sites": len(places), "sites_named": sum(places.values()), "faults": faults, "faults_wrong": wrong,
+            "updates": updates}
+
+
+class Text:
+    """Tinyshakespeare in its order, with noise in the bytes of some steps (counted from 1)."""
+
+    def __init__(self, steps, seed):
+        clean = TEXT.read_bytes()
+        self.bytes = bytearray((clean * (steps * STEP_BYTES // len(clean) + 2))[:(steps + 2) * STEP_BYTES])
+        self.random = random.Random(seed)
+        self.noisy = set()
+
+    def spoil(self, step, share):
+        begin = (step - 1) * STEP_BYTES
+        for at in self.random.sample(range(begin, begin + STEP_BYTES), int(share * STEP_BYTES)):
+            self.bytes[at] = self.random.randrange(128, 256)
+        self.noisy.add(step)
+
+
+class Folder(common.Folder):
+    def __init__(self, work, name, text, steps, extra=""):
+        (work / name).mkdir()
+        super().__init__(work / name / "run", RUN_CONFIG + f"max_steps: {steps}\n" + extra)
+        (work / name / "data").write_bytes(text.bytes)
+
+    def incidents(self):
+        path = self.path / "runs" / "run" / "incidents.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def spikes(work, steps, count):
+    text = Text(steps, seed=7)
+    # Apart, so that none is the third in a row, and after the window has its losses.
+    for step in text.random.sample(range(150, steps, 3), count):
+        text.spoil(step, text.random.uniform(0.3, 1.0))
+    folder = Folder(work, "spikes", text, steps, "bad_steps: skip\nbad_step_budget: 1000\ncheckpoint_freq: 0\n")
+    begin = time.monotonic()
+    if (code := folder.finish()) != 0:
+        fail(f"the run with spikes ended with {code}: {folder.log()[-1500:]}")
+    found = {i["step"] for i in folder.incidents()}
+    print(f"spikes: {steps} steps in {time.monotonic() - begin:.0f} s; missed {sorted(text.noisy - found)}, "
+          f"false {sorted(found - text.noisy)}", flush=True)
+    return {"spikes": count, "caught": len(found & text.noisy), "clean_steps": steps - count,
+            "false": len(found - text.noisy)}
+
+
+def rollback(work):
+    """Names of the cases that went wrong."""
+    steps, wrong = 260, []
+    text = Text(steps, seed=11)
+    for step in (201, 202, 203):
+        text.spoil(step, 1.0)
+    policy = "bad_steps: rollback\ncheckpoint_freq: 50\nkeep_checkpoints: 0\n"
+
+    ends_there = Folder(work, "ends_there", text, 203, policy)
+    ends_there.finish_or_exit()
+    kinds = [i["kind"] for i in ends_there.incidents()]
+    if kinds != ["spike"] * 3 + ["rollback"] or ends_there.tensors(203) != ends_there.tensors(200):
+        wrong.append(f"weights after a rollback: {kinds}")
+    if ends_there.incidents()[-1]["samples"] != [200 * ROWS, 203 * ROWS]:
+        wrong.append(f"samples left out: {ends_there.incidents()[-1]}")
+
+    whole, stopped = Folder(work, "whole", text, steps, policy), Folder(work, "stopped", text, steps, policy)
+    whole.finish_or_exit()
+    code = common.interrupt(stopped.start(), 170, signal.SIGTERM)
+    if code == STOPPED:
+        stopped.finish_or_exit("--resume", "latest")
+    if code != STOPPED or stopped.tensors(steps) != whole.tensors(steps):
+        wrong.append(f"resumed run differs ({code})")
+    if whole.receipt()["incidents"]["rollbacks"] != 1 or whole.receipt()["skipped_steps"] != 3:
+        wrong.append(f"receipt: {whole.receipt()['incidents']}")
+
+    budget = Folder(work, "budget", text, steps, policy + "bad_step_budget: 2\n")
+    if budget.finish() != GUARD or "bad_step_budget" not in budget.log() or len(budget.incidents()) != 3:
+        wrong.append("budget")
+    bare = Folder(work, "bare", text, steps, "bad_steps: rollback\ncheckpoint_freq: 0\n")
+    if bare.finish() != GUARD or "no checkpoint to go back to" not in bare.log():
+        wrong.append("without checkpoints")
+    default = Folder(work, "default", text, steps, "checkpoint_freq: 0\n")
+    if default.finish() != 0 or default.incidents():
+        wrong.append("the default")
+    print(f"rollback: wrong {wrong}", flush=True)
+    return {"rollback_cases": 6, "rollback_wrong": len(wrong)}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--short", action="store_true")
+    short = parser.parse_args().short
+    common.require_files()
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="octavo-bad-steps-") as name:
+        work = pathlib.Path(name)
+        figures = sites(work, ["delayed"] if short else MODELS)
+        figures |= spikes(work, 2000 if short else 10000 + 100, 20 if short else 100)
+        figures |= rollback(work)
+    lost = (figures["sites"] - figures["sites_named"] + figures["faults_wrong"] + figures["rollback_wrong"]
+            + max(0, figures["spikes"] - figures["caught"] - (0 if short else 1))
+            + max(0, figures["false"] - (0 if short else 1)))
+    tried = figures["faults"] + figures["spikes"] + figures["rollback_cases"]
+    print(" ".join(f"{k}={v}" for k, v in figures.items()),
+          f"tried={tried} survived={tried - lost} lost={lost} seconds={time.monotonic() - begin:.0f}")
+    sys.exit(0 if lost == 0 and figures["sites"] == 20 else 1)
+
+
+if __name__ == "__main__":
+    main()

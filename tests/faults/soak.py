@@ -1,0 +1,113 @@
+"""Hours of training with a kill -9 about every minute, at random times; the last line has the figures.
+
+Half of the time two ranks train under `octavo launch --max_restarts` and a random one is killed; in the other half a
+process trains alone, is killed, and started again with --resume latest. Beside them one trains that nobody kills.
+
+goodput   seconds of the steps whose results were kept / (elapsed seconds - those of start-up: from a process's start
+          to its first step). A kill costs the steps since the last checkpoint, and the time until it is noticed
+growth    of the undisturbed process's memory from after its warm-up to the end; of a restarted process, at the same
+          number of steps after its start, from the first restarts to the last
+lost      restarts that did not go on from the newest checkpoint, steps that are missing or there twice, losses that the
+          undisturbed process does not have
+
+usage: soak [--minutes N] [--short]    --short: half a minute, for CI
+"""
+import argparse
+import pathlib
+import random
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
+import common  # noqa: E402
+from soak_runs import OneProcess, Ranks, Undisturbed  # noqa: E402
+
+LEAST_GOODPUT, MOST_GROWTH = 90.0, 1.0  # percent
+KILL_GAP = (25, 90)  # seconds from a run's first step to the next kill
+
+
+def soak(chain, seconds, gap, chance, whole):
+    """Kills until the time is over. `whole`: (when all began, when all will end)."""
+    deadline = time.monotonic() + seconds
+    while True:
+        moment = time.monotonic() + chance.uniform(*gap)
+        if moment > deadline:
+            time.sleep(max(0, deadline - time.monotonic()))
+            break
+        time.sleep(moment - time.monotonic())
+        chain.kill(chance)
+        life = chain.lives[-1]
+        print(f"{time.monotonic() - whole[0]:6.0f} s, {max(0, whole[1] - time.monotonic()) / 60:.0f} min left: "
+              f"{chain.name}, kill {chain.kills}, checkpoint {chain.kept_before_kill[-1]}, goes on with step "
+              f"{life.first_step}, start-up {life.startup_seconds(0):.1f} s", flush=True)
+    chain.stop()
+
+
+def same_losses(chain, undisturbed):
+    """How many steps both have, and the first that differs."""
+    paths = [c.folder.path / "runs" / "run" / "metrics.jsonl" for c in (chain, undisturbed)]
+    steps = [[r for r in common.read_records(path) if "train/loss" in r] for path in paths]
+    together = min(map(len, steps))
+    return together, common.record_difference(*(found[:together] for found in steps))
+
+
+def report(chains, undisturbed, short):
+    problems = [p for chain in (*chains, undisturbed) for p in chain.problems]
+    kept = sum(chain.check_end() for chain in chains)
+    problems += [p for chain in chains for p in chain.problems if p not in problems]
+    elapsed = sum(chain.ended - chain.began for chain in chains)
+    startup = sum(chain.startup_seconds() for chain in chains)
+    goodput = 100 * kept / (elapsed - startup)
+    together, difference = same_losses(chains[1], undisturbed)
+    problems += [f"alone and undisturbed: {difference}"] if difference else []
+    growth, growth_unbacked = undisturbed.growth()
+    restarts = [*(chain.growth_over_restarts() for chain in chains), chains[0].launcher_growth()]
+    kills = sum(chain.kills for chain in chains)
+    print("\n".join(problems) or "every restart went on from the newest checkpoint, every step is there once")
+    # Half a minute is warm-up all through, and a kill every few seconds loses more.
+    limit, least = (100.0, 25.0) if short else (MOST_GROWTH, LEAST_GOODPUT)
+    bad = len(problems) + sum(percent >= limit for percent in (growth, growth_unbacked, *restarts)) + (goodput < least)
+    print(f"tried={kills} survived={max(0, kills - len(problems))} lost={len(problems)} minutes={elapsed / 60:.1f} "
+          f"kills={kills} steps_kept={sum(chain.folder.newest() for chain in chains)} goodput_percent={goodput:.2f} "
+          f"startup_seconds={startup:.1f} startups={sum(len(chain.lives) for chain in chains)} "
+          f"memory_growth_percent={growth:.3f} unbacked_memory_growth_percent={growth_unbacked:.3f} "
+          f"restart_memory_growth_percent={max(restarts[:2]):.3f} launcher_memory_growth_percent={restarts[2]:.3f} "
+          f"memory_mb={undisturbed.samples[-1][1] / 1e6:.0f} "
+          f"steps_same_as_undisturbed={together}")
+    return bad == 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=120)
+    parser.add_argument("--short", action="store_true")
+    parser.add_argument("--seed", type=int, default=10)
+    options = parser.parse_args()
+    common.require_files()
+    chance = random.Random(options.seed)
+    gap = (2, 4) if options.short else KILL_GAP
+    pace = {"checkpoint_freq": 20, "measured": 20} if options.short else {"checkpoint_freq": 10, "measured": 300}
+    seconds = 22 if options.short else 60 * options.minutes
+    with tempfile.TemporaryDirectory() as temporary:
+        work = pathlib.Path(temporary)
+        common.prepare_data(work)
+        began = time.monotonic()
+        whole = began, began + seconds
+        undisturbed = Undisturbed(work, **pace)
+        chains = [Ranks(work, "ranks", **pace), OneProcess(work, "alone", **pace)]
+        try:
+            undisturbed.start()
+            for chain, end in zip(chains, (began + seconds / 2, began + seconds)):
+                chain.start()
+                soak(chain, end - time.monotonic(), gap, chance, whole)
+            undisturbed.stop()
+        finally:
+            for chain in (*chains, undisturbed):
+                chain.abandon()
+        good = report(chains, undisturbed, options.short)
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()
