@@ -14,5 +14,9 @@ set(octavo_hardening
 foreach(option ${octavo_hardening})
   add_compile_options($<$<CONFIG:Release>:${option}>)
 endforeach()
+if(CMAKE_UNITY_BUILD)
+  # DWARF 5 has checksums of the sources: here of the made-up ones that join others, and these name the folder.
+  add_compile_options($<$<CONFIG:Release>:-gdwarf-4>)
+endif()
 # Relocations read-only before main, no executable stack, code on pages of its own.
 add_link_options($<$<CONFIG:Release>:LINKER:-z,relro,-z,now,-z,noexecstack,-z,separate-code>)

@@ -1,4 +1,5 @@
 """The targets of this folder, and how one is started."""
+import functools
 import os
 import pathlib
 import re
@@ -64,6 +65,7 @@ def run_target(target, arguments, thorough=False):
         return process.returncode, sink.read().decode(errors="replace"), usage.ru_utime + usage.ru_stime
 
 
+@functools.cache
 def limits(target):
     """Beyond what the process has before its first input (shadow memory, libraries) and the quarantine."""
     _, log, _ = run_target(target, ["-runs=0"])

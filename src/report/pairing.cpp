@@ -25,12 +25,19 @@ constexpr std::array<std::string_view, 6> kBatchKeys = {"seed",
 constexpr std::array<std::string_view, 6> kScheduleKeys = {
     "learning_rate", "min_lr_ratio", "warmup_steps", "max_steps", "num_epochs", "max_grad_norm"};
 // What changes nothing that is compared here.
-constexpr std::array<std::string_view, 25> kSideKeys = {
-    "run_name",        "runs_dir",         "data_cache",     "num_workers",     "log_freq",
-    "eval_freq",       "sample_freq",      "sample_tokens",  "sample_prompt",   "trace",
-    "use_tensorboard", "use_wandb",        "wandb_project",  "wandb_run_name",  "metrics_address",
-    "plateau_steps",   "bf16_baseline",    "checkpoint_dir", "checkpoint_freq", "keep_checkpoints",
-    "resume",          "list_checkpoints", "fp8_stats_freq", "shard_tokens",    "offline"};
+constexpr std::array<std::string_view, 26> kSideKeys = {"run_name",        "runs_dir",
+                                                        "data_cache",      "num_workers",
+                                                        "log_freq",        "eval_freq",
+                                                        "sample_freq",     "sample_tokens",
+                                                        "sample_prompt",   "trace",
+                                                        "use_tensorboard", "use_wandb",
+                                                        "wandb_project",   "wandb_run_name",
+                                                        "metrics_address", "plateau_steps",
+                                                        "bf16_baseline",   "checkpoint_dir",
+                                                        "checkpoint_freq", "keep_checkpoints",
+                                                        "resume",          "list_checkpoints",
+                                                        "fp8_stats_freq",  "shard_tokens",
+                                                        "offline",         "replica_check_freq"};
 
 bool is_one_of(std::span<const std::string_view> names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();

@@ -1,5 +1,5 @@
 #pragma once
-// A step that must not be learned from, as incidents.jsonl of a run tells it.
+// What went wrong with the numbers of a run, as its incidents.jsonl tells it.
 
 #include <cstdint>
 #include <string>
@@ -10,7 +10,7 @@
 namespace octavo::train {
 
 struct Incident {
-  std::string kind;  // "not finite", "spike"
+  std::string kind;  // "not finite", "spike", "rollback", "replicas differ"
   int64_t step = 0;
   double loss = 0;
   std::string what;  // "the loss of step 7 is nan"

@@ -97,7 +97,6 @@ void Outputs::write_incidents() {
 
 void Outputs::on_guard(const Error& error) {
   if (!writes()) return;
-  write_incidents();
   say(flags_->on_guard(run_.progress.step + 1, error.what()));
   end(str("ended by a guard: ", error.what()), error.code());
 }
@@ -105,6 +104,7 @@ void Outputs::on_guard(const Error& error) {
 void Outputs::end(const std::string& status, ExitCode code) {
   damage_->update(run_);
   if (!writes()) return;
+  write_incidents();
   console_->on_end(static_cast<int>(code));
   background_->on_end(static_cast<int>(code));
   Json sinks = background_->receipt();

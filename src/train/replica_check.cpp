@@ -112,6 +112,15 @@ std::string advice(const dist::ReplicaDifference& found) {
 void end_when_different(Run& run) {
   const auto found = find_replica_difference(run);
   if (!found) return;
+  Incident incident;
+  incident.kind = "replicas differ";
+  incident.step = run.progress.step;
+  incident.what = found->text();
+  incident.ranks = found->ranks();
+  incident.cause = "hardware";
+  incident.evidence = "ranks that apply the same updates hold different numbers";
+  incident.action = "run ended";
+  run.incidents.push_back(std::move(incident));
   fail(ExitCode::kGuard, "train", found->text(), ". ", advice(*found));
 }
 

@@ -159,7 +159,7 @@ class Chain:
 
 
 class OneProcess(Chain):
-    def __init__(self, work, name, **more):
+    def __init__(self, work, name="alone", **more):
         super().__init__(work, name, 1, **more)
         self.process, self.listener = None, None
 
@@ -197,8 +197,8 @@ class OneProcess(Chain):
 class Ranks(Chain):
     """Two of them. The launcher lives as long as the chain."""
 
-    def __init__(self, work, name, **more):
-        super().__init__(work, name, 2, **more)
+    def __init__(self, work, **more):
+        super().__init__(work, "ranks", 2, **more)
         self.launched, self.launcher_memory = None, []
 
     def start(self):
@@ -227,6 +227,9 @@ class Ranks(Chain):
         return self.launched.ranks()[0]
 
     def victim(self, chance):
+        """After a step was gained: a launcher gives up when ranks die again and again without."""
+        self.wait_for(lambda: self.folder.newest() >= self.lives[-1].first_step)
+        self.kept_before_kill[-1] = self.folder.newest()
         return self.launched.wait_for_ranks(2)[chance.randrange(2)]
 
     def stop_target(self):
@@ -246,6 +249,14 @@ class Undisturbed(OneProcess):
     def start(self):
         super().start()
         self.pacer.start()
+        self.wait_for(lambda: self.lives[-1].steps >= 20)
+
+    def newest_steps(self):
+        """Some of the last records."""
+        with open(self.folder.path / "runs" / "run" / "metrics.jsonl", "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 10_000))
+            lines = file.read().splitlines()[1:-1]
+        return [record for record in map(json.loads, lines) if "train/loss" in record]
 
     def pace(self):
         while not self.leave.is_set():

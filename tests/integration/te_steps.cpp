@@ -77,6 +77,7 @@ std::unique_ptr<train::Run> make_run(const Step& step, bool te) {
         {.layers = 2, .heads = 4, .width = 128, .vocab = kVocabulary, .context = 128},
         *run->engine);
   run->model->initialize(1);
+  run->probes = std::make_unique<nn::Probes>(run->model->linears());
   run->optimizer = std::make_unique<optim::AdamW>(*run->engine, run->model->params(),
                                                   optim::AdamWOptions{.max_grad_norm = 1});
   run->train_data = std::make_shared<HashedTokens>();
