@@ -103,14 +103,15 @@ def jump_alone(work, days, wanted):
 def jump_ranks(work, days, wanted, chance):
     """The clock jumps, and later, while a rank stands still and the others wait for it, the other way: they wait as
     long as they should, and the launcher starts all again."""
-    folder = make_folder(work / f"clock-ranks-{days}", STEPS, 5, TENSORBOARD + f"dist_timeout: {TIMEOUT}\n")
+    folder = make_folder(work / f"clock-ranks-{days}", STEPS, 10, TENSORBOARD + f"dist_timeout: {TIMEOUT}\n")
     clock = Clock(work / f"clock-ranks-{days}" / "shift")
     run = Launched(folder, ("--nproc", str(RANKS), "--max_restarts", "2"), environment=clock.environment)
     try:
         pids, victim = run.wait_for_ranks(RANKS), chance.randrange(RANKS)
-        started = wait_until(lambda: steps_done(folder) >= 15, run.process)
+        started = wait_until(lambda: steps_done(folder) >= 13, run.process)
         clock.jump(days)
-        wait_until(lambda: steps_done(folder) >= 25, run.process)
+        # Away from the next save: one that waits for a part is given up after 60 s.
+        wait_until(lambda: steps_done(folder) >= 22, run.process)
         if not pids or not started or run.process.poll() is not None:
             return f"the run was over too soon:\n{run.said()[-2000:]}"
         os.kill(pids[victim], signal.SIGSTOP)

@@ -150,12 +150,12 @@ class Chain:
         return sum(life.startup_seconds(end) for life, end in zip(self.lives, ends))
 
     def growth_over_restarts(self):
-        """Percent from the first lives to the last, measured at the same step of a life."""
+        """MB from the first lives to the last, measured at the same step of a life."""
         found = [life.memory[0] for life in self.lives if life.memory]
         if len(found) < 2:
             return 0.0
         some = max(1, min(5, len(found) // 2))
-        return 100 * (statistics.median(found[-some:]) / statistics.median(found[:some]) - 1)
+        return (statistics.median(found[-some:]) - statistics.median(found[:some])) / 1e6
 
 
 class OneProcess(Chain):
@@ -215,9 +215,9 @@ class Ranks(Chain):
             self.launcher_memory.append(memory(self.launched.process.pid)[0])
 
     def launcher_growth(self):
-        """Percent from the first restart to the last."""
+        """MB from the first restart to the last."""
         found = self.launcher_memory
-        return 100 * (found[-1] / found[0] - 1) if found else 0.0
+        return (found[-1] - found[0]) / 1e6 if found else 0.0
 
     def go_on(self):
         if not self.wait_for(lambda: len(self.lives) > self.kills):
