@@ -16,7 +16,7 @@ foreach(option ${octavo_hardening})
 endforeach()
 if(CMAKE_UNITY_BUILD)
   # DWARF 5 has checksums of the sources: here of the made-up ones that join others, and these name the folder.
-  add_compile_options($<$<CONFIG:Release>:-gdwarf-4>)
+  add_compile_options($<$<CONFIG:Release>:-gdwarf-4> $<$<CONFIG:Release>:-g1>)  # the former alone would mean -g2
 endif()
 # Relocations read-only before main, no executable stack, code on pages of its own.
 add_link_options($<$<CONFIG:Release>:LINKER:-z,relro,-z,now,-z,noexecstack,-z,separate-code>)
