@@ -136,8 +136,15 @@ std::vector<dist::Replicated> replicated_tensors(Run& run) {
   for (const auto& p : params) add_weights(*p, !shards.weights, list);
   add_replicated_moments(run, params, list);
   if (run.fp8 != nullptr)
-    for (const auto& [name, values] : run.fp8->state())
-      list.add(name, "FP8 scaling state", values, false);
+    for (const auto& [name, values] : run.fp8->state()) {
+      // The first row of a history is of the step in progress: a rank's own until ranks join
+      // theirs.
+      const bool is_history = name.starts_with("amax_history.");
+      const int64_t rows = values.size(0) - (is_history ? 1 : 0);
+      if (rows > 0)
+        list.add(name, "FP8 scaling state", values.narrow(0, is_history ? 1 : 0, rows).clone(),
+                 false);
+    }
   return list.take();
 }
 
