@@ -29,7 +29,9 @@ if(NOT OCTAVO_SANITIZE)
   add_custom_command(OUTPUT ${octavo_sbom} VERBATIM COMMENT "Writing octavo.cdx.json"
     COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/packaging/sbom ${CMAKE_BINARY_DIR} ${OCTAVO_SITE_PACKAGES} ${octavo_sbom}
     DEPENDS octavo ${octavo_libraries} octavo_absent_driver ${CMAKE_SOURCE_DIR}/packaging/sbom
-      ${CMAKE_SOURCE_DIR}/packaging/licences.txt ${CMAKE_SOURCE_DIR}/packaging/requirements.lock)
+      ${CMAKE_SOURCE_DIR}/packaging/licences.txt ${CMAKE_SOURCE_DIR}/packaging/requirements.lock
+      ${CMAKE_SOURCE_DIR}/packaging/backend/bundle.py ${CMAKE_SOURCE_DIR}/packaging/backend/octavo_build.py
+      ${CMAKE_SOURCE_DIR}/pyproject.toml)
   add_custom_target(octavo_sbom ALL DEPENDS ${octavo_sbom})
   add_dependencies(octavo_installed octavo_sbom)
   install(FILES ${octavo_sbom} DESTINATION share COMPONENT octavo)

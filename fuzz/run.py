@@ -10,6 +10,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import threading
 import time
 
 import coverage
@@ -170,20 +171,35 @@ def for_each(targets, jobs, work):
     return results
 
 
+def nearest_to(total, targets):
+    """Of those short of it, the target that needs the least time by its rate so far; None when there is none."""
+    so_far = ledger.read()
+    left = {t: total - so_far[t]["executions"] for t in targets if so_far[t]["executions"] < total}
+    return min(left, key=lambda t: left[t] * (so_far[t]["cpu_seconds"] + 1) / (so_far[t]["executions"] + 1), default=None)
+
+
 def fuzz_to_total(targets, options):
-    """In turns of --seconds, targets with the fewest executions first, until every target has --total in the ledger."""
-    results, stopped = [], set()
-    while True:
-        so_far = ledger.read()
-        short = sorted((t for t in targets if so_far[t]["executions"] < options.total and t not in stopped),
-                       key=lambda t: so_far[t]["executions"])
-        if not short:
-            return results
-        left = {target: options.total - so_far[target]["executions"] for target in short}
-        turn = for_each(short[:options.jobs], options.jobs,
-                        lambda target: fuzz(target, options, options.seconds, left[target]))
-        results += turn.values()
-        stopped |= {target for target, result in turn.items() if result.findings}
+    """In turns of --seconds, until every target has --total in the ledger, or had a finding."""
+    results, waiting, lock = [], set(targets), threading.Lock()
+
+    def take_turns():
+        while True:
+            with lock:
+                target = nearest_to(options.total, waiting)
+                waiting.discard(target)
+            if target is None:
+                return
+            left = options.total - ledger.read()[target]["executions"]
+            result = fuzz(target, options, options.seconds, left)
+            describe(target, result)
+            results.append(result)
+            if not result.findings:
+                waiting.add(target)
+
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for turns in [pool.submit(take_turns) for _ in range(options.jobs)]:
+            turns.result()
+    return results
 
 
 def close(targets, results, options):

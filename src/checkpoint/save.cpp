@@ -38,8 +38,9 @@ std::string not_before_latest(const fs::path& directory, std::string now) {
   try {
     std::string before = read_manifest(directory / *latest).created;
     if (before <= now) return now;
-    log_warn_once(str("checkpoint: the clock says ", now, ", ", *latest, " was saved at ", before,
-                      "; the new ones get that time too, so that they count as newer"));
+    log_warn_once(
+        "checkpoint: the clock says a time before that of the latest checkpoint; new ones get the "
+        "latest one's time, so that they count as newer");
     return before;
   } catch (const Error&) {  // whoever loads it says what is wrong with it
     return now;

@@ -42,7 +42,7 @@ void store(Parsed& parsed, const Key& key, std::span<const std::string> values, 
   if (before != parsed.origins.end() && before->second.kind == origin.kind)
     fail(ExitCode::kUsage, kRoom, where, key.name, ": wanted once, found twice (",
          before->second.text(), "); keep one of them, and note that an alias is the same key");
-  if (key.name != "prompt")  // which may be about anything
+  if (!key.name.ends_with("prompt"))  // which may be about anything
     for (const std::string& value : values) refuse_secret(where + key.name, value);
   if (!key.store(parsed.settings, values))
     fail(ExitCode::kUsage, kRoom, where, key.name, ": wanted ", key.wanted, ", found ",

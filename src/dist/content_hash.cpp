@@ -12,6 +12,9 @@ namespace {
 
 // Odd: what came before counts times this.
 constexpr int64_t kBetweenChunks = 0x1e3779b97f4a7c15;
+// Not 32: where both halves of a word are numbers, two signs that changed would cancel.
+constexpr int kShift = 31;
+constexpr int64_t kShiftedIn = (int64_t{1} << (64 - kShift)) - 1;
 
 // Products of a chunk are in memory for a moment: on a CPU they should stay in its cache, on a GPU
 // there should be few launches.
@@ -51,7 +54,9 @@ at::Tensor ContentHash::of(const at::Tensor& values) const {
   for (int64_t first = 0; first < count; first += most) {
     const int64_t here = std::min(most, count - first);
     const at::Tensor x = words.narrow(0, first, here).to(at::kLong);
-    const at::Tensor y = at::bitwise_right_shift(x, 32).bitwise_xor_(x);
+    // The shift copies the sign, which would give a word and its complement one y.
+    const at::Tensor y =
+        at::bitwise_right_shift(x, kShift).bitwise_and_(kShiftedIn).bitwise_xor_(x);
     total = at::add(y.mul_(factors_.narrow(0, 0, here)).sum(), total, kBetweenChunks);
   }
   return total;

@@ -27,9 +27,8 @@ c10d::ReduceOp c10d_op(Op op) {
 // A rank that waits too long raises the alarm, and the watch over the ranks ends it.
 void wait_for_host(Work& work, const Group::Members& members, const std::string& collective) {
   if (work.isCompleted()) return static_cast<void>(work.wait());
-  // By value: the wait may end while the guard still speaks.
-  const GuardedWait guarded(members.timeout, [collective, fail_in = members.on_failure] {
-    fail_in(collective, "Gloo's own time-out did not come; was the clock set back?");
+  const GuardedWait guarded(members.timeout, [&] {
+    members.on_failure(collective, "Gloo's own time-out did not come; was the clock set back?");
   });
   work.wait();
 }

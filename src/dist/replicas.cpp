@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <map>
 #include <numeric>
@@ -93,19 +94,6 @@ std::string ReplicaDifference::text() const {
                      "): ", join(lines, "; "));
 }
 
-Json ReplicaDifference::json() const {
-  Json list = Json::array();
-  for (const Tensor& t : tensors)
-    list.push_back({{"parameter", t.parameter},
-                    {"kind", t.kind},
-                    {"ranks", t.odd.ranks},
-                    {"told_apart", t.odd.told_apart}});
-  Json json = {{"step", step}, {"last_alike", last_alike}, {"tensors", list}};
-  for (const int rank : ranks())
-    json["hosts"][std::to_string(rank)] = hosts[static_cast<size_t>(rank)];
-  return json;
-}
-
 Replicas::Replicas(World& world, at::Device device) : world_(world), hash_(device) {}
 
 std::vector<int64_t> Replicas::hashes_of(const std::vector<Replicated>& tensors) const {
@@ -117,20 +105,12 @@ std::vector<int64_t> Replicas::hashes_of(const std::vector<Replicated>& tensors)
   return {first, first + host.numel()};
 }
 
-// [ranks, numbers]: every rank's, by a sum in which the others are zero. Integers lose no bits.
-at::Tensor Replicas::from_all(const std::vector<int64_t>& own, const std::string& what) {
-  at::Tensor all = at::zeros({world_.size(), static_cast<int64_t>(own.size())}, at::kLong);
-  std::ranges::copy(own, all[world_.rank()].mutable_data_ptr<int64_t>());
-  world_.sum(all, what);
-  return all;
-}
-
 std::vector<std::string> Replicas::hosts_of_all() {
   constexpr size_t kLongest = 64;
   char name[kLongest + 1] = {};
   if (::gethostname(name, kLongest) != 0) std::snprintf(name, sizeof name, "unknown host");
   std::vector<int64_t> letters(name, name + kLongest);
-  const at::Tensor all = from_all(letters, "names of hosts");
+  const at::Tensor all = world_.from_all(letters, "names of hosts");
   std::vector<std::string> hosts;
   for (int rank = 0; rank < world_.size(); ++rank) {
     std::string host;
@@ -144,7 +124,7 @@ std::vector<std::string> Replicas::hosts_of_all() {
 ReplicaDifference Replicas::describe(const std::vector<Replicated>& tensors,
                                      const std::vector<int64_t>& hashes,
                                      const std::vector<int>& shards) {
-  const at::Tensor all = from_all(hashes, "hashes of tensors");
+  const at::Tensor all = world_.from_all(hashes, "hashes of tensors");
   const auto rows = all.accessor<int64_t, 2>();
   ReplicaDifference difference{.last_alike = last_alike_, .hosts = hosts_of_all()};
   const std::vector<std::vector<int>> everybody = {all_ranks(world_.size())};
@@ -172,9 +152,9 @@ std::optional<ReplicaDifference> Replicas::compare(const std::vector<Replicated>
         mix64(static_cast<uint64_t>(hashes[i]) ^ mix64(static_cast<uint64_t>(i)));
     bytes_ += static_cast<double>(tensors[i].values.nbytes());
   }
-  const at::Tensor all =
-      from_all({static_cast<int64_t>(whole), static_cast<int64_t>(own_rows), world_.shard()},
-               "hashes of replicas");
+  const std::array<int64_t, 3> own = {static_cast<int64_t>(whole), static_cast<int64_t>(own_rows),
+                                      world_.shard()};
+  const at::Tensor all = world_.from_all(own, "hashes of replicas");
   std::vector<int> shards;
   for (int rank = 0; rank < world_.size(); ++rank)
     shards.push_back(static_cast<int>(all[rank][2].item<int64_t>()));

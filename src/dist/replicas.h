@@ -61,7 +61,6 @@ struct ReplicaDifference {
   std::vector<int> ranks() const;  // the odd ones, or those that cannot be told apart
   bool told_apart() const;         // of every tensor
   std::string text() const;        // who differs, in what, since when
-  Json json() const;
 };
 
 class Replicas {
@@ -75,7 +74,6 @@ class Replicas {
 
  private:
   std::vector<int64_t> hashes_of(const std::vector<Replicated>& tensors) const;
-  at::Tensor from_all(const std::vector<int64_t>& own, const std::string& what);
   std::vector<std::string> hosts_of_all();
   ReplicaDifference describe(const std::vector<Replicated>& tensors,
                              const std::vector<int64_t>& hashes, const std::vector<int>& shards);

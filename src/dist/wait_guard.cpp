@@ -1,5 +1,6 @@
 #include "dist/wait_guard.h"
 
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -23,8 +24,10 @@ class WaitGuard {
     return last_id_;
   }
 
+  // Not before an on_late() of it has returned: it may speak of what its owner destroys next.
   void end(int64_t id) {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    spoken_.wait(lock, [&] { return speaking_ != id; });
     waits_.erase(id);
   }
 
@@ -50,6 +53,7 @@ class WaitGuard {
           } catch (const std::exception& error) {  // for the thread that waits, which cannot hear
             log_warn(error.what());
           }
+          end_speaking();
         }
     }).detach();
   }
@@ -57,14 +61,26 @@ class WaitGuard {
   GuardedWait::OnLate take_late() {
     const std::lock_guard lock(mutex_);
     const auto now = steady_clock::now();
-    for (auto& [id, wait] : waits_)
-      if (wait.on_late && wait.deadline < now) return std::exchange(wait.on_late, nullptr);
+    for (auto& [id, wait] : waits_) {
+      if (!wait.on_late || wait.deadline >= now) continue;
+      speaking_ = id;
+      return std::exchange(wait.on_late, nullptr);
+    }
     return nullptr;
   }
 
+  void end_speaking() {
+    {
+      const std::lock_guard lock(mutex_);
+      speaking_ = 0;
+    }
+    spoken_.notify_all();
+  }
+
   std::mutex mutex_;
+  std::condition_variable spoken_;
   std::map<int64_t, Wait> waits_;
-  int64_t last_id_ = 0;
+  int64_t last_id_ = 0, speaking_ = 0;  // 0: no wait
 };
 
 }  // namespace

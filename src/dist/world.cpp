@@ -137,6 +137,14 @@ void World::max(at::Tensor& values, const std::string& what) {
   over_all(values, what, Op::kMax);
 }
 
+at::Tensor World::from_all(std::span<const int64_t> own, const std::string& what) {
+  // A sum in which the others are zero: of integers, which lose no bits.
+  at::Tensor all = at::zeros({size(), static_cast<int64_t>(own.size())}, at::kLong);
+  std::ranges::copy(own, all[rank()].mutable_data_ptr<int64_t>());
+  sum(all, what);
+  return all;
+}
+
 std::string World::from_first(const std::string& text, const std::string& what) {
   if (connection_ == nullptr) return text;
   // The length first: others do not know it. All but the first add zeros.

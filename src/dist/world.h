@@ -7,6 +7,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,8 @@ class World {
   // Over all ranks, in place. In a rank's memory or on its device.
   void sum(at::Tensor& values, const std::string& what);
   void max(at::Tensor& values, const std::string& what);
+  // Every rank's numbers, on every rank: int64 [ranks, numbers]. All give as many.
+  at::Tensor from_all(std::span<const int64_t> own, const std::string& what);
   // The first rank's text, on every rank.
   std::string from_first(const std::string& text, const std::string& what);
   void barrier(const std::string& what);

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/secrets.h"
 #include "base/text.h"
 #include "launch/interfaces.h"
 #include "launch/meeting.h"
@@ -36,7 +37,9 @@ Variables rank_variables(const Place& place, const Variables& variables) {
 // this process, has a secret even when none was given. They inherit it.
 void have_secret() {
   if (!rendezvous::secret_from_environment().empty()) return;
-  ::setenv("OCTAVO_RENDEZVOUS_SECRET", rendezvous::new_secret().c_str(), 1);
+  const std::string secret = rendezvous::new_secret();
+  add_secret(secret);
+  ::setenv("OCTAVO_RENDEZVOUS_SECRET", secret.c_str(), 1);
 }
 
 void check_launcher(const Variables& variables) {
@@ -71,6 +74,7 @@ int usable_cores() {
 int gpus_here(const Variables& variables) {
   const auto visible = variables.find("CUDA_VISIBLE_DEVICES");
   if (visible != variables.end()) return static_cast<int>(split(visible->second, ',').size());
+  if (std::getenv("CUDA_VISIBLE_DEVICES") != nullptr) return 0;  // `variables` has no empty ones
   int count = 0;
   std::error_code error;
   while (fs::exists(str("/dev/nvidia", count), error)) ++count;

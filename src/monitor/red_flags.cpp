@@ -45,6 +45,9 @@ std::string say_troubled(const Troubled& found, const char* what) {
 }
 
 constexpr double kVeryOdd = 12;  // sigmas
+constexpr const char* kSpikes =
+    "when it does not come back in some 100 steps, resume from before it with a lower "
+    "learning_rate or max_grad_norm; look for strange text in the data";
 constexpr const char* kNotFinite =
     "resume from the last checkpoint with half the learning_rate or more warmup_steps; in FP8, "
     "with fp8_recipe current or fp8_skip first and last";
@@ -87,9 +90,9 @@ std::vector<Flag> RedFlags::on_eval(const EvalRecord& record) {
   return flags;
 }
 
-Flag RedFlags::on_guard(int64_t step, const std::string& seen) {
+Flag RedFlags::on_guard(int64_t step, const std::string& seen, bool spikes) {
   Flags flags;
-  raise(flags, step, "nan_loss", seen, kNotFinite);
+  raise(flags, step, spikes ? "spike" : "nan_loss", seen, spikes ? kSpikes : kNotFinite);
   return flags.front();
 }
 
@@ -103,8 +106,7 @@ void RedFlags::look_at_loss(const StepRecord& record, Flags& flags) {
     raise(flags, record.step, "spike",
           str("loss ", rounded(record.loss), ", usual ", rounded(spike.median), ": ",
               rounded(spike.sigmas), " sigmas above it"),
-          "when it does not come back in some 100 steps, resume from before it with a lower "
-          "learning_rate or max_grad_norm; look for strange text in the data");
+          kSpikes);
   const PlateauDetector::Verdict flat = plateau_.add(record.loss, record.learning_rate);
   if (flat.looked && flat_.begins(flat.plateau, flat.improves))
     raise(flags, record.step, "plateau",

@@ -28,7 +28,8 @@ class RedFlags {
   std::vector<Flag> on_step(const StepRecord& record);
   std::vector<Flag> on_eval(const EvalRecord& record);
   // The guard ended the run in this step: `seen` is what it says.
-  Flag on_guard(int64_t step, const std::string& seen);
+  // The run ends: by losses that spike, or by numbers that are not finite.
+  Flag on_guard(int64_t step, const std::string& seen, bool spikes);
 
   int64_t total() const { return total_; }
   Json receipt() const;  // how many of each

@@ -45,7 +45,7 @@ SlowRankDetector::Verdict SlowRankDetector::add(const std::vector<double>& rank_
   std::vector<double> others = rank_seconds;
   others.erase(others.begin() + slowest);
   const double usual = median_of(std::move(others));
-  if (slowest != slowest_) lost_ = LostTime(0.4);
+  if (slowest != slowest_) lost_ = LostTime(kLost);
   slowest_ = static_cast<int>(slowest);
   lost_.add(std::max(rank_seconds[static_cast<size_t>(slowest)] - usual, 0.0), usual);
   return {.slow = lost_.bad(),

@@ -39,7 +39,8 @@ class SlowRankDetector {
  private:
   std::vector<Window> seconds_;
   int slowest_ = -1;
-  LostTime lost_{0.4};
+  static constexpr double kLost = 0.4;  // of the others' time
+  LostTime lost_{kLost};
 };
 
 class SlowerDetector {

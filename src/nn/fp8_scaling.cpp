@@ -71,6 +71,11 @@ std::vector<std::pair<std::string, Tensor>> Fp8Scaling::state() const {
   return tensors;
 }
 
+std::vector<std::pair<std::string, Tensor>> Fp8Scaling::alike() const {
+  if (!history_.defined()) return {};
+  return {{"factors", factors_}, {"amax_history", history_.narrow(0, 1, history_.size(0) - 1)}};
+}
+
 std::vector<std::string> Fp8Scaling::load(const std::function<Tensor(const std::string&)>& find) {
   allocate();
   is_new_ = false;

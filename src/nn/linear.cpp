@@ -102,7 +102,7 @@ Tensor linear_forward(const Engine& engine, Linear& layer, const LinearOperand& 
     if (kept != nullptr) kept->insert(kept->end(), theirs.begin(), theirs.end());
   }
   if (kept != nullptr) layer.saved_bytes = bytes_of(*kept);
-  note_result(layer, Pass::kForward, y);
+  if (kept != nullptr) note_result(layer, Pass::kForward, y);  // nobody asks after an evaluation
   return y;
 }
 

@@ -35,7 +35,7 @@ void note_infinity(Linear& layer, Pass pass) {
 }
 
 Probes::Probes(const LinearList& layers) : layers_(layers) {
-  if (layers.empty()) return;
+  OCTAVO_ASSERT(!layers.empty());
   slots_ = at::zeros({static_cast<int64_t>(layers.size()), 2},
                      layers.front()->weight->leaf.options().dtype(at::kFloat).requires_grad(false));
   for (size_t i = 0; i < layers.size(); ++i)
@@ -47,15 +47,14 @@ Probes::~Probes() {
 }
 
 void Probes::begin_step() {
-  if (slots_.defined()) slots_.zero_();
+  slots_.zero_();
 }
 
 at::Tensor Probes::total() const {
-  return slots_.defined() ? slots_.sum(at::kDouble).reshape({1}) : at::zeros({1}, at::kDouble);
+  return slots_.sum(at::kDouble).reshape({1});
 }
 
 std::optional<int64_t> Probes::first_bad() const {
-  if (!slots_.defined()) return std::nullopt;
   const at::Tensor slots = slots_.cpu();
   const auto* value = slots.const_data_ptr<float>();
   const auto count = static_cast<int64_t>(layers_.size());

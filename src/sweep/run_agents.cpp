@@ -58,7 +58,7 @@ class AgentGroup {
     const auto count = static_cast<int64_t>(children_.size());
     children_[index] = std::make_unique<WatchedChild>(
         command,
-        agent_variables(here, static_cast<int64_t>(index), count, gpus_for_agents(here),
+        agent_variables(here, static_cast<int64_t>(index), count, launch::gpus_here(here),
                         launch::usable_cores()),
         str("[agent ", index + 1, "] "), nullptr);
   }
@@ -139,11 +139,6 @@ class AgentGroup {
 };
 
 }  // namespace
-
-int gpus_for_agents(const launch::Variables& here) {
-  const char* visible = getenv("CUDA_VISIBLE_DEVICES");  // `here` has no empty ones
-  return visible != nullptr && *visible == '\0' ? 0 : launch::gpus_here(here);
-}
 
 launch::Variables agent_variables(const launch::Variables& here, int64_t index, int64_t agents,
                                   int gpus, int cores) {

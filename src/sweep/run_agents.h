@@ -9,10 +9,6 @@ namespace octavo::sweep {
 // on request, 3 agents died again and again.
 int run_agents(const fs::path& database, int64_t agents, const AgentOptions& options);
 
-// launch::gpus_here, and none where CUDA_VISIBLE_DEVICES is set and empty: whoever did that hid
-// them.
-int gpus_for_agents(const launch::Variables& here);
-
 // The variables of agent `index` of `agents`: its threads, and its part of the GPUs.
 launch::Variables agent_variables(const launch::Variables& here, int64_t index, int64_t agents,
                                   int gpus, int cores);

@@ -43,12 +43,6 @@ void refuse_own_flags(const std::vector<std::string>& flags) {
                                         : "write it into the configuration");
 }
 
-void refuse_many_trials(int64_t run_cap) {
-  if (run_cap > kMostTrials)
-    fail(ExitCode::kUsage, "sweep", "--run_cap: wanted at most ", kMostTrials, ", found ", run_cap,
-         "; a sweep keeps no more trials: make several");
-}
-
 // Every trial of a small grid, or the first trial, as train would read it.
 void check_trials(const SweepPlan& plan, const Definition& sweep) {
   const bool grid = sweep.method == Method::kGrid;
@@ -115,7 +109,6 @@ SweepPlan make_plan(const config::Settings& settings, const std::string& sweep_f
     plan.config_hash = hash_text(read_small(config_file, "a configuration"));
   }
   refuse_own_flags(flags);
-  refuse_many_trials(settings.run_cap);
   plan.flags = flags;
   plan.folder = fs::current_path().string();
   plan.run_cap = settings.run_cap;

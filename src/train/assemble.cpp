@@ -150,11 +150,8 @@ void start_fp8(Run& run) {
 void start_sharding(Run& run) {
   if (run.world.size() == 1) return;
   const auto& s = run.settings;
-  nn::ParamList all = run.model->params();
-  if (run.lora != nullptr)
-    all.insert(all.end(), run.lora->params().begin(), run.lora->params().end());
   run.sharding = std::make_unique<dist::Sharding>(
-      run.world, all, run.model->linears(),
+      run.world, all_params(run), run.model->linears(),
       dist::ShardingOptions{.mode = s.sharding_mode,
                             .reduce_dtype = s.grad_reduce_dtype == config::StateType::kBf16
                                                 ? at::kBFloat16

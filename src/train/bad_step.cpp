@@ -1,5 +1,7 @@
 #include "train/bad_step.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -15,7 +17,11 @@ using config::BadSteps;
 constexpr int64_t kMostSkippedInARow = 10;
 constexpr int64_t kSkippedBeforeRollback = 3;
 // Each takes as long as two or three steps.
-constexpr size_t kMostLookedInto = 20;
+constexpr std::ptrdiff_t kMostLookedInto = 20;
+
+bool was_looked_into(const Incident& incident) {
+  return incident.kind == IncidentKind::kNotFinite && incident.cause != Cause::kUnknown;
+}
 
 std::string not_finite(const Run& run, const Figures& figures, double loss) {
   const int64_t step = run.progress.step + 1;
@@ -29,6 +35,10 @@ std::string not_finite(const Run& run, const Figures& figures, double loss) {
 // Whether the run may go on without this step, and why not otherwise.
 bool may_skip(const Run& run, const Incident& incident, std::string& reason) {
   const auto& p = run.progress;
+  if (incident.weights_are_bad && run.settings.bad_steps != BadSteps::kRollBack) {
+    reason = "Leaving out steps does not heal a weight";
+    return false;
+  }
   if (run.settings.bad_steps != BadSteps::kStop) {
     if (p.refused_steps < run.settings.bad_step_budget) return true;
     reason = octavo::str("bad_step_budget (", run.settings.bad_step_budget, " steps) is used up");
@@ -41,14 +51,28 @@ bool may_skip(const Run& run, const Incident& incident, std::string& reason) {
   return false;
 }
 
-std::string advice(const Incident& incident) {
-  if (incident.cause == "hardware")
-    return "Check the machine of that rank, and resume from the last checkpoint";
-  if (incident.cause == "fp8")
+std::string advice(const Run& run, const Incident& incident) {
+  if (incident.cause == Cause::kHardware)
+    return octavo::str("Check the machine",
+                       incident.ranks.empty()       ? "s"
+                       : incident.ranks.size() == 1 ? " of that rank"
+                                                    : "s of those ranks",
+                       ", and resume from the last checkpoint");
+  if (incident.cause == Cause::kFp8)
     return "Leave that layer out with fp8_skip, or use fp8_guard fallback, and resume from the "
            "last checkpoint";
-  return "Lower learning_rate, or resume from an earlier checkpoint with another seed; "
-         "bad_steps: skip goes on without such steps";
+  return octavo::str(
+      "Lower learning_rate, or resume from an earlier checkpoint with another seed; ",
+      run.settings.bad_steps == BadSteps::kStop ? "bad_steps: skip goes on without such steps"
+                                                : "a higher bad_step_budget goes on for longer");
+}
+
+// The checkpoint to go back to: one that this start of the run has made, or has come from. The
+// latest of the folder may be of a branch that was given up, or of another run.
+std::string last_own_checkpoint(const Run& run) {
+  if (run.saver != nullptr) return "latest";
+  if (!run.resumed.from.empty()) return run.resumed.from;
+  fail(ExitCode::kUsage, "train", "nothing was saved in this run");
 }
 
 }  // namespace
@@ -58,14 +82,14 @@ std::optional<Incident> judge_step(const Run& run, const Figures& figures, doubl
   incident.step = run.progress.step + 1;
   incident.loss = loss;
   if (!figures.is_finite()) {
-    incident.kind = "not finite";
+    incident.kind = IncidentKind::kNotFinite;
     incident.what = not_finite(run, figures, loss);
     return incident;
   }
   if (run.settings.bad_steps == BadSteps::kStop) return std::nullopt;
   const auto verdict = run.losses.judge(loss);
   if (!verdict.spike) return std::nullopt;
-  incident.kind = "spike";
+  incident.kind = IncidentKind::kSpike;
   incident.what =
       octavo::str("the loss of step ", incident.step, " is ", loss, ", ", verdict.sigmas,
                   " sigmas above ", verdict.median, ", the median of the last steps");
@@ -78,7 +102,8 @@ void refuse_step(Run& run, Incident incident, const std::vector<data::Batch>& ba
   incident.first_sample = progress.position.samples;
   incident.end_sample = batches.back().after.samples;
   const bool streak = progress.skipped_in_a_row > 0;
-  if (incident.kind == "not finite" && !streak && run.incidents.size() < kMostLookedInto)
+  if (incident.kind == IncidentKind::kNotFinite && !streak &&
+      std::ranges::count_if(run.incidents, was_looked_into) < kMostLookedInto)
     look_into(run, batches, tokens, incident);
   else
     run.optimizer->drop_gradients();
@@ -87,7 +112,7 @@ void refuse_step(Run& run, Incident incident, const std::vector<data::Batch>& ba
     incident.action = "run ended";
     run.incidents.push_back(incident);
     fail(ExitCode::kGuard, "train", incident.text(), "; no update was applied. ",
-         reason.empty() ? "" : octavo::str(reason, ". "), advice(incident));
+         reason.empty() ? "" : octavo::str(reason, ". "), advice(run, incident));
   }
   incident.action = "skipped";
   log_warn(octavo::str(incident.text(), "; no update was applied, training goes on (",
@@ -112,16 +137,17 @@ void roll_back(Run& run) {
   const int64_t skipped = run.progress.skipped_in_a_row;
   Restored restored;
   try {
-    restored = restore(run, "latest");
+    restored = restore(run, last_own_checkpoint(run));
   } catch (const Error& error) {
+    if (error.code() != ExitCode::kUsage && error.code() != ExitCode::kDamaged) throw;
     fail(ExitCode::kGuard, "train", skipped,
          " steps in a row were refused, and there is no checkpoint to go back to (", error.what(),
-         "). Set checkpoint_freq, or resume with another seed");
+         "). Set checkpoint_freq, or start anew with a lower learning_rate");
   }
   run.progress.skipped_in_a_row = 0;
   ++run.progress.rollbacks;
   Incident incident;
-  incident.kind = "rollback";
+  incident.kind = IncidentKind::kRollback;
   incident.step = run.progress.step;
   incident.what = octavo::str(skipped, " steps in a row were refused");
   incident.first_sample = restored.samples;

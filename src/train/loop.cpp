@@ -44,7 +44,9 @@ void announce(const Run& run, const std::string& resumed_from) {
 // Runs an evaluation, tells the sinks, and says whether it is the best so far.
 monitor::EvalRecord evaluate_and_report(Run& run, Outputs& outputs) {
   monitor::EvalRecord record = evaluate(run);
-  record.best = !run.progress.has_best || record.val_loss < run.progress.best_val_loss;
+  // A model in doubt is not saved, so it cannot be the best one.
+  record.best =
+      !is_in_doubt(run) && (!run.progress.has_best || record.val_loss < run.progress.best_val_loss);
   if (record.best) {
     run.progress.has_best = true;
     run.progress.best_val_loss = record.val_loss;
@@ -89,7 +91,8 @@ void guard_replicas(Outputs& outputs, const std::function<void()>& comparison) {
   try {
     comparison();
   } catch (const Error& error) {
-    outputs.end(str("ended by a guard: ", error.what()), error.code());
+    if (error.code() == ExitCode::kGuard)
+      outputs.end(str("ended by a guard: ", error.what()), error.code());
     throw;
   }
 }

@@ -60,6 +60,13 @@ const nn::ParamList& trained_params(const Run& run) {
   return run.lora != nullptr ? run.lora->params() : run.model->params();
 }
 
+nn::ParamList all_params(const Run& run) {
+  nn::ParamList params = run.model->params();
+  if (run.lora != nullptr)
+    params.insert(params.end(), run.lora->params().begin(), run.lora->params().end());
+  return params;
+}
+
 double flops_per_token(const Run& run) {
   const double all = run.model->flops_per_token(run.settings.max_seq_length);
   if (run.lora == nullptr) return all;

@@ -19,6 +19,9 @@ std::vector<nn::Lora::LayerOf> lora_layers(const models::Model& model);
 // What the optimizer updates: the adapters, or the model's parameters.
 const nn::ParamList& trained_params(const Run& run);
 
+// Those and the model's own.
+nn::ParamList all_params(const Run& run);
+
 // Of all multiply-adds of a trained token. Frozen layers have no weight gradient.
 double flops_per_token(const Run& run);
 

@@ -97,7 +97,8 @@ void Outputs::write_incidents() {
 
 void Outputs::on_guard(const Error& error) {
   if (!writes()) return;
-  say(flags_->on_guard(run_.progress.step + 1, error.what()));
+  const bool spikes = !run_.incidents.empty() && run_.incidents.back().kind == IncidentKind::kSpike;
+  say(flags_->on_guard(run_.progress.step + 1, error.what(), spikes));
   end(str("ended by a guard: ", error.what()), error.code());
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "base/signals.h"
 #include "engine/range.h"
 #include "nn/loss.h"
 #include "train/batch.h"
@@ -54,25 +55,32 @@ void join_ranks(Run& run, at::Tensor& sums, at::Tensor& penalty) {
     run.world.max(amaxes, "magnitudes");
 }
 
-// `sums`: loss, logsumexp^2, probes.
-Figures read_figures(const Run& run, const at::Tensor& sums, const at::Tensor& penalty) {
-  const at::NoGradGuard no_grad;
+// What ranks sum up beside the loss and logsumexp^2: a gradient that went bad on one rank after it
+// was summed must be known to all, or they part; and who was asked to stop.
+at::Tensor with_own_state(const Run& run, const at::Tensor& sums, const at::Tensor& squares) {
+  const at::Tensor asked = at::full({1}, stop_requested() ? 1.0 : 0.0, sums.options());
+  return at::cat({sums, run.probes->total(), squares.sum().reshape({1}), asked});
+}
+
+// `sums`: loss, logsumexp^2, probes, gradients, requests to stop.
+Figures read_figures(const Run& run, const at::Tensor& sums, const at::Tensor& penalty,
+                     at::Tensor squares) {
   const auto options = sums.options();
   const at::Tensor extra =
       penalty.defined() ? penalty.reshape({1}).to(at::kDouble) : at::zeros({1}, options);
   const at::Tensor amaxes = run.fp8 != nullptr ? run.fp8->amaxes() : at::Tensor();
   const at::Tensor largest =
       amaxes.defined() ? amaxes.sum(at::kDouble).reshape({1}) : at::zeros({1}, options);
-  at::Tensor squares = run.optimizer->gradient_squares();
   if (run.sharding != nullptr) run.sharding->sum_squares(squares);
   const at::Tensor all = at::cat({sums, extra, largest, squares}).cpu();
   const auto* value = all.const_data_ptr<double>();
   return {.loss = value[0],
           .z = value[1],
-          .penalty = value[3],
+          .penalty = value[5],
           .has_penalty = penalty.defined(),
-          .probes = value[2] + value[4],
-          .norm = run.optimizer->gradient_norm(all.narrow(0, 5, all.numel() - 5))};
+          .probes = value[2] + value[3] + value[6],
+          .stop_asked = value[4] > 0,
+          .norm = run.optimizer->gradient_norm(all.narrow(0, 7, all.numel() - 7))};
 }
 
 }  // namespace
@@ -97,9 +105,11 @@ Figures run_passes(Run& run, const std::vector<data::Batch>& batches, double tok
     if (result.penalty.defined())
       penalty = penalty.defined() ? penalty + result.penalty : result.penalty;
   }
-  sums = at::cat({sums, run.probes->total()});
+  const at::NoGradGuard no_grad;
+  const at::Tensor squares = run.optimizer->gradient_squares();
+  sums = with_own_state(run, sums, squares);
   join_ranks(run, sums, penalty);
-  return read_figures(run, sums, penalty);
+  return read_figures(run, sums, penalty, squares);
 }
 
 void try_pass(Run& run, const data::Batch& batch) {

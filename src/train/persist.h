@@ -22,8 +22,8 @@ fs::path save(Run& run, const std::string& run_name, bool best, const double* va
 // Until the save in progress has ended. Whether the last one succeeded on all ranks.
 bool finish_saves(Run& run);
 
-// Weights, moments and FP8 state of a checkpoint (latest, best, a path): the same on all ranks,
-// each with the rows that it has. Progress stays as it is.
+// Weights, moments, FP8 state and recent losses of a checkpoint (latest, best, a path): the same on
+// all ranks, each with the rows that it has. Progress stays as it is.
 struct Restored {
   std::string path;
   int64_t step = 0;

@@ -33,21 +33,18 @@ Rows scales_of(const nn::Param& p) {
           engine::adamw::block_count(rows.count * columns)};
 }
 
-// "m_scale.h.0.weight" -> "h.0.weight", and whether it is a scale.
+}  // namespace
+
 std::pair<std::string, bool> parameter_of(const std::string& moment) {
   const size_t dot = moment.find('.');
   return {moment.substr(dot + 1), moment.substr(0, dot).ends_with("_scale")};
 }
 
-using ByName = std::unordered_map<std::string, nn::ParamPtr>;
-
-ByName by_name(const nn::ParamList& params) {
-  ByName found;
+ParamsByName by_name(const nn::ParamList& params) {
+  ParamsByName found;
   for (const auto& p : params) found.emplace(p->name, p);
   return found;
 }
-
-}  // namespace
 
 void add_masters(const nn::ParamList& params, const char* group, checkpoint::State& state) {
   for (const auto& p : params) {
@@ -58,7 +55,7 @@ void add_masters(const nn::ParamList& params, const char* group, checkpoint::Sta
 
 void add_moments(const nn::ParamList& params, const optim::AdamW& optimizer,
                  checkpoint::State& state) {
-  const ByName all = by_name(params);
+  const ParamsByName all = by_name(params);
   state.groups[kOptimizer] = optimizer.state();
   for (const auto& [name, values] : state.groups[kOptimizer]) {
     const auto [param, is_scale] = parameter_of(name);

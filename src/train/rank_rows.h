@@ -4,12 +4,19 @@
 
 #include <functional>
 #include <string>
+#include <unordered_map>
+#include <utility>
 
 #include "checkpoint/checkpoint.h"
 #include "nn/param.h"
 #include "optim/adamw.h"
 
 namespace octavo::train {
+
+using ParamsByName = std::unordered_map<std::string, nn::ParamPtr>;
+ParamsByName by_name(const nn::ParamList& params);
+// "m_scale.h.0.weight" -> "h.0.weight", and whether it is a scale.
+std::pair<std::string, bool> parameter_of(const std::string& moment);
 
 // Masters, and the optimizer's moments of these parameters.
 void add_masters(const nn::ParamList& params, const char* group, checkpoint::State& state);

@@ -2,24 +2,21 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
+#include <span>
+
 #include "base/error.h"
 #include "base/log.h"
+#include "train/lora_run.h"
 #include "train/pass.h"
 
 namespace octavo::train {
 namespace {
 
-// A number of each rank, on every rank.
-std::vector<int64_t> from_all_ranks(Run& run, int64_t mine, const std::string& what) {
-  at::Tensor told = at::zeros({run.world.size()}, at::kDouble);
-  told[run.world.rank()] = static_cast<double>(mine);
-  run.world.sum(told, what);
-  const auto* number = told.const_data_ptr<double>();
-  return {number, number + run.world.size()};
-}
-
 // The lowest number that any rank has found (all find from 0 on, -1 is nothing), and who has.
-int64_t first_found(const std::vector<int64_t>& found, std::vector<int>& ranks) {
+int64_t first_found(Run& run, int64_t mine, const std::string& what, std::vector<int>& ranks) {
+  const at::Tensor all = run.world.from_all({&mine, 1}, what);
+  const std::span found(all.const_data_ptr<int64_t>(), static_cast<size_t>(run.world.size()));
   int64_t first = -1;
   for (const int64_t f : found)
     if (f >= 0 && (first < 0 || f < first)) first = f;
@@ -33,10 +30,10 @@ bool all_finite(const at::Tensor& values) {
          at::isfinite(values).all().item<bool>();
 }
 
-int64_t first_bad_weight(const Run& run) {
-  const auto& params = run.model->params();
+int64_t first_bad_weight(const nn::ParamList& params) {
   for (size_t i = 0; i < params.size(); ++i)
-    if (!all_finite(params[i]->master) || !all_finite(params[i]->compute))
+    if (!all_finite(params[i]->master) || !all_finite(params[i]->compute) ||
+        !all_finite(params[i]->scales))
       return static_cast<int64_t>(i);
   return -1;
 }
@@ -86,15 +83,16 @@ bool finite_again(Run& run, const std::vector<data::Batch>& batches, double toke
 }
 
 void name_place(Run& run, Incident& incident) {
-  const auto places =
-      from_all_ranks(run, run.probes->first_bad().value_or(-1), "places that are not finite");
-  const int64_t place = first_found(places, incident.ranks);
+  const int64_t place = first_found(run, run.probes->first_bad().value_or(-1),
+                                    "places that are not finite", incident.ranks);
+  const std::string infinite = run.fp8 != nullptr ? run.fp8->infinite_tensor() : "";
   if (place >= 0)
     incident.place = run.probes->name_of_place(place);
-  else if (run.fp8 != nullptr && !run.fp8->infinite_tensor().empty())
-    incident.place = run.fp8->infinite_tensor();
-  else
+  else if (!infinite.empty())
+    incident.place = infinite;
+  else if (!std::isfinite(incident.loss))
     incident.place = run.probes->name_of_place(run.probes->places() / 2);
+  // Otherwise a gradient that no further product reads; `what` names it.
 }
 
 }  // namespace
@@ -103,23 +101,28 @@ void look_into(Run& run, const std::vector<data::Batch>& batches, double tokens,
                Incident& incident) {
   log_warn(
       octavo::str(incident.what, "; no update is applied. The step is done again, to see why"));
-  const auto weights = from_all_ranks(run, first_bad_weight(run), "weights that are not finite");
-  if (const int64_t bad = first_found(weights, incident.ranks); bad >= 0) {
-    incident.place = run.model->params()[static_cast<size_t>(bad)]->name;
-    incident.cause = "hardware";
-    incident.evidence = "the weight itself is not finite, and no update has made it so";
+  const nn::ParamList params = all_params(run);
+  const int64_t bad =
+      first_found(run, first_bad_weight(params), "weights that are not finite", incident.ranks);
+  if (bad >= 0) {
+    incident.place = params[static_cast<size_t>(bad)]->name;
+    incident.weights_are_bad = true;
+    incident.cause = Cause::kHardware;
+    incident.evidence = run.optimizer->steps() == 0
+                            ? "or what the run started from: the weight itself is not finite"
+                            : "the weight itself is not finite, and no update has made it so";
     run.optimizer->drop_gradients();
     return;
   }
   name_place(run, incident);
   if (finite_again(run, batches, tokens, false)) {
-    incident.cause = "hardware";
+    incident.cause = Cause::kHardware;
     incident.evidence = "done again from the same weights and data, the step is finite";
   } else if (run.fp8 != nullptr && finite_again(run, batches, tokens, true)) {
-    incident.cause = "fp8";
+    incident.cause = Cause::kFp8;
     incident.evidence = "it is not finite again, and finite in BF16";
   } else {
-    incident.cause = "model or data";
+    incident.cause = Cause::kModelOrData;
     incident.evidence =
         run.fp8 != nullptr ? "it is not finite in BF16 either" : "it is not finite again";
   }

@@ -4,13 +4,14 @@
 
 #include <algorithm>
 #include <map>
-#include <unordered_map>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/text.h"
 #include "engine/devices.h"
+#include "train/lora_run.h"
+#include "train/rank_rows.h"
 
 namespace octavo::train {
 namespace {
@@ -31,13 +32,6 @@ class ReplicatedList {
   std::vector<dist::Replicated> list_;
 };
 
-nn::ParamList all_params(const Run& run) {
-  nn::ParamList params = run.model->params();
-  if (run.lora != nullptr)
-    params.insert(params.end(), run.lora->params().begin(), run.lora->params().end());
-  return params;
-}
-
 void add_weights(const nn::Param& p, bool weights_stay, ReplicatedList& list) {
   if (p.codes.defined()) {
     list.add(p.name, "frozen FP8 codes", p.codes, false);
@@ -52,21 +46,17 @@ void add_weights(const nn::Param& p, bool weights_stay, ReplicatedList& list) {
     list.add(p.name, "weights to compute with", copy, p.spreads_masters && !is_gathered);
 }
 
-// "m_scale.h.0.weight": a moment of h.0.weight.
 void add_replicated_moments(const Run& run, const nn::ParamList& params, ReplicatedList& list) {
   static const std::map<std::string, const char*> kKinds = {
       {"m", "first moments"},
       {"v", "second moments"},
       {"m_scale", "scales of first moments"},
       {"v_scale", "scales of second moments"}};
-  std::unordered_map<std::string, const nn::Param*> by_name;
-  for (const auto& p : params) by_name.emplace(p->name, p.get());
+  const ParamsByName all = by_name(params);
   for (const auto& [name, values] : run.optimizer->state()) {
-    const size_t dot = name.find('.');
-    const std::string parameter = name.substr(dot + 1);
-    const auto found = by_name.find(parameter);
-    OCTAVO_ASSERT(found != by_name.end());
-    list.add(parameter, kKinds.at(name.substr(0, dot)), values, found->second->spreads_masters);
+    const std::string parameter = parameter_of(name).first;
+    list.add(parameter, kKinds.at(name.substr(0, name.find('.'))), values,
+             all.at(parameter)->spreads_masters);
   }
 }
 
@@ -109,15 +99,15 @@ std::string advice(const dist::ReplicaDifference& found) {
       "versions; replica_check_freq 0 trains on them all the same");
 }
 
-void end_when_different(Run& run) {
-  const auto found = find_replica_difference(run);
+void end_when_different(Run& run, const std::vector<dist::Replicated>& tensors) {
+  const auto found = run.replicas->compare(tensors, run.progress.step);
   if (!found) return;
   Incident incident;
-  incident.kind = "replicas differ";
+  incident.kind = IncidentKind::kReplicasDiffer;
   incident.step = run.progress.step;
   incident.what = found->text();
   incident.ranks = found->ranks();
-  incident.cause = "hardware";
+  incident.cause = Cause::kHardware;
   incident.evidence = "ranks that apply the same updates hold different numbers";
   incident.action = "run ended";
   run.incidents.push_back(std::move(incident));
@@ -136,15 +126,8 @@ std::vector<dist::Replicated> replicated_tensors(Run& run) {
   for (const auto& p : params) add_weights(*p, !shards.weights, list);
   add_replicated_moments(run, params, list);
   if (run.fp8 != nullptr)
-    for (const auto& [name, values] : run.fp8->state()) {
-      // The first row of a history is of the step in progress: a rank's own until ranks join
-      // theirs.
-      const bool is_history = name.starts_with("amax_history.");
-      const int64_t rows = values.size(0) - (is_history ? 1 : 0);
-      if (rows > 0)
-        list.add(name, "FP8 scaling state", values.narrow(0, is_history ? 1 : 0, rows).clone(),
-                 false);
-    }
+    for (const auto& [name, values] : run.fp8->alike_on_ranks())
+      list.add(name, "FP8 scaling state", values, false);
   return list.take();
 }
 
@@ -156,19 +139,22 @@ void start_replica_checks(Run& run) {
   const at::Device device = run.engine->target.device;
   if (run.world.size() == 1) return;
   if (run.settings.replica_check_freq == 0 || engine::is_absent_device(device)) {
-    log_info(octavo::str("replicas are not compared: ", run.settings.replica_check_freq == 0
-                                                            ? "replica_check_freq is 0"
-                                                            : "the device is absent"));
+    if (run.world.is_first())
+      log_info(octavo::str("replicas are not compared: ", run.settings.replica_check_freq == 0
+                                                              ? "replica_check_freq is 0"
+                                                              : "the device is absent"));
     return;
   }
   run.replicas = std::make_unique<dist::Replicas>(run.world, device);
-  announce_checks(run, replicated_tensors(run));
-  end_when_different(run);
+  const std::vector<dist::Replicated> tensors = replicated_tensors(run);
+  announce_checks(run, tensors);
+  end_when_different(run, tensors);
 }
 
 void check_replicas(Run& run, bool saves) {
   if (run.replicas == nullptr) return;
-  if (saves || run.progress.step % run.settings.replica_check_freq == 0) end_when_different(run);
+  if (saves || run.progress.step % run.settings.replica_check_freq == 0)
+    end_when_different(run, replicated_tensors(run));
 }
 
 Json replicas_receipt(const Run& run) {

@@ -119,10 +119,6 @@ checkpoint::Loaded open_together(Run& run, const std::string& which) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 checkpoint::Loaded load_into(Run& run, const std::string& which) {
   auto loaded = run.world.size() > 1
                     ? open_together(run, which)
@@ -155,6 +151,12 @@ void resume_refusals(Run& run, const Json& extra, const std::string& source) {
   if (!extra.contains("refused_steps")) return;  // nor those before bad_steps
   p.refused_steps = json_int(extra, "refused_steps", source);
   p.rollbacks = json_int(extra, "rollbacks", source);
+}
+
+// Those that the next one is judged by, of the same time as the weights.
+void resume_losses(Run& run, const Json& extra, const std::string& source) {
+  run.losses = {};
+  if (!extra.contains("recent_losses")) return;  // a checkpoint before bad_steps
   for (const Json& loss : json_field(extra, "recent_losses", Json::value_t::array, source)) {
     if (!loss.is_number())
       fail(ExitCode::kDamaged, "train", source, ": recent_losses: wanted numbers, found ",
@@ -171,6 +173,7 @@ Restored restore(Run& run, const std::string& which) {
   if (run.sharding != nullptr) run.sharding->weights_changed();
   if (run.fp8 != nullptr) run.fp8->forget_weights();
   if (run.graph != nullptr) run.graph->forget();
+  resume_losses(run, loaded.state.extra, source);
   return {source, loaded.state.step, position_of(loaded.state.extra, source)};
 }
 
@@ -185,6 +188,7 @@ std::string resume(Run& run) {
   run.progress.tokens = state.tokens;
   run.progress.position.samples = position_of(state.extra, source);
   resume_refusals(run, state.extra, source);
+  resume_losses(run, state.extra, source);
   if (state.extra.contains("best_val_loss")) {
     run.progress.has_best = true;
     run.progress.best_val_loss =

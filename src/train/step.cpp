@@ -4,7 +4,6 @@
 
 #include <chrono>
 
-#include "base/signals.h"
 #include "engine/allocator.h"
 #include "engine/range.h"
 #include "train/bad_step.h"
@@ -14,7 +13,7 @@ namespace {
 
 // The micro-batches of a step, and how many tokens all ranks learn from in it. All are read first:
 // each learned token counts the same, however many a micro-batch has. In the same message ranks
-// tell each other that they were asked to stop, and how long their last step took them.
+// tell each other how long their last step took them.
 std::pair<std::vector<data::Batch>, double> read_batches(Run& run) {
   const engine::Range range("read data");
   std::vector<data::Batch> batches;
@@ -24,15 +23,13 @@ std::pair<std::vector<data::Batch>, double> read_batches(Run& run) {
     learned += static_cast<double>(batches.back().learned);
   }
   const int ranks = run.world.size();
-  at::Tensor told = at::zeros({2 + ranks}, at::kDouble);
+  at::Tensor told = at::zeros({1 + ranks}, at::kDouble);
   auto* number = told.mutable_data_ptr<double>();
   number[0] = learned;
-  number[1] = stop_requested() ? 1 : 0;
-  number[2 + run.world.rank()] = run.own_seconds;
+  number[1 + run.world.rank()] = run.own_seconds;
   run.world.sum(told, "tokens of the step");
   number = told.mutable_data_ptr<double>();
-  run.progress.stop_agreed = number[1] > 0;
-  if (ranks > 1) run.rank_seconds.assign(number + 2, number + 2 + ranks);
+  if (ranks > 1) run.rank_seconds.assign(number + 1, number + 1 + ranks);
   return {std::move(batches), std::max(number[0], 1.0)};
 }
 
@@ -91,6 +88,7 @@ monitor::StepRecord train_step(Run& run) {
   // the backward pass. One loss and one scale for all ranks.
   const auto [batches, tokens] = read_batches(run);
   const Figures figures = run_passes(run, batches, tokens);
+  progress.stop_agreed = figures.stop_asked;
   record.loss = figures.loss / tokens;
   record.grad_norm = figures.norm.value;
   record.learning_rate = optim::learning_rate(progress.step, run.schedule);

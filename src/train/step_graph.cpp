@@ -1,6 +1,7 @@
 #include "train/step_graph.h"
 
 #include "base/error.h"
+#include "base/first_line.h"
 #include "base/log.h"
 #include "engine/allocator.h"
 #include "engine/range.h"
@@ -157,7 +158,7 @@ bool StepGraph::capture(Run& run, Captured& into, const Pass& pass) {
   before.restore_gradients(run);
   if (run.fp8 != nullptr) run.fp8->forget_weights();
   into = {};
-  refuse("a pass could not be captured: " + problem.substr(0, problem.find('\n')));
+  refuse("a pass could not be captured: " + first_line(problem));
   return false;
 }
 

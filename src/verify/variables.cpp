@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/secrets.h"
 #include "verify/variable_rules.h"
 
 namespace octavo::verify {
@@ -249,9 +250,7 @@ bool is_of_interest(std::string_view name) {
 
 bool is_secret(std::string_view name) {
   const Variable* known = find_variable(name);
-  if (known != nullptr && known->secret) return true;
-  constexpr std::string_view kWords[] = {"TOKEN", "SECRET", "PASSWORD", "API_KEY", "ACCESS_KEY"};
-  return std::ranges::any_of(kWords, [&](auto word) { return name.find(word) != name.npos; });
+  return (known != nullptr && known->secret) || is_secret_name(name);
 }
 
 }  // namespace octavo::verify

@@ -11,6 +11,24 @@ def git_blob(data):
     return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
 
 
+class Replying(http.server.BaseHTTPRequestHandler):
+    """Says nothing on the terminal, and answers whole."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def reply(self, status, body=b"", **headers):
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+
 class Repo:
     """One repository at one commit. `lfs` names are served through the CDN."""
 
@@ -48,9 +66,7 @@ class Hub:
     def _serve(self, answer):
         hub = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
+        class Handler(Replying):
             def do_GET(self):
                 self.at = "hub" if self.server is hub.servers[0] else "cdn"
                 hub.requests.append((self.at, self.command, self.path, dict(self.headers)))
@@ -58,18 +74,6 @@ class Hub:
                     answer(self)
 
             do_HEAD = do_GET
-
-            def log_message(self, *_):
-                pass
-
-            def reply(self, status, body=b"", **headers):
-                self.send_response(status)
-                for name, value in headers.items():
-                    self.send_header(name.replace("_", "-"), value)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                if self.command != "HEAD":
-                    self.wfile.write(body)
 
             def cut(self, data, keep, begin=0, status=200):
                 """Promises the whole, sends a part, closes."""

@@ -1,5 +1,5 @@
 #pragma once
-// The frame of a conformance tool: an error goes to stderr with its exit code, and output that
+// The frame of a tool of the tests: an error goes to stderr with its exit code, and output that
 // could not be written is one.
 
 #include <cstdio>

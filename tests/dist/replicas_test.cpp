@@ -74,6 +74,16 @@ TEST(ContentHash, ChangesDoNotCancel) {
   EXPECT_EQ(hash_of(values.clone().view({400, 1000})), right) << "the shape does not count";
 }
 
+// As memory that was lost looks beside zeros.
+TEST(ContentHash, AWordAndItsComplementDiffer) {
+  for (const auto type : {at::kLong, at::kInt, at::kByte})
+    for (const int64_t count : {1, 2, 16})
+      for (const int64_t value : {0, 1, 77}) {
+        const at::Tensor values = at::full({count}, value, type);
+        EXPECT_NE(hash_of(values), hash_of(values.bitwise_not())) << type << ' ' << value;
+      }
+}
+
 TEST(ContentHash, OfNothing) {
   EXPECT_EQ(hash_of(at::empty({0, 4})), 0);
 }

@@ -247,7 +247,7 @@ class Flood:
 
     def __init__(self, target, count, threads=1, patience=PATIENCE):
         self.target, self.left, self.patience = target, count, patience
-        self.made = self.turned_away = self.mistakes = 0  # connections; not even connected; let in or served
+        self.made = self.turned_away = self.mistakes = 0  # tried; of them not even connected; let in or served
         self.wrong, self.held, self.lock = {}, [], threading.Lock()
         self.threads = [threading.Thread(target=self._run, daemon=True) for _ in range(threads)]
         for thread in self.threads:

@@ -9,6 +9,8 @@ import re
 import threading
 import urllib.parse
 
+from hub_server import Replying
+
 BLOCK = 1 << 24
 
 
@@ -113,27 +115,13 @@ class Ear:
     def __init__(self, answer):
         self.heard, ear = [], self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
+        class Handler(Replying):
             def handle_request(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 ear.heard.append(self.requestline.encode() + b"\n" + bytes(self.headers) + b"\n" + body)
                 answer(self)
 
             do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_CONNECT = handle_request
-
-            def log_message(self, *_):
-                pass
-
-            def reply(self, status, body=b"", **headers):
-                self.send_response(status)
-                for name, value in headers.items():
-                    self.send_header(name.replace("_", "-"), value)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                if self.command != "HEAD":
-                    self.wfile.write(body)
 
         self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.http.handle_error = lambda *_: None  # clients hang up

@@ -32,10 +32,6 @@ class Folder(common.Folder):
     def __init__(self, path, extra=""):
         super().__init__(path, CONFIG + extra)
 
-    def unreadable(self):
-        done = subprocess.run([OCTAVO, "checkpoints", "verify", self.checkpoints], stdout=subprocess.PIPE, text=True)
-        return done.stdout if done.returncode != 0 else ""
-
 
 class Checks:
     """Collects what is not as wanted."""
@@ -46,6 +42,11 @@ class Checks:
     def want(self, condition, what):
         if not condition:
             self.found.append(what)
+
+    def want_whole(self):
+        self.want(self.folder.named("step-"), "no checkpoint is left")
+        unsound = self.folder.unsound()
+        self.want(not unsound, unsound)
 
     def problem(self):
         return f"{self.name}: {'; '.join(self.found)}\n{self.folder.log()}" if self.found else ""
@@ -82,7 +83,7 @@ def full_for_a_while(work, reference, extra, name):
         code = train_while_full(folder, disk, free_at=70)
         checks.want(code == 0, f"the training ended with exit code {code}, wanted 0")
         checks.want("CHECKPOINT NOT SAVED" in folder.log(), "the log does not say that a save failed")
-        checks.want(not folder.unreadable(), folder.unreadable())
+        checks.want_whole()
         checks.want(folder.named("step-") and folder.tensors(STEPS) == reference, "the last weights are other ones")
         receipt = disk / "runs" / "run" / "receipt.json" if extra else folder.path / "runs" / "run" / "receipt.json"
         saves = json.loads(receipt.read_text())["checkpoints"] if receipt.exists() else None
@@ -99,7 +100,7 @@ def full_to_the_end(work, reference):
         code = train_while_full(folder, disk, free_at=0)
         checks.want(code == ENVIRONMENT, f"the training ended with exit code {code}, wanted {ENVIRONMENT}")
         checks.want("free in" in folder.log(), "the last save's failure is not explained")
-        checks.want(not folder.unreadable(), folder.unreadable())
+        checks.want_whole()
         last = (folder.named("step-") or ["none"])[-1]
         checks.want(last == "step-00000020", f"the last good checkpoint is {last}")
         (disk / "ballast").unlink()
@@ -161,7 +162,7 @@ def newest_two_damaged(work, ranks):
                     f"the log does not say that {damaged} is damaged")
     resumed = folder.receipt().get("resumed") or {}
     checks.want(resumed.get("step") == 10 and resumed.get("fallbacks") == 2, f"the receipt says {resumed}")
-    checks.want(not folder.unreadable(), folder.unreadable())  # 20 and 30 were saved again
+    checks.want_whole()  # 20 and 30 were saved again
     return checks.problem()
 
 

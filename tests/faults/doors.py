@@ -61,9 +61,14 @@ def open_files(pid):
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
-def resident_kb(pid):
-    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
+def has_ipv6_loopback():
+    """Not only the kernel's word: a container may have IPv6 and no address of it."""
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+            return True
+    except OSError:
+        return False
 
 
 class Checks:
@@ -117,7 +122,7 @@ def default_ports(checks, work):
 
 
 def stated_ports(checks, work):
-    meeting, metrics = (MEETING, free_port()), ("::1" if socket.has_ipv6 else METRICS, free_port())
+    meeting, metrics = (MEETING, free_port()), ("::1" if has_ipv6_loopback() else METRICS, free_port())
     written = f"[{metrics[0]}]:{metrics[1]}" if ":" in metrics[0] else f"{metrics[0]}:{metrics[1]}"
     run = launched(work, "stated", 400, ["--master_address", meeting[0], "--master_port", str(meeting[1])],
                    ["--metrics_address", written])
@@ -175,7 +180,7 @@ class Attack:
         meeting, = listeners(run.process.pid)
         web, = [door for door in listeners(ranks[0]) if door[0] == METRICS]
         gloo = [door for pid in ranks.values() for door in sorted(listeners(pid)) if door != web]
-        self.before = [(open_files(pid), resident_kb(pid)) for pid in self.pids]
+        self.before = self.sizes()
         self.good, self.waits, self.run, self.first_step = 0, [], run, seen_step(run)
         self.floods = {"rendezvous": [Flood(Rendezvous(meeting, SECRET.encode()), counts[0], 6)],
                        "web": [Flood(Web(web), counts[1], 3)],
@@ -185,6 +190,10 @@ class Attack:
             flood.finish()
         self.last_step, self.still_runs = seen_step(run), run.process.poll() is None
         self.after = self._settled()
+
+    def sizes(self):
+        """Open files and resident bytes of launcher and ranks."""
+        return [(open_files(pid), rank_runs.status_bytes(pid, "VmRSS")) for pid in self.pids]
 
     def all(self):
         return [flood for floods in self.floods.values() for flood in floods]
@@ -202,7 +211,7 @@ class Attack:
         """Open files and memory, once strangers had their time."""
         deadline = time.monotonic() + HANDSHAKE + 3
         while True:
-            now = [(open_files(pid), resident_kb(pid)) for pid in self.pids]
+            now = self.sizes()
             if all(n[0] <= b[0] for n, b in zip(now, self.before)) or time.monotonic() > deadline:
                 return now
             time.sleep(0.2)
@@ -243,7 +252,8 @@ def flood(checks, work, steps, counts):
                 f"{calm:.1f} ms, {attacked:.1f} ms under attack")
     waits = [wait for wait in attack.waits if wait is not None]
     return {"connections": sum(f.made for f in attack.all()), "let_in": sum(f.mistakes for f in attack.all()),
-            "real_clients": len(waits), "slowest_real_client_ms": round(1000 * max(waits, default=0)),
+            "turned_away": sum(f.turned_away for f in attack.all()), "real_clients": len(waits),
+            "slowest_real_client_ms": round(1000 * max(waits, default=0)),
             "memory_growth": f"{max(growth):.4f}", "step_ms": f"{calm:.1f}", "step_ms_attacked": f"{attacked:.1f}"}
 
 

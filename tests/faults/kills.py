@@ -22,8 +22,8 @@ import common  # noqa: E402
 from rank_runs import Launched, seconds_until_gone  # noqa: E402
 
 STEPS, KILLS_OF_A_RUN = 60, 10
+MOST_TIMES_WANTED = 3  # kills or runs: the wanted kills inside a save do not come
 PATIENCE = 60  # seconds for the next checkpoint, for an end
-LEFT_BY_A_SAVE = (".tmp-", ".old-", ".del-", ".link-")
 SAVE_SECONDS = 0.03  # about
 CONFIG = f"""
 model_name: custom
@@ -60,7 +60,7 @@ class Killed(common.Folder):
         """With inodes: what an earlier kill left is not counted again."""
         if not self.checkpoints.exists():
             return set()
-        return {(e.name, e.inode()) for e in os.scandir(self.checkpoints) if e.name.startswith(LEFT_BY_A_SAVE)}
+        return {(e.name, e.inode()) for e in os.scandir(self.checkpoints) if e.name.startswith(common.LEFT_BY_A_SAVE)}
 
     def begin(self):
         if self.ranks > 1:
@@ -133,11 +133,13 @@ class Killed(common.Folder):
             print(problem)
         return inside
 
+    def logs(self):
+        """Of all starts, whole, by the names of their files."""
+        paths = [p for pattern in ("stderr.txt", "launch-*", "logs/*") for p in sorted(self.path.glob(pattern))]
+        return {p.name: p.read_text(errors="replace") for p in paths}
+
     def said(self):
-        if self.ranks == 1:
-            return self.log()[-4000:]
-        logs = sorted(self.path.glob("launch-*")) + sorted(self.path.glob("logs/*"))
-        return "\n".join(f"{p.name}: {p.read_text(errors='replace')[-2000:]}" for p in logs)
+        return "\n".join(f"{name}: {text[-3000:]}" for name, text in self.logs().items())
 
     def finish_running(self):
         """To the end. Returns the exit code."""
@@ -199,8 +201,8 @@ def killed_run(work, name, kind, most, chance, reference):
         disturb(folder, most, chance)
         code = folder.finish_running()
         found = differences(folder, reference) if code == 0 else [f"it ended with exit code {code}"]
-        if "CHECKPOINT NOT USABLE" in folder.said():
-            folder.unloadable += 1
+        # After a rank's kill nothing else looks at checkpoints: the launcher has started ranks again.
+        folder.unloadable += sum("CHECKPOINT NOT USABLE" in text for text in folder.logs().values())
     finally:
         folder.abandon()
     print(f"{name}: kills {folder.kills}, in a save {folder.in_save}; {'; '.join(found) or 'same'}", flush=True)
@@ -225,7 +227,7 @@ def main():
         work = pathlib.Path(temporary)
         common.prepare_data(work)
         references = {kind: left_alone(work, kind) for kind in kinds}
-        while kills < wanted or in_save < wanted_in_save:
+        while (kills < wanted or in_save < wanted_in_save) and max(kills, run) < MOST_TIMES_WANTED * wanted:
             kind = kinds[run % len(kinds)]
             most = min(KILLS_OF_A_RUN, -(-wanted // len(kinds)), max(1, wanted - kills))
             of_run = killed_run(work, f"{kind}-{run}", kind, most, chance, references[kind])
@@ -237,6 +239,8 @@ def main():
             print(f"{kills} of {wanted} kills, {elapsed:.0f} s, about {left:.0f} s left", flush=True)
     print(f"tried={kills} survived={kills - lost} lost={lost} kill_in_save={in_save} unloadable={unloadable} "
           f"runs={run} kinds={','.join(kinds)} seconds={time.monotonic() - began:.0f}")
+    if kills < wanted or in_save < wanted_in_save:
+        sys.exit(f"wanted {wanted} kills and {wanted_in_save} of them in a save")
     sys.exit(1 if lost or unloadable else 0)
 
 

@@ -6,12 +6,13 @@
 #include <ATen/ATen.h>
 
 #include <cstdio>
-#include <functional>
+#include <cstring>
 #include <limits>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "config/parse.h"
+#include "conformance/tool_main.h"
 #include "train/persist.h"
 #include "train/run.h"
 #include "train/step.h"
@@ -23,7 +24,7 @@ enum class Lasts { kOnce, kInFp8, kAlways };
 
 // What is put where.
 struct Fault {
-  std::string tensor;  // "input", "gradient", "weight"
+  std::string tensor;  // "input" or "gradient" of a layer; "weight", "weight gradient"
   std::string name;    // of the layer, or of the parameter
   int rank = 0;
   Lasts lasts = Lasts::kOnce;
@@ -57,18 +58,28 @@ class Saboteur final : public nn::LinearObserver {
   int64_t done_ = 0;
 };
 
+// Of masters, what layers compute with, and moments.
 std::vector<at::Tensor> copies_of(const Run& run) {
   std::vector<at::Tensor> all;
-  for (const auto& p : run.model->params()) all.push_back(p->master.clone());
-  for (const auto& [name, moment] : run.optimizer->state()) all.push_back(moment.clone());
+  const auto add = [&](const at::Tensor& values) {
+    all.push_back(values.clone(at::MemoryFormat::Contiguous));
+  };
+  for (const auto& p : run.model->params()) {
+    add(p->master);
+    add(p->compute);
+  }
+  for (const auto& [name, moment] : run.optimizer->state()) add(moment);
   return all;
 }
 
+// By bytes: a NaN that was put there is not equal to itself.
 bool same_as(const Run& run, const std::vector<at::Tensor>& before) {
   const auto now = copies_of(run);
   for (size_t i = 0; i < now.size(); ++i)
-    if (!at::equal(now[i], before[i])) return false;
-  return true;
+    if (now[i].nbytes() != before[i].nbytes() ||
+        std::memcmp(now[i].data_ptr(), before[i].data_ptr(), now[i].nbytes()) != 0)
+      return false;
+  return now.size() == before.size();
 }
 
 const nn::ParamPtr& parameter(const Run& run, const std::string& name) {
@@ -77,36 +88,43 @@ const nn::ParamPtr& parameter(const Run& run, const std::string& name) {
   fail(ExitCode::kUsage, "faults", "no parameter is named ", name);
 }
 
+void put_into_weight(Run& run, const Fault& fault) {
+  const at::Tensor weight = parameter(run, fault.name)->compute;
+  weight.view({-1})[weight.numel() / 2].fill_(fault.value);
+}
+
+// As if it had been left there: the backward pass adds to it.
+void put_into_gradient(Run& run, const Fault& fault) {
+  auto& p = *parameter(run, fault.name);
+  p.next_write();  // is what the pass takes for its first
+  p.grad.zero_();
+  p.grad.view({-1})[p.grad.numel() / 2].fill_(fault.value);
+}
+
 // One step with the fault, then one without it.
 Json one_fault(Run& run, const Fault& fault) {
   const bool here = run.world.rank() == fault.rank;
+  const bool in_weight = fault.tensor == "weight", in_gradient = fault.tensor == "weight gradient";
   Saboteur saboteur(fault);
-  at::Tensor weight, kept;
-  auto before = copies_of(run);
-  if (fault.tensor == "weight") {
-    weight = parameter(run, fault.name)->compute;
-    kept = weight.clone();
-    if (here) weight.view({-1})[weight.numel() / 2].fill_(fault.value);
-    // Where the master is what layers compute with, the fault itself is no update.
-    before = copies_of(run);
-  } else {
-    for (const auto& layer : run.model->linears())
-      if (layer->name == fault.name && here) layer->observer = &saboteur;
-  }
+  at::Tensor kept;
+  if (in_weight) kept = parameter(run, fault.name)->compute.clone();
+  if (in_weight && here) put_into_weight(run, fault);
+  if (in_gradient && here) put_into_gradient(run, fault);
+  for (const auto& layer : run.model->linears())
+    if (!in_weight && !in_gradient && layer->name == fault.name && here)
+      layer->observer = &saboteur;
+  const auto before = copies_of(run);  // with the fault: it is no update itself
   run.incidents.clear();
   const auto record = train_step(run);
   for (const auto& layer : run.model->linears()) layer->observer = nullptr;
-  const bool unchanged =
-      fault.tensor == "weight" && !parameter(run, fault.name)->master_copy().defined()
-          ? run.progress.skipped_in_a_row > 0  // NaN is not equal to itself
-          : same_as(run, before);
-  if (weight.defined()) weight.copy_(kept);
+  const bool unchanged = same_as(run, before);
+  if (in_weight) parameter(run, fault.name)->compute.copy_(kept);
   Json result = {{"tensor", fault.tensor},
                  {"name", fault.name},
                  {"rank", fault.rank},
                  {"lasts", static_cast<int>(fault.lasts)},
                  {"value", std::isnan(fault.value) ? "nan" : "inf"},
-                 {"injected", fault.tensor == "weight" || !here || saboteur.done() > 0},
+                 {"injected", in_weight || in_gradient || !here || saboteur.done() > 0},
                  {"skipped", record.skipped},
                  {"unchanged", unchanged}};
   if (!run.incidents.empty()) result["incident"] = run.incidents.front().json();
@@ -114,7 +132,7 @@ Json one_fault(Run& run, const Fault& fault) {
   return result;
 }
 
-// 20 places: both operands of eight layers, and four weights; ranks in turn.
+// 21 places: both operands of eight layers, four weights, and a weight's gradient; ranks in turn.
 std::vector<Fault> places_of(const Run& run) {
   std::vector<Fault> places;
   for (const auto& layer : run.model->linears())
@@ -123,13 +141,21 @@ std::vector<Fault> places_of(const Run& run) {
   const auto& params = run.model->params();
   for (size_t i = 0; i < 4; ++i)
     places.push_back({"weight", params[i * (params.size() - 1) / 3]->name});
+  places.push_back({"weight gradient", run.model->linears()[3]->weight->name});
   for (size_t i = 0; i < places.size(); ++i)
     places[i].rank = static_cast<int>(i) % run.world.size();
   return places;
 }
 
-int inject(int count, char** words) {
-  const std::vector<std::string> arguments(words + 1, words + count);
+// How long a fault there can last: a weight stays as it is, a gradient is of one step, and in BF16
+// nothing is in FP8.
+bool can_last(const Run& run, const Fault& fault, Lasts lasts) {
+  if (fault.tensor == "weight") return lasts == Lasts::kAlways;
+  if (fault.tensor == "weight gradient") return lasts == Lasts::kOnce;
+  return lasts != Lasts::kInFp8 || run.fp8 != nullptr;
+}
+
+void inject(const std::vector<std::string>& arguments) {
   std::string resumed_from;
   const auto run =
       assemble(config::parse(arguments, config::kTrainArguments).settings, &resumed_from);
@@ -140,15 +166,12 @@ int inject(int count, char** words) {
   for (Fault fault : places_of(*run))
     for (const float value : {kNan, kInfinity})
       for (const Lasts lasts : {Lasts::kOnce, Lasts::kInFp8, Lasts::kAlways}) {
-        // A weight stays as it is; in BF16 nothing is in FP8.
-        if (fault.tensor == "weight" && lasts != Lasts::kAlways) continue;
-        if (lasts == Lasts::kInFp8 && run->fp8 == nullptr) continue;
+        if (!can_last(*run, fault, lasts)) continue;
         fault.value = value;
         fault.lasts = lasts;
         faults.push_back(one_fault(*run, fault));
       }
   std::puts(Json{{"rank", run->world.rank()}, {"faults", faults}}.dump().c_str());
-  return 0;
 }
 
 }  // namespace
@@ -156,10 +179,5 @@ int inject(int count, char** words) {
 
 int main(int count, char** words) {
   octavo::set_log_level(octavo::LogLevel::kError);
-  try {
-    return octavo::train::inject(count, words);
-  } catch (const octavo::Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return static_cast<int>(error.code());
-  }
+  return octavo::tool_main([&] { octavo::train::inject({words + 1, words + count}); });
 }

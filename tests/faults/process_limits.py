@@ -1,5 +1,5 @@
 """For tests/faults/processes: a clock that jumps, and memory that ends. Each function gives a text per trial: what went
-wrong, or ""."""
+wrong, or "", or None when it could not be tried."""
 import json
 import mmap
 import os
@@ -10,12 +10,13 @@ import resource
 import signal
 import struct
 import subprocess
+import sys
 import time
 
 import common
 from common import BUILD, OCTAVO
 from process_ranks import PATIENCE, metrics, steps_done, wait_until
-from rank_runs import Launched, make_folder, named_as_lost, seconds_until_gone
+from rank_runs import Launched, make_folder, named_as_lost, seconds_until_gone, status_bytes
 
 ENVIRONMENT = 3  # exit code
 STEPS, RANKS, TIMEOUT = 60, 2, 5
@@ -28,7 +29,10 @@ class Clock:
 
     def __init__(self, path):
         path.write_bytes(bytes(16))
-        self.environment = {"LD_PRELOAD": str(BUILD / "lib" / "libclock_jump.so"), "OCTAVO_CLOCK_SHIFT": str(path)}
+        library = BUILD / "lib" / "libclock_jump.so"
+        if not library.exists():  # the loader would only warn, and the clock would not jump
+            sys.exit(f"wanted {library}, found none; build the target clock_jump")
+        self.environment = {"LD_PRELOAD": str(library), "OCTAVO_CLOCK_SHIFT": str(path)}
         with open(path, "r+b") as file:
             self.shared = mmap.mmap(file.fileno(), 16)
 
@@ -65,8 +69,8 @@ def at_a_terminal(folder, clock, days):
                                env=os.environ | clock.environment | {"OMP_WAIT_POLICY": "passive", "TERM": "xterm"})
     os.close(slave)
     os.set_blocking(master, False)
-    shown, jumped = b"", False
-    while True:
+    shown, jumped, deadline = b"", False, time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
         try:
             shown += os.read(master, 65536)
         except BlockingIOError:
@@ -76,6 +80,8 @@ def at_a_terminal(folder, clock, days):
         if not jumped and steps_done(folder) >= STEPS // 3:
             clock.jump(days)
             jumped = True
+    else:
+        process.kill()
     os.close(master)
     return process.wait(), shown.decode(errors="replace")
 
@@ -87,7 +93,7 @@ def jump_alone(work, days, wanted):
     left = re.findall(r"(\d[^,|]*?) left", shown)
     found = [f"exit code {code}:\n{shown[-2000:]}"] if code != 0 else []
     found += ["the terminal showed no time left"] if not left else []
-    found += [f"time left: {text}" for text in left if " h " in text or " d " in text or " m " in text]
+    found += [f"time left: {text}" for text in left if " h " in text or " d " in text]
     found += [f"{clock.waits()} waits until a time of the day"] if clock.waits() else []
     if code == 0:
         # The times never go back: retention keeps those that were saved last by them.
@@ -153,11 +159,6 @@ def clocks(work, times, chance):
     return problems, {}
 
 
-def data_bytes(pid):
-    status = pathlib.Path(f"/proc/{pid}/status").read_text()
-    return 1024 * int(re.search(r"VmData:\s+(\d+) kB", status).group(1))
-
-
 def cap(process, chance, from_start):
     """Bounds the memory of a run: to what it has at a random step or little more, or from its start on to less than
     it needs. False when the run was over before."""
@@ -165,7 +166,7 @@ def cap(process, chance, from_start):
     if not from_start:
         if not common.wait_for_step(process, chance.randrange(6, STEPS // 2)):
             return False
-        limit = data_bytes(process.pid) + chance.choice([0, 0, 200_000, 1_000_000])
+        limit = status_bytes(process.pid, "VmData") + chance.choice([0, 0, 200_000, 1_000_000])
     try:
         resource.prlimit(process.pid, resource.RLIMIT_DATA, (limit, limit))
     except ProcessLookupError:
@@ -246,15 +247,17 @@ class MemoryGroup:
 
 
 def memory_ranks(work, number, wanted, chance):
-    """The kernel ends a rank whose group has no memory left; the launcher starts all again, with more of it."""
+    """The kernel ends a rank whose group has no memory left; the launcher starts all again, with more of it. None where
+    the kernel does not."""
     group = MemoryGroup.make(f"octavo-{os.getpid()}-{number}")
     if group is None:
-        return "", "no control group can be made here"
+        return None, "no control group can be made here"
     folder = make_folder(work / f"memory-ranks-{number}", STEPS, 2)
     run = Launched(folder, ("--nproc", str(RANKS), "--max_restarts", "3"))
     try:
         pids, victim = run.wait_for_ranks(RANKS), chance.randrange(RANKS)
-        if not pids or not wait_until(lambda: steps_done(folder) >= chance.randrange(6, STEPS // 2), run.process):
+        step = chance.randrange(6, STEPS // 2)
+        if not pids or not wait_until(lambda: steps_done(folder) >= step, run.process):
             return f"the run was over too soon:\n{run.said()[-2000:]}", ""
         group.take([pids[victim]])
         group.bound(1_000_000)
@@ -265,7 +268,7 @@ def memory_ranks(work, number, wanted, chance):
         run.end()
         group.remove()
     if seconds is None:
-        return "", "not reached"
+        return None, "not reached"
     found = [f"exit code {code}:\n{run.said()[-2000:]}"] if code != 0 else []
     found += ["the weights differ"] if code == 0 and folder.tensors(STEPS) != wanted else []
     return "; ".join(filter(None, [*found, folder.unsound()])), "killed by the kernel and started again"

@@ -32,7 +32,7 @@ def main():
     parser.add_argument("--seed", type=int, default=10)
     options = parser.parse_args()
     common.require_files()
-    tried = lost = 0
+    tried = lost = not_tried = 0
     figures = {}
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as temporary:
@@ -43,12 +43,13 @@ def main():
             work.mkdir()
             common.prepare_data(work)
             problems, found = case(work, times[options.short], random.Random(f"{options.seed} {case.__name__}"))
-            bad = sum(map(bool, problems))
-            tried, lost = tried + len(problems), lost + bad
-            figures |= {case.__name__: len(problems) - bad} | found
-            print(f"{case.__name__}: {len(problems) - bad} of {len(problems)}, {time.monotonic() - began:.0f} s so far",
-                  flush=True)
-    print(f"tried={tried} survived={tried - lost} lost={lost} "
+            known = [problem for problem in problems if problem is not None]
+            bad = sum(map(bool, known))
+            tried, lost, not_tried = tried + len(known), lost + bad, not_tried + len(problems) - len(known)
+            figures |= {case.__name__: len(known) - bad} | found
+            print(f"{case.__name__}: {len(known) - bad} of {len(known)}, {len(problems) - len(known)} could not be tried, "
+                  f"{time.monotonic() - began:.0f} s so far", flush=True)
+    print(f"tried={tried} survived={tried - lost} lost={lost} not_tried={not_tried} "
           + " ".join(f"{name}={value}" for name, value in figures.items()))
     sys.exit(1 if lost else 0)
 

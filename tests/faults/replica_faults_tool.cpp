@@ -75,9 +75,8 @@ struct Flip {
 Flip draw(const std::vector<dist::Replicated>& list, int ranks, uint64_t number) {
   const auto random = philox(20261115, stream_of("flips"), number);
   std::vector<std::string> kinds;
-  for (const auto& it : list)  // scaling state is listed as a copy
-    if (it.kind != "FP8 scaling state" && std::ranges::find(kinds, it.kind) == kinds.end())
-      kinds.push_back(it.kind);
+  for (const auto& it : list)
+    if (std::ranges::find(kinds, it.kind) == kinds.end()) kinds.push_back(it.kind);
   const std::string& kind = kinds[random[0] % kinds.size()];
   std::vector<size_t> candidates;
   for (size_t i = 0; i < list.size(); ++i)

@@ -13,6 +13,7 @@ import argparse
 import json
 import pathlib
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -239,10 +240,10 @@ def percent_of_step(work, steps):
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     seconds = [record["perf/step_seconds"] for record in records if "perf/step_seconds" in record]
     took = receipt["replicas"]["seconds"] / receipt["replicas"]["checks"]
-    percent = 100 * took / (FREQUENCY * sum(seconds) / len(seconds))
+    step = statistics.median(seconds)  # the first takes longer, and so does one that others disturb
+    percent = 100 * took / (FREQUENCY * step)
     print(f"cost: {receipt['parameters']} parameters, {receipt['replicas']['bytes'] / 1e6:.0f} MB a rank compared in "
-          f"{took:.3f} s ({receipt['replicas']['checks']} times), {len(seconds)} steps of "
-          f"{sum(seconds) / len(seconds):.3f} s", flush=True)
+          f"{took:.3f} s ({receipt['replicas']['checks']} times), {len(seconds)} steps of {step:.3f} s", flush=True)
     return percent, receipt["parameters"]
 
 

@@ -37,7 +37,7 @@ from rank_runs import is_below  # noqa: E402
 MAY_HEAR = {"refuses": ("HF_TOKEN", "HF_TOKEN_PATH"), "forbids": ("HF_TOKEN",), "breaks": ("HF_TOKEN",),
             "sends_on": ("HF_TOKEN",), "proxy": ("http_proxy of a server",), "elsewhere": (),
             "wandb_refuses": ("WANDB_API_KEY",), "bucket": ("AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL")}
-PATIENCE = 400
+PATIENCE, PAGE_PATIENCE = 400, 30  # seconds for a command, for a page
 
 
 def base_environment(canaries, work):
@@ -126,8 +126,9 @@ def crash(runs, number, changes=None, limit_later=False):
         time.sleep(0.05)
         said = pathlib.Path(f"{stem}.out").read_text() + pathlib.Path(f"{stem}.err").read_text()
     address = re.search(r"http://127\.0\.0\.1:\d+", said)
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     for page in ("metrics", "healthz") if address else ():
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"{address.group()}/{page}") as answer:
+        with direct.open(f"{address.group()}/{page}", timeout=PAGE_PATIENCE) as answer:
             pathlib.Path(f"{stem}.{page}").write_bytes(answer.read())
     if limit_later:  # as if somebody had turned them on again, or a program took them from the kernel
         resource.prlimit(process.pid, resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))

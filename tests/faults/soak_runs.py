@@ -2,7 +2,6 @@
 `octavo launch` starts again, and one process that nobody kills."""
 import json
 import os
-import pathlib
 import re
 import signal
 import statistics
@@ -12,7 +11,7 @@ import time
 
 import common
 from common import STOPPED
-from rank_runs import Launched
+from rank_runs import Launched, status_bytes
 
 CONFIG = """
 model_name: custom
@@ -37,8 +36,7 @@ PATIENCE = 120  # seconds for a start, a restart or a stop
 
 def memory(pid):
     """Resident bytes of a process, all of them and those that no file backs."""
-    status = pathlib.Path(f"/proc/{pid}/status").read_text()
-    return tuple(1024 * int(re.search(rf"{name}:\s+(\d+) kB", status).group(1)) for name in ("VmRSS", "RssAnon"))
+    return tuple(status_bytes(pid, name) for name in ("VmRSS", "RssAnon"))
 
 
 class Life:
@@ -91,7 +89,7 @@ class Chain:
     def wait_for(self, what):
         """Until it is so; False when patience or the run ended first."""
         deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline and not what():
+        while time.monotonic() < deadline and self.stop_target().poll() is None and not what():
             time.sleep(0.02)
         return bool(what())
 

@@ -5,6 +5,7 @@ import bundle
 import common
 
 LANDING = bytes.fromhex("f30f1efa")  # endbr64, at the start of what may be jumped to
+WITH_CONTAINERS = {"liboctavo_light.so", "liboctavo_core.so"}  # libstdc++'s, in code of every room
 WITHOUT_CODE = {"libcuda.so.1"}  # a name and a dependency
 
 
@@ -37,6 +38,8 @@ def complaints(file):
             yield "no landing marks for indirect jumps"
     if file.name == "liboctavo_light.so" and not re.search(r"__\w+_chk@", symbols.replace("__stack_chk", "")):
         yield "no checked memcpy and its kin"
+    if file.name in WITH_CONTAINERS and not re.search(r"\bUND _ZSt\d+__glibcxx_assert_fail", symbols):
+        yield "no assertions of libstdc++"
     for path in search_paths(dynamic):
         if not path.startswith("$ORIGIN"):
             yield f"a search path that is not its own folder's: '{path}'"

@@ -8,12 +8,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "conformance/tool_main.h"
 #include "tokenizer/tokenizer.h"
 
 namespace {
@@ -51,22 +51,16 @@ void measure(const octavo::tokenizer::Tokenizer& tokenizer, int repeats, const s
   std::fflush(stdout);
 }
 
+void measure_all(const std::vector<std::string>& words) {
+  if (words.size() < 3)
+    octavo::fail(octavo::ExitCode::kUsage, "tokenizer_time_tool", "wanted TOKENIZER REPEATS TEXT…");
+  const auto tokenizer = octavo::tokenizer::load_tokenizer(words[0]);
+  for (size_t i = 2; i < words.size(); ++i)
+    measure(*tokenizer, std::atoi(words[1].c_str()), words[i]);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 4) {
-    std::fprintf(stderr, "usage: tokenizer_time_tool TOKENIZER REPEATS TEXT…\n");
-    return 2;
-  }
-  try {
-    const auto tokenizer = octavo::tokenizer::load_tokenizer(argv[1]);
-    for (int i = 3; i < argc; ++i) measure(*tokenizer, std::atoi(argv[2]), argv[i]);
-  } catch (const octavo::Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return static_cast<int>(error.code());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
-  return 0;
+  return octavo::tool_main([&] { measure_all({argv + 1, argv + argc}); });
 }

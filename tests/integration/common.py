@@ -14,6 +14,7 @@ DATA = pathlib.Path(os.environ.get("OCTAVO_TEST_DATA", ROOT.parent / "shared"))
 TEXT = DATA / "data" / "text" / "tinyshakespeare.txt"
 
 DAMAGED, STOPPED = 5, 75  # exit codes
+LEFT_BY_A_SAVE = (".tmp-", ".old-", ".del-", ".link-")  # in a checkpoint folder, until the next save
 # What of a record is about time and memory, and so never the same twice.
 INCIDENTAL = ("perf/", "data/wait", "memory/", "goodput", "gpu/", "flags/")
 

@@ -106,6 +106,15 @@ def is_running(pid):
         return False
 
 
+def status_bytes(pid, name):
+    """A size that the kernel tells of a process: VmRSS, RssAnon, VmData."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    found = re.search(rf"^{name}:\s+(\d+) kB$", status, re.M)
+    if not found:
+        raise ProcessLookupError(f"process {pid} has no {name}: it is a zombie")
+    return 1024 * int(found.group(1))
+
+
 def seconds_until_gone(pids, patience):
     """How long until none of them runs; None when one still does after the patience."""
     start = time.monotonic()

@@ -5,12 +5,12 @@ import json
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 
 import common
+from ranks import free_port
 
 TOOL = common.BUILD / "bin" / "reshard_tool"
 SAVED, STEPS, SAMPLES = 3, 6, 24  # step of the checkpoint, of the end; samples of a step, for any number of ranks
@@ -37,12 +37,6 @@ PRECISIONS = {
     # Moments in eight bits have scales of their own, cut by elements; delayed scaling is state too.
     "low": "mixed_precision: fp8\nfp8_recipe: delayed\nmaster_dtype: bf16\nmoment_dtype: fp8\ngradient_dtype: bf16\n",
 }
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def layout(ranks, mode):

@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 import common
-from common import DAMAGED, OCTAVO, STOPPED, interrupt, wait_for_step
+from common import DAMAGED, LEFT_BY_A_SAVE, OCTAVO, STOPPED, interrupt, wait_for_step
 
 STEPS, CLEAN, KILLED, INSIDE = 60, 10, 10, 7
 ATTEMPTS = 8  # a kill meant for the inside of a save may come too late, a signal after the last step
@@ -31,7 +31,6 @@ keep_checkpoints: 3
 num_threads: 2
 run_name: run
 """
-LEFT_BY_A_SAVE = (".tmp-", ".old-", ".del-", ".link-")
 # Moments of a save: it begins, its second file is open, its manifest is open, an older checkpoint is being deleted.
 MOMENTS = (".tmp-*", ".tmp-*/optimizer.safetensors", ".tmp-*/manifest.json", ".del-*")
 

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 
+from ranks import free_port
+
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scontrol", "scancel", "sinfo")
 CONFIG = """
 ClusterName=octavo
@@ -51,12 +53,6 @@ def require_programs():
 
 def program(name):
     return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Cluster:

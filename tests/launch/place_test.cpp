@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "expect_failure.h"
+#include "launch/run.h"
 #include "launch/slurm.h"
 
 namespace octavo::launch {
@@ -50,6 +51,14 @@ TEST(Place, AlonePlainlyStarted) {
   EXPECT_EQ(place.ranks, 1);
   EXPECT_EQ(place.launcher, "");
   EXPECT_FALSE(place.store_is_running);
+}
+
+TEST(Place, GpusThatSomebodyHidStayHidden) {
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  EXPECT_EQ(gpus_here({{"CUDA_VISIBLE_DEVICES", "0,1"}}), 2);
+  setenv("CUDA_VISIBLE_DEVICES", "", 1);  // which Variables have not
+  EXPECT_EQ(gpus_here({}), 0);
+  unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
 TEST(Place, OctavoLaunch) {

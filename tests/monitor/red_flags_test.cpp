@@ -253,8 +253,9 @@ TEST(RedFlags, Fp8SlowerThanItsBaseline) {
 
 TEST(RedFlags, AGuardAndAnEvaluation) {
   RedFlags flags({});
-  const Flag flag = flags.on_guard(7, "the loss of step 7 is nan");
+  const Flag flag = flags.on_guard(7, "the loss of step 7 is nan", false);
   EXPECT_EQ(flag.name, "nan_loss");
+  EXPECT_EQ(flags.on_guard(7, "the loss of step 7 is 9", true).name, "spike");
   EXPECT_EQ(flag.step, 7);
   EXPECT_EQ(names(flags.on_eval({.step = 8, .val_loss = 1})), kNone);
   EXPECT_EQ(names(flags.on_eval({.step = 8, .val_loss = std::nan("")})),

@@ -175,7 +175,9 @@ TEST(Strangers, TwoThousandDoNotDisturbAClient) {
   const Server server("127.0.0.1", 0, kSecret, limits);
   auto client = client_of(server);
   std::atomic<bool> done{false};
+  std::atomic<int64_t> worked = 0;
   std::thread bad([&] {
+    const auto patience = Clock::now() + seconds(20);
     std::mt19937 random(3);
     std::vector<Fd> held;
     for (int i = 0; i < 2000; ++i) {
@@ -188,14 +190,15 @@ TEST(Strangers, TwoThousandDoNotDisturbAClient) {
       }
       if (i % 5 != 4) held.push_back(std::move(fd));
       if (held.size() > 200) held.erase(held.begin(), held.begin() + 100);
+      // A busy machine may leave the client no time at all among them.
+      while (worked < i / 30 && Clock::now() < patience) std::this_thread::yield();
     }
     done = true;
   });
-  int64_t worked = 0;
   auto slowest = Clock::duration::zero();
   while (!done) {
     const auto start = Clock::now();
-    ASSERT_EQ(client->add("n", 1), ++worked);
+    EXPECT_EQ(client->add("n", 1), ++worked);
     slowest = std::max(slowest, Clock::now() - start);
   }
   bad.join();

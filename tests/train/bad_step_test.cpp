@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "expect_failure.h"
+#include "train/replay.h"
 #include "train/tiny_run.h"
 
 namespace octavo::train {
@@ -55,8 +57,30 @@ TEST_F(BadStep, ANanInAWeightIsNamedAndEndsTheRun) {
   }
   EXPECT_EQ(run->optimizer->steps(), steps);
   ASSERT_EQ(run->incidents.size(), 1u);
-  EXPECT_EQ(run->incidents[0].cause, "hardware");
+  EXPECT_EQ(run->incidents[0].cause, Cause::kHardware);
   EXPECT_EQ(run->incidents[0].action, "run ended");
+}
+
+TEST_F(BadStep, AWeightThatIsNotFiniteIsHealedByARollbackAlone) {
+  for (const auto policy : {BadSteps::kSkip, BadSteps::kRollBack}) {
+    const auto run = started(policy);
+    run->model->params()[3]->master.view({-1})[1].fill_(kNan);
+    const bool goes_on = policy == BadSteps::kRollBack;
+    if (goes_on)
+      EXPECT_TRUE(train_step(*run).skipped);
+    else
+      expect_failure(ExitCode::kGuard, "does not heal a weight", [&] { train_step(*run); });
+  }
+}
+
+TEST_F(BadStep, AGradientThatNoProductReadsIsNamedItself) {
+  const auto run = started(BadSteps::kSkip);
+  Incident incident;
+  incident.what = "the gradient of a weight is not finite";
+  incident.loss = 1;
+  std::vector<data::Batch> batches = {run->loader->next()};
+  look_into(*run, batches, 1, incident);
+  EXPECT_EQ(incident.place, "");  // and not the head or the loss
 }
 
 TEST_F(BadStep, ASpikeIsFlaggedSkippedOrRolledBack) {
@@ -91,6 +115,14 @@ TEST_F(BadStep, ARollbackBringsBackWeightsAndMomentsAlone) {
   EXPECT_EQ(run->progress.step, 48);
   EXPECT_EQ(run->incidents.back().first_sample, 40u * 4);
   EXPECT_EQ(run->incidents.back().end_sample, 48u * 4);
+  EXPECT_EQ(run->losses.recent().size(), 40u);  // what the old weights are judged by
+  EXPECT_FALSE(train_step(*run).skipped);
+}
+
+TEST_F(BadStep, ARollbackTakesNoCheckpointOfAnotherRun) {
+  save(*started(BadSteps::kStop), "another", false, nullptr);
+  const auto run = started(BadSteps::kRollBack);
+  expect_failure(ExitCode::kGuard, "nothing was saved in this run", [&] { roll_back(*run); });
 }
 
 TEST_F(BadStep, WithoutACheckpointARollbackEndsTheRun) {
