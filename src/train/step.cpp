@@ -4,7 +4,9 @@
 
 #include <chrono>
 
+#include "base/signals.h"
 #include "engine/allocator.h"
+#include "engine/devices.h"
 #include "engine/range.h"
 #include "train/bad_step.h"
 
@@ -88,7 +90,9 @@ monitor::StepRecord train_step(Run& run) {
   // the backward pass. One loss and one scale for all ranks.
   const auto [batches, tokens] = read_batches(run);
   const Figures figures = run_passes(run, batches, tokens);
-  progress.stop_agreed = figures.stop_asked;
+  // A device that is not there has no numbers: its ranks stop each by itself.
+  progress.stop_agreed =
+      engine::is_absent_device(run.engine->target.device) ? stop_requested() : figures.stop_asked;
   record.loss = figures.loss / tokens;
   record.grad_norm = figures.norm.value;
   record.learning_rate = optim::learning_rate(progress.step, run.schedule);
