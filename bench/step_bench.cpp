@@ -159,6 +159,7 @@ int main(int argc, char** argv) {
   run.model->initialize(0);
   run.optimizer = std::make_unique<optim::AdamW>(
       *run.engine, run.model->params(), optim::AdamWOptions{.max_grad_norm = s.max_grad_norm});
+  run.probes = std::make_unique<nn::Probes>(run.model->linears());
   run.train_data = std::make_shared<train::RandomTokens>(50257);
   run.loader = std::make_unique<data::Loader>(
       run.train_data, data::Loader::Options{.rows = s.batch_size, .length = s.max_seq_length},
