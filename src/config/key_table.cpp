@@ -231,12 +231,10 @@ std::vector<Key> fault_keys() {
       enum_key(
           "bad_steps", &S::bad_steps, {BadSteps::kStop, BadSteps::kSkip, BadSteps::kRollBack},
           "When a step's numbers are not finite, or its loss is six sigmas, and a tenth, above "
-          "those "
-          "of the last 128. stop: what is not finite ends the run (but see fp8_guard), a spike is "
-          "flagged and "
-          "learned from. skip: the step is not applied. rollback: and after three in a row the "
-          "weights go back to the last checkpoint, while the data goes on. incidents.jsonl of the "
-          "run has a line for each."),
+          "those of the last 128. stop: what is not finite ends the run (but see fp8_guard), a "
+          "spike is flagged and learned from. skip: the step is not applied. rollback: and after "
+          "three in a row the weights go back to the last checkpoint, while the data goes on. "
+          "incidents.jsonl of the run has a line for each."),
       int_key("bad_step_budget", &S::bad_step_budget, 1, kMany,
               "How many steps bad_steps may skip before the run ends with exit code 4."),
       int_key(

@@ -131,10 +131,6 @@ std::vector<dist::Replicated> replicated_tensors(Run& run) {
   return list.take();
 }
 
-std::optional<dist::ReplicaDifference> find_replica_difference(Run& run) {
-  return run.replicas->compare(replicated_tensors(run), run.progress.step);
-}
-
 void start_replica_checks(Run& run) {
   const at::Device device = run.engine->target.device;
   if (run.world.size() == 1) return;

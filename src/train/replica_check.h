@@ -3,7 +3,6 @@
 // replica_check_freq steps, and before every checkpoint, so that none holds what one rank alone
 // has.
 
-#include <optional>
 #include <vector>
 
 #include "base/json.h"
@@ -19,10 +18,8 @@ void start_replica_checks(Run& run);
 // ranks together, when replicas differ.
 void check_replicas(Run& run, bool saves);
 
-// The parts of it, for who wants to do something else about a difference. All ranks call
-// find_replica_difference together; start_replica_checks was called before.
+// What run.replicas compares, for who wants to do something else about a difference.
 std::vector<dist::Replicated> replicated_tensors(Run& run);
-std::optional<dist::ReplicaDifference> find_replica_difference(Run& run);
 
 Json replicas_receipt(const Run& run);
 

@@ -122,6 +122,10 @@ class Faults {
     std::fflush(stdout);
   }
 
+  std::optional<dist::ReplicaDifference> compare() {
+    return run_.replicas->compare(replicated_tensors(run_), run_.progress.step);
+  }
+
   // Whether all ranks think so.
   bool agreed(bool holds) {
     at::Tensor against = at::full({1}, holds ? 0.0 : 1.0, at::kDouble);
@@ -130,7 +134,7 @@ class Faults {
   }
 
   void expect_alike() {
-    const auto found = find_replica_difference(run_);
+    const auto found = compare();
     ++counts_.clean_checks;
     if (agreed(!found)) return;
     ++counts_.false_alarms;
@@ -153,7 +157,7 @@ class Faults {
     const dist::Replicated& hit = list[it.tensor];
     const bool mine = it.rank == run_.world.rank();
     if (mine) flip(hit.values, it.bit(hit.values));
-    const auto found = find_replica_difference(run_);
+    const auto found = compare();
     if (mine) flip(hit.values, it.bit(hit.values));
     ++counts_.tried;
     if (agreed(names(found, hit, it.rank)))
@@ -184,7 +188,7 @@ class Faults {
     const uint64_t bit = 8 * size * element + (size == 4 ? 18 : 5);  // of the mantissa
     if (rank == run_.world.rank()) flip(hit.values, bit);
     for (int i = 0; i < kLateSteps; ++i) train_step(run_);
-    const auto found = find_replica_difference(run_);
+    const auto found = compare();
     bool right = found && found->last_alike == run_.progress.step - kLateSteps;
     bool has_master = false;
     for (const auto& named : right ? found->tensors : decltype(found->tensors){}) {
@@ -211,7 +215,7 @@ class Faults {
     if (run_.world.rank() == 1) flip(list[at].values, 8 * size * element + 3);
     train_step(run_);
     ++counts_.undone;
-    if (agreed(!find_replica_difference(run_))) ++counts_.undone_alike;
+    if (agreed(!compare())) ++counts_.undone_alike;
   }
 
   // Everything of a parameter as `source` has it.

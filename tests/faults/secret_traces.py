@@ -13,7 +13,6 @@ looked at    output, logs, metrics, checkpoints, receipts, TensorBoard and W&B f
 usage: secrets [--short] [--keep FOLDER]    --short: fewer commands, for CI
 """
 import argparse
-import os
 import pathlib
 import re
 import resource

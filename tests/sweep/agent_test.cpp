@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "config/parse.h"
 #include "expect_failure.h"
 #include "sweep/metric_file.h"
 #include "sweep/run_agents.h"
@@ -162,6 +163,11 @@ TEST_F(AgentTest, ChecksThePlanBeforeAnyTrialRuns) {
   EXPECT_THROW(make_plan({}, "s.yaml", "", {"--run_name", "x"}, notes), Error);
   EXPECT_THROW(make_plan({}, "s.yaml", "", {"--list_checkpoints"}, notes), Error);
   EXPECT_THROW(make_plan({}, "none.yaml", "", {}, notes), Error);
+  const std::string too_many = std::to_string(kMostTrials + 1);
+  expect_failure(ExitCode::kUsage, "from 0 to 100000", [&] {
+    config::parse(std::vector<std::string>{"--run_cap", too_many},
+                  {"sweep create", config::reader::kSweepCreate});
+  });
 }
 
 TEST_F(AgentTest, TheGuidesShortNameIsAFolderOrADataSetOfTheHub) {
