@@ -174,11 +174,12 @@ def table():
 
 
 def parquet_seeds():
+    """Every kind of column once; files of two columns for the codecs and encodings take half the time to read."""
     for name, options in (("plain", {"compression": "none"}), ("snappy", {"compression": "snappy"}),
                           ("zstd", {"compression": "zstd", "row_group_size": 2}),
                           ("gzip", {"compression": "gzip", "data_page_version": "2.0", "use_dictionary": False}),
                           ("delta", {"use_dictionary": False, "column_encoding": {"id": "DELTA_BINARY_PACKED"}})):
-        chosen = table().select(["text", "id"]) if name == "delta" else table()
+        chosen = table() if name == "plain" else table().select(["text", "id"])
         sink = pyarrow.BufferOutputStream()
         pyarrow.parquet.write_table(chosen, sink, **options)
         yield name, sink.getvalue().to_pybytes()
@@ -190,8 +191,9 @@ def arrow_seeds():
             ("lz4", pyarrow.ipc.new_file, pyarrow.ipc.IpcWriteOptions(compression="lz4")),
             ("zstd", pyarrow.ipc.new_stream, pyarrow.ipc.IpcWriteOptions(compression="zstd"))):
         sink = pyarrow.BufferOutputStream()
-        with opened(sink, table().schema, options=options) as writer:
-            for batch in table().to_batches(max_chunksize=3):
+        chosen = table().select(["text", "id"]) if options else table()
+        with opened(sink, chosen.schema, options=options) as writer:
+            for batch in chosen.to_batches(max_chunksize=3):
                 writer.write_batch(batch)
         yield name, sink.getvalue().to_pybytes()
     views = pyarrow.table({"text": pyarrow.array(["short", "a string that is longer than twelve"], pyarrow.string_view()),

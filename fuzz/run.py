@@ -197,8 +197,12 @@ def fuzz_to_total(targets, options):
                 waiting.add(target)
 
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for turns in [pool.submit(take_turns) for _ in range(options.jobs)]:
-            turns.result()
+        try:
+            for turns in concurrent.futures.as_completed([pool.submit(take_turns) for _ in range(options.jobs)]):
+                turns.result()
+        except BaseException:  # the others end with their turn, not in hours
+            waiting.clear()
+            raise
     return results
 
 

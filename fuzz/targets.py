@@ -9,7 +9,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 BUILD, COVERAGE = ROOT / "build" / "fuzz", ROOT / "build" / "fuzz-coverage"
 FINDINGS = ROOT / "fuzz" / "findings"
-MEMORY_MB, QUARANTINE_MB = 256, 2
+MEMORY_MB, QUARANTINE_MB = 256, 1
 # A second of processor time for an input is counted by harness.h, as on a machine with other work the clock says
 # little. This is for an input that never ends.
 HANG_S = 15
@@ -40,8 +40,8 @@ TARGETS = {
 
 def environment(thorough):
     """`thorough` keeps the stack of every allocation, for a report; without, an input takes half the time."""
-    sanitizer = [f"quarantine_size_mb={QUARANTINE_MB}", "allocator_may_return_null=0", "handle_abort=1",
-                 "detect_stack_use_after_return=0"]
+    sanitizer = [f"quarantine_size_mb={QUARANTINE_MB}", "thread_local_quarantine_size_kb=64",
+                 "allocator_may_return_null=0", "handle_abort=1", "detect_stack_use_after_return=0"]
     if not thorough:
         sanitizer += ["malloc_context_size=0", "max_malloc_fill_size=0"]
     scratch = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

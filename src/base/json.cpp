@@ -1,47 +1,32 @@
 #include "base/json.h"
 
-#include <set>
-
 #include "base/error.h"
 
 namespace octavo {
 namespace {
 
-// Builds the document through nlohmann's own DOM builder while refusing what it would accept
-// silently.
+// Builds the document while refusing what nlohmann's own builder would accept silently.
 class StrictHandler {
  public:
-  StrictHandler(Json& result, const JsonLimits& limits) : builder_(result, true), limits_(limits) {}
+  StrictHandler(Json& result, const JsonLimits& limits) : root_(result), limits_(limits) {}
 
-  bool null() { return builder_.null(); }
-  bool boolean(bool value) { return builder_.boolean(value); }
-  bool number_integer(Json::number_integer_t value) { return builder_.number_integer(value); }
-  bool number_unsigned(Json::number_unsigned_t value) { return builder_.number_unsigned(value); }
-  bool number_float(Json::number_float_t value, const std::string& text) {
-    return builder_.number_float(value, text);
-  }
-  bool string(std::string& value) { return builder_.string(value); }
-  bool binary(Json::binary_t& value) { return builder_.binary(value); }
-  bool start_object(size_t size) {
-    keys_.emplace_back();
-    return enter() && builder_.start_object(size);
-  }
-  bool end_object() {
-    keys_.pop_back();
-    --depth_;
-    return builder_.end_object();
-  }
-  bool start_array(size_t size) { return enter() && builder_.start_array(size); }
-  bool end_array() {
-    --depth_;
-    return builder_.end_array();
-  }
+  bool null() { return put(nullptr); }
+  bool boolean(bool value) { return put(value); }
+  bool number_integer(Json::number_integer_t value) { return put(value); }
+  bool number_unsigned(Json::number_unsigned_t value) { return put(value); }
+  bool number_float(Json::number_float_t value, const std::string&) { return put(value); }
+  bool string(std::string& value) { return put(std::move(value)); }
+  bool binary(Json::binary_t&) { return false; }  // no text has one
+  bool start_object(size_t) { return enter(Json::value_t::object); }
+  bool start_array(size_t) { return enter(Json::value_t::array); }
+  bool end_object() { return leave(); }
+  bool end_array() { return leave(); }
   bool key(std::string& name) {
-    if (!keys_.back().insert(name).second) {
-      error_ = "the key '" + name + "' appears twice";
-      return false;
-    }
-    return builder_.key(name);
+    const auto [place, is_new] =
+        open_.back()->get_ref<Json::object_t&>().try_emplace(std::move(name));
+    value_ = &place->second;
+    if (!is_new) error_ = "the key '" + place->first + "' appears twice";
+    return is_new;
   }
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& error) {
     error_ = str("at byte ", position, ": ", error.what());
@@ -50,16 +35,33 @@ class StrictHandler {
   const std::string& error() const { return error_; }
 
  private:
-  bool enter() {
-    if (++depth_ <= limits_.max_depth) return true;
-    error_ = str("nested deeper than ", limits_.max_depth);
-    return false;
+  // At the end of the open array, as the value of the last key, or as the whole document.
+  bool put(Json value) {
+    if (open_.empty())
+      value_ = &root_;
+    else if (open_.back()->is_array())
+      value_ = &open_.back()->emplace_back();
+    *value_ = std::move(value);
+    return true;
+  }
+  bool enter(Json::value_t kind) {
+    if (open_.size() >= static_cast<size_t>(limits_.max_depth)) {
+      error_ = str("nested deeper than ", limits_.max_depth);
+      return false;
+    }
+    put(kind);
+    open_.push_back(value_);
+    return true;
+  }
+  bool leave() {
+    open_.pop_back();
+    return true;
   }
 
-  nlohmann::detail::json_sax_dom_parser<Json> builder_;
+  Json& root_;
   const JsonLimits& limits_;
-  std::vector<std::set<std::string>> keys_;
-  int depth_ = 0;
+  std::vector<Json*> open_;  // arrays and objects, each inside the one before
+  Json* value_ = nullptr;    // where the last value went, or the next one of an object goes
   std::string error_;
 };
 

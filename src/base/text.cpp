@@ -6,17 +6,19 @@
 namespace octavo {
 namespace {
 
-size_t edit_distance(std::string_view a, std::string_view b) {
+// Or `enough`, when it is as large as that.
+size_t edit_distance(std::string_view a, std::string_view b, size_t enough) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
   for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
+    size_t diagonal = row[0], least = row[0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
       const size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
       diagonal = row[j];
       row[j] = std::min(std::min(row[j], row[j - 1]) + 1, substituted);
+      least = std::min(least, row[j]);
     }
+    if (least >= enough) return enough;  // no later row has less
   }
   return row[b.size()];
 }
@@ -33,7 +35,7 @@ std::string nearest_name(std::string_view name, std::span<const std::string_view
     const size_t longer = std::max(name.size(), candidate.size());
     const size_t least = longer - std::min(name.size(), candidate.size());
     if (!is_part && least >= best_distance) continue;
-    size_t distance = edit_distance(name, candidate);
+    size_t distance = edit_distance(name, candidate, best_distance);
     if (is_part) distance = std::min(distance, size_t{2});
     if (distance < best_distance) {
       best = candidate;
