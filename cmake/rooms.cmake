@@ -14,20 +14,11 @@ if(OCTAVO_SANITIZE)
   # Files of a room joined, which builds faster. The names of helpers must differ within a room, as .ci/tidy wants too.
   set(CMAKE_UNITY_BUILD ON)
   set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
-  if(OCTAVO_SANITIZE MATCHES "fuzzer")
-    # The targets of fuzz/ hold the runtimes of libFuzzer and the sanitizers, and lend them to the libraries.
-    # Ten million inputs want speed: no call for every comparison (the dictionaries know the words), and of the rooms just
-    # what a target needs, as the counters of all edges are read after every input.
-    target_compile_options(octavo_options INTERFACE -O2 -ffunction-sections -fno-sanitize-coverage=trace-cmp)
-    target_link_options(octavo_options INTERFACE -fsanitize=${OCTAVO_SANITIZE} LINKER:--gc-sections)
-  else()
-    target_compile_options(octavo_options INTERFACE -O1)
-    # The sanitizer's runtime is a shared library inside the compiler's own folder, which no loader looks into.
-    execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-runtime-dir OUTPUT_VARIABLE octavo_runtime_dir
-      OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
-    target_link_options(octavo_options INTERFACE -fsanitize=${OCTAVO_SANITIZE} -shared-libasan
-      LINKER:-rpath,${octavo_runtime_dir})
-  endif()
+  # Ten million inputs want speed: no call for every comparison (the dictionaries know the words), and of the rooms just
+  # what a target needs, as the counters of all edges are read after every input.
+  target_compile_options(octavo_options INTERFACE -O2 -ffunction-sections -fno-sanitize-coverage=trace-cmp)
+  # Executables hold the runtimes of the sanitizers, and lend them to the libraries.
+  target_link_options(octavo_options INTERFACE -fsanitize=${OCTAVO_SANITIZE} LINKER:--gc-sections)
 endif()
 
 # One precompiled header serves every torch room.
@@ -61,6 +52,10 @@ function(octavo_room name)
   endif()
 endfunction()
 
+# What is tested under the sanitizers: rooms without torch, and the one with torch that reads hostile files.
+set(OCTAVO_SANITIZED_TESTS base config fp8 tokenizer hub rendezvous launch data cli optim_light checkpoint sweep report)
+add_custom_target(sanitized_tests)
+
 # octavo_test(ROOM [TORCH] SOURCES ... [ALONE ...]): a GoogleTest runner bin/test_ROOM, registered with ctest. ALONE: the
 # sources of src/ that serve it under the sanitizers, where all of the core would take ten minutes to build.
 function(octavo_test name)
@@ -82,4 +77,8 @@ function(octavo_test name)
   add_test(NAME ${name} COMMAND test_${name})
   # Thousands of tiny parallel calls: threads that spin while they wait would cost ten times their work.
   set_tests_properties(${name} PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)
+  if(OCTAVO_SANITIZE AND name IN_LIST OCTAVO_SANITIZED_TESTS)
+    add_dependencies(sanitized_tests test_${name})
+    set_tests_properties(${name} PROPERTIES LABELS sanitized)
+  endif()
 endfunction()
