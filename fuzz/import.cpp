@@ -10,7 +10,7 @@ OCTAVO_FUZZ_TARGET(input) {
   const std::string path = folder.write(name, input.substr(1)).string();
   fuzz::refusal_of([&] {
     const config::Import import = config::import_files(std::vector{path});
-    if (input.size() % 32 == 0) {  // the reports are long: for some of the inputs
+    if (input.size() % 128 == 0) {  // the reports are long: for some of the inputs
       config::import_text(import);
       config::import_json(import);
     }

@@ -22,7 +22,7 @@ TARGETS = {
     "config": (1024, "yaml", ["config/yaml.cpp"]),
     "dataset_index": (2048, "json", ["data/dataset_index.cpp"]),
     "http": (5120, "http", ["monitor/http_server.cpp"]),
-    "import": (1024, "yaml", ["config/import_read.cpp"]),
+    "import": (512, "yaml", ["config/import_read.cpp"]),
     "json_rows": (1024, "json", ["data/json_rows.cpp", "data/row_format.cpp"]),
     "manifest": (2048, "json", ["checkpoint/manifest.cpp", "checkpoint/index_json.cpp", "checkpoint/part_list.cpp",
                                 "checkpoint/sealed_json.cpp"]),

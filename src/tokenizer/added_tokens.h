@@ -53,7 +53,7 @@ class AddedTokenMatcher {
   // A trie: (node << 8 | byte) to node; ends_[node] is an index into tokens_ plus one.
   std::unordered_map<uint64_t, uint32_t> children_;
   std::vector<uint32_t> ends_;
-  CharClasses classes_;
+  const CharClasses& classes_ = CharClasses::shared();
   std::optional<Regex> word_character_;
 };
 

@@ -40,20 +40,26 @@ bool is_surrogate(uint32_t c) {
   return c >= 0xD800 && c < 0xE000;
 }
 
-}  // namespace
-
-Nfc::Nfc() : boundary_(kTableSize, false) {
-  std::vector<bool> joins(kTableSize, false);
+std::vector<bool> find_boundaries() {
+  std::vector<bool> found(kTableSize, false), joins(kTableSize, false);
   utf8proc_int32_t parts[kMaxDecomposition];
   for (uint32_t c = 0; c < kTableSize; ++c) {
     if (is_surrogate(c) || canonical_class(c) != 0) continue;
     const size_t count = decompose(c, parts);
     for (size_t i = 1; i < count; ++i)
       if (static_cast<uint32_t>(parts[i]) < kTableSize) joins[parts[i]] = true;
-    boundary_[c] = compose(parts, count) == 1 && static_cast<uint32_t>(parts[0]) == c;
+    found[c] = compose(parts, count) == 1 && static_cast<uint32_t>(parts[0]) == c;
   }
   for (uint32_t c = 0; c < kTableSize; ++c)
-    if (joins[c] || (c >= kJamoFirst && c <= kJamoLast)) boundary_[c] = false;
+    if (joins[c] || (c >= kJamoFirst && c <= kJamoLast)) found[c] = false;
+  return found;
+}
+
+}  // namespace
+
+const std::vector<bool>& Nfc::boundaries() {
+  static const std::vector<bool> found = find_boundaries();
+  return found;
 }
 
 bool Nfc::surely_normal(std::string_view text) const {

@@ -11,7 +11,6 @@ namespace octavo::tokenizer {
 
 class Nfc {
  public:
-  Nfc();
   // True when `text` is in form C for sure; false says nothing.
   bool surely_normal(std::string_view text) const;
   std::string normalize(std::string_view text) const;
@@ -20,11 +19,13 @@ class Nfc {
   // A starter that form C leaves alone and that never joins what stands before it: text can be cut
   // in front of it.
   bool is_boundary(uint32_t code_point) const {
-    return code_point < boundary_.size() && boundary_[code_point];
+    return code_point < boundaries_.size() && boundaries_[code_point];
   }
   void normalize_run(std::string_view run, std::string& out) const;
 
-  std::vector<bool> boundary_;
+  static const std::vector<bool>& boundaries();  // made once
+
+  const std::vector<bool>& boundaries_ = boundaries();
 };
 
 }  // namespace octavo::tokenizer

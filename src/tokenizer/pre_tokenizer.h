@@ -64,7 +64,7 @@ class PreTokenizer {
            std::vector<uint32_t>& ends) const;
   void prefix_spaces(std::string_view text, Scratch& scratch) const;
 
-  CharClasses classes_;
+  const CharClasses& classes_ = CharClasses::shared();
   std::vector<Step> steps_;
   std::vector<Regex> regexes_;
 };

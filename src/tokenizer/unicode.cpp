@@ -96,6 +96,11 @@ CharClasses::CharClasses() : table_(kTableSize, kOther) {
   table_['\r'] = table_['\n'] = kSpace | kNewline;
 }
 
+const CharClasses& CharClasses::shared() {
+  static const CharClasses classes;
+  return classes;
+}
+
 uint8_t CharClasses::search(uint32_t code_point) {
   if (contains(letter_ranges(), code_point)) return kLetter;
   if (contains(number_ranges(), code_point)) return kNumber;

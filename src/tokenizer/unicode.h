@@ -54,6 +54,7 @@ enum CharClass : uint8_t {
 class CharClasses {
  public:
   CharClasses();
+  static const CharClasses& shared();  // the table is made once
   uint8_t ascii(unsigned char byte) const { return table_[byte]; }
   uint8_t of(uint32_t code_point) const {
     return code_point < kTableSize ? table_[code_point] : search(code_point);
