@@ -174,7 +174,7 @@ def table():
 
 
 def parquet_seeds():
-    """Every kind of column once; files of two columns for the codecs and encodings take half the time to read."""
+    """Every kind of column once; the codecs and encodings with two columns, which are read faster."""
     for name, options in (("plain", {"compression": "none"}), ("snappy", {"compression": "snappy"}),
                           ("zstd", {"compression": "zstd", "row_group_size": 2}),
                           ("gzip", {"compression": "gzip", "data_page_version": "2.0", "use_dictionary": False}),

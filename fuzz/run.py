@@ -180,10 +180,10 @@ def nearest_to(total, targets):
 
 def fuzz_to_total(targets, options):
     """In turns of --seconds, until every target has --total in the ledger, or had a finding."""
-    results, waiting, lock = [], set(targets), threading.Lock()
+    results, waiting, lock, failed = [], set(targets), threading.Lock(), threading.Event()
 
     def take_turns():
-        while True:
+        while not failed.is_set():
             with lock:
                 target = nearest_to(options.total, waiting)
                 waiting.discard(target)
@@ -200,8 +200,8 @@ def fuzz_to_total(targets, options):
         try:
             for turns in concurrent.futures.as_completed([pool.submit(take_turns) for _ in range(options.jobs)]):
                 turns.result()
-        except BaseException:  # the others end with their turn, not in hours
-            waiting.clear()
+        except BaseException:
+            failed.set()  # the others end with their turn, not in hours
             raise
     return results
 
