@@ -1,7 +1,7 @@
 """Every command in a ```bash block of the documentation is run by something, or says why not.
 
 A line counts as run when it is in a block under <!-- test: NAME --> (tests/integration/NAME runs that block), or when
-.ci/run runs its text; otherwise it must end in `# gpu-only` or `# not-run: reason`. Given a folder, looks there.
+.ci/run or .ci/nightly runs its text; otherwise it must end in `# gpu-only` or `# not-run: reason`. Given a folder, looks there.
 """
 import pathlib
 import re
@@ -18,7 +18,7 @@ def squeezed(text):
 
 
 def complaints(root):
-    gate = squeezed((root / ".ci/run").read_text())
+    gate = squeezed("".join(path.read_text() for path in sorted((root / ".ci").glob("*"))))
     for path in [*sorted(root.glob("*.md")), *sorted(root.glob("docs/**/*.md"))]:
         for block in BLOCK.finditer(path.read_text()):
             if block[1]:

@@ -11,7 +11,7 @@ MAX_FUNCTION_LINES = 60
 CODE = {".cpp", ".h", ".hpp", ".cu", ".cuh", ".py", ".sh", ".cmake"}
 # What the project has promised to have, each run without arguments.
 EXECUTABLES = [
-    "bootstrap", ".ci/run", ".ci/tidy",
+    "bootstrap", ".ci/run", ".ci/nightly", ".ci/tidy",
     "tests/conformance/fp8_formats", "tests/conformance/fp8_recipes", "tests/conformance/fp8_gemm",
     "tests/conformance/gpt2_parity", "tests/conformance/safetensors_interop",
     "tests/conformance/tokenizers", "tests/conformance/hub_download", "tests/conformance/data_formats",
