@@ -10,8 +10,6 @@ namespace {
 constexpr Mapping kLlamaFactoryDrops[] = {
     {"flash_attn", "",
      "octavo picks its attention kernel itself; attention is BF16, in FP8 runs too"},
-    {"fp8_enable_fsdp_float8_all_gather", "",
-     "no such choice: sharded weights travel in BF16, twice the bytes of FP8"},
     {"enable_liger_kernel", "", "octavo's loss and norms are fused already; no cost"},
     {"use_unsloth", "", "octavo has its own layers; no cost in numerics"},
     {"use_unsloth_gc", "", "gradient_checkpointing is the counterpart"},

@@ -257,6 +257,7 @@ std::span<const Mapping> llama_factory_mappings() {
       {"bf16", "mixed_precision", "", llama_factory::bf16},
       {"fp16", "mixed_precision", "bf16", llama_factory::fp16},
       {"pure_bf16", "master_dtype moment_dtype gradient_dtype", "bf16", llama_factory::pure_bf16},
+      {"fp8_enable_fsdp_float8_all_gather", "fp8_all_gather", "FP8 weights are gathered as codes"},
       {"load_in_fp8", "", "refused: for inference, not training", llama_factory::load_in_fp8},
       {"output_dir", "checkpoint_dir", ""},
       {"logging_steps", "log_freq", "metrics.jsonl has every step"},

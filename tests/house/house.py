@@ -4,6 +4,7 @@ usage: house.py [ROOT]    ROOT: the tree to look at (default: the one this file 
 """
 import pathlib
 import re
+import subprocess
 import sys
 
 MAX_FILE_LINES = 600
@@ -34,7 +35,7 @@ EXECUTABLES = [
 # Folders of one machine, and places that packages come from: neither belongs into a tree that others clone.
 MACHINE_WORDS = [
     (re.compile(r"(?<![\w./-])/(?:work|tmp|root|home)/"), "a machine's folder"),
-    (re.compile(r"(?:index-url|extra-index|trusted-host|https?://[\w.-]*(?:pypi|artifactory|nexus|registry)[\w.-]*)"),
+    (re.compile(r"(?:index[-]url|extra[-]index|trusted[-]host|https?://[\w.-]*(?:pypi|artifactory|nexus|registry)[\w.-]*)"),
      "a package registry's address"),
 ]
 
@@ -116,13 +117,23 @@ def check_sizes(root):
                     yield f"{name}:{line}: a function of {length} lines, wanted at most {MAX_FUNCTION_LINES}: {what}"
 
 
-def check_words(root):
-    places = [*code_files(root, "src", "bench", "cmake"), *sorted(root.glob("*.md")), *sorted(root.glob("docs/**/*.md")),
-              *sorted(root.glob("configs/*")), *sorted(root.glob("packaging/*")), root / "bootstrap"]
-    for path in places:
-        if not path.is_file():
+def tracked_files(root):
+    if not (root / ".git").exists():
+        return [path for path in sorted(root.rglob("*")) if path.is_file()]
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=root, check=True, capture_output=True, text=True).stdout
+    return [root / name for name in listed.split("\0") if name and (root / name).is_file()]
+
+
+def check_leftovers(root):
+    """Nothing empty, and nothing of the machine that a file was made on: not in pictures and results either."""
+    for path in tracked_files(root):
+        if path.stat().st_size == 0:
+            yield f"{path.relative_to(root)}: an empty file; delete it"
+        try:
+            lines = path.read_text().splitlines()
+        except UnicodeDecodeError:
             continue
-        for number, line in enumerate(path.read_text().splitlines(), 1):
+        for number, line in enumerate(lines, 1):
             for pattern, what in MACHINE_WORDS:
                 if pattern.search(line):
                     yield f"{path.relative_to(root)}:{number}: {what}: {line.strip()[:80]}"
@@ -200,7 +211,7 @@ def check_links(root):
             yield f"docs/index.md: no link to {page.name}; every page has its place there"
 
 
-CHECKS = [check_rooms, check_sizes, check_words, check_promises, check_figures, check_links]
+CHECKS = [check_rooms, check_sizes, check_leftovers, check_promises, check_figures, check_links]
 
 
 def broken_rules(root):

@@ -19,6 +19,8 @@ SPOILED = {
     "src/base/path.h": ('const char* kPath = "/work' + '/x";\n', "machine's folder"),
     "docs/notes.md": ("see /tmp" + "/file\n", "machine's folder"),
     "packaging/pip.conf": ("index" + "-url = x\n", "registry"),
+    "docs/picture.svg": ("<text>/tmp" + "/run/plan.svg</text>\n", "machine's folder"),
+    "src/base/empty.h": ("", "an empty file"),
     "bootstrap": (None, "bootstrap: wanted an executable"),
     "tests/base/lost_test.cpp": ("\n", "never runs"),
     "tests/base/secrets.py": ("\n", "hides Python's own secrets"),
