@@ -13,14 +13,16 @@ int plan(const Verb& verb, Args args) {
   const config::Settings settings = config::parse(args, verb.arguments).settings;
   if (settings.dry_run) return dry_run(verb, args, settings);
   const plan::Forecast forecast = plan::forecast(settings);
-  const std::string picture = settings.output.empty() ? "plan.svg" : settings.output;
-  write_file_atomic(picture, plan::picture_of(forecast));
+  const bool draw = !settings.output.empty();
+  if (draw) write_file_atomic(settings.output, plan::picture_of(forecast));
   if (settings.json) {
     nlohmann::ordered_json out = plan::json_of(forecast);
-    out["picture"] = picture;
+    if (draw) out["picture"] = settings.output;
     std::cout << out.dump(2) << "\n";
   } else {
-    std::cout << plan::text_of(forecast) << "picture: " << picture << "\n";
+    std::cout << plan::text_of(forecast)
+              << (draw ? "picture: " + settings.output : "as a picture: add --output plan.svg")
+              << "\n";
   }
   return 0;
 }

@@ -46,17 +46,18 @@ void print_table(const optim::Schedule& schedule, const std::string& picture) {
     std::printf("%12lld  %.3e  %s\n", static_cast<long long>(step), rate,
                 std::string(bar, '#').c_str());
   }
-  std::printf("warm-up %lld of %lld steps; picture: %s\n",
-              static_cast<long long>(schedule.warmup_steps),
-              static_cast<long long>(schedule.max_steps), picture.c_str());
+  std::printf("warm-up %lld of %lld steps; %s\n", static_cast<long long>(schedule.warmup_steps),
+              static_cast<long long>(schedule.max_steps),
+              picture.empty() ? "as a picture: add --output schedule.svg"
+                              : ("picture: " + picture).c_str());
 }
 
 void print_json(const optim::Schedule& schedule, const std::string& picture) {
   nlohmann::ordered_json out = {{"max_steps", schedule.max_steps},
                                 {"warmup_steps", schedule.warmup_steps},
                                 {"learning_rate", schedule.max_lr},
-                                {"min_lr_ratio", schedule.min_lr_ratio},
-                                {"picture", picture}};
+                                {"min_lr_ratio", schedule.min_lr_ratio}};
+  if (!picture.empty()) out["picture"] = picture;
   for (int64_t step : chosen_steps(schedule, 20))
     out["points"].push_back(
         {{"step", step}, {"learning_rate", optim::learning_rate(step, schedule)}});
@@ -74,12 +75,11 @@ int schedule(const Verb& verb, Args args) {
                                                    : settings.warmup_steps;
   const optim::Schedule curve{settings.learning_rate, settings.min_lr_ratio, warmup,
                               settings.max_steps};
-  const std::string picture = settings.output.empty() ? "schedule.svg" : settings.output;
-  write_file_atomic(picture, svg(curve));
+  if (!settings.output.empty()) write_file_atomic(settings.output, svg(curve));
   if (settings.json)
-    print_json(curve, picture);
+    print_json(curve, settings.output);
   else
-    print_table(curve, picture);
+    print_table(curve, settings.output);
   return 0;
 }
 

@@ -62,6 +62,17 @@ TEST_F(Cli, HelpIsQuickAndWithoutTorch) {
   EXPECT_EQ(libraries.out.find("torch"), std::string::npos);
 }
 
+// A picture that nobody asked for is a file that somebody commits.
+TEST_F(Cli, WritesNoFileUnasked) {
+  for (const char* words : {"plan --model_name gpt2 --gpu h100", "schedule --max_steps 100",
+                            "plan --model_name gpt2 --gpu h100 --json"}) {
+    ASSERT_EQ(run(words).code, 0) << words;
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder_))
+      EXPECT_TRUE(entry.path().filename() == "out" || entry.path().filename() == "err")
+          << words << " wrote " << entry.path();
+  }
+}
+
 TEST_F(Cli, EveryVerbHasHelp) {
   for (const char* verb :
        {"train", "generate", "checkpoints", "data prepare", "data inspect", "schedule",

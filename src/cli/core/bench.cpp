@@ -13,21 +13,23 @@ namespace octavo::cli {
 int bench(CoreArgs args) {
   const config::Settings settings = config::parse(args, config::kBenchArguments).settings;
   const race::Bench found = race::run_bench(settings);
-  const fs::path page = settings.output.empty() ? "bench.html" : settings.output;
-  const auto beside = [&](const char* ending) {
-    return page.parent_path() / (page.stem().string() + ending);
-  };
-  write_file_atomic(page, race::page_of(found));
-  write_file_atomic(beside("-products.svg"), race::products_picture(found));
-  write_file_atomic(beside("-tokens.svg"), race::tokens_picture(found));
-  if (settings.json) {
-    Json out = race::json_of(found);
+  Json out = race::json_of(found);
+  std::string written = "as a page with pictures: add --output bench.html";
+  if (const fs::path page = settings.output; !page.empty()) {
+    const auto beside = [&](const char* ending) {
+      return page.parent_path() / (page.stem().string() + ending);
+    };
+    write_file_atomic(page, race::page_of(found));
+    write_file_atomic(beside("-products.svg"), race::products_picture(found));
+    write_file_atomic(beside("-tokens.svg"), race::tokens_picture(found));
     out["page"] = page.string();
-    std::printf("%s\n", out.dump(2).c_str());
-  } else {
-    std::printf("%spage: %s (pictures: %s, %s)\n", race::text_of(found).c_str(), page.c_str(),
-                beside("-products.svg").c_str(), beside("-tokens.svg").c_str());
+    written = "page: " + page.string() + " (pictures: " + beside("-products.svg").string() + ", " +
+              beside("-tokens.svg").string() + ")";
   }
+  if (settings.json)
+    std::printf("%s\n", out.dump(2).c_str());
+  else
+    std::printf("%s%s\n", race::text_of(found).c_str(), written.c_str());
   return 0;
 }
 
