@@ -174,6 +174,39 @@ TEST_P(AdamWTest, IndependentOfThreads) {
   }
 }
 
+// A parameter in parts that begin where `first` says: each element is rounded as in the whole.
+TEST_P(AdamWTest, PartsGiveTheBitsOfTheWhole) {
+  constexpr int64_t kCount = 5 * 128 + 17;
+  const at::Tensor grad = at::randn({kCount});
+  for (const Kinds& kinds : all_kinds()) {
+    SCOPED_TRACE(kinds.text());
+    State whole = zero_state(kCount, kinds);
+    whole.master.copy_(at::randn({kCount}));
+    const State before = whole.clone();
+    const AdamW::Hyper hyper{.lr = 0.1f, .weight_decay = 0.1f, .seed = 3, .stream = 4};
+    op->step(whole.master, whole.m, whole.v, grad.to(kinds.grad), whole.compute, hyper);
+    for (const auto& [first, end] : {std::pair{0, 128}, {128, 512}, {512, 657}}) {
+      const auto part = [&, from = first, count = end - first](const at::Tensor& t) {
+        return t.narrow(0, from, count).clone();
+      };
+      const auto moment = [&, from = first, count = end - first](const Moment& m) {
+        return Moment{part(m.values),
+                      m.scales.defined()
+                          ? m.scales.narrow(0, from / 128, (count + 127) / 128).clone()
+                          : m.scales};
+      };
+      State shard{part(before.master), moment(before.m), moment(before.v), {}};
+      AdamW::Hyper shifted = hyper;
+      shifted.first = first;
+      op->step(shard.master, shard.m, shard.v, part(grad).to(kinds.grad), shard.compute, shifted);
+      const State wanted{part(whole.master), moment(whole.m), moment(whole.v), {}};
+      const auto a = shard.tensors(), b = wanted.tensors();
+      for (size_t i = 0; i < b.size(); ++i)
+        EXPECT_TRUE(same_bits(a[i], b[i])) << "from " << first << ", tensor " << i;
+    }
+  }
+}
+
 // A weight in BF16 moves by its steps' sum though each is a fiftieth of the distance to the next
 // value, and a moment goes where its mean says. The mean over n elements has a deviation of one
 // rounding / sqrt(n); five of them are allowed.

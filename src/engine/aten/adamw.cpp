@@ -1,9 +1,8 @@
 // AdamW. State in FP32 goes through libtorch's fused kernel, many parameters in a launch. State in
 // fewer bits is a composition of small kernels over chunks, rounded stochastically as
-// adamw_storage.h says but with random numbers of the device's own.
+// adamw_storage.h says but with other random numbers.
 
 #include <ATen/ATen.h>
-#include <ATen/core/Generator.h>
 
 #include <algorithm>
 #include <cmath>
@@ -81,16 +80,18 @@ class AtenAdamW final : public AdamW {
     widen_vectors(updates);
     std::vector<Group> groups;
     std::vector<Tensor> computes, masters;
+    std::vector<Update*> low;
     for (Update& u : updates) {
       if (u.master.numel() == 0) continue;
       if (all_fp32(u))
         add_to_groups(u, groups);
       else
-        low_.step(u);
+        low.push_back(&u);
       if (!u.compute.defined()) continue;
       computes.push_back(u.compute);
       masters.push_back(u.master);
     }
+    low_.step_all(low);
     for (Group& group : groups) run_fused(group);
     if (!computes.empty()) at::_foreach_copy_(computes, masters);
   }

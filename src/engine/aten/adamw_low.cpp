@@ -10,8 +10,9 @@
 
 #include <algorithm>
 #include <limits>
-#include <mutex>
 
+#include "base/error.h"
+#include "base/random.h"
 #include "engine/adamw_storage.h"
 
 namespace octavo::engine::aten {
@@ -108,37 +109,67 @@ AdamW::Moment part_of(const AdamW::Moment& moment, int64_t first, int64_t count)
               : Tensor()};
 }
 
+// What random numbers are for: each use draws others.
+enum Draw : int64_t { kForMaster, kForSecond, kForFirst, kForCodes, kDraws };
+constexpr int64_t kNumbersOfCounter = 4;  // that Philox makes of one counter
+
+int64_t chunks_of(const AdamW::Update& u) {
+  return (u.master.numel() + kChunk - 1) / kChunk;
+}
+
+// What numbers are drawn by, [chunks of all updates, draws, 2]: a seed, and the counter of the
+// chunk's first element, which is counted in the whole parameter. So an element's number depends on
+// the parameter, the step and its own place, and not on the shard that it is in.
+Tensor keys_of(const std::vector<AdamW::Update*>& updates) {
+  const at::Device device = updates[0]->master.device();
+  int64_t chunks = 0;
+  for (const AdamW::Update* u : updates) chunks += chunks_of(*u);
+  Tensor keys = at::empty({chunks, kDraws, 2},
+                          at::TensorOptions(at::kUInt64).pinned_memory(device.is_cuda()));
+  auto* key = keys.mutable_data_ptr<uint64_t>();
+  for (const AdamW::Update* u : updates) {
+    const AdamW::Hyper& h = u->hyper;
+    OCTAVO_ASSERT(h.first % kNumbersOfCounter == 0);
+    for (int64_t chunk = 0; chunk < chunks_of(*u); ++chunk)
+      for (uint64_t draw = 0; draw < kDraws; ++draw) {
+        *key++ = mix64(h.seed * 0x9E3779B97F4A7C15ull + h.stream + draw);
+        *key++ = static_cast<uint64_t>((h.first + chunk * kChunk) / kNumbersOfCounter);
+      }
+  }
+  return keys.to(device, /*non_blocking=*/true);
+}
+
 }  // namespace
 
 struct LowAdamW::Chunk {
   Tensor master;
   AdamW::Moment m, v;
   Tensor grad;
+  Tensor keys;
+
+  // Numbers of [0, 2^bits), int32, one for each element.
+  Tensor draw(Draw what, int64_t bits) const {
+    Tensor numbers = at::empty({master.numel()}, master.options().dtype(at::kInt));
+    return at::_philox_randint_(numbers, keys.select(0, what), 0, int64_t{1} << bits);
+  }
 };
 
-void LowAdamW::seed(const Tensor& like, const AdamW::Hyper& hyper) {
-  if (!random_ || random_->device() != like.device())
-    random_ = at::globalContext().defaultGenerator(like.device()).clone();
-  const std::lock_guard<std::mutex> lock(random_->mutex());
-  random_->set_current_seed(hyper.seed * 0x9E3779B97F4A7C15ull + hyper.stream);
-}
-
-Tensor LowAdamW::draw(const Tensor& like, int64_t bits) {
-  return at::empty({like.numel()}, like.options().dtype(at::kInt))
-      .random_(0, int64_t{1} << bits, random_);
-}
-
-void LowAdamW::step(AdamW::Update& u) {
+void LowAdamW::step_all(const std::vector<AdamW::Update*>& updates) {
   static_assert(kChunk % kBlock == 0);
-  seed(u.master, u.hyper);
-  if (is_coded(u.v)) make_tables(u.master);
-  const int64_t total = u.master.numel();
-  const Tensor master = u.master.view({-1}), grad = u.grad.view({-1});
-  for (int64_t first = 0; first < total; first += kChunk) {
-    const int64_t count = std::min(kChunk, total - first);
-    Chunk chunk{master.narrow(0, first, count), part_of(u.m, first, count),
-                part_of(u.v, first, count), grad.narrow(0, first, count)};
-    step_chunk(chunk, u.hyper);
+  if (updates.empty()) return;
+  const Tensor keys = keys_of(updates);
+  int64_t number = 0;
+  for (const AdamW::Update* u : updates) {
+    if (is_coded(u->v)) make_tables(u->master);
+    const int64_t total = u->master.numel();
+    const Tensor master = u->master.view({-1}), grad = u->grad.view({-1});
+    for (int64_t first = 0; first < total; first += kChunk) {
+      const int64_t count = std::min(kChunk, total - first);
+      Chunk chunk{master.narrow(0, first, count), part_of(u->m, first, count),
+                  part_of(u->v, first, count), grad.narrow(0, first, count),
+                  keys.select(0, number++)};
+      step_chunk(chunk, u->hyper);
+    }
   }
 }
 
@@ -165,15 +196,16 @@ void LowAdamW::step_chunk(Chunk& c, const AdamW::Hyper& hyper) {
                  .addcmul_(c.grad, c.grad, scale * scale * f.rest2);
   const Tensor root = v.sqrt();
   Tensor w = c.master.to(at::kFloat).mul_(f.keep).addcdiv_(m, root.add(f.eps_hat), -f.lr_hat);
-  if (c.master.scalar_type() == at::kBFloat16) store_bf16(w, draw(c.master, kBf16Lost), c.master);
+  if (c.master.scalar_type() == at::kBFloat16)
+    store_bf16(w, c.draw(kForMaster, kBf16Lost), c.master);
   w.reset();
   if (c.v.values.scalar_type() == at::kBFloat16)
-    store_bf16(v, draw(c.master, kBf16Lost), c.v.values);
+    store_bf16(v, c.draw(kForSecond, kBf16Lost), c.v.values);
   v.reset();
   if (c.m.values.scalar_type() == at::kBFloat16)
-    store_bf16(m, draw(c.master, kBf16Lost), c.m.values);
+    store_bf16(m, c.draw(kForFirst, kBf16Lost), c.m.values);
   Tensor random;
-  if (is_coded(c.m) || is_coded(c.v)) random = draw(c.master, kFirstLost);
+  if (is_coded(c.m) || is_coded(c.v)) random = c.draw(kForCodes, kFirstLost);
   if (is_coded(c.m)) store_first(m, random, c.m);
   m.reset();
   if (is_coded(c.v)) store_second(root, random, second_codes_, c.v);
