@@ -11,19 +11,24 @@ namespace {
 
 using at::Tensor;
 
-// 0 where an input is dropped, else 1 / (1 - dropout): element i depends on (seed, layer, pass, i).
+// 0 where an input is dropped, else 1 / (1 - dropout): input i of a token depends on (seed, layer,
+// number of the token, i).
 Tensor drop_mask(const AdapterShared& shared, const std::string& layer, const Tensor& like) {
   Tensor mask = at::empty(like.sizes(), at::kFloat);
   auto* out = mask.mutable_data_ptr<float>();
   const auto keep = static_cast<float>(1 / (1 - shared.dropout)),
              drop = static_cast<float>(shared.dropout);
-  const uint64_t stream = mix64(stream_of("dropout." + layer) + shared.pass);
-  const int64_t count = mask.numel();
-  at::parallel_for(0, (count + 3) / 4, 4096, [&](int64_t begin, int64_t end) {
+  const uint64_t stream = stream_of("dropout." + layer);
+  const int64_t inputs = like.size(1), draws = (inputs + 3) / 4;
+  at::parallel_for(0, like.size(0) * draws, 4096, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const auto bits = philox(shared.seed, stream, static_cast<uint64_t>(i));
-      for (int64_t k = 0; k < 4 && 4 * i + k < count; ++k)
-        out[4 * i + k] = uniform_from_bits(bits[static_cast<size_t>(k)]) < drop ? 0 : keep;
+      const auto counter =
+          shared.first_token * static_cast<uint64_t>(draws) + static_cast<uint64_t>(i);
+      const auto bits = philox(shared.seed, stream, counter);
+      const int64_t row = i / draws, first = i % draws * 4;
+      for (int64_t k = 0; k < 4 && first + k < inputs; ++k)
+        out[row * inputs + first + k] =
+            uniform_from_bits(bits[static_cast<size_t>(k)]) < drop ? 0 : keep;
     }
   });
   return mask.to(like.device(), like.scalar_type());

@@ -27,9 +27,10 @@ struct AdapterShared {
   double scale = 1;
   double dropout = 0;
   uint64_t seed = 0;
-  // Numbers the forward passes of training: which inputs are dropped depends on it, and a block
-  // that runs again in the same pass drops the same ones. Nothing is dropped outside of training.
-  uint64_t pass = 0;
+  // The number of this pass's first token in the order of all that are trained on. Which inputs are
+  // dropped depends on it: each rank drops its own, any number of ranks the same of a token, and a
+  // block that runs again in the same pass the same. Nothing is dropped outside of training.
+  uint64_t first_token = 0;
   bool training = false;
 };
 

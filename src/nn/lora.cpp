@@ -53,7 +53,7 @@ Lora::Lora(const engine::Engine& engine, const std::vector<LayerOf>& layers,
       shared_{.scale = options.alpha / static_cast<double>(options.rank),
               .dropout = options.dropout,
               .seed = options.seed,
-              .pass = 0,
+              .first_token = 0,
               .training = false} {
   check_targets(options.targets, layers);
   const at::NoGradGuard no_grad;

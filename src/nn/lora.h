@@ -43,9 +43,10 @@ class Lora {
   const ParamList& params() const { return params_; }
   const LoraOptions& options() const { return options_; }
   const std::vector<std::string>& modules() const { return modules_; }  // that have an adapter
-  // Between the two a forward and backward pass of training runs; each number drops other inputs.
-  void begin_pass(uint64_t pass) {
-    shared_.pass = pass;
+  // Between the two a forward and backward pass of training runs, of tokens that are numbered from
+  // here on; each token drops inputs of its own.
+  void begin_pass(uint64_t first_token) {
+    shared_.first_token = first_token;
     shared_.training = true;
   }
   void end_pass() { shared_.training = false; }

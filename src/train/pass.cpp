@@ -39,9 +39,17 @@ MicroBatch forward_backward(Run& run, const DeviceBatch& batch, double share) {
   return {loss.sums, penalty.total};
 }
 
+// The number of this rank's first token in the order of all that are trained on (data/sampler.h).
+uint64_t first_token(const Run& run, const data::Batch& batch) {
+  const auto rows = static_cast<uint64_t>(batch.rows),
+             ranks = static_cast<uint64_t>(run.world.size()),
+             rank = static_cast<uint64_t>(run.world.rank());
+  return (batch.after.samples - rows * ranks + rows * rank) * static_cast<uint64_t>(batch.length);
+}
+
 MicroBatch run_micro_batch(Run& run, const data::Batch& batch, double share) {
   const auto pass = [&](const DeviceBatch& it) { return forward_backward(run, it, share); };
-  if (run.lora != nullptr) run.lora->begin_pass(batch.after.samples);
+  if (run.lora != nullptr) run.lora->begin_pass(first_token(run, batch));
   MicroBatch result = run.graph != nullptr ? run.graph->run(run, batch, share, pass)
                                            : pass(to_device(batch, run.engine->target.device));
   if (run.lora != nullptr) run.lora->end_pass();

@@ -87,8 +87,8 @@ class Matrix:
         self.runs += 1
 
     def adapters(self):
-        """LoRA: what is trained is whole on every rank, and what is frozen comes and goes."""
-        keys = {"mixed_precision": "fp32", "lora_rank": 4}
+        """LoRA: what is trained is whole on every rank, and what is frozen comes and goes. Every token drops its own."""
+        keys = {"mixed_precision": "fp32", "lora_rank": 4, "lora_dropout": 0.2}
         jobs = {mode: Job(self.work / f"lora-{mode}", self.model, steps=8, batch_size=GLOBAL_BATCH // count,
                           sharding_mode=mode, **keys).finish(count)
                 for mode, count in (("none", 1), ("ddp", 2), ("fsdp_full", 2))}

@@ -75,6 +75,24 @@ TEST_F(LoraTest, StartsAsTheModelAndMergesIntoIt) {
   EXPECT_TRUE(close(linear(engine, x, layer), adapted));
 }
 
+// Ranks and micro-batches share tokens out among them: what a token drops is its own.
+TEST_F(LoraTest, DropoutDependsOnTheTokenAlone) {
+  Lora lora(engine, layers, {.rank = 3, .alpha = 3, .dropout = 0.5, .seed = 1, .targets = {}});
+  randomize(lora);
+  const at::Tensor x = at::randn({64, 8});
+  const auto run = [&](uint64_t first_token, int64_t rows) {
+    lora.begin_pass(first_token);
+    return linear(engine, x.narrow(0, static_cast<int64_t>(first_token), rows), layer).detach();
+  };
+  const at::Tensor whole = run(0, 64);
+  for (const auto& [first, rows] : {std::pair{0, 16}, {16, 16}, {32, 31}, {63, 1}})
+    EXPECT_TRUE(close(run(static_cast<uint64_t>(first), rows), whole.narrow(0, first, rows)))
+        << first;
+  // The same inputs as other tokens, as two ranks had them when both counted from the same number.
+  lora.begin_pass(64);
+  EXPECT_FALSE(close(linear(engine, x, layer).detach(), whole));
+}
+
 TEST_F(LoraTest, DropoutDependsOnThePassAlone) {
   Lora lora(engine, layers, {.rank = 3, .alpha = 3, .dropout = 0.5, .seed = 1, .targets = {}});
   randomize(lora);
