@@ -23,6 +23,7 @@ constexpr DeviceModel kModels[] = {
     {89, 142, 101376, 102400, 1536, 24, 100663296, 384},    // L40S
     {90, 132, 232448, 233472, 2048, 32, 52428800, 5120},    // H100
     {100, 148, 232448, 233472, 2048, 32, 132644864, 8192},  // B200
+    {103, 148, 232448, 233472, 2048, 32, 132644864, 8192},  // B300
     {120, 188, 101376, 102400, 1536, 24, 134217728, 512},   // RTX PRO 6000
 };
 
@@ -59,7 +60,7 @@ DeviceOptions read_options() {
   for (const DeviceModel& candidate : kModels) known |= candidate.capability == read.capability;
   if (!known)
     refuse("OCTAVO_ABSENT_CAPABILITY", std::to_string(read.capability).c_str(),
-           "80, 89, 90, 100 or 120");
+           "80, 89, 90, 100, 103 or 120");
   if (read.devices > kMaxDevices) {
     refuse("OCTAVO_ABSENT_DEVICES", std::to_string(read.devices).c_str(), "at most 64");
   }

@@ -25,7 +25,8 @@ using fp8::Recipe;
 class StandIn {
  public:
   explicit StandIn(int capability)
-      : facts_{.capability = capability, .any_layout = capability >= 100} {
+      : facts_{.capability = capability,
+               .any_layout = capability >= 100 && (capability < 120 || capability >= 130)} {
     setenv("OCTAVO_TE_DOUBLE_CAPABILITY", std::to_string(capability).c_str(), 1);
     void* library = dlopen("libte_double.so", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) fail(ExitCode::kEnvironment, "gpu_gemms", dlerror());

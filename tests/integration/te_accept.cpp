@@ -27,8 +27,7 @@ int Acceptance::run() {
   choices();
   for (const Recipe recipe :
        {Recipe::kDelayed, Recipe::kCurrent, Recipe::kBlockwise, Recipe::kMxfp8}) {
-    const fp8::Device device{.is_gpu = true, .major = capability_ / 10, .minor = capability_ % 10};
-    if (fp8::has_native(device, recipe))
+    if (has(recipe))
       linear(recipe);
     else
       cases_.refuses(str("quantize by ", config::name_of(recipe)), "does not have it",
@@ -39,6 +38,11 @@ int Acceptance::run() {
   wrong_uses();
   nothing_unexpected();
   return cases_.finish();
+}
+
+bool Acceptance::has(Recipe recipe) const {
+  return fp8::has_native({.is_gpu = true, .major = capability_ / 10, .minor = capability_ % 10},
+                         recipe);
 }
 
 Fp8Order Acceptance::order(Recipe recipe, FormatChoice format, Role role, Direction direction,

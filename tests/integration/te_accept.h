@@ -40,6 +40,7 @@ class Acceptance {
   engine::Fp8Matrix quantized(fp8::Recipe recipe, fp8::FormatChoice format, fp8::Role role,
                               int64_t rows, int64_t columns, bool row = true, bool column = true);
 
+  bool has(fp8::Recipe recipe) const;  // the device
   void choices();
   void linear(fp8::Recipe recipe);
   void products(fp8::Recipe recipe, fp8::FormatChoice format, int64_t tokens, int64_t outputs,

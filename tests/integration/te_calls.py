@@ -1,6 +1,6 @@
 """What src/engine/te asks of Transformer Engine, twice.
 
-accept: the real library, on the absent device of compute capability 9.0 and 10.0: it accepts each of our quantize, norm,
+accept: the real library, on the absent device of each compute capability that has FP8: it accepts each of our quantize, norm,
 activation, swizzle, rotary, update and GEMM calls, the recorded products are the ones that were meant, and wrong uses are
 refused by our own checks. Kernels do not run there.
 steps: a stand-in for the library in the CPU's memory (te_double/), with the same layouts: whole training steps of a small
@@ -22,6 +22,7 @@ import absent_device
 BUILD = absent_device.LIBRARIES.parent
 TOOL = BUILD / "bin" / "te_calls_tool"
 DOUBLE = BUILD / "lib" / "libte_double.so"
+CAPABILITIES = (89, 90, 100, 103, 120)
 
 
 def run(name, arguments, variables):
@@ -71,7 +72,7 @@ def main():
             raise SystemExit(f"wanted {path}, found none; ninja te_calls_tool")
     plain = {key: value for key, value in os.environ.items() if key != "OCTAVO_TE_LIBRARY"}
     cases, failed = check_library(plain)
-    for capability in (90, 100):
+    for capability in CAPABILITIES:
         double = plain | {"OCTAVO_TE_LIBRARY": str(DOUBLE), "OCTAVO_TE_DOUBLE_CAPABILITY": str(capability)}
         absent = absent_device.environment(capability=capability, base=plain)
         for name, arguments, variables in (("accept", ["accept", str(capability)], absent), ("steps", ["steps"], double)):

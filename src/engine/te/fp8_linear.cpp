@@ -82,8 +82,9 @@ class TeFp8Linear final : public Fp8Linear {
 
   std::optional<Fp8Matrix> activate_quantize(Activation activation, const Tensor& x, Recipe recipe,
                                              const Fp8Order& row, const Fp8Order& column) override {
-    if (!fuses_activations(recipe, row, column) || x.size(0) == 0) return std::nullopt;
+    if (x.size(0) == 0) return std::nullopt;
     const OnDevice on(x);
+    if (!fuses(activation, recipe, row, column, on.facts)) return std::nullopt;
     check_quantizable(x, recipe, on);
     const bool gated = activation == Activation::kSwiGlu;
     const Output::Shape shape{x.size(0), gated ? x.size(1) / 2 : x.size(1)};
@@ -103,9 +104,9 @@ class TeFp8Linear final : public Fp8Linear {
                                                         const Fp8Order& row,
                                                         const Fp8Order& column) override {
     const bool gated = activation == Activation::kSwiGlu;
-    if (!fuses_activations(recipe, row, column) || x.size(0) == 0 || (gated && dbias.defined()))
-      return std::nullopt;
+    if (x.size(0) == 0 || (gated && dbias.defined())) return std::nullopt;
     const OnDevice on(x);
+    if (!fuses(activation, recipe, row, column, on.facts)) return std::nullopt;
     check_quantizable(x, recipe, on);
     check_quantizable(dy, recipe, on);
     check_shape({x.size(0), x.size(1)}, recipe, row, column);
@@ -167,8 +168,14 @@ class TeFp8Linear final : public Fp8Linear {
   }
 
  private:
-  // Blocks of 128 and current scaling are refused by these kernels or want the result first.
-  static bool fuses_activations(Recipe recipe, const Fp8Order& row, const Fp8Order& column) {
+  // Blocks of 128 and current scaling are refused by these kernels or want the result first. From
+  // compute capability 10.0 on those of gated activations write no transposed copy, which products
+  // of one scale per tensor need on 12.x: there both copies are made in a pass of their own.
+  static bool fuses(Activation activation, Recipe recipe, const Fp8Order& row,
+                    const Fp8Order& column, const DeviceFacts& facts) {
+    if (recipe == Recipe::kDelayed && activation == Activation::kSwiGlu && column.wanted &&
+        !facts.any_layout && facts.capability >= 100)
+      return false;
     return (recipe == Recipe::kDelayed || recipe == Recipe::kMxfp8) &&
            (row.wanted || column.wanted) && one_call(row, column);
   }

@@ -52,6 +52,15 @@ void rope(NVTETensor input, NVTETensor freqs, NVTETensor starts, NVTETensor outp
   view(output).copy_(turned.view({1, b, h, d}));
 }
 
+// As the library: from compute capability 10.0 on the kernel writes no transposed copy.
+void put_gated(const at::Tensor& made, NVTETensor output) {
+  const Tensor& out = tensor(output);
+  check(out.mode != NVTE_DELAYED_TENSOR_SCALING || capability() < 100 ||
+            !out.has(kNVTEColumnwiseData),
+        "!output->has_columnwise_data()");
+  put(made, tensor(output));
+}
+
 }  // namespace
 }  // namespace te_double
 
@@ -148,13 +157,13 @@ void nvte_quantize_dbias_dgelu(const NVTETensor input, const NVTETensor act_inpu
 
 void nvte_swiglu(const NVTETensor input, NVTETensor output, cudaStream_t /*stream*/) {
   count_call("nvte_swiglu");
-  put(cpu::make_swiglu()->forward(view(input)), tensor(output));
+  put_gated(cpu::make_swiglu()->forward(view(input)), output);
 }
 
 void nvte_dswiglu(const NVTETensor grad, const NVTETensor input, NVTETensor output,
                   cudaStream_t /*stream*/) {
   count_call("nvte_dswiglu");
-  put(cpu::make_swiglu()->backward(view(grad), view(input)), tensor(output));
+  put_gated(cpu::make_swiglu()->backward(view(grad), view(input)), output);
 }
 
 void nvte_fused_rope_forward(const NVTETensor input, const NVTETensor /*cu_seqlens*/,

@@ -24,10 +24,10 @@ namespace te_double {
 using octavo::engine::Fp8Matrix;
 using octavo::fp8::Direction;
 
-int capability();  // OCTAVO_TE_DOUBLE_CAPABILITY: 90 (default) or 100
+int capability();  // OCTAVO_TE_DOUBLE_CAPABILITY; 90 when it is not set
 // Per-tensor products take operands in any layout.
 inline bool any_layout() {
-  return capability() >= 100;
+  return capability() >= 100 && (capability() < 120 || capability() >= 130);
 }
 
 // Counted under the function's name; see te_double_counts.h.
