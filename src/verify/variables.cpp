@@ -62,8 +62,10 @@ constexpr Variable kOthers[] = {
     {"NVTE_DISABLE_NVRTC",
      "forbids Transformer Engine to compile kernels; its norms have no others and throw",
      kNotNeeded, rules::disable_nvrtc},
-    {"NVTE_CUDA_INCLUDE_DIR", "where Transformer Engine's compiler finds CUDA's headers", "",
-     rules::folder},
+    {"NVTE_CUDA_INCLUDE_DIR",
+     "where Transformer Engine's compiler finds CUDA's headers, before all other places; octavo "
+     "sets it to those of the wheel beside libtorch when it is not set",
+     "", rules::folder},
     {"NVTE_NORM_FWD_USE_CUDNN", "norms by cuDNN in forward", kNotNeeded, nullptr},
     {"NVTE_NORM_BWD_USE_CUDNN", "norms by cuDNN in backward", kNotNeeded, nullptr},
     {"NVTE_TENSOR_HANDLE_POOL_SIZE_MB",
@@ -106,7 +108,9 @@ constexpr Variable kOthers[] = {
      rules::visible_devices},
     {"CUDA_DEVICE_ORDER", "PCI_BUS_ID numbers GPUs as nvidia-smi does", "", nullptr},
     {"CUDA_MODULE_LOADING", "EAGER loads every kernel at the start", kNotNeeded, nullptr},
-    {"CUDA_HOME", "where Transformer Engine's compiler finds CUDA's headers, if no wheel has them",
+    {"CUDA_HOME",
+     "where Transformer Engine's compiler finds CUDA's headers; octavo names it those of the wheel "
+     "beside libtorch first (NVTE_CUDA_INCLUDE_DIR), when there are any",
      "", rules::folder},
     {"NVIDIA_TF32_OVERRIDE",
      "0 forbids TF32, 1 makes cuBLAS take it for FP32 products whatever the program says",

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/text.h"
 
 namespace octavo::engine::te {
@@ -58,6 +59,27 @@ std::vector<std::string> open_companions() {
   return missing;
 }
 
+bool is_set(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != '\0';
+}
+
+// The library's norms are compiled by NVRTC when they first run, with CUDA's headers, which it
+// looks for in NVTE_CUDA_INCLUDE_DIR, CUDA_HOME, CUDA_DIR, and only then beside itself. Where
+// CUDA_HOME is a cluster's CUDA of another version, its headers do not fit the NVRTC beside
+// libtorch. So those that came with that NVRTC are named first; who has named others keeps them.
+void point_to_headers() {
+  constexpr char kVariable[] = "NVTE_CUDA_INCLUDE_DIR";
+  const fs::path headers = python_packages() / "nvidia/cu13/include";
+  if (is_set(kVariable) || !fs::exists(headers / "cuda_runtime.h")) return;
+  ::setenv(kVariable, headers.c_str(), /*overwrite=*/1);
+  for (const char* other : {"CUDA_HOME", "CUDA_DIR"})
+    if (is_set(other))
+      log_info(str("Transformer Engine compiles its norms with the CUDA headers of its wheel (",
+                   headers.string(), "), not with those of ", other, " (", std::getenv(other),
+                   "); ", kVariable, " names others"));
+}
+
 // The library itself has no function that tells its version. Its wheel has a folder that does:
 // transformer_engine_cu13-2.20.2.dist-info, beside the package.
 std::string version_beside(const fs::path& file) {
@@ -96,7 +118,10 @@ Opened open_library() {
   }
   // Without a driver the only library that is of use is a test's stand-in, which needs no others.
   std::vector<std::string> missing;
-  if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) != nullptr) missing = open_companions();
+  if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) != nullptr) {
+    missing = open_companions();
+    point_to_headers();
+  }
   std::vector<std::string> found;
   for (const std::string& place : places) {
     const bool is_path = place.find('/') != std::string::npos;

@@ -13,7 +13,8 @@ struct Opened {
   std::string problem;  // when there is no handle: what was looked for and what was found
 };
 
-// OCTAVO_TE_LIBRARY when it is set, and nothing else then; the wheel in the Python environment that
+// Sets NVTE_CUDA_INCLUDE_DIR, for the library, to the headers beside libtorch unless it is set.
+// Looked for: OCTAVO_TE_LIBRARY when it is set, and nothing else then; the wheel in the Python environment that
 // libtorch is from; the system's library path.
 Opened open_library();
 
