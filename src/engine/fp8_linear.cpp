@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "engine/aten/fp8_quantize.h"
@@ -31,6 +32,19 @@ at::Tensor Fp8Linear::factor_of(fp8::Format format, const at::Tensor& amax) {
                                 .clamp_max_(std::numeric_limits<float>::max());
   return at::where(amax.eq(0).logical_or_(amax.isfinite().logical_not_()), at::ones_like(amax),
                    factor);
+}
+
+fp8::TensorHealth Fp8Linear::measure(const at::Tensor& x, const Fp8Matrix& quantized,
+                                     fp8::Direction direction) {
+  const at::Tensor figures = health_figures(x, quantized, direction).cpu();
+  return fp8::from_figures(std::span<const double, fp8::kHealthFigures>(
+      figures.const_data_ptr<double>(), fp8::kHealthFigures));
+}
+
+at::Tensor figures_in_memory(const fp8::TensorHealth& health) {
+  at::Tensor made = at::empty({fp8::kHealthFigures}, at::kDouble);
+  std::ranges::copy(fp8::to_figures(health), made.mutable_data_ptr<double>());
+  return made;
 }
 
 void update_factors_in_memory(at::Tensor& history, at::Tensor& factors,

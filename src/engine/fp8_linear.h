@@ -129,9 +129,14 @@ struct Fp8Linear {
                               const std::vector<fp8::Format>& formats, fp8::AmaxAlgo algo,
                               int64_t margin, bool recompute) = 0;
 
-  // What quantizing did to x: a pass of its own, for the steps that take statistics.
-  virtual fp8::TensorHealth measure(const at::Tensor& x, const Fp8Matrix& quantized,
+  // What quantizing did to x: a pass of its own, for the steps that take statistics. As the figures
+  // of fp8/health.h, FP64 on the device of x, which is not waited for; of a tensor on a GPU that
+  // is large they are those of a part of its rows, see aten/fp8_quantize.h.
+  virtual at::Tensor health_figures(const at::Tensor& x, const Fp8Matrix& quantized,
                                     fp8::Direction direction) = 0;
+  // The same, waited for.
+  fp8::TensorHealth measure(const at::Tensor& x, const Fp8Matrix& quantized,
+                            fp8::Direction direction);
 
   // Operands with an infinity since the start, as far as the implementation sees them: a cast that
   // saturates makes a large number of it, and nothing after it shows that it was there.
@@ -141,6 +146,9 @@ struct Fp8Linear {
   // Since the start; native implementations have none.
   virtual int64_t blocks_below_range() const { return 0; }
 };
+
+// What health_figures() gives, of figures that are in the CPU's memory.
+at::Tensor figures_in_memory(const fp8::TensorHealth& health);
 
 // update_factors() for tensors in the CPU's memory.
 void update_factors_in_memory(at::Tensor& history, at::Tensor& factors,

@@ -45,6 +45,33 @@ double TensorHealth::sqnr_db() const {
   return std::min(kNoNoise, 10 * std::log10(std::max(signal / noise, 1e-20)));
 }
 
+std::array<double, kHealthFigures> to_figures(const TensorHealth& h) {
+  const auto count = [](int64_t n) { return static_cast<double>(n); };
+  return {count(h.elements),
+          count(h.nonzero),
+          count(h.incidents.nan),
+          count(h.incidents.inf),
+          count(h.incidents.saturated),
+          count(h.incidents.underflowed),
+          h.amax,
+          h.factor,
+          h.signal,
+          h.noise};
+}
+
+TensorHealth from_figures(std::span<const double, kHealthFigures> f) {
+  const auto count = [&](size_t i) { return static_cast<int64_t>(f[i]); };
+  TensorHealth h;
+  h.elements = count(0);
+  h.nonzero = count(1);
+  h.incidents = {.nan = count(2), .inf = count(3), .saturated = count(4), .underflowed = count(5)};
+  h.amax = static_cast<float>(f[6]);
+  h.factor = static_cast<float>(f[7]);
+  h.signal = f[8];
+  h.noise = f[9];
+  return h;
+}
+
 std::string trouble(const TensorHealth& h, const Limits& limits) {
   if (h.incidents.nan > 0) return std::to_string(h.incidents.nan) + " NaN";
   if (h.incidents.inf > 0) return std::to_string(h.incidents.inf) + " infinite";

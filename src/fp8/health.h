@@ -1,7 +1,9 @@
 #pragma once
 // What quantizing did to a tensor, and when that is too much.
 
+#include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "fp8/formats.h"
@@ -20,6 +22,12 @@ struct TensorHealth {
   double underflowed_percent() const;  // of the elements that are not zero
   double sqnr_db() const;              // 10 log10(signal / noise), at most 200
 };
+
+// The same as plain numbers, which a device can hold until the host reads all of a step at once:
+// elements, nonzero, NaN, infinite, saturated, underflowed, amax, factor, signal, noise.
+constexpr int64_t kHealthFigures = 10;
+std::array<double, kHealthFigures> to_figures(const TensorHealth& health);
+TensorHealth from_figures(std::span<const double, kHealthFigures> figures);
 
 // Beyond these a tensor is in trouble. From what a healthy run shows (docs/fp8.md): saturation is
 // zero when a scale fits; E4M3 and E5M2 with a fitting scale give about 31 and 25 dB.

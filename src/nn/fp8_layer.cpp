@@ -154,18 +154,9 @@ void Fp8Layer::measure(Role role, const Tensor& x, const Fp8Matrix& quantized) {
     if (!quantized.copy(direction).defined() ||
         (same && direction == Direction::kColumn && quantized.row.defined()))
       continue;
-    const auto found = shared_.engine->fp8_linear->measure(x, quantized, direction);
-    const auto known = std::ranges::find_if(
-        health_, [&](const Health& h) { return h.role == role && h.direction == direction; });
-    if (known == health_.end())
-      health_.push_back({role, direction, found});
-    else
-      known->health += found;  // another micro-batch
+    measured_.push_back(
+        {role, direction, shared_.engine->fp8_linear->health_figures(x, quantized, direction)});
   }
-}
-
-std::vector<Fp8Layer::Health> Fp8Layer::take_health() {
-  return std::exchange(health_, {});
 }
 
 }  // namespace octavo::nn

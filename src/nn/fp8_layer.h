@@ -7,10 +7,10 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.h"
-#include "fp8/health.h"
 #include "nn/fp8_scaling.h"
 #include "nn/norm.h"
 #include "nn/param.h"
@@ -93,13 +93,15 @@ class Fp8Layer {
                                                        const at::Tensor& dy, const at::Tensor& x,
                                                        Param* bias, bool row, bool column);
 
-  // Statistics since the last take_health(), by role and direction. Only what was measured.
-  struct Health {
+  // What was measured since the last take_measured(), micro-batch after micro-batch: its figures
+  // (fp8/health.h) lie on the device until the host reads those of all layers at once.
+  struct Measured {
     fp8::Role role;
     fp8::Direction direction;
-    fp8::TensorHealth health;
+    at::Tensor figures;
   };
-  std::vector<Health> take_health();
+  const std::vector<Measured>& measured() const { return measured_; }
+  std::vector<Measured> take_measured() { return std::exchange(measured_, {}); }
 
   fp8::Side side(fp8::Role role, fp8::Direction direction) const;
 
@@ -118,7 +120,7 @@ class Fp8Layer {
   };
   std::array<std::optional<KeptPart>, 2> parts_;  // by direction
   at::Tensor agreed_;
-  std::vector<Health> health_;
+  std::vector<Measured> measured_;
 };
 
 }  // namespace octavo::nn

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <span>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -20,8 +22,8 @@ constexpr int64_t kPatience = 2;
 // Delayed factors are 1 in the first step and come from one step in the second: not yet a verdict.
 constexpr int64_t kNotJudged = 2;
 
-std::string tensor_name(const Fp8Layer::Health& h) {
-  return str(name_of(h.role), h.direction == Direction::kColumn ? " (columns)" : "");
+std::string tensor_name(const Fp8Layer::Measured& m) {
+  return str(name_of(m.role), m.direction == Direction::kColumn ? " (columns)" : "");
 }
 
 void check_skip(const std::vector<std::string>& patterns, const LinearList& layers,
@@ -83,6 +85,7 @@ void Fp8Model::begin_step(int64_t step) {
   const bool anew = step_ == 0 && options_.fp8.recipe == fp8::Recipe::kDelayed && !loaded_;
   if (anew) first_judged_ = step + kNotJudged;
   step_ = step;
+  figures_.reset();
   // After a dropped step the guard must know why before the next ones are dropped too.
   const bool due = step % std::max<int64_t>(options_.stats_freq, 1) == 0 || dropped_;
   shared_.measuring = options_.stats_freq > 0 && due;
@@ -124,21 +127,53 @@ std::vector<Fp8TensorReport> Fp8Model::drop_step() {
 void Fp8Model::abandon_step() {
   shared_.scaling.drop_step();
   shared_.measuring = false;
+  figures_.reset();
   for (const auto& plan : plan_)
-    if (plan.layer->fp8 != nullptr) plan.layer->fp8->take_health();
+    if (plan.layer->fp8 != nullptr) plan.layer->fp8->take_measured();
   forget_weights();
 }
 
-std::vector<Fp8TensorReport> Fp8Model::collect() {
+at::Tensor Fp8Model::figures() const {
+  std::vector<at::Tensor> all;
+  for (const auto& plan : plan_)
+    if (plan.layer->fp8 != nullptr)
+      for (const auto& m : plan.layer->fp8->measured()) all.push_back(m.figures);
+  return all.empty() ? at::Tensor() : at::cat(all);
+}
+
+// One report for each tensor of each layer, over the micro-batches.
+std::vector<Fp8TensorReport> Fp8Model::read_measured() {
   std::vector<Fp8TensorReport> reports;
-  if (!shared_.measuring) return reports;
-  shared_.measuring = false;
-  const bool early = step_ < first_judged_;
+  const at::Tensor here = figures();
+  if (!here.defined()) return reports;
+  if (!figures_.defined() || figures_.numel() != here.numel()) figures_ = here.cpu();
+  const at::Tensor on_host = std::exchange(figures_, {}).contiguous();
+  const auto* next = on_host.const_data_ptr<double>();
   for (const auto& plan : plan_) {
     if (plan.layer->fp8 == nullptr) continue;
-    for (const auto& h : plan.layer->fp8->take_health())
-      reports.push_back({plan.layer->name, tensor_name(h), h.role, h.health, {}});
+    const size_t first = reports.size();
+    for (const auto& m : plan.layer->fp8->take_measured()) {
+      const auto found = fp8::from_figures(
+          std::span<const double, fp8::kHealthFigures>(next, fp8::kHealthFigures));
+      next += fp8::kHealthFigures;
+      const std::string tensor = tensor_name(m);
+      const auto known =
+          std::find_if(reports.begin() + static_cast<std::ptrdiff_t>(first), reports.end(),
+                       [&](const Fp8TensorReport& r) { return r.tensor == tensor; });
+      if (known == reports.end())
+        reports.push_back({plan.layer->name, tensor, m.role, found, {}});
+      else
+        known->health += found;  // another micro-batch
+    }
   }
+  return reports;
+}
+
+std::vector<Fp8TensorReport> Fp8Model::collect() {
+  if (!shared_.measuring) return {};
+  shared_.measuring = false;
+  const bool early = step_ < first_judged_;
+  std::vector<Fp8TensorReport> reports = read_measured();
   if (options_.over_ranks) {
     // A verdict must be the same on all of them: they would part ways otherwise.
     std::vector<fp8::TensorHealth*> all;

@@ -71,7 +71,7 @@ at::Tensor with_own_state(const Run& run, const at::Tensor& sums, const at::Tens
 }
 
 // `sums`: loss, logsumexp^2, probes, gradients, requests to stop.
-Figures read_figures(const Run& run, const at::Tensor& sums, const at::Tensor& penalty,
+Figures read_figures(Run& run, const at::Tensor& sums, const at::Tensor& penalty,
                      at::Tensor squares) {
   const auto options = sums.options();
   const at::Tensor extra =
@@ -80,15 +80,21 @@ Figures read_figures(const Run& run, const at::Tensor& sums, const at::Tensor& p
   const at::Tensor largest =
       amaxes.defined() ? amaxes.sum(at::kDouble).reshape({1}) : at::zeros({1}, options);
   if (run.sharding != nullptr) run.sharding->sum_squares(squares);
-  const at::Tensor all = at::cat({sums, extra, largest, squares}).cpu();
+  std::vector<at::Tensor> parts = {sums, extra, largest, squares};
+  const at::Tensor statistics = run.fp8 != nullptr ? run.fp8->figures() : at::Tensor();
+  if (statistics.defined()) parts.push_back(statistics);
+  const at::Tensor all = at::cat(parts).cpu();
   const auto* value = all.const_data_ptr<double>();
+  const int64_t before = 7, norms = squares.numel();
+  if (statistics.defined())
+    run.fp8->take_figures(all.narrow(0, before + norms, statistics.numel()));
   return {.loss = value[0],
           .z = value[1],
           .penalty = value[5],
           .has_penalty = penalty.defined(),
           .probes = value[2] + value[3] + value[6],
           .stop_asked = value[4] > 0,
-          .norm = run.optimizer->gradient_norm(all.narrow(0, 7, all.numel() - 7))};
+          .norm = run.optimizer->gradient_norm(all.narrow(0, before, norms))};
 }
 
 }  // namespace

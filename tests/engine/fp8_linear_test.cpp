@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "engine/aten/aten.h"
+#include "engine/aten/fp8_quantize.h"
+#include "engine/cpu/cpu.h"
 #include "engine/fp8_matrices.h"
 
 namespace octavo::engine {
@@ -281,6 +284,38 @@ TEST_P(Fp8LinearTest, MeasuresTheSameWithAnyNumberOfThreads) {
       return std::vector<at::Tensor>{at::tensor({h.signal, h.noise}, at::kDouble)};
     });
   }
+}
+
+// Of a large matrix libtorch's kernels look at some rows, which must be like all of them, and at
+// every element for what must not be missed.
+TEST(MeasuringAPart, IsLikeTheWhole) {
+  at::manual_seed(5);
+  const auto whole = cpu::make_rehearsal(), part = aten::make_rehearsal();
+  at::Tensor x =
+      (at::randn({3001, 700}) * at::exp2(at::randint(-18, 1, {3001, 1}))).to(at::kBFloat16);
+  x[17][3] = 1000;
+  for (const Sides& sides : all_sides())
+    for (const Direction direction : kDirections) {
+      SCOPED_TRACE(str(text_of(sides), direction == Direction::kRow ? ", rows" : ", columns"));
+      const auto measured = [&](Fp8Linear& who, const at::Tensor& of) {
+        const Fp8Matrix made = who.quantize(of, sides.recipe, order_of(sides, Direction::kRow),
+                                            order_of(sides, Direction::kColumn));
+        return who.measure(of, made, direction);
+      };
+      const fp8::TensorHealth found = measured(*part, x), wanted = measured(*whole, x);
+      EXPECT_LE(found.elements, aten::kMostMeasured + x.size(1));
+      EXPECT_GT(found.elements, aten::kMostMeasured / 2);
+      EXPECT_EQ(found.amax, wanted.amax);
+      EXPECT_EQ(found.incidents.nan, 0);
+      EXPECT_EQ(found.incidents.inf, 0);
+      EXPECT_NEAR(found.underflowed_percent(), wanted.underflowed_percent(), 5);
+      EXPECT_NEAR(found.saturated_percent(), wanted.saturated_percent(), 0.5);
+      at::Tensor bad = x.clone();
+      bad[15][0] = NAN;
+      EXPECT_GT(measured(*part, bad).incidents.nan, 0);
+      bad[15][0] = INFINITY;
+      EXPECT_GT(measured(*part, bad).incidents.inf, 0);
+    }
 }
 
 }  // namespace

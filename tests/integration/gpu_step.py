@@ -1,8 +1,8 @@
 """Whole training steps through the CUDA code path, on a device that is not there (src/absent): what libtorch, cuBLAS and
 Transformer Engine are asked for, and the memory that libtorch's own allocator takes. No kernel runs.
 
-From the third step on nothing is allocated of the device and the host waits once, where it reads the loss:
-for every compute capability that has FP8, every recipe that it has and both backends. Full fine-tuning of
+From the third step on nothing is allocated of the device and the host waits once, where it reads the loss, also in steps that
+take FP8 statistics: for every compute capability that has FP8, every recipe that it has and both backends. Full fine-tuning of
 Llama-3.1-8B's shape in FP8 stays within 60 GB, and a device one byte too small fails with what to change."""
 import json
 import pathlib
@@ -27,6 +27,7 @@ LLAMA_8B = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 143
 FULL_8B = ["--batch_size", "2", "--max_seq_length", "1024", "--gradient_checkpointing", "true", "--master_dtype", "bf16",
            "--moment_dtype", "fp8", "--gradient_dtype", "bf16"]
 FP8 = ["--mixed_precision", "fp8", "--fp8_stats_freq", "0", "--fp8_recipe"]
+STATISTICS = ["--mixed_precision", "fp8", "--fp8_stats_freq", "1", "--fp8_recipe"]  # in every step
 CAPABILITIES = {89: ("delayed", "current"), 90: ("delayed", "current", "rowwise", "blockwise"),
                 100: ("delayed", "current", "rowwise", "mxfp8"), 103: ("delayed", "current", "rowwise", "mxfp8"),
                 120: ("delayed", "current", "rowwise")}
@@ -88,8 +89,9 @@ def check_recipe(work, capability, recipe):
     models = {"GPT-2": gpt2(12 if capability == 90 else 2), "Llama": (llama_folder(work, 2), *FULL_8B)}
     for name, model in models.items():
         for backend in ["aten"] if recipe == "rowwise" else ["te", "aten"]:
-            found, _ = steps(work, flags_of(work, *model, *FP8, recipe, "--fp8_backend", backend), capability)
-            check_steps(f"{name}, {recipe}, {backend}, {capability / 10}", found)
+            for kind, flags in (("", FP8), (", statistics", STATISTICS)):
+                found, _ = steps(work, flags_of(work, *model, *flags, recipe, "--fp8_backend", backend), capability)
+                check_steps(f"{name}, {recipe}, {backend}, {capability / 10}{kind}", found)
 
 
 def layer_table(work):

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <dlfcn.h>
 
+#include <cmath>
 #include <map>
 
 #include "base/log.h"
@@ -140,8 +141,11 @@ std::string health_difference(const monitor::StepRecord& a, const monitor::StepR
   for (size_t i = 0; i < a.fp8_tensors.size(); ++i) {
     const auto &x = a.fp8_tensors[i], &y = b.fp8_tensors[i];
     if (x.layer != y.layer || x.tensor != y.tensor) return "statistics of another tensor";
-    if (x.health.amax != y.health.amax || x.health.noise != y.health.noise ||
-        x.health.signal != y.health.signal || x.health.factor != y.health.factor)
+    // Sums are taken in another order, and by kernels that are the same on a GPU.
+    const auto near = [](double a, double b) { return std::abs(a - b) <= 1e-9 * std::abs(b); };
+    if (x.health.amax != y.health.amax || x.health.factor != y.health.factor ||
+        x.health.incidents != y.health.incidents || x.health.nonzero != y.health.nonzero ||
+        !near(x.health.noise, y.health.noise) || !near(x.health.signal, y.health.signal))
       return str("statistics of ", x.layer, " ", x.tensor);
   }
   return "";

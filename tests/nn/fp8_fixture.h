@@ -51,10 +51,10 @@ class Watched final : public engine::Fp8Linear {
                       bool recompute) override {
     inner_->update_factors(history, factors, formats, algo, margin, recompute);
   }
-  fp8::TensorHealth measure(const at::Tensor& x, const engine::Fp8Matrix& quantized,
+  at::Tensor health_figures(const at::Tensor& x, const engine::Fp8Matrix& quantized,
                             fp8::Direction direction) override {
     ++measured;
-    return inner_->measure(x, quantized, direction);
+    return inner_->health_figures(x, quantized, direction);
   }
 
   std::vector<Call> calls;

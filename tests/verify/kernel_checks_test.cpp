@@ -77,9 +77,9 @@ struct WrongFp8 : engine::Fp8Linear {
     right->update_factors(history, factors, formats, algo, margin + (wrong == 5 ? 1 : 0),
                           recompute);
   }
-  fp8::TensorHealth measure(const at::Tensor& x, const engine::Fp8Matrix& quantized,
+  at::Tensor health_figures(const at::Tensor& x, const engine::Fp8Matrix& quantized,
                             fp8::Direction direction) override {
-    return right->measure(x, quantized, direction);
+    return right->health_figures(x, quantized, direction);
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "base/error.h"
@@ -152,11 +153,40 @@ PlainFp8 quantize_plain(const Tensor& x, Recipe recipe, Direction direction,
           factors.decode.reshape({grid.grid_rows, grid.grid_columns})};
 }
 
-fp8::TensorHealth measure_plain(const Tensor& x, const PlainFp8& quantized, const fp8::Side& side,
-                                const fp8::Grid& grid) {
-  const int64_t rows = x.size(0), columns = x.size(1);
-  const Tensor value = x.to(at::kFloat), finite = value.isfinite();
-  const Tensor decode = spread(quantized.decode, grid, rows, columns);
+namespace {
+
+// Of fp8/health.h's figures.
+constexpr size_t kNan = 2, kInf = 3, kAmax = 6;
+
+struct Measured {
+  Tensor x;
+  PlainFp8 quantized;
+  fp8::Grid grid;
+};
+
+// An odd number of rows, so that it has no factor in common with the length of the sequences: each
+// position of them comes up.
+int64_t rows_apart(const Tensor& x) {
+  const int64_t every = (x.numel() + kMostMeasured - 1) / kMostMeasured;
+  return every <= 1 ? 1 : every | 1;
+}
+Measured part_of(const Tensor& x, const PlainFp8& quantized, const fp8::Grid& grid, int64_t every) {
+  const int64_t first = std::min(every / 2, x.size(0) - 1);
+  const auto rows = [&](const Tensor& t) { return t.slice(0, first, t.size(0), every); };
+  const Tensor blocks =
+      rows(at::arange(x.size(0), x.options().dtype(at::kLong))).div(grid.block_rows, "floor");
+  fp8::Grid part = grid;  // each row by itself
+  part.block_rows = 1;
+  part.grid_rows = blocks.size(0);
+  const Tensor decode = quantized.decode.reshape({grid.grid_rows, grid.grid_columns});
+  return {rows(x), {rows(quantized.codes), decode.index_select(0, blocks)}, part};
+}
+
+// In the order of fp8/health.h, each a number of its own.
+std::vector<Tensor> figures_of(const Measured& m, const fp8::Side& side) {
+  const int64_t rows = m.x.size(0), columns = m.x.size(1);
+  const Tensor value = m.x.to(at::kFloat), finite = value.isfinite();
+  const Tensor decode = spread(m.quantized.decode, m.grid, rows, columns);
   const Tensor encode = decode.reciprocal().clamp_max_(kLargestFloat);
   // What rounds past the largest value, and to zero: the ties go to the even code.
   const bool e4m3 = side.format == Format::kE4M3;
@@ -165,7 +195,7 @@ fp8::TensorHealth measure_plain(const Tensor& x, const PlainFp8& quantized, cons
   const Tensor past = e4m3 ? scaled.gt(464) : scaled.ge(61440);
   const Tensor below = scaled.le(e4m3 ? 0x1p-10 : 0x1p-17);
   const Tensor wide = value.to(at::kDouble).masked_fill_(finite.logical_not(), 0);
-  const Tensor meant = values_of(quantized.codes, side.format, at::kFloat)
+  const Tensor meant = values_of(m.quantized.codes, side.format, at::kFloat)
                            .to(at::kDouble)
                            .mul_(decode)
                            .masked_fill_(finite.logical_not(), 0);
@@ -173,24 +203,34 @@ fp8::TensorHealth measure_plain(const Tensor& x, const PlainFp8& quantized, cons
   const auto total = [](const Tensor& t) { return t.sum(1, false, at::kDouble).sum(0); };
   const Tensor magnitude = value.abs().nan_to_num_(0, kInfinity, -kInfinity).flatten();
   const Tensor where = magnitude.argmax();
-  const Tensor figures =
-      at::stack({total(value.isnan()), total(value.isinf()), total(past.logical_and(counts)),
-                 total(below.logical_and(counts)), total(value.ne(0)), total(wide.square()),
-                 total(at::sub(wide, meant).square_()), magnitude.max().to(at::kDouble),
-                 encode.flatten().index_select(0, where.view({1})).squeeze(0).to(at::kDouble)})
-          .cpu();
-  const auto* f = figures.const_data_ptr<double>();
-  const auto count = [&](int i) { return static_cast<int64_t>(f[i]); };
-  fp8::TensorHealth health;
-  health.elements = x.numel();
-  health.incidents = {
-      .nan = count(0), .inf = count(1), .saturated = count(2), .underflowed = count(3)};
-  health.nonzero = count(4);
-  health.signal = f[5];
-  health.noise = f[6];
-  health.amax = static_cast<float>(f[7]);
-  health.factor = static_cast<float>(f[8]);
-  return health;
+  const auto elements = static_cast<double>(value.numel());
+  return {at::full({}, elements, wide.options()),
+          total(value.ne(0)),
+          total(value.isnan()),
+          total(value.isinf()),
+          total(past.logical_and(counts)),
+          total(below.logical_and(counts)),
+          magnitude.max().to(at::kDouble),
+          encode.flatten().index_select(0, where.view({1})).squeeze(0).to(at::kDouble),
+          total(wide.square()),
+          total(at::sub(wide, meant).square_())};
+}
+
+}  // namespace
+
+Tensor measure_plain(const Tensor& x, const PlainFp8& quantized, const fp8::Side& side,
+                     const fp8::Grid& grid) {
+  const int64_t every = rows_apart(x);
+  if (every == 1) return at::stack(figures_of({x, quantized, grid}, side));
+  std::vector<Tensor> figures = figures_of(part_of(x, quantized, grid, every), side);
+  // Outliers are few: these three must not be missed.
+  const Tensor largest =
+      at::linalg_vector_norm(x, kInfinity, {0, 1}, /*keepdim=*/false, at::kFloat).to(at::kDouble);
+  const Tensor is_nan = largest.isnan();
+  figures[kNan] = at::maximum(figures[kNan], is_nan);
+  figures[kInf] = at::maximum(figures[kInf], largest.isinf());
+  figures[kAmax] = at::where(is_nan, figures[kAmax], largest);
+  return at::stack(figures);
 }
 
 const Tensor& FactorUpdate::largest_values(const std::vector<Format>& formats, int64_t margin,

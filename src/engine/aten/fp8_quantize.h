@@ -31,9 +31,13 @@ at::Tensor spread(const at::Tensor& per_block, const fp8::Grid& grid, int64_t ro
 at::Tensor to_e8m0(const at::Tensor& decode);
 at::Tensor from_e8m0(const at::Tensor& codes);
 
-// Waits for the device: the figures go to the host.
-fp8::TensorHealth measure_plain(const at::Tensor& x, const PlainFp8& quantized,
-                                const fp8::Side& side, const fp8::Grid& grid);
+// What quantizing did to x: the figures of fp8/health.h, FP64 on its device, which is not waited
+// for. Of a matrix with more elements than these, every n-th row is looked at, so that neither the
+// time nor the memory that it takes grows with the batch; the largest magnitude, and whether there
+// is a NaN or an infinity at all, are of every element.
+constexpr int64_t kMostMeasured = int64_t{1} << 20;
+at::Tensor measure_plain(const at::Tensor& x, const PlainFp8& quantized, const fp8::Side& side,
+                         const fp8::Grid& grid);
 
 // Delayed scaling's update on the device that has the history. Keeps the formats there.
 class FactorUpdate {

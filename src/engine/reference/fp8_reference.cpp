@@ -44,8 +44,7 @@ class PlainFp8Linear final : public Fp8Linear {
     update_factors_in_memory(history, factors, formats, algo, margin, recompute);
   }
 
-  fp8::TensorHealth measure(const Tensor& x, const Fp8Matrix& quantized,
-                            Direction direction) override {
+  Tensor health_figures(const Tensor& x, const Fp8Matrix& quantized, Direction direction) override {
     const Fp8Copy& copy = quantized.copy(direction);
     const fp8::Side& side = quantized.side(direction);
     const fp8::Grid grid = quantized.grid(direction);
@@ -67,7 +66,7 @@ class PlainFp8Linear final : public Fp8Linear {
     }
     health.elements = x.numel();
     health.amax = amax.value;
-    return health;
+    return figures_in_memory(health);
   }
 
  private:

@@ -3,7 +3,6 @@
 #include <limits>
 
 #include "base/error.h"
-#include "engine/cpu/cpu.h"
 #include "engine/te/products.h"
 #include "engine/te/quantizer.h"
 #include "engine/te/te.h"
@@ -158,13 +157,9 @@ class TeFp8Linear final : public Fp8Linear {
     at::where_out(factors, ran, made, factors);
   }
 
-  // Copies to the host and waits: only in the steps that take statistics.
-  fp8::TensorHealth measure(const Tensor& x, const Fp8Matrix& quantized,
-                            Direction direction) override {
-    Fp8Matrix plain = quantized;
-    const Fp8Copy copy = plain_copy(quantized, direction, facts_of(x.device()));
-    (direction == Direction::kRow ? plain.row : plain.column) = copy;
-    return host_->measure(x.cpu(), plain, direction);
+  Tensor health_figures(const Tensor& x, const Fp8Matrix& quantized, Direction direction) override {
+    return aten::measure_plain(x, plain_copy(quantized, direction, facts_of(x.device())),
+                               quantized.side(direction), quantized.grid(direction));
   }
 
  private:
@@ -194,7 +189,6 @@ class TeFp8Linear final : public Fp8Linear {
   Products products_;
   Tensor ratios_;
   std::vector<Format> ratio_formats_;
-  std::unique_ptr<Fp8Linear> host_ = cpu::make_rehearsal();
 };
 
 }  // namespace

@@ -29,36 +29,32 @@ void want_shape(const char* what, const at::Tensor& found, const std::vector<int
        found.defined() ? octavo::str(found.sizes()) : std::string("none"));
 }
 
-// Where the scale (i, j) of a matrix of `j_count` columns, padded to 4, is after swizzling.
-int64_t swizzled_index(int64_t i, int64_t j, int64_t j_count) {
-  return ((i / 128) * (padded(j_count, 4) / 4) + j / 4) * 512 + (i % 32) * 16 + (i % 128) / 32 * 4 +
-         j % 4;
+// The E8M0 scales [across, along] that lie swizzled in tiles of 128 x 4.
+at::Tensor unswizzled(const at::Tensor& scales, int64_t across, int64_t along) {
+  return scales.view({padded(across, 128) / 128, padded(along, 4) / 4, 32, 4, 4})
+      .permute({0, 3, 2, 1, 4})
+      .reshape({padded(across, 128), padded(along, 4)})
+      .narrow(0, 0, across)
+      .narrow(1, 0, along);
 }
 
-// Row by row of the grid, from the library's order.
+// Decode factors of the grid, from the library's order.
 at::Tensor plain_scales(const at::Tensor& scales, Granularity granularity, Direction direction,
                         const fp8::Grid& grid) {
   const bool row = direction == Direction::kRow;
   switch (granularity) {
     case Granularity::kTensor:
-      return scales.reshape({-1});
+      return scales.view({1, 1});
     case Granularity::kBlock128:
       // The blocks along the sum come first in both directions; beyond the matrix is padding.
-      if (row) return scales.narrow(1, 0, grid.grid_rows).t().contiguous().reshape({-1});
-      return scales.narrow(1, 0, grid.grid_columns).contiguous().reshape({-1});
+      if (row) return scales.narrow(1, 0, grid.grid_rows).t();
+      return scales.narrow(1, 0, grid.grid_columns);
     case Granularity::kSquare128:
-      if (row) return scales.narrow(1, 0, grid.grid_columns).contiguous().reshape({-1});
-      return scales.narrow(1, 0, grid.grid_rows).t().contiguous().reshape({-1});
-    case Granularity::kBlock32: {
-      at::Tensor plain = at::empty({grid.count()}, at::kByte);
-      const auto* from = scales.const_data_ptr<uint8_t>();
-      auto* to = plain.mutable_data_ptr<uint8_t>();
-      for (int64_t r = 0; r < grid.grid_rows; ++r)
-        for (int64_t c = 0; c < grid.grid_columns; ++c)
-          *to++ = from[row ? swizzled_index(r, c, grid.grid_columns)
-                           : swizzled_index(c, r, grid.grid_rows)];
-      return plain;
-    }
+      if (row) return scales.narrow(1, 0, grid.grid_columns);
+      return scales.narrow(1, 0, grid.grid_rows).t();
+    case Granularity::kBlock32:
+      if (row) return aten::from_e8m0(unswizzled(scales, grid.grid_rows, grid.grid_columns));
+      return aten::from_e8m0(unswizzled(scales, grid.grid_columns, grid.grid_rows).t());
     case Granularity::kVector:
       break;
   }
@@ -127,17 +123,14 @@ void describe_copy(Handle& handle, const Fp8Copy& copy, const fp8::Side& side, c
   handle.set(params.scales, copy.scales, scale_type_of(layout));
 }
 
-Fp8Copy plain_copy(const Fp8Matrix& matrix, Direction direction, const DeviceFacts& facts) {
+aten::PlainFp8 plain_copy(const Fp8Matrix& matrix, Direction direction, const DeviceFacts& facts) {
   const fp8::Side& side = matrix.side(direction);
   const Fp8Copy& copy = matrix.copy(direction);
   const Layout layout = layout_of(side, direction, matrix.rows, matrix.columns, facts);
   want_shape("codes", copy.codes, layout.codes);
   want_shape("scales", copy.scales, layout.scales);
-  const at::Tensor codes = copy.codes.cpu();
-  return {.codes = layout.transposed ? codes.t().contiguous() : codes,
-          .scales =
-              plain_scales(copy.scales.cpu(), side.granularity, direction, matrix.grid(direction)),
-          .values = {}};
+  return {.codes = layout.transposed ? copy.codes.t() : copy.codes,
+          .decode = plain_scales(copy.scales, side.granularity, direction, matrix.grid(direction))};
 }
 
 }  // namespace octavo::engine::te

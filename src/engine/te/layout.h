@@ -16,6 +16,7 @@
 
 #include <vector>
 
+#include "engine/aten/fp8_quantize.h"
 #include "engine/fp8_linear.h"
 #include "engine/te/library.h"
 #include "engine/te/tensor.h"
@@ -47,8 +48,9 @@ Fp8Copy allocate_copy(const Layout& layout, at::Device device);
 void describe_copy(Handle& handle, const Fp8Copy& copy, const fp8::Side& side, const Layout& layout,
                    const CopyParams& params);
 
-// In the CPU's memory and in the order of fp8/quantize.h, as the rehearsal reads it: codes [M,K],
-// scales row by row of the grid.
-Fp8Copy plain_copy(const Fp8Matrix& matrix, fp8::Direction direction, const DeviceFacts& facts);
+// In the order of fp8/quantize.h, where it is: codes [M,K] and decode factors of the grid, mostly
+// views.
+aten::PlainFp8 plain_copy(const Fp8Matrix& matrix, fp8::Direction direction,
+                          const DeviceFacts& facts);
 
 }  // namespace octavo::engine::te
