@@ -22,6 +22,13 @@ cudaError_t occupancy(int* blocks, int threads, std::size_t shared_memory) {
   return cudaSuccess;
 }
 
+// The compute capability whose code runs: libtorch has none of 8.9 and 10.3, which run that of 8.6
+// and 10.0. Its sorting picks a way to sort by it.
+int compiled_for() {
+  const int capability = model().capability;
+  return capability == 89 ? 86 : capability == 103 ? 100 : capability;
+}
+
 }  // namespace
 
 extern "C" {
@@ -90,7 +97,7 @@ cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t kernel, cudaFuncAttribu
 
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
   *attributes = {};
-  attributes->ptxVersion = attributes->binaryVersion = model().capability;
+  attributes->ptxVersion = attributes->binaryVersion = compiled_for();
   attributes->maxThreadsPerBlock = 1024;
   attributes->numRegs = 32;
   attributes->maxDynamicSharedSizeBytes =

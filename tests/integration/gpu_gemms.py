@@ -19,6 +19,7 @@ import absent_device
 
 TOOL = absent_device.LIBRARIES.parent / "bin" / "gpu_gemms_tool"
 BACKENDS = ["aten", "te"]
+CAPABILITIES = (89, 90, 100, 103, 120)  # that have FP8
 LAST_LINE = re.compile(r"^cases=(\d+) failed=(\d+) caught=(\d+) of (\d+)\s*\Z", re.MULTILINE)
 
 
@@ -41,9 +42,9 @@ def main():
     absent_device.require_libraries()
     if not TOOL.exists():
         raise SystemExit(f"wanted {TOOL}, found none; ninja gpu_gemms_tool")
-    runs = [(["operations"], dict(capability=capability)) for capability in (80, 90, 100)]
+    runs = [(["operations"], dict(capability=capability)) for capability in (80, *CAPABILITIES)]
     runs += [([backend, str(capability)], dict(capability=capability, compute=True))
-             for backend in (sys.argv[1:] or BACKENDS) for capability in (90, 100)]
+             for backend in (sys.argv[1:] or BACKENDS) for capability in CAPABILITIES]
     runs.append((["rehearsal", "80"], dict(capability=80, compute=True)))
     totals = [sum(column) for column in zip(*(run(arguments, **options) for arguments, options in runs))]
     cases, failed, caught, mutations = totals

@@ -222,9 +222,13 @@ void check_quantizers(Calls& calls) {
         return made;
       };
       const Tensor x = on_gpu({kTokens, 256});
+      engine::Fp8Matrix made;
       calls.check(str("quantize ", config::name_of(recipe), " for ", capability), [&] {
-        op->quantize(x, recipe, order(fp8::Direction::kRow), order(fp8::Direction::kColumn));
+        made = op->quantize(x, recipe, order(fp8::Direction::kRow), order(fp8::Direction::kColumn));
       });
+      for (const fp8::Direction d : {fp8::Direction::kRow, fp8::Direction::kColumn})
+        calls.check(str("statistics of ", config::name_of(recipe), " for ", capability),
+                    [&] { op->health_figures(x, made, d); });
     }
     Tensor history = on_gpu({16, 30}, at::kFloat), factors = on_gpu({30}, at::kFloat);
     const std::vector<fp8::Format> formats(30, fp8::Format::kE4M3);

@@ -115,4 +115,5 @@ def main():
         sys.exit(1 if matrix.problems else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()
