@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <limits>
 
 #include "base/json.h"
 #include "base/log.h"
@@ -43,8 +44,9 @@ void MetricFile::take(const std::string& line) {
     return;
   }
   const auto value = record.find(metric_);
-  if (value == record.end() || !value->is_number()) return;
-  if (const double number = value->get<double>(); std::isfinite(number)) values_.push_back(number);
+  if (value == record.end() || !(value->is_number() || value->is_null())) return;
+  const double number = value->is_null() ? NAN : value->get<double>();
+  values_.push_back(std::isfinite(number) ? number : std::numeric_limits<double>::infinity());
 }
 
 }  // namespace octavo::sweep

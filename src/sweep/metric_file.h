@@ -15,7 +15,8 @@ class MetricFile {
   // Reads what was added since the last call. A file that became shorter (a resumed run drops what
   // it writes again) is read from its beginning.
   void update();
-  // Every value in the order of the file; those that are not numbers are left out.
+  // Every value in the order of the file. One that was not finite (null in JSON) is infinity: a run
+  // that diverged must not be known by what it had before.
   const std::vector<double>& values() const { return values_; }
 
  private:

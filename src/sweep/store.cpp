@@ -230,7 +230,11 @@ void Store::insert(int64_t number) {
   std::vector<SeenTrial> seen;
   if (definition_.method == Method::kBayes)
     for (const Trial& trial : trials()) {
-      const bool counts = trial.metric && std::isfinite(*trial.metric);
+      // Others keep what their last attempt wrote: the middle of a run, or its last value before it
+      // diverged.
+      const bool counts =
+          trial.state == TrialState::kFinished && trial.metric && std::isfinite(*trial.metric);
+      if (trial.state == TrialState::kWaiting) continue;
       seen.push_back({trial.draws, std::nullopt});
       if (counts) seen.back().value = definition_.maximize ? -*trial.metric : *trial.metric;
     }

@@ -8,7 +8,9 @@
 // l/g is taken, which is the one with the largest expected improvement. It needs no model of how
 // parameters act together, takes lists and ranges alike, and has nothing to fit that could fail.
 //
-// Trials that still run belong to the rest: agents that ask at the same time are sent apart.
+// Only trials that finished with a finite result are ranked. Those that still run belong to the
+// rest, so that agents that ask at the same time are sent apart, and so do those that were stopped
+// early, failed or diverged.
 
 #include <cstdint>
 #include <optional>
@@ -31,7 +33,7 @@ class Draws {
 
 struct SeenTrial {
   std::vector<double> draws;    // one for each parameter
-  std::optional<double> value;  // smaller is better; none: it still runs, or it failed
+  std::optional<double> value;  // smaller is better; none: it has not finished with one
 };
 
 inline constexpr size_t kFirstRandomTrials = 8;  // before there is anything to learn from

@@ -1,6 +1,7 @@
 #include "sweep/trial_run.h"
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstring>
 
@@ -136,14 +137,18 @@ Ending TrialRun::ending(const WatchedChild& child) {
   exit_code_ = child.by_signal() != 0 ? static_cast<int>(ExitCode::kEnvironment) : child.code();
   Ending end;
   end.iterations = static_cast<int64_t>(metric_.values().size());
-  if (!metric_.values().empty()) end.metric = metric_.values().back();
+  const bool has_values = !metric_.values().empty();
+  if (has_values && std::isfinite(metric_.values().back())) end.metric = metric_.values().back();
   const bool resumable =
       child.by_signal() == 0 && child.code() == static_cast<int>(ExitCode::kStopped);
   if (child.by_signal() == 0 && child.code() == 0) {
     while (!judged_at_bands().empty()) {  // too late for itself, but others are measured by it
     }
     end.state = end.metric ? TrialState::kFinished : TrialState::kFailed;
-    if (!end.metric)
+    if (!end.metric && has_values)
+      end.reason =
+          str("its last ", store_.definition().metric, " is not a finite number: the run diverged");
+    else if (!end.metric)
       end.reason = str("no ", store_.definition().metric, " in its metrics.jsonl; see eval_freq, ",
                        "val_fraction and the sweep's metric");
     return end;

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <csignal>
 #include <fstream>
 #include <thread>
@@ -38,6 +39,7 @@ case "$BEHAVIOUR" in
   usage) echo "octavo: [train] no such data" >&2; exit 2 ;;
   killed) [ -e "runs/$run/seen" ] || { touch "runs/$run/seen"; kill -9 $$; } ;;
   hang) [ -n "$resumed" ] || { line 1 5; for i in {1..200}; do sleep 0.05; done; } ;;
+  diverge) line 9 "$seed.5"; [ "$seed" = 2 ] && { line 10 null; exit 0; } ;;
   early) for i in 1 2 3; do line $i "$seed"; done
          if [ "$seed" = 2 ]; then for i in {1..200}; do sleep 0.05; done; fi ;;
 esac
@@ -95,6 +97,15 @@ TEST_F(AgentTest, AGuardsStopIsKeptWithItsReasonAndNotTriedAgain) {
   EXPECT_NE(trials[1].reason.find("exit code 4; octavo: [train] a guard stopped it"),
             std::string::npos);
   EXPECT_EQ(trials[2].state, TrialState::kFinished);
+}
+
+// What it had before it diverged is not its result.
+TEST_F(AgentTest, ATrialWhoseLastValueIsNotFiniteHasFailed) {
+  const std::vector<Trial> trials = run("diverge");
+  EXPECT_EQ(trials[0].state, TrialState::kFinished);
+  EXPECT_EQ(trials[1].state, TrialState::kFailed);
+  EXPECT_FALSE(trials[1].metric);
+  EXPECT_NE(trials[1].reason.find("diverged"), std::string::npos) << trials[1].reason;
 }
 
 TEST_F(AgentTest, GivesUpWhenNoTrialCanRun) {
@@ -213,7 +224,7 @@ TEST_F(AgentTest, AMetricFileIsReadAsItGrowsAndAgainWhenItWasCut) {
   EXPECT_EQ(file.values(), (std::vector<double>{2.5}));
   std::ofstream("m.jsonl", std::ios::app) << "ss\":1.5}\n{\"step\":3,\"val/loss\":null}\n";
   file.update();
-  EXPECT_EQ(file.values(), (std::vector<double>{2.5, 1.5}));
+  EXPECT_EQ(file.values(), (std::vector<double>{2.5, 1.5, INFINITY}));  // it diverged
   std::ofstream("m.jsonl") << one;
   file.update();
   EXPECT_EQ(file.values(), (std::vector<double>{2.5}));

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <map>
 
@@ -223,6 +224,52 @@ TEST_F(StoreTest, BayesLearnsFromTheTrialsInTheFile) {
   }
   EXPECT_LT(late, 0.15);  // drawn evenly it would be 0.29
   EXPECT_FALSE(store.claim(own_agent_name(), kTimeout).trial);
+}
+
+// Failed trials and an interrupted attempt keep their last metric, and it is the best of all: a
+// search that took them for results would crowd around 0.9.
+TEST_F(StoreTest, BayesLearnsFromFinishedTrialsAlone) {
+  plan_.yaml = "method: bayes\nrun_cap: 40\nparameters: {weight_decay: {min: 0.0, max: 1.0}}";
+  plan_.attempts = 100;
+  Store store = made();
+  int near_results = 0, near_failures = 0;
+  for (int i = 1; i <= 40; ++i) {
+    Trial trial = *store.claim(own_agent_name(), kTimeout).trial;
+    const double x = std::stod(trial.values[0]);
+    if (i > 20) near_results += std::abs(x - 0.3)<0.15, near_failures += x> 0.75;
+    if (x > 0.75) {
+      // A first attempt that reached -5 and waits; the trial runs again, and fails.
+      store.finish(trial, {.state = TrialState::kWaiting, .metric = -5.0});
+      trial = *store.claim(own_agent_name(), kTimeout).trial;
+      EXPECT_EQ(trial.number, i);
+      store.finish(trial, {.state = TrialState::kFailed, .metric = -5.0});
+    } else {
+      store.finish(trial, {.state = TrialState::kFinished, .metric = (x - 0.3) * (x - 0.3)});
+    }
+  }
+  EXPECT_GT(near_results, 10);
+  EXPECT_LT(near_failures, 4);
+}
+
+TEST_F(StoreTest, ARunningTrialIsNotKnownByItsLastAttempt) {
+  plan_.yaml = "method: bayes\nrun_cap: 90\nparameters: {weight_decay: {min: 0.0, max: 1.0}}";
+  plan_.attempts = 100;
+  Store store = made();
+  std::vector<Trial> running;
+  int high = 0;
+  for (int i = 1; i <= 60; ++i) {
+    const Trial trial = *store.claim(own_agent_name(), kTimeout).trial;
+    const double x = std::stod(trial.values[0]);
+    if (i > 30) high += x > 0.75;
+    if (x > 0.75) {  // wrote a fine value, was stopped, and runs again
+      store.finish(trial, {.state = TrialState::kWaiting, .metric = -5.0, .forgiven = true});
+      running.push_back(*store.claim(own_agent_name(), kTimeout).trial);
+    } else {
+      store.finish(trial, {.state = TrialState::kFinished, .metric = (x - 0.3) * (x - 0.3)});
+    }
+  }
+  EXPECT_FALSE(running.empty());
+  EXPECT_LT(high, 6);
 }
 
 TEST_F(StoreTest, MarksAreKeptOncePerTrialAndBand) {
