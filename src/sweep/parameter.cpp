@@ -47,7 +47,9 @@ std::string stepped(const Parameter& p, double value) {
   return number_text(steps * p.step, 12);  // 0.30000000000000004 is 0.3
 }
 
-size_t categorical_index(const Parameter& p, double u) {
+}  // namespace
+
+size_t index_at(const Parameter& p, double u) {
   const size_t count = p.values.size();
   if (p.probabilities.empty())
     return std::min(count - 1, static_cast<size_t>(u * static_cast<double>(count)));
@@ -59,14 +61,12 @@ size_t categorical_index(const Parameter& p, double u) {
   return count - 1;
 }
 
-}  // namespace
-
 std::string value_at(const Parameter& p, double u) {
   switch (p.kind) {
     case Kind::kConstant:
       return p.values.front();
     case Kind::kCategorical:
-      return p.values[categorical_index(p, u)];
+      return p.values[index_at(p, u)];
     case Kind::kInteger:
       return number_text(std::min(p.high, std::floor(p.low + u * (p.high - p.low + 1))), 16);
     case Kind::kUniform:

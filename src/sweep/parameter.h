@@ -22,6 +22,8 @@ struct Parameter {
 
 // What u in (0, 1) stands for, as text that a flag takes.
 std::string value_at(const Parameter& parameter, double u);
+// Which of a categorical's values that is.
+size_t index_at(const Parameter& parameter, double u);
 // A categorical's u in the middle of the value's share.
 double middle_of(const Parameter& parameter, size_t index);
 

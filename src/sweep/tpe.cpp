@@ -67,11 +67,11 @@ class ListDensity {
     const auto count = static_cast<double>(shares_.size());
     for (size_t i = 0; i < shares_.size(); ++i)
       shares_[i] = parameter.probabilities.empty() ? 1 : count * parameter.probabilities[i];
-    for (const double u : draws) shares_[index_of(u)] += 1;
+    for (const double u : draws) shares_[index_at(parameter_, u)] += 1;
     for (double& share : shares_) share /= static_cast<double>(draws.size()) + count;
   }
 
-  double at(double u) const { return shares_[index_of(u)]; }
+  double at(double u) const { return shares_[index_at(parameter_, u)]; }
   double drawn(Draws& random) const {
     double u = random.next();
     for (size_t i = 0; i < shares_.size(); ++i) {
@@ -82,14 +82,6 @@ class ListDensity {
   }
 
  private:
-  size_t index_of(double u) const {
-    size_t nearest = 0;
-    for (size_t i = 1; i < shares_.size(); ++i)
-      if (std::abs(middle_of(parameter_, i) - u) < std::abs(middle_of(parameter_, nearest) - u))
-        nearest = i;
-    return nearest;
-  }
-
   const Parameter& parameter_;
   std::vector<double> shares_;
 };

@@ -88,6 +88,26 @@ TEST(Tpe, KeepsAwayFromTrialsThatStillRun) {
   EXPECT_GT(near_crowded, near);
 }
 
+// A draw belongs to the value in whose share it lies, not to the value whose middle is nearest:
+// with 0.9 and 0.1, draws from 0.7 to 0.9 stood for the first and were counted for the second.
+TEST(Tpe, WeightedListsAreReadByTheirShares) {
+  const Definition sweep = parse_definition(
+      "method: bayes\nrun_cap: 40\nparameters: {batch_size: {values: [8, 16], probabilities: [0.9, "
+      "0.1]}}",
+      "s.yaml");
+  // All of the good ones have the first value, by draws in the upper part of its share.
+  std::vector<SeenTrial> seen;
+  for (int i = 0; i < 40; ++i) {
+    const double u = i < 8 ? 0.71 + 0.02 * i : 0.95;
+    ASSERT_EQ(value_at(sweep.parameters[0], u), i < 8 ? "8" : "16");
+    seen.push_back({{u}, i < 8 ? 1.0 : 2.0});
+  }
+  int first = 0;
+  for (int number = 41; number <= 140; ++number)
+    first += propose(sweep, 5, number, seen).values[0] == "8";
+  EXPECT_GT(first, 90);
+}
+
 TEST(Tpe, RandomDrawsAreSpreadEvenly) {
   Draws random(1, 1);
   double sum = 0, squares = 0;
