@@ -142,14 +142,16 @@ Judgement judge_task(const std::vector<Pair>& pairs, const Bounds& bounds) {
     a += pair.task->a / static_cast<double>(pairs.size());
     b += pair.task->b / static_cast<double>(pairs.size());
     for (size_t i = 0; i < std::min(rows.size(), pair.task->differences.size()); ++i)
-      rows[i] += 100 * pair.task->differences[i] / static_cast<double>(pairs.size());
+      rows[i] += pair.task->differences[i] / static_cast<double>(pairs.size());
   }
   line.a = number_text("%.2f%%", a);
   line.b = number_text("%.2f%%", b);
   line.verdict = Verdict::kNotEnoughData;
   if (rows.size() < 2) return line.why = str("found ", rows.size(), " row(s)"), line;
-  line.interval = independent_mean(rows);
-  line.why = str("95% interval over ", rows.size(), " rows");
+  line.interval = bounded_mean(rows).times(100);
+  line.why = str("95% interval over ", rows.size(), " rows; ",
+                 std::ranges::count_if(rows, [](double row) { return row != 0; }),
+                 " of them got more right answers from one side than from the other");
   const auto seeds =
       over_seeds(pairs, [](const Pair& p) { return std::optional(p.task->b - p.task->a); });
   if (seeds && seeds->half() > line.interval->half()) {

@@ -144,6 +144,17 @@ Interval independent_mean(std::span<const double> values) {
   return around(mean_of(values), {std::sqrt(variance_of(values) / n), n - 1}, n);
 }
 
+Interval bounded_mean(std::span<const double> values) {
+  OCTAVO_ASSERT(values.size() >= 2);
+  const double n = static_cast<double>(values.size()), q = student_quantile(kLevel, n - 1);
+  const double rows = n + q * q;
+  double squares = q * q;
+  for (const double value : values) squares += value * value;
+  const double mean = mean_of(values), centre = mean * n / rows;
+  const double half = q * std::sqrt((squares / rows - centre * centre) / rows);
+  return {mean, std::max(-1.0, centre - half), std::min(1.0, centre + half), n};
+}
+
 Interval correlated_mean(std::span<const double> values) {
   const Spread spread = correlated_spread(values);
   return around(mean_of(values), spread, spread.freedom + 1);

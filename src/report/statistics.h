@@ -22,6 +22,12 @@ struct Interval {
 // Independent values, at least two.
 Interval independent_mean(std::span<const double> values);
 
+// Independent values in [-1, 1], at least two, most of which may be 0: differences of answers to
+// the same questions. Never of zero width: rows without a difference are no proof that there is
+// none. q² rows are added, half of them 1 and half -1 (Agresti and Coull's idea, for pairs), q
+// being Student's quantile; for values that are all 0 this is Tango's score interval, ±q²/(n + q²).
+Interval bounded_mean(std::span<const double> values);
+
 // Values in a row of which neighbours are alike, at least four: the wider of two intervals. One
 // takes the correlation of neighbours for that of all (AR(1), corrected for its bias in short
 // rows); the other compares the means of long blocks, which also sees slow waves under noise.

@@ -136,6 +136,23 @@ TEST_F(ComparisonTest, SpeedIsAskedForOnGpusOnly) {
             Verdict::kFail);
 }
 
+TEST_F(ComparisonTest, HellaSwagWithoutADifferenceIsNoProofOfNone) {
+  Pair pair = compare_pair(run("a", 1), run("b", 1.001), 0.25);
+  const auto of_equal_rows = [&](size_t rows) {
+    pair.task = TaskScores{30, 30, std::vector<double>(rows)};
+    return line(judge({pair}, {}), "HellaSwag");
+  };
+  EXPECT_EQ(of_equal_rows(2).verdict, Verdict::kNotEnoughData);
+  EXPECT_EQ(of_equal_rows(12).verdict, Verdict::kNotEnoughData);
+  EXPECT_EQ(of_equal_rows(200).verdict, Verdict::kNotEnoughData);
+  const Judgement many = of_equal_rows(10042);
+  EXPECT_EQ(many.verdict, Verdict::kPass);
+  EXPECT_NEAR(many.interval->half(), 100 * 3.84 / 10046, 0.001);
+  // Twelve of twelve that only A has right are enough for FAIL.
+  pair.task = TaskScores{100, 0, std::vector<double>(12, -1)};
+  EXPECT_EQ(line(judge({pair}, {}), "HellaSwag").verdict, Verdict::kFail);
+}
+
 TEST_F(ComparisonTest, HellaSwagByRows) {
   Pair pair = compare_pair(run("a", 1), run("b", 1.001), 0.25);
   TaskScores scores{30, 29.9, std::vector<double>(10000)};

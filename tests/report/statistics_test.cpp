@@ -87,6 +87,31 @@ TEST(Statistics, UnpairedDifference) {
   EXPECT_GE(covered, 276);
 }
 
+// Rows of which few differ, as of two models that answer nearly alike: 95% by an exact count of all
+// outcomes is 94.5% at worst; this samples some.
+TEST(Statistics, RareDifferencesAreCovered) {
+  std::mt19937_64 random(10);
+  std::uniform_real_distribution<double> uniform;
+  for (const size_t rows : {12u, 100u, 400u})
+    for (const double differ : {0.001, 0.01, 0.1})
+      for (const double share : {0.0, 0.2, 0.5}) {  // of them that are B's
+        int covered = 0;
+        for (int trial = 0; trial < 1000; ++trial) {
+          std::vector<double> row(rows);
+          for (double& value : row) {
+            const double u = uniform(random);
+            value = u < differ * share ? 1 : u < differ ? -1 : 0;
+          }
+          const Interval interval = bounded_mean(row);
+          const double truth = differ * (2 * share - 1);
+          covered += interval.low <= truth && truth <= interval.high;
+          EXPECT_LE(interval.low, interval.mean);
+          EXPECT_GE(interval.high, interval.mean);
+        }
+        EXPECT_GE(covered, 930) << rows << " rows, " << differ << ", " << share;
+      }
+}
+
 TEST(Statistics, RowsWithoutVariation) {
   const std::vector<double> flat(50, 2.5);
   const Interval interval = correlated_mean(flat);
