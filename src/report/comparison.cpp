@@ -172,8 +172,13 @@ Judgement judge_speed(const std::vector<Pair>& pairs, const Bounds& bounds, bool
   const bool all = std::ranges::all_of(pairs, [](const Pair& p) { return p.speed.has_value(); });
   if (wanted > 0) line.verdict = Verdict::kNotEnoughData;
   if (!all) return line.why = first_reason(pairs, &Pair::no_speed), line;
-  line.a = number_text("%.4g ms", 1e3 * mean_over(pairs, &Gap::a, &Pair::speed));
-  line.b = number_text("%.4g ms", 1e3 * mean_over(pairs, &Gap::b, &Pair::speed));
+  const auto speed_of = [&](double Gap::*side) {  // the geometric mean: B over A is the factor
+    double sum = 0;
+    for (const Pair& pair : pairs) sum += std::log((*pair.speed).*side);
+    return number_text("%.4g tokens/s", std::exp(sum / static_cast<double>(pairs.size())));
+  };
+  line.a = speed_of(&Gap::a);
+  line.b = speed_of(&Gap::b);
   if (pairs.size() == 1) {
     line.interval = pairs[0].speed->interval;
     line.why = "95% interval over eight blocks of steps";
@@ -191,6 +196,9 @@ Judgement judge_speed(const std::vector<Pair>& pairs, const Bounds& bounds, bool
   return line;
 }
 
+  if (const Pair& pair = pairs[0]; pair.step_tokens_a != pair.step_tokens_b)
+    line.why += str("; a step is of ", std::llround(pair.step_tokens_a), " and ",
+                    std::llround(pair.step_tokens_b), " tokens, so step times are not compared");
 Judgement memory_line(const std::vector<Pair>& pairs) {
   Judgement line{.name = "memory peak"};
   double a = 0, b = 0;

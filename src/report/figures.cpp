@@ -71,36 +71,51 @@ void judge_validation(Pair& pair, double tail_share) {
   pair.validation->b = row.b.back();
 }
 
+// Of the steps that both runs have, in tokens per second: steps of a larger batch take longer and
+// do more.
+struct Speeds {
+  std::vector<double> a, b, tokens_a, tokens_b;
+};
+
+Speeds common_speeds(const Pair& pair) {
+  Speeds speeds;
+  for (const auto& [step, point] : pair.a->steps)
+    if (const auto other = pair.b->steps.find(step);
+        other != pair.b->steps.end() && point.speed() && other->second.speed()) {
+      speeds.a.push_back(*point.speed());
+      speeds.b.push_back(*other->second.speed());
+      speeds.tokens_a.push_back(point.step_tokens);
+      speeds.tokens_b.push_back(other->second.step_tokens);
+    }
+  return speeds;
+}
+
 // Steps one after the other are alike in speed (another program ran, a GPU was warm), so a few long
 // blocks of them are compared, each by its median. The first tenth is warming up.
 void judge_speed(Pair& pair) {
-  std::vector<double> a, b;
-  for (const auto& [step, point] : pair.a->steps)
-    if (const auto other = pair.b->steps.find(step);
-        other != pair.b->steps.end() && point.seconds > 0 && other->second.seconds > 0) {
-      a.push_back(point.seconds);
-      b.push_back(other->second.seconds);
-    }
-  const size_t skipped = std::max<size_t>(2, a.size() / 10);
-  const size_t left = a.size() > skipped ? a.size() - skipped : 0;
-  const size_t blocks = kTimeBlocks;
+  const Speeds speeds = common_speeds(pair);
+  const size_t count = speeds.a.size(), skipped = std::max<size_t>(2, count / 10);
+  const size_t left = count > skipped ? count - skipped : 0;
   if (left < kTimeBlocks * kLeastBlockSteps) {
-    pair.no_speed = str("the runs have ", a.size(), " timed steps in common");
+    pair.no_speed = str("the runs have ", count, " steps with a time and tokens in common");
     return;
   }
-  std::vector<double> ratios;
-  for (size_t i = 0; i < blocks; ++i) {
-    const auto cut = [&](const std::vector<double>& seconds) {
-      const auto at = [&](size_t block) {
-        return seconds.begin() + static_cast<std::ptrdiff_t>(skipped + block * left / blocks);
-      };
-      return median_of({at(i), at(i + 1)});
+  const auto part = [&](const std::vector<double>& values, size_t block, size_t blocks) {
+    const auto at = [&](size_t i) {
+      return values.begin() + static_cast<std::ptrdiff_t>(skipped + i * left / blocks);
     };
-    ratios.push_back(std::log(cut(a) / cut(b)));
+    return median_of({at(block), at(block + 1)});
+  };
+  std::vector<double> a, b, ratios;  // logarithms
+  for (size_t i = 0; i < kTimeBlocks; ++i) {
+    a.push_back(std::log(part(speeds.a, i, kTimeBlocks)));
+    b.push_back(std::log(part(speeds.b, i, kTimeBlocks)));
+    ratios.push_back(b.back() - a.back());
   }
-  const auto first = static_cast<std::ptrdiff_t>(skipped);
-  pair.speed = Gap{median_of({a.begin() + first, a.end()}), median_of({b.begin() + first, b.end()}),
-                   independent_mean(ratios).exponential()};
+  pair.speed =
+      Gap{std::exp(mean_of(a)), std::exp(mean_of(b)), independent_mean(ratios).exponential()};
+  pair.step_tokens_a = part(speeds.tokens_a, 0, 1);
+  pair.step_tokens_b = part(speeds.tokens_b, 0, 1);
 }
 
 }  // namespace

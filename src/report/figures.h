@@ -12,7 +12,7 @@
 
 namespace octavo::report {
 
-// B against A. `a` and `b` are the means that the gap is of.
+// B against A. `a` and `b` are what the gap is of: means of losses, tokens per second.
 struct Gap {
   double a = 0, b = 0;
   Interval interval;  // of the gap, in percent of a; for speed the factor
@@ -33,6 +33,7 @@ struct Pair {
   std::optional<Gap> train, validation, speed;
   std::string no_train, no_validation, no_speed;  // why there is none
   size_t evaluations = 0;                         // in the last part
+  double step_tokens_a = 0, step_tokens_b = 0;    // of the steps whose speed is judged
   std::optional<TaskScores> task;
   std::string no_task;
 };

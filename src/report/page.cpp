@@ -48,8 +48,8 @@ std::optional<double> loss_at(const StepPoint& point) {
   return point.loss;
 }
 
-std::optional<double> milliseconds_at(const StepPoint& point) {
-  return point.seconds > 0 ? std::optional(1e3 * point.seconds) : std::nullopt;
+std::optional<double> speed_at(const StepPoint& point) {
+  return point.speed();
 }
 
 std::vector<int64_t> steps_of(const RunFolder& run) {
@@ -121,12 +121,12 @@ chart::Series validation_curve(const Comparison& c, Side side, const std::string
   return series;
 }
 
-chart::Series time_curve(const Comparison& c, Side side, const std::string& name) {
+chart::Series speed_curve(const Comparison& c, Side side, const std::string& name) {
   chart::Series series{.name = name};
   for (const Window& window : windows_of(steps_of(*(c.pairs[0].*side)), kGapWindows, kTimeWindow)) {
     std::vector<double> medians;
     for (const Pair& pair : c.pairs)
-      if (auto values = values_in(*(pair.*side), window, milliseconds_at); !values.empty())
+      if (auto values = values_in(*(pair.*side), window, speed_at); !values.empty())
         medians.push_back(median_of(std::move(values)));
     if (medians.empty()) continue;
     series.x.push_back(window.middle());
@@ -157,12 +157,12 @@ void add_curves(chart::Page& page, const Comparison& c, double bound) {
   if (!val_a.x.empty() || !val_b.x.empty())
     page.picture(chart::svg(
         chart::LineChart{"Validation loss" + of, "step", "loss", false, false, {val_a, val_b}}));
-  chart::LineChart speed{str("Time of a step", of, c.on_cpu ? " (CPU rehearsal)" : ""),
+  chart::LineChart speed{str("Speed", of, c.on_cpu ? " (CPU rehearsal)" : ""),
                          "step",
-                         "milliseconds",
+                         "tokens per second",
                          false,
                          false,
-                         {time_curve(c, &Pair::a, a), time_curve(c, &Pair::b, b)}};
+                         {speed_curve(c, &Pair::a, a), speed_curve(c, &Pair::b, b)}};
   speed.height = 300;
   page.picture(chart::svg(speed));
 }

@@ -101,6 +101,17 @@ bool take_record(RunFolder& run, const Json& record) {
   return true;
 }
 
+// Records count tokens from the run's beginning; where steps are missing, the gap is shared evenly.
+void count_step_tokens(RunFolder& run) {
+  int64_t step_before = 0, tokens_before = 0;
+  for (auto& [step, point] : run.steps) {
+    if (step > step_before && point.tokens > tokens_before)
+      point.step_tokens = static_cast<double>(point.tokens - tokens_before) /
+                          static_cast<double>(step - step_before);
+    step_before = step, tokens_before = point.tokens;
+  }
+}
+
 void read_metrics(RunFolder& run) {
   const fs::path path = run.folder / "metrics.jsonl";
   const int64_t too_long = for_each_line(path, [&](std::string_view line) {
@@ -113,6 +124,7 @@ void read_metrics(RunFolder& run) {
   });
   run.bad_lines += too_long;
   for (const auto& [step, point] : run.steps) run.lost_losses += !point.loss;
+  count_step_tokens(run);
   if (run.bad_lines > 0)
     run.remarks.push_back(
         str("metrics.jsonl: ", run.bad_lines, " lines are no records and were left out"));

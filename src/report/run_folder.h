@@ -17,6 +17,12 @@ struct StepPoint {
   std::optional<double> loss;  // none: it was not finite
   double seconds = 0;          // 0: not said
   int64_t tokens = 0;          // trained on so far; 0: not said
+  double step_tokens = 0;      // of this step alone; 0: not said
+
+  // Tokens per second; none: the record does not say both.
+  std::optional<double> speed() const {
+    return seconds > 0 && step_tokens > 0 ? std::optional(step_tokens / seconds) : std::nullopt;
+  }
 };
 
 struct RunFolder {

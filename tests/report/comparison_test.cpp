@@ -136,6 +136,35 @@ TEST_F(ComparisonTest, SpeedIsAskedForOnGpusOnly) {
             Verdict::kFail);
 }
 
+// A step of half the batch that takes more than half the time is slower, not faster.
+TEST_F(ComparisonTest, SpeedIsTokensPerSecond) {
+  const auto steady = [](double seconds) {
+    return [=](int64_t step) { return seconds * (1 + 0.01 * static_cast<double>(step % 7)); };
+  };
+  const RunFolder large = run("large", 1,
+                              {.seconds = steady(0.1),
+                               .device = "cuda:0",
+                               .settings = "seed: 1\nbatch_size: 8\n",
+                               .step_tokens = 1024});
+  const RunFolder small = run("small", 1,
+                              {.seconds = steady(0.06),
+                               .device = "cuda:0",
+                               .settings = "seed: 1\nbatch_size: 4\n",
+                               .step_tokens = 512});
+  const Comparison c = judge({compare_pair(large, small, 0.25)}, {});
+  const Judgement& speed = line(c, "speed");
+  ASSERT_TRUE(speed.interval);
+  EXPECT_NEAR(speed.interval->mean, 0.5 / 0.6, 1e-3);
+  EXPECT_EQ(speed.verdict, Verdict::kFail);
+  EXPECT_NE(speed.a.find("tokens/s"), std::string::npos);
+  EXPECT_NE(speed.why.find("1024 and 512 tokens"), std::string::npos) << speed.why;
+  EXPECT_NE(page_of(c, {}).find("tokens per second"), std::string::npos);
+  // Without tokens nothing says what a step's time was for.
+  RunFolder silent = small;
+  for (auto& [step, point] : silent.steps) point.step_tokens = 0;
+  EXPECT_FALSE(judge({compare_pair(large, silent, 0.25)}, {}).pairs[0].speed);
+}
+
 TEST_F(ComparisonTest, HellaSwagWithoutADifferenceIsNoProofOfNone) {
   Pair pair = compare_pair(run("a", 1), run("b", 1.001), 0.25);
   const auto of_equal_rows = [&](size_t rows) {
