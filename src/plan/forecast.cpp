@@ -79,6 +79,30 @@ Workload workload(const Settings& s, const Shape& shape, const Gpu& gpu) {
   return work;
 }
 
+std::string refusal_of(const Gpu& gpu, Recipe recipe) {
+  if (recipe == Recipe::kBf16) return "";
+  if (gpu.fp8_tflops == 0) return str(gpu.title, " has no FP8 units: BF16 would run");
+  if (recipe == Recipe::kMxfp8 && gpu.capability != 100 && gpu.capability != 103)
+    return str("mxfp8 is for compute capability 10: ", gpu.title, " falls back to delayed");
+  if (recipe == Recipe::kBlockwise && gpu.capability != 90)
+    return str("blockwise is native on compute capability 9.0 alone");
+  if (recipe == Recipe::kRowwise && gpu.capability < 90)
+    return str("rowwise is native from compute capability 9.0 on");
+  return "";
+}
+
+// What runs where a GPU has not the recipe, as fp8::decide has it.
+Recipe recipe_that_runs(const Gpu& gpu, Recipe recipe) {
+  if (refusal_of(gpu, recipe).empty()) return recipe;
+  return recipe == Recipe::kMxfp8 && gpu.fp8_tflops > 0 ? Recipe::kDelayed : Recipe::kBf16;
+}
+
+// The recipe whose codes are kept and sent. A CPU rehearses what was asked for.
+Recipe recipe_of_codes(const Forecast& f) {
+  const bool falls_back = !f.cpu && recipe_that_runs(*f.gpu, f.wanted) == Recipe::kDelayed;
+  return falls_back ? Recipe::kDelayed : f.wanted;
+}
+
 TrafficWork traffic_work(const Settings& s, const Forecast& f) {
   TrafficWork work;
   work.shape = f.shape;
@@ -89,11 +113,12 @@ TrafficWork traffic_work(const Settings& s, const Forecast& f) {
   work.gradient_bytes = bytes_of(s.grad_reduce_dtype);
   work.recompute = s.gradient_checkpointing;
   if (!f.wants_fp8 || !s.fp8_all_gather) return work;
+  const Recipe runs = recipe_of_codes(f);
   work.weight_bytes = 1;
-  work.one_copy = f.wanted != Recipe::kRowwise && f.wanted != Recipe::kMxfp8;
-  if (f.wanted == Recipe::kMxfp8) work.scale_bytes = 1.0 / 32;
-  if (f.wanted == Recipe::kBlockwise) work.scale_bytes = 4.0 / (128 * 128);
-  if (f.wanted == Recipe::kRowwise) work.scale_bytes = 2.0 / static_cast<double>(f.shape.hidden);
+  work.one_copy = runs != Recipe::kRowwise && runs != Recipe::kMxfp8;
+  if (runs == Recipe::kMxfp8) work.scale_bytes = 1.0 / 32;
+  if (runs == Recipe::kBlockwise) work.scale_bytes = 4.0 / (128 * 128);
+  if (runs == Recipe::kRowwise) work.scale_bytes = 2.0 / static_cast<double>(f.shape.hidden);
   return work;
 }
 
@@ -181,16 +206,31 @@ Costs costs_of(const Settings& s, const StepTime& time, double goodput) {
   return costs;
 }
 
-std::string refusal_of(const Gpu& gpu, Recipe recipe) {
-  if (recipe == Recipe::kBf16) return "";
-  if (gpu.fp8_tflops == 0) return str(gpu.title, " has no FP8 units: BF16 would run");
-  if (recipe == Recipe::kMxfp8 && gpu.capability != 100 && gpu.capability != 103)
-    return str("mxfp8 is for compute capability 10: ", gpu.title, " falls back to delayed");
-  if (recipe == Recipe::kBlockwise && gpu.capability != 90)
-    return str("blockwise is native on compute capability 9.0 alone");
-  if (recipe == Recipe::kRowwise && gpu.capability < 90)
-    return str("rowwise is native from compute capability 9.0 on");
-  return "";
+void forecast_memory(const Settings& s, Forecast& f) {
+  MemoryWork work = memory_work(s, f.shape);
+  f.cpu = work.cpu;
+  work.gpus = s.num_gpus;
+  work.shard_group = shard_group(s, *f.gpu);
+  work.sharding = f.sharding;
+  if (recipe_of_codes(f) == Recipe::kDelayed) work.recipe = config::Fp8Recipe::kDelayed;
+  work.fp8 = true;
+  f.fp8_memory = memory(work);
+  work.fp8 = false;
+  f.bf16_memory = memory(work);
+  work.fp8 = f.wants_fp8;
+  f.memory_limit = f.gpu->memory_gb * kGiga * kUsableShare;
+  if (!f.cpu && !f.fits()) f.advice = advice_for(work, f.memory_limit);
+}
+
+std::vector<std::string> reasons_for(Workload work, Recipe wanted) {
+  std::vector<std::string> lines;
+  const std::string refusal = refusal_of(*work.gpu, wanted);
+  if (!refusal.empty()) lines.push_back(refusal);
+  work.recipe = recipe_that_runs(*work.gpu, wanted);
+  if (work.recipe == Recipe::kBf16) return lines;
+  for (std::string& line : gain_reasons(work, Calibration::fitted()))
+    lines.push_back(std::move(line));
+  return lines;
 }
 
 }  // namespace
@@ -225,19 +265,7 @@ Forecast forecast(const Settings& s) {
   result.wants_fp8 = s.use_fp8 || s.mixed_precision == config::Precision::kFp8;
   if (result.wants_fp8) result.wanted = recipe_of(s);
 
-  MemoryWork memory_of = memory_work(s, result.shape);
-  result.cpu = memory_of.cpu;
-  memory_of.gpus = s.num_gpus;
-  memory_of.shard_group = shard_group(s, *result.gpu);
-  memory_of.sharding = result.sharding;
-  memory_of.fp8 = true;
-  result.fp8_memory = memory(memory_of);
-  memory_of.fp8 = false;
-  result.bf16_memory = memory(memory_of);
-  memory_of.fp8 = result.wants_fp8;
-  result.memory_limit = result.gpu->memory_gb * kGiga * kUsableShare;
-  if (!result.cpu && !result.fits()) result.advice = advice_for(memory_of, result.memory_limit);
-
+  forecast_memory(s, result);
   result.traffic = traffic(traffic_work(s, result));
   Workload work = workload(s, result.shape, *result.gpu);
   const Calibration& calibration = Calibration::fitted();
@@ -246,17 +274,13 @@ Forecast forecast(const Settings& s) {
     RecipeForecast row;
     row.recipe = recipe;
     row.refusal = refusal_of(*result.gpu, recipe);
-    work.recipe = row.refusal.empty() ? recipe : Recipe::kBf16;
+    work.recipe = row.runs = recipe_that_runs(*result.gpu, recipe);
     row.time = step_time(work, calibration);
     if (!result.recipes.empty())
       row.gain = row.time.tokens_per_s / result.recipes.front().time.tokens_per_s;
     result.recipes.push_back(row);
   }
-  work.recipe = result.wants_fp8 ? result.wanted : Recipe::kDelayed;
-  if (refusal_of(*result.gpu, work.recipe).empty())
-    result.reasons = gain_reasons(work, calibration);
-  else
-    result.reasons = {refusal_of(*result.gpu, work.recipe)};
+  result.reasons = reasons_for(work, result.wants_fp8 ? result.wanted : Recipe::kDelayed);
   result.failures = failures(s.gpu_hours_per_failure / static_cast<double>(s.num_gpus),
                              s.checkpoint_seconds, s.restart_seconds);
   result.bf16_costs = costs_of(s, result.recipes.front().time, result.failures.goodput);

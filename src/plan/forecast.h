@@ -16,7 +16,8 @@ struct RecipeForecast {
   Recipe recipe = Recipe::kBf16;
   StepTime time;
   double gain = 1;      // tokens/s over BF16's
-  std::string refusal;  // why it would not run here; then the time is BF16's
+  std::string refusal;  // why it would not run here; then the time is that of `runs`
+  Recipe runs = Recipe::kBf16;
 };
 
 struct Costs {

@@ -126,7 +126,12 @@ std::string cost_lines(const Forecast& f) {
   };
   std::string out = "time and money (forecast; as wrong as the step time)\n";
   out += one("bf16", f.bf16_costs);
-  if (f.wants_fp8) out += one(std::string(name_of(f.wanted)).c_str(), f.wanted_costs);
+  if (f.wants_fp8) {
+    const RecipeForecast& it = f.chosen();
+    const std::string name(name_of(f.wanted));
+    out += one((it.runs == f.wanted ? name : str(name, " (", name_of(it.runs), " runs)")).c_str(),
+               f.wanted_costs);
+  }
   const Failures& x = f.failures;
   out += line(
       "  a failure every %.0f hours: a checkpoint every %.0f minutes (Young and Daly), "
@@ -212,10 +217,13 @@ nlohmann::ordered_json json_of(const Forecast& f) {
                     {"between_copies", f.traffic.replicas},
                     {"calls", f.traffic.calls + f.traffic.replica_calls}};
   for (const RecipeForecast& r : f.recipes) {
-    nlohmann::ordered_json row = {
-        {"recipe", std::string(name_of(r.recipe))},    {"refusal", r.refusal},
-        {"seconds", parts_json(parts_of(r.time))},     {"step_seconds", r.time.total},
-        {"tokens_per_s_per_gpu", r.time.tokens_per_s}, {"gain", r.gain}};
+    nlohmann::ordered_json row = {{"recipe", std::string(name_of(r.recipe))},
+                                  {"refusal", r.refusal},
+                                  {"runs", std::string(name_of(r.runs))},
+                                  {"seconds", parts_json(parts_of(r.time))},
+                                  {"step_seconds", r.time.total},
+                                  {"tokens_per_s_per_gpu", r.time.tokens_per_s},
+                                  {"gain", r.gain}};
     out["recipes"].push_back(row);
   }
   out["wanted"] = std::string(name_of(f.wanted));

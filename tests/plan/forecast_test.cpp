@@ -52,6 +52,26 @@ TEST(Forecast, RecipesThatAGpuHasNot) {
   EXPECT_GT(b200.chosen().gain, 1.1);
 }
 
+// mxfp8 on a GPU with other FP8 units: delayed runs (fp8::decide), so delayed is what it costs.
+TEST(Forecast, Mxfp8OffBlackwellCostsAsDelayed) {
+  config::Settings settings = llama_8b_settings();
+  settings.num_gpus = 8;
+  settings.sharding_mode = config::ShardingMode::kFsdpFull;
+  const Forecast delayed = forecast(settings);
+  settings.fp8_recipe = config::Fp8Recipe::kMxfp8;
+  const Forecast mxfp8 = forecast(settings);
+  ASSERT_EQ(mxfp8.chosen().recipe, Recipe::kMxfp8);
+  EXPECT_NE(mxfp8.chosen().refusal.find("falls back to delayed"), std::string::npos);
+  EXPECT_GT(mxfp8.chosen().gain, 1.1);
+  EXPECT_DOUBLE_EQ(mxfp8.chosen().time.total, delayed.chosen().time.total);
+  EXPECT_DOUBLE_EQ(mxfp8.wanted_costs.hours, delayed.wanted_costs.hours);
+  EXPECT_LT(mxfp8.wanted_costs.hours, mxfp8.bf16_costs.hours);
+  EXPECT_DOUBLE_EQ(mxfp8.fp8_memory.total, delayed.fp8_memory.total);
+  EXPECT_DOUBLE_EQ(mxfp8.traffic.total(), delayed.traffic.total());
+  EXPECT_EQ(mxfp8.reasons.size(), delayed.reasons.size() + 1);
+  EXPECT_NE(text_of(mxfp8).find("mxfp8 (delayed runs)"), std::string::npos);
+}
+
 TEST(Forecast, YoungAndDaly) {
   const Failures f = failures(100, 60, 600);
   EXPECT_NEAR(f.checkpoint_interval, std::sqrt(2.0 * 60 * 360000), 1e-9);
