@@ -36,6 +36,8 @@ def cases():
     yield "fsdp_full, recomputed", FULL | {"gradient_checkpointing": True}, 4, "deep"
     for recipe in ("delayed", "current", "rowwise", "mxfp8"):
         yield f"fsdp_full, {recipe}", FULL | FP8 | {"fp8_recipe": recipe}, 4, "deep"
+    for mode in ("ddp", "zero2", "fsdp_full", "hybrid"):
+        yield f"{mode}, LoRA", {"sharding_mode": mode, "lora_rank": 8}, 4, "deep"
     yield "wide fsdp_full", FULL, 2, "wide"
     yield "wide fsdp_full, blockwise", FULL | FP8 | {"fp8_recipe": "blockwise"}, 2, "wide"
 

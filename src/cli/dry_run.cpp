@@ -22,7 +22,7 @@ namespace {
 std::vector<std::string> variables_for(const plan::Gpu& gpu, const fs::path& libraries) {
   const char* path = std::getenv("LD_LIBRARY_PATH");
   auto ours = absent::environment(
-      {.capability = gpu.capability, .memory = static_cast<uint64_t>(gpu.memory_gb * 1e9)},
+      {.capability = gpu.capability, .memory = static_cast<uint64_t>(plan::usable_bytes(gpu))},
       libraries.string(), path != nullptr ? path : "");
   ours["OMP_WAIT_POLICY"] = "passive";
   std::vector<std::string> all;

@@ -14,9 +14,6 @@ using config::Settings;
 using config::ShardingMode;
 using config::StateType;
 
-// The driver, the context and the libraries take a share of the memory that vendors print.
-constexpr double kUsableShare = 0.95;
-
 Sharding sharding_of(const Settings& s) {
   switch (s.sharding_mode) {
     case ShardingMode::kNone:
@@ -112,6 +109,7 @@ TrafficWork traffic_work(const Settings& s, const Forecast& f) {
   work.accumulation = f.accumulation;
   work.gradient_bytes = bytes_of(s.grad_reduce_dtype);
   work.recompute = s.gradient_checkpointing;
+  if (s.lora_rank > 0) work.adapters = lora_parameters(f.shape, s.lora_rank, f.lora_targets);
   if (!f.wants_fp8 || !s.fp8_all_gather) return work;
   const Recipe runs = recipe_of_codes(f);
   work.weight_bytes = 1;
@@ -218,7 +216,7 @@ void forecast_memory(const Settings& s, Forecast& f) {
   work.fp8 = false;
   f.bf16_memory = memory(work);
   work.fp8 = f.wants_fp8;
-  f.memory_limit = f.gpu->memory_gb * kGiga * kUsableShare;
+  f.memory_limit = usable_bytes(*f.gpu);
   if (!f.cpu && !f.fits()) f.advice = advice_for(work, f.memory_limit);
 }
 

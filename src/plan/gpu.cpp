@@ -5,32 +5,39 @@
 namespace octavo::plan {
 
 // Dense peaks, bandwidths and link rates from the vendors' data sheets. Network: one 400 Gb/s
-// adapter per Hopper or Blackwell GPU, 200 Gb/s per A100, what the published clusters have.
+// adapter per Hopper or Blackwell GPU, 200 Gb/s per A100, what the published clusters have. Memory:
+// the least that logs of programs on that GPU show (docs/planning.md names them).
 std::span<const Gpu> gpus() {
   static constexpr Gpu kGpus[] = {
-      {"a100", "A100 SXM 80GB", "ampere", 80, 312, 0, 80, 2.039, 300, 25, 8, 108},
-      {"a100_40gb", "A100 SXM 40GB", "ampere", 80, 312, 0, 40, 1.555, 300, 25, 8, 108},
-      {"h100", "H100 SXM 80GB", "hopper", 90, 989.4, 1978.9, 80, 3.35, 450, 50, 8, 132},
-      {"h100_pcie", "H100 PCIe", "hopper", 90, 756, 1513, 80, 2.0, 64, 50, 8, 114},
-      {"h100_nvl", "H100 NVL", "hopper", 90, 835, 1670, 94, 3.9, 300, 50, 2, 132},
-      {"h100_500w", "H100 96GB HBM2e 500W", "hopper_500w", 90, 989, 1979, 96, 2.4, 450, 50, 8, 132},
-      {"h200", "H200 SXM", "hopper", 90, 989, 1979, 141, 4.8, 450, 50, 8, 132},
-      {"h200_nvl", "H200 NVL", "hopper", 90, 835.5, 1670.5, 141, 4.8, 450, 50, 8, 132},
-      {"gh200", "GH200 96GB", "hopper", 90, 989, 1979, 96, 4.0, 450, 50, 8, 132},
-      {"b200", "B200", "blackwell", 100, 2250, 4500, 180, 7.67, 900, 50, 8, 148},
-      {"b300", "B300", "blackwell_ultra", 103, 2250, 4500, 288, 8.0, 900, 100, 8, 148},
-      {"gb200", "GB200", "blackwell", 100, 2500, 5000, 186, 8.0, 900, 50, 72, 152},
-      {"gb300", "GB300", "blackwell_ultra", 103, 2500, 5000, 278, 8.0, 900, 100, 72, 152},
-      {"l4", "L4", "ada_server", 89, 121, 242, 24, 0.3, 16, 12.5, 8, 58},
-      {"l40s", "L40S", "ada_server", 89, 362.05, 733, 48, 0.864, 32, 25, 8, 142},
-      {"rtx4090", "RTX 4090", "ada", 89, 165.2, 330.3, 24, 1.008, 32, 12.5, 8, 128},
-      {"rtx4060ti", "RTX 4060 Ti 16GB", "ada", 89, 44.1, 88.2, 16, 0.288, 16, 12.5, 8, 34},
-      {"rtx5090", "RTX 5090", "blackwell_rtx", 120, 209.5, 419, 32, 1.792, 64, 12.5, 8, 170},
-      {"rtx5060ti", "RTX 5060 Ti", "blackwell_rtx", 120, 47.4, 94.8, 16, 0.448, 16, 12.5, 8, 36},
-      {"rtxpro6000", "RTX PRO 6000", "blackwell_pro", 120, 503.8, 1007.6, 96, 1.792, 64, 50, 8,
+      {"a100", "A100 SXM 80GB", "ampere", 80, 312, 0, 79.1, 2.039, 300, 25, 8, 108},
+      {"a100_40gb", "A100 SXM 40GB", "ampere", 80, 312, 0, 39.4, 1.555, 300, 25, 8, 108},
+      {"h100", "H100 SXM 80GB", "hopper", 90, 989.4, 1978.9, 79.1, 3.35, 450, 50, 8, 132},
+      {"h100_pcie", "H100 PCIe", "hopper", 90, 756, 1513, 79.1, 2.0, 64, 50, 8, 114},
+      {"h100_nvl", "H100 NVL", "hopper", 90, 835, 1670, 93.0, 3.9, 300, 50, 2, 132},
+      {"h100_500w", "H100 96GB HBM2e 500W", "hopper_500w", 90, 989, 1979, 95.0, 2.4, 450, 50, 8,
+       132},
+      {"h200", "H200 SXM", "hopper", 90, 989, 1979, 139.7, 4.8, 450, 50, 8, 132},
+      {"h200_nvl", "H200 NVL", "hopper", 90, 835.5, 1670.5, 139.8, 4.8, 450, 50, 8, 132},
+      {"gh200", "GH200 96GB", "hopper", 90, 989, 1979, 94.5, 4.0, 450, 50, 8, 132},
+      {"b200", "B200", "blackwell", 100, 2250, 4500, 178.3, 7.67, 900, 50, 8, 148},
+      {"b300", "B300", "blackwell_ultra", 103, 2250, 4500, 267.6, 8.0, 900, 100, 8, 148},
+      {"gb200", "GB200", "blackwell", 100, 2500, 5000, 184.3, 8.0, 900, 50, 72, 152},
+      {"gb300", "GB300", "blackwell_ultra", 103, 2500, 5000, 276.5, 8.0, 900, 100, 72, 152},
+      {"l4", "L4", "ada_server", 89, 121, 242, 22.0, 0.3, 16, 12.5, 8, 58},
+      {"l40s", "L40S", "ada_server", 89, 362.05, 733, 44.3, 0.864, 32, 25, 8, 142},
+      {"rtx4090", "RTX 4090", "ada", 89, 165.2, 330.3, 23.5, 1.008, 32, 12.5, 8, 128},
+      {"rtx4060ti", "RTX 4060 Ti 16GB", "ada", 89, 44.1, 88.2, 15.5, 0.288, 16, 12.5, 8, 34},
+      {"rtx5090", "RTX 5090", "blackwell_rtx", 120, 209.5, 419, 31.3, 1.792, 64, 12.5, 8, 170},
+      {"rtx5060ti", "RTX 5060 Ti", "blackwell_rtx", 120, 47.4, 94.8, 15.4, 0.448, 16, 12.5, 8, 36},
+      {"rtxpro6000", "RTX PRO 6000", "blackwell_pro", 120, 503.8, 1007.6, 94.9, 1.792, 64, 50, 8,
        188},
   };
   return kGpus;
+}
+
+double usable_bytes(const Gpu& gpu) {
+  constexpr double kGib = 1024.0 * 1024 * 1024, kReserved = 1;
+  return (gpu.memory_gib - kReserved) * kGib;
 }
 
 const Gpu* find_gpu(std::string_view name) {

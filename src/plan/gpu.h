@@ -15,7 +15,7 @@ struct Gpu {
   int capability;           // 90: compute capability 9.0
   double bf16_tflops;       // dense, FP32 accumulation
   double fp8_tflops;        // 0: none
-  double memory_gb;         // of 10^9 bytes, as vendors count
+  double memory_gib;        // all that CUDA reports (2^30 bytes): less than vendors print
   double memory_tb_s;       // bandwidth
   double link_gb_s;         // to one neighbour in the same node, one way: NVLink or PCIe
   double network_gb_s;      // out of the node, per GPU, one way
@@ -24,6 +24,8 @@ struct Gpu {
 };
 
 std::span<const Gpu> gpus();
+// What a run can allocate: all but the context, the kernels of the libraries and NCCL's buffers.
+double usable_bytes(const Gpu& gpu);
 const Gpu* find_gpu(std::string_view name);  // null: not known
 // The one that a driver calls so ("NVIDIA H100 80GB HBM3"); null: none of them (device_name.cpp).
 const Gpu* gpu_called(std::string_view device_name);

@@ -33,7 +33,7 @@ std::string picture_of(const Forecast& f) {
   chart::StackedPicture picture;
   picture.title = str(f.shape.name, " on ", f.gpus, " x ", f.gpu->title);
   chart::StackedBars memory, time;
-  memory.heading = str("memory of one GPU (", one_digit(f.gpu->memory_gb), " GB)");
+  memory.heading = str("memory of one GPU (", one_digit(f.memory_limit / 1e9), " GB to use)");
   add_row(memory, "BF16", one_digit(f.bf16_memory.total / 1e9) + " GB", parts_of(f.bf16_memory));
   add_row(memory, "FP8", one_digit(f.fp8_memory.total / 1e9) + " GB", parts_of(f.fp8_memory));
   time.heading = "time of one step";

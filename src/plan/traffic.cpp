@@ -44,9 +44,14 @@ Traffic traffic(const TrafficWork& work) {
   const double sent = (n - 1) / n;  // of what a ring moves
 
   Traffic t;
-  t.reduce = 2 * sent * 4 * vectors;  // whole everywhere: one all-reduce
+  // What is whole everywhere, vectors or adapters: one all-reduce, in FP32.
+  const bool frozen = work.adapters > 0;
+  const double whole = frozen ? static_cast<double>(work.adapters) : vectors;
+  t.reduce = 2 * sent * 4 * whole;
   t.calls = 1;
-  const double gradients = (blocks + ends) * work.gradient_bytes;
+  if (frozen && work.sharding != Sharding::kFull)
+    return work.sharding == Sharding::kNone ? Traffic{} : t;
+  const double gradients = frozen ? 0 : (blocks + ends) * work.gradient_bytes;
   switch (work.sharding) {
     case Sharding::kNone:
       return {};
@@ -73,10 +78,11 @@ Traffic traffic(const TrafficWork& work) {
              ((2 - stays + again) * blocks * (work.weight_bytes + work.scale_bytes) +
               (s.tied ? 2 : 1) * ends * 2);
   t.reduce += passes * sent * gradients;
-  t.calls += passes * (3 * layers + 3);
+  t.calls += passes * ((frozen ? 2 : 3) * layers + 3);
   if (copies > 1) {
-    t.replicas = 2 * (copies - 1) / copies * 4 * ((blocks + ends) / n + vectors);
-    t.replica_calls = layers + 3;
+    const double own = frozen ? 0 : (blocks + ends) / n;
+    t.replicas = 2 * (copies - 1) / copies * 4 * (own + whole);
+    t.replica_calls = frozen ? 1 : layers + 3;
   }
   return t;
 }

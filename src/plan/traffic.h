@@ -24,6 +24,7 @@ struct TrafficWork {
   // both. Then the last block's does not stay, and recomputation gathers both.
   bool one_copy = true;
   bool recompute = false;
+  int64_t adapters = 0;  // LoRA's values, which are all that is trained then; 0: all weights are
 };
 
 // Bytes that one rank sends, and collectives that it takes part in.

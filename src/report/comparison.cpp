@@ -34,6 +34,15 @@ double mean_over(const std::vector<Pair>& pairs, double Gap::*member,
   return mean_of(values);
 }
 
+// B against A in percent of A's mean over all pairs: what the means that stand beside it give.
+std::optional<Interval> percent_over_seeds(const std::vector<Pair>& pairs,
+                                           std::optional<Gap> Pair::*gap) {
+  const double a = mean_over(pairs, &Gap::a, gap);
+  const auto differences =
+      over_seeds(pairs, [&](const Pair& p) { return std::optional((p.*gap)->b - (p.*gap)->a); });
+  return differences ? std::optional(differences->times(a > 0 ? 100 / a : 0)) : std::nullopt;
+}
+
 std::string first_reason(const std::vector<Pair>& pairs, std::string Pair::*reason) {
   for (const Pair& pair : pairs)
     if (!(pair.*reason).empty()) return pair.*reason;
@@ -72,9 +81,7 @@ Judgement judge_train(const std::vector<Pair>& pairs, const Bounds& bounds) {
     line.a = number_text("%.4f", mean_over(pairs, &Gap::a, &Pair::train));
     line.b = number_text("%.4f", mean_over(pairs, &Gap::b, &Pair::train));
     line.interval =
-        pairs.size() == 1 ? pairs[0].train->interval : over_seeds(pairs, [](const Pair& p) {
-          return std::optional(p.train->interval.mean);
-        });
+        pairs.size() == 1 ? pairs[0].train->interval : percent_over_seeds(pairs, &Pair::train);
     line.gap = percent_text(*line.interval);
   }
   if (judge_breakdowns(line, pairs)) return line;
@@ -103,10 +110,8 @@ Judgement judge_validation(const std::vector<Pair>& pairs, const Bounds& bounds)
   line.a = number_text("%.4f", mean_over(pairs, &Gap::a, &Pair::validation));
   line.b = number_text("%.4f", mean_over(pairs, &Gap::b, &Pair::validation));
   if (pairs.size() > 1) {
-    line.interval = over_seeds(pairs, [](const Pair& p) {
-      return std::optional(100 * (p.validation->b - p.validation->a) / p.validation->a);
-    });
-    line.why = seeds_text(pairs.size()) + ", last evaluation";
+    line.interval = percent_over_seeds(pairs, &Pair::validation);
+    line.why = seeds_text(pairs.size()) + ", each the mean of its last evaluations";
   } else {
     line.interval = pairs[0].validation->interval;
     line.why = str("95% interval over the last ", pairs[0].evaluations, " evaluations of one pair");
@@ -191,14 +196,14 @@ Judgement judge_speed(const std::vector<Pair>& pairs, const Bounds& bounds, bool
   line.gap =
       str(number_text("%.3fx", line.interval->mean), number_text(" [%.3f, ", line.interval->low),
           number_text("%.3f]", line.interval->high));
+  if (const Pair& pair = pairs[0]; pair.step_tokens_a != pair.step_tokens_b)
+    line.why += str("; a step is of ", std::llround(pair.step_tokens_a), " and ",
+                    std::llround(pair.step_tokens_b), " tokens, so step times are not compared");
   if (cpu) line.why += "; FP8 is rehearsed here: this says nothing about a GPU";
   if (wanted > 0) line.verdict = judge_at_least(*line.interval, wanted);
   return line;
 }
 
-  if (const Pair& pair = pairs[0]; pair.step_tokens_a != pair.step_tokens_b)
-    line.why += str("; a step is of ", std::llround(pair.step_tokens_a), " and ",
-                    std::llround(pair.step_tokens_b), " tokens, so step times are not compared");
 Judgement memory_line(const std::vector<Pair>& pairs) {
   Judgement line{.name = "memory peak"};
   double a = 0, b = 0;

@@ -49,8 +49,7 @@ void judge_training(Pair& pair, double tail_share) {
   pair.train = percent_gap(row, pair.pairing.same_batches);
 }
 
-// The evaluations in the last part of what both have: the last one is the pair's result, the others
-// show how much one evaluation varies.
+// The evaluations in the last part of what both have: their mean is the pair's result.
 void judge_validation(Pair& pair, double tail_share) {
   if (!pair.pairing.validation) return void(pair.no_validation = pair.pairing.why);
   std::vector<int64_t> common;
@@ -67,8 +66,6 @@ void judge_validation(Pair& pair, double tail_share) {
       row.add(*pair.a->evaluations.at(step), *pair.b->evaluations.at(step));
   pair.evaluations = row.a.size();
   pair.validation = percent_gap(row, /*paired=*/true);
-  pair.validation->a = row.a.back();
-  pair.validation->b = row.b.back();
 }
 
 // Of the steps that both runs have, in tokens per second: steps of a larger batch take longer and

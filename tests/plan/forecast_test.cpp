@@ -72,6 +72,53 @@ TEST(Forecast, Mxfp8OffBlackwellCostsAsDelayed) {
   EXPECT_NE(text_of(mxfp8).find("mxfp8 (delayed runs)"), std::string::npos);
 }
 
+// What programs report on these GPUs: torchao's PR 4002 has 178.35 GiB of a B200, and published
+// runs of H100 took 79.3 GB (published.csv).
+TEST(Forecast, UsableMemoryIsWhatCudaReportsLessTheContext) {
+  constexpr double kGib = 1024.0 * 1024 * 1024;
+  config::Settings settings = llama_8b_settings();
+  settings.gpu = "b200";
+  EXPECT_NEAR(forecast(settings).memory_limit, 177.3 * kGib, 0.2 * kGib);
+  settings.gpu = "h100";
+  EXPECT_GT(forecast(settings).memory_limit, 79.3e9);
+  EXPECT_LT(forecast(settings).memory_limit, 79.18 * kGib);
+  // Less than GiB of the name, and not much less.
+  struct {
+    const char* name;
+    double sold;  // GiB
+  } const some[] = {{"a100", 80}, {"rtx4090", 24}, {"rtx5090", 32}, {"l4", 24}, {"l40s", 48}};
+  for (const auto& it : some) {
+    EXPECT_LT(usable_bytes(wanted_gpu(it.name)), it.sold * kGib) << it.name;
+    EXPECT_GT(usable_bytes(wanted_gpu(it.name)), 0.87 * it.sold * kGib) << it.name;
+  }
+  // Was 80 MB over what a B200 was said to have, with 19 GB to spare.
+  settings.gpu = "b200";
+  settings.use_fp8 = false;
+  settings.gradient_checkpointing = true;
+  settings.batch_size = 1;
+  settings.max_seq_length = 32768;
+  EXPECT_TRUE(forecast(settings).fits());
+}
+
+TEST(Forecast, AdaptersAreAllThatLoraSends) {
+  config::Settings settings = llama_8b_settings();
+  settings.use_fp8 = false;
+  settings.num_gpus = 8;
+  settings.lora_rank = 8;
+  using enum config::ShardingMode;
+  const double adapters = 20'971'520, whole = 2 * 7.0 / 8 * 4 * adapters;
+  for (const config::ShardingMode mode : {kDdp, kZero1, kZero2}) {
+    settings.sharding_mode = mode;
+    EXPECT_DOUBLE_EQ(forecast(settings).traffic.reduce, whole);
+    EXPECT_EQ(forecast(settings).traffic.gather, 0);
+  }
+  settings.sharding_mode = kFsdpFull;  // the frozen weights still come and go
+  const Traffic adapted = forecast(settings).traffic;
+  EXPECT_DOUBLE_EQ(adapted.reduce, whole);
+  settings.lora_rank = 0;
+  EXPECT_DOUBLE_EQ(adapted.gather, forecast(settings).traffic.gather);
+}
+
 TEST(Forecast, YoungAndDaly) {
   const Failures f = failures(100, 60, 600);
   EXPECT_NEAR(f.checkpoint_interval, std::sqrt(2.0 * 60 * 360000), 1e-9);

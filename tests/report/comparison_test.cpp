@@ -165,6 +165,30 @@ TEST_F(ComparisonTest, SpeedIsTokensPerSecond) {
   EXPECT_FALSE(judge({compare_pair(large, silent, 0.25)}, {}).pairs[0].speed);
 }
 
+// The gap that is judged is that of the two numbers beside it, with one pair and with seeds.
+TEST_F(ComparisonTest, WhatIsShownIsWhatIsJudged) {
+  std::vector<Pair> pairs;
+  for (const double factor : {1.02, 1.01, 0.985}) {
+    // B's last evaluation alone is better, the last part as a whole is not.
+    const auto validation = [=](int64_t step) {
+      return 2.5 * factor * (step == 400 ? 0.9 : 1) +
+             0.002 * std::sin(static_cast<double>(step * step));
+    };
+    const RunFolder a = run(str("a", factor), factor < 1 ? 3 : 1);
+    pairs.push_back(
+        compare_pair(a, run(str("b", factor), factor, {.validation = validation}), 0.25));
+    for (const auto& shown : {std::vector<Pair>{pairs.back()}, pairs})
+      for (const char* name : {"training", "validation", "speed"}) {
+        const Comparison c = judge(shown, {});
+        const Judgement& row = line(c, name);
+        ASSERT_TRUE(row.interval) << name;
+        const double ratio = std::stod(row.b) / std::stod(row.a);
+        EXPECT_NEAR(*name == 's' ? ratio : 100 * (ratio - 1), row.interval->mean, 0.01)
+            << name << " of " << shown.size();
+      }
+  }
+}
+
 TEST_F(ComparisonTest, HellaSwagWithoutADifferenceIsNoProofOfNone) {
   Pair pair = compare_pair(run("a", 1), run("b", 1.001), 0.25);
   const auto of_equal_rows = [&](size_t rows) {

@@ -28,6 +28,7 @@ struct MadeRun {
   std::string precision = "BF16", device = "cpu", status = "done", settings = "seed: 1\n";
   int64_t eval_freq = 20;  // 0: none
   int64_t step_tokens = 512;
+  std::function<double(int64_t)> validation;  // without it: the training loss
 };
 
 inline fs::path make_run(const fs::path& parent, const MadeRun& run) {
@@ -36,11 +37,15 @@ inline fs::path make_run(const fs::path& parent, const MadeRun& run) {
   std::string lines;
   for (int64_t step = 1; step <= run.steps; ++step) {
     const double loss = run.loss(step);
-    lines += str("{\"step\":", step, ",\"train/loss\":", loss == loss ? str(loss) : "null",
-                 ",\"perf/step_seconds\":", run.seconds(step), ",\"tokens\":", step * run.step_tokens,
-                 ",\"memory/peak_bytes\":1000000,\"precision\":\"", run.precision, "\"}\n");
-    if (run.eval_freq > 0 && step % run.eval_freq == 0)
-      lines += str("{\"step\":", step, ",\"val/loss\":", loss == loss ? str(loss) : "null", "}\n");
+    lines +=
+        str("{\"step\":", step, ",\"train/loss\":", loss == loss ? str(loss) : "null",
+            ",\"perf/step_seconds\":", run.seconds(step), ",\"tokens\":", step * run.step_tokens,
+            ",\"memory/peak_bytes\":1000000,\"precision\":\"", run.precision, "\"}\n");
+    if (run.eval_freq > 0 && step % run.eval_freq == 0) {
+      const double value = run.validation ? run.validation(step) : loss;
+      lines +=
+          str("{\"step\":", step, ",\"val/loss\":", value == value ? str(value) : "null", "}\n");
+    }
   }
   write_file_atomic(folder / "metrics.jsonl", lines);
   write_file_atomic(folder / "config.yaml", run.settings);
