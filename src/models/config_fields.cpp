@@ -74,6 +74,57 @@ void ConfigFields::harmless(std::initializer_list<const char*> names) {
   known_.insert(names.begin(), names.end());
 }
 
+void ConfigFields::pass_general() {
+  must_be("is_encoder_decoder", {false});
+  must_be("tie_encoder_decoder", {false});
+  must_be("add_cross_attention", {false});
+  must_be("is_causal", {true});
+  must_be("pruned_heads", {Json::object()});
+  // What it is, and who wrote it.
+  harmless({"architectures", "model_type", "transformers_version", "_name_or_path", "name_or_path",
+            "torch_dtype", "dtype", "use_bfloat16", "initializer_range", "transformers.js_config",
+            "unsloth_fixed", "unsloth_version", "tokenizer_class", "prefix"});
+  // How transformers runs it.
+  harmless({"use_cache", "output_past", "output_attentions", "output_hidden_states", "return_dict",
+            "return_dict_in_generate", "output_scores", "torchscript", "tf_legacy_loss",
+            "gradient_checkpointing", "_attn_implementation", "_attn_implementation_autoset",
+            "attn_implementation", "_flash_attn_2_enabled", "chunk_size_feed_forward",
+            "is_decoder"});
+  // Heads of other tasks.
+  harmless({"id2label", "label2id", "num_labels", "_num_labels", "problem_type", "finetuning_task",
+            "task_specific_params"});
+  // Tokens and generation, for generation_config.json since transformers 4.26.
+  harmless({"bos_token_id",
+            "eos_token_id",
+            "pad_token_id",
+            "unk_token_id",
+            "sep_token_id",
+            "decoder_start_token_id",
+            "forced_bos_token_id",
+            "forced_eos_token_id",
+            "max_length",
+            "min_length",
+            "do_sample",
+            "early_stopping",
+            "num_beams",
+            "num_beam_groups",
+            "diversity_penalty",
+            "temperature",
+            "top_k",
+            "top_p",
+            "typical_p",
+            "repetition_penalty",
+            "length_penalty",
+            "no_repeat_ngram_size",
+            "encoder_no_repeat_ngram_size",
+            "bad_words_ids",
+            "num_return_sequences",
+            "remove_invalid_values",
+            "exponential_decay_length_penalty",
+            "suppress_tokens",
+            "begin_suppress_tokens"});
+}
+
 void ConfigFields::refuse(const std::string& name) const {
   fail(ExitCode::kUsage, "models", source_, ": '", name,
        "': ", object_.contains(name) ? object_.at(name).dump() : "null", " is not implemented for ",

@@ -26,6 +26,9 @@ class ConfigFields {
   const Json& object_or_empty(const char* name);
   // May be missing or null; else its value is one of these, the ones that are implemented.
   void must_be(const char* name, std::initializer_list<Json> implemented);
+  // What a config.json of any model may say, in transformers 2 to 5: where it comes from, heads of
+  // other tasks, how to generate. What would make it another model has to be at its neutral value.
+  void pass_general();
   // May be there and change nothing that we compute.
   void harmless(std::initializer_list<const char*> names);
   void refuse_rest() const;

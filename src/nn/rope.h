@@ -11,6 +11,7 @@ namespace octavo::nn {
 struct RopeScaling {  // of Llama 3.1: long wavelengths are stretched by `factor`
   double factor = 8, low_freq_factor = 1, high_freq_factor = 4;
   int64_t original_context = 8192;
+  bool operator==(const RopeScaling&) const = default;
 };
 
 class RopeTable {

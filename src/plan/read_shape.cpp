@@ -72,6 +72,7 @@ Shape shape_of_file(const fs::path& path, const std::string& name) {
                        bounded(object, "n_embd", kMostWidth, source),
                        bounded(object, "vocab_size", kMostVocab, source),
                        bounded(object, "n_positions", kMostVocab, source));
+    shape.ffn = bounded_or(object, "n_inner", kMostWidth, shape.ffn, source);
     if (shape.hidden % shape.heads != 0)
       fail(ExitCode::kDamaged, "plan",
            str(source, ": n_embd ", shape.hidden, " is not a multiple of n_head ", shape.heads));

@@ -46,29 +46,15 @@ Config from_hugging_face(const Json& config, const std::string& source) {
   fields.must_be("scale_attn_weights", {true});
   fields.must_be("scale_attn_by_inverse_layer_idx", {false});
   fields.must_be("reorder_and_upcast_attn", {false});
-  fields.must_be("add_cross_attention", {false});
   fields.must_be("tie_word_embeddings", {true});
-  fields.harmless({"architectures",
-                   "bos_token_id",
-                   "eos_token_id",
-                   "pad_token_id",
-                   "initializer_range",
-                   "model_type",
-                   "n_ctx",
-                   "transformers_version",
-                   "use_cache",
-                   "torch_dtype",
-                   "dtype",
-                   "task_specific_params",
-                   "attn_pdrop",
-                   "embd_pdrop",
-                   "resid_pdrop",
-                   "summary_activation",
-                   "summary_first_dropout",
-                   "summary_proj_to_labels",
-                   "summary_type",
-                   "summary_use_proj",
-                   "_name_or_path"});
+  fields.must_be("n_inner", {4 * result.width});
+  // Rows for tokens of its own, which the first GPT-2 of pytorch-pretrained-bert added; without
+  // such rows it does not matter whether they are predicted.
+  fields.must_be("n_special", {0});
+  fields.pass_general();
+  fields.harmless({"predict_special_tokens", "n_ctx", "attn_pdrop", "embd_pdrop", "resid_pdrop",
+                   "summary_activation", "summary_first_dropout", "summary_proj_to_labels",
+                   "summary_type", "summary_use_proj"});
   fields.refuse_rest();
   return result;
 }

@@ -5,15 +5,18 @@
 namespace octavo::models::llama {
 namespace {
 
-// transformers 5 writes rope_parameters; files of before have rope_theta and rope_scaling.
-void read_rope(ConfigFields& fields, const std::string& source, Config& config) {
-  config.rope_theta = fields.real_or("rope_theta", 10000);
-  const bool is_new = fields.has("rope_parameters");
-  const Json& old = fields.object_or_empty("rope_scaling");
-  const char* name = is_new ? "rope_parameters" : "rope_scaling";
-  const Json& object = is_new ? fields.object_or_empty(name) : old;
+struct Rope {
+  double theta = 10000;
+  std::optional<nn::RopeScaling> scaling;
+  bool operator==(const Rope&) const = default;
+};
+
+// One of the two objects; `theta` is what holds when it does not say it.
+Rope read_rope_object(ConfigFields& fields, const char* name, const std::string& source,
+                      double theta) {
+  const Json& object = fields.object_or_empty(name);
   ConfigFields rope(object, source + ": " + name, "RoPE of Llama and Qwen2");
-  config.rope_theta = rope.real_or("rope_theta", config.rope_theta);
+  Rope found{.theta = rope.real_or("rope_theta", theta), .scaling = {}};
   const std::string type = rope.text_or("rope_type", rope.text_or("type", "default"));
   if (type == "llama3") {
     nn::RopeScaling scaling;
@@ -26,52 +29,39 @@ void read_rope(ConfigFields& fields, const std::string& source, Config& config) 
       fail(ExitCode::kDamaged, "models", source,
            ": RoPE wanted with factor > 0 and high_freq_factor > low_freq_factor, found ",
            object.dump());
-    config.rope_scaling = scaling;
+    found.scaling = scaling;
   } else if (type != "default") {
     fields.refuse(name);
   }
+  rope.must_be("partial_rotary_factor", {1});
   rope.refuse_rest();
-  if (!(config.rope_theta > 1))
-    fail(ExitCode::kDamaged, "models", source, ": rope_theta wanted above 1, found ",
-         config.rope_theta);
+  if (!(found.theta > 1))
+    fail(ExitCode::kDamaged, "models", source, ": rope_theta wanted above 1, found ", found.theta);
+  return found;
+}
+
+// transformers 5 writes rope_parameters; files of before have rope_theta and rope_scaling. Some
+// have both, and readers differ in which of them they believe.
+void read_rope(ConfigFields& fields, const std::string& source, Config& config) {
+  const double theta = fields.real_or("rope_theta", 10000);
+  const Rope old = read_rope_object(fields, "rope_scaling", source, theta);
+  const bool is_new = fields.has("rope_parameters");
+  const Rope rope = is_new ? read_rope_object(fields, "rope_parameters", source, theta) : old;
+  if (is_new && fields.has("rope_scaling") && old != rope)
+    fail(ExitCode::kUsage, "models", source,
+         ": wanted rope_scaling and rope_parameters to say the same, found two kinds of RoPE; "
+         "remove the one that the model was not trained with");
+  config.rope_theta = rope.theta;
+  config.rope_scaling = rope.scaling;
 }
 
 void read_qwen2(ConfigFields& fields, const Config& config) {
   fields.must_be("use_sliding_window", {false});
+  fields.must_be("use_mrope", {false});
   fields.harmless({"sliding_window", "max_window_layers"});
   Json full = Json::array();
   for (int64_t i = 0; i < config.layers; ++i) full.push_back("full_attention");
   fields.must_be("layer_types", {full});
-}
-
-// Fields that may be there and change nothing we compute.
-void pass_harmless(ConfigFields& fields) {
-  fields.harmless({"architectures",
-                   "model_type",
-                   "torch_dtype",
-                   "dtype",
-                   "transformers_version",
-                   "use_cache",
-                   "initializer_range",
-                   "bos_token_id",
-                   "eos_token_id",
-                   "pad_token_id",
-                   "unk_token_id",
-                   "_name_or_path",
-                   "_attn_implementation_autoset",
-                   "is_llama_config",
-                   "transformers.js_config",
-                   "quantization_config",
-                   "attention_dropout",
-                   "name_or_path",
-                   "chunk_size_feed_forward",
-                   "output_attentions",
-                   "output_hidden_states",
-                   "return_dict",
-                   "id2label",
-                   "label2id",
-                   "problem_type",
-                   "is_encoder_decoder"});
 }
 
 }  // namespace
@@ -82,7 +72,8 @@ Config from_hugging_face(const Json& object, const std::string& source) {
   ConfigFields fields(object, source, config.type == "qwen2" ? "Qwen2" : "Llama");
   if (config.type != "llama" && config.type != "qwen2") fields.refuse("model_type");
   const bool is_qwen2 = config.type == "qwen2";
-  pass_harmless(fields);
+  fields.pass_general();
+  fields.harmless({"is_llama_config", "quantization_config", "attention_dropout"});
   config.layers = fields.count("num_hidden_layers", 1000);
   config.width = fields.count("hidden_size", 1 << 20);
   config.mlp = fields.count("intermediate_size", 1 << 22);
@@ -106,6 +97,7 @@ Config from_hugging_face(const Json& object, const std::string& source) {
   fields.must_be("hidden_act", {"silu", "swish"});
   fields.must_be("pretraining_tp", {1});
   fields.must_be("rope_interleaved", {false});
+  fields.must_be("partial_rotary_factor", {1});
   if (is_qwen2) read_qwen2(fields, config);
   fields.refuse_rest();
   return config;
