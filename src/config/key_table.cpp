@@ -119,8 +119,9 @@ std::vector<Key> row_keys() {
                 ChatTemplate::kAlpaca, ChatTemplate::kNone},
                "How prompts, answers and messages become text. auto: what the tokenizer's added "
                "tokens say, else alpaca; none where prompts have Alpaca's text already. none: "
-               "prompt and answer one behind the other.")
-          .read_by(kMakers | reader::kGenerate),
+               "prompt and answer one behind the other. checkpoints export writes the one that the "
+               "model was trained with, unless this names another.")
+          .read_by(kMakers | reader::kGenerate | reader::kCheckpoints),
       enum_key("train_on", &S::train_on, {TrainOn::kAnswer, TrainOn::kAll},
                "What is learned of rows with a prompt and an answer, and of chats: the answers, or "
                "all. Plain text is always learned as a whole.")

@@ -3,24 +3,12 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
+#include "data/chat_texts.h"
 
 namespace octavo::data {
 namespace {
-
-constexpr std::string_view kQwenSystem =
-    "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.";
-constexpr std::string_view kSmolSystem =
-    "You are a helpful AI assistant named SmolLM, trained by Hugging Face";
-// Llama-3.1's own template writes a date; this is the one it falls back to.
-constexpr std::string_view kLlama31System =
-    "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n";
-constexpr std::string_view kAlpaca =
-    "Below is an instruction that describes a task. Write a response that appropriately completes "
-    "the request.\n\n";
-constexpr std::string_view kAlpacaWithInput =
-    "Below is an instruction that describes a task, paired with an input that provides further "
-    "context. Write a response that appropriately completes the request.\n\n";
 
 class Renderer {
  public:
@@ -146,6 +134,15 @@ ChatTemplate template_of(const tokenizer::Tokenizer& tokenizer) {
   constexpr tokenizer::TokenId kQwenEnd = 151643;
   if (tokenizer.added_token("<|endoftext|>") == kQwenEnd) return ChatTemplate::kQwen2;
   return has("<jupyter_start>") ? ChatTemplate::kSmollm2 : ChatTemplate::kChatml;
+}
+
+ChatTemplate template_named(const std::string& name, const std::string& source) {
+  for (const ChatTemplate kind :
+       {ChatTemplate::kChatml, ChatTemplate::kQwen2, ChatTemplate::kSmollm2, ChatTemplate::kLlama3,
+        ChatTemplate::kLlama31, ChatTemplate::kAlpaca, ChatTemplate::kNone})
+    if (name == name_of(kind)) return kind;
+  fail(ExitCode::kDamaged, "data", source, ": wanted the name of a chat_template, found '",
+       printable(name), "'; was it written by a newer version?");
 }
 
 void check_template(ChatTemplate kind, const tokenizer::Tokenizer& tokenizer) {

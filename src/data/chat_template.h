@@ -33,6 +33,8 @@ struct Segment {
 
 // The template that the tokenizer's added tokens show, else alpaca. Never kAuto.
 ChatTemplate template_of(const tokenizer::Tokenizer& tokenizer);
+// By the name of the key's value; `source` is for the message when there is none of it.
+ChatTemplate template_named(const std::string& name, const std::string& source);
 // Fails when the tokenizer lacks a marker of the template.
 void check_template(ChatTemplate kind, const tokenizer::Tokenizer& tokenizer);
 

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "data/chat_template.h"
 #include "data/dataset_index.h"
 
 namespace octavo::data {
@@ -28,6 +29,9 @@ class ShardedTokenData : public TokenData {
     }
     fingerprint_ = index.fingerprint();
     tokenizer_name_ = std::move(index.tokenizer_name);
+    if (index.options.contains("chat_template"))
+      chat_template_ = template_named(json_string(index.options, "chat_template", folder.string()),
+                                      folder.string());
     kind_ = std::move(index.kind);
     shards_ = std::move(found->second.shards);
     std::erase_if(shards_, [](const ShardInfo& shard) { return shard.tokens == 0; });
@@ -45,6 +49,7 @@ class ShardedTokenData : public TokenData {
   std::string tokenizer_fingerprint() const override { return kind_.tokenizer_fingerprint; }
   std::string fingerprint() const override { return fingerprint_; }
   int64_t sample_length() const override { return static_cast<int64_t>(kind_.sample_length); }
+  std::optional<config::ChatTemplate> chat_template() const override { return chat_template_; }
 
   void read(uint64_t begin, std::span<int32_t> out) const override {
     if (begin > tokens_ || out.size() > tokens_ - begin)
@@ -125,6 +130,7 @@ class ShardedTokenData : public TokenData {
   fs::path folder_;
   size_t max_mapped_;
   std::string tokenizer_name_, fingerprint_;
+  std::optional<config::ChatTemplate> chat_template_;
   ShardKind kind_;
   std::vector<ShardInfo> shards_;
   std::vector<uint64_t> begins_;  // of each shard's first token in the split

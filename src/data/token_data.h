@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "config/settings.h"
 #include "data/sampler.h"
 #include "data/shard.h"
 
@@ -34,6 +36,8 @@ class TokenData {
   virtual std::string fingerprint() const = 0;  // of the data set: kept in checkpoints
   // Packed data: tokens in a sample, which `read` gives with the flags of shard.h. 0: plain tokens.
   virtual int64_t sample_length() const { return 0; }
+  // Of rows with answers: the chat template that they went through (never auto); else nothing.
+  virtual std::optional<config::ChatTemplate> chat_template() const { return std::nullopt; }
   // Copies tokens [begin, begin + out.size()) of the concatenated split. Thread-safe.
   // Damaged tokens are an error (DamagedShard) each time, and are remembered.
   virtual void read(uint64_t begin, std::span<int32_t> out) const = 0;

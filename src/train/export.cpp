@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/progress.h"
-#include "tokenizer/special_tokens.h"
 #include "train/device.h"
+#include "train/export_chat.h"
 #include "train/export_convert.h"
 #include "train/export_loss.h"
 #include "train/export_source.h"
@@ -91,24 +91,6 @@ Json quantization_config(ExportFormat format) {
               {"output_activations", nullptr}}}}}};
 }
 
-// The ids that begin and end a text: of the source's config.json, else of the other files there.
-void add_token_ids(const ExportSource& source, const tokenizer::Tokenizer* tokenizer,
-                   Json& config) {
-  const fs::path generation = source.files / "generation_config.json";
-  std::vector<Json> said = {source.source_config};
-  if (!source.files.empty() && fs::is_regular_file(generation))
-    said.push_back(read_json(generation));
-  for (const char* name : {"bos_token_id", "eos_token_id", "pad_token_id"})
-    for (const Json& ids : said)
-      if (ids.is_object() && ids.contains(name) && !config.contains(name))
-        config[name] = ids.at(name);
-  if (tokenizer == nullptr || config.contains("eos_token_id")) return;
-  tokenizer::SpecialTokens special;
-  if (!source.files.empty()) special = tokenizer::read_special_tokens(source.files, *tokenizer);
-  config["bos_token_id"] = special.bos ? Json(*special.bos) : Json();
-  config["eos_token_id"] = special.eos.value_or(tokenizer->end_of_document());
-}
-
 // Null when there is none. One that is not the checkpoint's any more is not handed on.
 std::unique_ptr<tokenizer::Tokenizer> take_tokenizer(ExportSource& source) {
   try {
@@ -123,21 +105,6 @@ std::unique_ptr<tokenizer::Tokenizer> take_tokenizer(ExportSource& source) {
     log_warn(octavo::str("export: no tokenizer (", error.what(), ")"));
   }
   return nullptr;
-}
-
-// The files beside the weights.
-void copy_companions(const ExportSource& source, const fs::path& folder, ExportReport& report) {
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
-                           "generation_config.json", "chat_template.jinja"}) {
-    const fs::path file = source.files / name;
-    if (source.files.empty() || !fs::is_regular_file(file)) {
-      report.missing.emplace_back(name);
-      continue;
-    }
-    fs::copy_file(file, folder / name);
-    fsync_path(folder / name);
-    report.copied.emplace_back(name);
-  }
 }
 
 void check_space(const fs::path& folder, uint64_t bytes) {
@@ -248,7 +215,7 @@ ExportReport export_model(const config::Settings& settings, uint64_t max_shard_b
     const auto tokenizer = take_tokenizer(source);
     text = fixed_text(*source.loaded.model, tokenizer.get());
     report.source_loss = text_loss(*source.loaded.engine, *source.loaded.model, text);
-    copy_companions(source, folder.path(), report);
+    write_companions(source, tokenizer.get(), folder.path(), report);
     if (adapters_alone)
       write_adapters(settings, source, folder.path());
     else

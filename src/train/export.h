@@ -18,10 +18,11 @@ namespace octavo::train {
 struct ExportReport {
   size_t files = 0;
   uint64_t bytes = 0;
-  std::vector<std::string> copied, missing;  // files beside the weights
-  std::string text;                          // what the loss is of
-  double source_loss = 0, export_loss = 0;   // BF16 computation
-  double difference = 0, bound = 0;          // relative
+  std::vector<std::string> copied, written, missing;  // files beside the weights
+  std::string chat_template;  // that they speak of: what the model was trained with; "" for none
+  std::string text;           // what the loss is of
+  double source_loss = 0, export_loss = 0;  // BF16 computation
+  double difference = 0, bound = 0;         // relative
 };
 
 // How far the loss may move, relative to it. BF16: rounding moves a weight by 2^-8 of itself at

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "data/chat_template.h"
 #include "hub/hub.h"
 #include "train/device.h"
 #include "train/lora_run.h"
@@ -87,6 +88,19 @@ void take_merged(const config::Settings& settings, ExportSource& source) {
   source.tensor = by_name(source.outlines);
 }
 
+// The template of the rows that a checkpoint was trained on.
+std::optional<config::ChatTemplate> trained_template(const Json& extra, const std::string& where) {
+  if (!extra.contains("chat_template")) {
+    log_info(octavo::str(where,
+                         " was written by a version that did not keep the chat template: its "
+                         "stop tokens are those of its tokenizer's folder; say what it was trained "
+                         "with by --chat_template"));
+    return std::nullopt;
+  }
+  if (extra.at("chat_template").is_null()) return std::nullopt;  // trained on text
+  return data::template_named(json_string(extra, "chat_template", where), where);
+}
+
 // Where the files of a tokenizer lie, by the name that loads it.
 fs::path tokenizer_folder(const std::string& tokenizer) {
   std::error_code none;
@@ -107,6 +121,8 @@ ExportSource open_export_source(const config::Settings& settings) {
   if (is_octavo_checkpoint(settings)) {
     const auto found = checkpoint::load_resolved(checkpoint_dir(settings), what);
     source.name = found.path.string();
+    if (settings.chat_template == config::ChatTemplate::kAuto)
+      source.chat_template = trained_template(found.state.extra, source.name);
     if (is_lora(found.state))
       take_merged(settings, source);
     else
@@ -117,6 +133,8 @@ ExportSource open_export_source(const config::Settings& settings) {
     source.loaded = load_model(settings);
     take_folder(source.loaded.tokenizer, source);  // the folder, also of a name on the hub
   }
+  if (settings.chat_template != config::ChatTemplate::kAuto)
+    source.chat_template = settings.chat_template;
   source.tokenizer = source.loaded.tokenizer;
   source.files = tokenizer_folder(source.tokenizer);
   source.config = source.loaded.model->hugging_face_config();

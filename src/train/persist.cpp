@@ -50,6 +50,8 @@ checkpoint::State state_of(const Run& run, const std::string& run_name, const do
                  {"threads", at::get_num_threads()},
                  {"layout", {{"ranks", run.world.size()}, {"sharding", sharding}}},
                  {"config", config::to_yaml(run.settings)}};
+  const auto chat = run.train_data->chat_template();
+  state.extra["chat_template"] = chat ? Json(name_of(*chat)) : Json();  // null: trained on text
   state.extra["skipped_steps"] = run.progress.skipped_steps;
   state.extra["skipped_in_a_row"] = run.progress.skipped_in_a_row;
   state.extra["refused_steps"] = run.progress.refused_steps;

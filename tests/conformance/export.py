@@ -20,7 +20,9 @@ SmolLM2-135M are exported in every format. Three things are checked of each:
    errors do to the logits is measured: all weights are moved by their own bound with random signs, several times, and the
    RMS of the change of the logits is taken. Rounding errors are smaller than their bounds and as random as these signs, so
    the change that the export makes has to be smaller than the largest of these. (Errors spread evenly within their bounds
-   have 1 / sqrt(3) of their size: logits_of_bound should be near 0.58 for weights that are not on a coarse grid.)"""
+   have 1 / sqrt(3) of their size: logits_of_bound should be near 0.58 for weights that are not on a coarse grid.)
+
+Exports of models that were tuned on chats: see export_chat.py."""
 import json
 import os
 import pathlib
@@ -35,6 +37,7 @@ import torch
 from transformers import (AutoModelForCausalLM, FineGrainedFP8Config, CompressedTensorsConfig, LlamaConfig, LlamaForCausalLM,
                           Qwen2Config, Qwen2ForCausalLM)
 
+import export_chat
 import smollm2_model
 
 warnings.filterwarnings("ignore", message="You passed `quantization_config`")
@@ -234,9 +237,11 @@ def main():
             for form in FORMATS:
                 check_export("smollm2", folder, form, model, ids, work, totals)
         refusals = check_refusals(work)
+        chats = export_chat.check(work / "chats")
     good = (totals["weight_error"] <= 1 and totals["same_weights"] <= SAME_WEIGHTS and totals["logits_of_bound"] <= 1)
     print(f"exports={totals['exports']} weight_error={totals['weight_error']:.4f} same_weights={totals['same_weights']:.2e} "
-          f"logits_of_bound={totals['logits_of_bound']:.3f} own_decoding={totals['own_decoding']} refusals={refusals}")
+          f"logits_of_bound={totals['logits_of_bound']:.3f} own_decoding={totals['own_decoding']} refusals={refusals} "
+          f"chat_exports={chats['chat_exports']} same_ids={chats['same_ids']}")
     sys.exit(0 if good else 1)
 
 

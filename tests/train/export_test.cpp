@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "checkpoint/hf.h"
 #include "checkpoint/safetensors.h"
+#include "tokenizer/fixtures.h"
 #include "train/folder_check.h"
 #include "train/model_factory.h"
 #include "train/persist.h"
@@ -54,6 +55,91 @@ TEST_F(Export, OfACheckpointHasItsMastersRoundedAndReadsBack) {
     EXPECT_TRUE(at::equal(files.tensor(name), master.to(at::kBFloat16))) << name;
   EXPECT_EQ(files.config.at("dtype"), "bfloat16");
   EXPECT_TRUE(check_folder(s.output).problems.empty());
+}
+
+// Of a base model that is trained on chats: bytes, an end of documents and ChatML's markers.
+class ChatExport : public Export {
+ protected:
+  static constexpr int kEnd = 256, kImEnd = 258;
+  void SetUp() override {
+    Export::SetUp();
+    fs::create_directory(base);
+    Json file = tokenizer::small_file();
+    int id = kEnd;
+    for (const char* name : {"<|endoftext|>", "<|im_start|>", "<|im_end|>"})
+      file["added_tokens"].push_back(tokenizer::added_token(id++, name));
+    write_file_atomic(base / "tokenizer.json", file.dump());
+    std::string rows;
+    for (int i = 0; i < 40; ++i)
+      rows += Json{{"prompt", octavo::str("What is ", i, "?")}, {"response", "A number."}}.dump() +
+              "\n";
+    write_file_atomic(folder / "rows.jsonl", rows);
+  }
+  config::Settings chat_run(config::ChatTemplate kind = config::ChatTemplate::kAuto) {
+    auto s = settings();
+    s.tokenizer = base.string();
+    s.dataset = {(folder / "rows.jsonl").string()};
+    s.max_seq_length = 64;
+    s.chat_template = kind;
+    s.checkpoint_dir = (folder / "checkpoints").string();
+    run_ = start(s);
+    train_step(*run_);
+    save(*run_, "chats", false, nullptr);
+    s.chat_template = config::ChatTemplate::kAuto;
+    s.checkpoint = "latest";
+    s.output = (folder / "export").string();
+    return s;
+  }
+  Json exported(const char* name) const { return read_json(folder / "export" / name); }
+  const fs::path base = folder / "base";
+};
+
+TEST_F(ChatExport, EndsWithTheTemplatesMarker) {
+  write_file_atomic(base / "tokenizer_config.json",
+                    R"({"eos_token": {"content": "<|endoftext|>"}, "chat_template": "other"})");
+  write_file_atomic(base / "special_tokens_map.json", R"({"eos_token": "<|endoftext|>"})");
+  write_file_atomic(base / "generation_config.json", R"({"eos_token_id": 256, "top_p": 0.5})");
+  write_file_atomic(base / "chat_template.jinja", "other");
+  const ExportReport report = export_model(chat_run());
+  EXPECT_EQ(report.chat_template, "chatml");
+  EXPECT_EQ(report.copied, std::vector<std::string>{"tokenizer.json"});
+  const Json ends = {kImEnd, kEnd};
+  EXPECT_EQ(exported("config.json").at("eos_token_id"), ends);
+  EXPECT_EQ(exported("generation_config.json"), (Json{{"eos_token_id", ends}, {"top_p", 0.5}}));
+  EXPECT_EQ(exported("tokenizer_config.json").at("eos_token"), "<|im_end|>");
+  EXPECT_EQ(exported("special_tokens_map.json").at("eos_token"), "<|im_end|>");
+  const std::string jinja = exported("tokenizer_config.json").at("chat_template");
+  EXPECT_NE(jinja.find("<|im_start|>"), std::string::npos);
+  EXPECT_EQ(read_file(folder / "export" / "chat_template.jinja", 1 << 16), jinja);
+}
+
+TEST_F(ChatExport, FilesThatTheSourceDoesNotHaveAreWritten) {
+  const ExportReport report = export_model(chat_run(config::ChatTemplate::kAlpaca));
+  EXPECT_EQ(report.chat_template, "alpaca");
+  EXPECT_EQ(exported("config.json").at("eos_token_id"), kEnd);
+  EXPECT_EQ(exported("generation_config.json"), (Json{{"eos_token_id", kEnd}}));
+  EXPECT_EQ(exported("tokenizer_config.json").at("eos_token"), "<|endoftext|>");
+  EXPECT_FALSE(fs::exists(folder / "export" / "chat_template.jinja"));
+}
+
+TEST_F(ChatExport, AModelOfTextIsHandedOnAsItsSourceSays) {
+  write_file_atomic(base / "tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
+  auto s = chat_run();
+  write_file_atomic(folder / "text.txt", std::string(5000, 'x'));
+  s.dataset = {(folder / "text.txt").string()};
+  s.checkpoint_dir = (folder / "of_text").string();
+  run_ = start(s);
+  train_step(*run_);
+  save(*run_, "text", false, nullptr);
+  EXPECT_EQ(export_model(s).chat_template, "");
+  EXPECT_EQ(exported("config.json").at("eos_token_id"), kEnd);
+  EXPECT_FALSE(exported("tokenizer_config.json").contains("chat_template"));
+  EXPECT_FALSE(fs::exists(folder / "export" / "generation_config.json"));
+  // Somebody knows better.
+  s.output = (folder / "said").string();
+  s.chat_template = config::ChatTemplate::kChatml;
+  EXPECT_EQ(export_model(s).chat_template, "chatml");
+  EXPECT_EQ(read_json(folder / "said" / "config.json").at("eos_token_id"), (Json{kImEnd, kEnd}));
 }
 
 TEST_F(Export, AnOutputWithSomethingInItIsRefused) {

@@ -80,6 +80,9 @@ int export_checkpoint(const config::Settings& settings) {
   const train::ExportReport made = train::export_model(settings);
   std::printf("copied: %s; not there: %s\n", joined(made.copied).c_str(),
               joined(made.missing).c_str());
+  if (!made.chat_template.empty())
+    std::printf("written for chat_template %s, with which it was trained: %s\n",
+                made.chat_template.c_str(), joined(made.written).c_str());
   std::printf(
       "%s: %s, %zu files, %s; loss of %s: source %.5f, export %.5f, difference %.3f %% (at "
       "most %.1f %%)\n",

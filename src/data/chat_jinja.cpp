@@ -1,0 +1,160 @@
+#include "data/chat_jinja.h"
+
+#include "base/error.h"
+#include "data/chat_texts.h"
+
+namespace octavo::data {
+namespace {
+
+// A string of Jinja.
+std::string quoted(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text) {
+    if (c == '\n') {
+      out += "\\n";
+      continue;
+    }
+    if (c == '\'' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "'";
+}
+
+// Tags cut off the white space before them, so that lines here are for readers alone.
+std::string chatml(std::string_view system) {
+  std::string text;
+  if (!system.empty())
+    text += "{%- if not messages or messages[0]['role'] != 'system' %}\n    {{- " +
+            quoted("<|im_start|>system\n" + std::string(system) + "<|im_end|>\n") +
+            " }}\n{%- endif %}\n";
+  return text +
+         "{%- for message in messages %}\n"
+         "    {{- '<|im_start|>' + message['role'] + '\\n' + message['content'] + "
+         "'<|im_end|>\\n' }}\n"
+         "{%- endfor %}\n"
+         "{%- if add_generation_prompt %}\n"
+         "    {{- '<|im_start|>assistant\\n' }}\n"
+         "{%- endif %}";
+}
+
+std::string llama3(bool with_date) {
+  std::string text = "{{- '<|begin_of_text|>' }}\n";
+  if (with_date)
+    text +=
+        "{%- if messages and messages[0]['role'] == 'system' %}\n"
+        "    {%- set system = messages[0]['content'] | trim %}\n"
+        "    {%- set messages = messages[1:] %}\n"
+        "{%- else %}\n"
+        "    {%- set system = '' %}\n"
+        "{%- endif %}\n"
+        "{{- " +
+        quoted("<|start_header_id|>system<|end_header_id|>\n\n" + std::string(kLlama31System)) +
+        " + system + '<|eot_id|>' }}\n";
+  return text +
+         "{%- for message in messages %}\n"
+         "    {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n' + "
+         "message['content'] | trim + '<|eot_id|>' }}\n"
+         "{%- endfor %}\n"
+         "{%- if add_generation_prompt %}\n"
+         "    {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}\n"
+         "{%- endif %}";
+}
+
+// What stands in front of a text and behind an answer where there are no markers.
+struct Edges {
+  std::string begin, end;
+};
+
+Edges edges_of(const tokenizer::Tokenizer& tokenizer) {
+  std::vector<tokenizer::TokenId> begin;
+  tokenizer.encode_with_special("", begin);
+  return {quoted(tokenizer.decode(begin)), quoted(tokenizer.decode({tokenizer.end_of_document()}))};
+}
+
+// A message may have an `input`, Alpaca's second part of an instruction.
+std::string alpaca(const Edges& edges) {
+  return "{{- " + edges.begin +
+         " }}\n"
+         "{%- set chat = namespace(asked=false) %}\n"
+         "{%- for message in messages %}\n"
+         "    {%- if loop.first and message['role'] == 'system' %}\n"
+         "        {{- message['content'] + '\\n\\n' }}\n"
+         "    {%- elif message['role'] == 'assistant' %}\n"
+         "        {{- '### Response:\\n' + message['content'] + " +
+         edges.end +
+         " }}\n"
+         "        {%- set chat.asked = false %}\n"
+         "    {%- else %}\n"
+         "        {%- if loop.first and message['input'] %}\n"
+         "            {{- " +
+         quoted(kAlpacaWithInput) +
+         " }}\n"
+         "        {%- elif loop.first %}\n"
+         "            {{- " +
+         quoted(kAlpaca) +
+         " }}\n"
+         "        {%- elif not chat.asked %}\n"
+         "            {{- '\\n\\n' }}\n"
+         "        {%- endif %}\n"
+         "        {{- '### Instruction:\\n' + message['content'] + '\\n\\n' }}\n"
+         "        {%- if message['input'] %}\n"
+         "            {{- '### Input:\\n' + message['input'] + '\\n\\n' }}\n"
+         "        {%- endif %}\n"
+         "        {%- set chat.asked = true %}\n"
+         "    {%- endif %}\n"
+         "{%- endfor %}\n"
+         "{%- if add_generation_prompt %}\n"
+         "    {{- '### Response:\\n' }}\n"
+         "{%- endif %}";
+}
+
+std::string plain(const Edges& edges) {
+  return "{{- " + edges.begin +
+         " }}\n"
+         "{%- for message in messages %}\n"
+         "    {{- message['content'] }}\n"
+         "    {%- if message['role'] == 'assistant' %}\n"
+         "        {{- " +
+         edges.end +
+         " }}\n"
+         "    {%- endif %}\n"
+         "{%- endfor %}";
+}
+
+}  // namespace
+
+std::string jinja_of(ChatTemplate kind, const tokenizer::Tokenizer& tokenizer) {
+  check_template(kind, tokenizer);
+  switch (kind) {
+    case ChatTemplate::kAuto:
+      break;
+    case ChatTemplate::kChatml:
+      return chatml("");
+    case ChatTemplate::kQwen2:
+      return chatml(kQwenSystem);
+    case ChatTemplate::kSmollm2:
+      return chatml(kSmolSystem);
+    case ChatTemplate::kLlama3:
+    case ChatTemplate::kLlama31:
+      return llama3(kind == ChatTemplate::kLlama31);
+    case ChatTemplate::kAlpaca:
+      return alpaca(edges_of(tokenizer));
+    case ChatTemplate::kNone:
+      return plain(edges_of(tokenizer));
+  }
+  OCTAVO_ASSERT(!"template_of() chooses");
+  return {};
+}
+
+tokenizer::TokenId end_of_answer(ChatTemplate kind, const tokenizer::Tokenizer& tokenizer) {
+  check_template(kind, tokenizer);
+  // The template itself says it: what is learned last of an answer.
+  const auto chat =
+      encode_chat(tokenizer, render_chat(kind, {{"user", "a", ""}, {"assistant", "b", ""}}, false));
+  for (size_t i = chat.ids.size(); i-- > 0;)
+    if (chat.learned[i] != 0) return chat.ids[i];
+  OCTAVO_ASSERT(!"an answer ends with a token that is learned");
+  return 0;
+}
+
+}  // namespace octavo::data
