@@ -134,10 +134,14 @@ void BpeTokenizer::encode_with_special(std::string_view text, std::vector<TokenI
   out.insert(out.end(), suffix_.begin(), suffix_.end());
 }
 
+bool BpeTokenizer::knows(TokenId id) const {
+  return id >= 0 && static_cast<size_t>(id) < tokens_.size() && tokens_[id].known;
+}
+
 std::string BpeTokenizer::decode(const std::vector<TokenId>& ids, bool skip_special) const {
   std::string bytes;
   for (const TokenId id : ids) {
-    if (id < 0 || static_cast<size_t>(id) >= tokens_.size() || !tokens_[id].known)
+    if (!knows(id))
       fail(ExitCode::kUsage, "tokenizer", "wanted ids of ", name_, " (0 to ", tokens_.size() - 1,
            "), found ", id, "; the ids come from another tokenizer");
     if (!(skip_special && tokens_[id].special)) bytes += tokens_[id].bytes;

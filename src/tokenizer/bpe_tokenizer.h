@@ -26,6 +26,7 @@ class BpeTokenizer : public Tokenizer {
   std::optional<TokenId> added_token(std::string_view content) const override;
   void encode_with_special(std::string_view text, std::vector<TokenId>& out) const override;
   std::string decode(const std::vector<TokenId>& ids, bool skip_special) const override;
+  bool knows(TokenId id) const override;
   int64_t vocab_size() const override { return static_cast<int64_t>(tokens_.size()); }
   TokenId end_of_document() const override;
   std::string name() const override { return name_; }

@@ -27,13 +27,14 @@ class BytesTokenizer : public Tokenizer {
   std::string decode(const std::vector<TokenId>& ids, bool) const override {
     std::string bytes;
     for (const TokenId id : ids) {
-      if (id < 0 || id > kEnd)
+      if (!knows(id))
         fail(ExitCode::kUsage, "tokenizer", "wanted ids of `bytes` (0 to ", kEnd, "), found ", id,
              "; the ids come from another tokenizer");
       if (id != kEnd) bytes.push_back(static_cast<char>(id));
     }
     return bytes;
   }
+  bool knows(TokenId id) const override { return id >= 0 && id <= kEnd; }
   int64_t vocab_size() const override { return kEnd + 1; }
   TokenId end_of_document() const override { return kEnd; }
   std::string name() const override { return "bytes"; }

@@ -28,6 +28,8 @@ class Tokenizer {
   virtual void encode_with_special(std::string_view text, std::vector<TokenId>& out) const = 0;
   // The bytes of the ids; unknown ids are an error. `skip_special` leaves special added tokens out.
   virtual std::string decode(const std::vector<TokenId>& ids, bool skip_special = false) const = 0;
+  // Whether decode() has bytes for it: ids of a vocabulary may have gaps.
+  virtual bool knows(TokenId id) const = 0;
   virtual int64_t vocab_size() const = 0;       // one more than the largest id
   virtual TokenId end_of_document() const = 0;  // separates documents in shards (GPT-2: 50256)
   virtual std::string name() const = 0;         // as the user gave it

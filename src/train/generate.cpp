@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -16,14 +15,29 @@ namespace {
 
 using tokenizer::TokenId;
 
+// The ids that may be drawn, ascending.
+std::vector<TokenId> candidates(int64_t vocab, const std::vector<TokenId>& never) {
+  std::vector<TokenId> ids;
+  ids.reserve(static_cast<size_t>(vocab));
+  auto skipped = never.begin();
+  for (TokenId id = 0; id < vocab; ++id) {
+    while (skipped != never.end() && *skipped < id) ++skipped;
+    if (skipped == never.end() || *skipped != id) ids.push_back(id);
+  }
+  if (ids.empty())
+    fail(ExitCode::kUsage, "train", "wanted a tokenizer for a vocabulary of ", vocab,
+         ", found none of these ids in it; say --tokenizer with the model's own");
+  return ids;
+}
+
 // The next token from logits; draw `counter` of the seed's stream.
 TokenId choose(const at::Tensor& logits, const GenerateOptions& options, uint64_t counter) {
   const float* values = logits.const_data_ptr<float>();
-  const auto count = static_cast<size_t>(logits.numel());
+  std::vector<TokenId> order = candidates(logits.numel(), options.never);
+  const size_t count = order.size();
   if (options.temperature <= 0)
-    return static_cast<TokenId>(std::max_element(values, values + count) - values);
-  std::vector<TokenId> order(count);
-  std::iota(order.begin(), order.end(), 0);
+    return *std::max_element(order.begin(), order.end(),
+                             [&](TokenId a, TokenId b) { return values[a] < values[b]; });
   const size_t kept =
       options.top_k > 0 ? std::min(count, static_cast<size_t>(options.top_k)) : count;
   std::partial_sort(
@@ -49,6 +63,14 @@ TokenId choose(const at::Tensor& logits, const GenerateOptions& options, uint64_
 constexpr int64_t kFirstCapacity = 256;
 
 }  // namespace
+
+std::vector<TokenId> ids_without_token(const models::Model& model,
+                                       const tokenizer::Tokenizer& tokenizer) {
+  std::vector<TokenId> ids;
+  for (int64_t id = 0; id < model.vocab_size(); ++id)
+    if (!tokenizer.knows(static_cast<TokenId>(id))) ids.push_back(static_cast<TokenId>(id));
+  return ids;
+}
 
 Generator::Generator(const engine::Engine& engine, const models::Model& model)
     : engine_(engine),
@@ -115,9 +137,7 @@ std::vector<TokenId> generate(const engine::Engine& engine, const models::Model&
   tokenizer.encode(prompt, ids);
   if (ids.empty()) ids.push_back(tokenizer.end_of_document());  // the start of a document
   options.stop.push_back(tokenizer.end_of_document());
-  // Rows of the vocabulary that no token has: nothing to print.
-  for (int64_t id = tokenizer.vocab_size(); id < model.vocab_size(); ++id)
-    options.stop.push_back(static_cast<TokenId>(id));
+  if (options.never.empty()) options.never = ids_without_token(model, tokenizer);
   return Generator(engine, model).go_on(ids, options, on_token);
 }
 

@@ -19,7 +19,13 @@ struct GenerateOptions {
   double top_p = 1;          // draw from the most likely tokens that have this probability together
   uint64_t seed = 0;
   std::vector<tokenizer::TokenId> stop;  // any of these ends the text; none of them is given out
+  // Ids that are never drawn, ascending: those that no token has.
+  std::vector<tokenizer::TokenId> never;
 };
+
+// The rows of a model's vocabulary that the tokenizer has no token for: there is nothing to print.
+std::vector<tokenizer::TokenId> ids_without_token(const models::Model& model,
+                                                  const tokenizer::Tokenizer& tokenizer);
 
 // A text that grows. The keys and values of what was read are kept, so that each token is computed
 // once. When the model's context is full, the older half is forgotten, with a line that says so.

@@ -59,9 +59,7 @@ bool is_due(int64_t step, int64_t every) {
   return every > 0 && step % every == 0;
 }
 
-void write_sample(const Run& run, Outputs& outputs) {
-  // Where weights come and go all ranks bring them, so all write the same text.
-  if (!outputs.writes() && !dist::shards_of(run.settings.sharding_mode, run.world).weights) return;
+std::string sample_text(const Run& run) {
   const auto& s = run.settings;
   const GenerateOptions options{.max_new_tokens = s.sample_tokens,
                                 .temperature = s.temperature,
@@ -69,8 +67,19 @@ void write_sample(const Run& run, Outputs& outputs) {
                                 .seed = static_cast<uint64_t>(s.seed + run.progress.step)};
   const auto ids =
       generate(*run.engine, *run.model, *run.tokenizer, s.sample_prompt, options, [](auto) {});
-  const std::string text = s.sample_prompt + run.tokenizer->decode(ids);
-  outputs.on_sample({run.progress.step, text});
+  return s.sample_prompt + run.tokenizer->decode(ids);
+}
+
+void write_sample(const Run& run, Outputs& outputs) {
+  // Where weights come and go all ranks bring them, so all write the same text.
+  if (!outputs.writes() && !dist::shards_of(run.settings.sharding_mode, run.world).weights) return;
+  try {
+    outputs.on_sample({run.progress.step, sample_text(run)});
+  } catch (const Error& error) {
+    // A text to look at is not worth a run. All ranks fail alike: on the prompt or the tokenizer.
+    if (error.code() != ExitCode::kUsage && error.code() != ExitCode::kDamaged) throw;
+    log_warn_once(str("no samples: ", error.what(), "; change sample_prompt"));
+  }
 }
 
 monitor::StepRecord guarded_step(Run& run, Outputs& outputs) {

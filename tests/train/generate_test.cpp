@@ -1,6 +1,7 @@
 #include "train/generate.h"
 
 #include "nn/loss.h"
+#include "tokenizer/fixtures.h"
 #include "train/step.h"
 #include "train/tiny_run.h"
 
@@ -69,6 +70,26 @@ TEST_F(Generate, FrequenciesFollowTheModel) {
     hits += text({.max_new_tokens = 1, .temperature = 1, .top_k = 2, .seed = seed}, "th").at(0) ==
             std::get<1>(best)[0].item<int64_t>();
   EXPECT_NEAR(static_cast<double>(hits) / kDraws, wanted, 0.1);  // four standard errors
+}
+
+// The ids 256 to 299 are no token's, nor those behind the tokenizer's last: random weights like
+// them as well as any.
+TEST_F(Generate, DrawsOnlyWhatTheTokenizerCanPrint) {
+  Json file = tokenizer::small_file();
+  file["added_tokens"] = {tokenizer::added_token(300, "<|endoftext|>")};
+  write_file_atomic(folder / "tokenizer.json", file.dump());
+  auto s = settings();
+  s.tokenizer = (folder / "tokenizer.json").string();
+  s.vocab_size = 400;
+  run = start(s);
+  GenerateOptions options{.max_new_tokens = 40, .temperature = 5, .top_k = 0};
+  size_t drawn = 0;
+  for (options.seed = 0; options.seed < 20; ++options.seed) {
+    const auto made = text(options);
+    drawn += made.size();
+    EXPECT_NO_THROW(run->tokenizer->decode(made));
+  }
+  EXPECT_GT(drawn, 500u);  // a padding row does not end a text either
 }
 
 }  // namespace

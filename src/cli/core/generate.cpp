@@ -56,6 +56,7 @@ void chat(const config::Settings& s, const train::Loaded& loaded, const Tokenize
                                                                    : s.chat_template;
   data::check_template(kind, tokenizer);
   train::GenerateOptions options = options_of(s, tokenizer);
+  options.never = train::ids_without_token(*loaded.model, tokenizer);
   options.stop.push_back(tokenizer.end_of_document());
   for (const char* marker : {"<|im_end|>", "<|eot_id|>"})
     if (const auto id = tokenizer.added_token(marker)) options.stop.push_back(*id);
