@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "base/error.h"
@@ -10,6 +11,7 @@
 #include "nn/loss.h"
 #include "train/batch.h"
 #include "train/dataset.h"
+#include "train/model_tokenizer.h"
 
 namespace octavo::train {
 namespace {
@@ -18,7 +20,7 @@ struct Samples {
   std::shared_ptr<data::TokenData> data;
   int64_t length = 0;
   int64_t rows = 0;         // in a batch
-  int64_t most = 0;         // batches
+  int64_t most = 0;         // samples
   int rank = 0, ranks = 1;  // that share the batches
   bool skip_damaged = false;
 };
@@ -31,14 +33,28 @@ struct LossSum {
   }
 };
 
-// Over the first batches, always the same ones; of several ranks each has its share of them.
+int64_t samples_of(int64_t batches, int64_t rows) {
+  return batches > INT64_MAX / rows ? INT64_MAX : batches * rows;
+}
+
+// Leaves out the rows from `kept` on: the loader went round to the split's beginning.
+void drop_rows(data::Batch& batch, int64_t kept) {
+  if (kept >= batch.rows) return;
+  const auto first = batch.targets.begin() + std::max<int64_t>(kept, 0) * batch.length;
+  batch.learned -= std::count_if(first, batch.targets.end(), [](int32_t t) { return t >= 0; });
+  std::fill(first, batch.targets.end(), -1);
+}
+
+// Over the first samples, always the same ones, whatever the batch; of several ranks each has its
+// share of them.
 LossSum sum_loss(const engine::Engine& engine, const models::Model& model, const Samples& samples,
                  const std::function<void(int64_t done, int64_t of)>& on_batch) {
   const at::NoGradGuard no_grad;
   const engine::Range range("evaluation");
   const auto count = static_cast<int64_t>(data::sample_count(*samples.data, samples.length));
   const int64_t rows = std::min(samples.rows, count);
-  const int64_t batches = std::min(samples.most, count / rows);
+  const int64_t wanted = std::min(samples.most, count);
+  const int64_t batches = (wanted + rows - 1) / rows;  // the last may be part of one
   data::Loader loader(samples.data,
                       {.rows = rows,
                        .length = samples.length,
@@ -52,7 +68,8 @@ LossSum sum_loss(const engine::Engine& engine, const models::Model& model, const
   int64_t tokens = 0;
   at::Tensor sums = at::zeros({2}, at::TensorOptions(engine.target.device).dtype(at::kDouble));
   for (int64_t i = 0; i < batches; i += samples.ranks) {
-    const data::Batch batch = loader.next();
+    data::Batch batch = loader.next();
+    drop_rows(batch, wanted - (i + samples.rank) * rows);
     const DeviceBatch on_device = to_device(batch, engine.target.device);
     const at::Tensor hidden = model.hidden(on_device.tokens, nullptr);
     const at::Tensor found =
@@ -72,11 +89,10 @@ LossSum sum_loss(const engine::Engine& engine, const models::Model& model, const
 monitor::EvalRecord evaluate(Run& run) {
   const auto& s = run.settings;
   // The same samples after batch_size was lowered in the middle of a run.
-  const int64_t batches = run.batching.eval_samples > 0
-                              ? std::max<int64_t>(1, run.batching.eval_samples / s.batch_size)
-                              : s.eval_batches;
+  const int64_t most = run.batching.eval_samples > 0 ? run.batching.eval_samples
+                                                     : samples_of(s.eval_batches, s.batch_size);
   LossSum sum = sum_loss(*run.engine, *run.model,
-                         {run.val_data, s.max_seq_length, s.batch_size, batches, run.world.rank(),
+                         {run.val_data, s.max_seq_length, s.batch_size, most, run.world.rank(),
                           run.world.size(), skips_damaged(s)},
                          [](int64_t, int64_t) {});
   at::Tensor all = at::tensor({sum.loss, static_cast<double>(sum.tokens)}, at::kDouble);
@@ -89,8 +105,18 @@ monitor::EvalRecord evaluate(Run& run) {
 
 monitor::EvalRecord evaluate_model(const Loaded& loaded, const config::Settings& settings) {
   config::Settings s = settings;
+  std::string fingerprint = loaded.tokenizer_fingerprint;
+  // A checkpoint knows its tokenizer's, wherever the file is now.
+  if (fingerprint.empty() || !s.tokenizer.empty())
+    fingerprint = tokenizer_of(loaded, s.tokenizer)->fingerprint();
   if (s.tokenizer.empty()) s.tokenizer = loaded.tokenizer;
   const DataSet set = open_data_set(s);
+  if (set.train->tokenizer_fingerprint() != fingerprint)
+    fail(ExitCode::kUsage, "train", "eval: wanted data of the model's tokenizer '", s.tokenizer,
+         "', found data made with '", set.train->tokenizer_name(),
+         "', whose ids mean other texts; say --dataset with the text itself, or prepare it with "
+         "--tokenizer ",
+         s.tokenizer);
   if (set.val == nullptr)
     fail(ExitCode::kUsage, "train",
          "eval: the data has no validation split; prepare it with val_fraction");
@@ -99,7 +125,7 @@ monitor::EvalRecord evaluate_model(const Loaded& loaded, const config::Settings&
          ", the model of ", loaded.model->vocab_size(),
          "; prepare the data with the model's tokenizer");
   octavo::Progress bar("eval", 1, "");
-  const int64_t most = s.eval_limit > 0 ? s.eval_limit : INT64_MAX;
+  const int64_t most = s.eval_limit > 0 ? samples_of(s.eval_limit, s.batch_size) : INT64_MAX;
   const LossSum sum =
       sum_loss(*loaded.engine, *loaded.model, {set.val, s.max_seq_length, s.batch_size, most},
                [&](int64_t done, int64_t of) {

@@ -7,6 +7,7 @@
 #include "train/device.h"
 #include "train/evaluate.h"
 #include "train/hellaswag.h"
+#include "train/model_tokenizer.h"
 #include "train/persist.h"
 
 namespace octavo::cli {
@@ -14,8 +15,7 @@ namespace {
 
 int eval_hellaswag(const config::Settings& s) {
   const train::Loaded loaded = train::load_model(s);
-  const auto tokenizer =
-      tokenizer::load_tokenizer(s.tokenizer.empty() ? loaded.tokenizer : s.tokenizer);
+  const auto tokenizer = train::tokenizer_of(loaded, s.tokenizer);
   std::string rows;
   const auto result = train::hellaswag(*loaded.engine, *loaded.model, *tokenizer, s.eval_data,
                                        s.eval_limit, [&](const train::HellaSwagRow& r) {

@@ -10,6 +10,7 @@
 #include "data/chat_template.h"
 #include "tokenizer/special_tokens.h"
 #include "train/device.h"
+#include "train/model_tokenizer.h"
 #include "train/persist.h"
 
 namespace octavo::cli {
@@ -17,16 +18,6 @@ namespace {
 
 using tokenizer::TokenId;
 using tokenizer::Tokenizer;
-
-std::unique_ptr<Tokenizer> tokenizer_of(const config::Settings& s, const train::Loaded& loaded) {
-  auto tokenizer = tokenizer::load_tokenizer(s.tokenizer.empty() ? loaded.tokenizer : s.tokenizer);
-  if (!loaded.tokenizer_fingerprint.empty() &&
-      tokenizer->fingerprint() != loaded.tokenizer_fingerprint)
-    fail(ExitCode::kUsage, "cli", "the checkpoint was trained with another tokenizer than '",
-         tokenizer->name(), "'; say --tokenizer with the one it was made with (", loaded.tokenizer,
-         ")");
-  return tokenizer;
-}
 
 train::GenerateOptions options_of(const config::Settings& s, const Tokenizer& tokenizer) {
   train::GenerateOptions options{.max_new_tokens = s.max_new_tokens,
@@ -87,7 +78,7 @@ int generate(CoreArgs args) {
   const config::Settings s = config::parse(args, config::kGenerateArguments).settings;
   train::prepare_process(s);
   const train::Loaded loaded = train::load_model(s);
-  const auto tokenizer = tokenizer_of(s, loaded);
+  const auto tokenizer = train::tokenizer_of(loaded, s.tokenizer);
   if (s.chat) {
     chat(s, loaded, *tokenizer);
     return static_cast<int>(ExitCode::kOk);

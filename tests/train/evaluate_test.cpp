@@ -1,0 +1,63 @@
+// What an evaluation counts, and which data it takes.
+
+#include "train/evaluate.h"
+
+#include "data/prepare.h"
+#include "expect_failure.h"
+#include "tokenizer/fixtures.h"
+#include "train/tiny_run.h"
+
+namespace octavo::train {
+namespace {
+
+class Evaluate : public TrainTest {};
+
+// The last samples are part of a batch for most batch sizes.
+TEST_F(Evaluate, EveryTokenCountsWhateverTheBatch) {
+  auto [s, run] = saved_run();
+  const auto count = static_cast<int64_t>(data::sample_count(*run->val_data, s.max_seq_length));
+  ASSERT_NE(count % 8, 0);
+  ASSERT_NE(count % 5, 0);
+  s.checkpoint = "latest";
+  const Loaded loaded = load_model(s);
+  double loss = 0;
+  for (const int64_t rows : {int64_t{1}, int64_t{5}, int64_t{8}, count, count + 7}) {
+    s.batch_size = rows;
+    const auto whole = evaluate_model(loaded, s);
+    EXPECT_EQ(whole.tokens, count * s.max_seq_length) << rows;
+    if (rows == 1) loss = whole.val_loss;
+    EXPECT_NEAR(whole.val_loss, loss, 1e-5) << rows;
+    run->settings.batch_size = rows;
+    run->settings.eval_batches = int64_t{1} << 40;
+    EXPECT_EQ(evaluate(*run).tokens, count * s.max_seq_length) << rows;
+  }
+  s.batch_size = 5;
+  s.eval_limit = 2;
+  EXPECT_EQ(evaluate_model(loaded, s).tokens, 2 * 5 * s.max_seq_length);
+}
+
+TEST_F(Evaluate, DataOfAnotherTokenizerIsRefused) {
+  config::Settings s = saved_run().first;
+  Json file = tokenizer::small_file();
+  file["added_tokens"] = {tokenizer::added_token(256, "<|endoftext|>")};
+  write_file_atomic(folder / "tokenizer.json", file.dump());
+  data::PrepareOptions options;
+  options.inputs = {folder / "text.txt"};
+  options.output = folder / "other";
+  options.tokenizer = (folder / "tokenizer.json").string();
+  options.quiet = true;
+  data::prepare(options);
+  s.checkpoint = "latest";
+  s.dataset = {(folder / "other").string()};
+  s.tokenizer = "";
+  const Loaded loaded = load_model(s);
+  expect_failure(ExitCode::kUsage, "made with", [&] { evaluate_model(loaded, s); });
+  s.tokenizer = options.tokenizer;
+  expect_failure(ExitCode::kUsage, "another tokenizer", [&] { evaluate_model(loaded, s); });
+  s.dataset = {(folder / "text.txt").string()};
+  s.tokenizer = "";
+  EXPECT_GT(evaluate_model(loaded, s).tokens, 0);
+}
+
+}  // namespace
+}  // namespace octavo::train
