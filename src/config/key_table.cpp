@@ -65,6 +65,11 @@ std::vector<Key> data_keys() {
                "or the checkpoint "
                "was made with, else bytes.")
           .read_by(kMakers | reader::kGenerate),
+      bool_key("special_tokens_in_text", &S::special_tokens_in_text,
+               "Texts that spell a special token of the tokenizer (<|endoftext|>) mean that token. "
+               "false: text is text, whatever it spells, and prepare counts such places. Chats are "
+               "always text.")
+          .read_by(kMakers),
       text_key("split_name", &S::split_name,
                "Which split of a data set with splits in the Hugging Face layout: train, test, "
                "train_1M, … Empty: train, or all files when there is none.")

@@ -62,6 +62,7 @@ struct Settings {
   std::vector<std::string> dataset;
   std::string data_cache = ".octavo/data";
   std::string tokenizer;  // "": what the prepared data says, else bytes
+  bool special_tokens_in_text = false;  // "<|endoftext|>" in a text means the token
   std::string text_field = "text";
   std::string prompt_field, response_field, messages_field;  // "": known data sets' own
   ChatTemplate chat_template = ChatTemplate::kAuto;

@@ -197,7 +197,7 @@ EncodedChat encode_chat(const tokenizer::Tokenizer& tokenizer,
         break;
       }
       case Segment::Kind::kBegin:
-        tokenizer.encode_with_special("", chat.ids);
+        chat.ids.insert(chat.ids.end(), tokenizer.begin_ids().begin(), tokenizer.begin_ids().end());
         break;
       case Segment::Kind::kEndOfDocument:
         chat.ids.push_back(tokenizer.end_of_document());

@@ -21,7 +21,8 @@ struct EncodeContext {
   RowFormat format;
   ChatTemplate chat_template = ChatTemplate::kNone;  // of rows with answers
   bool learn_all = false;
-  uint64_t sample_length = 0;  // of packed documents; 0: plain tokens
+  bool special_in_text = false;  // texts may spell special tokens
+  uint64_t sample_length = 0;    // of packed documents; 0: plain tokens
   // A document that starts at or behind this input byte is validation. The last document of all is
   // cut in two when the byte falls inside it; any other document stays whole.
   uint64_t val_begin = UINT64_MAX;
@@ -36,6 +37,7 @@ struct EncodedUnit {
   std::vector<uint64_t> documents;         // indices of documents' first tokens
   uint64_t train_tokens = 0;     // tokens before this index are training, the others validation
   uint64_t empty_documents = 0;  // left out
+  uint64_t special_in_text = 0;  // places that are spelled like special tokens and stayed text
   // Of packed documents: cut to the length of a sample, and left out because the cut left nothing
   // to learn.
   uint64_t cut_documents = 0, unlearned_documents = 0;

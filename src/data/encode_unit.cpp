@@ -25,18 +25,38 @@ void at_place(const std::string& place, Action action) {
   }
 }
 
+void append(const std::vector<tokenizer::TokenId>& ids, EncodedUnit& result) {
+  result.tokens.insert(result.tokens.end(), ids.begin(), ids.end());
+}
+
+void append_text(const EncodeContext& context, std::string_view text, EncodedUnit& result) {
+  if (context.special_in_text)
+    context.tokenizer.encode(text, result.tokens);
+  else
+    result.special_in_text += context.tokenizer.encode_text(text, result.tokens);
+}
+
+// Unless the tokenizer's post-processor has put it there.
+void end_document(const EncodeContext& context, EncodedUnit& result) {
+  const tokenizer::TokenId end = context.tokenizer.end_of_document();
+  const auto& behind = context.tokenizer.end_ids();
+  if (behind.empty() || behind.back() != end) result.tokens.push_back(end);
+}
+
 void encode_text(const EncodeContext& context, const Unit& unit, EncodedUnit& result) {
   const Source& source = context.sources[unit.start.file];
   const uint64_t file_begin = context.begins[unit.start.file];
   const uint64_t file_end = context.begins[unit.start.file + 1];
-  at_place(source.path.string(), [&] { context.tokenizer.encode(unit.text, result.tokens); });
+  if (unit.start.offset == 0) append(context.tokenizer.begin_ids(), result);
+  at_place(source.path.string(), [&] { append_text(context, unit.text, result); });
+  if (unit.ends_file) append(context.tokenizer.end_ids(), result);
   if (unit.start.offset == 0 && !result.tokens.empty()) result.documents.push_back(0);
   if (file_end == context.last_end) {
     result.train_tokens = tokens_before_cut(result.tokens.size(), file_begin + unit.start.offset,
                                             unit.text.size(), context.val_begin);
     return;
   }
-  if (unit.ends_file) result.tokens.push_back(context.tokenizer.end_of_document());
+  if (unit.ends_file) end_document(context, result);
   result.train_tokens = file_begin < context.val_begin ? result.tokens.size() : 0;
 }
 
@@ -50,17 +70,21 @@ struct Row {
 void encode_text_row(const EncodeContext& context, Row& row, EncodedUnit& result) {
   const size_t first = result.tokens.size();
   const std::string text = text_of_row(context.format, row.json, row.place);
-  at_place(row.place, [&] { context.tokenizer.encode(text, result.tokens); });
-  if (result.tokens.size() == first) {
+  append(context.tokenizer.begin_ids(), result);
+  const size_t before = result.tokens.size();
+  at_place(row.place, [&] { append_text(context, text, result); });
+  if (result.tokens.size() == before) {
+    result.tokens.resize(first);
     ++result.empty_documents;
     return;
   }
+  append(context.tokenizer.end_ids(), result);
   result.documents.push_back(first);
   if (row.bytes.end >= context.last_end) {
     result.train_tokens += tokens_before_cut(result.tokens.size() - first, row.bytes.begin,
                                              row.bytes.end - row.bytes.begin, context.val_begin);
   } else {
-    result.tokens.push_back(context.tokenizer.end_of_document());
+    end_document(context, result);
     if (row.bytes.begin < context.val_begin) result.train_tokens = result.tokens.size();
   }
 }

@@ -10,6 +10,7 @@ PrepareOptions prepare_options(const config::Settings& settings,
   options.inputs = std::move(split.inputs);
   options.val_inputs = std::move(split.validation);
   if (!settings.tokenizer.empty()) options.tokenizer = settings.tokenizer;
+  options.special_tokens_in_text = settings.special_tokens_in_text;
   options.text_field = settings.text_field;
   options.prompt_field = settings.prompt_field;
   options.response_field = settings.response_field;

@@ -105,13 +105,28 @@ Inputs find_inputs(const PrepareOptions& options, const tokenizer::Tokenizer& to
   return inputs;
 }
 
+// Ids that earlier versions made otherwise: a data set of theirs is found again only where its ids
+// are the same.
+void note_documents(const PrepareOptions& options, const tokenizer::Tokenizer& tokenizer,
+                    const Inputs& inputs, Json& json) {
+  const bool text = !inputs.rows.format.has_answers();
+  const bool begins = inputs.rows.chat_template == ChatTemplate::kAlpaca ||
+                      inputs.rows.chat_template == ChatTemplate::kNone;
+  if (!tokenizer.begin_ids().empty() && text) json["begin_ids"] = tokenizer.begin_ids();
+  if (!tokenizer.end_ids().empty() && (text || begins)) json["end_ids"] = tokenizer.end_ids();
+  if (text && tokenizer.has_special() && !options.special_tokens_in_text)
+    json["special_tokens"] = "text";
+}
+
 // What the token stream and its cutting into shards depend on.
-Json plan_options(const PrepareOptions& options, const Inputs& inputs) {
+Json plan_options(const PrepareOptions& options, const tokenizer::Tokenizer& tokenizer,
+                  const Inputs& inputs) {
   Json json = {{"text_field", options.text_field},
                {"val_fraction", options.val_fraction},
                {"shard_tokens", options.shard_tokens}};
   if (inputs.first_val < inputs.sources.size())
     json["val_files"] = inputs.sources.size() - inputs.first_val;
+  note_documents(options, tokenizer, inputs, json);
   if (!inputs.rows.format.has_answers()) return json;
   json.erase("text_field");
   json["rows"] = inputs.rows.format.name;
@@ -129,7 +144,7 @@ DatasetIndex make_index(const PrepareOptions& options, const tokenizer::Tokenize
   index.tokenizer_name = tokenizer.name();
   index.kind = {static_cast<uint64_t>(tokenizer.vocab_size()), tokenizer.fingerprint(),
                 inputs.rows.format.has_answers() ? options.max_seq_length : 0};
-  index.options = plan_options(options, inputs);
+  index.options = plan_options(options, tokenizer, inputs);
   index.source_files = sources.size();
   index.source_bytes = source_begins(sources).back();
   index.sources_fingerprint = sources_fingerprint(sources);
@@ -188,6 +203,7 @@ EncodeContext make_context(const PrepareOptions& options, const tokenizer::Token
                         .format = inputs.rows.format,
                         .chat_template = inputs.rows.chat_template,
                         .learn_all = options.train_on == config::TrainOn::kAll,
+                        .special_in_text = options.special_tokens_in_text,
                         .sample_length = options.max_seq_length};
   context.last_end = last_document_end(inputs.sources, context.begins);
   if (inputs.first_val < inputs.sources.size())
@@ -200,16 +216,21 @@ EncodeContext make_context(const PrepareOptions& options, const tokenizer::Token
 
 // Documents that did not come through whole.
 struct Losses {
-  uint64_t empty = 0, cut = 0, unlearned = 0;
+  uint64_t empty = 0, cut = 0, unlearned = 0, special = 0;
 
   void add(const EncodedUnit& unit) {
     empty += unit.empty_documents;
     cut += unit.cut_documents;
     unlearned += unit.unlearned_documents;
+    special += unit.special_in_text;
   }
   void say(uint64_t sample_length) const {
     if (empty > 0) log_warn(str("data: left out ", empty, " rows with an empty text or answer"));
     if (cut > 0) log_warn(str("data: cut ", cut, " documents to max_seq_length ", sample_length));
+    if (special > 0)
+      log_warn(str("data: ", special, " places are spelled like special tokens of the tokenizer ",
+                   "(<|endoftext|> and the like) and were taken as text; set "
+                   "special_tokens_in_text when they are meant"));
     if (unlearned > 0)
       log_warn(str("data: left out ", unlearned, " rows whose answer begins behind max_seq_length ",
                    sample_length));

@@ -20,6 +20,8 @@ struct PrepareOptions {
   std::vector<fs::path> val_inputs;  // all of it validation; val_fraction is not used then
   fs::path output;
   std::string tokenizer = "bytes";
+  // A text that spells a special token ("<|endoftext|>") means it. False: text is text.
+  bool special_tokens_in_text = false;
   // What the fields of rows mean; "" (and "text"): as the first row shows.
   std::string text_field = "text", prompt_field, response_field, messages_field;
   // Of rows with answers: prompt and response, or chat messages.
@@ -49,7 +51,8 @@ struct PrepareResult {
   double seconds = 0;
 };
 
-// Every document but the last of all ends with the tokenizer's end_of_document(). The output
+// A document begins and ends as the tokenizer's own post-processor says (Llama-3's
+// <|begin_of_text|>); every one but the last of all ends with end_of_document(). The output
 // depends on inputs and options only, never on the number of workers. Restartable after any
 // interruption: finished shards are kept when inputs and options are the same, dataset.json is
 // written last. A folder that holds another data set is refused.

@@ -32,8 +32,8 @@ AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedToken> tokens) : tokens_(s
   }
 }
 
-std::optional<AddedTokenMatcher::Match> AddedTokenMatcher::find(std::string_view text,
-                                                                size_t from) const {
+std::optional<AddedTokenMatcher::Match> AddedTokenMatcher::find_next(std::string_view text,
+                                                                     size_t from) const {
   for (size_t begin = from; begin < text.size(); ++begin) {
     if (!first_[static_cast<unsigned char>(text[begin])]) continue;
     std::optional<Match> longest;
@@ -76,11 +76,18 @@ void AddedTokenMatcher::strip(std::string_view text, size_t floor, Match& match)
   }
 }
 
-void AddedTokenMatcher::split(std::string_view text, std::vector<Piece>& pieces) const {
-  size_t done = 0, from = 0;
-  while (auto match = find(text, from)) {
+size_t AddedTokenMatcher::split(std::string_view text, std::vector<Piece>& pieces,
+                                Find find) const {
+  size_t done = 0, from = 0, left = 0;
+  while (find != Find::kNone) {
+    auto match = find_next(text, from);
+    if (!match) break;
     // The search goes on after the token itself, even when it is discarded or takes spaces along.
     from = match->end;
+    if (find == Find::kOrdinary && match->token->special) {
+      ++left;
+      continue;
+    }
     if (match->token->single_word && touches_word(text, *match)) continue;
     strip(text, done, *match);
     if (done < match->begin) pieces.push_back({-1, text.substr(done, match->begin - done)});
@@ -88,6 +95,7 @@ void AddedTokenMatcher::split(std::string_view text, std::vector<Piece>& pieces)
     done = match->end;
   }
   if (done < text.size()) pieces.push_back({-1, text.substr(done)});
+  return left;
 }
 
 }  // namespace octavo::tokenizer

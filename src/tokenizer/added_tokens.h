@@ -36,15 +36,21 @@ class AddedTokenMatcher {
 
   explicit AddedTokenMatcher(std::vector<AddedToken> tokens);
   bool empty() const { return tokens_.empty(); }
-  // Cuts `text` into pieces in order; no text between tokens is empty.
-  void split(std::string_view text, std::vector<Piece>& pieces) const;
+  enum class Find {
+    kAll,
+    kOrdinary,  // special tokens stay text
+    kNone,
+  };
+  // Cuts `text` into pieces in order; no text between tokens is empty. Returns how many special
+  // tokens were seen and stayed text (kOrdinary).
+  size_t split(std::string_view text, std::vector<Piece>& pieces, Find find = Find::kAll) const;
 
  private:
   struct Match {
     const AddedToken* token;
     size_t begin, end;
   };
-  std::optional<Match> find(std::string_view text, size_t from) const;
+  std::optional<Match> find_next(std::string_view text, size_t from) const;
   bool touches_word(std::string_view text, const Match& match) const;
   void strip(std::string_view text, size_t floor, Match& match) const;
 

@@ -63,6 +63,8 @@ BpeTokenizer::BpeTokenizer(std::string name, std::string fingerprint, HfFile fil
       tokens_(std::move(file.tokens)),
       prefix_(std::move(file.prefix)),
       suffix_(std::move(file.suffix)),
+      has_special_(std::any_of(file.added.begin(), file.added.end(),
+                               [](const AddedToken& token) { return token.special; })),
       end_of_document_(find_end(file.added)),
       nfc_(file.nfc ? std::make_optional<Nfc>() : std::nullopt),
       raw_added_(select_added(file.added, false, nfc_)),
@@ -87,37 +89,47 @@ void BpeTokenizer::check_text(std::string_view text) {
 }
 
 void BpeTokenizer::encode_plain(std::string_view text, std::vector<TokenId>& out) const {
-  check_text(text);
-  Lease lease(*this);
-  encode_piece(text, false, *lease, out);
+  encode_with(text, AddedTokenMatcher::Find::kNone, out);
 }
 
 void BpeTokenizer::encode(std::string_view text, std::vector<TokenId>& out) const {
+  encode_with(text, AddedTokenMatcher::Find::kAll, out);
+}
+
+size_t BpeTokenizer::encode_text(std::string_view text, std::vector<TokenId>& out) const {
+  return encode_with(text, AddedTokenMatcher::Find::kOrdinary, out);
+}
+
+size_t BpeTokenizer::encode_with(std::string_view text, AddedTokenMatcher::Find find,
+                                 std::vector<TokenId>& out) const {
   check_text(text);
   Lease lease(*this);
   Scratch& scratch = *lease;
+  if (find == AddedTokenMatcher::Find::kNone) return encode_piece(text, find, scratch, out);
   scratch.pieces.clear();
-  raw_added_.split(text, scratch.pieces);
+  size_t left = raw_added_.split(text, scratch.pieces, find);
   for (const AddedTokenMatcher::Piece& piece : scratch.pieces) {
     if (piece.id >= 0)
       out.push_back(piece.id);
     else
-      encode_piece(piece.text, true, scratch, out);
+      left += encode_piece(piece.text, find, scratch, out);
   }
+  return left;
 }
 
-void BpeTokenizer::encode_piece(std::string_view piece, bool find_added, Scratch& scratch,
-                                std::vector<TokenId>& out) const {
+size_t BpeTokenizer::encode_piece(std::string_view piece, AddedTokenMatcher::Find find,
+                                  Scratch& scratch, std::vector<TokenId>& out) const {
   std::string normalized;
   if (nfc_ && !nfc_->surely_normal(piece)) {
     normalized = nfc_->normalize(piece);
     piece = normalized;
   }
   scratch.inner.clear();
-  if (!find_added || normalized_added_.empty())
+  size_t left = 0;
+  if (find == AddedTokenMatcher::Find::kNone || normalized_added_.empty())
     scratch.inner.push_back({-1, piece});
   else
-    normalized_added_.split(piece, scratch.inner);
+    left = normalized_added_.split(piece, scratch.inner, find);
   for (const AddedTokenMatcher::Piece& inner : scratch.inner) {
     if (inner.id >= 0) {
       out.push_back(inner.id);
@@ -126,6 +138,7 @@ void BpeTokenizer::encode_piece(std::string_view piece, bool find_added, Scratch
     const std::string_view cut = pre_tokenizer_.split(inner.text, scratch.words);
     bpe_.encode(cut, scratch.words.ends, scratch.bpe, out);
   }
+  return left;
 }
 
 void BpeTokenizer::encode_with_special(std::string_view text, std::vector<TokenId>& out) const {

@@ -22,8 +22,12 @@ class BpeTokenizer : public Tokenizer {
   BpeTokenizer(std::string name, std::string fingerprint, HfFile file);
 
   void encode(std::string_view text, std::vector<TokenId>& out) const override;
+  size_t encode_text(std::string_view text, std::vector<TokenId>& out) const override;
   void encode_plain(std::string_view text, std::vector<TokenId>& out) const override;
   std::optional<TokenId> added_token(std::string_view content) const override;
+  const std::vector<TokenId>& begin_ids() const override { return prefix_; }
+  const std::vector<TokenId>& end_ids() const override { return suffix_; }
+  bool has_special() const override { return has_special_; }
   void encode_with_special(std::string_view text, std::vector<TokenId>& out) const override;
   std::string decode(const std::vector<TokenId>& ids, bool skip_special) const override;
   bool knows(TokenId id) const override;
@@ -42,12 +46,16 @@ class BpeTokenizer : public Tokenizer {
   class Lease;
 
   static void check_text(std::string_view text);
-  void encode_piece(std::string_view piece, bool find_added, Scratch& scratch,
-                    std::vector<TokenId>& out) const;
+  // Returns how many special tokens were left as text.
+  size_t encode_with(std::string_view text, AddedTokenMatcher::Find find,
+                     std::vector<TokenId>& out) const;
+  size_t encode_piece(std::string_view piece, AddedTokenMatcher::Find find, Scratch& scratch,
+                      std::vector<TokenId>& out) const;
 
   std::string name_, fingerprint_;
   std::vector<HfFile::Token> tokens_;
   std::vector<TokenId> prefix_, suffix_;
+  bool has_special_;
   std::optional<TokenId> end_of_document_;
   std::map<std::string, TokenId, std::less<>> added_ids_;
   std::optional<Nfc> nfc_;

@@ -17,10 +17,17 @@ class BytesTokenizer : public Tokenizer {
     const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
     out.insert(out.end(), bytes, bytes + text.size());
   }
+  size_t encode_text(std::string_view text, std::vector<TokenId>& out) const override {
+    encode(text, out);
+    return 0;
+  }
   void encode_plain(std::string_view text, std::vector<TokenId>& out) const override {
     encode(text, out);
   }
   std::optional<TokenId> added_token(std::string_view) const override { return std::nullopt; }
+  const std::vector<TokenId>& begin_ids() const override { return none_; }
+  const std::vector<TokenId>& end_ids() const override { return none_; }
+  bool has_special() const override { return false; }
   void encode_with_special(std::string_view text, std::vector<TokenId>& out) const override {
     encode(text, out);
   }
@@ -45,6 +52,7 @@ class BytesTokenizer : public Tokenizer {
 
  private:
   static constexpr TokenId kEnd = 256;
+  std::vector<TokenId> none_;
 };
 
 }  // namespace

@@ -20,11 +20,20 @@ class Tokenizer {
   // library does; no post-processing (BOS and the like). Thread-safe. Invalid UTF-8 is refused by
   // BPE and taken as it is by `bytes`.
   virtual void encode(std::string_view text, std::vector<TokenId>& out) const = 0;
+  // As encode, but text is text: what is spelled like a special token stays text. Returns how many
+  // places are. Added tokens that are not special are recognised (`encode_special_tokens` of the
+  // Hugging Face library, `split_special_tokens` of transformers).
+  virtual size_t encode_text(std::string_view text, std::vector<TokenId>& out) const = 0;
   // As encode, but no added token is recognised: for text of strangers inside a chat template.
   virtual void encode_plain(std::string_view text, std::vector<TokenId>& out) const = 0;
   // The added token that is written like this, if there is one.
   virtual std::optional<TokenId> added_token(std::string_view content) const = 0;
-  // As encode, with the special tokens of the file's post-processor (Llama-3's <|begin_of_text|>).
+  // What the file's post-processor puts in front of a text (Llama-3's <|begin_of_text|>) and behind
+  // it; mostly nothing.
+  virtual const std::vector<TokenId>& begin_ids() const = 0;
+  virtual const std::vector<TokenId>& end_ids() const = 0;
+  virtual bool has_special() const = 0;  // whether encode and encode_text may differ
+  // As encode, with begin_ids and end_ids around it.
   virtual void encode_with_special(std::string_view text, std::vector<TokenId>& out) const = 0;
   // The bytes of the ids; unknown ids are an error. `skip_special` leaves special added tokens out.
   virtual std::string decode(const std::vector<TokenId>& ids, bool skip_special = false) const = 0;

@@ -17,9 +17,13 @@ fs::path cache_folder(const config::Settings& s, const data::PrepareOptions& opt
     const bool address = input.string().find("://") != std::string::npos;
     return address ? input.string() : fs::absolute(input).lexically_normal().string();
   };
+  const bool packs = data::will_pack(options);
+  // Other ids than in folders of earlier versions.
+  if (!packs && options.tokenizer != "bytes")
+    identity += str('\0', "documents 2 ", s.special_tokens_in_text);
   for (const auto& input : options.inputs) identity += '\0' + whole(input);
   for (const auto& input : options.val_inputs) identity += str('\0', "validation ", whole(input));
-  if (data::will_pack(options))
+  if (packs)
     identity += str('\0', s.prompt_field, '\0', s.response_field, '\0', s.messages_field, '\0',
                     name_of(s.chat_template), ' ', name_of(s.train_on), ' ', s.packing, ' ',
                     s.max_seq_length);

@@ -135,6 +135,11 @@ std::vector<TokenId> generate(const engine::Engine& engine, const models::Model&
                               const std::function<void(TokenId)>& on_token) {
   std::vector<TokenId> ids;
   tokenizer.encode(prompt, ids);
+  // A prompt begins as a document does, unless it spells the beginning itself.
+  const auto& begin = tokenizer.begin_ids();
+  const bool spelled =
+      ids.size() >= begin.size() && std::ranges::equal(begin, std::span(ids).first(begin.size()));
+  if (!spelled) ids.insert(ids.begin(), begin.begin(), begin.end());
   if (ids.empty()) ids.push_back(tokenizer.end_of_document());  // the start of a document
   options.stop.push_back(tokenizer.end_of_document());
   if (options.never.empty()) options.never = ids_without_token(model, tokenizer);

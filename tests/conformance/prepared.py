@@ -49,12 +49,13 @@ def shards(folder):
 
 
 def words(folder, split="train"):
-    """All packed tokens of a split, flags and all."""
+    """All tokens of a split, with flags and all when they are packed."""
     index = json.loads((pathlib.Path(folder) / "dataset.json").read_text())
+    small = "sample_length" not in index and index["tokenizer"]["vocab_size"] <= 1 << 16
     parts = []
     for shard in index["splits"][split]["shards"]:
         raw = (pathlib.Path(folder) / shard["name"]).read_bytes()
-        parts.append(np.frombuffer(raw, "<u4", shard["tokens"], HEADER_BYTES))
+        parts.append(np.frombuffer(raw, "<u2" if small else "<u4", shard["tokens"], HEADER_BYTES))
     return np.concatenate(parts), index
 
 

@@ -79,6 +79,28 @@ TEST(Tokenizer, Llama3BeginsWithBeginOfText) {
   EXPECT_EQ(tokenizer->fingerprint(), hash_file(file));
 }
 
+TEST(Tokenizer, TextIsTextWhateverItSpells) {
+  Json file = small_file();
+  Json ordinary = added_token(257, "<tool>");
+  ordinary["special"] = false;
+  Json normalized = added_token(258, "<n>");
+  normalized["normalized"] = true;
+  file["added_tokens"] = {added_token(256, "<|endoftext|>"), ordinary, normalized};
+  const auto tokenizer = make_tokenizer(file);
+  const std::string text = "a<|endoftext|><tool><n>";
+  std::vector<TokenId> wanted;
+  for (const unsigned char c : std::string("a<|endoftext|>")) wanted.push_back(c);
+  wanted.insert(wanted.end(), {257, '<', 'n', '>'});
+  std::vector<TokenId> ids;
+  EXPECT_EQ(tokenizer->encode_text(text, ids), 2u);
+  EXPECT_EQ(ids, wanted);
+  EXPECT_EQ(ids_of(*tokenizer, text), (std::vector<TokenId>{'a', 256, 257, 258}));
+  EXPECT_TRUE(tokenizer->has_special());
+  EXPECT_FALSE(load_tokenizer("bytes")->has_special());
+  EXPECT_TRUE(tokenizer->knows(258));
+  EXPECT_FALSE(tokenizer->knows(259));
+}
+
 TEST(Tokenizer, MergesAsStringsOrPairsAreTheSame) {
   Json pairs = small_file({{"a", "b"}, {"Ġ", "ab"}});
   Json strings = pairs;
@@ -105,6 +127,8 @@ TEST(Tokenizer, TemplatePutsTokensOnBothSides) {
   std::vector<TokenId> ids;
   make_tokenizer(file)->encode_with_special("x", ids);
   EXPECT_EQ(ids, (std::vector<TokenId>{256, 'x', 257}));
+  EXPECT_EQ(make_tokenizer(file)->begin_ids(), (std::vector<TokenId>{256}));
+  EXPECT_EQ(make_tokenizer(file)->end_ids(), (std::vector<TokenId>{257}));
 }
 
 TEST(Tokenizer, ManyThreadsGetTheSameIds) {
