@@ -74,6 +74,11 @@ std::vector<Key> data_keys() {
                "Which split of a data set with splits in the Hugging Face layout: train, test, "
                "train_1M, … Empty: train, or all files when there is none.")
           .read_by(kMakers),
+      text_key("val_split_name", &S::val_split_name,
+               "Which split of such a data set is validated on. Empty: validation, val, valid or "
+               "dev, else val_fraction of the split that is trained on. Never test, unless it is "
+               "named here.")
+          .read_by(kMakers),
       text_key("dataset_config", &S::dataset_config,
                "Which subset of a data set on the hub that has several: main of openai/gsm8k, "
                "sample-10BT of FineWeb-Edu. Empty: its default.")
@@ -84,9 +89,13 @@ std::vector<Key> data_keys() {
 std::vector<Key> shard_keys() {
   return {
       real_key("val_fraction", &S::val_fraction, 0, 0.9,
-               "Share of the documents (of the tokens, when there is only one document) kept for "
-               "validation when "
-               "data is prepared.")
+               "Share of the documents (of the tokens, when there is only one document) of each "
+               "data set without a split to validate on that is kept for validation when data is "
+               "prepared.")
+          .read_by(kMakers),
+      real_key("max_skipped_rows", &S::max_skipped_rows, 0, 1,
+               "Share of the rows with answers that preparing may leave out: rows without an "
+               "answer, and rows whose answer begins behind max_seq_length. More is an error.")
           .read_by(kMakers),
       int_key("shard_tokens", &S::shard_tokens, 1024, int64_t{1} << 32, "Tokens in one shard file.")
           .read_by(kMakers),

@@ -22,7 +22,7 @@ bool custom_has_sizes(const Settings& s) {
 }
 
 bool evaluation_has_data(const Settings& s) {
-  return s.eval_freq == 0 || s.val_fraction > 0;
+  return s.eval_freq == 0 || s.val_fraction > 0 || !s.val_split_name.empty();
 }
 
 // The run's folder must stay inside runs_dir.
@@ -97,7 +97,7 @@ std::span<const Rule> rules() {
        "eval_freq asks for evaluations and val_fraction 0 leaves nothing to evaluate on; set "
        "eval_freq 0 or keep a "
        "fraction",
-       evaluation_has_data, "eval_freq val_fraction"},
+       evaluation_has_data, "eval_freq val_fraction val_split_name"},
       {"run_name_is_a_name", reader::kTrain,
        "run_name names a folder inside runs_dir: at most 200 bytes, no '/', no control characters, "
        "not '.' or '..'",

@@ -69,8 +69,10 @@ struct Settings {
   TrainOn train_on = TrainOn::kAnswer;
   bool packing = true;
   std::string split_name;      // "": train, when the data has splits
+  std::string val_split_name;  // "": validation, val, valid or dev, when there is one
   std::string dataset_config;  // subset of a data set that has several; "": its default
   double val_fraction = 0.1;
+  double max_skipped_rows = 0.05;  // share of the rows
   int64_t shard_tokens = 100'000'000;
   int64_t num_workers = 0;  // 0: one per core
   bool shuffle = true;

@@ -147,6 +147,7 @@ DatasetIndex read_index(const fs::path& folder) {
   index.sources_fingerprint = json_string(sources, "fingerprint", source);
   for (const auto& item : json_field(json, "splits", Json::value_t::object, source).items())
     index.splits[item.key()] = split_from_json(item.value(), source);
+  if (json.contains("sets")) index.sets = json_field(json, "sets", Json::value_t::array, source);
   check_whole_samples(index, source);
   if (index.fingerprint() != json_string(json, "fingerprint", source))
     fail(ExitCode::kDamaged, "data", source, " is damaged: wanted fingerprint ",
@@ -179,6 +180,7 @@ void write_index(const fs::path& folder, const DatasetIndex& index) {
                  {"bytes", index.source_bytes},
                  {"fingerprint", index.sources_fingerprint}}},
                {"splits", std::move(splits)}};
+  if (!index.sets.empty()) json["sets"] = index.sets;
   if (index.kind.packed()) json["sample_length"] = index.kind.sample_length;
   write_file_atomic(folder / kIndexName,
                     json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");

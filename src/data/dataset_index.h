@@ -31,6 +31,8 @@ struct DatasetIndex {
   uint64_t source_files = 0, source_bytes = 0;
   std::string sources_fingerprint;
   std::map<std::string, SplitIndex> splits;
+  Json sets =
+      Json::array();  // what each data set was made into (input_sets.h); none in older files
 
   // Of what training can see: tokenizer and shards. The same for the same tokens, wherever they
   // came from.

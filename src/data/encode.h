@@ -13,6 +13,14 @@
 
 namespace octavo::data {
 
+// Where the validation part of a source begins.
+struct Cut {
+  // A document that starts at or behind this input byte is validation. The last document of a data
+  // set is cut in two when the byte falls inside it; any other document stays whole.
+  uint64_t val_begin = UINT64_MAX;
+  uint64_t set_end = 0;  // where the last document of its data set ends; 0: none is cut
+};
+
 // All that decides the token stream. Outlives the encoder.
 struct EncodeContext {
   const tokenizer::Tokenizer& tokenizer;
@@ -23,11 +31,9 @@ struct EncodeContext {
   bool learn_all = false;
   bool special_in_text = false;  // texts may spell special tokens
   uint64_t sample_length = 0;    // of packed documents; 0: plain tokens
-  // A document that starts at or behind this input byte is validation. The last document of all is
-  // cut in two when the byte falls inside it; any other document stays whole.
-  uint64_t val_begin = UINT64_MAX;
-  uint64_t last_end =
-      0;  // last_document_end; the document that ends here has no end-of-document token
+  std::vector<Cut> cuts;         // of the sources
+  // Where the last document of all ends: it has no end-of-document token.
+  uint64_t last_end = 0;
 };
 
 struct EncodedUnit {
@@ -35,12 +41,13 @@ struct EncodedUnit {
   uint64_t source_bytes = 0;
   std::vector<tokenizer::TokenId> tokens;  // with flags when they are to be packed
   std::vector<uint64_t> documents;         // indices of documents' first tokens
-  uint64_t train_tokens = 0;     // tokens before this index are training, the others validation
-  uint64_t empty_documents = 0;  // left out
+  uint64_t train_tokens = 0;  // tokens before this index are training, the others validation
+  uint64_t empty_texts = 0, empty_answers = 0;  // rows that were left out
   uint64_t special_in_text = 0;  // places that are spelled like special tokens and stayed text
   // Of packed documents: cut to the length of a sample, and left out because the cut left nothing
   // to learn.
   uint64_t cut_documents = 0, unlearned_documents = 0;
+  std::vector<std::string> skipped_places;  // of the first rows with answers that were left out
 };
 
 EncodedUnit encode_unit(const EncodeContext& context, const Unit& unit);

@@ -43,21 +43,46 @@ void end_document(const EncodeContext& context, EncodedUnit& result) {
   if (behind.empty() || behind.back() != end) result.tokens.push_back(end);
 }
 
+// The document from token `first` on is the last of its data set; the cut may fall inside its
+// bytes. Behind the part that is trained on comes an end of document, where other documents follow
+// it.
+void cut_document(const EncodeContext& context, RowPlace bytes, uint64_t val_begin, size_t first,
+                  bool is_last, EncodedUnit& result) {
+  const uint64_t before = tokens_before_cut(result.tokens.size() - first, bytes.begin,
+                                            bytes.end - bytes.begin, val_begin);
+  const bool inside = val_begin > bytes.begin && val_begin < bytes.end;
+  uint64_t train = first + before;
+  if (inside && before > 0 && !is_last) {
+    const auto at = result.tokens.begin() + static_cast<std::ptrdiff_t>(train++);
+    result.tokens.insert(at, context.tokenizer.end_of_document());
+  }
+  if (before > 0) result.train_tokens = train;
+}
+
 void encode_text(const EncodeContext& context, const Unit& unit, EncodedUnit& result) {
   const Source& source = context.sources[unit.start.file];
+  const Cut& cut = context.cuts[unit.start.file];
   const uint64_t file_begin = context.begins[unit.start.file];
   const uint64_t file_end = context.begins[unit.start.file + 1];
+  const bool is_last = file_end == context.last_end;
   if (unit.start.offset == 0) append(context.tokenizer.begin_ids(), result);
   at_place(source.path.string(), [&] { append_text(context, unit.text, result); });
   if (unit.ends_file) append(context.tokenizer.end_ids(), result);
   if (unit.start.offset == 0 && !result.tokens.empty()) result.documents.push_back(0);
-  if (file_end == context.last_end) {
-    result.train_tokens = tokens_before_cut(result.tokens.size(), file_begin + unit.start.offset,
-                                            unit.text.size(), context.val_begin);
+  if (file_end == cut.set_end) {
+    const uint64_t begin = file_begin + unit.start.offset, end = begin + unit.text.size();
+    cut_document(context, {begin, end}, cut.val_begin, 0, is_last, result);
+    if (is_last) return;
+    if (unit.ends_file) {
+      end_document(context, result);
+    } else if (cut.val_begin == end) {
+      result.tokens.push_back(context.tokenizer.end_of_document());
+      result.train_tokens = result.tokens.size();
+    }
     return;
   }
-  if (unit.ends_file) end_document(context, result);
-  result.train_tokens = file_begin < context.val_begin ? result.tokens.size() : 0;
+  if (unit.ends_file && !is_last) end_document(context, result);
+  result.train_tokens = file_begin < cut.val_begin ? result.tokens.size() : 0;
 }
 
 // One row: where it stands in all the inputs laid end to end, and in its file.
@@ -67,7 +92,7 @@ struct Row {
   Json json;
 };
 
-void encode_text_row(const EncodeContext& context, Row& row, EncodedUnit& result) {
+void encode_text_row(const EncodeContext& context, const Cut& cut, Row& row, EncodedUnit& result) {
   const size_t first = result.tokens.size();
   const std::string text = text_of_row(context.format, row.json, row.place);
   append(context.tokenizer.begin_ids(), result);
@@ -75,18 +100,23 @@ void encode_text_row(const EncodeContext& context, Row& row, EncodedUnit& result
   at_place(row.place, [&] { append_text(context, text, result); });
   if (result.tokens.size() == before) {
     result.tokens.resize(first);
-    ++result.empty_documents;
+    ++result.empty_texts;
     return;
   }
   append(context.tokenizer.end_ids(), result);
   result.documents.push_back(first);
-  if (row.bytes.end >= context.last_end) {
-    result.train_tokens += tokens_before_cut(result.tokens.size() - first, row.bytes.begin,
-                                             row.bytes.end - row.bytes.begin, context.val_begin);
-  } else {
-    end_document(context, result);
-    if (row.bytes.begin < context.val_begin) result.train_tokens = result.tokens.size();
-  }
+  const bool is_last = row.bytes.end >= context.last_end;
+  const bool may_be_cut = cut.set_end > 0 && row.bytes.end >= cut.set_end;
+  if (may_be_cut) cut_document(context, row.bytes, cut.val_begin, first, is_last, result);
+  const bool all_train =
+      may_be_cut ? result.train_tokens == result.tokens.size() : row.bytes.begin < cut.val_begin;
+  if (!is_last) end_document(context, result);
+  if (all_train) result.train_tokens = result.tokens.size();
+}
+
+void note_skipped(const Row& row, EncodedUnit& result) {
+  constexpr size_t kMostPlaces = 5;
+  if (result.skipped_places.size() < kMostPlaces) result.skipped_places.push_back(row.place);
 }
 
 bool has_answer(const std::vector<Message>& messages) {
@@ -96,25 +126,27 @@ bool has_answer(const std::vector<Message>& messages) {
 }
 
 // A row with answers becomes one document of at most a sample's length, its tokens with flags.
-void encode_chat_row(const EncodeContext& context, Row& row, EncodedUnit& result) {
+void encode_chat_row(const EncodeContext& context, const Cut& cut, Row& row, EncodedUnit& result) {
   const std::vector<Message> messages = messages_of_row(context.format, row.json, row.place);
   if (!has_answer(messages)) {
-    ++result.empty_documents;
+    ++result.empty_answers;
+    note_skipped(row, result);
     return;
   }
   EncodedChat chat;
   at_place(row.place, [&] {
     chat = encode_chat(context.tokenizer, render_chat(context.chat_template, messages, false));
   });
-  const bool cut = chat.ids.size() > context.sample_length;
-  if (cut) chat.ids.resize(context.sample_length);
+  const bool too_long = chat.ids.size() > context.sample_length;
+  if (too_long) chat.ids.resize(context.sample_length);
   bool learned = false;  // the first token follows nothing that it could be learned from
   for (size_t i = 1; i < chat.ids.size(); ++i) learned |= context.learn_all || chat.learned[i];
   if (!learned) {
     ++result.unlearned_documents;
+    note_skipped(row, result);
     return;
   }
-  result.cut_documents += cut ? 1 : 0;
+  result.cut_documents += too_long ? 1 : 0;
   result.documents.push_back(result.tokens.size());
   for (size_t i = 0; i < chat.ids.size(); ++i) {
     auto word = static_cast<uint32_t>(chat.ids[i]);
@@ -124,11 +156,12 @@ void encode_chat_row(const EncodeContext& context, Row& row, EncodedUnit& result
       word |= kLearnedFlag;
     result.tokens.push_back(static_cast<int32_t>(word));
   }
-  if (row.bytes.begin < context.val_begin) result.train_tokens = result.tokens.size();
+  if (row.bytes.begin < cut.val_begin) result.train_tokens = result.tokens.size();
 }
 
 void encode_rows(const EncodeContext& context, const Unit& unit, EncodedUnit& result) {
   const Source& source = context.sources[unit.start.file];
+  const Cut& cut = context.cuts[unit.start.file];
   const uint64_t file_begin = context.begins[unit.start.file];
   const std::string_view text = unit.text;
   uint64_t number = unit.start.line;
@@ -151,9 +184,9 @@ void encode_rows(const EncodeContext& context, const Unit& unit, EncodedUnit& re
            "; repair or remove it");
     }
     if (context.format.has_answers())
-      encode_chat_row(context, row, result);
+      encode_chat_row(context, cut, row, result);
     else
-      encode_text_row(context, row, result);
+      encode_text_row(context, cut, row, result);
   }
 }
 

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/progress.h"
 #include "data/dataset_index.h"
+#include "data/input_sets.h"
 #include "data/prepare.h"
 #include "data/token_data.h"
 #include "tokenizer/tokenizer.h"
@@ -107,6 +108,8 @@ std::string inspect(const fs::path& folder, bool verify_hashes) {
       << "sources      " << index.source_files << " files, "
       << format_bytes(double(index.source_bytes)) << " (listed in " << kSourcesName << ")\n"
       << "options      " << index.options.dump() << "\n";
+  for (const std::string& line : describe_sets(index.sets, (folder / kIndexName).string()))
+    out << "data set     " << line << "\n";
   std::string damage;
   for (const char* name : {"train", "val"})
     if (index.splits.contains(name))

@@ -31,7 +31,8 @@ FinishedShard parse_entry(const Json& json, const std::string& source) {
       .split = json_string(json, "split", source),
       .shard = shard_from_json(json_field(json, "shard", Json::value_t::object, source), source),
       .next = {.file = number("file"), .offset = number("offset"), .line = number("line")},
-      .skip = number("skip")};
+      .skip = number("skip"),
+      .tally = json.contains("tally") ? json["tally"] : Json()};
 }
 
 }  // namespace
@@ -78,13 +79,14 @@ uint64_t Journal::load(const std::string& plan) {
 }
 
 void Journal::append(const FinishedShard& entry) {
-  const Json json = {{"split", entry.split},
-                     {"shard", shard_to_json(entry.shard)},
-                     {"next",
-                      {{"file", entry.next.file},
-                       {"offset", entry.next.offset},
-                       {"line", entry.next.line},
-                       {"skip", entry.skip}}}};
+  Json json = {{"split", entry.split},
+               {"shard", shard_to_json(entry.shard)},
+               {"next",
+                {{"file", entry.next.file},
+                 {"offset", entry.next.offset},
+                 {"line", entry.next.line},
+                 {"skip", entry.skip}}}};
+  if (!tally_.is_null()) json["tally"] = tally_;
   write_line(json.dump());
   finished_.push_back(entry);
 }

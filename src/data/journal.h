@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "data/shard.h"
 #include "data/units.h"
 
@@ -20,6 +21,8 @@ struct FinishedShard {
   // `next`.
   UnitPosition next;
   uint64_t skip = 0;
+  Json tally =
+      nullptr;  // of what comes before `next` (Tally); null in journals of earlier versions
 };
 
 class Journal {
@@ -32,6 +35,8 @@ class Journal {
   Journal& operator=(const Journal&) = delete;
   const std::vector<FinishedShard>& finished() const { return finished_; }
   void append(const FinishedShard& shard);
+  // Kept with the shards that are appended from now on.
+  void note(Json tally) { tally_ = std::move(tally); }
   void remove();  // the data set is complete
 
  private:
@@ -40,6 +45,7 @@ class Journal {
 
   fs::path folder_, path_;
   int fd_ = -1;
+  Json tally_ = nullptr;
   std::vector<FinishedShard> finished_;
 };
 

@@ -9,6 +9,8 @@ PrepareOptions prepare_options(const config::Settings& settings,
   PrepareOptions options;
   options.inputs = std::move(split.inputs);
   options.val_inputs = std::move(split.validation);
+  options.sets = std::move(split.sets);
+  options.max_skipped_rows = settings.max_skipped_rows;
   if (!settings.tokenizer.empty()) options.tokenizer = settings.tokenizer;
   options.special_tokens_in_text = settings.special_tokens_in_text;
   options.text_field = settings.text_field;

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 #include <optional>
 #include <set>
@@ -19,6 +18,7 @@
 #include "base/signals.h"
 #include "data/dataset_index.h"
 #include "data/encode.h"
+#include "data/input_sets.h"
 #include "data/journal.h"
 #include "data/row_plan.h"
 #include "data/sources.h"
@@ -90,12 +90,14 @@ struct Inputs {
 
 Inputs find_inputs(const PrepareOptions& options, const tokenizer::Tokenizer& tokenizer) {
   Inputs inputs;
-  inputs.sources = list_sources(options.inputs, options.output);
-  if (inputs.sources.empty())
+  const size_t first_val = list_set_sources(options, inputs.sources);
+  if (first_val == 0)
     fail(ExitCode::kUsage, "data", "wanted text or rows (JSONL, JSON), found none in ",
          options.inputs.size(), " inputs; name files or folders with text");
+  const auto middle = inputs.sources.begin() + static_cast<std::ptrdiff_t>(first_val);
+  std::vector<Source> validation(middle, inputs.sources.end());
+  inputs.sources.erase(middle, inputs.sources.end());
   inputs.rows = plan_rows(options, tokenizer, inputs.sources);
-  std::vector<Source> validation = list_sources(options.val_inputs, options.output);
   if (inputs.rows.format.has_answers()) {
     drop_texts(inputs.sources);
     drop_texts(validation);
@@ -118,6 +120,17 @@ void note_documents(const PrepareOptions& options, const tokenizer::Tokenizer& t
     json["special_tokens"] = "text";
 }
 
+// Of each data set its training files, and whether it has others to validate on.
+Json held_out(const PrepareOptions& options, const Inputs& inputs) {
+  Json sets = Json::array();
+  for (const InputSet& set : sets_of(options)) sets.push_back({0, set.val_inputs > 0});
+  for (size_t i = 0; i < inputs.first_val; ++i) {
+    Json& files = sets[inputs.sources[i].set][0];
+    files = files.get<uint64_t>() + 1;
+  }
+  return sets;
+}
+
 // What the token stream and its cutting into shards depend on.
 Json plan_options(const PrepareOptions& options, const tokenizer::Tokenizer& tokenizer,
                   const Inputs& inputs) {
@@ -127,6 +140,7 @@ Json plan_options(const PrepareOptions& options, const tokenizer::Tokenizer& tok
   if (inputs.first_val < inputs.sources.size())
     json["val_files"] = inputs.sources.size() - inputs.first_val;
   note_documents(options, tokenizer, inputs, json);
+  if (holds_out_by_set(options)) json["held_out"] = held_out(options, inputs);
   if (!inputs.rows.format.has_answers()) return json;
   json.erase("text_field");
   json["rows"] = inputs.rows.format.name;
@@ -205,45 +219,25 @@ EncodeContext make_context(const PrepareOptions& options, const tokenizer::Token
                         .learn_all = options.train_on == config::TrainOn::kAll,
                         .special_in_text = options.special_tokens_in_text,
                         .sample_length = options.max_seq_length};
-  context.last_end = last_document_end(inputs.sources, context.begins);
-  if (inputs.first_val < inputs.sources.size())
-    context.val_begin = context.begins[inputs.first_val];
-  else if (options.val_fraction > 0)
-    context.val_begin = static_cast<uint64_t>(
-        std::floor(static_cast<double>(context.begins.back()) * (1 - options.val_fraction)));
+  context.last_end = last_document_end(inputs.sources, context.begins, 0, inputs.sources.size());
+  context.cuts = cuts_of(options, inputs.sources, context.begins, inputs.first_val);
   return context;
 }
 
-// Documents that did not come through whole.
-struct Losses {
-  uint64_t empty = 0, cut = 0, unlearned = 0, special = 0;
-
-  void add(const EncodedUnit& unit) {
-    empty += unit.empty_documents;
-    cut += unit.cut_documents;
-    unlearned += unit.unlearned_documents;
-    special += unit.special_in_text;
-  }
-  void say(uint64_t sample_length) const {
-    if (empty > 0) log_warn(str("data: left out ", empty, " rows with an empty text or answer"));
-    if (cut > 0) log_warn(str("data: cut ", cut, " documents to max_seq_length ", sample_length));
-    if (special > 0)
-      log_warn(str("data: ", special, " places are spelled like special tokens of the tokenizer ",
-                   "(<|endoftext|> and the like) and were taken as text; set "
-                   "special_tokens_in_text when they are meant"));
-    if (unlearned > 0)
-      log_warn(str("data: left out ", unlearned, " rows whose answer begins behind max_seq_length ",
-                   sample_length));
-  }
-};
-
-void write_shards(const PrepareOptions& options, const EncodeContext& context, int workers,
-                  const ShardKind& kind, Journal& journal) {
+// Returns what became of the documents.
+Tally write_shards(const PrepareOptions& options, const EncodeContext& context, int workers,
+                   const ShardKind& kind, Journal& journal) {
   UnitPosition start;
   uint64_t skip = 0;
+  Tally tally(options);
   if (!journal.finished().empty()) {
-    start = journal.finished().back().next;
-    skip = journal.finished().back().skip;
+    const FinishedShard& last = journal.finished().back();
+    start = last.next;
+    skip = last.skip;
+    if (last.tally.is_object())
+      tally.load(last.tally, options.output.string());
+    else
+      tally.forget();  // a journal of an earlier version
   }
   const auto output = make_output({.folder = options.output,
                                    .kind = kind,
@@ -252,7 +246,6 @@ void write_shards(const PrepareOptions& options, const EncodeContext& context, i
                                    .share_samples = options.packing},
                                   journal);
   uint64_t bytes_done = context.begins[std::min(start.file, context.sources.size())] + start.offset;
-  Losses losses;
   std::optional<Progress> progress;
   if (!options.quiet)
     progress.emplace("preparing", static_cast<double>(context.begins.back()) / 1e6, "MB");
@@ -261,16 +254,18 @@ void write_shards(const PrepareOptions& options, const EncodeContext& context, i
     if (stop_requested())
       fail(ExitCode::kStopped, "data", "stopped by ", stop_reason(), " with ",
            journal.finished().size(), " shards finished; run the same command to go on");
+    journal.note(tally.to_json());  // of the units before this one, where a restart begins
     output->write(*unit, std::exchange(skip, 0));
     bytes_done += unit->source_bytes;
-    losses.add(*unit);
+    tally.add(*unit, context.sources[unit->start.file].set);
     if (progress)
       progress->set(static_cast<double>(bytes_done) / 1e6,
                     str(journal.finished().size(), " shards"));
   }
+  journal.note(tally.to_json());
   output->finish({.file = context.sources.size()});
   if (progress) progress->finish();
-  losses.say(context.sample_length);
+  return tally;
 }
 
 PrepareResult summarise(const DatasetIndex& index) {
@@ -303,6 +298,8 @@ PrepareResult run(const PrepareOptions& options) {
 
   if (const auto finished = find_finished(options.output, index.plan)) {
     log_info(str("data: ", options.output.string(), " is already prepared"));
+    for (const std::string& line : describe_sets(finished->sets, kIndexName))
+      log_info("data: " + line);
     PrepareResult result = summarise(*finished);
     result.shards_reused = result.shards;
     return result;
@@ -313,7 +310,8 @@ PrepareResult run(const PrepareOptions& options) {
   const size_t reused = journal.finished().size();
   if (reused > 0) log_info(str("data: going on behind ", reused, " finished shards"));
   const EncodeContext context = make_context(options, *tokenizer, inputs);
-  write_shards(options, context, workers, index.kind, journal);
+  const Tally tally = write_shards(options, context, workers, index.kind, journal);
+  tally.check(options);
 
   for (const FinishedShard& entry : journal.finished())
     index.splits[entry.split].shards.push_back(entry.shard);
@@ -324,6 +322,8 @@ PrepareResult run(const PrepareOptions& options) {
     if (!index.splits.contains(split) && (options.val_fraction > 0 || split[0] == 't'))
       log_warn(str("data: the split '", split, "' is empty: too little text for val_fraction ",
                    options.val_fraction));
+  index.sets = tally.to_json().at("sets");
+  for (const std::string& line : describe_sets(index.sets, kIndexName)) log_info("data: " + line);
   write_index(options.output, index);
   journal.remove();
   PrepareResult result = summarise(index);

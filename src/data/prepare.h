@@ -12,12 +12,21 @@ namespace octavo::data {
 
 namespace fs = std::filesystem;
 
+// One of the data sets that are prepared together: so many of the inputs and of val_inputs, in
+// their order.
+struct InputSet {
+  std::string name;
+  size_t inputs = 0, val_inputs = 0;
+  std::string val_split;  // what val_inputs are, when they are a split
+};
+
 struct PrepareOptions {
   // Text files (one document each, any extension), .jsonl and .ndjson (one a line), .json (an
   // array, or values one behind the other), folders (recursive, sorted; hidden folders, build,
   // binary and empty files are skipped, and said).
   std::vector<fs::path> inputs;
-  std::vector<fs::path> val_inputs;  // all of it validation; val_fraction is not used then
+  std::vector<fs::path> val_inputs;  // all of it validation
+  std::vector<InputSet> sets;        // none: all inputs are one data set
   fs::path output;
   std::string tokenizer = "bytes";
   // A text that spells a special token ("<|endoftext|>") means it. False: text is text.
@@ -29,10 +38,13 @@ struct PrepareOptions {
   config::TrainOn train_on = config::TrainOn::kAnswer;
   bool packing = true;
   uint64_t max_seq_length = 1024;
-  // Validation is the documents that start in this last part of the input bytes. A document is
-  // never cut, except the last of all (a lone one, say) when the part begins inside it: then it is
-  // cut between two tokens. 0: no validation.
+  // Validation of a data set without val_inputs is the documents that start in this last part of
+  // its bytes. A document is never cut, except the set's last (a lone one, say) when the part
+  // begins inside it: then it is cut between two tokens. 0: no validation.
   double val_fraction = 0.1;
+  // More rows than this share left out is an error: rows without an answer, or whose answer begins
+  // behind max_seq_length.
+  double max_skipped_rows = 0.05;
   uint64_t shard_tokens = 100'000'000;
   int workers = 0;     // 0: one per core
   bool quiet = false;  // no progress bar

@@ -252,21 +252,21 @@ std::vector<uint64_t> source_begins(const std::vector<Source>& sources) {
   return begins;
 }
 
-uint64_t last_document_end(const std::vector<Source>& sources,
-                           const std::vector<uint64_t>& begins) {
+uint64_t last_document_end(const std::vector<Source>& sources, const std::vector<uint64_t>& begins,
+                           size_t first, size_t last) {
   constexpr uint64_t kStep = 1 << 16;
-  for (size_t i = sources.size(); i-- > 0;) {
+  for (size_t i = last; i-- > first;) {
     if (sources[i].format != SourceFormat::kJsonl) return begins[i + 1];
     const auto file = open_input(sources[i]);
     for (uint64_t end = sources[i].bytes; end > 0;) {
       const uint64_t from = end - std::min(end, kStep);
       const std::string text = file->read(from, end - from);
-      const size_t last = text.find_last_not_of(" \t\r\n");
-      if (last != std::string::npos) return begins[i] + from + last + 1;
+      const size_t text_end = text.find_last_not_of(" \t\r\n");
+      if (text_end != std::string::npos) return begins[i] + from + text_end + 1;
       end = from;
     }
   }
-  return 0;
+  return begins[first];
 }
 
 }  // namespace octavo::data

@@ -19,6 +19,7 @@ struct Source {
   int64_t modified_ns = 0;
   SourceFormat format = SourceFormat::kText;
   std::string hash;  // of the content; of its tag on S3
+  size_t set = 0;    // number of the data set that it belongs to
 };
 
 // In the order of the inputs, folders in sorted order. Skipped, and said: hidden folders, build,
@@ -38,8 +39,10 @@ std::string sources_fingerprint(const std::vector<Source>& sources);  // names, 
 // total.
 std::vector<uint64_t> source_begins(const std::vector<Source>& sources);
 
-// One past the last byte of the last document: blank lines at the end of JSONL files do not count.
-// The last row of the other formats ends where its file does.
-uint64_t last_document_end(const std::vector<Source>& sources, const std::vector<uint64_t>& begins);
+// One past the last byte of the last document of the sources from `first` to before `last`: blank
+// lines at the end of JSONL files do not count. The last row of the other formats ends where its
+// file does.
+uint64_t last_document_end(const std::vector<Source>& sources, const std::vector<uint64_t>& begins,
+                           size_t first, size_t last);
 
 }  // namespace octavo::data

@@ -52,8 +52,9 @@ bool has_splits(const fs::path& folder) {
 
 // The split that is there to validate on, if there is one.
 std::optional<hub::Dataset> validation_of(const std::string& name, const std::string& trained,
-                                          const hub::Options& options) {
-  for (const char* split : {"validation", "val", "test"}) {
+                                          const std::string& asked, const hub::Options& options) {
+  if (!asked.empty()) return hub::resolve_dataset(name, asked, options);
+  for (const char* split : {"validation", "val", "valid", "dev"}) {
     if (trained == split) continue;
     try {
       return hub::resolve_dataset(name, split, options);
@@ -67,36 +68,85 @@ std::optional<hub::Dataset> validation_of(const std::string& name, const std::st
   return std::nullopt;
 }
 
+// Text files one after another are one collection of documents, as a folder of them is.
+void add_loose(const std::string& input, bool is_folder, SplitInputs& result) {
+  const auto is_text = [](const fs::path& path) {
+    return std::none_of(std::begin(kRowEndings), std::end(kRowEndings),
+                        [&](std::string_view ending) { return path.string().ends_with(ending); });
+  };
+  const bool text = !is_folder && !is_s3_address(input) && is_text(input);
+  const bool joins = text && !result.sets.empty() && result.sets.back().name.empty();
+  if (!joins) result.sets.push_back({.name = {}, .inputs = 0, .val_inputs = 0, .val_split = {}});
+  ++result.sets.back().inputs;
+  result.inputs.emplace_back(input);
+  if (!text) result.sets.back().name = fs::path(input).lexically_normal().filename().string();
+  if (!text && result.sets.back().name.empty()) result.sets.back().name = input;
+}
+
+// The names of collections of text files, which grew until now.
+void name_texts(SplitInputs& result) {
+  size_t first = 0;
+  for (InputSet& set : result.sets) {
+    if (set.name.empty()) {
+      set.name = result.inputs[first].filename().string();
+      if (set.inputs > 1) set.name += str(" and ", set.inputs - 1, " more files");
+    }
+    first += set.inputs;
+  }
+}
+
+// A data set with splits.
+void add_named(const config::Settings& settings, const std::string& input, SplitInputs& result) {
+  const hub::Options options = hub::dataset_options(settings);
+  const std::string split = settings.split_name.empty() ? "train" : settings.split_name;
+  const hub::Dataset train = hub::resolve_dataset(input, split, options);
+  result.inputs.insert(result.inputs.end(), train.files.begin(), train.files.end());
+  InputSet set{.name = hub::is_hub_name(input) ? input : fs::path(input).filename().string(),
+               .inputs = train.files.size(),
+               .val_inputs = 0,
+               .val_split = {}};
+  if (set.name.empty()) set.name = input;
+  std::string validation = str("the last ", settings.val_fraction, " of it");
+  const std::string& asked = settings.val_split_name;
+  if (settings.val_fraction == 0 && asked.empty()) {
+    validation = "none";
+  } else if (const auto found = validation_of(input, split, asked, options)) {
+    result.validation.insert(result.validation.end(), found->files.begin(), found->files.end());
+    set.val_inputs = found->files.size();
+    set.val_split = found->split;
+    validation = str("split ", found->split, " (", found->files.size(), " files)");
+  }
+  log_info(str("data: ", input, ": split ", split, " (", train.files.size(),
+               " files); validation: ", validation));
+  result.sets.push_back(std::move(set));
+}
+
 }  // namespace
 
 SplitInputs resolve_inputs(const config::Settings& settings,
                            const std::vector<std::string>& inputs) {
   SplitInputs result;
-  const hub::Options options = hub::dataset_options(settings);
   const std::string split = settings.split_name.empty() ? "train" : settings.split_name;
+  if (settings.val_split_name == split)
+    fail(ExitCode::kUsage, "data", "wanted a split to validate on that is not trained on, found '",
+         split, "' for both; change val_split_name or split_name");
   for (const std::string& input : inputs) {
     const bool folder = !is_s3_address(input) && fs::is_directory(input);
-    const bool layout = folder && (!settings.split_name.empty() || has_splits(input));
+    const bool wanted = !settings.split_name.empty() || !settings.val_split_name.empty();
+    const bool layout = folder && (wanted || has_splits(input));
     const bool named = !is_s3_address(input) && !is_file_name(input) && hub::is_hub_name(input);
-    if (!layout && !named) {
-      if (!settings.split_name.empty())
-        log_warn(str("data: split_name ", settings.split_name, " is not used: ", input,
-                     " is no data set with splits"));
-      result.inputs.emplace_back(input);
+    if (layout || named) {
+      add_named(settings, input, result);
       continue;
     }
-    const hub::Dataset train = hub::resolve_dataset(input, split, options);
-    result.inputs.insert(result.inputs.end(), train.files.begin(), train.files.end());
-    std::string validation = str("the last ", settings.val_fraction, " of it");
-    if (settings.val_fraction == 0) {
-      validation = "none";
-    } else if (const auto found = validation_of(input, split, options)) {
-      result.validation.insert(result.validation.end(), found->files.begin(), found->files.end());
-      validation = str("split ", found->split, " (", found->files.size(), " files)");
-    }
-    log_info(str("data: ", input, ": split ", split, " (", train.files.size(),
-                 " files); validation: ", validation));
+    for (const auto& [key, value] : {std::pair("split_name", settings.split_name),
+                                     std::pair("val_split_name", settings.val_split_name)})
+      if (!value.empty())
+        log_warn(
+            str("data: ", key, " ", value, " is not used: ", input, " is no data set with splits"));
+    add_loose(input, folder, result);
   }
+  name_texts(result);
   return result;
 }
 

@@ -6,17 +6,21 @@
 #include <vector>
 
 #include "config/settings.h"
+#include "data/prepare.h"
 
 namespace octavo::data {
 
 struct SplitInputs {
   std::vector<std::filesystem::path> inputs;
-  std::vector<std::filesystem::path> validation;  // none: val_fraction decides
+  std::vector<std::filesystem::path> validation;
+  std::vector<InputSet> sets;  // text files one after another are one; else one for each input
 };
 
 // Files, and folders of files, are themselves. A folder in the Hugging Face layout
 // (data/train-00000-of-00002.parquet, train.jsonl, train/…), or a name on the hub, is its split
-// split_name; its validation, val or test split becomes validation, which is said.
+// split_name; its split val_split_name, or validation, val, valid or dev, becomes validation, which
+// is said. A test split never does unless val_split_name says so. What has no such split holds out
+// val_fraction of itself.
 SplitInputs resolve_inputs(const config::Settings& settings,
                            const std::vector<std::string>& inputs);
 

@@ -11,10 +11,23 @@ namespace octavo::report {
 namespace {
 
 // Another text, other tokens, or another context: losses cannot be compared.
-constexpr std::array<std::string_view, 15> kTextKeys = {
-    "dataset",      "split_name",     "dataset_config", "tokenizer",     "text_field",
-    "prompt_field", "response_field", "messages_field", "chat_template", "train_on",
-    "packing",      "val_fraction",   "max_seq_length", "penalty_type",  "penalty_weight"};
+constexpr std::array<std::string_view, 17> kTextKeys = {"special_tokens_in_text",
+                                                        "val_split_name",
+                                                        "dataset",
+                                                        "split_name",
+                                                        "dataset_config",
+                                                        "tokenizer",
+                                                        "text_field",
+                                                        "prompt_field",
+                                                        "response_field",
+                                                        "messages_field",
+                                                        "chat_template",
+                                                        "train_on",
+                                                        "packing",
+                                                        "val_fraction",
+                                                        "max_seq_length",
+                                                        "penalty_type",
+                                                        "penalty_weight"};
 // The same text in another order or in other portions.
 constexpr std::array<std::string_view, 6> kBatchKeys = {"seed",
                                                         "shuffle",
@@ -25,19 +38,33 @@ constexpr std::array<std::string_view, 6> kBatchKeys = {"seed",
 constexpr std::array<std::string_view, 6> kScheduleKeys = {
     "learning_rate", "min_lr_ratio", "warmup_steps", "max_steps", "num_epochs", "max_grad_norm"};
 // What changes nothing that is compared here.
-constexpr std::array<std::string_view, 26> kSideKeys = {"run_name",        "runs_dir",
-                                                        "data_cache",      "num_workers",
-                                                        "log_freq",        "eval_freq",
-                                                        "sample_freq",     "sample_tokens",
-                                                        "sample_prompt",   "trace",
-                                                        "use_tensorboard", "use_wandb",
-                                                        "wandb_project",   "wandb_run_name",
-                                                        "metrics_address", "plateau_steps",
-                                                        "bf16_baseline",   "checkpoint_dir",
-                                                        "checkpoint_freq", "keep_checkpoints",
-                                                        "resume",          "list_checkpoints",
-                                                        "fp8_stats_freq",  "shard_tokens",
-                                                        "offline",         "replica_check_freq"};
+constexpr std::array<std::string_view, 27> kSideKeys = {"max_skipped_rows",
+                                                        "run_name",
+                                                        "runs_dir",
+                                                        "data_cache",
+                                                        "num_workers",
+                                                        "log_freq",
+                                                        "eval_freq",
+                                                        "sample_freq",
+                                                        "sample_tokens",
+                                                        "sample_prompt",
+                                                        "trace",
+                                                        "use_tensorboard",
+                                                        "use_wandb",
+                                                        "wandb_project",
+                                                        "wandb_run_name",
+                                                        "metrics_address",
+                                                        "plateau_steps",
+                                                        "bf16_baseline",
+                                                        "checkpoint_dir",
+                                                        "checkpoint_freq",
+                                                        "keep_checkpoints",
+                                                        "resume",
+                                                        "list_checkpoints",
+                                                        "fp8_stats_freq",
+                                                        "shard_tokens",
+                                                        "offline",
+                                                        "replica_check_freq"};
 
 bool is_one_of(std::span<const std::string_view> names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();

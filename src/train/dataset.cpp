@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "data/input_sets.h"
 #include "data/prepare.h"
 
 namespace octavo::train {
@@ -21,6 +22,9 @@ fs::path cache_folder(const config::Settings& s, const data::PrepareOptions& opt
   // Other ids than in folders of earlier versions.
   if (!packs && options.tokenizer != "bytes")
     identity += str('\0', "documents 2 ", s.special_tokens_in_text);
+  if (data::holds_out_by_set(options))
+    for (const data::InputSet& set : options.sets)
+      identity += str('\0', "set ", set.inputs, ' ', set.val_inputs);
   for (const auto& input : options.inputs) identity += '\0' + whole(input);
   for (const auto& input : options.val_inputs) identity += str('\0', "validation ", whole(input));
   if (packs)

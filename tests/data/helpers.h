@@ -81,6 +81,7 @@ inline PrepareOptions quiet_options(std::vector<fs::path> inputs, const fs::path
   PrepareOptions options;
   options.inputs = std::move(inputs);
   options.output = output;
+  options.max_skipped_rows = 1;
   options.quiet = true;
   return options;
 }

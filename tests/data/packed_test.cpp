@@ -93,6 +93,36 @@ TEST(Packed, AnswersAreLearnedAndDocumentsFillSamplesBestFit) {
   EXPECT_EQ(prepare(options).padding_tokens, 3u + 2 + 6 + 5);
 }
 
+// Two of seven rows: 28.6%.
+TEST(Packed, RowsLeftOutAreNamedAndTooManyAreAnError) {
+  Scratch scratch;
+  put_file(scratch / "in.jsonl",
+           "{\"prompt\":\"ab\",\"response\":\"cd\"}\n{\"prompt\":\"e\",\"response\":\"f\"}\n"
+           "{\"prompt\":\"e\",\"response\":\"\"}\n{\"prompt\":\"g\",\"response\":\"h\"}\n"
+           "{\"prompt\":\"nopqrstuv\",\"response\":\"w\"}\n"
+           "{\"prompt\":\"i\",\"response\":\"j\"}\n{\"prompt\":\"k\",\"response\":\"l\"}\n");
+  PrepareOptions options = packed_options(scratch / "in.jsonl", scratch / "out", 8);
+  options.max_skipped_rows = PrepareOptions().max_skipped_rows;
+  expect_failure([&] { prepare(options); }, ExitCode::kUsage,
+                 {"5%", "2 of 7", "1 whose answer begins behind max_seq_length 8",
+                  "1 without an answer", "in.jsonl:3", "in.jsonl:5", "--max_skipped_rows 0.29"});
+  EXPECT_FALSE(fs::exists(scratch / "out/dataset.json"));
+  options.max_skipped_rows = 0.29;
+  const PrepareResult result = prepare(options);  // behind the shards that are there
+  EXPECT_EQ(result.shards_reused, result.shards);
+  EXPECT_EQ(result.documents, 5u);
+  EXPECT_EQ(read_index(scratch / "out").sets[0]["train_documents"], 5);
+}
+
+// Nothing is lost with an empty text: a data set of lines has many.
+TEST(Packed, EmptyTextsAreNoLoss) {
+  Scratch scratch;
+  put_file(scratch / "in.jsonl", "{\"text\":\"a\"}\n{\"text\":\"\"}\n{\"text\":\"\"}\n");
+  PrepareOptions options = quiet_options({scratch / "in.jsonl"}, scratch / "out");
+  options.max_skipped_rows = 0;
+  EXPECT_EQ(prepare(options).documents, 1u);
+}
+
 TEST(Packed, ABatchKnowsWhereDocumentsBeginAndWhatIsLearned) {
   Scratch scratch;
   put_file(scratch / "in.jsonl",

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "data/dataset_index.h"
 #include "data/token_data.h"
 #include "helpers.h"
 
@@ -24,9 +25,11 @@ using Names = std::vector<std::string>;
 
 class Layout : public testing::Test {
  protected:
-  SplitInputs resolve(const std::string& split, double val_fraction = 0.1) {
+  SplitInputs resolve(const std::string& split, double val_fraction = 0.1,
+                      const std::string& val_split = "") {
     config::Settings settings;
     settings.split_name = split;
+    settings.val_split_name = val_split;
     settings.val_fraction = val_fraction;
     settings.offline = true;
     return resolve_inputs(settings, {(scratch_ / "set").string()});
@@ -43,7 +46,11 @@ TEST_F(Layout, SplitsAreFilesOfThatName) {
   const SplitInputs train = resolve("");
   EXPECT_EQ(names(train.inputs),
             (Names{"train-00000-of-00002.jsonl", "train-00001-of-00002.jsonl"}));
-  EXPECT_EQ(names(train.validation), Names{"test-00000-of-00001.jsonl"});
+  EXPECT_TRUE(train.validation.empty());  // test is for the end, unless it is asked for
+  EXPECT_EQ(names(resolve("", 0.1, "test").validation), Names{"test-00000-of-00001.jsonl"});
+  EXPECT_EQ(names(resolve("", 0, "test").validation), Names{"test-00000-of-00001.jsonl"});
+  expect_failure([&] { resolve("", 0.1, "validation"); }, ExitCode::kUsage, {"'validation'"});
+  expect_failure([&] { resolve("test", 0.1, "test"); }, ExitCode::kUsage, {"val_split_name"});
   EXPECT_EQ(names(resolve("train_1M").inputs), Names{"train_1M-00000-of-00001.jsonl"});
   EXPECT_TRUE(resolve("test").validation.empty());
   EXPECT_TRUE(resolve("", 0).validation.empty());
@@ -71,6 +78,93 @@ TEST_F(Layout, TheValidationSplitIsAllThatIsValidatedOn) {
   const PrepareResult result = prepare(options);
   EXPECT_EQ(result.train_tokens, 10u);
   EXPECT_EQ(result.val_tokens, 5u);
+}
+
+// Tokens of a split of a `bytes` data set as text, '|' for the end of a document.
+std::string split_text(const fs::path& folder, const std::string& split) {
+  const auto data = TokenData::open(folder, split);
+  std::vector<int32_t> tokens(data->tokens());
+  data->read(0, tokens);
+  std::string text;
+  for (const int32_t token : tokens) text += token == 256 ? '|' : static_cast<char>(token);
+  return text;
+}
+
+class Sets : public testing::Test {
+ protected:
+  // Training and validation text of what `inputs` below the scratch folder become.
+  std::pair<std::string, std::string> prepared(const std::vector<std::string>& inputs,
+                                               double val_fraction) {
+    config::Settings settings;
+    settings.offline = true;
+    settings.val_fraction = val_fraction;
+    std::vector<std::string> paths;
+    for (const std::string& input : inputs) paths.push_back((scratch_ / input).string());
+    PrepareOptions options = prepare_options(settings, paths);
+    options.output = scratch_ / str("out", ++count_);
+    options.quiet = true;
+    prepare(options);
+    sets_ = read_index(options.output).sets;
+    return {split_text(options.output, "train"), split_text(options.output, "val")};
+  }
+  std::string rows(const std::string& text, int count) {
+    std::string lines;
+    for (int i = 0; i < count; ++i) lines += row(text);
+    return lines;
+  }
+  Scratch scratch_;
+  Json sets_;
+  int count_ = 0;
+};
+
+TEST_F(Sets, EachHoldsOutItsOwnPart) {
+  put_file(scratch_ / "a.jsonl", rows("aa", 5));
+  put_file(scratch_ / "b.jsonl", rows("bb", 5));
+  const auto [train, val] = prepared({"a.jsonl", "b.jsonl"}, 0.2);
+  EXPECT_EQ(train, "aa|aa|aa|aa|bb|bb|bb|bb|");
+  EXPECT_EQ(val, "aa|bb");
+  ASSERT_EQ(sets_.size(), 2u);
+  EXPECT_EQ(sets_[0]["name"], "a.jsonl");
+  for (const Json& set : sets_) {
+    EXPECT_EQ(set["train_documents"], 4);
+    EXPECT_EQ(set["val_documents"], 1);
+    EXPECT_EQ(set["validation"], "the last 0.2 of it");
+  }
+}
+
+TEST_F(Sets, OneWithASplitDoesNotSpeakForTheOthers) {
+  put_file(scratch_ / "a/train.jsonl", rows("aa", 5));
+  put_file(scratch_ / "a/validation.jsonl", rows("vv", 2));
+  put_file(scratch_ / "b.jsonl", rows("bb", 5));
+  const auto [train, val] = prepared({"a", "b.jsonl"}, 0.2);
+  EXPECT_EQ(train, "aa|aa|aa|aa|aa|bb|bb|bb|bb|");
+  EXPECT_EQ(val, "bb|vv|vv");
+  EXPECT_EQ(sets_[0]["validation"], "its split validation");
+  EXPECT_EQ(sets_[0]["val_documents"], 2);
+  EXPECT_EQ(sets_[1]["val_documents"], 1);
+}
+
+// A set of one document is cut; what follows in either split is another document.
+TEST_F(Sets, ALoneDocumentInFrontIsCutBetweenDocuments) {
+  put_file(scratch_ / "a.jsonl", row(std::string(100, 'a')));
+  put_file(scratch_ / "b.jsonl", rows("bb", 5));
+  const auto [train, val] = prepared({"a.jsonl", "b.jsonl"}, 0.2);
+  const size_t cut = train.find('|');
+  EXPECT_GT(cut, 50u);
+  EXPECT_LT(cut, 90u);
+  EXPECT_EQ(train, std::string(cut, 'a') + "|bb|bb|bb|bb|");
+  EXPECT_EQ(val, std::string(100 - cut, 'a') + "|bb");
+}
+
+// As a folder of them is: the last files validate, none is cut but the last.
+TEST_F(Sets, TextFilesOneAfterAnotherAreOne) {
+  for (const char* name : {"a", "b", "c", "d"})
+    put_file(scratch_ / (std::string(name) + ".txt"), std::string(10, *name));
+  const auto [train, val] = prepared({"a.txt", "b.txt", "c.txt", "d.txt"}, 0.4);
+  EXPECT_EQ(train, "aaaaaaaaaa|bbbbbbbbbb|cccccccccc|");
+  EXPECT_EQ(val, "dddddddddd");
+  ASSERT_EQ(sets_.size(), 1u);
+  EXPECT_EQ(sets_[0]["name"], "a.txt and 3 more files");
 }
 
 TEST(Splits, AMissingFileIsNotLookedForOnTheHub) {
