@@ -4,8 +4,10 @@
 #include <iostream>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/progress.h"
 #include "cli/verbs.h"
+#include "data/default_tokenizer.h"
 #include "data/prepare.h"
 
 namespace octavo::cli {
@@ -27,6 +29,10 @@ int data_prepare(const Verb& verb, Args args) {
          "data prepare: wanted --output FOLDER, found none; say where the shards go");
 
   data::PrepareOptions options = data::prepare_options(settings, inputs);
+  if (settings.tokenizer.empty() && parsed.given("model_name"))
+    options.tokenizer = data::default_tokenizer(settings);
+  else if (settings.tokenizer.empty())
+    log_info("tokenizer: bytes, since none is named; --tokenizer PATH names one");
   options.output = settings.output;
   const data::PrepareResult result = data::prepare(options);
 

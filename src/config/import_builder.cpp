@@ -147,6 +147,15 @@ void Importer::convert_guide(const ForeignEntry& entry) {
               whole->config.empty() ? ""
                                     : str(", dataset_config ", whole->config, " (10B tokens)")));
     }
+  if (key != nullptr && key->name == "max_batch_size" &&
+      entry_of(ForeignForm::kGuide, "auto_batch_size") == nullptr &&
+      entry_of(ForeignForm::kGuide, "batch_size") == nullptr) {
+    carry(entry, "max_batch_size", entry.values);
+    carry(entry, "auto_batch_size", std::string("true"));
+    return find(Finding::Verdict::kRepaired, "adaptive_batch", entry,
+                "the script takes the largest batch that fits, up to this one",
+                "octavo would train with its default batch_size 8", "auto_batch_size: true");
+  }
   if (key != nullptr) return carry(entry, key->name, entry.values);
   if (is_planned(entry.path)) return carry(entry, entry.path, entry.values);
   const Mapping* mapping = find_mapping(ForeignForm::kLlamaFactory, entry.path);

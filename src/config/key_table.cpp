@@ -62,8 +62,8 @@ std::vector<Key> data_keys() {
           .read_by(reader::kTrain | reader::kEval),
       text_key("tokenizer", &S::tokenizer,
                "bytes, a tokenizer.json, or a folder that holds one. Empty: what the prepared data "
-               "or the checkpoint "
-               "was made with, else bytes.")
+               "or the checkpoint was made with, else the tokenizer of model_name (of gpt2: from "
+               "the Hugging Face hub; of custom: bytes).")
           .read_by(kMakers | reader::kGenerate),
       bool_key("special_tokens_in_text", &S::special_tokens_in_text,
                "Texts that spell a special token of the tokenizer (<|endoftext|>) mean that token. "

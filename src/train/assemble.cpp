@@ -207,6 +207,7 @@ void assemble_run(const std::unique_ptr<Run>& run, config::Settings settings,
   DataSet data;
   run->world.in_turn("names and data", [&] {
     resolved = with_resolved_names(settings);
+    settle_tokenizer(resolved);
     data = open_data_set(resolved);
   });
   run->train_data = data.train;

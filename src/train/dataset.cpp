@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "data/default_tokenizer.h"
 #include "data/input_sets.h"
 #include "data/prepare.h"
 
@@ -61,6 +62,23 @@ DataPlace data_place(const config::Settings& settings) {
   if (is_prepared_folder(settings)) return {settings.dataset.front(), true};
   const fs::path folder = cache_folder(settings, data::prepare_options(settings, settings.dataset));
   return {folder, fs::exists(folder / "dataset.json")};
+}
+
+void settle_tokenizer(config::Settings& resolved) {
+  if (!resolved.tokenizer.empty() || resolved.dataset.empty()) return;
+  if (!is_prepared_folder(resolved)) {
+    resolved.tokenizer = data::default_tokenizer(resolved);
+    return;
+  }
+  const std::string& folder = resolved.dataset.front();
+  const std::string made_with = data::TokenData::open(folder, "train")->tokenizer_name();
+  if (made_with == "bytes" && resolved.model_name != "custom")
+    fail(
+        ExitCode::kUsage, "train", "wanted data of the tokenizer of ", resolved.model_name,
+        ", found bytes in ", folder,
+        "; prepare it with --tokenizer PATH (the model's tokenizer.json), or say --tokenizer bytes "
+        "when the model is meant to learn bytes");
+  log_info(str("tokenizer: ", made_with, ", of the prepared data"));
 }
 
 DataSet open_data_set(const config::Settings& settings) {

@@ -24,6 +24,11 @@ struct DataPlace {
 };
 DataPlace data_place(const config::Settings& settings);
 
+// Names the tokenizer where the key does not: the model's own (data/default_tokenizer.h), or what
+// the prepared data was made with. Data of bytes for a model that has a tokenizer is refused until
+// the key says that it is meant.
+void settle_tokenizer(config::Settings& resolved);
+
 DataSet open_data_set(const config::Settings& settings);
 
 inline bool skips_damaged(const config::Settings& settings) {

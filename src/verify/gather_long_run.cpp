@@ -48,17 +48,17 @@ std::vector<int> lines_with_secrets(const std::string& file) {
 
 // Of data that is not prepared yet; 0 when its tokenizer cannot be read.
 int64_t tokenizer_size(const config::Settings& resolved) try {
-  const std::string name = resolved.tokenizer.empty() ? "bytes" : resolved.tokenizer;
-  return tokenizer::load_tokenizer(name)->vocab_size();
+  return tokenizer::load_tokenizer(resolved.tokenizer)->vocab_size();
 } catch (const std::exception&) {
   return 0;
 }
 
-RunData long_run_data(const config::Settings& resolved, bool may_download) {
+RunData long_run_data(config::Settings resolved, bool may_download) {
   RunData data;
   if (resolved.dataset.empty()) return data;
   train::DataPlace place;
   try {
+    train::settle_tokenizer(resolved);
     place = train::data_place(resolved);
   } catch (const std::exception& error) {
     data.problem = first_line(error.what());

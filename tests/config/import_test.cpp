@@ -193,6 +193,20 @@ TEST_F(ImportFiles, Repairs) {
   EXPECT_NE(finding(rank, "lora_hides_fp8")->cost.find("1.00x"), std::string::npos);
 }
 
+// The production file of the guides: its script takes the largest batch that fits.
+TEST_F(ImportFiles, TheGuidesBatchIsFoundOnTheSpot) {
+  const std::string guide =
+      "dataset: fineweb-edu\nuse_fp8: true\nmax_batch_size: 128\n"
+      "target_effective_batch_size: 512\nnum_epochs: 2\n";
+  const Import import = of("fineweb_edu_fp8.yaml", guide);
+  EXPECT_FALSE(import.is_refused());
+  EXPECT_TRUE(reread(import).auto_batch_size);
+  EXPECT_EQ(reread(import).max_batch_size, 128);
+  ASSERT_NE(finding(import, "adaptive_batch"), nullptr);
+  for (const char* own : {"auto_batch_size: false\n", "batch_size: 16\n"})
+    EXPECT_FALSE(reread(of("own.yaml", guide + own)).auto_batch_size) << own;
+}
+
 TEST_F(ImportFiles, Refusals) {
   const std::string base = "model_name_or_path: m\ndataset: a/b\n";
   const auto refuses = [&](const std::string& lines, const std::string& id) {

@@ -72,14 +72,16 @@ def forecast(folder, model, flags):
 def gpu_peak(folder, model, flags):
     environment = absent_device.environment(memory=400 * 10**9, base=dict(os.environ, OMP_WAIT_POLICY="passive"))
     out = run([BUILD / "bin/step_bench", "steps", 3, "--device", "cuda", "--init_from", "random", "--runs_dir", folder / "runs",
-               "--dataset", folder / "text.txt", "--data_cache", folder / "data", "--model_name", model, *flags], env=environment)
+               "--dataset", folder / "text.txt", "--tokenizer", "bytes", "--data_cache", folder / "data", "--model_name", model, *flags],
+              env=environment)
     return max(json.loads(line)["peak"] for line in out.splitlines() if line.startswith('{"gemms"'))
 
 
 def cpu_peak(folder, model, flags, name):
     run([BUILD / "bin/octavo", "train", "--device", "cpu", "--init_from", "random", "--max_steps", 2, "--eval_freq", 0,
          "--checkpoint_freq", 0, "--runs_dir", folder / "runs", "--checkpoint_dir", folder / "checkpoints" / name,
-         "--run_name", name, "--dataset", folder / "text.txt", "--data_cache", folder / "data", "--model_name", model, *flags],
+         "--run_name", name, "--dataset", folder / "text.txt", "--tokenizer", "bytes", "--data_cache", folder / "data", "--model_name", model,
+         *flags],
         env=dict(os.environ, OMP_WAIT_POLICY="passive"))
     return json.loads((folder / "runs" / name / "receipt.json").read_text())["memory_peak_bytes"]
 

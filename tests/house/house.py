@@ -23,7 +23,7 @@ EXECUTABLES = [
     "tests/integration/gpu_step", "tests/integration/verify", "tests/integration/gpu_graph", "tests/integration/ranges",
     "tests/integration/dry_run", "tests/integration/rank_death", "tests/integration/red_flags", "tests/integration/overlap", "tests/integration/auto_batch", "tests/integration/two_nodes",
     "tests/integration/launchers", "tests/integration/slurm", "tests/integration/sweep", "tests/integration/compare", "tests/integration/diagnose", "tests/integration/bench_verb",
-    "tests/integration/planning", "tests/integration/configs", "tests/conformance/plan_memory",
+    "tests/integration/planning", "tests/integration/configs", "tests/integration/data_asked", "tests/conformance/plan_memory",
     "tests/conformance/plan_published", "bench/calibrate_plan",
     "tests/conformance/tensorboard", "tests/conformance/wandb", "bench/sinks",
     "tests/faults/bad_steps", "tests/faults/checkpoints", "tests/faults/data", "tests/faults/kills", "tests/faults/processes", "tests/faults/soak", "tests/faults/doors", "tests/faults/secrets", "tests/faults/supply", "packaging/lock", "packaging/sbom", "tests/faults/replicas",
