@@ -367,6 +367,9 @@ std::vector<Key> run_keys() {
       text_key("runs_dir", &S::runs_dir, "Where runs are kept."),
       int_key("log_freq", &S::log_freq, 1, kMany,
               "Steps between step lines; metrics.jsonl gets every step."),
+      bool_key("record_samples", &S::record_samples,
+               "Write the numbers of each step's samples, of all ranks, into metrics.jsonl "
+               "(data/samples): which data was trained on, and when."),
       int_key("eval_freq", &S::eval_freq, 0, kMany,
               "Steps between evaluations on the validation split. 0: never."),
       int_key("eval_batches", &S::eval_batches, 1, kMany, "Batches in one evaluation."),

@@ -1,5 +1,6 @@
 #include <pthread.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -44,13 +45,19 @@ struct Loader::State {
     batch.targets.reserve(rows * static_cast<uint64_t>(options.length));
     const uint64_t first = position + static_cast<uint64_t>(options.rank) * rows;
     for (uint64_t row = 0; row < rows; ++row) {
-      const uint64_t begin = sampler.at(first + row) * static_cast<uint64_t>(options.length);
+      if (options.end > 0 && first + row >= options.end) {
+        add_nothing(batch);
+        continue;
+      }
+      batch.samples.push_back(sampler.at(first + row));
+      const uint64_t begin = batch.samples.back() * static_cast<uint64_t>(options.length);
       if (data->sample_length() > 0)
         add_packed(begin, batch);
       else
         add_plain(begin, batch);
     }
     position += rows * static_cast<uint64_t>(options.world);
+    if (options.end > 0) position = std::min(position, options.end);
     batch.after.samples = position;
     return batch;
   }
@@ -74,12 +81,16 @@ struct Loader::State {
     batch.starts.push_back(static_cast<int32_t>(batch.inputs.size()));
     batch.inputs.insert(batch.inputs.end(), length, 0);
     batch.targets.insert(batch.targets.end(), length, -1);
+  }
+
+  void leave_out(Batch& batch) {
+    add_nothing(batch);
     ++batch.left_out;
   }
 
   void add_plain(uint64_t begin, Batch& batch) {
     sample.resize(static_cast<size_t>(options.length) + 1);
-    if (!read_sample(begin)) return add_nothing(batch);
+    if (!read_sample(begin)) return leave_out(batch);
     batch.starts.push_back(static_cast<int32_t>(batch.inputs.size()));
     batch.inputs.insert(batch.inputs.end(), sample.begin(), sample.end() - 1);
     batch.targets.insert(batch.targets.end(), sample.begin() + 1, sample.end());
@@ -90,7 +101,7 @@ struct Loader::State {
   // learned.
   void add_packed(uint64_t begin, Batch& batch) {
     sample.resize(static_cast<size_t>(options.length));
-    if (!read_sample(begin)) return add_nothing(batch);
+    if (!read_sample(begin)) return leave_out(batch);
     for (size_t i = 0; i < sample.size(); ++i) {
       const auto word = static_cast<uint32_t>(sample[i]);
       const uint32_t next = i + 1 < sample.size() ? static_cast<uint32_t>(sample[i + 1]) : 0;
@@ -106,7 +117,7 @@ struct Loader::State {
   void run() {
     ::pthread_setname_np(::pthread_self(), "octavo-loader");
     try {
-      for (;;) {
+      while (options.end == 0 || position < options.end) {
         Batch batch = read_batch();
         std::unique_lock lock(mutex);
         changed.wait(lock, [&] { return stop || ready.size() < size_t(options.read_ahead); });
@@ -114,6 +125,9 @@ struct Loader::State {
         ready.push_back(std::move(batch));
         changed.notify_all();
       }
+      const std::lock_guard lock(mutex);
+      ended = true;
+      changed.notify_all();
     } catch (...) {
       const std::lock_guard lock(mutex);
       error = std::current_exception();
@@ -131,7 +145,7 @@ struct Loader::State {
   std::condition_variable changed;
   std::deque<Batch> ready;
   std::exception_ptr error;
-  bool stop = false;
+  bool stop = false, ended = false;
   double waited = 0;
   std::thread thread;
 };
@@ -175,9 +189,11 @@ Loader::~Loader() {
 Batch Loader::next() {
   const auto start = std::chrono::steady_clock::now();
   std::unique_lock lock(state_->mutex);
-  state_->changed.wait(lock, [&] { return !state_->ready.empty() || state_->error; });
+  state_->changed.wait(lock,
+                       [&] { return !state_->ready.empty() || state_->error || state_->ended; });
   state_->waited += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (state_->ready.empty()) std::rethrow_exception(state_->error);
+  if (state_->ready.empty() && state_->error) std::rethrow_exception(state_->error);
+  OCTAVO_ASSERT(!state_->ready.empty());  // nobody asks behind the last sample
   Batch batch = std::move(state_->ready.front());
   state_->ready.pop_front();
   state_->changed.notify_all();
@@ -191,6 +207,10 @@ double Loader::wait_seconds() const {
 
 uint64_t Loader::samples_per_epoch() const {
   return state_->sampler.samples();
+}
+
+uint64_t Loader::end() const {
+  return state_->options.end;
 }
 
 }  // namespace octavo::data

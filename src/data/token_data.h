@@ -59,6 +59,8 @@ struct Batch {
   std::vector<int32_t> targets;  // -1: nothing to learn here
   // Where documents begin in the rows laid end to end, ascending; each row's first position is one.
   std::vector<int32_t> starts;
+  // The numbers of the samples in it, row by row; short of `rows` in the last batches of a run.
+  std::vector<uint64_t> samples = {};
   int64_t learned = 0;   // targets that are not -1
   int64_t left_out = 0;  // rows that nothing is learned from because their tokens are damaged
   Position after;        // where to resume once this batch has been trained on
@@ -73,6 +75,9 @@ class Loader {
     uint64_t seed = 0;
     bool shuffle = true;
     int rank = 0, world = 1;  // rank r takes rows [r * rows, (r + 1) * rows) of each global batch
+    // The position behind the last sample. A batch that reaches beyond it keeps its shape: rows
+    // without a sample have nothing to learn. 0: there is no end.
+    uint64_t end = 0;
     int read_ahead = 4;
     // Samples with damaged tokens: nothing is learned from them. Their places in the order stay, so
     // that everything else is trained on as it would have been. False: they are an error.
@@ -80,9 +85,10 @@ class Loader {
   };
   Loader(std::shared_ptr<const TokenData> data, const Options& options, Position start);
   ~Loader();
-  Batch next();                 // rethrows what the reading thread met
+  Batch next();                 // rethrows what the reading thread met; not to be asked at the end
   double wait_seconds() const;  // time next() spent waiting: data starvation
   uint64_t samples_per_epoch() const;
+  uint64_t end() const;  // as the options say
 
  private:
   struct State;

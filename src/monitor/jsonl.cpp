@@ -85,6 +85,8 @@ class JsonlSink final : public Sink {
     record["step"] = r.step;
     record["epoch"] = r.epoch;
     record["tokens"] = r.tokens;
+    record["data/position"] = r.position;
+    if (!r.samples.empty()) record["data/samples"] = r.samples;
     record["flags/total"] = r.flags;
     record["precision"] = r.precision;
     if (r.skipped) record["train/skipped"] = true;

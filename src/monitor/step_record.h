@@ -29,6 +29,7 @@ struct StepRecord {
   double loss = 0, learning_rate = 0, grad_norm = 0;
   double seconds = 0, tokens_per_second = 0;
   uint64_t tokens = 0;           // trained on so far
+  uint64_t position = 0;         // samples taken so far
   double data_wait_seconds = 0;  // of this step
   double penalty = 0;            // value of the penalty, unweighted; 0 when there is none
   double memory_peak_bytes = 0;
@@ -39,7 +40,8 @@ struct StepRecord {
   double memory_kept_bytes = 0;        // of tensors that live on after the step
   // Of each rank's own work in the step before, without waits for other ranks; empty with one rank.
   std::vector<double> rank_seconds;
-  int64_t flags = 0;  // red flags that this run raised so far
+  std::vector<uint64_t> samples;  // of this step on all ranks; empty unless record_samples
+  int64_t flags = 0;              // red flags that this run raised so far
   // Added on the way to the sinks (async_sink.h).
   std::optional<double> goodput;  // share of the time since the start that steps made progress in
   std::optional<double> mfu;      // share of the devices' dense peak; none on a CPU

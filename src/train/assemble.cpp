@@ -16,22 +16,10 @@
 #include "train/model_factory.h"
 #include "train/persist.h"
 #include "train/run.h"
+#include "train/run_length.h"
 
 namespace octavo::train {
 namespace {
-
-int64_t steps_of(const config::Settings& s, uint64_t samples_per_epoch, int world) {
-  if (s.max_steps > 0) return s.max_steps;
-  const auto per_step = static_cast<uint64_t>(s.batch_size * s.gradient_accumulation_steps * world);
-  const auto epochs = static_cast<uint64_t>(std::max<int64_t>(s.num_epochs, 1));
-  const auto steps = static_cast<int64_t>(samples_per_epoch * epochs / per_step);
-  if (steps == 0)
-    fail(ExitCode::kUsage, "train", "an epoch has ", samples_per_epoch,
-         " samples and a step takes ", per_step,
-         ": not one step; give more data, or lower batch_size, gradient_accumulation_steps or "
-         "max_seq_length");
-  return steps;
-}
 
 optim::Schedule schedule_of(const config::Settings& s, int64_t max_steps) {
   return {.max_lr = s.learning_rate,
@@ -229,7 +217,7 @@ void assemble_run(const std::unique_ptr<Run>& run, config::Settings settings,
   if (!s.resume.empty()) *resumed_from = resume(*run);
   if (run->sharding != nullptr) run->sharding->weights_changed();
   open_loader(*run);
-  run->schedule = schedule_of(s, steps_of(s, run->loader->samples_per_epoch(), run->world.size()));
+  run->schedule = schedule_of(s, steps_asked(*run));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "train/batch_search.h"
 #include "train/dataset.h"
 #include "train/pass.h"
+#include "train/run_length.h"
 #include "train/step.h"
 
 namespace octavo::train {
@@ -207,6 +208,7 @@ void open_loader(Run& run) {
                                       .shuffle = s.shuffle,
                                       .rank = run.world.rank(),
                                       .world = run.world.size(),
+                                      .end = samples_asked(run),
                                       .skip_damaged = skips_damaged(s)};
   run.loader = std::make_unique<data::Loader>(run.train_data, options, run.progress.position);
 }

@@ -19,6 +19,7 @@
 #include "train/persist.h"
 #include "train/replica_check.h"
 #include "train/run.h"
+#include "train/run_length.h"
 
 namespace octavo::train {
 namespace {
@@ -32,6 +33,7 @@ void announce(const Run& run, const std::string& resumed_from) {
   log_info(str("steps: ", run.schedule.max_steps, " of ", run.tokens_per_step(),
                " tokens, warm-up ", run.schedule.warmup_steps, "; an epoch has ",
                run.loader->samples_per_epoch(), " samples"));
+  announce_epochs(run);
   if (run.fp8_decision) log_info("matrix products:\n" + gemm_table(gemm_lines(run)));
   if (!resumed_from.empty())
     log_info(str("resumed from ", resumed_from, " at step ", run.progress.step));

@@ -44,6 +44,7 @@ checkpoint::State state_of(const Run& run, const std::string& run_name, const do
                  {"optimizer_steps", run.optimizer->steps()},
                  {"model", run.model->hugging_face_config()},
                  {"seed", run.settings.seed},
+                 {"shuffle", run.settings.shuffle},
                  {"batch_size", run.settings.batch_size},
                  {"gradient_accumulation_steps", run.settings.gradient_accumulation_steps},
                  {"max_seq_length", run.settings.max_seq_length},

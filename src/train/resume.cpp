@@ -43,6 +43,33 @@ void log_changed_ranks(const Run& run, const Layout& then) {
                  ": set batch_size or gradient_accumulation_steps to keep it"));
 }
 
+uint64_t position_of(const Json& extra, const std::string& source) {
+  const int64_t position = json_int(extra, "data_position", source);
+  if (position < 0)
+    fail(ExitCode::kDamaged, "train", source, ": data_position: wanted at least 0, found ",
+         position);
+  return static_cast<uint64_t>(position);
+}
+
+// In the middle of an epoch another order has some samples twice and leaves others out.
+void warn_changed_order(const Run& run, const Json& extra, const std::string& source) {
+  const auto& s = run.settings;
+  const int64_t seed = json_int(extra, "seed", source);
+  // Checkpoints from before shuffle was kept have none.
+  const bool shuffle =
+      extra.contains("shuffle") ? extra.at("shuffle") == Json(true) : run.settings.shuffle;
+  if (seed == s.seed && shuffle == s.shuffle) return;
+  const std::string what = seed != s.seed ? str("seed was ", seed, " and is ", s.seed)
+                                          : str("shuffle was ", shuffle, " and is ", s.shuffle);
+  const uint64_t epoch = data::sample_count(*run.train_data, s.max_seq_length);
+  const bool same_order = !shuffle && !s.shuffle;
+  if (same_order || position_of(extra, source) % epoch == 0)
+    log_warn(str("resume: ", what, "; training goes on, but not bit for bit as it would have"));
+  else
+    log_warn(str("resume: ", what, ": the rest of this epoch comes in another order, so that some ",
+                 "samples of it come twice and others not at all; later epochs are whole"));
+}
+
 // What must be the same for the run to be the same run, and what should be.
 void check_same_run(const Run& run, const Json& extra, const std::string& source) {
   const std::string data = json_string(extra, "data_fingerprint", source);
@@ -56,7 +83,7 @@ void check_same_run(const Run& run, const Json& extra, const std::string& source
       log_warn(str("resume: ", name, " was ", then, " and is ", now,
                    "; training goes on, but not bit for bit as it would have"));
   };
-  warn_changed("seed", run.settings.seed);
+  warn_changed_order(run, extra, source);
   const Layout then = layout_of(extra, source);
   if (then.ranks == run.world.size()) {
     warn_changed("batch_size", run.settings.batch_size);
@@ -64,7 +91,6 @@ void check_same_run(const Run& run, const Json& extra, const std::string& source
   } else {
     log_changed_ranks(run, then);
   }
-  warn_changed("max_seq_length", run.settings.max_seq_length);
   warn_changed("threads", at::get_num_threads());
 }
 
@@ -138,8 +164,27 @@ checkpoint::Loaded load_into(Run& run, const std::string& which) {
   return loaded;
 }
 
-uint64_t position_of(const Json& extra, const std::string& source) {
-  return static_cast<uint64_t>(json_int(extra, "data_position", source));
+// The position is in samples. Samples of another length are other cuts of the same tokens: only
+// between two epochs is it known which of them were seen.
+data::Position resumed_position(const Run& run, const Json& extra, const std::string& source) {
+  const uint64_t position = position_of(extra, source);
+  const int64_t then = json_int(extra, "max_seq_length", source), now = run.settings.max_seq_length;
+  if (then == now || position == 0) return {position};
+  if (then < 1)
+    fail(ExitCode::kDamaged, "train", source, ": max_seq_length: wanted at least 1, found ", then);
+  const uint64_t epoch = data::sample_count(*run.train_data, then);
+  if (epoch == 0 || position % epoch != 0)
+    fail(ExitCode::kUsage, "train", source, ": wanted max_seq_length ", then,
+         " as in the checkpoint, found ", now, "; it was saved in the middle of an epoch (sample ",
+         epoch == 0 ? position : position % epoch, " of ", epoch,
+         "), where samples of another length would repeat some tokens and leave others out. Resume "
+         "with --max_seq_length ",
+         then, " until the epoch ends, or start a new run from these weights with --init_from ",
+         source);
+  const uint64_t samples = position / epoch * data::sample_count(*run.train_data, now);
+  log_info(str("resume: max_seq_length was ", then, " and is ", now, "; ", position / epoch,
+               " whole epochs were seen: ", position, " samples then, ", samples, " now"));
+  return {samples};
 }
 
 void resume_refusals(Run& run, const Json& extra, const std::string& source) {
@@ -186,7 +231,7 @@ std::string resume(Run& run) {
     run.resumed.passed_over.push_back(path.filename().string());
   run.progress.step = state.step;
   run.progress.tokens = state.tokens;
-  run.progress.position.samples = position_of(state.extra, source);
+  run.progress.position = resumed_position(run, state.extra, source);
   resume_refusals(run, state.extra, source);
   resume_losses(run, state.extra, source);
   if (state.extra.contains("best_val_loss")) {

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "base/signals.h"
@@ -9,6 +10,7 @@
 #include "engine/devices.h"
 #include "engine/range.h"
 #include "train/bad_step.h"
+#include "train/run_length.h"
 
 namespace octavo::train {
 namespace {
@@ -23,6 +25,7 @@ std::pair<std::vector<data::Batch>, double> read_batches(Run& run) {
   for (int64_t i = 0; i < run.settings.gradient_accumulation_steps; ++i) {
     batches.push_back(run.loader->next());
     learned += static_cast<double>(batches.back().learned);
+    if (batches.back().after.samples == run.loader->end()) break;  // the last step may be short
   }
   const int ranks = run.world.size();
   at::Tensor told = at::zeros({1 + ranks}, at::kDouble);
@@ -33,6 +36,26 @@ std::pair<std::vector<data::Batch>, double> read_batches(Run& run) {
   number = told.mutable_data_ptr<double>();
   if (ranks > 1) run.rank_seconds.assign(number + 1, number + 1 + ranks);
   return {std::move(batches), std::max(number[0], 1.0)};
+}
+
+// Their numbers, of all ranks, in the order of the data. A rank may have fewer than another in the
+// last step.
+std::vector<uint64_t> samples_of_all(Run& run, const std::vector<data::Batch>& batches) {
+  const auto rows = static_cast<size_t>(run.settings.batch_size);
+  std::vector<int64_t> own;
+  for (const data::Batch& batch : batches) {
+    own.insert(own.end(), batch.samples.begin(), batch.samples.end());
+    own.insert(own.end(), rows - batch.samples.size(), -1);
+  }
+  const at::Tensor all = run.world.from_all(own, "samples of the step");
+  const auto* number = all.const_data_ptr<int64_t>();
+  std::vector<uint64_t> samples;
+  for (size_t first = 0; first < own.size(); first += rows)
+    for (size_t rank = 0; rank < static_cast<size_t>(run.world.size()); ++rank)
+      for (size_t row = 0; row < rows; ++row)
+        if (const int64_t sample = number[rank * own.size() + first + row]; sample >= 0)
+          samples.push_back(static_cast<uint64_t>(sample));
+  return samples;
 }
 
 void update(Run& run, const optim::AdamW::Norm& norm, double learning_rate) {
@@ -68,10 +91,10 @@ struct Clocks {
   double waited_for_data, waited_for_ranks;
 };
 
-void report_times(Run& run, const Clocks& before, monitor::StepRecord& record) {
+void report_times(Run& run, const Clocks& before, double tokens, monitor::StepRecord& record) {
   const Clocks now(run);
   record.seconds = std::chrono::duration<double>(now.start - before.start).count();
-  record.tokens_per_second = static_cast<double>(run.tokens_per_step()) / record.seconds;
+  record.tokens_per_second = tokens / record.seconds;
   record.data_wait_seconds = now.waited_for_data - before.waited_for_data;
   record.rank_seconds = run.rank_seconds;
   run.own_seconds = record.seconds - (now.waited_for_ranks - before.waited_for_ranks);
@@ -111,22 +134,25 @@ monitor::StepRecord train_step(Run& run) {
 
   // 3. What happened.
   for (const data::Batch& batch : batches) run.samples_left_out += batch.left_out;
+  const uint64_t samples =
+      std::min(samples_per_step(run), batches.back().after.samples - progress.position.samples);
+  const uint64_t read = samples * static_cast<uint64_t>(run.settings.max_seq_length);
   progress.position = batches.back().after;
   progress.step += 1;
-  progress.tokens += static_cast<uint64_t>(run.tokens_per_step());
+  progress.tokens += read;
   record.epoch =
       static_cast<int64_t>((progress.position.samples - 1) / run.loader->samples_per_epoch());
   record.step = progress.step;
   record.tokens = progress.tokens;
+  record.position = progress.position.samples;
+  if (run.settings.record_samples) record.samples = samples_of_all(run, batches);
   record.precision = run.precision();
   if (figures.has_penalty)
-    record.penalty =
-        figures.penalty /
-        static_cast<double>(run.settings.gradient_accumulation_steps * run.world.size());
+    record.penalty = figures.penalty / static_cast<double>(std::ssize(batches) * run.world.size());
   else if (run.settings.penalty_weight > 0)
     record.penalty = figures.z / tokens;
   report_memory(run, record);
-  report_times(run, before, record);
+  report_times(run, before, static_cast<double>(read), record);
   return record;
 }
 

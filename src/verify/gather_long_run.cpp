@@ -102,7 +102,9 @@ void count_steps(LongRun& run) {
                          : run.batch * s.gradient_accumulation_steps * run.ranks;
   run.steps = s.max_steps;
   if (run.steps == 0 && run.step_samples > 0)
-    run.steps = static_cast<int64_t>(run.data.samples) * std::max<int64_t>(1, s.num_epochs) /
+    // The last step may be a short one.
+    run.steps = (static_cast<int64_t>(run.data.samples) * std::max<int64_t>(1, s.num_epochs) +
+                 run.step_samples - 1) /
                 run.step_samples;
   run.warmup_steps = s.warmup_steps >= 0 ? s.warmup_steps : optim::automatic_warmup(run.steps);
 }

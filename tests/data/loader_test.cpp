@@ -100,6 +100,32 @@ TEST(Loader, AnEpochHasEverySampleOnce) {
   for (int32_t i = 0; i < 90; ++i) EXPECT_EQ(firsts[size_t(i)], 4 * i);
 }
 
+// The last batch keeps its shape; rows behind the end have no sample and nothing to learn.
+TEST(Loader, EndsWhereItIsTold) {
+  const auto data = std::make_shared<VirtualTokens>(8 * 100 + 1);
+  for (const int world : {1, 2, 3}) {
+    std::vector<uint64_t> samples;
+    for (int rank = 0; rank < world; ++rank) {
+      Loader loader(
+          data, {.rows = 7, .length = 8, .seed = 3, .rank = rank, .world = world, .end = 200}, {});
+      for (Position at; at.samples < 200;) {
+        const Batch batch = loader.next();
+        at = batch.after;
+        EXPECT_EQ(batch.inputs.size(), 56u);
+        EXPECT_EQ(batch.starts.size(), 7u);
+        EXPECT_EQ(batch.learned, 8 * std::ssize(batch.samples));
+        EXPECT_EQ(batch.left_out, 0);
+        for (size_t row = 0; row < batch.samples.size(); ++row)
+          EXPECT_EQ(batch.inputs[8 * row], VirtualTokens::token(8 * batch.samples[row]));
+        samples.insert(samples.end(), batch.samples.begin(), batch.samples.end());
+      }
+    }
+    std::ranges::sort(samples);
+    ASSERT_EQ(samples.size(), 200u);
+    for (uint64_t i = 0; i < 200; ++i) EXPECT_EQ(samples[i], i / 2);
+  }
+}
+
 TEST(Loader, ResumesExactlyAfterEveryBatch) {
   Scratch scratch;
   put_file(scratch / "in.txt", make_text(40'000, 9));
