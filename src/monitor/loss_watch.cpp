@@ -15,6 +15,9 @@ constexpr double kLeastNorm = 1e-30;         // a logarithm needs one
 constexpr double kDecayed = 0.5;             // of the largest learning rate
 constexpr double kLeastImprovement = 0.001;  // of the loss, over half the steps
 constexpr size_t kLooksPerWindow = 64;
+constexpr int64_t kUniformPatience = 100;  // steps after the warm-up
+constexpr double kFarAboveUniform = 1.2, kFarAboveInWarmUp = 2;
+constexpr size_t kLeastUniform = 2;  // losses
 
 struct HalfMean {
   double mean = 0, variance_of_mean = 0;
@@ -47,6 +50,24 @@ SpikeDetector::Verdict SpikeDetector::judge(double loss) const {
 
 void SpikeDetector::add(double loss) {
   if (std::isfinite(loss)) losses_.add(loss);
+}
+
+double UniformDetector::limit(int64_t step) const {
+  if (step <= warmup_steps_) return kFarAboveInWarmUp * uniform_;
+  return step <= warmup_steps_ + kUniformPatience ? kFarAboveUniform * uniform_ : uniform_;
+}
+
+UniformDetector::Verdict UniformDetector::add(int64_t step, double loss) {
+  if (uniform_ <= 0 || !std::isfinite(loss)) return {};
+  losses_.add(loss);
+  const double median = median_of(losses_.values());
+  return {.worse = losses_.size() >= kLeastUniform && median > limit(step),
+          .better = median < uniform_,
+          .loss = median};
+}
+
+bool UniformDetector::worse_evaluation(int64_t step, double loss) const {
+  return uniform_ > 0 && loss > limit(step);
 }
 
 ExplosionDetector::Verdict ExplosionDetector::judge(double norm) const {

@@ -26,6 +26,28 @@ class SpikeDetector {
   Window losses_{128};
 };
 
+// A model that is worse than one that gives every token the same probability: its loss is above
+// ln(vocabulary). A new model begins near there, so it is given time: little when it is far above.
+class UniformDetector {
+ public:
+  // `uniform`: ln(vocabulary); 0: never a verdict. `warmup_steps`: of the learning rate.
+  UniformDetector(double uniform, int64_t warmup_steps)
+      : uniform_(uniform), warmup_steps_(warmup_steps) {}
+  struct Verdict {
+    bool worse = false, better = false;
+    double loss = 0;  // the median of the last ones
+  };
+  Verdict add(int64_t step, double loss);                  // of a step
+  bool worse_evaluation(int64_t step, double loss) const;  // one is judged by itself
+  double uniform() const { return uniform_; }
+
+ private:
+  double limit(int64_t step) const;
+  double uniform_;
+  int64_t warmup_steps_;
+  Window losses_{8};
+};
+
 // A gradient norm ten times the usual one of the last 128 steps; in the first steps of a run a
 // hundred times the least.
 class ExplosionDetector {

@@ -48,6 +48,9 @@ constexpr double kVeryOdd = 12;  // sigmas
 constexpr const char* kSpikes =
     "when it does not come back in some 100 steps, resume from before it with a lower "
     "learning_rate or max_grad_norm; look for strange text in the data";
+constexpr const char* kUniform =
+    "start again, or resume from before it, with a tenth of the learning_rate and more "
+    "warmup_steps; for a pretrained model see that tokenizer and weights are of one model";
 constexpr const char* kNotFinite =
     "resume from the last checkpoint with half the learning_rate or more warmup_steps; in FP8, "
     "with fp8_recipe current or fp8_skip first and last";
@@ -55,7 +58,9 @@ constexpr const char* kNotFinite =
 }  // namespace
 
 RedFlags::RedFlags(const FlagOptions& options)
-    : plateau_(options.plateau_steps), speed_(options.bf16_baseline) {}
+    : plateau_(options.plateau_steps),
+      uniform_(options.uniform_loss, options.warmup_steps),
+      speed_(options.bf16_baseline) {}
 
 void RedFlags::raise(Flags& flags, int64_t step, const char* name, std::string seen,
                      std::string remedy) {
@@ -68,6 +73,7 @@ void RedFlags::remember(const StepRecord& record) {
   spikes_.add(record.loss);
   norms_.add(record.grad_norm);
   plateau_.add(record.loss, record.learning_rate);
+  uniform_.add(record.step, record.loss);
 }
 
 std::vector<Flag> RedFlags::on_step(const StepRecord& record) {
@@ -87,7 +93,26 @@ std::vector<Flag> RedFlags::on_eval(const EvalRecord& record) {
   if (bad_evaluation_.begins(!finite, finite))
     raise(flags, record.step, "nan_loss", str("the validation loss is ", record.val_loss),
           kNotFinite);
+  const bool worse = uniform_.worse_evaluation(record.step, record.val_loss);
+  look_at_uniform(record.step, "validation loss", record.val_loss, worse, false, flags);
   return flags;
+}
+
+void RedFlags::look_at_uniform(int64_t step, const char* what, double loss, bool worse, bool better,
+                               Flags& flags) {
+  if (worse)
+    worse_than_uniform_ = str(what, " ", rounded(loss), ", guessing has ",
+                              rounded(uniform_.uniform()), " (ln of the vocabulary)");
+  else if (better)
+    worse_than_uniform_.clear();
+  if (uniform_trouble_.begins(worse, better))
+    raise(flags, step, "worse_than_uniform", worse_than_uniform_, kUniform);
+}
+
+std::string RedFlags::last_words() const {
+  if (worse_than_uniform_.empty()) return "";
+  return str("the model is worse than one that guesses every token: ", worse_than_uniform_,
+             "; it is of no use. ", kUniform);
 }
 
 Flag RedFlags::on_guard(int64_t step, const std::string& seen, bool spikes) {
@@ -107,6 +132,8 @@ void RedFlags::look_at_loss(const StepRecord& record, Flags& flags) {
           str("loss ", rounded(record.loss), ", usual ", rounded(spike.median), ": ",
               rounded(spike.sigmas), " sigmas above it"),
           kSpikes);
+  const UniformDetector::Verdict guess = uniform_.add(record.step, record.loss);
+  look_at_uniform(record.step, "loss", guess.loss, guess.worse, guess.better, flags);
   const PlateauDetector::Verdict flat = plateau_.add(record.loss, record.learning_rate);
   if (flat.looked && flat_.begins(flat.plateau, flat.improves))
     raise(flags, record.step, "plateau",

@@ -17,6 +17,8 @@ namespace octavo::monitor {
 struct FlagOptions {
   int64_t plateau_steps = 4000;  // 0: no such flag
   double bf16_baseline = 0;      // tokens a second; 0: nothing to compare with
+  double uniform_loss = 0;       // of a model that guesses: ln(vocabulary); 0: no such flag
+  int64_t warmup_steps = 0;      // of the learning rate
 };
 
 class RedFlags {
@@ -31,6 +33,10 @@ class RedFlags {
   // The run ends: by losses that spike, or by numbers that are not finite.
   Flag on_guard(int64_t step, const std::string& seen, bool spikes);
 
+  // What to say at the end of a run whose last losses are worse than guessing; "" when they are
+  // not.
+  std::string last_words() const;
+
   int64_t total() const { return total_; }
   Json receipt() const;  // how many of each
 
@@ -38,6 +44,8 @@ class RedFlags {
   using Flags = std::vector<Flag>;
   void raise(Flags& flags, int64_t step, const char* name, std::string seen, std::string remedy);
   void look_at_loss(const StepRecord& record, Flags& flags);
+  void look_at_uniform(int64_t step, const char* what, double loss, bool worse, bool better,
+                       Flags& flags);
   void look_at_norm(const StepRecord& record, Flags& flags);
   void look_at_fp8(const StepRecord& record, Flags& flags);
   void look_at_speed(const StepRecord& record, Flags& flags);
@@ -46,11 +54,13 @@ class RedFlags {
   SpikeDetector spikes_;
   ExplosionDetector norms_;
   PlateauDetector plateau_;
+  UniformDetector uniform_;
+  std::string worse_than_uniform_;  // what was, of the last losses; "": nothing
   LostTime waits_{0.2};
   SlowRankDetector ranks_;
   SlowerDetector speed_;
   Episode spike_, explosion_, flat_{2}, saturating_{1}, underflowing_{1}, starving_, slow_rank_,
-      slower_, bad_evaluation_{1};
+      slower_, bad_evaluation_{1}, uniform_trouble_;
   bool first_step_ = true, after_spike_ = false;
   int64_t total_ = 0;
   std::map<std::string, int64_t> counts_;

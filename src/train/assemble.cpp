@@ -154,6 +154,10 @@ int64_t Run::tokens_per_step() const {
          world.size();
 }
 
+double Run::uniform_loss() const {
+  return std::log(static_cast<double>(model->vocab_size()));
+}
+
 std::string Run::precision() const {
   // The guard may have moved every layer to BF16.
   const bool in_fp8 = fp8 != nullptr && fp8->layers_in_fp8() > 0;

@@ -46,9 +46,10 @@ void announce(const Run& run, const std::string& resumed_from) {
 // Runs an evaluation, tells the sinks, and says whether it is the best so far.
 monitor::EvalRecord evaluate_and_report(Run& run, Outputs& outputs) {
   monitor::EvalRecord record = evaluate(run);
-  // A model in doubt is not saved, so it cannot be the best one.
-  record.best =
-      !is_in_doubt(run) && (!run.progress.has_best || record.val_loss < run.progress.best_val_loss);
+  // A model in doubt is not saved, so it cannot be the best one; nor can one that is worse than
+  // guessing, or whose loss is no number.
+  record.best = !is_in_doubt(run) && record.val_loss <= run.uniform_loss() &&
+                (!run.progress.has_best || record.val_loss < run.progress.best_val_loss);
   if (record.best) {
     run.progress.has_best = true;
     run.progress.best_val_loss = record.val_loss;

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "config/print.h"
+#include "engine/devices.h"
 #include "monitor/background.h"
 #include "monitor/history.h"
 #include "train/ledger.h"
@@ -33,8 +34,12 @@ std::unique_ptr<monitor::RedFlags> make_flags(const Run& run, const fs::path& fo
     log_info("bf16_baseline: this run is not in FP8, so there is nothing to compare");
   if (baseline > 0 && run.fp8 != nullptr)
     log_info(str("bf16_baseline: ", baseline, " tokens per second"));
+  const bool has_numbers = !engine::is_absent_device(run.engine->target.device);
   auto flags = std::make_unique<monitor::RedFlags>(
-      monitor::FlagOptions{.plateau_steps = s.plateau_steps, .bf16_baseline = baseline});
+      monitor::FlagOptions{.plateau_steps = s.plateau_steps,
+                           .bf16_baseline = baseline,
+                           .uniform_loss = has_numbers ? run.uniform_loss() : 0,
+                           .warmup_steps = run.schedule.warmup_steps});
   // What was usual before the resume still is.
   if (run.progress.step > 0)
     for (const auto& step : monitor::read_last_steps(folder / "metrics.jsonl", run.progress.step))
@@ -106,6 +111,7 @@ void Outputs::end(const std::string& status, ExitCode code) {
   damage_->update(run_);
   if (!writes()) return;
   write_incidents();
+  if (const std::string words = flags_->last_words(); !words.empty()) log_warn(words);
   console_->on_end(static_cast<int>(code));
   background_->on_end(static_cast<int>(code));
   Json sinks = background_->receipt();

@@ -85,6 +85,7 @@ struct Run {
   std::vector<double> rank_seconds;  // the same of every rank, of the step before; empty alone
 
   int64_t tokens_per_step() const;      // over all micro-batches and ranks
+  double uniform_loss() const;          // of a model that guesses every token: ln(vocabulary)
   std::string precision() const;        // as the step line shows it
   std::string plain_precision() const;  // of what is not in FP8: BF16 or FP32
 };

@@ -1,6 +1,6 @@
 """Each red flag raised by a real cause within 20 steps of it, and at most one false flag in 10,000 clean steps.
 
-Causes: a NaN in the weights, a learning rate far too high or far too low, text that turns into noise, an FP8 margin that
+Causes: a NaN in the weights, a learning rate far too high (also from the first step on) or far too low, text that turns into noise, an FP8 margin that
 drowns everything, FP8 factors that are never renewed, a thread that reads data and stands still most of the time, a rank
 that stands still most of the time, a BF16 run that was faster. Flags before the cause, and any flag in the clean run, are
 false ones.
@@ -10,6 +10,7 @@ usage: red_flags [--clean-steps N] [--short] [--only PART_OF_A_CAUSE]
 import argparse
 import ctypes
 import json
+import math
 import os
 import pathlib
 import random
@@ -109,7 +110,20 @@ def go_on(folder, text, code=0, **keys):
 def learning_rate_far_too_high(work, check):
     folder = trained(work, "exploding", TINY, 60)
     go_on(folder, TINY, max_steps=80, learning_rate=10)
-    check.flag("gradient_explosion", folder, 60, may_follow=("spike",))
+    check.flag("gradient_explosion", folder, 60, may_follow=("spike", "worse_than_uniform"))
+
+
+def a_run_that_diverges(work, check):
+    """Worse than guessing: flagged, never the best, and said at the end of a run that ends well otherwise."""
+    folder = Folder(work / "diverging", config(TINY, max_steps=40, learning_rate=1, eval_freq=20, eval_batches=2))
+    folder.finish_or_exit()
+    check.flag("worse_than_uniform", folder, 0, may_follow=("spike", "gradient_explosion"))
+    evaluations = [r for r in folder.records() if "val/loss" in r]
+    if not evaluations or any(r["val/best"] or r["val/loss"] < math.log(257) for r in evaluations):
+        check.wrong.append(f"worse_than_uniform: wanted evaluations above {math.log(257):.2f}, none of them the best, "
+                           f"found {evaluations}")
+    if "the model is worse than one that guesses" not in folder.log():
+        check.wrong.append("worse_than_uniform: not said at the end of the run")
 
 
 def a_nan_in_the_weights(work, check):
@@ -132,7 +146,7 @@ def a_nan_in_the_weights(work, check):
 def weights_that_overflow(work, check):
     folder = trained(work, "overflowing", TINY, 60)
     go_on(folder, TINY, code=GUARD, max_steps=90, learning_rate=10, weight_decay=10)
-    check.flag("nan_loss", folder, 60, may_follow=("spike", "gradient_explosion"))
+    check.flag("nan_loss", folder, 60, may_follow=("spike", "gradient_explosion", "worse_than_uniform"))
     if "guard" not in folder.receipt()["status"]:
         check.wrong.append("nan_loss: the receipt does not say that a guard ended the run")
 
@@ -166,7 +180,7 @@ def factors_never_renewed(work, check):
     text = config(TINY, **FP8)
     folder = trained(work, "outgrowing", text, 60)
     go_on(folder, text, max_steps=60 + WITHIN, fp8_interval=1000, learning_rate=0.3)
-    check.flag("saturating_layer", folder, 60, may_follow=("spike", "gradient_explosion", "underflowing_layer"))
+    check.flag("saturating_layer", folder, 60, may_follow=("spike", "gradient_explosion", "underflowing_layer", "worse_than_uniform"))
 
 
 def faster_in_bf16(work, check):
@@ -250,7 +264,7 @@ def rank_that_stands_still(work, check):
 
 
 CAUSES = [a_nan_in_the_weights, weights_that_overflow, learning_rate_far_too_low, text_that_turns_into_noise,
-          learning_rate_far_too_high, factors_never_renewed, margin_that_drowns, disk_that_does_not_answer,
+          learning_rate_far_too_high, a_run_that_diverges, factors_never_renewed, margin_that_drowns, disk_that_does_not_answer,
           rank_that_stands_still, faster_in_bf16]
 
 

@@ -53,9 +53,45 @@ std::vector<Flag> raised(RedFlags& flags, Healthy& healthy, int steps, Change&& 
 const auto kNothing = [](StepRecord&) {};
 const std::vector<std::string> kNone;
 
+constexpr double kUniform = 5.55;  // of bytes
+
+TEST(RedFlags, WorseThanUniformIsFlaggedAndLastsToTheEnd) {
+  RedFlags flags({.uniform_loss = kUniform, .warmup_steps = 20});
+  Healthy healthy;
+  // Before the end of the warm-up and shortly after it a model may be as bad as one that guesses.
+  EXPECT_EQ(names(raised(flags, healthy, 100, [](auto& r) { r.loss = kUniform + 0.1; })), kNone);
+  EXPECT_EQ(flags.last_words(), "");
+  const auto late = raised(flags, healthy, 50, [](auto& r) { r.loss = kUniform + 0.1; });
+  EXPECT_EQ(names(late), std::vector<std::string>{"worse_than_uniform"});
+  EXPECT_EQ(late.front().step, 121);
+  EXPECT_NE(flags.last_words().find("5.65"), std::string::npos) << flags.last_words();
+  EXPECT_EQ(names(raised(flags, healthy, 30, [](auto& r) { r.loss = 3; })), kNone);
+  EXPECT_EQ(flags.last_words(), "");
+}
+
+TEST(RedFlags, FarWorseThanUniformIsFlaggedAtOnce) {
+  RedFlags flags({.uniform_loss = kUniform, .warmup_steps = 20});
+  Healthy healthy;
+  const auto found = raised(flags, healthy, 5, [](auto& r) { r.loss = 488; });  // in the warm-up
+  EXPECT_EQ(names(found), std::vector<std::string>{"worse_than_uniform"});
+  EXPECT_EQ(found.front().step, 2);
+}
+
+TEST(RedFlags, AnEvaluationWorseThanUniformIsFlagged) {
+  RedFlags flags({.uniform_loss = kUniform});
+  EXPECT_EQ(names(flags.on_eval({.step = 10, .val_loss = 5.6})), kNone);
+  EXPECT_EQ(names(flags.on_eval({.step = 20, .val_loss = 85.4})),
+            std::vector<std::string>{"worse_than_uniform"});
+  EXPECT_NE(flags.last_words().find("validation loss 85.4"), std::string::npos);
+  EXPECT_EQ(names(flags.on_eval({.step = 120, .val_loss = 5.6})), kNone);  // the same trouble
+  RedFlags others({.uniform_loss = kUniform});
+  EXPECT_EQ(names(others.on_eval({.step = 120, .val_loss = 5.6})),
+            std::vector<std::string>{"worse_than_uniform"});
+}
+
 TEST(RedFlags, TenThousandHealthyStepsRaiseNone) {
   for (const uint64_t seed : {1, 2, 3, 4, 5}) {
-    RedFlags flags({.bf16_baseline = 900});
+    RedFlags flags({.bf16_baseline = 900, .uniform_loss = kUniform});
     Healthy healthy(seed);
     EXPECT_EQ(names(raised(flags, healthy, 10'000, kNothing)), kNone) << "seed " << seed;
     EXPECT_EQ(flags.total(), 0);
