@@ -171,11 +171,32 @@ std::string Run::plain_precision() const {
   return engine->target.compute == at::kBFloat16 ? "BF16" : "FP32";
 }
 
+namespace {
+
+// The first rank reads the weights again, for their hash, and tells the others.
+void describe_base(Run& run, const config::Settings& resolved) {
+  if (engine::is_absent_device(run.engine->target.device)) return;  // it loads none
+  Json described = Json::object();
+  if (run.world.is_first())
+    save_base(base_of(run.settings, resolved, run.model->hugging_face_config()), described);
+  const std::string text = run.world.from_first(described.dump(), "the base of the adapters");
+  run.base = parse_base(parse_json(text, "the first rank"), "the first rank");
+  if (run.base.from == BaseModel::From::kRandom && run.settings.resume.empty() &&
+      run.settings.init_from.empty())
+    log_warn(str("adapters: the weights beside them are random and stay so (",
+                 run.settings.model_name,
+                 " names a shape here); give weights with --init_from, or a model that has some, "
+                 "such as --model_name openai-community/gpt2"));
+}
+
+}  // namespace
+
 void build_model(Run& run, const config::Settings& resolved, int64_t vocab) {
   const config::Settings& s = run.settings;
   nn::Storage storage = storage_of(s);
   storage.shards = dist::shards_of(s.sharding_mode, run.world);
   run.model = make_model(resolved, vocab, *run.engine, storage);
+  if (s.lora_rank > 0) describe_base(run, resolved);
   start_lora(run);
   run.optimizer =
       std::make_unique<optim::AdamW>(*run.engine, trained_params(run), optimizer_options(s));

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "train/base_model.h"
 #include "train/device.h"
 #include "train/export_chat.h"
 #include "train/export_convert.h"
@@ -152,7 +153,8 @@ void write_adapters(const config::Settings& settings, const ExportSource& source
   const auto found = checkpoint::load_resolved(checkpoint_dir(settings), settings.checkpoint);
   const auto lora =
       attach_lora(*source.loaded.engine, *source.loaded.model, found.state, source.name);
-  write_peft(*lora, *source.loaded.model, lora_base(found.state, source.name), folder);
+  const BaseModel base = stored_base(found.state, source.name);
+  write_peft(*lora, *source.loaded.model, base_for_peft(base, source.name), folder, base.revision);
 }
 
 // Before anything large is read.
@@ -164,6 +166,7 @@ void require_adapters(const config::Settings& settings) {
   if (!is_lora(found.state))
     fail(ExitCode::kUsage, "train", "export_format peft: wanted a checkpoint of adapters, found ",
          found.path.string(), " with a whole model; export it as bf16");
+  base_for_peft(stored_base(found.state, found.path.string()), found.path.string());
 }
 
 // Adapters as anybody reads them: the model that they name, and they merged into it.

@@ -79,21 +79,13 @@ double flops_per_token(const Run& run) {
 void save_lora(const Run& run, checkpoint::State& state) {
   add_masters(run.lora->params(), "adapter", state);
   const nn::LoraOptions& o = run.lora->options();
-  const config::Settings& s = run.settings;
-  state.extra["lora"] = {{"base", s.init_from.empty() ? s.model_name : s.init_from},
-                         {"rank", o.rank},
-                         {"alpha", o.alpha},
-                         {"dropout", o.dropout},
-                         {"targets", o.targets}};
+  state.extra["lora"] = {
+      {"rank", o.rank}, {"alpha", o.alpha}, {"dropout", o.dropout}, {"targets", o.targets}};
+  save_base(run.base, state.extra["lora"]);
 }
 
 bool is_lora(const checkpoint::State& state) {
   return state.groups.contains("adapter");
-}
-
-std::string lora_base(const checkpoint::State& state, const std::string& source) {
-  return json_string(json_field(state.extra, "lora", Json::value_t::object, source), "base",
-                     source);
 }
 
 void resume_lora(Run& run, const checkpoint::State& state, const std::string& source) {
@@ -101,6 +93,7 @@ void resume_lora(Run& run, const checkpoint::State& state, const std::string& so
     fail(ExitCode::kUsage, "train", source,
          ": wanted adapters (lora_rank is set), found the weights of a whole model; start from it "
          "with --init_from, or leave lora_rank out");
+  check_same_base(stored_base(state, source), run.base, source);
   load_adapters(*run.lora, state, source);
 }
 

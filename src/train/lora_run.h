@@ -28,9 +28,8 @@ double flops_per_token(const Run& run);
 // The checkpoint's part, and back.
 void save_lora(const Run& run, checkpoint::State& state);
 void resume_lora(Run& run, const checkpoint::State& state, const std::string& source);
-// Whether a checkpoint holds adapters, and the model that they belong to.
+// Whether a checkpoint holds adapters; base_model.h says of which model.
 bool is_lora(const checkpoint::State& state);
-std::string lora_base(const checkpoint::State& state, const std::string& source);
 // Makes a checkpoint's adapters beside the layers of the model that they belong to.
 std::unique_ptr<nn::Lora> attach_lora(const engine::Engine& engine, const models::Model& model,
                                       const checkpoint::State& state, const std::string& source);
@@ -40,9 +39,10 @@ void merge_lora(const engine::Engine& engine, models::Model& model, const checkp
 
 // PEFT's adapter_config.json and adapter_model.safetensors.
 void write_peft(const nn::Lora& lora, const models::Model& model, const std::string& base,
-                const fs::path& folder);
+                const fs::path& folder, const std::string& revision = "");
 bool is_peft_folder(const fs::path& folder);
-std::string peft_base(const fs::path& folder);  // base_model_name_or_path
+std::string peft_base(const fs::path& folder);      // base_model_name_or_path
+std::string peft_revision(const fs::path& folder);  // of it; "" when it says none
 // Makes the adapters of such a folder beside the model's layers.
 std::unique_ptr<nn::Lora> read_peft(const engine::Engine& engine, const models::Model& model,
                                     const fs::path& folder);

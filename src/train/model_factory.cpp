@@ -53,15 +53,12 @@ void check_size(const config::Settings& s, const models::Model& model, int64_t v
          " is beyond the model's context of ", model.context());
 }
 
-constexpr const char* kRandom = "random";
-
-// Where the weights come from; "random" when they are drawn.
-std::string weights_of(const config::Settings& s) {
-  if (!s.init_from.empty()) return s.init_from;
-  return checkpoint::has_hf_weights(s.model_name) ? s.model_name : kRandom;
-}
-
 }  // namespace
+
+std::string weights_of(const config::Settings& settings) {
+  if (!settings.init_from.empty()) return settings.init_from;
+  return checkpoint::has_hf_weights(settings.model_name) ? settings.model_name : kRandomWeights;
+}
 
 nn::Storage storage_of(const config::Settings& settings) {
   using config::StateType;
@@ -93,7 +90,7 @@ std::unique_ptr<models::Model> make_model(const config::Settings& settings, int6
   const std::string weights = weights_of(settings);
   if (engine::is_absent_device(engine.target.device)) {
     log_info("weights: none, since no kernel of the absent device would read them");
-  } else if (weights == kRandom) {
+  } else if (weights == kRandomWeights) {
     model->initialize(static_cast<uint64_t>(settings.seed));
     log_info(octavo::str("weights: random, from seed ", settings.seed));
   } else {
@@ -131,6 +128,10 @@ std::function<at::Tensor(const std::string&)> finder(const checkpoint::State& st
 
 void load_weights(models::Model& model, const checkpoint::State& state) {
   const at::NoGradGuard no_grad;
+  if (!state.groups.contains("model") && state.groups.contains("adapter"))
+    fail(ExitCode::kUsage, "train",
+         "wanted a checkpoint with the weights of a model, found one of adapters; export it "
+         "(octavo checkpoints export) and start from that folder");
   if (!state.groups.contains("model"))
     fail(ExitCode::kDamaged, "train", "wanted a group 'model' in the checkpoint, found none");
   for (const auto& p : model.params())

@@ -18,6 +18,11 @@ nn::Storage storage_of(const config::Settings& settings);
 // gpt2, gpt2-medium, …, custom: no folder and no name on the hub.
 bool is_preset(const std::string& model_name);
 
+// Where the weights come from: a folder of Hugging Face, a checkpoint, or "random" when they are
+// drawn. The settings are with_resolved_names().
+inline constexpr const char* kRandomWeights = "random";
+std::string weights_of(const config::Settings& settings);
+
 // The model that the settings name: with the weights of init_from, of the folder that model_name
 // is, or drawn from seed.
 std::unique_ptr<models::Model> make_model(const config::Settings& settings, int64_t vocab,

@@ -39,8 +39,15 @@ std::string peft_base(const fs::path& folder) {
   return json_string(read_json(file), "base_model_name_or_path", file.string());
 }
 
+std::string peft_revision(const fs::path& folder) {
+  const fs::path file = model_file(folder, kConfigName);
+  const Json config = read_json(file);
+  if (!config.contains("revision") || config.at("revision").is_null()) return "";
+  return json_string(config, "revision", file.string());
+}
+
 void write_peft(const nn::Lora& lora, const models::Model& model, const std::string& base,
-                const fs::path& folder) {
+                const fs::path& folder, const std::string& revision) {
   std::set<std::string> targets;
   for (const auto& module : lora.modules()) targets.insert(nn::last_part(module));
   const nn::LoraOptions& o = lora.options();
@@ -48,6 +55,7 @@ void write_peft(const nn::Lora& lora, const models::Model& model, const std::str
   const Json config = {{"peft_type", "LORA"},
                        {"task_type", "CAUSAL_LM"},
                        {"base_model_name_or_path", base},
+                       {"revision", revision.empty() ? Json() : Json(revision)},
                        {"r", o.rank},
                        {"lora_alpha", o.alpha},
                        {"lora_dropout", o.dropout},

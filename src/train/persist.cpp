@@ -11,6 +11,7 @@
 #include "base/model_file.h"
 #include "config/print.h"
 #include "hub/hub.h"
+#include "train/base_model.h"
 #include "train/device.h"
 #include "train/folder_check.h"
 #include "train/fp8_persist.h"
@@ -124,8 +125,10 @@ void load_hf_folder(const fs::path& folder, Loaded& loaded) {
 }
 
 // A model folder, or adapters: their base model with the adapters merged into it.
-void load_folder(const std::string& what, const hub::Options& options, Loaded& loaded) {
+void load_folder(const std::string& what, hub::Options options, Loaded& loaded) {
   if (is_peft_folder(what)) {
+    if (const std::string revision = peft_revision(what); !revision.empty())
+      options.revision = revision;
     const fs::path base = hub::resolve_model(peft_base(what), options);
     load_hf_folder(base, loaded);
     read_peft(*loaded.engine, *loaded.model, what)->merge();
@@ -156,7 +159,7 @@ Loaded load_model(const config::Settings& settings) {
   const std::string source = found.path.string();
   const Json& extra = found.state.extra;
   if (is_lora(found.state)) {
-    load_hf_folder(hub::resolve_model(lora_base(found.state, source), hub_options), loaded);
+    loaded.model = load_base(found.state, source, settings, *loaded.engine);
     merge_lora(*loaded.engine, *loaded.model, found.state, source);
   } else {
     loaded.model = make_model(json_field(extra, "model", Json::value_t::object, source), source,

@@ -21,6 +21,7 @@
 #include "optim/adamw.h"
 #include "optim/schedule.h"
 #include "tokenizer/tokenizer.h"
+#include "train/base_model.h"
 #include "train/incident.h"
 #include "train/step_graph.h"
 
@@ -67,6 +68,7 @@ struct Run {
   std::optional<fp8::Decision> fp8_decision;  // when FP8 was asked for
   std::unique_ptr<nn::Fp8Model> fp8;          // when it runs
   std::unique_ptr<nn::Lora> lora;             // when adapters are trained
+  BaseModel base;                             // that they are trained beside
   std::unique_ptr<nn::Probes> probes;
   std::unique_ptr<optim::AdamW> optimizer;
   std::unique_ptr<dist::Sharding> sharding;  // when there is more than one rank

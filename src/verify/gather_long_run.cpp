@@ -7,6 +7,7 @@
 #include <fstream>
 #include <regex>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/first_line.h"
 #include "base/json.h"
@@ -101,11 +102,12 @@ void count_steps(LongRun& run) {
                          ? s.target_effective_batch_size
                          : run.batch * s.gradient_accumulation_steps * run.ranks;
   run.steps = s.max_steps;
-  if (run.steps == 0 && run.step_samples > 0)
-    // The last step may be a short one.
-    run.steps = (static_cast<int64_t>(run.data.samples) * std::max<int64_t>(1, s.num_epochs) +
-                 run.step_samples - 1) /
-                run.step_samples;
+  if (run.steps == 0 && run.step_samples > 0) {
+    const int64_t asked =
+        static_cast<int64_t>(run.data.samples) * std::max<int64_t>(1, s.num_epochs);
+    // The last step may be a short one, the first may not.
+    if (asked >= run.step_samples) run.steps = ceil_div(asked, run.step_samples);
+  }
   run.warmup_steps = s.warmup_steps >= 0 ? s.warmup_steps : optim::automatic_warmup(run.steps);
 }
 

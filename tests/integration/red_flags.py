@@ -115,7 +115,7 @@ def learning_rate_far_too_high(work, check):
 
 def a_run_that_diverges(work, check):
     """Worse than guessing: flagged, never the best, and said at the end of a run that ends well otherwise."""
-    folder = Folder(work / "diverging", config(TINY, max_steps=40, learning_rate=1, eval_freq=20, eval_batches=2))
+    folder = Folder(work / "diverging", config(TINY, max_steps=40, learning_rate=10, eval_freq=20, eval_batches=2))
     folder.finish_or_exit()
     check.flag("worse_than_uniform", folder, 0, may_follow=("spike", "gradient_explosion"))
     evaluations = [r for r in folder.records() if "val/loss" in r]
