@@ -18,6 +18,9 @@ namespace octavo::engine {
 // Whose FP8 kernels run: decided once for the run (fp8::decide).
 enum class Fp8Kernels : uint8_t { kRehearsal, kAten, kTransformerEngine };
 
+// BF16 units of the CPU: as they are, or as a test or a page of the docs would have them.
+enum class Bf16Units : uint8_t { kAsFound, kPresent, kAbsent };
+
 // What the chosen implementations must serve.
 struct Target {
   at::Device device = at::kCPU;
@@ -25,6 +28,7 @@ struct Target {
   bool reference_only = false;             // for tests and for finding out who is wrong
   int capability = 0;                      // of a GPU: 10 * major + minor
   Fp8Kernels fp8 = Fp8Kernels::kRehearsal;
+  Bf16Units bf16_units = Bf16Units::kAsFound;
 };
 
 struct Refused {

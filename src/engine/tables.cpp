@@ -2,12 +2,15 @@
 
 #include "engine/aten/aten.h"
 #include "engine/cpu/cpu.h"
+#include "engine/cpu/instruction_set.h"
 #include "engine/op_table.h"
 #include "engine/reference/reference.h"
 #include "engine/te/te.h"
 
 namespace octavo::engine {
 namespace {
+
+using cpu::GemmOperands;
 
 std::string serves_all(const Target&) {
   return {};
@@ -19,12 +22,26 @@ std::string unless_reference(const Target& t) {
 
 std::string on_cpu(const Target& t) {
   if (!t.device.is_cpu()) return "runs on CPUs only";
+  cpu::limit_instruction_set();
   return unless_reference(t);
 }
 
 std::string on_cpu_bf16(const Target& t) {
   if (t.compute != at::kBFloat16) return "multiplies BF16 only";
   return on_cpu(t);
+}
+
+// Every CPU from AVX-512 on multiplies BF16, but only one with units for it does so faster than
+// FP32.
+std::string on_cpu_with_bf16_units(const Target& t) {
+  std::string reason = on_cpu_bf16(t);
+  if (!reason.empty() || t.bf16_units == Bf16Units::kPresent) return reason;
+  if (t.bf16_units == Bf16Units::kAbsent) return "the CPU has no BF16 units";
+  if (!cpu::has_bf16_units())
+    return str("the CPU has no BF16 units (", cpu::gemm_instruction_set(), ")");
+  if (const std::string& missing = cpu::bf16_gemms_missing(); !missing.empty())
+    return str("oneDNN has no BF16 GEMMs for ", cpu::gemm_instruction_set(), ": ", missing);
+  return {};
 }
 
 std::string bf16_products(const Target& t) {
@@ -50,7 +67,9 @@ std::string cpu_or_bf16(const Target& t) {
 template <>
 std::span<const Implementation<Matmul>> implementations<Matmul>() {
   static constexpr Implementation<Matmul> kTable[] = {
-      {"cpu/onednn", on_cpu_bf16, cpu::make_onednn_matmul},
+      {"cpu/onednn", on_cpu_with_bf16_units,
+       [] { return cpu::make_onednn_matmul(GemmOperands::kBf16); }},
+      {"cpu/onednn-fp32", on_cpu_bf16, [] { return cpu::make_onednn_matmul(GemmOperands::kFp32); }},
       {"aten", unless_reference, aten::make_matmul},
       {"reference", serves_all, reference::make_matmul},
   };
@@ -60,7 +79,9 @@ std::span<const Implementation<Matmul>> implementations<Matmul>() {
 template <>
 std::span<const Implementation<Attention>> implementations<Attention>() {
   static constexpr Implementation<Attention> kTable[] = {
-      {"cpu/blocks", on_cpu_bf16, cpu::make_attention},
+      {"cpu/blocks", on_cpu_with_bf16_units,
+       [] { return cpu::make_attention(GemmOperands::kBf16); }},
+      {"cpu/blocks-fp32", on_cpu_bf16, [] { return cpu::make_attention(GemmOperands::kFp32); }},
       {"aten/flash", cpu_or_bf16, aten::make_attention},
       {"reference", serves_all, reference::make_attention},
   };
@@ -71,7 +92,9 @@ template <>
 std::span<const Implementation<Fp8Linear>> implementations<Fp8Linear>() {
   static constexpr Implementation<Fp8Linear> kTable[] = {
       {"te", te::refusal, te::make_fp8_linear},
-      {"cpu/rehearsal", on_cpu_bf16, cpu::make_rehearsal},
+      {"cpu/rehearsal", on_cpu_with_bf16_units,
+       [] { return cpu::make_rehearsal(GemmOperands::kBf16); }},
+      {"cpu/rehearsal-fp32", on_cpu_bf16, [] { return cpu::make_rehearsal(GemmOperands::kFp32); }},
       {"aten/sm90", on_gpu_with_fp8<90, 90>, [] { return aten::make_scaled_mm(90); }},
       {"aten/sm100", on_gpu_with_fp8<100, 119>, [] { return aten::make_scaled_mm(100); }},
       {"aten/sm89", on_gpu_with_fp8<89, 89>, [] { return aten::make_scaled_mm(89); }},

@@ -6,6 +6,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "engine/allocator.h"
+#include "engine/cpu/instruction_set.h"
+#include "engine/cpu/product.h"
 #include "train/auto_batch.h"
 #include "train/fp8_report.h"
 #include "train/lora_run.h"
@@ -61,6 +63,9 @@ void write_receipt(const Run& run, const fs::path& run_dir, const std::string& s
                         {"precision", run.precision()},
                         {"device", run.engine->target.device.str()},
                         {"threads", at::get_num_threads()},
+                        {"instruction_sets",
+                         {{"kernels", engine::cpu::kernel_instruction_set()},
+                          {"gemms", engine::cpu::gemm_instruction_set()}}},
                         {"parameters", models::parameter_count(*run.model)},
                         {"flops_per_token", flops_per_token(run)},
                         {"optimizer",

@@ -175,7 +175,7 @@ TEST_P(Fp8QuantizeTest, KeepsOneByteAnElement) {
 
 TEST(Fp8Rehearsal, KeepsMxfp8ScalesAsE8M0) {
   const at::Tensor x = contents().front().make({130, 257});
-  const auto op = cpu::make_rehearsal();
+  const auto op = cpu::make_rehearsal(cpu::GemmOperands::kFp32);
   for (const auto recipe : kRecipes) {
     const Sides sides = sides_of(recipe, fp8::FormatChoice::kE4m3, fp8::Role::kInput);
     const Fp8Matrix made = op->quantize(x, recipe, order_of(sides, Direction::kRow),
@@ -271,7 +271,7 @@ TEST_P(Fp8QuantizeTest, UpdatesFactorsAsDefined) {
 
 // Blocks so small that some codes stand for less than BF16's smallest normal number, 2^-126.
 TEST(Fp8Rehearsal, CountsBlocksBelowRange) {
-  const auto op = cpu::make_rehearsal();
+  const auto op = cpu::make_rehearsal(cpu::GemmOperands::kFp32);
   const at::Tensor small = contents()[6].make({64, 768}), normal = contents()[0].make({64, 768});
   int64_t wanted = 0;
   for (const Sides& sides : all_sides()) {

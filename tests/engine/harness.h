@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/compare.h"
+#include "engine/modes.h"
 #include "engine/op_table.h"
 #include "engine/ops.h"
 
@@ -73,7 +74,7 @@ class OpTest : public testing::TestWithParam<Case<Op>> {
   void SetUp() override {
     const Case<Op>& c = this->GetParam();
     compute = c.compute;
-    const std::string reason = c.implementation->refusal({at::kCPU, compute, false});
+    const std::string reason = c.implementation->refusal(all_that_exist(compute));
     if (!reason.empty())
       GTEST_SKIP() << c.implementation->name << " refuses " << compute << ": " << reason;
     by_library =

@@ -1,5 +1,5 @@
 // test_engine: the tests; with --speed a table of rates, with --support-table [FILE] the table of
-// who serves what (written into FILE, or printed).
+// who serves what (written into FILE, or printed), with --instruction-sets those that are used.
 
 #include <gtest/gtest.h>
 
@@ -8,6 +8,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "engine/cpu/instruction_set.h"
+#include "engine/cpu/product.h"
 #include "engine/modes.h"
 
 namespace {
@@ -22,6 +24,13 @@ int write_support_table(const char* path) {
   return 0;
 }
 
+// Which instruction sets the tests are about: what the CPU has, or what variables leave of it.
+void print_instruction_sets() {
+  std::printf("instruction sets: kernels=%s gemms=%s\n",
+              octavo::engine::cpu::kernel_instruction_set().c_str(),
+              octavo::engine::cpu::gemm_instruction_set().c_str());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -31,11 +40,16 @@ int main(int argc, char** argv) {
       octavo::engine::print_speed();
       return 0;
     }
+    if (mode == "--instruction-sets") {
+      print_instruction_sets();
+      return 0;
+    }
     if (mode == "--support-table") return write_support_table(argc > 2 ? argv[2] : nullptr);
   } catch (const octavo::Error& error) {
     std::fprintf(stderr, "error: %s\n", error.what());
     return static_cast<int>(error.code());
   }
   testing::InitGoogleTest(&argc, argv);
+  print_instruction_sets();
   return RUN_ALL_TESTS();
 }

@@ -218,7 +218,7 @@ void measure_all() {
   for (const auto& implementation : implementations<Op>())
     for (const auto compute : {at::kBFloat16, at::kFloat}) {
       if (once && compute == at::kFloat) continue;
-      const std::string reason = implementation.refusal({at::kCPU, compute, false});
+      const std::string reason = implementation.refusal(all_that_exist(compute));
       if (reason.empty())
         measure(*implementation.make(), Row(Op::kName, implementation.name, compute));
       else

@@ -24,6 +24,7 @@
 #include "base/checked.h"
 #include "engine/aten/aten.h"
 #include "engine/cpu/attention_rows.h"
+#include "engine/cpu/bf16_rows.h"
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/product.h"
 #include "engine/cpu/rows.h"
@@ -128,6 +129,8 @@ struct Group {
 
 class CpuAttention final : public Attention {
  public:
+  explicit CpuAttention(GemmOperands operands) : cache_(operands) {}
+
   Forward forward(const at::Tensor& qkv, const Shape& shape) override {
     if (shape.group() == 1 && shape.in_rows()) return rows_->forward(qkv, shape);
     Forward result{at::empty({qkv.size(0), shape.width()}, qkv.options()),
@@ -357,8 +360,8 @@ class CpuAttention final : public Attention {
 
 }  // namespace
 
-std::unique_ptr<Attention> make_attention() {
-  return std::make_unique<CpuAttention>();
+std::unique_ptr<Attention> make_attention(GemmOperands operands) {
+  return std::make_unique<CpuAttention>(operands);
 }
 
 }  // namespace octavo::engine::cpu

@@ -90,13 +90,6 @@ void RowDots(const uint16_t* a, const uint16_t* b, size_t rows, size_t columns, 
   }
 }
 
-void ToBf16Rows(const float* x, size_t rows, size_t columns, uint16_t* out, size_t stride) {
-  const F32 d;
-  for (size_t r = 0; r < rows; ++r, x += columns, out += stride)
-    for_vectors(columns,
-                [&](size_t i, size_t n) { store_any(load_any(d, x + i, n), d, out + i, n); });
-}
-
 }  // namespace octavo::engine::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -107,7 +100,6 @@ HWY_EXPORT(SoftmaxBackwardRows);
 HWY_EXPORT(SoftmaxForwardRows);
 HWY_EXPORT(FinishRows);
 HWY_EXPORT(RowDots);
-HWY_EXPORT(ToBf16Rows);
 
 void softmax_backward_rows(const float* s, const float* dp, const float* lse, const float* delta,
                            size_t rows, size_t real, size_t keys, bool diagonal, float scale,
@@ -128,9 +120,6 @@ void finish_rows(const float* x, const float* m, const float* l, size_t rows, si
 void row_dots(const uint16_t* a, const uint16_t* b, size_t rows, size_t columns, size_t stride,
               float* out) {
   HWY_DYNAMIC_DISPATCH(RowDots)(a, b, rows, columns, stride, out);
-}
-void to_bf16_rows(const float* x, size_t rows, size_t columns, uint16_t* out, size_t stride) {
-  HWY_DYNAMIC_DISPATCH(ToBf16Rows)(x, rows, columns, out, stride);
 }
 
 }  // namespace octavo::engine::cpu

@@ -27,7 +27,4 @@ void finish_rows(const float* x, const float* m, const float* l, size_t rows, si
 void row_dots(const uint16_t* a, const uint16_t* b, size_t rows, size_t columns, size_t stride,
               float* out);
 
-// Dense FP32 rows to BF16 rows that are `stride` apart.
-void to_bf16_rows(const float* x, size_t rows, size_t columns, uint16_t* out, size_t stride);
-
 }  // namespace octavo::engine::cpu

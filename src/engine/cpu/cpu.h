@@ -3,13 +3,14 @@
 
 #include <memory>
 
+#include "engine/cpu/product.h"
 #include "engine/fp8_linear.h"
 #include "engine/ops.h"
 
 namespace octavo::engine::cpu {
 
-std::unique_ptr<Matmul> make_onednn_matmul();
-std::unique_ptr<Fp8Linear> make_rehearsal();
+std::unique_ptr<Matmul> make_onednn_matmul(GemmOperands operands);
+std::unique_ptr<Fp8Linear> make_rehearsal(GemmOperands operands);
 std::unique_ptr<LayerNorm> make_layer_norm();
 std::unique_ptr<RmsNorm> make_rms_norm();
 std::unique_ptr<Gelu> make_gelu();
@@ -17,7 +18,7 @@ std::unique_ptr<SwiGlu> make_swiglu();
 std::unique_ptr<Rope> make_rope();
 std::unique_ptr<ColumnSum> make_column_sum();
 std::unique_ptr<CrossEntropy> make_cross_entropy();
-std::unique_ptr<Attention> make_attention();
+std::unique_ptr<Attention> make_attention(GemmOperands operands);
 std::unique_ptr<Embedding> make_embedding();
 std::unique_ptr<AdamW> make_adamw();
 

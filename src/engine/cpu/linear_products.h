@@ -11,6 +11,8 @@ namespace octavo::engine::cpu {
 
 class LinearProducts {
  public:
+  explicit LinearProducts(GemmOperands operands) : products_(operands) {}
+
   // y[T,O] = scale x[T,I] w[O,I]^T + bias[O]; bias may be undefined.
   void forward(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias, at::Tensor& y,
                float scale = 1);

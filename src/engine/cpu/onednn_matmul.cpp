@@ -11,6 +11,8 @@ namespace {
 
 class OnednnMatmul final : public Matmul {
  public:
+  explicit OnednnMatmul(GemmOperands operands) : products_(operands) {}
+
   void forward(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias,
                at::Tensor& y) override {
     products_.forward(x, w, bias, y);
@@ -29,8 +31,8 @@ class OnednnMatmul final : public Matmul {
 
 }  // namespace
 
-std::unique_ptr<Matmul> make_onednn_matmul() {
-  return std::make_unique<OnednnMatmul>();
+std::unique_ptr<Matmul> make_onednn_matmul(GemmOperands operands) {
+  return std::make_unique<OnednnMatmul>(operands);
 }
 
 }  // namespace octavo::engine::cpu

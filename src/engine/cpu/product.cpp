@@ -2,27 +2,26 @@
 
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include <exception>
 #include <map>
 #include <mutex>
 #include <thread>
 #include <unordered_map>
 
+#include "base/error.h"
+
 // Of the OpenMP runtime that libtorch brings; clang's own -fopenmp would load a second one.
 extern "C" void omp_set_num_threads(int count);
 
 namespace octavo::engine::cpu {
-
-class Product {
- public:
-  dnnl::engine engine;
-  dnnl::memory::desc a, b, bias, c, scratch;
-  bool scaled = false;
-  dnnl::matmul primitive;
-};
-
 namespace {
 
 using Type = dnnl::memory::data_type;
+
+const dnnl::engine& cpu_engine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
 
 dnnl::memory::desc describe(int64_t rows, int64_t columns, Type type, int64_t stride,
                             bool transposed) {
@@ -31,13 +30,12 @@ dnnl::memory::desc describe(int64_t rows, int64_t columns, Type type, int64_t st
   return {{rows, columns}, type, strides};
 }
 
-std::unique_ptr<Product> make(const dnnl::engine& engine, const ProductShape& s) {
-  auto product = std::make_unique<Product>();
-  product->engine = engine;
-  product->scaled = s.scaled;
-  product->a = describe(s.m, s.k, Type::bf16, s.lda, s.a_transposed);
-  product->b = describe(s.k, s.n, Type::bf16, s.ldb, s.b_transposed);
-  product->c = describe(s.m, s.n, s.fp32_result ? Type::f32 : Type::bf16, s.ldc, false);
+// Throws dnnl::error when oneDNN has no such GEMM.
+dnnl::matmul::primitive_desc describe_gemm(const ProductShape& s, GemmOperands operands) {
+  const Type type = operands == GemmOperands::kBf16 ? Type::bf16 : Type::f32;
+  const auto a = describe(s.m, s.k, type, s.lda, s.a_transposed);
+  const auto b = describe(s.k, s.n, type, s.ldb, s.b_transposed);
+  const auto c = describe(s.m, s.n, s.fp32_result ? Type::f32 : Type::bf16, s.ldc, false);
   dnnl::primitive_attr attributes;
   // The library's own scratch memory belongs to the thread that made the primitive.
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -47,25 +45,134 @@ std::unique_ptr<Product> make(const dnnl::engine& engine, const ProductShape& s)
     attributes.set_post_ops(add);
   }
   if (s.scaled) attributes.set_scales_mask(DNNL_ARG_SRC, 0);
-  if (s.bias) product->bias = describe(1, s.n, Type::f32, s.n, false);
-  const auto description =
-      s.bias ? dnnl::matmul::primitive_desc(engine, product->a, product->b, product->bias,
-                                            product->c, attributes)
-             : dnnl::matmul::primitive_desc(engine, product->a, product->b, product->c, attributes);
-  product->scratch = description.scratchpad_desc();
-  product->primitive = dnnl::matmul(description);
-  return product;
+  if (!s.bias) return {cpu_engine(), a, b, c, attributes};
+  return {cpu_engine(), a, b, describe(1, s.n, Type::f32, s.n, false), c, attributes};
+}
+
+class OnednnGemm final : public Product {
+ public:
+  OnednnGemm(const dnnl::matmul::primitive_desc& description, bool scaled)
+      : a_(description.src_desc()),
+        b_(description.weights_desc()),
+        bias_(description.bias_desc()),
+        c_(description.dst_desc()),
+        scratch_(description.scratchpad_desc()),
+        scaled_(scaled),
+        primitive_(description) {}
+
+  size_t scratch_bytes() const override { return scratch_.get_size(); }
+
+  void run(const void* a, const void* b, const void* bias, void* c, void* scratch,
+           float scale) const override {
+    const auto memory = [](const dnnl::memory::desc& desc, const void* data) {
+      return dnnl::memory(desc, cpu_engine(), const_cast<void*>(data));
+    };
+    dnnl::stream stream(cpu_engine());
+    std::unordered_map<int, dnnl::memory> arguments = {
+        {DNNL_ARG_SRC, memory(a_, a)},
+        {DNNL_ARG_WEIGHTS, memory(b_, b)},
+        {DNNL_ARG_DST, memory(c_, c)},
+        {DNNL_ARG_SCRATCHPAD, memory(scratch_, scratch)}};
+    if (bias != nullptr) arguments.emplace(DNNL_ARG_BIAS, memory(bias_, bias));
+    if (scaled_) {
+      const dnnl::memory::desc one({1}, Type::f32, dnnl::memory::dims{1});
+      arguments.emplace(DNNL_ARG_ATTR_SCALES | DNNL_ARG_SRC, memory(one, &scale));
+    }
+    primitive_.execute(stream, arguments);
+    stream.wait();
+  }
+
+ private:
+  dnnl::memory::desc a_, b_, bias_, c_, scratch_;
+  bool scaled_;
+  dnnl::matmul primitive_;
+};
+
+std::string name_of(dnnl::cpu_isa isa) {
+  switch (isa) {
+    case dnnl::cpu_isa::sse41:
+      return "SSE41";
+    case dnnl::cpu_isa::avx:
+      return "AVX";
+    case dnnl::cpu_isa::avx2:
+      return "AVX2";
+    case dnnl::cpu_isa::avx2_vnni:
+      return "AVX2_VNNI";
+    case dnnl::cpu_isa::avx2_vnni_2:
+      return "AVX2_VNNI_2";
+    case dnnl::cpu_isa::avx512_core:
+      return "AVX512_CORE";
+    case dnnl::cpu_isa::avx512_core_vnni:
+      return "AVX512_CORE_VNNI";
+    case dnnl::cpu_isa::avx512_core_bf16:
+      return "AVX512_CORE_BF16";
+    case dnnl::cpu_isa::avx512_core_fp16:
+      return "AVX512_CORE_FP16";
+    case dnnl::cpu_isa::avx512_core_amx:
+      return "AVX512_CORE_AMX";
+    case dnnl::cpu_isa::avx512_core_amx_fp16:
+      return "AVX512_CORE_AMX_FP16";
+    default:
+      return str("instruction set ", static_cast<int>(isa));
+  }
+}
+
+// Every kind of GEMM that a run may ask for, tried on one small shape.
+std::string find_missing() {
+  for (int kind = 0; kind < 64; ++kind) {
+    ProductShape shape{.m = 32, .n = 32, .k = 32, .lda = 32, .ldb = 32, .ldc = 32};
+    shape.a_transposed = (kind & 1) != 0;
+    shape.b_transposed = (kind & 2) != 0;
+    shape.fp32_result = (kind & 4) != 0;
+    shape.add = (kind & 8) != 0;
+    shape.bias = (kind & 16) != 0;
+    shape.scaled = (kind & 32) != 0;
+    try {
+      describe_gemm(shape, GemmOperands::kBf16);
+    } catch (const dnnl::error& error) {
+      return error.what();
+    }
+  }
+  return {};
 }
 
 }  // namespace
 
+std::string gemm_instruction_set() {
+  return name_of(dnnl::get_effective_cpu_isa());
+}
+
+bool has_bf16_units() {
+  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto units = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+  return (isa & units) == units;
+}
+
+const std::string& bf16_gemms_missing() {
+  static const std::string reason = find_missing();
+  return reason;
+}
+
+GemmOperands fastest_operands() {
+  return has_bf16_units() && bf16_gemms_missing().empty() ? GemmOperands::kBf16
+                                                          : GemmOperands::kFp32;
+}
+
+std::unique_ptr<Product> make_onednn(const ProductShape& shape, GemmOperands operands) {
+  return std::make_unique<OnednnGemm>(describe_gemm(shape, operands), shape.scaled);
+}
+
 struct ProductCache::State {
-  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
-  std::mutex mutex;
-  std::map<ProductShape, std::unique_ptr<Product>> made;
+  GemmOperands operands;
+  std::mutex mutex = {};
+  std::map<ProductShape, std::unique_ptr<Product>> made = {};
+
+  std::unique_ptr<Product> make(const ProductShape& shape) const {
+    return operands == GemmOperands::kBf16 ? make_onednn(shape, operands) : make_widened(shape);
+  }
 };
 
-ProductCache::ProductCache() : state_(std::make_unique<State>()) {}
+ProductCache::ProductCache(GemmOperands operands) : state_(new State{operands}) {}
 ProductCache::~ProductCache() = default;
 
 const Product& ProductCache::get(const ProductShape& shape) {
@@ -75,38 +182,20 @@ const Product& ProductCache::get(const ProductShape& shape) {
   if (shape.one_thread) {
     // A primitive divides its work by the number of threads at its making. One is set in a thread
     // of its own, so that nobody else's number changes.
+    std::exception_ptr failed;
     std::thread([&] {
       omp_set_num_threads(1);
-      entry = make(state_->engine, shape);
+      try {
+        entry = state_->make(shape);
+      } catch (...) {
+        failed = std::current_exception();
+      }
     }).join();
+    if (failed != nullptr) std::rethrow_exception(failed);
   } else {
-    entry = make(state_->engine, shape);
+    entry = state_->make(shape);
   }
   return *entry;
-}
-
-size_t scratch_bytes(const Product& product) {
-  return product.scratch.get_size();
-}
-
-void run(const Product& product, const void* a, const void* b, const void* bias, void* c,
-         void* scratch, float scale) {
-  const auto memory = [&](const dnnl::memory::desc& desc, const void* data) {
-    return dnnl::memory(desc, product.engine, const_cast<void*>(data));
-  };
-  dnnl::stream stream(product.engine);
-  std::unordered_map<int, dnnl::memory> arguments = {
-      {DNNL_ARG_SRC, memory(product.a, a)},
-      {DNNL_ARG_WEIGHTS, memory(product.b, b)},
-      {DNNL_ARG_DST, memory(product.c, c)},
-      {DNNL_ARG_SCRATCHPAD, memory(product.scratch, scratch)}};
-  if (bias != nullptr) arguments.emplace(DNNL_ARG_BIAS, memory(product.bias, bias));
-  if (product.scaled) {
-    const dnnl::memory::desc one({1}, Type::f32, dnnl::memory::dims{1});
-    arguments.emplace(DNNL_ARG_ATTR_SCALES | DNNL_ARG_SRC, memory(one, &scale));
-  }
-  product.primitive.execute(stream, arguments);
-  stream.wait();
 }
 
 }  // namespace octavo::engine::cpu

@@ -1,12 +1,17 @@
 #pragma once
-// One matrix product by oneDNN: c[M,N] (+)= scale * a[M,K] b[K,N] (+ bias[N]), BF16 operands, FP32
+// One GEMM by oneDNN: c[M,N] (+)= scale * a[M,K] b[K,N] (+ bias[N]), BF16 operands, FP32
 // accumulation, and a BF16 (rounded once) or FP32 result.
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 namespace octavo::engine::cpu {
+
+// What oneDNN multiplies. kFp32: BF16 operands are widened first, which is exact, so the result is
+// that of kBf16 up to the order of the sums. Every CPU has FP32 GEMMs.
+enum class GemmOperands : uint8_t { kBf16, kFp32 };
 
 struct ProductShape {
   int64_t m, n, k;
@@ -20,12 +25,18 @@ struct ProductShape {
   auto operator<=>(const ProductShape&) const = default;
 };
 
-class Product;
+class Product {
+ public:
+  virtual ~Product() = default;
+  virtual size_t scratch_bytes() const = 0;
+  virtual void run(const void* a, const void* b, const void* bias, void* c, void* scratch,
+                   float scale) const = 0;
+};
 
 // Made once per shape; what it returns lives as long as the cache. Thread-safe.
 class ProductCache {
  public:
-  ProductCache();
+  explicit ProductCache(GemmOperands operands);
   ~ProductCache();
   const Product& get(const ProductShape& shape);
 
@@ -35,8 +46,26 @@ class ProductCache {
 };
 
 // Working memory that run() needs; several threads may run one product, each with its own.
-size_t scratch_bytes(const Product& product);
-void run(const Product& product, const void* a, const void* b, const void* bias, void* c,
-         void* scratch, float scale = 1);
+inline size_t scratch_bytes(const Product& product) {
+  return product.scratch_bytes();
+}
+inline void run(const Product& product, const void* a, const void* b, const void* bias, void* c,
+                void* scratch, float scale = 1) {
+  product.run(a, b, bias, c, scratch, scale);
+}
+
+// What oneDNN uses of this CPU, as ONEDNN_MAX_CPU_ISA, which may limit it, spells it.
+std::string gemm_instruction_set();
+// Without them FP32 GEMMs are faster than BF16 ones, which are emulated if there are any.
+bool has_bf16_units();
+// "" or why oneDNN has no BF16 GEMMs for this CPU; asked once, for all kinds that a run may need.
+const std::string& bf16_gemms_missing();
+// kBf16 when this CPU has units and oneDNN the GEMMs for them.
+GemmOperands fastest_operands();
+
+// One primitive whose a and b are of `operands`' type; throws dnnl::error when there is none.
+std::unique_ptr<Product> make_onednn(const ProductShape& shape, GemmOperands operands);
+// BF16 a and b by FP32 primitives.
+std::unique_ptr<Product> make_widened(const ProductShape& shape);
 
 }  // namespace octavo::engine::cpu

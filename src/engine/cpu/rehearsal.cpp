@@ -40,6 +40,8 @@ float sum_scale(const Fp8Matrix& m, Direction direction) {
 
 class Rehearsal final : public Fp8Linear {
  public:
+  explicit Rehearsal(GemmOperands operands) : products_(operands) {}
+
   Fp8Matrix quantize(const Tensor& x, Recipe recipe, const Fp8Order& row,
                      const Fp8Order& column) override {
     Fp8Matrix result = matrix_for(x, row, column);
@@ -188,8 +190,8 @@ class Rehearsal final : public Fp8Linear {
 
 }  // namespace
 
-std::unique_ptr<Fp8Linear> make_rehearsal() {
-  return std::make_unique<Rehearsal>();
+std::unique_ptr<Fp8Linear> make_rehearsal(GemmOperands operands) {
+  return std::make_unique<Rehearsal>(operands);
 }
 
 }  // namespace octavo::engine::cpu

@@ -11,7 +11,8 @@ namespace te_double {
 namespace {
 
 octavo::engine::Fp8Linear& rehearsal() {
-  static const auto made = octavo::engine::cpu::make_rehearsal();
+  static const auto made =
+      octavo::engine::cpu::make_rehearsal(octavo::engine::cpu::fastest_operands());
   return *made;
 }
 

@@ -1,0 +1,164 @@
+// A GEMM over BF16 operands by FP32 primitives, for CPUs whose BF16 GEMMs are missing (below
+// AVX-512) or emulated and slow (AVX-512 without BF16 units). Operands are widened, a BF16 result
+// is rounded once from FP32 sums. The longest dimension is cut into panels, so that the copies stay
+// small and near the cores; panels along K add to the FP32 sums.
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/checked.h"
+#include "engine/cpu/bf16_rows.h"
+#include "engine/cpu/product.h"
+
+namespace octavo::engine::cpu {
+namespace {
+
+constexpr int64_t kPanelBytes = 8 << 20;  // of all FP32 copies that a panel needs anew
+constexpr int64_t kPanelStep = 64;
+
+struct Slice {
+  int64_t first, count;
+};
+
+// A part of the product: c[m,n] (+)= a[m,k] b[k,n].
+struct Panel {
+  Slice m, n, k;
+  const Product* gemm = nullptr;
+};
+
+enum class Cut : uint8_t { kM, kN, kK };
+
+Cut longest(const ProductShape& s) {
+  if (s.k > s.m && s.k > s.n) return Cut::kK;
+  return s.m > s.n ? Cut::kM : Cut::kN;
+}
+
+// FP32 numbers that one more row (kM), column (kN) or term (kK) needs.
+int64_t floats_per_unit(const ProductShape& s, Cut cut) {
+  if (cut == Cut::kK) return s.m + s.n;
+  const int64_t other = cut == Cut::kM ? s.n : s.m;
+  return s.k + (s.fp32_result ? 0 : other);
+}
+
+std::vector<Slice> slices(int64_t length, int64_t floats_each) {
+  const int64_t fitting = kPanelBytes / 4 / std::max<int64_t>(floats_each, 1);
+  const int64_t count = ceil_div(length, std::max(fitting, kPanelStep));
+  std::vector<Slice> result;
+  if (count <= 1) return {{0, length}};
+  const int64_t step = round_up(ceil_div(length, count), kPanelStep);
+  for (int64_t first = 0; first < length; first += step)
+    result.push_back({first, std::min(step, length - first)});
+  return result;
+}
+
+template <class Body>  // body(first_row, rows)
+void for_rows(int64_t rows, int64_t columns, const Body& body) {
+  constexpr int64_t kGrain = 1 << 14;  // numbers
+  at::parallel_for(0, rows, std::max<int64_t>(1, kGrain / std::max<int64_t>(columns, 1)),
+                   [&](int64_t begin, int64_t end) { body(begin, end - begin); });
+}
+
+// Part of a matrix whose rows are `stride` apart, to dense FP32 rows.
+void widen_part(const void* matrix, int64_t stride, Slice rows, Slice columns, float* to) {
+  const auto* from = static_cast<const uint16_t*>(matrix) + rows.first * stride + columns.first;
+  for_rows(rows.count, columns.count, [&](int64_t first, int64_t count) {
+    to_fp32_rows(from + first * stride, static_cast<size_t>(count),
+                 static_cast<size_t>(columns.count), static_cast<size_t>(stride),
+                 to + first * columns.count);
+  });
+}
+
+void round_part(const float* from, void* matrix, int64_t stride, Slice rows, Slice columns) {
+  auto* to = static_cast<uint16_t*>(matrix) + rows.first * stride + columns.first;
+  for_rows(rows.count, columns.count, [&](int64_t first, int64_t count) {
+    to_bf16_rows(from + first * columns.count, static_cast<size_t>(count),
+                 static_cast<size_t>(columns.count), to + first * stride,
+                 static_cast<size_t>(stride));
+  });
+}
+
+class Widened final : public Product {
+ public:
+  explicit Widened(const ProductShape& shape) : shape_(shape), cut_(longest(shape)) {
+    const int64_t length = cut_ == Cut::kM ? shape.m : cut_ == Cut::kN ? shape.n : shape.k;
+    for (const Slice& slice : slices(length, floats_per_unit(shape, cut_))) {
+      Panel panel{{0, shape.m}, {0, shape.n}, {0, shape.k}};
+      (cut_ == Cut::kM ? panel.m : cut_ == Cut::kN ? panel.n : panel.k) = slice;
+      panel.gemm = &gemm_of(panel);
+      a_floats_ = std::max(a_floats_, panel.m.count * panel.k.count);
+      b_floats_ = std::max(b_floats_, panel.k.count * panel.n.count);
+      if (!shape.fp32_result) sums_ = std::max(sums_, panel.m.count * panel.n.count);
+      gemm_scratch_ = std::max(gemm_scratch_, panel.gemm->scratch_bytes());
+      panels_.push_back(panel);
+    }
+  }
+
+  size_t scratch_bytes() const override {
+    return bytes_of(a_floats_) + bytes_of(b_floats_) + bytes_of(sums_) + gemm_scratch_ + kLine;
+  }
+
+  void run(const void* a, const void* b, const void* bias, void* c, void* scratch,
+           float scale) const override {
+    auto* at = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<size_t>(scratch), kLine));
+    const auto take = [&](size_t bytes) { return std::exchange(at, at + bytes); };
+    auto* a32 = reinterpret_cast<float*>(take(bytes_of(a_floats_)));
+    auto* b32 = reinterpret_cast<float*>(take(bytes_of(b_floats_)));
+    auto* sums = reinterpret_cast<float*>(take(bytes_of(sums_)));
+    const ProductShape& s = shape_;
+    for (const Panel& p : panels_) {
+      const bool first = &p == &panels_.front();
+      // What the cut does not touch is widened once.
+      if (first || cut_ != Cut::kN)
+        s.a_transposed ? widen_part(a, s.lda, p.k, p.m, a32) : widen_part(a, s.lda, p.m, p.k, a32);
+      if (first || cut_ != Cut::kM)
+        s.b_transposed ? widen_part(b, s.ldb, p.n, p.k, b32) : widen_part(b, s.ldb, p.k, p.n, b32);
+      if (!s.fp32_result && s.add && p.k.first == 0) widen_part(c, s.ldc, p.m, p.n, sums);
+      const auto* its_bias =
+          s.bias && p.k.first == 0 ? static_cast<const float*>(bias) + p.n.first : nullptr;
+      float* result = s.fp32_result ? static_cast<float*>(c) + p.m.first * s.ldc + p.n.first : sums;
+      p.gemm->run(a32, b32, its_bias, result, at, scale);
+      if (!s.fp32_result && p.k.first + p.k.count == s.k) round_part(sums, c, s.ldc, p.m, p.n);
+    }
+  }
+
+ private:
+  static constexpr size_t kLine = 64;
+  static size_t bytes_of(int64_t floats) {
+    return round_up(static_cast<size_t>(floats) * sizeof(float), kLine);
+  }
+
+  const Product& gemm_of(const Panel& p) {
+    ProductShape shape = shape_;
+    shape.m = p.m.count;
+    shape.n = p.n.count;
+    shape.k = p.k.count;
+    shape.lda = shape.a_transposed ? shape.m : shape.k;
+    shape.ldb = shape.b_transposed ? shape.k : shape.n;
+    shape.ldc = shape_.fp32_result ? shape_.ldc : shape.n;
+    shape.fp32_result = true;
+    shape.add = shape_.add || p.k.first > 0;
+    shape.bias = shape_.bias && p.k.first == 0;
+    auto& made = gemms_[shape];
+    if (made == nullptr) made = make_onednn(shape, GemmOperands::kFp32);
+    return *made;
+  }
+
+  ProductShape shape_;
+  Cut cut_;
+  std::map<ProductShape, std::unique_ptr<Product>> gemms_;
+  std::vector<Panel> panels_;
+  int64_t a_floats_ = 0, b_floats_ = 0, sums_ = 0;
+  size_t gemm_scratch_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Product> make_widened(const ProductShape& shape) {
+  return std::make_unique<Widened>(shape);
+}
+
+}  // namespace octavo::engine::cpu

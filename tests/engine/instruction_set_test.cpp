@@ -1,0 +1,71 @@
+// Which implementations a CPU gets, and that OCTAVO_CPU_ISA is obeyed or refused.
+
+#include "engine/cpu/instruction_set.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "engine/cpu/product.h"
+#include "engine/engine.h"
+#include "expect_failure.h"
+
+namespace octavo::engine {
+namespace {
+
+const Choice* choice_of(const Engine& engine, std::string_view op) {
+  for (const Choice& choice : engine.choices)
+    if (choice.op == op) return &choice;
+  return nullptr;
+}
+
+struct Wanted {
+  const char *op, *with_units, *without;
+};
+constexpr Wanted kWanted[] = {{"matmul", "cpu/onednn", "cpu/onednn-fp32"},
+                              {"fp8_linear", "cpu/rehearsal", "cpu/rehearsal-fp32"},
+                              {"attention", "cpu/blocks", "cpu/blocks-fp32"}};
+
+TEST(InstructionSet, WithoutBf16UnitsGemmsAreFp32AndTheReceiptSaysWhy) {
+  const Engine engine(Target{.bf16_units = Bf16Units::kAbsent});
+  for (const Wanted& w : kWanted) {
+    const Choice* choice = choice_of(engine, w.op);
+    ASSERT_NE(choice, nullptr) << w.op;
+    EXPECT_EQ(choice->implementation, w.without);
+    ASSERT_FALSE(choice->refused.empty()) << w.op;
+    EXPECT_EQ(choice->refused.back().implementation, w.with_units);
+    EXPECT_EQ(choice->refused.back().reason, "the CPU has no BF16 units");
+  }
+}
+
+TEST(InstructionSet, WhatIsChosenHereExistsHere) {
+  const Engine engine(Target{});
+  const bool by_units = cpu::fastest_operands() == cpu::GemmOperands::kBf16;
+  for (const Wanted& w : kWanted) {
+    const Choice* choice = choice_of(engine, w.op);
+    ASSERT_NE(choice, nullptr) << w.op;
+    EXPECT_EQ(choice->implementation, by_units ? w.with_units : w.without);
+    if (by_units) continue;
+    EXPECT_NE(choice->refused.back().reason.find(cpu::gemm_instruction_set()), std::string::npos)
+        << choice->refused.back().reason;
+  }
+}
+
+// With the variable set, as tests/integration/instruction_sets sets it.
+TEST(InstructionSet, KernelsStayWithinTheVariable) {
+  const char* limit = std::getenv("OCTAVO_CPU_ISA");
+  if (limit == nullptr) GTEST_SKIP() << "OCTAVO_CPU_ISA is not set";
+  const std::string name(limit), found = cpu::kernel_instruction_set();
+  if (name == "SSE41") EXPECT_EQ(found, "SSE2");  // SSE4 is left out of the build
+  if (name == "AVX2") EXPECT_TRUE(found == "AVX2" || found == "SSE2") << found;
+}
+
+TEST(InstructionSet, AnUnknownNameIsRefused) {
+  expect_failure(
+      ExitCode::kUsage,
+      "OCTAVO_CPU_ISA: wanted SSE41, AVX2, AVX512_CORE or AVX512_CORE_BF16, found 'AVX3'",
+      [] { cpu::limit_instruction_set_to("AVX3"); });
+}
+
+}  // namespace
+}  // namespace octavo::engine

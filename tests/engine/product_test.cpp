@@ -1,0 +1,144 @@
+// GEMMs over BF16 operands: by oneDNN's BF16 primitives, where it has them, and by FP32 primitives
+// over widened operands, which every CPU has.
+
+#include "engine/cpu/product.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "engine/compare.h"
+
+namespace octavo::engine::cpu {
+namespace {
+
+struct Problem {
+  ProductShape shape;
+  at::Tensor a, b, bias, c;  // a and b as stored
+  float scale = 1;
+};
+
+// Integers so small that every sum of products is exact in FP32, whatever the order.
+at::Tensor small_integers(at::IntArrayRef sizes, at::ScalarType type) {
+  return at::randint(-4, 5, sizes, at::kFloat).to(type);
+}
+
+// Rows of `a`, `b` and `c` are wider than what is multiplied, by `spare` numbers.
+Problem make_problem(ProductShape s, int64_t spare) {
+  const int64_t a_columns = s.a_transposed ? s.m : s.k, b_columns = s.b_transposed ? s.k : s.n;
+  s.lda = a_columns + spare;
+  s.ldb = b_columns + spare;
+  s.ldc = s.n + spare;
+  return {s,
+          small_integers({s.a_transposed ? s.k : s.m, s.lda}, at::kBFloat16),
+          small_integers({s.b_transposed ? s.n : s.k, s.ldb}, at::kBFloat16),
+          s.bias ? small_integers({s.n}, at::kFloat) : at::Tensor(),
+          small_integers({s.m, s.ldc}, s.fp32_result ? at::kFloat : at::kBFloat16),
+          s.scaled ? 0.375f : 1.0f};
+}
+
+at::Tensor truth(const Problem& p) {
+  const ProductShape& s = p.shape;
+  const at::Tensor a = p.a.narrow(1, 0, s.a_transposed ? s.m : s.k).to(at::kDouble);
+  const at::Tensor b = p.b.narrow(1, 0, s.b_transposed ? s.k : s.n).to(at::kDouble);
+  at::Tensor sum = at::mm(s.a_transposed ? a.t() : a, s.b_transposed ? b.t() : b) * p.scale;
+  if (s.bias) sum += p.bias;
+  at::Tensor c = p.c.clone();
+  if (s.add) sum += c.narrow(1, 0, s.n);
+  c.narrow(1, 0, s.n).copy_(sum.to(at::kFloat));
+  return c;
+}
+
+at::Tensor result_of(const Problem& p, GemmOperands operands) {
+  ProductCache cache(operands);
+  const Product& product = cache.get(p.shape);
+  at::Tensor c = p.c.clone();
+  at::Tensor scratch = at::empty({static_cast<int64_t>(scratch_bytes(product))}, at::kByte);
+  run(product, p.a.const_data_ptr(), p.b.const_data_ptr(),
+      p.bias.defined() ? p.bias.const_data_ptr() : nullptr, c.mutable_data_ptr(),
+      scratch.mutable_data_ptr(), p.scale);
+  return c;
+}
+
+std::vector<GemmOperands> kinds_here() {
+  if (!bf16_gemms_missing().empty()) return {GemmOperands::kFp32};
+  return {GemmOperands::kBf16, GemmOperands::kFp32};
+}
+
+void expect_exact(const ProductShape& shape, int64_t spare = 0) {
+  const Problem problem = make_problem(shape, spare);
+  const at::Tensor wanted = truth(problem);
+  for (const GemmOperands operands : kinds_here())
+    EXPECT_TRUE(same_bits(result_of(problem, operands), wanted))
+        << shape.m << " x " << shape.n << " x " << shape.k << ", spare " << spare << ", operands "
+        << (operands == GemmOperands::kBf16 ? "BF16" : "FP32");
+}
+
+// Every kind of GEMM, with each bit of `kind` a property; what lies beyond rows stays as it was.
+TEST(Product, EveryKindIsExactOnSmallIntegers) {
+  at::manual_seed(3);
+  for (unsigned kind = 0; kind < 128; ++kind) {
+    SCOPED_TRACE(kind);
+    const auto has = [&](unsigned bit) { return (kind >> bit & 1) != 0; };
+    expect_exact({.m = 33,
+                  .n = 17,
+                  .k = 40,
+                  .a_transposed = has(0),
+                  .b_transposed = has(1),
+                  .fp32_result = has(2),
+                  .add = has(3),
+                  .bias = has(4),
+                  .scaled = has(5),
+                  .one_thread = has(6)},
+                 static_cast<int64_t>(kind % 3));
+  }
+}
+
+// Long enough to be cut into panels along each dimension, with a short last panel.
+TEST(Product, PanelsAlongEveryDimension) {
+  at::manual_seed(4);
+  constexpr int64_t kLong = 40000;
+  for (const bool fp32_result : {false, true})
+    for (const bool transposed : {false, true})
+      for (const ProductShape& s : {ProductShape{.m = kLong, .n = 48, .k = 72},
+                                    {.m = 48, .n = kLong, .k = 72},
+                                    {.m = 48, .n = 72, .k = kLong}}) {
+        ProductShape shape = s;
+        shape.a_transposed = transposed;
+        shape.b_transposed = !transposed;
+        shape.fp32_result = fp32_result;
+        shape.bias = true;
+        shape.add = transposed;
+        expect_exact(shape, 1);
+      }
+}
+
+TEST(Product, WidenedCopiesStaySmall) {
+  // The head of GPT-2 over 1,024 tokens: 206 MB of FP32 logits, 155 MB of FP32 weights.
+  const auto head = make_widened({.m = 1024,
+                                  .n = 50304,
+                                  .k = 768,
+                                  .lda = 768,
+                                  .ldb = 768,
+                                  .ldc = 50304,
+                                  .b_transposed = true});
+  EXPECT_LT(head->scratch_bytes(), 24u << 20);
+}
+
+// What is not finite shows, and only where it must.
+TEST(Product, NanAndInfinityShow) {
+  for (const float bad : {NAN, INFINITY}) {
+    Problem p = make_problem({.m = 5, .n = 6, .k = 7}, 0);
+    p.a[2][3] = bad;
+    for (const GemmOperands operands : kinds_here()) {
+      const at::Tensor c = result_of(p, operands).to(at::kFloat);
+      EXPECT_FALSE(at::isfinite(c[2]).all().item<bool>());
+      EXPECT_TRUE(at::isfinite(c.narrow(0, 0, 2)).all().item<bool>());
+      EXPECT_TRUE(at::isfinite(c.narrow(0, 3, 2)).all().item<bool>());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace octavo::engine::cpu
