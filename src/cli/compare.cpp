@@ -61,6 +61,8 @@ int compare(const Verb& verb, Args args) {
   if (names_config(args)) arguments.reader |= config::reader::kTrain;
   const config::Parsed parsed = config::parse(args, arguments);
   const config::Settings& s = parsed.settings;
+  if (!parsed.config_file.empty())
+    for (const std::string& note : parsed.notes) log_info(note);
   fs::path folder;
   const report::Bounds bounds{s.max_train_gap, s.max_val_gap, s.max_hellaswag_drop, s.min_speedup,
                               s.tail_share};

@@ -4,14 +4,17 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "cli/verbs.h"
 #include "plan/report.h"
 
 namespace octavo::cli {
 
 int plan(const Verb& verb, Args args) {
-  const config::Settings settings = config::parse(args, verb.arguments).settings;
+  const config::Parsed parsed = config::parse(args, verb.arguments);
+  const config::Settings& settings = parsed.settings;
   if (settings.dry_run) return dry_run(verb, args, settings);
+  for (const std::string& note : parsed.notes) log_info(note);
   const plan::Forecast forecast = plan::forecast(settings);
   const bool draw = !settings.output.empty();
   if (draw) write_file_atomic(settings.output, plan::picture_of(forecast));

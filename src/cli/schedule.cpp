@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "chart/line_chart.h"
 #include "cli/verbs.h"
 #include "optim/schedule.h"
@@ -67,10 +68,12 @@ void print_json(const optim::Schedule& schedule, const std::string& picture) {
 }  // namespace
 
 int schedule(const Verb& verb, Args args) {
-  const config::Settings settings = config::parse(args, verb.arguments).settings;
+  const config::Parsed parsed = config::parse(args, verb.arguments);
+  const config::Settings& settings = parsed.settings;
   if (settings.max_steps == 0)
     fail(ExitCode::kUsage, "cli",
          "schedule: wanted max_steps of at least 1, found 0; give --max_steps");
+  for (const std::string& note : parsed.notes) log_info(note);
   const int64_t warmup = settings.warmup_steps < 0 ? optim::automatic_warmup(settings.max_steps)
                                                    : settings.warmup_steps;
   const optim::Schedule curve{settings.learning_rate, settings.min_lr_ratio, warmup,

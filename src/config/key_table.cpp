@@ -176,14 +176,18 @@ std::vector<Key> train_keys() {
           .read_by(kScheduled),
       int_key("num_epochs", &S::num_epochs, 0, 1'000'000,
               "Passes over the data. 0: max_steps decides; when both are 0, one epoch."),
-      real_key("learning_rate", &S::learning_rate, 0, 10, "Learning rate after the warm-up.")
+      real_key("learning_rate", &S::learning_rate, 0, 10,
+               "Learning rate after the warm-up. Not given: 6e-4 for pretraining, 1e-5 when all "
+               "weights of a pretrained model are trained, 2e-4 for LoRA; the run says which.")
           .alias("max_lr")
           .read_by(kScheduled),
       real_key("min_lr_ratio", &S::min_lr_ratio, 0, 1,
                "The cosine ends at this share of learning_rate, and stays there.")
           .read_by(kScheduled),
-      int_key("warmup_steps", &S::warmup_steps, -1, kMany,
-              "Steps of linear warm-up. -1: a twentieth of the run, at most 2000.")
+      int_key(
+          "warmup_steps", &S::warmup_steps, -1, kMany,
+          "Steps of linear warm-up. -1: a twentieth of the run, at most 2000. When a flag makes "
+          "the run of a file shorter, the file's warm-up shrinks with it, and the run says so.")
           .read_by(kScheduled),
       real_key(
           "weight_decay", &S::weight_decay, 0, 10,
@@ -302,9 +306,9 @@ std::vector<Key> fp8_recipe_keys() {
                "What shares a scale, and where the scale comes from. delayed: a tensor, from its "
                "amax in earlier steps. current: a tensor, from its amax now. rowwise: a row of an "
                "operand, along the sum. blockwise: 1x128 values, 128x128 of weights. mxfp8: 1x32 "
-               "values. Scales of the last three are powers of two."),
+               "values. Scales of the last three are powers of two. Giving it asks for FP8."),
       enum_key("fp8_scenario", &S::fp8_scenario, {Fp8Scenario::kNone, Fp8Scenario::kMxfp8},
-               "mxfp8: the same as fp8_recipe mxfp8."),
+               "mxfp8: the same as fp8_recipe mxfp8, and asks for FP8."),
       enum_key("fp8_format", &S::fp8_format,
                {Fp8Format::kAuto, Fp8Format::kHybrid, Fp8Format::kE4m3, Fp8Format::kE5m2},
                "hybrid: E4M3 forward, E5M2 gradients. e4m3: E4M3 for all. e5m2: E5M2 activations "
@@ -453,6 +457,8 @@ void let_plan_read(std::vector<Key>& table) {
                                          "n_head",
                                          "n_embd",
                                          "vocab_size",
+                                         "dataset",
+                                         "tokenizer",
                                          "max_seq_length",
                                          "revision",
                                          "offline",

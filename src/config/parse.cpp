@@ -7,6 +7,7 @@
 #include "base/secrets.h"
 #include "base/text.h"
 #include "config/key_makers.h"
+#include "config/resolve.h"
 #include "config/rules.h"
 #include "config/yaml.h"
 
@@ -163,7 +164,9 @@ class FlagReader {
 };
 
 void refuse_contradictions(const Parsed& parsed, Readers readers) {
-  const std::vector<std::string> lines = contradictions(parsed.settings, readers);
+  std::vector<std::string> lines = contradictions(parsed.settings, readers);
+  if (readers & reader::kTrain)
+    lines.insert(lines.end(), parsed.conflicts.begin(), parsed.conflicts.end());
   if (!lines.empty()) fail(ExitCode::kUsage, kRoom, join(lines, "\n  and "));
 }
 
@@ -186,23 +189,32 @@ Origin Parsed::origin_of(const std::string& name) const {
   return found == origins.end() ? Origin{} : found->second;
 }
 
-Parsed parse(std::span<const std::string> args, const Arguments& arguments) {
-  Parsed flags;
-  FlagReader(args, arguments, flags).read_all();
-  if (flags.config_file.empty()) {
-    refuse_contradictions(flags, arguments.reader);
-    return flags;
-  }
-  // The file was named among the flags: read it first, then let the flags win.
-  Parsed parsed;
-  apply_yaml(parsed, read_config(flags.config_file), flags.config_file);
+std::string Parsed::source_of(const std::string& name) const {
+  const auto found = derived.find(name);
+  return found == derived.end() ? origin_of(name).text() : found->second;
+}
+
+Parsed with_flags(const Parsed& file, const Parsed& flags, const Arguments& arguments) {
+  Parsed parsed = file;
   for (const auto& [name, origin] : flags.origins) {
+    if (origin.kind != Origin::Kind::kFlag) continue;
     const Key* key = find_key(name);
     store(parsed, *key, key->load(flags.settings), origin);
   }
+  resolve(parsed, file, arguments.reader);
+  refuse_contradictions(parsed, arguments.reader);
+  return parsed;
+}
+
+Parsed parse(std::span<const std::string> args, const Arguments& arguments) {
+  Parsed flags, file;
+  FlagReader(args, arguments, flags).read_all();
+  // The file was named among the flags: read it first, then let the flags win.
+  if (!flags.config_file.empty())
+    apply_yaml(file, read_config(flags.config_file), flags.config_file);
+  Parsed parsed = with_flags(file, flags, arguments);
   parsed.positionals = std::move(flags.positionals);
   parsed.config_file = std::move(flags.config_file);
-  refuse_contradictions(parsed, arguments.reader);
   return parsed;
 }
 

@@ -3,6 +3,7 @@
 // value is kept.
 
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,7 +26,13 @@ struct Parsed {
   std::map<std::string, Origin> origins;  // by key name; only what was given
   std::vector<std::string> positionals;   // what is neither CONFIG.yaml nor a flag
   std::string config_file;                // "" when none was given
+  // What other keys made of a key's value (resolve.h), by key name: "--mixed_precision bf16".
+  std::map<std::string, std::string> derived;
+  std::vector<std::string> notes;      // the same for the user: a line for each
+  std::vector<std::string> conflicts;  // between flags, or in the file: train refuses them
+  std::optional<bool> file_is_fp8;     // what the file alone asks for, when it does
   Origin origin_of(const std::string& name) const;
+  std::string source_of(const std::string& name) const;  // for people: what derived it, or origin
   bool given(const std::string& name) const { return origins.contains(name); }
 };
 
@@ -51,8 +58,12 @@ inline constexpr Arguments kCheckpointsArguments{"checkpoints", reader::kCheckpo
 // refused too.
 Parsed parse(std::span<const std::string> args, const Arguments& arguments = {});
 
-// The same for a file's text alone; `source` names it in messages.
+// A file's text alone, as it stands: what keys mean together (resolve.h) is left open, since a run
+// saved what it was resolved to. `source` names it in messages.
 Parsed parse_text(std::string_view yaml, const std::string& source,
                   const Arguments& arguments = {});
+
+// The flags of `flags` on top of `file`, resolved. Contradictions are refused.
+Parsed with_flags(const Parsed& file, const Parsed& flags, const Arguments& arguments);
 
 }  // namespace octavo::config

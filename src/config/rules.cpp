@@ -103,7 +103,8 @@ std::span<const Rule> rules() {
        "not '.' or '..'",
        run_name_is_a_name, "run_name"},
       {"one_precision", reader::kTrain,
-       "use_fp8 asks for FP8 and mixed_precision fp32 for FP32; leave one of them out",
+       "use_fp8, mixed_precision and the flags fp8_recipe and fp8_scenario must agree about FP8 "
+       "where they stand side by side (all as flags, or all in the file); leave one of them out",
        one_precision, "use_fp8 mixed_precision"},
       {"low_state_has_low_products", reader::kTrain,
        "mixed_precision fp32 computes with FP32 weights and gradients, and master_dtype or "

@@ -63,19 +63,22 @@ std::string load_checkpoint(train::Run& run, const std::string& what) {
     train::load_weights(*run.model, loaded.state);
   train::resume_fp8(run, loaded.state, source);
   run.progress.step = loaded.state.step;
+  log_info(
+      str(run.lora != nullptr ? "adapters: " : "weights: ", source, ", step ", loaded.state.step));
   return source;
 }
 
-std::unique_ptr<train::Run> put_together(const config::Settings& settings, Diagnosis& found) {
+std::unique_ptr<train::Run> put_together(const config::Settings& settings, train::Weights weights,
+                                         Diagnosis& found) {
   if (!settings.dataset.empty()) {
     std::string unused;
     found.data = join(settings.dataset, ", ");
-    return train::assemble(settings, &unused);
+    return train::assemble(settings, &unused, weights);
   }
   log_warn("no dataset is given: tokens are random, and gradients not those of real text");
   found.data = "random tokens";
   auto run = std::make_unique<train::Run>();
-  train::start_on_random_tokens(*run, settings);
+  train::start_on_random_tokens(*run, settings, weights);
   return run;
 }
 
@@ -116,11 +119,11 @@ void look(train::Run& run, const config::Settings& settings, Diagnosis& found) {
 
 }  // namespace
 
-config::Settings settings_of(const config::Settings& where, const std::string& checkpoint) {
+config::Parsed settings_of(const config::Settings& where, const std::string& checkpoint) {
   const auto path = checkpoint::choose(train::checkpoint_dir(where), checkpoint);
   const std::string source = path.string();
   const std::string yaml = json_string(checkpoint::open(path).extra, "config", source);
-  return config::parse_text(yaml, source).settings;
+  return config::parse_text(yaml, source);
 }
 
 Diagnosis diagnose(config::Settings given, const std::string& checkpoint) {
@@ -134,7 +137,8 @@ Diagnosis diagnose(config::Settings given, const std::string& checkpoint) {
   given.checkpoint_dir = train::checkpoint_dir(given);
   const config::Settings settings = for_a_look(std::move(given));
   train::prepare_process(settings);
-  const auto run = put_together(settings, found);
+  const auto weights = checkpoint.empty() ? train::Weights::kOfSettings : train::Weights::kLater;
+  const auto run = put_together(settings, weights, found);
   found.weights = checkpoint.empty() ? "as the settings start" : load_checkpoint(*run, checkpoint);
   found.model = settings.model_name;
   found.parameters = static_cast<double>(models::parameter_count(*run->model));

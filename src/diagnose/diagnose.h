@@ -2,7 +2,7 @@
 // octavo diagnose: which products run in FP8, how healthy they are, what another recipe would have
 // given on the same tensors, and what to change.
 
-#include "config/settings.h"
+#include "config/parse.h"
 #include "diagnose/diagnosis.h"
 
 namespace octavo::diagnose {
@@ -14,6 +14,6 @@ namespace octavo::diagnose {
 Diagnosis diagnose(config::Settings settings, const std::string& checkpoint);
 
 // The settings that a checkpoint was trained with.
-config::Settings settings_of(const config::Settings& where, const std::string& checkpoint);
+config::Parsed settings_of(const config::Settings& where, const std::string& checkpoint);
 
 }  // namespace octavo::diagnose

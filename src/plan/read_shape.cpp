@@ -94,7 +94,6 @@ constexpr Preset kGpt2[] = {{"gpt2", 12, 12, 768},
                             {"gpt2-medium", 24, 16, 1024},
                             {"gpt2-large", 36, 20, 1280},
                             {"gpt2-xl", 48, 25, 1600}};
-constexpr int64_t kGpt2Vocab = 50257;
 
 // Shapes that people plan for before they have a file of them. {name, layers, hidden, ffn, heads,
 // key-value heads, head size, vocabulary, tied, biases on q, k, v}
@@ -131,23 +130,22 @@ std::string plain_name(std::string name) {
 
 Shape shape_of(const config::Settings& settings) {
   const std::string& name = settings.model_name;
-  const int64_t vocab = settings.vocab_size > 0 ? settings.vocab_size : kGpt2Vocab;
   Shape shape;
   bool found = false;
   for (const Preset& preset : kGpt2)
     if (name == preset.name) {
       shape = gpt2_shape(name, settings.n_layer > 0 ? settings.n_layer : preset.layers,
                          settings.n_head > 0 ? settings.n_head : preset.heads,
-                         settings.n_embd > 0 ? settings.n_embd : preset.width, vocab,
-                         settings.max_seq_length);
+                         settings.n_embd > 0 ? settings.n_embd : preset.width,
+                         vocabulary_of(settings), settings.max_seq_length);
       found = true;
     }
   if (name == "custom") {
     if (settings.n_layer < 1 || settings.n_head < 1 || settings.n_embd < 1)
       fail(ExitCode::kUsage, "plan",
            "model_name custom: wanted n_layer, n_head and n_embd of at least 1");
-    shape = gpt2_shape(name, settings.n_layer, settings.n_head, settings.n_embd, vocab,
-                       settings.max_seq_length);
+    shape = gpt2_shape(name, settings.n_layer, settings.n_head, settings.n_embd,
+                       vocabulary_of(settings), settings.max_seq_length);
     found = true;
   }
   if (found) return shape;

@@ -35,6 +35,17 @@ const char* title_of(Sharding sharding) {
   return "?";
 }
 
+std::string count_text(double count) {
+  char text[48];
+  if (count >= 1e9)
+    std::snprintf(text, sizeof text, "%.2f billion", count / 1e9);
+  else if (count >= 1e6)
+    std::snprintf(text, sizeof text, "%.2f million", count / 1e6);
+  else
+    std::snprintf(text, sizeof text, "%.0f", count);
+  return text;
+}
+
 std::string memory_table(const Forecast& f) {
   std::string out = line("memory per %s (forecast, within %.0f%%)%10s%10s", f.cpu ? "CPU" : "GPU",
                          100 * (f.cpu ? kCpuMemoryError : kMemoryError), "BF16", "FP8");
@@ -180,8 +191,8 @@ std::string text_of(const Forecast& f) {
                                          everywhere ? "all linear layers" : "q, k, v and o")
                                    : "";
   std::string out =
-      line("forecast, not a measurement: %s, %.2f billion parameters%s, %lld x %s, %s",
-           f.shape.name.c_str(), static_cast<double>(parameters(f.shape)) / kGiga, adapters.c_str(),
+      line("forecast, not a measurement: %s, %s parameters%s, %lld x %s, %s", f.shape.name.c_str(),
+           count_text(static_cast<double>(parameters(f.shape))).c_str(), adapters.c_str(),
            static_cast<long long>(f.gpus), std::string(f.gpu->title).c_str(), title_of(f.sharding));
   out += line("each GPU: %lld x %lld tokens, %lld micro-step(s) a step",
               static_cast<long long>(f.batch), static_cast<long long>(f.length),

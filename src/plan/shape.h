@@ -52,6 +52,10 @@ std::vector<Product> adapted_modules(const Shape& shape, LoraTargets targets);
 // Values that adapters of `rank` on them add.
 int64_t lora_parameters(const Shape& shape, int64_t rank, LoraTargets targets);
 
+// Tokens that a model of GPT-2's presets, or custom, would have: vocab_size, or what the prepared
+// data or the tokenizer of the settings has, or bytes for custom on a text, or else GPT-2's.
+int64_t vocabulary_of(const config::Settings& settings);
+
 // gpt2, gpt2-medium, gpt2-large, gpt2-xl, custom, or a folder (or hub name in the cache) that holds
 // a config.json of GPT-2, Llama or Qwen2. Never reads weights.
 Shape shape_of(const config::Settings& settings);

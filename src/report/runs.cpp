@@ -58,8 +58,23 @@ Values side_values(const std::vector<std::string>& words, const char* side) {
 // BF16, whatever the file says.
 const std::vector<std::string> kBf16 = {"mixed_precision=bf16", "use_fp8=false"};
 
+// What a side says about its precision beats the command's flags, whatever their names.
+void drop_overruled(Values& values, const Values& side) {
+  const auto says = [&](const char* key, std::string_view value) {
+    const auto found = side.find(key);
+    return found != side.end() && found->second == value;
+  };
+  const bool plain = side.contains("mixed_precision") || side.contains("use_fp8");
+  const bool is_fp8 = says("mixed_precision", "fp8") || says("use_fp8", "true");
+  if (plain)
+    for (const char* key : {"mixed_precision", "use_fp8"}) values.erase(key);
+  if ((plain && !is_fp8) || side.contains("fp8_recipe") || side.contains("fp8_scenario"))
+    for (const char* key : {"fp8_recipe", "fp8_scenario"}) values.erase(key);
+}
+
 std::vector<std::string> arguments_of(const config::Parsed& parsed, Values values,
                                       const Values& side) {
+  drop_overruled(values, side);
   for (const auto& [name, value] : side) values[name] = value;
   std::vector<std::string> arguments = {parsed.config_file};
   for (const auto& [name, value] : values) arguments.push_back(str("--", name, "=", value));

@@ -17,16 +17,10 @@
 #include "train/persist.h"
 #include "train/run.h"
 #include "train/run_length.h"
+#include "train/run_schedule.h"
 
 namespace octavo::train {
 namespace {
-
-optim::Schedule schedule_of(const config::Settings& s, int64_t max_steps) {
-  return {.max_lr = s.learning_rate,
-          .min_lr_ratio = s.min_lr_ratio,
-          .warmup_steps = s.warmup_steps >= 0 ? s.warmup_steps : optim::automatic_warmup(max_steps),
-          .max_steps = max_steps};
-}
 
 optim::AdamWOptions optimizer_options(const config::Settings& s) {
   using config::StateType;
@@ -191,11 +185,12 @@ void describe_base(Run& run, const config::Settings& resolved) {
 
 }  // namespace
 
-void build_model(Run& run, const config::Settings& resolved, int64_t vocab) {
+void build_model(Run& run, const config::Settings& resolved, int64_t vocab, Weights weights) {
   const config::Settings& s = run.settings;
   nn::Storage storage = storage_of(s);
   storage.shards = dist::shards_of(s.sharding_mode, run.world);
-  run.model = make_model(resolved, vocab, *run.engine, storage);
+  if (s.lora_rank > 0) weights = Weights::kOfSettings;  // a checkpoint has the adapters alone
+  run.model = make_model(resolved, vocab, *run.engine, storage, weights);
   if (s.lora_rank > 0) describe_base(run, resolved);
   start_lora(run);
   run.optimizer =
@@ -214,7 +209,7 @@ namespace {
 
 // Everything behind the meeting of the ranks.
 void assemble_run(const std::unique_ptr<Run>& run, config::Settings settings,
-                  std::string* resumed_from) {
+                  std::string* resumed_from, Weights weights) {
   // What is downloaded or prepared is so once, while the others wait.
   config::Settings resolved;
   DataSet data;
@@ -237,22 +232,27 @@ void assemble_run(const std::unique_ptr<Run>& run, config::Settings settings,
          data.train->vocab_size());
   run->settings = std::move(settings);
   const config::Settings& s = run->settings;
-  build_model(*run, resolved, vocab);
+  build_model(*run, resolved, vocab, s.resume.empty() ? weights : Weights::kLater);
   settle_batch_size(*run);
   if (!s.resume.empty()) *resumed_from = resume(*run);
   if (run->sharding != nullptr) run->sharding->weights_changed();
   open_loader(*run);
   run->schedule = schedule_of(s, steps_asked(*run));
+  if (const auto& then = run->resumed.schedule; then && run->world.is_first())
+    if (const std::string change = changed_schedule(*then, run->schedule, run->progress.step);
+        !change.empty())
+      log_warn(change);
 }
 
 }  // namespace
 
-std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_from) {
+std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_from,
+                              Weights weights) {
   auto run = std::make_unique<Run>();
   run->world = connect(settings);
   if (!settings.trace.empty()) engine::trace::start(settings.trace, run->world.rank());
   try {
-    assemble_run(run, std::move(settings), resumed_from);
+    assemble_run(run, std::move(settings), resumed_from, weights);
   } catch (const std::exception& error) {
     run->world.say_leaving(error);
     throw;

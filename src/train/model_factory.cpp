@@ -74,12 +74,13 @@ bool is_preset(const std::string& model_name) {
 }
 
 std::unique_ptr<models::Model> make_model(const config::Settings& settings, int64_t vocab,
-                                          const engine::Engine& engine,
-                                          const nn::Storage& storage) {
+                                          const engine::Engine& engine, const nn::Storage& storage,
+                                          Weights come) {
   std::unique_ptr<models::Model> model;
   const fs::path file = fs::path(settings.model_name) / "config.json";
   if (fs::exists(file)) {
-    if (weights_of(settings) == settings.model_name) check_promised_size(settings.model_name);
+    if (come == Weights::kOfSettings && weights_of(settings) == settings.model_name)
+      check_promised_size(settings.model_name);
     model = make_model(read_json(model_file(settings.model_name, "config.json")), file.string(),
                        engine, storage);
     check_size(settings, *model, vocab);
@@ -90,6 +91,8 @@ std::unique_ptr<models::Model> make_model(const config::Settings& settings, int6
   const std::string weights = weights_of(settings);
   if (engine::is_absent_device(engine.target.device)) {
     log_info("weights: none, since no kernel of the absent device would read them");
+  } else if (come == Weights::kLater) {
+    model->initialize(static_cast<uint64_t>(settings.seed));  // finite, for passes before that
   } else if (weights == kRandomWeights) {
     model->initialize(static_cast<uint64_t>(settings.seed));
     log_info(octavo::str("weights: random, from seed ", settings.seed));

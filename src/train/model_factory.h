@@ -12,6 +12,8 @@
 
 namespace octavo::train {
 
+enum class Weights { kOfSettings, kLater };
+
 // How the settings want weights and gradients to be kept.
 nn::Storage storage_of(const config::Settings& settings);
 
@@ -24,10 +26,11 @@ inline constexpr const char* kRandomWeights = "random";
 std::string weights_of(const config::Settings& settings);
 
 // The model that the settings name: with the weights of init_from, of the folder that model_name
-// is, or drawn from seed.
+// is, or drawn from seed. kLater: the caller loads a checkpoint over them and says which.
 std::unique_ptr<models::Model> make_model(const config::Settings& settings, int64_t vocab,
                                           const engine::Engine& engine,
-                                          const nn::Storage& storage = {});
+                                          const nn::Storage& storage = {},
+                                          Weights weights = Weights::kOfSettings);
 
 // From a Hugging Face config (also kept in checkpoints); weights are zero until loaded.
 std::unique_ptr<models::Model> make_model(const Json& hugging_face_config,

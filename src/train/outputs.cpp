@@ -24,7 +24,10 @@ std::string default_run_name(const Run& run) {
   gmtime_r(&now, &utc);
   std::strftime(when, sizeof when, "%Y%m%d-%H%M%S", &utc);
   return str(fs::path(run.settings.model_name).filename().string(), "-",
-             run.fp8 != nullptr ? "fp8" : config::name_of(run.settings.mixed_precision), "-", when);
+             run.fp8 != nullptr                ? "fp8"
+             : run.plain_precision() == "FP32" ? "fp32"
+                                               : "bf16",
+             "-", when);
 }
 
 std::unique_ptr<monitor::RedFlags> make_flags(const Run& run, const fs::path& folder) {

@@ -18,6 +18,7 @@
 #include "train/lora_run.h"
 #include "train/model_factory.h"
 #include "train/rank_rows.h"
+#include "train/run_schedule.h"
 
 namespace octavo::train {
 
@@ -51,6 +52,7 @@ checkpoint::State state_of(const Run& run, const std::string& run_name, const do
                  {"max_seq_length", run.settings.max_seq_length},
                  {"threads", at::get_num_threads()},
                  {"layout", {{"ranks", run.world.size()}, {"sharding", sharding}}},
+                 {"schedule", schedule_json(run.schedule)},
                  {"config", config::to_yaml(run.settings)}};
   const auto chat = run.train_data->chat_template();
   state.extra["chat_template"] = chat ? Json(name_of(*chat)) : Json();  // null: trained on text

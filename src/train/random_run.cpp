@@ -1,19 +1,18 @@
 #include "train/random_run.h"
 
+#include "plan/shape.h"
 #include "train/device.h"
 #include "train/model_factory.h"
 #include "train/random_tokens.h"
 
 namespace octavo::train {
 
-void start_on_random_tokens(Run& run, const config::Settings& settings) {
-  constexpr int64_t kGpt2Vocabulary = 50257;
+void start_on_random_tokens(Run& run, const config::Settings& settings, Weights weights) {
   run.settings = settings;
   run.engine = std::make_unique<engine::Engine>(target_of(run.settings));
-  const int64_t vocab = settings.vocab_size > 0          ? settings.vocab_size
-                        : is_preset(settings.model_name) ? kGpt2Vocabulary
-                                                         : 0;
-  build_model(run, with_resolved_names(settings), vocab);
+  const int64_t vocab =
+      is_preset(settings.model_name) ? plan::vocabulary_of(settings) : settings.vocab_size;
+  build_model(run, with_resolved_names(settings), vocab, weights);
   run.train_data = std::make_shared<RandomTokens>(run.model->vocab_size());
   run.loader = std::make_unique<data::Loader>(
       run.train_data,

@@ -7,7 +7,8 @@
 namespace octavo::train {
 
 // Engine, model, optimizer, FP8 and a loader, in `run`, which is new. The weights are those of the
-// settings; the vocabulary of a preset is GPT-2's where vocab_size does not say.
-void start_on_random_tokens(Run& run, const config::Settings& settings);
+// settings; the vocabulary of a preset is plan::vocabulary_of() them.
+void start_on_random_tokens(Run& run, const config::Settings& settings,
+                            Weights weights = Weights::kOfSettings);
 
 }  // namespace octavo::train

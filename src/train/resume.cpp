@@ -12,6 +12,7 @@
 #include "train/model_factory.h"
 #include "train/persist.h"
 #include "train/rank_rows.h"
+#include "train/run_schedule.h"
 
 namespace octavo::train {
 namespace {
@@ -226,7 +227,7 @@ std::string resume(Run& run) {
   const auto loaded = load_into(run, run.settings.resume);
   const checkpoint::State& state = loaded.state;
   const std::string source = loaded.path.string();
-  run.resumed = {source, state.step, {}};
+  run.resumed = {source, state.step, {}, saved_schedule(state.extra, source)};
   for (const fs::path& path : loaded.passed_over)
     run.resumed.passed_over.push_back(path.filename().string());
   run.progress.step = state.step;

@@ -23,6 +23,7 @@
 #include "tokenizer/tokenizer.h"
 #include "train/base_model.h"
 #include "train/incident.h"
+#include "train/model_factory.h"
 #include "train/step_graph.h"
 
 namespace octavo::train {
@@ -54,7 +55,8 @@ struct Batching {
 struct Resumed {
   std::string from;  // "": a new run
   int64_t step = 0;
-  std::vector<std::string> passed_over;  // newer checkpoints that were damaged
+  std::vector<std::string> passed_over;     // newer checkpoints that were damaged
+  std::optional<optim::Schedule> schedule;  // of the run that saved it; older ones may not say
 };
 
 struct Run {
@@ -93,12 +95,15 @@ struct Run {
 };
 
 // Builds everything; weights are initialised (or loaded from init_from), and when settings.resume
-// asks for it the run continues from a checkpoint. `resumed_from` receives its folder.
-std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_from);
+// asks for it the run continues from a checkpoint. `resumed_from` receives its folder. kLater: the
+// caller loads a checkpoint's weights.
+std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_from,
+                              Weights weights = Weights::kOfSettings);
 
 // Model, adapters, optimizer and FP8 of a run whose settings and engine are there; `resolved` are
 // the settings with_resolved_names().
-void build_model(Run& run, const config::Settings& resolved, int64_t vocab);
+void build_model(Run& run, const config::Settings& resolved, int64_t vocab,
+                 Weights weights = Weights::kOfSettings);
 
 // Names on the hub become folders; a model's own tokenizer is taken when none is given. A run keeps
 // the names that it was given: folders differ from machine to machine.

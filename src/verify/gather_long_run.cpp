@@ -209,6 +209,8 @@ LongRun gather_long_run(const config::Parsed& parsed, const Facts& facts) {
                                        : 1;
   s.num_gpus = 1;  // train counts its own
   run.contradictions = config::contradictions(s, config::reader::kTrain);
+  run.contradictions.insert(run.contradictions.end(), parsed.conflicts.begin(),
+                            parsed.conflicts.end());
   run.secret_lines = lines_with_secrets(parsed.config_file);
 
   const char* offline = getenv("HF_HUB_OFFLINE");

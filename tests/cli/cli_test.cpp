@@ -119,7 +119,10 @@ TEST_F(Cli, ConfigShowAndCheck) {
   for (const char* part : {"# c.yaml:1", "# flag", "# default"})
     EXPECT_NE(shown.out.find(part), std::string::npos) << part;
   EXPECT_EQ(run("config check c.yaml").out, "c.yaml: 2 keys given, no contradictions\n");
-  expect_refused("config check c.yaml --num_epochs 2", 2, "one_length");
+  expect_refused("config check c.yaml --num_epochs 2 --max_steps 3", 2, "one_length");
+  EXPECT_EQ(run("config check c.yaml --num_epochs 2").out,
+            "c.yaml: 3 keys given, no contradictions\n"
+            "  run length: --num_epochs 2 overrides max_steps 7 in c.yaml:2\n");
   EXPECT_TRUE(nlohmann::json::parse(run("config schema").out).contains("properties"));
 }
 

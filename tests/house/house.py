@@ -19,7 +19,7 @@ EXECUTABLES = [
     "tests/conformance/s3_data", "tests/conformance/llama_parity", "tests/conformance/qwen2_parity",
     "tests/conformance/packing", "tests/conformance/smollm2", "tests/conformance/peft", "tests/conformance/export",
     "tests/integration/resume_bitwise", "tests/integration/reshard", "tests/integration/fp8_resume", "tests/integration/finetuning",
-    "tests/integration/absent_torch", "tests/integration/te_calls", "tests/integration/gpu_gemms",
+    "tests/integration/absent_torch", "tests/integration/asked", "tests/integration/te_calls", "tests/integration/gpu_gemms",
     "tests/integration/gpu_step", "tests/integration/verify", "tests/integration/gpu_graph", "tests/integration/ranges",
     "tests/integration/dry_run", "tests/integration/rank_death", "tests/integration/red_flags", "tests/integration/overlap", "tests/integration/auto_batch", "tests/integration/two_nodes",
     "tests/integration/launchers", "tests/integration/slurm", "tests/integration/sweep", "tests/integration/compare", "tests/integration/diagnose", "tests/integration/bench_verb",

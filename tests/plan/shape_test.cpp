@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "data/prepare.h"
 #include "expect_failure.h"
 #include "scratch.h"
 
@@ -33,6 +34,37 @@ TEST(Shape, AFileSaysTheSameAsTheName) {
   EXPECT_EQ(parameters(file), parameters(name));
   EXPECT_EQ(file.head_dim, 128);
   EXPECT_TRUE(file.qkv_bias);
+}
+
+// As train does: of the data, of the tokenizer, or bytes.
+TEST(Shape, TheVocabularyIsTheConfigsOwn) {
+  config::Settings s = named("custom");
+  s.n_layer = s.n_head = 1;
+  s.n_embd = 64;
+  EXPECT_EQ(shape_of(s).vocab, 50304);
+  s.tokenizer = "bytes";
+  EXPECT_EQ(shape_of(s).vocab, 320);  // 257, padded to a multiple of 64
+  s.tokenizer.clear();
+  s.dataset = {"a text.txt"};
+  EXPECT_EQ(shape_of(s).vocab, 320);
+  s.vocab_size = 1000;
+  EXPECT_EQ(shape_of(s).vocab, 1024);
+  s = named("gpt2");
+  s.tokenizer = "bytes";
+  EXPECT_EQ(parameters(shape_of(s)), 124439808 - (50257 - 320) * 768);
+}
+
+TEST(Shape, TheVocabularyOfPreparedDataIsTaken) {
+  const Scratch scratch;
+  write_file_atomic(scratch / "a.txt", std::string(5000, 'a') + std::string(5000, 'b'));
+  data::PrepareOptions options;
+  options.inputs = {scratch / "a.txt"};
+  options.tokenizer = "bytes";
+  options.output = scratch / "prepared";
+  data::prepare(options);
+  config::Settings s = named("gpt2");
+  s.dataset = {(scratch / "prepared").string()};
+  EXPECT_EQ(shape_of(s).vocab, 320);
 }
 
 TEST(Shape, HostileFilesAreRefused) {

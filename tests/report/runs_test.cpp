@@ -60,6 +60,18 @@ TEST_F(RunsTest, SidesMayDifferInAnyKeyOfTrain) {
   refused("fp8_margin=lots", "lots");
 }
 
+TEST_F(RunsTest, AFlagsRecipeIsForTheSidesInFp8) {
+  const RunPlan plan = plan_runs(parsed({"--fp8_recipe=current"}, "seed: 5\n"));
+  EXPECT_TRUE(has(plan.runs[0], "--mixed_precision=bf16"));
+  EXPECT_FALSE(has(plan.runs[0], "--fp8_recipe=current"));
+  EXPECT_TRUE(has(plan.runs[1], "--fp8_recipe=current"));
+  const RunPlan both = plan_runs(parsed(
+      {"--use_fp8", "--a=mixed_precision=fp32", "--b=fp8_scenario=mxfp8", "--fp8_recipe=current"},
+      "seed: 5\n"));
+  EXPECT_FALSE(has(both.runs[0], "--use_fp8=true"));
+  EXPECT_FALSE(has(both.runs[1], "--fp8_recipe=current"));
+}
+
 TEST_F(RunsTest, OtherSettingsInTheFolderAreNoticed) {
   const RunPlan plan = plan_runs(parsed({}, "use_fp8: true\n"));
   fs::create_directories(plan.folder);

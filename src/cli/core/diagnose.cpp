@@ -8,6 +8,7 @@
 #include "cli/core/core_verbs.h"
 #include "config/parse.h"
 #include "diagnose/report.h"
+#include "train/persist.h"
 
 namespace octavo::cli {
 namespace {
@@ -15,12 +16,11 @@ namespace {
 // A checkpoint without a config brings its own; flags go on top of it.
 config::Settings settings_for(const config::Parsed& parsed) {
   if (!parsed.given("checkpoint") || !parsed.config_file.empty()) return parsed.settings;
-  config::Settings settings = diagnose::settings_of(parsed.settings, parsed.settings.checkpoint);
+  const config::Parsed saved = diagnose::settings_of(parsed.settings, parsed.settings.checkpoint);
   log_info("the settings are the checkpoint's own, and the flags");
-  for (const auto& [name, origin] : parsed.origins) {
-    const config::Key* key = config::find_key(name);
-    key->store(settings, key->load(parsed.settings));
-  }
+  config::Settings settings =
+      config::with_flags(saved, parsed, config::kDiagnoseArguments).settings;
+  settings.checkpoint_dir = train::checkpoint_dir(parsed.settings);  // where it was found
   return settings;
 }
 

@@ -1,7 +1,10 @@
+#include "base/log.h"
 #include "cli/core/core_verbs.h"
 #include "config/parse.h"
+#include "launch/place.h"
 #include "train/loop.h"
 #include "train/persist.h"
+#include "train/switched_precision.h"
 
 namespace octavo::cli {
 
@@ -9,7 +12,11 @@ int train(CoreArgs args) {
   const config::Parsed parsed = config::parse(args, config::kTrainArguments);
   if (parsed.settings.list_checkpoints)
     return list_checkpoints(train::checkpoint_dir(parsed.settings), false);
-  return train::train(parsed.settings);
+  if (launch::place_from_environment().rank == 0)  // once, not by every rank
+    for (const std::string& note : parsed.notes) log_info(note);
+  config::Settings settings = parsed.settings;
+  settings.resume = train::resume_of(settings, parsed.file_is_fp8);
+  return train::train(std::move(settings));
 }
 
 }  // namespace octavo::cli

@@ -1,0 +1,92 @@
+#include "train/run_schedule.h"
+
+#include <cstdio>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "config/key_makers.h"
+#include "config/parse.h"
+
+namespace octavo::train {
+namespace {
+
+double number_in(const Json& object, const char* name, const std::string& source) {
+  const auto found = object.find(name);
+  if (found == object.end() || !found->is_number())
+    fail(ExitCode::kDamaged, "train", source, ": schedule: wanted a number as ", name, ", found ",
+         found == object.end() ? "none" : found->type_name());
+  return found->get<double>();
+}
+
+std::string rate_text(double rate) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2e", rate);
+  return text;
+}
+
+}  // namespace
+
+optim::Schedule schedule_of(const config::Settings& s, int64_t max_steps) {
+  const int64_t automatic = optim::automatic_warmup(max_steps);
+  if (s.warmup_steps > max_steps)
+    fail(ExitCode::kUsage, "train", "wanted a warm-up of at most the run's ", max_steps,
+         " steps, found warmup_steps ", s.warmup_steps,
+         ", so that learning_rate would never be reached; lower it, or give --warmup_steps -1 (",
+         automatic, " here)");
+  return {.max_lr = s.learning_rate,
+          .min_lr_ratio = s.min_lr_ratio,
+          .warmup_steps = s.warmup_steps >= 0 ? s.warmup_steps : automatic,
+          .max_steps = max_steps};
+}
+
+Json schedule_json(const optim::Schedule& schedule) {
+  return {{"learning_rate", schedule.max_lr},
+          {"min_lr_ratio", schedule.min_lr_ratio},
+          {"warmup_steps", schedule.warmup_steps},
+          {"max_steps", schedule.max_steps}};
+}
+
+std::optional<optim::Schedule> saved_schedule(const Json& extra, const std::string& source) {
+  if (extra.contains("schedule")) {
+    const Json& saved = json_field(extra, "schedule", Json::value_t::object, source);
+    return optim::Schedule{.max_lr = number_in(saved, "learning_rate", source),
+                           .min_lr_ratio = number_in(saved, "min_lr_ratio", source),
+                           .warmup_steps = json_int(saved, "warmup_steps", source),
+                           .max_steps = json_int(saved, "max_steps", source)};
+  }
+  if (!extra.contains("config")) return std::nullopt;
+  try {
+    const config::Settings s =
+        config::parse_text(json_string(extra, "config", source), source).settings;
+    if (s.max_steps == 0) return std::nullopt;
+    return schedule_of(s, s.max_steps);
+  } catch (const Error&) {
+    return std::nullopt;  // settings of another version: the run does not depend on them
+  }
+}
+
+std::string changed_schedule(const optim::Schedule& then, const optim::Schedule& now,
+                             int64_t step) {
+  std::vector<std::string> changes;
+  const auto compare = [&](const char* name, auto before, auto after) {
+    if (before != after)
+      changes.push_back(
+          str(name, " ", config::print_number(before), " -> ", config::print_number(after)));
+  };
+  compare("max_steps", then.max_steps, now.max_steps);
+  compare("warmup_steps", then.warmup_steps, now.warmup_steps);
+  compare("learning_rate", then.max_lr, now.max_lr);
+  compare("min_lr_ratio", then.min_lr_ratio, now.min_lr_ratio);
+  if (changes.empty()) return "";
+  std::string text =
+      str("resume: the learning-rate schedule is another one: ", join(changes, ", "), ". At step ",
+          step, " the rate is ", rate_text(optim::learning_rate(step, now)), ", and was ",
+          rate_text(optim::learning_rate(step, then)));
+  if (step >= now.max_steps)
+    text += str("; nothing is left to train: the checkpoint is at step ", step, " of ",
+                now.max_steps, ", raise max_steps to go on");
+  return text;
+}
+
+}  // namespace octavo::train

@@ -1,0 +1,16 @@
+#pragma once
+// A run that is resumed in another precision than its file asks for: its checkpoints are in the
+// default folder of the precision that it had.
+
+#include <optional>
+#include <string>
+
+#include "config/settings.h"
+
+namespace octavo::train {
+
+// What `resume` means: the settings' own, or, for latest and best of a run whose checkpoints are in
+// the other default folder, the path of that checkpoint. `file_is_fp8`: what the file alone says.
+std::string resume_of(const config::Settings& settings, std::optional<bool> file_is_fp8);
+
+}  // namespace octavo::train

@@ -1,0 +1,84 @@
+#include "train/run_schedule.h"
+
+#include "config/print.h"
+#include "config/task.h"
+#include "expect_failure.h"
+#include "train/model_factory.h"
+#include "train/tiny_run.h"
+
+namespace octavo::train {
+namespace {
+
+class RunSchedule : public TrainTest {
+ protected:
+  // What assembling these settings says.
+  static std::string said(const config::Settings& s) {
+    testing::internal::CaptureStderr();
+    start(s);
+    return testing::internal::GetCapturedStderr();
+  }
+};
+
+TEST_F(RunSchedule, AWarmupLongerThanTheEpochsIsRefused) {
+  auto s = settings();
+  s.max_steps = 0;
+  s.num_epochs = 1;
+  const auto run = start(s);
+  s.warmup_steps = run->schedule.max_steps;
+  EXPECT_EQ(start(s)->schedule.warmup_steps, s.warmup_steps);
+  s.warmup_steps = 100'000;
+  expect_failure(ExitCode::kUsage, "warmup_steps 100000", [&] { start(s); });
+  expect_failure(ExitCode::kUsage, "--warmup_steps -1", [&] { start(s); });
+}
+
+TEST_F(RunSchedule, AResumeSaysWhatBecomesOfTheSchedule) {
+  auto [s, run] = saved_run();
+  s.resume = "latest";
+  EXPECT_EQ(said(s).find("schedule"), std::string::npos);
+  s.max_steps = 300;
+  const std::string longer = said(s);
+  for (const char* part : {"schedule is another one: max_steps 50 -> 300, warmup_steps 2 -> 15",
+                           "At step 1 the rate is", "and was"})
+    EXPECT_NE(longer.find(part), std::string::npos) << longer;
+  s.max_steps = 50;
+  s.learning_rate = 2e-2;
+  EXPECT_NE(said(s).find("learning_rate 0.01 -> 0.02"), std::string::npos);
+}
+
+TEST_F(RunSchedule, AResumeSaysThatNothingIsLeft) {
+  const optim::Schedule then{6e-4, 0.1, 150, 3000}, now{6e-4, 0.1, 15, 300};
+  const std::string text = changed_schedule(then, now, 500);
+  EXPECT_NE(text.find("nothing is left to train"), std::string::npos) << text;
+  EXPECT_EQ(changed_schedule(then, then, 500), "");
+}
+
+TEST_F(RunSchedule, OlderCheckpointsHaveItInTheirConfig) {
+  auto s = settings();
+  const Json extra = {{"config", config::to_yaml(s)}};
+  const auto saved = saved_schedule(extra, "old");
+  ASSERT_TRUE(saved);
+  EXPECT_EQ(saved->max_steps, 50);
+  EXPECT_EQ(saved->warmup_steps, 2);
+  s.max_steps = 0;
+  EXPECT_FALSE(saved_schedule({{"config", config::to_yaml(s)}}, "old"));
+  EXPECT_FALSE(saved_schedule({{"config", "no_such_key: 1\n"}}, "old"));
+  const auto back = saved_schedule({{"schedule", schedule_json(*saved)}}, "new");
+  EXPECT_EQ(changed_schedule(*saved, *back, 0), "");
+}
+
+TEST_F(RunSchedule, AResumeDoesNotSpeakOfRandomWeights) {
+  auto [s, run] = saved_run();
+  auto fresh = s;
+  fresh.checkpoint_dir = (folder / "others").string();
+  EXPECT_NE(said(fresh).find("weights: random, from seed"), std::string::npos);
+  s.resume = "latest";
+  EXPECT_EQ(said(s).find("weights: random"), std::string::npos);
+}
+
+TEST(Task, BuiltInModelsAreThoseOfTrain) {
+  for (const char* name : {"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "custom", "gpt3", "a/b"})
+    EXPECT_EQ(config::is_built_in_model(name), is_preset(name)) << name;
+}
+
+}  // namespace
+}  // namespace octavo::train
