@@ -169,7 +169,7 @@ def run_all(options, settings, results):
                 folder = pathlib.Path(name)
                 result = train(settings, side, model, work / "text.jsonl", work / "data", folder)
                 trained = time.monotonic()
-                checkpoint = folder / "checkpoints" / f"step-{options.steps:08d}"
+                checkpoint = folder / "checkpoints" / "run" / f"step-{options.steps:08d}"
                 result |= hellaswag(checkpoint, options.rows, folder)
             result |= {"train_seconds": round(trained - begin), "eval_seconds": round(time.monotonic() - trained)}
             results.add(side, result)

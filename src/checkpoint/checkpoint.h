@@ -5,6 +5,11 @@
 // renames the folder, then moves the links: kill -9 at any point leaves every older checkpoint
 // loadable. Of a run of many ranks each writes the rows it has (saver.h), and any number of ranks
 // reads any rows.
+//
+// Every run has a folder of its own below checkpoint_dir, named as the run: checkpoints/<run>/,
+// with its own `latest` and `best_model`; checkpoints/latest names the run that saved last. Before
+// that, all runs saved into checkpoint_dir itself; what lies there is read, and never written to
+// again.
 
 #include <ATen/core/Tensor.h>
 
@@ -62,6 +67,8 @@ struct Part {
 
 struct Summary {  // one row of `checkpoints list`, from the manifest alone
   fs::path path;
+  std::string run;  // its name; "" when the manifest has none
+  std::string run_id;
   int64_t step = 0;
   uint64_t tokens = 0, bytes = 0;
   std::string precision, recipe, created;  // created: UTC, ISO 8601 with milliseconds
@@ -71,6 +78,8 @@ struct Summary {  // one row of `checkpoints list`, from the manifest alone
 
 struct SaveOptions {
   bool best = false;  // also move best_model
+  // The folder is a run's own, and `latest` of the folder above it becomes a link to it.
+  bool newest_run = false;
   // 0: all; else the `keep` saved last, and always latest's and best_model's targets.
   int keep = 0;
   // Called with the name of each stage of a save once it is done, for tests and traces.
@@ -78,21 +87,39 @@ struct SaveOptions {
 };
 
 // Returns the folder. Free space is checked first; a checkpoint of the same step is replaced. Saves
-// into one directory exclude each other.
+// into one directory exclude each other. `keep` removes none that another run made: its run_id, or
+// when one of the two has none its run_name, is another one in `extra`.
 fs::path save(const fs::path& checkpoint_dir, const State& state, const SaveOptions& options);
 
-// `what`: "latest", "best", a step folder or a path to one. Damaged: when `what` is "latest" the
-// next older good one is taken, with a loud warning; otherwise an error. Empty directory with
+// An error when a save of this state into this folder, which is there, would have no room.
+void check_room(const fs::path& folder, const State& state);
+
+// `what`: "latest", "best", a run's name, a step folder ("step-00000250", "RUN/step-00000250") or a
+// path to one or to a run's folder. `run`: the run whose latest, best or step is meant; "": of the
+// run that saved last. Damaged: when the newest of a run was asked for ("latest", a run) the next
+// older good one of it is taken, with a loud warning; otherwise an error. Empty directory with
 // "latest": an error that says so. Hashes everything: where the state is wanted too,
 // load_resolved() reads once.
-fs::path resolve(const fs::path& checkpoint_dir, const std::string& what);
+fs::path resolve(const fs::path& checkpoint_dir, const std::string& what,
+                 const std::string& run = "");
 
 // For many ranks: one of them chooses and tells the others. Checks the manifest and the sizes of
 // all files, and no hash. `damaged`: those that were chosen before and found to be so; the fallback
 // goes on from them. `passed_over` receives all that were.
 fs::path choose(const fs::path& checkpoint_dir, const std::string& what,
                 const std::vector<fs::path>& damaged = {},
-                std::vector<fs::path>* passed_over = nullptr);
+                std::vector<fs::path>* passed_over = nullptr, const std::string& run = "");
+
+// Whether resolve() would look for it here, and not for a model of that name elsewhere.
+bool is_checkpoint_name(const fs::path& checkpoint_dir, const std::string& what);
+
+// Whose checkpoint resolve() would take: looks at manifests alone. All empty when every candidate
+// is damaged.
+struct Owner {
+  fs::path path;
+  std::string run, run_id;
+};
+Owner owner_of(const fs::path& checkpoint_dir, const std::string& what, const std::string& run);
 
 // Reads the manifest alone. All tensors are outlines; tensor() and rows() check what they touch.
 State open(const fs::path& checkpoint);
@@ -115,12 +142,19 @@ struct Loaded {
 };
 
 // resolve() and load() in one pass over the files, with the same fallback.
-Loaded load_resolved(const fs::path& checkpoint_dir, const std::string& what);
+Loaded load_resolved(const fs::path& checkpoint_dir, const std::string& what,
+                     const std::string& run = "");
 
-// Oldest step first. Folders whose manifest cannot be read are left out, with a warning each.
-std::vector<Summary> list(const fs::path& checkpoint_dir);
-// Every step folder, oldest step first: what list() shows and what it leaves out.
-std::vector<fs::path> step_paths(const fs::path& checkpoint_dir);
+// Of one folder, oldest step first. Folders whose manifest cannot be read are left out, with a
+// warning each.
+std::vector<Summary> list(const fs::path& folder);
+// Every step folder of one folder, oldest step first: what list() shows and what it leaves out.
+std::vector<fs::path> step_paths(const fs::path& folder);
+// checkpoint_dir itself when it has checkpoints (one run's, or those from before runs had folders
+// of their own), then the folders of the runs in it, by name.
+std::vector<fs::path> run_folders(const fs::path& checkpoint_dir);
+// What saves made in a run's folder, and nothing else that lies there.
+void remove_checkpoints(const fs::path& folder);
 // Every problem found, one line each; empty when whole.
 std::vector<std::string> verify(const fs::path& checkpoint);
 // The same of every `shares`-th file: ranks divide the work.

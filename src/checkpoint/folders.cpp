@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "checkpoint/checkpoint.h"
 
 namespace octavo::checkpoint {
 
@@ -89,12 +90,39 @@ std::vector<StepFolder> step_folders(const fs::path& directory) {
   return folders;
 }
 
+std::string newest_run(const fs::path& root) {
+  std::error_code error;
+  const fs::path target = fs::read_symlink(root / kLatestLink, error);
+  if (error || target.filename() != kLatestLink) return "";
+  const std::string run = target.parent_path().string();
+  const bool plain = !run.empty() && run != "." && run != ".." && run.find('/') == run.npos;
+  if (!plain || !fs::is_directory(root / run, error)) return "";
+  return step_folders(root / run).empty() ? "" : run;
+}
+
+std::vector<std::string> runs_in(const fs::path& root) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    std::error_code unreadable;  // whoever asks for that run is told
+    if (name.starts_with('.') || name == kLatestLink || name == kBestLink) continue;
+    if (parse_step_folder(name) || !it->is_directory(unreadable)) continue;
+    const fs::directory_iterator opened(it->path(), unreadable);
+    if (!unreadable && !step_folders(it->path()).empty()) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 std::optional<std::string> read_link(const fs::path& directory, const char* link) {
   std::error_code error;
   fs::path target = fs::read_symlink(directory / link, error);
   if (error) return std::nullopt;
   std::string name = target.string();
   if (parse_step_folder(name)) return name;
+  // A folder of runs that has older checkpoints, too: theirs is gone.
+  if (target.has_parent_path() && !newest_run(directory).empty()) return std::nullopt;
   log_warn(str("checkpoint link ", (directory / link).string(),
                " does not name a step folder beside it; it is ignored"));
   return std::nullopt;
@@ -125,6 +153,21 @@ void point_link(const fs::path& directory, const char* link, const std::string& 
   fs::create_symlink(target, fresh);
   rename_or_fail(fresh, path);
   fsync_path(directory);
+}
+
+void point_newest_run(const fs::path& run_folder) {
+  const fs::path folder = fs::absolute(run_folder).lexically_normal();
+  const std::string target = folder.filename().string() + "/" + kLatestLink;
+  const fs::path root = folder.parent_path();
+  std::error_code none;
+  if (fs::read_symlink(root / kLatestLink, none) == target) return;
+  try {
+    point_link(root, kLatestLink, target);
+  } catch (const std::exception& error) {
+    log_warn(str("checkpoint: ", (root / kLatestLink).string(),
+                 " does not name this run now: ", error.what(),
+                 "; the checkpoint itself is whole, take it as ", folder.filename().string()));
+  }
 }
 
 void install_folder(const fs::path& fresh, const fs::path& target, bool allow_exchange) {
@@ -185,6 +228,18 @@ void clean_leftovers(const fs::path& directory,
   }
 }
 
+void remove_checkpoints(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) return;
+  with_io_errors("remove the checkpoints in " + folder.string(), [&] {
+    DirectoryLock lock(folder);
+    clean_leftovers(folder);
+    for (const char* link : {kLatestLink, kBestLink})
+      if (fs::is_symlink(fs::symlink_status(folder / link))) fs::remove(folder / link);
+    for (const StepFolder& step : step_folders(folder)) remove_folder(step.path);
+  });
+}
+
 DirectoryLock::DirectoryLock(const fs::path& directory)
     : fd_(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   if (fd_ < 0)
@@ -193,7 +248,7 @@ DirectoryLock::DirectoryLock(const fs::path& directory)
   held_ = ::flock(fd_, LOCK_EX | LOCK_NB) == 0;
   if (!held_ && errno == EWOULDBLOCK) {
     log_warn(str("checkpoint: another process is saving into ", directory.string(),
-                 "; waiting. Give each run a checkpoint_dir of its own"));
+                 "; waiting. Give each run a run_name of its own"));
     int result;
     do result = ::flock(fd_, LOCK_EX);
     while (result != 0 && errno == EINTR);

@@ -3,6 +3,7 @@
 // this room. Names in a checkpoint directory:
 //   step-00000250              a checkpoint, once manifest.json is in it
 //   latest, best_model         relative links to one
+//   latest -> <run>/latest     in the folder above: of the run that saved last
 //   .tmp-step-00000250-<pid>   being written, or replaced and about to be deleted
 //   .tmp-step-00000250-<token>-<number>   being written by the ranks of a run
 //   .old-step-00000250-<pid>   moved aside while its successor takes its name (no RENAME_EXCHANGE)
@@ -49,7 +50,14 @@ std::vector<StepFolder> step_folders(const fs::path& directory);
 
 // The step folder name a link points to; nothing when there is no such link or it points elsewhere.
 std::optional<std::string> read_link(const fs::path& directory, const char* link);
+// The run that `latest` of a folder of runs names; "" when it names none that is there.
+std::string newest_run(const fs::path& root);
+// The names of the folders in `root` that have checkpoints in them, sorted.
+std::vector<std::string> runs_in(const fs::path& root);
 void point_link(const fs::path& directory, const char* link, const std::string& target);
+// `latest` of the folder above becomes a link to this run's. Other runs move it too: what goes
+// wrong is a warning.
+void point_newest_run(const fs::path& run_folder);
 
 // With the folders above it that are missing, durably.
 void make_directory(const fs::path& directory);

@@ -155,6 +155,8 @@ std::vector<Summary> list(const fs::path& checkpoint_dir) {
       summary.recipe = manifest.recipe;
       summary.created = manifest.created;
       summary.val_loss = manifest.val_loss;
+      summary.run = text_of(manifest.extra, kRunName);
+      summary.run_id = text_of(manifest.extra, kRunId);
       std::string name = step_folder_name(folder.step);
       summary.is_latest = latest == name;
       summary.is_best = best == name;

@@ -74,6 +74,11 @@ void parse_files(const Json& json, const std::string& source, Manifest& manifest
 
 }  // namespace
 
+std::string text_of(const Json& extra, const char* name) {
+  const auto found = extra.find(name);
+  return found != extra.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
 std::string file_name_problem(std::string_view name) {
   constexpr std::string_view kAllowed =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";

@@ -24,6 +24,9 @@ namespace octavo::checkpoint {
 inline constexpr int64_t kManifestVersion = 1, kPartsVersion = 2;
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr const char* kShardSuffix = ".safetensors";
+// Of `extra`: whose checkpoint it is. Older ones have no id.
+inline constexpr const char* kRunName = "run_name";
+inline constexpr const char* kRunId = "run_id";
 
 struct ManifestFile {
   std::string name;  // a plain file name ending in .safetensors
@@ -60,6 +63,9 @@ struct Manifest {
 std::string manifest_text(const Manifest& manifest);
 Manifest parse_manifest(std::string_view text, const std::string& source);
 Manifest read_manifest(const fs::path& folder);
+
+// A text of `extra`; "" when there is none.
+std::string text_of(const Json& extra, const char* name);
 
 // "" when a group or manifest may name a file so, else why not.
 std::string file_name_problem(std::string_view name);

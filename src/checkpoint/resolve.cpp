@@ -6,6 +6,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/runs.h"
 
 namespace octavo::checkpoint {
 
@@ -43,15 +44,19 @@ void check_sizes(const fs::path& checkpoint) {
 
 // The link's target, then older steps, newest first. Steps above the link belong to a branch of
 // training that was given up by resuming from an earlier checkpoint.
-std::vector<StepFolder> latest_candidates(const fs::path& directory) {
-  auto folders = step_folders(directory);
+std::vector<StepFolder> latest_candidates(const Home& home) {
+  const fs::path& directory = home.folder;
+  auto folders = steps_of(home);
   std::reverse(folders.begin(), folders.end());
   if (folders.empty())
     fail(ExitCode::kUsage, "checkpoint", "wanted the latest checkpoint in ", directory.string(),
          ", found none there; start without resume, or set checkpoint_dir to where they are");
   auto link = read_link(directory, kLatestLink);
-  if (!link) {
-    log_warn(str("checkpoint: no usable `latest` link in ", directory.string(), "; taking ",
+  // The link may be another run's by now, or be about runs.
+  const bool foreign = link && !home.only.empty() && run_of(directory / *link) != home.only;
+  if (!link || foreign) {
+    log_warn(str("checkpoint: no usable `latest` link in ", directory.string(),
+                 home.only.empty() ? "" : " for run " + home.only, "; taking ",
                  folders.front().path.filename().string(), ", the highest step"));
     return folders;
   }
@@ -69,10 +74,9 @@ struct Resolved {
   std::vector<fs::path> passed_over;
 };
 
-Resolved take_latest(const fs::path& directory,
-                     const std::function<void(const fs::path&)>& attempt) {
+Resolved take_latest(const Home& home, const std::function<void(const fs::path&)>& attempt) {
   Resolved resolved;
-  for (const StepFolder& folder : latest_candidates(directory)) {
+  for (const StepFolder& folder : latest_candidates(home)) {
     try {
       attempt(folder.path);
       resolved.path = folder.path;
@@ -84,7 +88,7 @@ Resolved take_latest(const fs::path& directory,
     }
   }
   fail(ExitCode::kDamaged, "checkpoint", "wanted a good checkpoint at or before `latest` in ",
-       directory.string(), ", found only damaged ones (", available(directory),
+       home.folder.string(), ", found only damaged ones (", available(home.folder),
        "); name one to resume from, or start without resume");
 }
 
@@ -100,39 +104,93 @@ fs::path step_or_aside(const fs::path& directory, const std::string& name) {
   return directory / name;
 }
 
+fs::path locate_best(const Home& home) {
+  const auto link = read_link(home.folder, kBestLink);
+  if (!link)
+    fail(ExitCode::kUsage, "checkpoint", "wanted the best checkpoint in ", home.folder.string(),
+         ", found no best_model link (it is made after the first evaluation); there is ",
+         available(home.folder));
+  if (const std::string run = run_of(home.folder / *link); !home.only.empty() && run != home.only)
+    fail(ExitCode::kUsage, "checkpoint", "wanted the best checkpoint of run ",
+         quote_name(home.only), " in ", home.folder.string(), ", found that best_model is run ",
+         quote_name(run), "'s; name a step: there is ", available(home.folder));
+  return step_or_aside(home.folder, *link);
+}
+
+// A step by its name alone: of the run that is meant, else of the only one that has it.
+fs::path locate_step(const fs::path& root, const std::string& name, const std::string& run) {
+  const auto has = [&](const fs::path& folder) {
+    return std::ranges::any_of(step_folders(folder),
+                               [&](const auto& f) { return step_folder_name(f.step) == name; });
+  };
+  if (!run.empty() && has(root / run)) return step_or_aside(root / run, name);
+  if (has(root)) return step_or_aside(root, name);
+  std::vector<std::string> found;
+  for (const std::string& other : runs_in(root))
+    if (has(root / other)) found.push_back(other);
+  if (found.size() > 1)
+    fail(ExitCode::kUsage, "checkpoint", "wanted one checkpoint ", name, ", found one each of run ",
+         join(found, ", run "), "; name it as ", found.front(), "/", name);
+  return found.empty() ? root / name : step_or_aside(root / found.front(), name);
+}
+
+[[noreturn]] void fail_unknown(const fs::path& root, const std::string& what) {
+  std::string there = available(root);
+  if (const auto runs = runs_text(root); runs != "no run")
+    there = there == "no checkpoint" ? runs : runs + ", and outside their folders " + there;
+  fail(ExitCode::kUsage, "checkpoint", "wanted checkpoint ", quote_name(what),
+       " (latest, best, a run's name, a step folder or a path to one), found no such folder; in ",
+       root.string(), " there is ", there);
+}
+
+bool is_plain(const std::string& what) {
+  return !what.empty() && !fs::path(what).has_parent_path() && what != "." && what != "..";
+}
+
+// What is named by a name in the root, or by a path; it need not be there.
+fs::path named_path(const fs::path& root, const std::string& what, const std::string& run) {
+  if (is_plain(what) && parse_step_folder(what)) return locate_step(root, what, run);
+  std::error_code none;
+  const bool inside = fs::path(what).is_relative() && !what.empty() &&
+                      fs::exists(root / what, none) && (is_plain(what) || !fs::exists(what, none));
+  return inside ? root / what : fs::path(what);
+}
+
 // The folder that `what` names, existing and real; not yet checked.
-fs::path locate(const fs::path& directory, const std::string& what) {
-  if (what == "best" || what == kBestLink) {
-    auto link = read_link(directory, kBestLink);
-    if (!link)
-      fail(ExitCode::kUsage, "checkpoint", "wanted the best checkpoint in ", directory.string(),
-           ", found no best_model link (it is made after the first evaluation); there is ",
-           available(directory));
-    return step_or_aside(directory, *link);
-  }
-  fs::path path(what);
-  bool plain_name = !what.empty() && !path.has_parent_path() && what != "." && what != "..";
-  if (plain_name && parse_step_folder(what))
-    path = step_or_aside(directory, what);
-  else if (plain_name && fs::exists(directory / path))
-    path = directory / path;
+fs::path locate(const fs::path& root, const std::string& what, const std::string& run) {
+  if (what == "best" || what == kBestLink)
+    return locate_best(run.empty() ? newest_home(root) : home_of(root, run));
   std::error_code error;
-  fs::path real = fs::canonical(path, error);
-  if (error || !fs::is_directory(real))
-    fail(ExitCode::kUsage, "checkpoint", "wanted checkpoint ", quote_name(what),
-         " (latest, best, a step folder or a path to one), found no such folder; in ",
-         directory.string(), " there is ", available(directory));
-  if (!fs::exists(real / kManifestName) && !step_folders(real).empty())
-    fail(ExitCode::kUsage, "checkpoint", "wanted a checkpoint, found a folder of checkpoints at ",
-         real.string(), "; name one of ", available(real));
+  const fs::path real = fs::canonical(named_path(root, what, run), error);
+  if (error || !fs::is_directory(real)) fail_unknown(root, what);
+  if (!fs::exists(real / kManifestName) && !runs_in(real).empty())
+    fail(ExitCode::kUsage, "checkpoint", "wanted a checkpoint or a run's folder, found a folder ",
+         "of runs at ", real.string(), "; name one of them: there is ", runs_text(real));
   return real;
 }
 
-Resolved resolve_with(const fs::path& directory, const std::string& what,
+// The home whose newest checkpoint is meant; nothing when `what` names one checkpoint.
+std::optional<Home> wanted_home(const fs::path& root, const std::string& what,
+                                const std::string& run) {
+  if (what == kLatestLink) return run.empty() ? newest_home(root) : home_of(root, run);
+  if (what == "best" || what == kBestLink || what.empty()) return std::nullopt;
+  if (is_plain(what) && parse_step_folder(what)) return std::nullopt;
+  const fs::path path = named_path(root, what, run);
+  std::error_code none;
+  if (fs::is_directory(path, none) && !fs::exists(path / kManifestName, none) &&
+      !step_folders(path).empty())
+    return Home{path, ""};
+  // A run from before it had a folder of its own.
+  if (is_plain(what) && !fs::exists(path, none))
+    if (Home older{root, what}; !steps_of(older).empty()) return older;
+  return std::nullopt;
+}
+
+Resolved resolve_with(const fs::path& root, const std::string& what, const std::string& run,
                       const std::function<void(const fs::path&)>& attempt) {
-  return with_io_errors("read checkpoints in " + directory.string(), [&] {
-    if (what == kLatestLink) return take_latest(directory, attempt);
-    fs::path path = locate(directory, what);
+  return with_io_errors("read checkpoints in " + root.string(), [&] {
+    if (const auto home = wanted_home(root, what, run)) return take_latest(*home, attempt);
+    fs::path path = locate(root, what, run);
     attempt(path);
     return Resolved{path, {}};
   });
@@ -140,28 +198,57 @@ Resolved resolve_with(const fs::path& directory, const std::string& what,
 
 }  // namespace
 
-fs::path resolve(const fs::path& checkpoint_dir, const std::string& what) {
-  return resolve_with(checkpoint_dir, what, check_whole).path;
+fs::path resolve(const fs::path& checkpoint_dir, const std::string& what, const std::string& run) {
+  return resolve_with(checkpoint_dir, what, run, check_whole).path;
 }
 
-Loaded load_resolved(const fs::path& checkpoint_dir, const std::string& what) {
+Loaded load_resolved(const fs::path& checkpoint_dir, const std::string& what,
+                     const std::string& run) {
   Loaded loaded;
-  Resolved resolved =
-      resolve_with(checkpoint_dir, what, [&](const fs::path& path) { loaded.state = load(path); });
+  Resolved resolved = resolve_with(checkpoint_dir, what, run,
+                                   [&](const fs::path& path) { loaded.state = load(path); });
   loaded.path = std::move(resolved.path);
   loaded.passed_over = std::move(resolved.passed_over);
   return loaded;
 }
 
 fs::path choose(const fs::path& checkpoint_dir, const std::string& what,
-                const std::vector<fs::path>& damaged, std::vector<fs::path>* passed_over) {
-  Resolved resolved = resolve_with(checkpoint_dir, what, [&](const fs::path& path) {
+                const std::vector<fs::path>& damaged, std::vector<fs::path>* passed_over,
+                const std::string& run) {
+  Resolved resolved = resolve_with(checkpoint_dir, what, run, [&](const fs::path& path) {
     if (std::find(damaged.begin(), damaged.end(), path) != damaged.end())
       fail(ExitCode::kDamaged, "checkpoint", path.string(), " was found damaged");
     check_sizes(path);
   });
   if (passed_over != nullptr) *passed_over = std::move(resolved.passed_over);
   return resolved.path;
+}
+
+bool is_checkpoint_name(const fs::path& checkpoint_dir, const std::string& what) {
+  std::error_code none;
+  return what == kLatestLink || what == "best" || what == kBestLink ||
+         (is_plain(what) && parse_step_folder(what)) || fs::exists(checkpoint_dir / what, none) ||
+         fs::exists(fs::path(what) / kManifestName, none) ||
+         (fs::is_directory(what, none) && !step_folders(what).empty()) ||
+         (is_plain(what) && !steps_of({checkpoint_dir, what}).empty());
+}
+
+Owner owner_of(const fs::path& checkpoint_dir, const std::string& what, const std::string& run) {
+  return with_io_errors("read checkpoints in " + checkpoint_dir.string(), [&] {
+    std::vector<fs::path> candidates;
+    if (const auto home = wanted_home(checkpoint_dir, what, run)) {
+      for (const StepFolder& folder : latest_candidates(*home)) candidates.push_back(folder.path);
+    } else {
+      candidates.push_back(locate(checkpoint_dir, what, run));
+    }
+    for (const fs::path& path : candidates) try {
+        const Manifest manifest = read_manifest(path);
+        return Owner{path, text_of(manifest.extra, kRunName), text_of(manifest.extra, kRunId)};
+      } catch (const Error& error) {
+        if (error.code() != ExitCode::kDamaged) throw;  // who loads it says what is wrong with it
+      }
+    return Owner{};
+  });
 }
 
 }  // namespace octavo::checkpoint

@@ -81,8 +81,21 @@ bool reads_well(const fs::path& folder) {
   return problems.empty();
 }
 
-void apply_retention(const fs::path& directory, int keep) {
+bool is_of_another_run(const Summary& summary, const Json& extra) {
+  const std::string run = text_of(extra, kRunName), id = text_of(extra, kRunId);
+  if (!id.empty() && !summary.run_id.empty()) return id != summary.run_id;
+  return !run.empty() && !summary.run.empty() && run != summary.run;
+}
+
+void apply_retention(const fs::path& directory, int keep, const Json& extra) {
   auto summaries = list(directory);
+  std::erase_if(summaries, [&](const Summary& s) {
+    const bool foreign = is_of_another_run(s, extra);
+    if (foreign)
+      log_warn_once(str("checkpoint: ", s.path.string(), " is another run's (", s.run,
+                        "): it is left alone, and does not count as kept"));
+    return foreign;
+  });
   // Saved last first: after a return to an older checkpoint, higher steps are the older ones.
   std::sort(summaries.begin(), summaries.end(), [](const Summary& a, const Summary& b) {
     return std::tie(a.created, a.step) > std::tie(b.created, b.step);
@@ -162,6 +175,13 @@ void check_space(const SaveJob& job) {
          "; free space, keep fewer checkpoints or set another checkpoint_dir");
 }
 
+void check_room(const fs::path& folder, const State& state) {
+  SaveJob job;
+  job.directory = folder;
+  job.state = state;
+  with_io_errors("look for space in " + folder.string(), [&] { check_space(job); });
+}
+
 Manifest begin_manifest(const SaveJob& job) {
   const State& state = job.state;
   Manifest manifest;
@@ -217,7 +237,8 @@ fs::path install(const SaveJob& job, const fs::path& folder) {
   job.stage("best");
   point_link(job.directory, kLatestLink, name);
   job.stage("latest");
-  if (job.options.keep > 0) apply_retention(job.directory, job.options.keep);
+  if (job.options.newest_run) point_newest_run(job.directory);
+  if (job.options.keep > 0) apply_retention(job.directory, job.options.keep, job.state.extra);
   return target;
 }
 

@@ -367,7 +367,8 @@ std::vector<Key> fp8_keys() {
 std::vector<Key> run_keys() {
   return {
       text_key("run_name", &S::run_name,
-               "Name of the run's folder. Empty: <model>-<precision>-<date-time>."),
+               "Name of the run's folders, in runs_dir and in checkpoint_dir. Empty: "
+               "<model>-<precision>-<date-time>, or that of the run that is resumed."),
       text_key("runs_dir", &S::runs_dir, "Where runs are kept."),
       int_key("log_freq", &S::log_freq, 1, kMany,
               "Steps between step lines; metrics.jsonl gets every step."),
@@ -408,15 +409,22 @@ std::vector<Key> run_keys() {
 std::vector<Key> checkpoint_keys() {
   return {
       text_key("checkpoint_dir", &S::checkpoint_dir,
-               "Where checkpoints are kept. Empty: checkpoints, or checkpoints_fp8 for FP8 runs.")
+               "Where checkpoints are kept: each run's in a folder with its run_name, and a link "
+               "latest to the run that saved last. Empty: checkpoints, or checkpoints_fp8 for FP8 "
+               "runs.")
           .read_by(kModelUsers | reader::kCheckpoints),
       int_key("checkpoint_freq", &S::checkpoint_freq, 0, kMany,
               "Steps between checkpoints. One is always written at the end and when a stop is "
               "asked for; 0: only then."),
       int_key("keep_checkpoints", &S::keep_checkpoints, 0, 1'000'000,
-              "How many of the newest to keep; latest and best_model always stay. 0: all."),
+              "How many of the run's newest to keep; latest and best_model always stay. 0: all."),
       text_key("resume", &S::resume,
-               "Go on from a checkpoint: latest, best, or a path. Empty: start anew."),
+               "Go on from a checkpoint: latest or best (of run_name, or without one of the run "
+               "that saved last), a run's name, or a path. Empty: start anew."),
+      bool_key("overwrite", &S::overwrite,
+               "Replace the run of the same run_name: its history and its checkpoints are removed. "
+               "Without it a run that has made a step is never written over; with resume, which "
+               "goes on, nothing is removed."),
       bool_key("list_checkpoints", &S::list_checkpoints,
                "List the checkpoints and stop: checkpoints list."),
       enum_key("export_format", &S::export_format,

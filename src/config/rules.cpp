@@ -25,11 +25,14 @@ bool evaluation_has_data(const Settings& s) {
   return s.eval_freq == 0 || s.val_fraction > 0 || !s.val_split_name.empty();
 }
 
-// The run's folder must stay inside runs_dir.
+// The run's folders must stay inside runs_dir and checkpoint_dir, beside the links there.
 bool run_name_is_a_name(const Settings& s) {
   for (const char c : s.run_name)
     if (c == '/' || static_cast<unsigned char>(c) < 0x20) return false;
-  return s.run_name != "." && s.run_name != ".." && s.run_name.size() <= 200;
+  for (const char* taken : {"latest", "best", "best_model"})
+    if (s.run_name == taken) return false;
+  return !s.run_name.starts_with('.') && !s.run_name.starts_with("step-") &&
+         s.run_name.size() <= 200;
 }
 
 bool one_precision(const Settings& s) {
@@ -99,8 +102,9 @@ std::span<const Rule> rules() {
        "fraction",
        evaluation_has_data, "eval_freq val_fraction val_split_name"},
       {"run_name_is_a_name", reader::kTrain,
-       "run_name names a folder inside runs_dir: at most 200 bytes, no '/', no control characters, "
-       "not '.' or '..'",
+       "run_name names a folder inside runs_dir and checkpoint_dir: at most 200 bytes, no '/', no "
+       "control characters, not hidden (.x), not latest, best, best_model or step-…, which have a "
+       "meaning there",
        run_name_is_a_name, "run_name"},
       {"one_precision", reader::kTrain,
        "use_fp8, mixed_precision and the flags fp8_recipe and fp8_scenario must agree about FP8 "

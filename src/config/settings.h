@@ -146,15 +146,16 @@ struct Settings {
   std::string bf16_baseline;  // tokens per second or a run's folder; "": none
 
   // checkpoints
-  std::string checkpoint_dir;      // "": checkpoints, or checkpoints_fp8
+  std::string checkpoint_dir;      // of all runs; "": checkpoints, or checkpoints_fp8
   int64_t checkpoint_freq = 1000;  // 0: only at the end or when stopped
   int64_t keep_checkpoints = 3;    // 0: all
-  std::string resume;              // "", latest, best, a path
+  std::string resume;              // "", latest, best, a run's name, a path
+  bool overwrite = false;
   bool list_checkpoints = false;
   ExportFormat export_format = ExportFormat::kBf16;
 
   // generate
-  std::string checkpoint = "latest";  // latest, best, a path
+  std::string checkpoint = "latest";  // latest, best, a run's name, a path
   std::string prompt;
   int64_t max_new_tokens = 100;
   double temperature = 0.8;  // 0: greedy

@@ -129,7 +129,7 @@ std::vector<Key> launch_keys() {
               "How often the ranks are started again, from the newest checkpoint, when one was "
               "killed or its machine failed (exit code 3). It ends early when no step was gained."),
       bool_key("auto_resume", &S::auto_resume,
-               "Go on from the newest checkpoint of the command's checkpoint_dir when there is "
+               "Go on from the newest checkpoint of the command's run when there is "
                "one: for jobs that a scheduler runs again."),
       text_key("log_dir", &S::log_dir,
                "Folder for rank-<r>.log, one for each rank. Empty: the terminal, with the rank "

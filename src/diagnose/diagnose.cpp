@@ -73,7 +73,7 @@ std::unique_ptr<train::Run> put_together(const config::Settings& settings, train
   if (!settings.dataset.empty()) {
     std::string unused;
     found.data = join(settings.dataset, ", ");
-    return train::assemble(settings, &unused, weights);
+    return train::assemble(settings, &unused, /*writes=*/false, weights);
   }
   log_warn("no dataset is given: tokens are random, and gradients not those of real text");
   found.data = "random tokens";

@@ -1,14 +1,71 @@
 #include "launch/restart.h"
 
+#include <ctime>
+
 #include "base/error.h"
+#include "base/json.h"
 #include "config/key_makers.h"
 #include "fp8/execution.h"
 
 namespace octavo::launch {
 
-fs::path checkpoint_folder(const config::Settings& settings) {
+namespace {
+
+// The run that saved this checkpoint; "" when its manifest does not say.
+std::string saved_by(const fs::path& step_folder) {
+  std::error_code error;
+  if (!fs::is_regular_file(step_folder / "manifest.json", error)) return "";
+  try {
+    const Json manifest = read_json(step_folder / "manifest.json");
+    return manifest.at("extra").value("run_name", "");
+  } catch (const std::exception&) {
+    return "";  // train says what is wrong with it
+  }
+}
+
+}  // namespace
+
+fs::path checkpoint_root(const config::Settings& settings) {
   if (!settings.checkpoint_dir.empty()) return settings.checkpoint_dir;
   return fp8::wants_fp8(settings) ? "checkpoints_fp8" : "checkpoints";
+}
+
+std::string new_run_name(const config::Settings& settings, const std::string& precision) {
+  char when[32];
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  std::strftime(when, sizeof when, "%Y%m%d-%H%M%S", &utc);
+  return str(fs::path(settings.model_name).filename().string(), "-", precision, "-", when);
+}
+
+std::string name_of_run(const config::Settings& s, bool newest) {
+  if (!s.run_name.empty()) return s.run_name;
+  const fs::path root = checkpoint_root(s);
+  std::error_code error;
+  std::string name;
+  if (!s.resume.empty() || newest) {
+    const bool by_link = s.resume.empty() || s.resume == "latest" || s.resume == "best";
+    const fs::path named = by_link ? root / "latest" : fs::path(s.resume);
+    if (!by_link && !checkpoints_in(root / s.resume).empty()) return s.resume;
+    name = saved_by(fs::exists(named, error) ? named : root / named);
+    if (name.empty() && fs::exists(named / "latest", error)) name = saved_by(named / "latest");
+  }
+  const bool in_fp8 = fp8::wants_fp8(s);
+  return name.empty() ? new_run_name(s, in_fp8 ? "fp8" : std::string(name_of(s.mixed_precision)))
+                      : name;
+}
+
+Checkpoints checkpoints_of(const fs::path& root, const std::string& run) {
+  Checkpoints found = checkpoints_in(root / run);
+  if (!found.empty()) return found;
+  found = checkpoints_in(root);
+  std::erase_if(found, [&](const auto& item) {
+    char name[32];
+    std::snprintf(name, sizeof name, "step-%08lld", static_cast<long long>(item.first));
+    return saved_by(root / name) != run;
+  });
+  return found;
 }
 
 Checkpoints checkpoints_in(const fs::path& folder) {
@@ -43,6 +100,8 @@ std::vector<std::string> resuming(const std::vector<std::string>& command) {
   for (size_t at = 0; at < command.size(); ++at) {
     if (command[at] == "--resume")
       ++at;  // and its value
+    else if (command[at] == "--overwrite" || command[at].starts_with("--overwrite="))
+      continue;  // it was done
     else if (!command[at].starts_with("--resume="))
       result.push_back(command[at]);
   }

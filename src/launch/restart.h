@@ -13,18 +13,31 @@
 
 namespace octavo::launch {
 
-// Where the run of these settings keeps its checkpoints.
-fs::path checkpoint_folder(const config::Settings& settings);
+// Below it every run has a folder of its own for its checkpoints.
+fs::path checkpoint_root(const config::Settings& settings);
+
+// <model>-<precision>-<date-time>.
+std::string new_run_name(const config::Settings& settings, const std::string& precision);
+
+// The name of the run that these settings start: run_name, or that of the checkpoint which resume
+// names, or a new one. `newest`: without a name, of the run that saved last, when there is one.
+std::string name_of_run(const config::Settings& settings, bool newest);
+
+// Set for a start of which nobody knows whether it is the first one. A run that had not saved yet
+// when it ended begins anew then; otherwise it is not written over without overwrite.
+inline constexpr const char* kBeginsAnewVariable = "OCTAVO_BEGINS_ANEW";
 
 // The whole checkpoints (step folders with a manifest) and when each was written.
 using Checkpoints = std::map<int64_t, fs::file_time_type>;
 Checkpoints checkpoints_in(const fs::path& folder);
+// Those of a run: in root/<run>, or in the root itself from before runs had folders of their own.
+Checkpoints checkpoints_of(const fs::path& root, const std::string& run);
 
 // The newest step of `now` that was not in `before`, or was written again since: a checkpoint that
 // an older run left in the folder is not this run's.
 std::optional<int64_t> newest_step(const Checkpoints& now, const Checkpoints& before);
 
-// The command with `--resume latest` in place of any other --resume.
+// The command with `--resume latest` in place of any other --resume, and without --overwrite.
 std::vector<std::string> resuming(const std::vector<std::string>& command);
 
 class RestartPolicy {

@@ -134,31 +134,37 @@ int run(const config::Settings& settings, const Work& work, const Variables& var
   Meeting meeting(place.node, place.nodes, place.master_address, place.master_port, interrupted);
   place.master_port = meeting.port();
 
-  const fs::path folder = checkpoint_folder(work.train);
+  // Named by the launcher when it has no name: the ranks that are started again are to find it.
+  const std::string name = name_of_run(work.train, settings.auto_resume);
+  std::vector<std::string> command = work.command;
+  if (work.train.run_name.empty()) command.push_back("--run_name=" + name);
+  const fs::path root = checkpoint_root(work.train);
   const bool continues = !work.train.resume.empty() || settings.auto_resume;
-  const Checkpoints before = continues ? Checkpoints{} : checkpoints_in(folder);
+  const Checkpoints before = continues ? Checkpoints{} : checkpoints_of(root, name);
   RestartPolicy policy(settings.max_restarts);
-  Job job{.command = work.command,
+  Job job{.command = command,
           .first = place,
           .variables = rank_variables(place, variables),
           .log_dir = settings.log_dir};
   job.on_death = [&](int rank, const std::string& text) {
     meeting.post_death(rank, text, job.first.generation);
   };
-  if (settings.auto_resume && newest_step(checkpoints_in(folder), {}))
-    job.command = resuming(work.command);
+  if (settings.auto_resume) {
+    job.variables[kBeginsAnewVariable] = "1";
+    if (newest_step(checkpoints_of(root, name), {})) job.command = resuming(command);
+  }
   for (;; ++job.first.generation) {
     Outcome own = supervise(job, signals, stop_signal);
     own.curable = own.curable && stop_signal == 0;
     const Verdict verdict = meeting.agree(job.first.generation, own, [&](const Outcome& outcome) {
       return decided(policy, outcome, stop_signal == 0,
-                     newest_step(checkpoints_in(folder), before));
+                     newest_step(checkpoints_of(root, name), before));
     });
     if (!verdict.restart || stop_signal != 0) {
       if (!verdict.outcome.what.empty()) log_error(verdict.outcome.what);
       return verdict.outcome.code;
     }
-    if (verdict.resume) job.command = resuming(work.command);
+    if (verdict.resume) job.command = resuming(command);
     if (place.node != 0) log_warn(str(verdict.outcome.what, "; the ranks are started again"));
   }
 }

@@ -39,12 +39,12 @@ set -euo pipefail
 logs="logs/$SLURM_JOB_ID"
 mkdir -p "$logs"
 
-# Jobs of one sweep share a configuration, and keep apart what they write.
+# Jobs share a configuration, and keep apart what they write.
 if [[ -n "${SWEEP_ID:-}" ]]; then
   export SWEEP_ID
   name="sweep-$SWEEP_ID-$SLURM_JOB_ID"
-  arguments+=(--run_name "$name" --checkpoint_dir "checkpoints/$name")
-fi
+  arguments+=(--run_name "$name")
+@UNNAMED@fi
 
 # A job that was requeued goes on where it stopped; one that had not saved yet starts anew.
 start=$((${SLURM_RESTART_COUNT:-0} + 1))
@@ -212,14 +212,19 @@ std::string slurm_script(const config::Settings& settings, const Work& work) {
     if (work.command[at] != work.config_file) words += " " + shell_quoted(work.command[at]);
   text += str("arguments=(${CONFIG:+\"$CONFIG\"}", words, ")\n");
   std::string body(kSlurmBody);
-  if (has_flag(work, "--run_name") || has_flag(work, "--checkpoint_dir")) {
-    const std::string added =
-        "arguments+=(--run_name \"$name\" --checkpoint_dir \"checkpoints/$name\")";
-    const size_t at = body.find(added);
+  const auto replace = [&](const std::string& old, const std::string& by) {
+    const size_t at = body.find(old);
     OCTAVO_ASSERT(at != body.npos);
-    body.replace(at, added.size(),
-                 "echo \"the command names its run or folder itself: it is kept for $name\" >&2");
-  }
+    body.replace(at, old.size(), by);
+  };
+  if (has_flag(work, "--run_name"))
+    replace("arguments+=(--run_name \"$name\")",
+            "echo \"the command names its run itself: it is kept for $name\" >&2");
+  // A job that is requeued is to find its own checkpoints, and not those of the run that saved
+  // last.
+  replace("@UNNAMED@", work.train.run_name.empty()
+                           ? "else\n  arguments+=(--run_name \"octavo-$SLURM_JOB_ID\")\n"
+                           : "");
   return text + body;
 }
 

@@ -45,7 +45,8 @@ void drop_later_records(const fs::path& path, int64_t last_step) {
   if (dropped == 0) fs::remove(temporary, error);
   if (dropped > 0)
     log_info(str("metrics: ", dropped, " records after step ", last_step, " dropped from ",
-                 path.string(), "; the resumed run writes them again"));
+                 path.string(),
+                 last_step > 0 ? "; the resumed run writes them again" : "; the run begins anew"));
 }
 
 // JSON has no infinity and no NaN.

@@ -35,13 +35,17 @@ Answers read_answers(const fs::path& path) {
   return answers;
 }
 
-// The checkpoint that the run ended with: a later run may have used the same folder.
+// The checkpoint that the run ended with. Before runs had folders of their own, others saved beside
+// it.
 fs::path last_checkpoint(const RunFolder& run) {
   if (!run.settings)
     fail(ExitCode::kUsage, "report", run.name(), ": wanted config.yaml to find its checkpoint");
-  const fs::path folder = launch::checkpoint_folder(*run.settings);
+  const fs::path root = launch::checkpoint_root(*run.settings);
+  const std::string& name_of_run = run.settings->run_name;
+  const fs::path folder =
+      launch::checkpoints_in(root / name_of_run).empty() ? root : root / name_of_run;
   const int64_t last = run.steps.rbegin()->first;
-  for (const auto& [step, written] : launch::checkpoints_in(folder))
+  for (const auto& [step, written] : launch::checkpoints_of(root, name_of_run))
     if (step == last || step == last + 1) {
       char name[32];
       std::snprintf(name, sizeof name, "step-%08lld", static_cast<long long>(step));

@@ -38,7 +38,7 @@ constexpr std::array<std::string_view, 6> kBatchKeys = {"seed",
 constexpr std::array<std::string_view, 6> kScheduleKeys = {
     "learning_rate", "min_lr_ratio", "warmup_steps", "max_steps", "num_epochs", "max_grad_norm"};
 // What changes nothing that is compared here.
-constexpr std::array<std::string_view, 27> kSideKeys = {"max_skipped_rows",
+constexpr std::array<std::string_view, 28> kSideKeys = {"max_skipped_rows",
                                                         "run_name",
                                                         "runs_dir",
                                                         "data_cache",
@@ -64,7 +64,8 @@ constexpr std::array<std::string_view, 27> kSideKeys = {"max_skipped_rows",
                                                         "fp8_stats_freq",
                                                         "shard_tokens",
                                                         "offline",
-                                                        "replica_check_freq"};
+                                                        "replica_check_freq",
+                                                        "overwrite"};
 
 bool is_one_of(std::span<const std::string_view> names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();

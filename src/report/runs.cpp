@@ -98,6 +98,12 @@ std::string status_of(const fs::path& run) {
 
 bool made_before(const RunPlan& plan, const PlannedRun& run) {
   std::error_code error;
+  for (const fs::path& other : {plan.folder, run.folder})
+    if (fs::exists(other / "metrics.jsonl", error) &&
+        (other == plan.folder || !fs::exists(told_file(plan, run), error)))
+      fail(ExitCode::kUsage, "report", "wanted ", plan.folder.string(),
+           " for this comparison, found a run that it did not make in ", other.string(),
+           "; give another --run_name");
   if (!fs::exists(told_file(plan, run), error)) return false;
   if (read_file(told_file(plan, run), size_t{1} << 20) != told(plan, run))
     fail(ExitCode::kUsage, "report", "wanted ", plan.folder.string(),
@@ -109,7 +115,7 @@ bool made_before(const RunPlan& plan, const PlannedRun& run) {
 
 std::vector<std::string> command_of(const PlannedRun& run) {
   std::vector<std::string> arguments = run.arguments;
-  if (!launch::checkpoints_in(run.folder / "checkpoints").empty())
+  if (!launch::checkpoints_of(run.folder / "checkpoints", run.name).empty())
     arguments = launch::resuming(arguments);
   std::vector<std::string> command = {own_program().string(), "train"};
   command.insert(command.end(), arguments.begin(), arguments.end());
@@ -153,7 +159,9 @@ RunPlan plan_runs(const config::Parsed& parsed) {
 int run_child(const std::vector<std::string>& command, const fs::path& log,
               launch::SignalWatch& signals, const std::function<void(const std::string&)>& tick) {
   fs::create_directories(log.parent_path());
-  sweep::WatchedChild child(command, {}, "", std::make_shared<launch::LogFile>(log));
+  // A run of this comparison that was killed before its first checkpoint begins anew.
+  sweep::WatchedChild child(command, {{launch::kBeginsAnewVariable, "1"}}, "",
+                            std::make_shared<launch::LogFile>(log));
   sweep::WatchedChild* const watched[] = {&child};
   int asked = 0;  // by SIGINT or SIGTERM; Slurm sends SIGUSR1 before its SIGTERM
   bool told_to_stop = false;

@@ -82,8 +82,7 @@ TrialCommand trial_command(const SweepPlan& plan, const Definition& sweep,
   command.settings = config::parse(command.arguments, config::kTrainArguments).settings;
   if (!command.settings.wandb_run_name.empty())  // the configuration's would be every trial's
     command.arguments.push_back("--wandb_run_name=" + run_name);
-  command.checkpoints = launch::checkpoint_folder(command.settings) / run_name;
-  command.arguments.push_back("--checkpoint_dir=" + command.checkpoints.string());
+  command.checkpoints = launch::checkpoint_root(command.settings) / run_name;
   return command;
 }
 
@@ -93,6 +92,7 @@ launch::Variables trial_variables(const launch::Variables& here) {
                            "GPU_NUM", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_STEP_ID",
                            "SLURM_PROCID", "MASTER_ADDR", "MASTER_PORT"})
     if (here.contains(name)) added[name] = "";
+  added[launch::kBeginsAnewVariable] = "1";  // a trial that was killed before its first checkpoint
   return added;
 }
 

@@ -14,6 +14,7 @@
 #include "train/device.h"
 #include "train/lora_run.h"
 #include "train/model_factory.h"
+#include "train/output_check.h"
 #include "train/persist.h"
 #include "train/run.h"
 #include "train/run_length.h"
@@ -246,14 +247,16 @@ void assemble_run(const std::unique_ptr<Run>& run, config::Settings settings,
 
 }  // namespace
 
-std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_from,
+std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_from, bool writes,
                               Weights weights) {
   auto run = std::make_unique<Run>();
   run->world = connect(settings);
-  if (!settings.trace.empty()) engine::trace::start(settings.trace, run->world.rank());
   try {
+    if (writes) run->claim = claim_folders(settings, run->world);
+    if (!settings.trace.empty()) engine::trace::start(settings.trace, run->world.rank());
     assemble_run(run, std::move(settings), resumed_from, weights);
   } catch (const std::exception& error) {
+    remove_empty(run->claim.made);
     run->world.say_leaving(error);
     throw;
   }

@@ -9,7 +9,7 @@ namespace octavo::train {
 namespace {
 
 fs::path note_of(const Run& run) {
-  return fs::path(checkpoint_dir(run.settings)) / "out_of_memory.json";
+  return checkpoint_folder(run.settings) / "out_of_memory.json";
 }
 
 constexpr JsonLimits kNoteLimits{.max_bytes = 4096, .max_depth = 2};

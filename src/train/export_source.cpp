@@ -19,9 +19,7 @@ namespace {
 bool is_octavo_checkpoint(const config::Settings& s) {
   if (fs::exists(fs::path(s.checkpoint) / "config.json") || is_peft_folder(s.checkpoint))
     return false;
-  return s.checkpoint == "latest" || s.checkpoint == "best" ||
-         fs::exists(fs::path(s.checkpoint) / "manifest.json") ||
-         fs::exists(fs::path(checkpoint_dir(s)) / s.checkpoint);
+  return checkpoint::is_checkpoint_name(checkpoint_dir(s), s.checkpoint);
 }
 
 std::function<at::Tensor(const std::string&)> by_name(const models::NamedTensors& tensors) {

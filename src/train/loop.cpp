@@ -15,6 +15,7 @@
 #include "train/evaluate.h"
 #include "train/fp8_report.h"
 #include "train/generate.h"
+#include "train/output_check.h"
 #include "train/outputs.h"
 #include "train/persist.h"
 #include "train/replica_check.h"
@@ -129,16 +130,20 @@ int end_run(const Run& run, Outputs& outputs, bool run_saves) {
     return static_cast<int>(ExitCode::kStopped);
   }
   log_info(str("done: ", run.progress.step, " steps; run in ", outputs.folder().string(),
-               run_saves ? ", checkpoint in " + checkpoint_dir(s) : ""));
+               run_saves ? ", checkpoint in " + checkpoint_folder(s).string() : ""));
   return static_cast<int>(ExitCode::kOk);
 }
 
 int run_to_the_end(Run& run, const std::string& resumed_from) {
+  // What a device that is not there holds is not worth its place on a disk.
+  const bool run_saves = !engine::is_absent_device(run.engine->target.device);
+  if (run.world.is_first()) {
+    make_room(run);
+    if (run_saves && run.progress.step < run.schedule.max_steps) check_room(run);
+  }
   Outputs outputs(run);
   if (outputs.writes()) announce(run, resumed_from);
   const auto& s = run.settings;
-  // What a device that is not there holds is not worth its place on a disk.
-  const bool run_saves = !engine::is_absent_device(run.engine->target.device);
   guard_replicas(outputs, [&] { start_replica_checks(run); });
   if (!run_saves) log_info("no checkpoints: the device is absent, its memory has no numbers");
   bool saved = !resumed_from.empty() || !run_saves;  // is the present state on disk
@@ -183,10 +188,11 @@ int run_to_the_end(Run& run, const std::string& resumed_from) {
 
 int train_to_the_end(config::Settings settings) {
   std::string resumed_from;
-  const auto run = assemble(std::move(settings), &resumed_from);
+  const auto run = assemble(std::move(settings), &resumed_from, /*writes=*/true);
   try {
     return run_to_the_end(*run, resumed_from);
   } catch (const std::exception& error) {
+    remove_empty(run->claim.made);
     run->world.say_leaving(error);
     throw;
   }

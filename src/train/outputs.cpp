@@ -17,19 +17,6 @@ namespace {
 // A flag's line comes after the step's; when nobody reads those, it does not wait for them.
 constexpr std::chrono::milliseconds kFlagPatience{100};
 
-std::string default_run_name(const Run& run) {
-  char when[32];
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  std::strftime(when, sizeof when, "%Y%m%d-%H%M%S", &utc);
-  return str(fs::path(run.settings.model_name).filename().string(), "-",
-             run.fp8 != nullptr                ? "fp8"
-             : run.plain_precision() == "FP32" ? "fp32"
-                                               : "bf16",
-             "-", when);
-}
-
 std::unique_ptr<monitor::RedFlags> make_flags(const Run& run, const fs::path& folder) {
   const auto& s = run.settings;
   const double baseline = monitor::baseline_speed(s.bf16_baseline);
@@ -53,10 +40,8 @@ std::unique_ptr<monitor::RedFlags> make_flags(const Run& run, const fs::path& fo
 }  // namespace
 
 Outputs::Outputs(Run& run) : run_(run) {
-  auto& s = run.settings;
-  if (s.run_name.empty()) s.run_name = default_run_name(run);
-  s.run_name = run.world.from_first(s.run_name, "the run's name");
-  folder_ = fs::path(s.runs_dir) / s.run_name;
+  const auto& s = run.settings;
+  folder_ = run_folder(s);
   damage_ = std::make_unique<DamageLedger>(folder_, run.world.rank());
   if (!run.world.is_first()) return;
   fs::create_directories(folder_);

@@ -15,7 +15,7 @@ namespace octavo::train {
 
 class Outputs {
  public:
-  // Gives the run a name when it has none, and its folder a config.yaml and a first receipt.
+  // Gives the run's folder a config.yaml and a first receipt.
   explicit Outputs(Run& run);
 
   bool writes() const { return console_ != nullptr; }

@@ -22,11 +22,6 @@
 
 namespace octavo::train {
 
-std::string checkpoint_dir(const config::Settings& settings) {
-  if (!settings.checkpoint_dir.empty()) return settings.checkpoint_dir;
-  return fp8::wants_fp8(settings) ? "checkpoints_fp8" : "checkpoints";
-}
-
 namespace {
 
 checkpoint::State state_of(const Run& run, const std::string& run_name, const double* val_loss) {
@@ -56,6 +51,7 @@ checkpoint::State state_of(const Run& run, const std::string& run_name, const do
                  {"config", config::to_yaml(run.settings)}};
   const auto chat = run.train_data->chat_template();
   state.extra["chat_template"] = chat ? Json(name_of(*chat)) : Json();  // null: trained on text
+  if (!run.claim.run_id.empty()) state.extra["run_id"] = run.claim.run_id;
   state.extra["skipped_steps"] = run.progress.skipped_steps;
   state.extra["skipped_in_a_row"] = run.progress.skipped_in_a_row;
   state.extra["refused_steps"] = run.progress.refused_steps;
@@ -73,7 +69,8 @@ checkpoint::State state_of(const Run& run, const std::string& run_name, const do
 }
 
 checkpoint::SaveOptions save_options(const Run& run, bool best) {
-  return {.best = best, .keep = static_cast<int>(run.settings.keep_checkpoints)};
+  return {
+      .best = best, .newest_run = true, .keep = static_cast<int>(run.settings.keep_checkpoints)};
 }
 
 // Names the folder that the ranks of this start of the run write into.
@@ -84,12 +81,12 @@ std::string new_token() {
   return text;
 }
 
-checkpoint::Saver& saver_of(Run& run) {
+checkpoint::Saver& saver_of(Run& run, const std::string& run_name) {
   if (run.saver != nullptr) return *run.saver;
   dist::World& world = run.world;
   constexpr double kLeastPatience = 60;  // seconds: disks are slower than networks
   run.saver = std::make_unique<checkpoint::Saver>(
-      checkpoint_dir(run.settings),
+      fs::path(checkpoint_dir(run.settings)) / run_name,
       checkpoint::SaverOptions{.part = {world.rank(), world.size(), world.shards(),
                                         world.from_first(new_token(), "the token of checkpoints")},
                                .timeout = std::max(kLeastPatience, run.settings.dist_timeout),
@@ -100,11 +97,16 @@ checkpoint::Saver& saver_of(Run& run) {
 }  // namespace
 
 void start_save(Run& run, const std::string& run_name, bool best, const double* val_loss) {
-  saver_of(run).start(state_of(run, run_name, val_loss), save_options(run, best));
+  saver_of(run, run_name).start(state_of(run, run_name, val_loss), save_options(run, best));
 }
 
 fs::path save(Run& run, const std::string& run_name, bool best, const double* val_loss) {
-  return saver_of(run).save(state_of(run, run_name, val_loss), save_options(run, best));
+  return saver_of(run, run_name).save(state_of(run, run_name, val_loss), save_options(run, best));
+}
+
+void check_room(const Run& run) {
+  checkpoint::check_room(checkpoint_folder(run.settings),
+                         state_of(run, run.settings.run_name, nullptr));
 }
 
 bool finish_saves(Run& run) {
@@ -149,9 +151,7 @@ Loaded load_model(const config::Settings& settings) {
   loaded.engine = std::make_unique<engine::Engine>(target_of(settings));
   const std::string& what = settings.checkpoint;
   const hub::Options hub_options = hub::model_options(settings);
-  const bool is_step = what == "latest" || what == "best" ||
-                       fs::exists(fs::path(what) / "manifest.json") ||
-                       fs::exists(fs::path(checkpoint_dir(settings)) / what);
+  const bool is_step = checkpoint::is_checkpoint_name(checkpoint_dir(settings), what);
   if (is_peft_folder(what) || fs::exists(fs::path(what) / "config.json") ||
       (!is_step && hub::is_hub_name(what))) {
     load_folder(what, hub_options, loaded);

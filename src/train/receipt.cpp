@@ -60,6 +60,7 @@ void write_receipt(const Run& run, const fs::path& run_dir, const std::string& s
     operations.push_back({{"op", choice.op}, {"ran", choice.implementation}, {"refused", refused}});
   }
   const Json receipt = {{"status", status},
+                        {"run_id", run.claim.run_id},
                         {"precision", run.precision()},
                         {"device", run.engine->target.device.str()},
                         {"threads", at::get_num_threads()},

@@ -71,13 +71,36 @@ void warn_changed_order(const Run& run, const Json& extra, const std::string& so
                  "samples of it come twice and others not at all; later epochs are whole"));
 }
 
+// By what its weights' shapes follow from, in the words of config.json.
+void check_same_model(const Run& run, const Json& extra, const std::string& source) {
+  const Json& then = json_field(extra, "model", Json::value_t::object, source);
+  const Json now = run.model->hugging_face_config();
+  for (const char* name :
+       {"model_type", "n_layer", "n_head", "n_embd", "num_hidden_layers", "hidden_size",
+        "intermediate_size", "num_attention_heads", "num_key_value_heads", "vocab_size"}) {
+    const Json before = then.value(name, Json()), after = now.value(name, Json());
+    if (before != after)
+      fail(ExitCode::kUsage, "train", source, ": wanted the model of that run (", name, " ",
+           before.dump(), "), found another one (", after.dump(),
+           "); give the same model, or leave --resume out and give --run_name OTHER");
+  }
+}
+
 // What must be the same for the run to be the same run, and what should be.
 void check_same_run(const Run& run, const Json& extra, const std::string& source) {
+  check_same_model(run, extra, source);
+  const std::string tokenizer = json_string(extra, "tokenizer_fingerprint", source);
+  if (tokenizer != run.tokenizer->fingerprint())
+    fail(ExitCode::kUsage, "train", source,
+         ": wanted the tokenizer that the run was trained with (",
+         json_string(extra, "tokenizer", source), "), found another one (", run.tokenizer->name(),
+         "); give the same tokenizer and data, or leave --resume out and give --run_name OTHER");
   const std::string data = json_string(extra, "data_fingerprint", source);
   if (data != run.train_data->fingerprint())
     fail(ExitCode::kUsage, "train", source, ": trained on other data (fingerprint ", data,
          ", found ", run.train_data->fingerprint(),
-         "); give the same data, or start anew with --init_from");
+         "); give the same data, or start anew: --init_from with that checkpoint and --run_name "
+         "OTHER");
   const auto warn_changed = [&](const char* name, int64_t now) {
     const int64_t then = json_int(extra, name, source);
     if (then != now)
@@ -123,8 +146,8 @@ checkpoint::Loaded open_together(Run& run, const std::string& which) {
     Json choice;
     if (world.is_first()) {
       try {
-        const fs::path path =
-            checkpoint::choose(checkpoint_dir(run.settings), which, damaged, &passed_over);
+        const fs::path path = checkpoint::choose(checkpoint_dir(run.settings), which, damaged,
+                                                 &passed_over, run.settings.run_name);
         choice = {{"path", path.string()}};
       } catch (const Error& error) {
         choice = {{"error", error.what()}, {"code", static_cast<int>(error.code())}};
@@ -147,9 +170,9 @@ checkpoint::Loaded open_together(Run& run, const std::string& which) {
 }
 
 checkpoint::Loaded load_into(Run& run, const std::string& which) {
-  auto loaded = run.world.size() > 1
-                    ? open_together(run, which)
-                    : checkpoint::load_resolved(checkpoint_dir(run.settings), which);
+  auto loaded = run.world.size() > 1 ? open_together(run, which)
+                                     : checkpoint::load_resolved(checkpoint_dir(run.settings),
+                                                                 which, run.settings.run_name);
   const checkpoint::State& state = loaded.state;
   const std::string source = loaded.path.string();
   check_same_run(run, state.extra, source);
@@ -235,14 +258,18 @@ std::string resume(Run& run) {
   run.progress.position = resumed_position(run, state.extra, source);
   resume_refusals(run, state.extra, source);
   resume_losses(run, state.extra, source);
-  if (state.extra.contains("best_val_loss")) {
+  if (run.claim.run_id.empty()) run.claim.run_id = state.extra.value("run_id", "");
+  // Another run's best is not this one's.
+  const std::string made_by = json_string(state.extra, "run_name", source);
+  const bool own =
+      run.claim.goes_on || run.settings.run_name.empty() || run.settings.run_name == made_by;
+  if (own && state.extra.contains("best_val_loss")) {
     run.progress.has_best = true;
     run.progress.best_val_loss =
         json_field(state.extra, "best_val_loss", Json::value_t::number_float, source).get<double>();
   }
   // The run's own folder is continued unless another was asked for.
-  if (run.settings.run_name.empty())
-    run.settings.run_name = json_string(state.extra, "run_name", source);
+  if (run.settings.run_name.empty()) run.settings.run_name = made_by;
   return source;
 }
 

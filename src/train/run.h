@@ -24,6 +24,7 @@
 #include "train/base_model.h"
 #include "train/incident.h"
 #include "train/model_factory.h"
+#include "train/run_folders.h"
 #include "train/step_graph.h"
 
 namespace octavo::train {
@@ -61,6 +62,7 @@ struct Resumed {
 
 struct Run {
   config::Settings settings;
+  Claim claim;  // of its folders; run_id "": it has none, nothing of it is kept
   dist::World world;
   std::unique_ptr<engine::Engine> engine;
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
@@ -95,10 +97,11 @@ struct Run {
 };
 
 // Builds everything; weights are initialised (or loaded from init_from), and when settings.resume
-// asks for it the run continues from a checkpoint. `resumed_from` receives its folder. kLater: the
-// caller loads a checkpoint's weights.
+// asks for it the run continues from a checkpoint. `resumed_from` receives its folder. `writes`:
+// the run is to have folders, which it claims before anything else (train/run_folders.h). kLater:
+// the caller loads a checkpoint's weights.
 std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_from,
-                              Weights weights = Weights::kOfSettings);
+                              bool writes = false, Weights weights = Weights::kOfSettings);
 
 // Model, adapters, optimizer and FP8 of a run whose settings and engine are there; `resolved` are
 // the settings with_resolved_names().

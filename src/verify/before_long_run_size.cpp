@@ -166,14 +166,14 @@ Finding long_run_resume(const LongRun& run) {
 Finding long_run_folders(const LongRun& run) {
   Finding f = long_run_line(Section::kRunSafety, "folders",
                             str(run.checkpoint_folder.string(), " has no checkpoints yet"));
-  if (run.checkpoints_there > 0 && run.settings.resume.empty()) {
-    f.found = str(run.checkpoint_folder.string(), " has ", run.checkpoints_there,
-                  " checkpoints of another run, which keep_checkpoints would delete");
-    worsen(f, Status::kWarn, "a folder of its own", "give checkpoint_dir, or --resume latest");
-  } else if (run.run_folder_there && run.settings.resume.empty()) {
-    f.found = str("the run's folder ", run.settings.runs_dir, "/", run.settings.run_name,
-                  " is there already");
-    worsen(f, Status::kWarn, "a folder of its own", "give another run_name");
+  const bool taken = run.checkpoints_there > 0 || run.run_folder_there;
+  if (taken && run.settings.resume.empty() && !run.settings.overwrite) {
+    f.found = run.checkpoints_there > 0
+                  ? str(run.checkpoint_folder.string(), " has ", run.checkpoints_there,
+                        " checkpoints of an earlier run")
+                  : str(run.settings.runs_dir, "/", run.settings.run_name, " has an earlier run");
+    worsen(f, Status::kFail, "a run_name of its own",
+           "train would refuse it: give another run_name, --resume latest, or --overwrite");
   } else if (!run.settings.resume.empty()) {
     f.found = str("goes on from ", run.settings.resume, " of ", run.checkpoint_folder.string());
   }
@@ -229,8 +229,7 @@ Finding long_run_trial(const LongRun& run) {
   const int64_t wanted = run.steps > 0 ? std::min(run.steps, kProvenSteps) : kProvenSteps;
   if (trial == nullptr || trial->steps < wanted)
     worsen(f, Status::kWarn, str(wanted, " steps of the same model, data and precision"),
-           str("octavo train ", config_word(run), " --max_steps ", wanted,
-               " --run_name trial --checkpoint_dir trial"));
+           str("octavo train ", config_word(run), " --max_steps ", wanted, " --run_name trial"));
   return f;
 }
 

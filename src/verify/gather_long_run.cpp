@@ -228,15 +228,16 @@ LongRun gather_long_run(const config::Parsed& parsed, const Facts& facts) {
   count_steps(run);
   forecast_long_run(run, facts, parsed.given("gpu"));
 
-  run.checkpoint_folder = train::checkpoint_dir(s);
+  run.checkpoint_folder =
+      s.run_name.empty() ? fs::path(train::checkpoint_dir(s)) : train::checkpoint_folder(s);
   run.disk_free = static_cast<double>(facts.disk.free_bytes);
   run.disk_rate = facts.disk.write_rate;
   run.disk_problem = facts.disk.problem;
   std::error_code error;
-  if (fs::is_directory(run.checkpoint_folder, error))
+  if (!s.run_name.empty() && fs::is_directory(run.checkpoint_folder, error))
     run.checkpoints_there =
         static_cast<int64_t>(checkpoint::step_paths(run.checkpoint_folder).size());
-  run.run_folder_there = !s.run_name.empty() && fs::exists(fs::path(s.runs_dir) / s.run_name);
+  run.run_folder_there = !s.run_name.empty() && fs::exists(train::run_folder(s) / "metrics.jsonl");
   look_at_earlier_runs(run);
   run.has_wandb_key = getenv("WANDB_API_KEY") != nullptr;
   run.in_slurm = getenv("SLURM_JOB_ID") != nullptr;

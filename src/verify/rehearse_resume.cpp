@@ -81,7 +81,7 @@ config::Settings rehearsal_settings(const LongRun& run, const fs::path& folder, 
   s.max_steps = kRehearsedSteps;
   s.num_epochs = 0;
   s.warmup_steps = std::min<int64_t>(run.warmup_steps, 2);
-  s.resume = s.trace = "";
+  s.resume = s.trace = s.run_name = "";
   s.sharding_mode = config::ShardingMode::kNone;
   s.num_gpus = 1;
   s.checkpoint_dir = (folder / "checkpoints").string();

@@ -19,7 +19,8 @@ TEST(Rules, ContradictionsAreRefusedWithReasonAndValues) {
           {"n_head must divide n_embd", "n_embd: 128, n_head: 3"});
   refused({"--model_name", "custom", "--n_layer", "2"}, {"give all three", "custom_has_sizes"});
   refused({"--val_fraction", "0"}, {"nothing to evaluate on", "evaluation_has_data"});
-  for (const char* name : {"a/b", "..", ".", "a\nb"})
+  for (const char* name :
+       {"a/b", "..", ".", "a\nb", ".x", "latest", "best", "best_model", "step-00000010"})
     refused({"--run_name", name}, {"run_name_is_a_name"});
   refused({"--min_lr_ratio", "1.5"}, {"wanted a number from 0 to 1", "found '1.5'"});
 }

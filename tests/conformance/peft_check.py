@@ -168,8 +168,8 @@ def check_resume(folder, work):
     """How many files differ between a run and one that was stopped in its middle and resumed."""
     flags = train_flags(folder, work, "--max_steps", "8", "--lora_rank", "4", "--lora_alpha", "20", "--lora_dropout", "0.2",
                         "--checkpoint_freq", "4", "--keep_checkpoints", "0")
-    octavo(work, "train", *flags, "--checkpoint_dir", work / "whole", "--run_name", "whole")
-    octavo(work, "train", *flags, "--checkpoint_dir", work / "resumed", "--run_name", "resumed", "--resume",
+    octavo(work, "train", *flags, "--checkpoint_dir", work, "--run_name", "whole")
+    octavo(work, "train", *flags, "--checkpoint_dir", work, "--run_name", "resumed", "--resume",
            work / "whole" / "step-00000004")
     names = [f"step-00000008/{group}.safetensors" for group in ("adapter", "optimizer")]
     for start in ("step-00000004", "step-00000008"):
@@ -219,7 +219,7 @@ def check_checkpoint(folder, work):
 def check_export(folder, work):
     """`checkpoints export` of a LoRA checkpoint: the largest difference of the logits from peft's."""
     checkpoint = work / "whole" / "step-00000008"
-    export = ["checkpoints", "export", checkpoint, "--checkpoint_dir", work / "whole", "--output"]
+    export = ["checkpoints", "export", checkpoint, "--checkpoint_dir", work, "--output"]
     octavo(work, *export, work / "export-peft", "--export_format", "peft")
     octavo(work, *export, work / "export-bf16")
     adapted = adapters_of(checkpoint, folder)

@@ -79,7 +79,7 @@ def gpu_peak(folder, model, flags):
 
 def cpu_peak(folder, model, flags, name):
     run([BUILD / "bin/octavo", "train", "--device", "cpu", "--init_from", "random", "--max_steps", 2, "--eval_freq", 0,
-         "--checkpoint_freq", 0, "--runs_dir", folder / "runs", "--checkpoint_dir", folder / "checkpoints" / name,
+         "--checkpoint_freq", 0, "--runs_dir", folder / "runs", "--checkpoint_dir", folder / "checkpoints",
          "--run_name", name, "--dataset", folder / "text.txt", "--tokenizer", "bytes", "--data_cache", folder / "data", "--model_name", model,
          *flags],
         env=dict(os.environ, OMP_WAIT_POLICY="passive"))

@@ -79,7 +79,7 @@ def train_while_full(folder, disk, free_at):
 def full_for_a_while(work, reference, extra, name):
     with small_disk(work / f"disk-{name}", 24) as disk:
         folder = Folder(work / name, f"checkpoint_dir: {disk}/checkpoints\n" + extra.format(disk=disk))
-        folder.checkpoints = disk / "checkpoints"
+        folder.checkpoints = disk / "checkpoints" / "run"
         checks = Checks(f"the disk was full for a while ({name})", folder)
         code, _ = train_while_full(folder, disk, free_at=70)
         checks.want(code == 0, f"the training ended with exit code {code}, wanted 0")
@@ -96,7 +96,7 @@ def full_for_a_while(work, reference, extra, name):
 def full_to_the_end(work, reference):
     with small_disk(work / "disk-end", 24) as disk:
         folder = Folder(work / "end", f"checkpoint_dir: {disk}/checkpoints\n")
-        folder.checkpoints = disk / "checkpoints"
+        folder.checkpoints = disk / "checkpoints" / "run"
         checks = Checks("the disk stayed full", folder)
         code, newest = train_while_full(folder, disk, free_at=0)
         checks.want(code == ENVIRONMENT, f"the training ended with exit code {code}, wanted {ENVIRONMENT}")
@@ -110,6 +110,20 @@ def full_to_the_end(work, reference):
         return checks.problem()
 
 
+def full_from_the_start(work):
+    """Room for the files of a run, and not for its first checkpoint: said before step 1."""
+    with small_disk(work / "disk-start", 24) as disk:
+        folder = Folder(work / "start", f"checkpoint_dir: {disk}/checkpoints\n")
+        Ballast(disk, 200_000)
+        checks = Checks("no room for the first checkpoint", folder)
+        code = folder.finish()
+        checks.want(code == ENVIRONMENT, f"the training ended with exit code {code}, wanted {ENVIRONMENT}")
+        checks.want("free in" in folder.log(), "what is missing is not said")
+        checks.want(not (folder.path / "runs" / "run" / "metrics.jsonl").exists(), "it trained all the same")
+        checks.want(not list(disk.glob("checkpoints/run/*")), "something is left where checkpoints go")
+        return checks.problem()
+
+
 def full_disks(work, short):
     if not (work / "data").exists():
         common.prepare_data(work)
@@ -118,6 +132,7 @@ def full_disks(work, short):
     wanted = reference.tensors(STEPS)
     yield full_for_a_while(work, wanted, "", "checkpoints")
     yield full_to_the_end(work, wanted)
+    yield full_from_the_start(work)
     if not short:
         yield full_for_a_while(work, wanted, "runs_dir: {disk}/runs\n", "metrics-too")
 

@@ -66,7 +66,7 @@ class Killed(common.Folder):
         if self.ranks > 1:
             self.running = Launched(self, ("--nproc", str(self.ranks), "--max_restarts", "100", "--auto_resume"))
         else:
-            self.running = self.start(*(("--resume", "latest") if self.newest() else ()), "--log_freq", "1000")
+            self.running = self.start(*self.again(), "--log_freq", "1000")
 
     def process(self):
         return self.running.process if self.ranks > 1 else self.running

@@ -199,7 +199,7 @@ def memory_alone(work, number, wanted, chance):
     problem, how = capped(folder, chance, from_start=number % 2 == 1)
     found = [problem, folder.unsound()]
     if how == "refused":
-        code = folder.finish(*(("--resume", "latest") if folder.newest() else ()))
+        code = folder.finish(*folder.again())
         found += [f"the resume ended with exit code {code}"] if code != 0 else []
     halved = "out of memory in step" in folder.log()  # which rounds sums otherwise, and says so
     if not any(found) and not halved and folder.tensors(STEPS) != wanted:

@@ -175,7 +175,7 @@ class OneProcess(Chain):
     def go_on(self):
         self.process.wait()
         self.listener.join()
-        self.begin(("--resume", "latest") if self.folder.newest() else ())
+        self.begin(self.folder.again())
 
     def trainer(self):
         return self.process.pid

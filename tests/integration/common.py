@@ -34,10 +34,10 @@ def prepare_data(work):
 
 
 class Folder:
-    """One run's folder and the commands on it."""
+    """The folder of one run, which its config names `run`, and the commands on it."""
 
     def __init__(self, path, config, checkpoints="checkpoints"):
-        self.path, self.checkpoints = path, path / checkpoints
+        self.path, self.checkpoints = path, path / checkpoints / "run"
         path.mkdir()
         (path / "train.yaml").write_text(config)
 
@@ -47,6 +47,10 @@ class Folder:
             return subprocess.Popen(
                 [OCTAVO, "train", "train.yaml", "--dataset", self.path.parent / "data", *flags], cwd=self.path,
                 env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
+
+    def again(self):
+        """The flags to go on with, or to begin anew when it was killed before its first checkpoint."""
+        return ("--resume", "latest") if self.newest() else ("--overwrite",)
 
     def finish(self, *flags):
         process = self.start(*flags)

@@ -118,7 +118,7 @@ def run_problems(settings, changed, folder):
     losses = [r["train/loss"] for r in records if "train/loss" in r]
     resolved = yaml.safe_load((folder / "config.yaml").read_text())
     in_fp8 = settings.get("use_fp8") or settings.get("mixed_precision") == "fp8"
-    kept = folder.parents[1] / (settings.get("checkpoint_dir") or ("checkpoints_fp8" if in_fp8 else "checkpoints"))
+    kept = folder.parents[1] / (settings.get("checkpoint_dir") or ("checkpoints_fp8" if in_fp8 else "checkpoints")) / folder.name
     searched = settings.get("auto_batch_size")
     other = {key: (value, resolved.get(key)) for key, value in settings.items()
              if key not in changed and not (searched and "batch" in key) and resolved.get(key) != value

@@ -118,7 +118,7 @@ def check_checkpoint(work):
     """A checkpoint brings its own settings, weights and scales."""
     octavo(work, "train", *SIZES, "--dataset", work / "data", "--use_fp8", "--max_steps", 30, "--eval_freq", 0,
            "--run_name", "run", "--learning_rate", "3e-3")
-    report = json.loads(octavo(work, "diagnose", "--checkpoint", "checkpoints_fp8/step-00000030", "--json").stdout)
+    report = json.loads(octavo(work, "diagnose", "--checkpoint", "checkpoints_fp8/run/step-00000030", "--json").stdout)
     if not report["weights"].endswith("step-00000030") or report["data"] == "random tokens":
         sys.exit(f"wanted the checkpoint's weights and data, found {report['weights']}, {report['data']}")
     if report["coverage"]["flops_share"] < 0.5 or report["verdict"] != "healthy":

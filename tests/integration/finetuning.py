@@ -116,7 +116,7 @@ def problems_of_run(words, work, output):
     records = [json.loads(line) for line in (runs[-1] / "metrics.jsonl").read_text().splitlines()]
     losses = [r["train/loss"] for r in records if "train/loss" in r]
     in_fp8 = words[words.index("--mixed_precision") + 1] == "fp8"
-    kept = list(work.glob(f"checkpoints{'_fp8' if in_fp8 else ''}/step-*/manifest.json"))
+    kept = list(work.glob(f"checkpoints{'_fp8' if in_fp8 else ''}/{runs[-1].name}/step-*/manifest.json"))
     share = receipt["fp8"]["flops_share"]
     checks = {"a loss for each step": len(losses) == STEPS and all(map(math.isfinite, losses)),
               "a loss that falls": min(losses[1:]) < losses[0],
@@ -134,9 +134,6 @@ def run(command, work, home):
     if words[0] != "octavo":
         return [f"wanted octavo, found {words[0]}"]
     trains = words[1] == "train"
-    if trains:  # each in a folder of its own, as the page says
-        for name in ("runs", "checkpoints", "checkpoints_fp8"):
-            shutil.rmtree(work / name, ignore_errors=True)
     print("$", shlex.join(words), flush=True)
     done = subprocess.run([OCTAVO, *words[1:]], cwd=work, env=os.environ | {"HF_HOME": str(home)}, text=True,
                           timeout=MAX_SECONDS, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -51,7 +51,7 @@ class Folder(common.Folder):
 
     def go_on(self):
         """Starts, or resumes: saves land in the background, so a kill soon after the first leaves nothing to resume."""
-        return self.start(*(("--resume", "latest") if self.named("step-") else ()))
+        return self.start(*(() if not (self.path / "runs").exists() else self.again()))
 
     def val_loss(self):
         return next(r["val/loss"] for r in self.records() if r["step"] == STEPS and "val/loss" in r)
@@ -147,8 +147,9 @@ def main():
             reference.finish_or_exit()
             found = reference.mislabelled() + reference.mislisted()
             places = sorted(p.name for p in reference.path.glob("checkpoints*"))
-            if places != [reference.checkpoints.name]:
-                found.append(f"checkpoints in {places}, wanted {reference.checkpoints.name}")
+            wanted = reference.checkpoints.parent.name
+            if places != [wanted]:
+                found.append(f"checkpoints in {places}, wanted {wanted}")
             wrong += bool(found)
             print(f"{mode}: validation loss {reference.val_loss():.4f}; {'; '.join(found) or 'named as it is'}", flush=True)
         for recipe in RECIPES:

@@ -68,7 +68,7 @@ def main():
         folder = pathlib.Path(name)
         make_scratch(folder)
         sections = run_in_one_shell(commands, folder, MAX_SECONDS)
-        kept = len(list(folder.glob("checkpoints/step-*/manifest.json")))
+        kept = len(list(folder.glob("checkpoints/quickstart/step-*/manifest.json")))
     seconds = time.monotonic() - start
     generated = [len(section) for command, section in zip(commands, sections) if " generate " in command]
     chars = min(generated, default=0)

@@ -127,7 +127,7 @@ class Source:
         run_ranks(command + layout(4, "fsdp_full"), 4, "fsdp_full", self.folder)
         records = map(json.loads, (self.folder / "runs" / "run" / "metrics.jsonl").read_text().splitlines())
         self.losses = {r["step"]: r["train/loss"] for r in records if "train/loss" in r and r["step"] > SAVED}
-        self.checkpoint = self.folder / "checkpoints" / f"step-{SAVED:08d}"
+        self.checkpoint = self.folder / "checkpoints" / "run" / f"step-{SAVED:08d}"
         self.tensors = read_checkpoint(self.checkpoint)
 
     def load(self, ranks, mode, data, checkpoint=None):
@@ -136,7 +136,7 @@ class Source:
         command = [TOOL, out, str(STEPS - SAVED), "train.yaml", "--dataset", data, "--resume", checkpoint or self.checkpoint]
         lines = run_ranks(command + layout(ranks, mode), ranks, mode, self.folder).splitlines()
         losses = {int(step): float(loss) for step, loss in map(str.split, lines)}
-        saved = out / f"step-{SAVED:08d}"
+        saved = out / "run" / f"step-{SAVED:08d}"
         worst, found = loss_differences(losses, self.losses)
         return saved, worst, differences(read_checkpoint(saved), self.tensors) + extra_differences(
             saved, self.checkpoint) + found
@@ -155,7 +155,7 @@ def check_damage(source, data):
     take the one before when it was the latest."""
     folder = source.folder / "damaged"
     shutil.copytree(source.folder / "checkpoints", folder, symlinks=True)
-    path = folder / f"step-{STEPS:08d}" / "optimizer-00004-of-00004.safetensors"
+    path = folder / "run" / f"step-{STEPS:08d}" / "optimizer-00004-of-00004.safetensors"
     content = bytearray(path.read_bytes())
     content[-5] ^= 16
     path.write_bytes(content)
@@ -167,7 +167,7 @@ def check_damage(source, data):
         if codes != wanted or not any(f"{path.name}: tensor" in log for log in logs):
             problems.append(f"damaged, resume {resume}: exit codes {codes}, wanted {wanted}\n" + "\n".join(logs))
         elif resume == "latest":
-            problems += differences(read_checkpoint(out / f"step-{SAVED:08d}"), source.tensors)
+            problems += differences(read_checkpoint(out / "run" / f"step-{SAVED:08d}"), source.tensors)
     return problems
 
 

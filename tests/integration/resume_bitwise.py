@@ -93,7 +93,10 @@ def resume(folder):
     if not folder.named("step-"):
         if folder.finish("--resume", "latest") == 0:
             sys.exit("resume without a checkpoint ended with exit code 0, wanted a refusal")
-        return folder.finish()
+        records = folder.path / "runs" / "run" / "metrics.jsonl"
+        if records.exists() and records.stat().st_size > 0 and folder.finish() == 0:
+            sys.exit("an unfinished run was written over, wanted a refusal")
+        return folder.finish("--overwrite")
     return folder.finish("--resume", "latest")
 
 

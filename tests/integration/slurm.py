@@ -108,7 +108,7 @@ def main():
         wanted = losses(alone.path / "runs" / "run" / "metrics.jsonl")
         found = losses(folder.path / "runs" / name / "metrics.jsonl")
         weights = [{f.name: f.read_bytes() for f in sorted((base / f"step-{STEPS:08d}").glob("*.safetensors"))}
-                   for base in (alone.checkpoints, folder.checkpoints / name)]
+                   for base in (alone.checkpoints, folder.checkpoints.parent / name)]
         same = found == wanted and len(wanted) == STEPS
         bits = bool(weights[0]) and weights[0] == weights[1]
         if not same or not bits or not stopped or per_rank != 2:

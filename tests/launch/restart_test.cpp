@@ -125,15 +125,56 @@ TEST(Restart, ResumingCommand) {
             (Texts{"octavo", "train", "a.yaml", "--resume", "latest"}));
   EXPECT_EQ(resuming({"octavo", "train", "--resume", "best", "--seed", "1", "--resume=x"}),
             (Texts{"octavo", "train", "--seed", "1", "--resume", "latest"}));
+  // What was to be overwritten is gone; this run's checkpoints must stay.
+  EXPECT_EQ(resuming({"octavo", "train", "--overwrite", "--overwrite=true"}),
+            (Texts{"octavo", "train", "--resume", "latest"}));
 }
 
-TEST(Restart, CheckpointFolder) {
+TEST(Restart, CheckpointRoot) {
   config::Settings settings;
-  EXPECT_EQ(checkpoint_folder(settings), "checkpoints");
+  EXPECT_EQ(checkpoint_root(settings), "checkpoints");
   settings.use_fp8 = true;
-  EXPECT_EQ(checkpoint_folder(settings), "checkpoints_fp8");
+  EXPECT_EQ(checkpoint_root(settings), "checkpoints_fp8");
   settings.checkpoint_dir = "elsewhere";
-  EXPECT_EQ(checkpoint_folder(settings), "elsewhere");
+  EXPECT_EQ(checkpoint_root(settings), "elsewhere");
+}
+
+void save_manifest(const fs::path& folder, const std::string& run) {
+  fs::create_directories(folder);
+  write_file_atomic(folder / "manifest.json", R"({"extra": {"run_name": ")" + run + "\"}}");
+}
+
+TEST(Restart, CheckpointsOfOneRunAmongSeveral) {
+  const Scratch root;
+  save_manifest(root / "a/step-00000010", "a");
+  save_manifest(root / "b/step-00000090", "b");
+  // From before runs had folders of their own.
+  save_manifest(root / "step-00000030", "old");
+  save_manifest(root / "step-00000040", "older");
+  EXPECT_EQ(newest_step(checkpoints_of(root.path(), "a"), {}), 10);
+  EXPECT_EQ(newest_step(checkpoints_of(root.path(), "old"), {}), 30);
+  EXPECT_TRUE(checkpoints_of(root.path(), "c").empty());
+}
+
+TEST(Restart, TheNameOfARunThatHasNone) {
+  const Scratch root;
+  config::Settings settings;
+  settings.checkpoint_dir = root.path().string();
+  settings.model_name = "some/model";
+  EXPECT_EQ(name_of_run(settings, true).substr(0, 11), "model-bf16-");
+  save_manifest(root / "a/step-00000010", "a");
+  fs::create_directory_symlink("step-00000010", root / "a/latest");
+  fs::create_directory_symlink("a/latest", root / "latest");
+  EXPECT_EQ(name_of_run(settings, true), "a");
+  EXPECT_EQ(name_of_run(settings, false).substr(0, 11), "model-bf16-");
+  for (const std::string& what : {std::string("latest"), std::string("best"), std::string("a"),
+                                  std::string("a/step-00000010"), (root / "a").string(),
+                                  (root / "a/step-00000010").string()}) {
+    settings.resume = what;
+    EXPECT_EQ(name_of_run(settings, false), "a") << what;
+  }
+  settings.run_name = "mine";
+  EXPECT_EQ(name_of_run(settings, true), "mine");
 }
 
 TEST(NodePlace, KeysAndGuide) {

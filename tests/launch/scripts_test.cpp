@@ -33,7 +33,12 @@ TEST(Scripts, Slurm) {
   EXPECT_FALSE(holds(slurm_script(settings, cpu), "gpus"));
   expect_failure(ExitCode::kUsage, "--resume",
                  [&] { slurm_script(settings, work({"--resume=latest"})); });
-  EXPECT_FALSE(holds(slurm_script(settings, work({"--run_name", "x"})), "--run_name \"$name\""));
+  Work named = work({"--run_name", "x"});
+  named.train.run_name = "x";
+  EXPECT_FALSE(holds(slurm_script(settings, named), "--run_name \""));
+  // A run without a name would not find its own checkpoints when its job is requeued.
+  EXPECT_TRUE(holds(text, "else\n  arguments+=(--run_name \"octavo-$SLURM_JOB_ID\")\nfi\n"));
+  EXPECT_FALSE(holds(text, "@"));
 }
 
 TEST(Scripts, Kubernetes) {

@@ -27,11 +27,11 @@ for word in "$@"; do
   case "$word" in
     --run_name=*) run="${word#*=}" ;;
     --seed=*) seed="${word#*=}" ;;
-    --checkpoint_dir=*) saved="${word#*=}" ;;
     latest) resumed=1 ;;
   esac
 done
 mkdir -p "runs/$run"
+saved="checkpoints/$run"
 trap 'mkdir -p "$saved/step-00000007"; touch "$saved/step-00000007/manifest.json"; exit 75' TERM
 line() { echo "{\"step\": $1, \"val/loss\": $2}" >> "runs/$run/metrics.jsonl"; }
 case "$BEHAVIOUR" in

@@ -1,6 +1,9 @@
 #include "checkpoint/checkpoint.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <cstring>
+#include <iterator>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -16,11 +19,17 @@ namespace octavo::cli {
 namespace {
 
 Json to_json(const checkpoint::Summary& c) {
-  return {{"path", c.path.string()},  {"step", c.step},
-          {"tokens", c.tokens},       {"bytes", c.bytes},
-          {"precision", c.precision}, {"recipe", c.recipe},
-          {"created", c.created},     {"val_loss", c.val_loss ? Json(*c.val_loss) : Json()},
-          {"latest", c.is_latest},    {"best", c.is_best}};
+  return {{"path", c.path.string()},
+          {"run", c.run},
+          {"step", c.step},
+          {"tokens", c.tokens},
+          {"bytes", c.bytes},
+          {"precision", c.precision},
+          {"recipe", c.recipe},
+          {"created", c.created},
+          {"val_loss", c.val_loss ? Json(*c.val_loss) : Json()},
+          {"latest", c.is_latest},
+          {"best", c.is_best}};
 }
 
 // What weights, gradients and optimizer take; activations come on top.
@@ -53,7 +62,9 @@ int verify_model_folder(const std::string& folder) {
 
 int verify(const std::string& folder) {
   if (fs::exists(fs::path(folder) / "config.json")) return verify_model_folder(folder);
-  std::vector<fs::path> paths = checkpoint::step_paths(folder);
+  std::vector<fs::path> paths;
+  for (const fs::path& run : checkpoint::run_folders(folder))
+    for (fs::path& path : checkpoint::step_paths(run)) paths.push_back(std::move(path));
   if (fs::exists(fs::path(folder) / "manifest.json"))
     paths = {folder};  // one checkpoint, not a folder of them
   if (paths.empty())
@@ -92,33 +103,65 @@ int export_checkpoint(const config::Settings& settings) {
   return static_cast<int>(ExitCode::kOk);
 }
 
+// The run's name, or that of its folder.
+std::string run_of(const checkpoint::Summary& c) {
+  return c.run.empty() ? c.path.parent_path().filename().string() : c.run;
+}
+
+// Run by run; the one that saved last comes last.
+std::vector<checkpoint::Summary> all_checkpoints(const fs::path& folder, const std::string& run) {
+  std::vector<std::vector<checkpoint::Summary>> runs;
+  for (const fs::path& of_run : checkpoint::run_folders(folder)) {
+    runs.push_back(checkpoint::list(of_run));
+    if (!run.empty()) std::erase_if(runs.back(), [&](const auto& c) { return run_of(c) != run; });
+  }
+  const auto last = [](const auto& summaries) {
+    std::string created;
+    for (const auto& c : summaries) created = std::max(created, c.created);
+    return created;
+  };
+  std::ranges::stable_sort(runs, {}, last);
+  std::vector<checkpoint::Summary> all;
+  for (auto& summaries : runs) std::ranges::move(summaries, std::back_inserter(all));
+  return all;
+}
+
+void print_rows(const std::vector<checkpoint::Summary>& all) {
+  size_t width = std::strlen("run");
+  for (const auto& c : all) width = std::max(width, run_of(c).size());
+  const int run_width = static_cast<int>(width);
+  std::printf("%-*s %-16s %10s %10s %9s %10s  %-24s %s\n", run_width, "run", "checkpoint", "step",
+              "tokens", "size", "val loss", "created", "precision");
+  for (const auto& c : all) {
+    char loss[32] = "-";
+    if (c.val_loss) std::snprintf(loss, sizeof loss, "%.4f", *c.val_loss);
+    std::printf("%-*s %-16s %10lld %10s %9s %10s  %-24s %s%s%s%s\n", run_width, run_of(c).c_str(),
+                c.path.filename().c_str(), static_cast<long long>(c.step),
+                format_count(static_cast<double>(c.tokens)).c_str(),
+                format_bytes(static_cast<double>(c.bytes)).c_str(), loss, c.created.c_str(),
+                c.precision.c_str(), c.recipe.empty() ? "" : (" " + c.recipe).c_str(),
+                c.is_latest ? "  latest" : "", c.is_best ? "  best" : "");
+  }
+}
+
 }  // namespace
 
-int list_checkpoints(const std::string& folder, bool json) {
-  const auto all = checkpoint::list(folder);
+int list_checkpoints(const std::string& folder, bool json, const std::string& run) {
+  const auto all = all_checkpoints(folder, run);
   if (json) {
     Json rows = Json::array();
     for (const auto& c : all) rows.push_back(to_json(c));
     std::printf("%s\n", rows.dump(2).c_str());
     return static_cast<int>(ExitCode::kOk);
   }
-  if (all.empty()) {
-    std::printf("no checkpoints in %s\n", folder.c_str());
-    if (folder != "checkpoints_fp8" && !checkpoint::step_paths("checkpoints_fp8").empty())
-      std::printf("there are some of FP8 runs: --checkpoint_dir checkpoints_fp8\n");
+  if (!all.empty()) {
+    print_rows(all);
     return static_cast<int>(ExitCode::kOk);
   }
-  std::printf("%-24s %10s %10s %9s %10s  %-20s %s\n", "checkpoint", "step", "tokens", "size",
-              "val loss", "created", "precision");
-  for (const auto& c : all) {
-    char loss[32] = "-";
-    if (c.val_loss) std::snprintf(loss, sizeof loss, "%.4f", *c.val_loss);
-    std::printf("%-24s %10lld %10s %9s %10s  %-20s %s%s%s%s\n", c.path.filename().c_str(),
-                static_cast<long long>(c.step), format_count(static_cast<double>(c.tokens)).c_str(),
-                format_bytes(static_cast<double>(c.bytes)).c_str(), loss, c.created.c_str(),
-                c.precision.c_str(), c.recipe.empty() ? "" : (" " + c.recipe).c_str(),
-                c.is_latest ? "  latest" : "", c.is_best ? "  best" : "");
-  }
+  std::printf("no checkpoints%s in %s\n", run.empty() ? "" : (" of run " + run).c_str(),
+              folder.c_str());
+  if (folder != "checkpoints_fp8" && !checkpoint::run_folders("checkpoints_fp8").empty())
+    std::printf("there are some of FP8 runs: --checkpoint_dir checkpoints_fp8\n");
   return static_cast<int>(ExitCode::kOk);
 }
 
@@ -126,7 +169,8 @@ int checkpoints(CoreArgs args) {
   const config::Parsed parsed = config::parse(args, config::kCheckpointsArguments);
   const auto& words = parsed.positionals;
   const std::string folder = words.size() > 1 ? words[1] : train::checkpoint_dir(parsed.settings);
-  if (!words.empty() && words[0] == "list") return list_checkpoints(folder, parsed.settings.json);
+  if (!words.empty() && words[0] == "list")
+    return list_checkpoints(folder, parsed.settings.json, "");
   if (!words.empty() && words[0] == "verify") return verify(folder);
   if (!words.empty() && words[0] == "export") {
     config::Settings settings = parsed.settings;

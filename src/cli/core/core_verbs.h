@@ -15,6 +15,6 @@ int verify(CoreArgs args);
 int diagnose(CoreArgs args);
 int bench(CoreArgs args);
 int dry_run(CoreArgs args);  // octavo plan --dry_run, on the absent device
-int list_checkpoints(const std::string& folder, bool json);
+int list_checkpoints(const std::string& folder, bool json, const std::string& run);
 
 }  // namespace octavo::cli

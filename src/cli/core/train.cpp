@@ -3,7 +3,7 @@
 #include "config/parse.h"
 #include "launch/place.h"
 #include "train/loop.h"
-#include "train/persist.h"
+#include "train/run_folders.h"
 #include "train/switched_precision.h"
 
 namespace octavo::cli {
@@ -11,7 +11,8 @@ namespace octavo::cli {
 int train(CoreArgs args) {
   const config::Parsed parsed = config::parse(args, config::kTrainArguments);
   if (parsed.settings.list_checkpoints)
-    return list_checkpoints(train::checkpoint_dir(parsed.settings), false);
+    return list_checkpoints(train::checkpoint_dir(parsed.settings), false,
+                            parsed.settings.run_name);
   if (launch::place_from_environment().rank == 0)  // once, not by every rank
     for (const std::string& note : parsed.notes) log_info(note);
   config::Settings settings = parsed.settings;

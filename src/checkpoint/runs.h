@@ -1,0 +1,34 @@
+#pragma once
+// Which run of a checkpoint_dir is meant, and where its checkpoints lie. Private to this room.
+
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "checkpoint/folders.h"
+
+namespace octavo::checkpoint {
+
+// The step folders of one run.
+struct Home {
+  fs::path folder;
+  // "": all that are in the folder. Else those of this run: checkpoints of several lie in one
+  // folder from before each had its own.
+  std::string only;
+};
+
+// Of the run of that name; an error when it has no checkpoint.
+Home home_of(const fs::path& root, const std::string& run);
+// Of the run that saved last. Nothing need be there.
+Home newest_home(const fs::path& root);
+
+// Oldest step first.
+std::vector<StepFolder> steps_of(const Home& home);
+
+// "run a, run b" or "no run": what to choose from, for messages.
+std::string runs_text(const fs::path& root);
+
+// The run of a step folder, "" when its manifest cannot be read or has none.
+std::string run_of(const fs::path& step_folder);
+
+}  // namespace octavo::checkpoint
