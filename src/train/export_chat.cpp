@@ -115,7 +115,8 @@ void add_token_ids(const ExportSource& source, const tokenizer::Tokenizer* token
     if (!source.files.empty()) special = tokenizer::read_special_tokens(source.files, *tokenizer);
     config["bos_token_id"] = special.bos ? Json(*special.bos) : Json();
     Json ends;
-    for (const TokenId id : std::ranges::reverse_view(special.stop)) ends = with_end(ends, id);
+    for (auto id = special.stop.rbegin(); id != special.stop.rend(); ++id)
+      ends = with_end(ends, *id);
     config["eos_token_id"] = ends.is_null() ? Json(tokenizer->end_of_document()) : ends;
   }
   if (source.chat_template)
