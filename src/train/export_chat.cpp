@@ -1,7 +1,6 @@
 #include "train/export_chat.h"
 
 #include <algorithm>
-#include <ranges>
 
 #include "base/error.h"
 #include "base/log.h"
