@@ -155,10 +155,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--resumes", type=int, default=100)
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--short", action="store_true", help="12 resumes")
+    parser.add_argument("--short", action="store_true", help="8 resumes")
     arguments = parser.parse_args()
     common.require_files()
-    wanted, chance = 12 if arguments.short else arguments.resumes, random.Random(arguments.seed)
+    wanted, chance = 8 if arguments.short else arguments.resumes, random.Random(arguments.seed)
     resumes = exact = wrong = runs = ends = 0
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(temporary)

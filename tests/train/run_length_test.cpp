@@ -76,6 +76,7 @@ class Epochs : public TrainTest {
 TEST_F(Epochs, TheLastStepHasWhatIsLeft) {
   for (const int64_t accumulation : {int64_t{1}, int64_t{3}}) {
     auto s = epochs(2);
+    s.batch_size = 7;
     s.gradient_accumulation_steps = accumulation;
     const auto run = start(s);
     ASSERT_NE(2 * run->loader->samples_per_epoch() % samples_per_step(*run), 0);
