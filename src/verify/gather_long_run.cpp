@@ -59,6 +59,11 @@ RunData long_run_data(config::Settings resolved, bool may_download) {
   if (resolved.dataset.empty()) return data;
   train::DataPlace place;
   try {
+    if (resolved.tokenizer.empty()) {  // whether there is data at all comes first
+      config::Settings any = resolved;
+      any.tokenizer = "bytes";
+      train::data_place(any);
+    }
     train::settle_tokenizer(resolved);
     place = train::data_place(resolved);
   } catch (const std::exception& error) {
