@@ -21,6 +21,10 @@ uint64_t count_at(const Json& json, const char* name, const std::string& source)
   return static_cast<uint64_t>(value);
 }
 
+std::string documents_of(uint64_t count) {
+  return str(count, count == 1 ? " document" : " documents");
+}
+
 std::string percent(double share) {
   return str(std::round(1000 * share) / 10, "%");
 }
@@ -179,8 +183,8 @@ std::vector<std::string> describe_sets(const Json& sets, const std::string& sour
     const uint64_t held_out = count_at(set, "val_documents", source);
     const uint64_t tokens = count_at(set, "val_tokens", source);
     lines.push_back(str(printable(json_string(set, "name", source)), ": ",
-                        count_at(set, "train_documents", source), " documents to train on; ",
-                        held_out > 0 ? str(held_out, " documents to validate on")
+                        documents_of(count_at(set, "train_documents", source)), " to train on; ",
+                        held_out > 0 ? documents_of(held_out) + " to validate on"
                         : tokens > 0 ? str("the last ", tokens, " tokens to validate on")
                                      : std::string("nothing to validate on"),
                         " (", printable(json_string(set, "validation", source)), ")"));

@@ -236,7 +236,7 @@ Tally write_shards(const PrepareOptions& options, const EncodeContext& context, 
     skip = last.skip;
     if (last.tally.is_object())
       tally.load(last.tally, options.output.string());
-    else
+    else if (start.file > 0 || start.offset > 0)
       tally.forget();  // a journal of an earlier version
   }
   const auto output = make_output({.folder = options.output,

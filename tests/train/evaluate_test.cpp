@@ -29,6 +29,7 @@ TEST_F(Evaluate, EveryTokenCountsWhateverTheBatch) {
     EXPECT_NEAR(whole.val_loss, loss, 1e-5) << rows;
     run->settings.batch_size = rows;
     run->settings.eval_batches = int64_t{1} << 40;
+    run->batching.eval_samples = 0;
     EXPECT_EQ(evaluate(*run).tokens, count * s.max_seq_length) << rows;
   }
   s.batch_size = 5;
@@ -39,7 +40,7 @@ TEST_F(Evaluate, EveryTokenCountsWhateverTheBatch) {
 TEST_F(Evaluate, DataOfAnotherTokenizerIsRefused) {
   config::Settings s = saved_run().first;
   Json file = tokenizer::small_file();
-  file["added_tokens"] = {tokenizer::added_token(256, "<|endoftext|>")};
+  file["added_tokens"] = Json::array({tokenizer::added_token(256, "<|endoftext|>")});
   write_file_atomic(folder / "tokenizer.json", file.dump());
   data::PrepareOptions options;
   options.inputs = {folder / "text.txt"};

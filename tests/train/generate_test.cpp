@@ -76,7 +76,7 @@ TEST_F(Generate, FrequenciesFollowTheModel) {
 // them as well as any.
 TEST_F(Generate, DrawsOnlyWhatTheTokenizerCanPrint) {
   Json file = tokenizer::small_file();
-  file["added_tokens"] = {tokenizer::added_token(300, "<|endoftext|>")};
+  file["added_tokens"] = Json::array({tokenizer::added_token(300, "<|endoftext|>")});
   write_file_atomic(folder / "tokenizer.json", file.dump());
   auto s = settings();
   s.tokenizer = (folder / "tokenizer.json").string();
