@@ -47,7 +47,8 @@ std::string name_of_run(const config::Settings& s, bool newest) {
   if (!s.resume.empty() || newest) {
     const bool by_link = s.resume.empty() || s.resume == "latest" || s.resume == "best";
     const fs::path named = by_link ? root / "latest" : fs::path(s.resume);
-    if (!by_link && !checkpoints_in(root / s.resume).empty()) return s.resume;
+    if (!by_link && !named.has_parent_path() && !checkpoints_in(root / named).empty())
+      return s.resume;
     name = saved_by(fs::exists(named, error) ? named : root / named);
     if (name.empty() && fs::exists(named / "latest", error)) name = saved_by(named / "latest");
   }

@@ -20,8 +20,8 @@ import time
 
 from common import OCTAVO, STOPPED, TEXT, require_files, wait_for_step
 
-USAGE = 2  # exit code
-SHORT_SEQUENCES, SEQUENCES = 12, 200
+USAGE, NOT_ENOUGH = 2, 6  # exit codes; the second of compare: two steps are not enough data
+SHORT_SEQUENCES, SEQUENCES = 8, 200
 NAMES = [f"run-{letter}" for letter in "abcdefgh"]
 COMPARISONS = ["compared-1", "compared-2", NAMES[0]]  # the last: also a run's name
 ROOTS = {"bf16": "checkpoints", "fp8": "checkpoints_fp8"}
@@ -32,7 +32,7 @@ model_name: custom
 n_layer: 1
 n_head: 1
 n_embd: 16
-max_seq_length: 8
+max_seq_length: 16
 tokenizer: bytes
 dataset: one.txt
 val_fraction: 0.1
@@ -292,7 +292,7 @@ class World:
     def compare(self):
         name = self.chance.choice(COMPARISONS)
         model = self.chance.choice(list(MODELS))
-        codes = {USAGE} if self.has_history(name) else {0, 4, USAGE}
+        codes = {USAGE} if self.has_history(name) else {0, NOT_ENOUGH, USAGE}
         self.run("compare", ["compare", "train.yaml", "--run_name", name, *MODELS[model]], [f"runs/{name}/*"], codes)
 
     def look(self):

@@ -38,7 +38,7 @@ TEST(Scripts, Slurm) {
   EXPECT_FALSE(holds(slurm_script(settings, named), "--run_name \""));
   // A run without a name would not find its own checkpoints when its job is requeued.
   EXPECT_TRUE(holds(text, "else\n  arguments+=(--run_name \"octavo-$SLURM_JOB_ID\")\nfi\n"));
-  EXPECT_FALSE(holds(text, "@"));
+  EXPECT_FALSE(holds(text, "@UNNAMED"));
 }
 
 TEST(Scripts, Kubernetes) {
