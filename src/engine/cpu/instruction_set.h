@@ -12,7 +12,8 @@ void limit_instruction_set();
 // To what CPUs of this kind have: SSE41, AVX2, AVX512_CORE or AVX512_CORE_BF16; others are refused.
 void limit_instruction_set_to(std::string_view name);
 
-// What our kernels use, by Highway's name: "SSE2", "AVX2", "AVX3" (AVX-512).
+// What our kernels use, by Highway's name: "AVX3" (AVX-512), "AVX2"; "EMU128" or "SSE2" on
+// older CPUs, for which the build has the baseline alone.
 std::string kernel_instruction_set();
 
 }  // namespace octavo::engine::cpu
