@@ -290,7 +290,7 @@ TEST_P(Fp8LinearTest, MeasuresTheSameWithAnyNumberOfThreads) {
 // every element for what must not be missed.
 TEST(MeasuringAPart, IsLikeTheWhole) {
   at::manual_seed(5);
-  const auto whole = cpu::make_rehearsal(GemmOperands::kFp32), part = aten::make_rehearsal();
+  const auto whole = cpu::make_rehearsal(cpu::GemmOperands::kFp32), part = aten::make_rehearsal();
   at::Tensor x =
       (at::randn({3001, 700}) * at::exp2(at::randint(-18, 1, {3001, 1}))).to(at::kBFloat16);
   x[17][3] = 1000;
