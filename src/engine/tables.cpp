@@ -69,7 +69,7 @@ std::span<const Implementation<Matmul>> implementations<Matmul>() {
   static constexpr Implementation<Matmul> kTable[] = {
       {"cpu/onednn", on_cpu_with_bf16_units,
        [] { return cpu::make_onednn_matmul(GemmOperands::kBf16); }},
-      {"cpu/onednn-fp32", on_cpu_bf16, [] { return cpu::make_onednn_matmul(GemmOperands::kFp32); }},
+      {"cpu/onednn_fp32", on_cpu_bf16, [] { return cpu::make_onednn_matmul(GemmOperands::kFp32); }},
       {"aten", unless_reference, aten::make_matmul},
       {"reference", serves_all, reference::make_matmul},
   };
@@ -81,7 +81,7 @@ std::span<const Implementation<Attention>> implementations<Attention>() {
   static constexpr Implementation<Attention> kTable[] = {
       {"cpu/blocks", on_cpu_with_bf16_units,
        [] { return cpu::make_attention(GemmOperands::kBf16); }},
-      {"cpu/blocks-fp32", on_cpu_bf16, [] { return cpu::make_attention(GemmOperands::kFp32); }},
+      {"cpu/blocks_fp32", on_cpu_bf16, [] { return cpu::make_attention(GemmOperands::kFp32); }},
       {"aten/flash", cpu_or_bf16, aten::make_attention},
       {"reference", serves_all, reference::make_attention},
   };
@@ -94,7 +94,7 @@ std::span<const Implementation<Fp8Linear>> implementations<Fp8Linear>() {
       {"te", te::refusal, te::make_fp8_linear},
       {"cpu/rehearsal", on_cpu_with_bf16_units,
        [] { return cpu::make_rehearsal(GemmOperands::kBf16); }},
-      {"cpu/rehearsal-fp32", on_cpu_bf16, [] { return cpu::make_rehearsal(GemmOperands::kFp32); }},
+      {"cpu/rehearsal_fp32", on_cpu_bf16, [] { return cpu::make_rehearsal(GemmOperands::kFp32); }},
       {"aten/sm90", on_gpu_with_fp8<90, 90>, [] { return aten::make_scaled_mm(90); }},
       {"aten/sm100", on_gpu_with_fp8<100, 119>, [] { return aten::make_scaled_mm(100); }},
       {"aten/sm89", on_gpu_with_fp8<89, 89>, [] { return aten::make_scaled_mm(89); }},

@@ -22,9 +22,9 @@ const Choice* choice_of(const Engine& engine, std::string_view op) {
 struct Wanted {
   const char *op, *with_units, *without;
 };
-constexpr Wanted kWanted[] = {{"matmul", "cpu/onednn", "cpu/onednn-fp32"},
-                              {"fp8_linear", "cpu/rehearsal", "cpu/rehearsal-fp32"},
-                              {"attention", "cpu/blocks", "cpu/blocks-fp32"}};
+constexpr Wanted kWanted[] = {{"matmul", "cpu/onednn", "cpu/onednn_fp32"},
+                              {"fp8_linear", "cpu/rehearsal", "cpu/rehearsal_fp32"},
+                              {"attention", "cpu/blocks", "cpu/blocks_fp32"}};
 
 TEST(InstructionSet, WithoutBf16UnitsGemmsAreFp32AndTheReceiptSaysWhy) {
   const Engine engine(Target{.bf16_units = Bf16Units::kAbsent});
