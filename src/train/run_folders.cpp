@@ -127,7 +127,9 @@ std::string new_name(config::Settings s) {
   const auto decision = decide_fp8(s);
   const bool in_fp8 = decision && decision->runs != fp8::Runs::kBf16;
   const std::string name =
-      launch::new_run_name(s, in_fp8 ? "fp8" : std::string(config::name_of(s.mixed_precision)));
+      launch::new_run_name(s, in_fp8                                          ? "fp8"
+                              : s.mixed_precision == config::Precision::kFp32 ? "fp32"
+                                                                              : "bf16");
   s.run_name = name;
   for (int i = 2; !left_by(s).nothing(); ++i) s.run_name = str(name, "-", i);
   return s.run_name;

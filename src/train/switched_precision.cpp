@@ -1,11 +1,10 @@
 #include "train/switched_precision.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "fp8/execution.h"
+#include "launch/place.h"
 
 namespace octavo::train {
 namespace {
@@ -18,13 +17,18 @@ fs::path folder_of(const fs::path& root, const std::string& run) {
   return error ? fs::path() : root / fs::relative(latest.parent_path(), root, error);
 }
 
-// Its latest or best checkpoint.
-std::optional<checkpoint::Summary> find_saved(const fs::path& folder, const std::string& which) {
+// Its latest or best checkpoint. `run`: the folder may be of more than one, from before each had
+// its own.
+std::optional<checkpoint::Summary> find_saved(const fs::path& folder, const std::string& run,
+                                              bool best) {
   std::error_code error;
   if (folder.empty() || !fs::is_directory(folder, error)) return std::nullopt;
-  for (const checkpoint::Summary& saved : checkpoint::list(folder))
-    if (which == "best" ? saved.is_best : saved.is_latest) return saved;
-  return std::nullopt;
+  std::optional<checkpoint::Summary> found;
+  for (const checkpoint::Summary& saved : checkpoint::list(folder)) {
+    if (!run.empty() && !saved.run.empty() && saved.run != run) continue;
+    if (best ? saved.is_best : !found || saved.created > found->created) found = saved;
+  }
+  return found;
 }
 
 std::string default_root(bool fp8) {
@@ -39,18 +43,23 @@ std::string resume_of(const config::Settings& s, std::optional<bool> file_is_fp8
   if (!is_link || !s.checkpoint_dir.empty()) return s.resume;
   const bool switched = file_is_fp8 && *file_is_fp8 != now;
   if (!switched && s.run_name.empty()) return s.resume;
+  const bool best = s.resume == "best";
   const fs::path before = default_root(!now), here = default_root(now);
   const fs::path folder = folder_of(before, s.run_name);
-  const auto saved = find_saved(folder, s.resume);
+  const auto saved = find_saved(folder, s.run_name, best);
   if (!saved) return s.resume;
   // The run may have gone on in this precision since.
-  const std::string name = folder == before ? s.run_name : folder.filename().string();
-  const auto since = find_saved(folder_of(here, name), s.resume);
+  const std::string name = s.run_name.empty() ? saved->run : s.run_name;
+  const auto since = name.empty() ? std::nullopt : find_saved(folder_of(here, name), name, best);
   if (since && !switched) return s.resume;
-  if (since && since->created > saved->created) return since->path.string();
-  log_info(str("resume: the run's checkpoints are in ", before.string(), ", from when it was in ",
-               now ? "BF16" : "FP8", ": ", saved->path.string()));
-  return saved->path.string();
+  const bool is_since = since && since->created > saved->created;
+  const fs::path taken = is_since ? since->path : saved->path;
+  if (!is_since && launch::place_from_environment().rank == 0)
+    log_info(str("resume: the run's checkpoints are in ", before.string(), ", from when it was in ",
+                 now ? "BF16" : "FP8"));
+  // The folder, so that a damaged checkpoint gives way to the one before it.
+  const bool own_folder = taken.parent_path().filename() == name;
+  return (own_folder && !best ? taken.parent_path() : taken).string();
 }
 
 }  // namespace octavo::train

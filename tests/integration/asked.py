@@ -71,11 +71,23 @@ def precision(parent):
     check("weights: random" not in back, "a resume does not speak of random weights")
     check("checkpoints_fp8" in re.search("resumed from (.*) at step", back)[1], "the run's own checkpoint is resumed")
     check(work.share("fp8") == 0 and work.steps("fp8") == list(range(1, 9)), "the FP8 run goes on in BF16")
+    again = work.run("train", "--run_name", "fp8", "--mixed_precision", "bf16", "--resume", "latest", "--max_steps", "10")
+    said(again, "resumed from checkpoints/fp8/step-00000008 at step 8")
+    unnamed(parent)
     for flags in (["--mixed_precision", "bf16", "--use_fp8"], ["--mixed_precision", "bf16", "--fp8_recipe", "mxfp8"]):
         said(work.run("train", *flags, code=2), "one_precision")
     plain = Work(parent, "plain", SIZES + "max_steps: 2\n")
     said(plain.run("train", "--run_name", "r", "--fp8_recipe", "mxfp8"), "FP8 on: --fp8_recipe mxfp8 asks for it")
     check(plain.share("r") > 0, "--fp8_recipe alone trains in FP8")
+
+
+def unnamed(parent):
+    """The same without run_name: latest is that of the file's own run, and not of another in the flags' precision."""
+    work = Work(parent, "unnamed", SIZES + "max_steps: 4\nuse_fp8: true\n")
+    work.run("train", "--max_steps", "2")
+    work.run("train", "--run_name", "other", "--mixed_precision", "bf16", "--max_steps", "3")
+    back = work.run("train", "--mixed_precision", "bf16", "--resume", "latest")
+    said(back, "resumed from checkpoints_fp8/custom-fp8-", "at step 2")
 
 
 def lengths(parent):
