@@ -86,10 +86,10 @@ struct TimedFp8Linear final : Timed<engine::Fp8Linear> {
     const Timer timer(table, "FP8 factors");
     inner->update_factors(history, factors, formats, algo, margin, recompute);
   }
-  fp8::TensorHealth measure(const Tensor& x, const Matrix& quantized,
-                            fp8::Direction direction) override {
+  Tensor health_figures(const Tensor& x, const Matrix& quantized,
+                        fp8::Direction direction) override {
     const Timer timer(table, "FP8 statistics");
-    return inner->measure(x, quantized, direction);
+    return inner->health_figures(x, quantized, direction);
   }
 };
 
