@@ -30,14 +30,14 @@ import smollm2_model
 
 CONVERSATIONS, LENGTH, NEW = 200, 1024, 16
 QWEN, LLAMA, GPT2 = (DATA / "data" / "tokenizers" / name / "tokenizer.json" for name in ("qwen2", "llama3", "gpt2"))
-SIZES = dict(num_hidden_layers=2, hidden_size=64, intermediate_size=96, num_attention_heads=4, num_key_value_heads=2,
+SIZES = dict(num_hidden_layers=2, hidden_size=32, intermediate_size=64, num_attention_heads=2, num_key_value_heads=1,
              max_position_embeddings=256)
 MODELS = {
     "llama": lambda vocab, end: LlamaForCausalLM(LlamaConfig(**SIZES, vocab_size=vocab, bos_token_id=None,
                                                              eos_token_id=end, tie_word_embeddings=True)),
     "qwen2": lambda vocab, end: Qwen2ForCausalLM(Qwen2Config(**SIZES, vocab_size=vocab, bos_token_id=None,
                                                              eos_token_id=end, tie_word_embeddings=True)),
-    "gpt2": lambda vocab, end: GPT2LMHeadModel(GPT2Config(n_layer=2, n_head=4, n_embd=64, vocab_size=vocab, n_positions=256,
+    "gpt2": lambda vocab, end: GPT2LMHeadModel(GPT2Config(n_layer=2, n_head=2, n_embd=32, vocab_size=vocab, n_positions=256,
                                                           bos_token_id=end, eos_token_id=end)),
 }
 # template, model, tokenizer, the base's end of a text, what ends an answer, the base has tokenizer_config.json, adapters

@@ -79,7 +79,7 @@ class ChatExport : public Export {
     auto s = settings();
     s.tokenizer = base.string();
     s.dataset = {(folder / "rows.jsonl").string()};
-    s.max_seq_length = 64;
+    s.max_seq_length = 256;
     s.chat_template = kind;
     s.checkpoint_dir = (folder / "checkpoints").string();
     run_ = start(s);
