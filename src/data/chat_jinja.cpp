@@ -7,7 +7,7 @@ namespace octavo::data {
 namespace {
 
 // A string of Jinja.
-std::string quoted(std::string_view text) {
+std::string jinja_text(std::string_view text) {
   std::string out = "'";
   for (const char c : text) {
     if (c == '\n') {
@@ -25,7 +25,7 @@ std::string chatml(std::string_view system) {
   std::string text;
   if (!system.empty())
     text += "{%- if not messages or messages[0]['role'] != 'system' %}\n    {{- " +
-            quoted("<|im_start|>system\n" + std::string(system) + "<|im_end|>\n") +
+            jinja_text("<|im_start|>system\n" + std::string(system) + "<|im_end|>\n") +
             " }}\n{%- endif %}\n";
   return text +
          "{%- for message in messages %}\n"
@@ -48,7 +48,7 @@ std::string llama3(bool with_date) {
         "    {%- set system = '' %}\n"
         "{%- endif %}\n"
         "{{- " +
-        quoted("<|start_header_id|>system<|end_header_id|>\n\n" + std::string(kLlama31System)) +
+        jinja_text("<|start_header_id|>system<|end_header_id|>\n\n" + std::string(kLlama31System)) +
         " + system + '<|eot_id|>' }}\n";
   return text +
          "{%- for message in messages %}\n"
@@ -68,7 +68,8 @@ struct Edges {
 Edges edges_of(const tokenizer::Tokenizer& tokenizer) {
   std::vector<tokenizer::TokenId> begin;
   tokenizer.encode_with_special("", begin);
-  return {quoted(tokenizer.decode(begin)), quoted(tokenizer.decode({tokenizer.end_of_document()}))};
+  return {jinja_text(tokenizer.decode(begin)),
+          jinja_text(tokenizer.decode({tokenizer.end_of_document()}))};
 }
 
 // A message may have an `input`, Alpaca's second part of an instruction.
@@ -87,11 +88,11 @@ std::string alpaca(const Edges& edges) {
          "    {%- else %}\n"
          "        {%- if loop.first and message['input'] %}\n"
          "            {{- " +
-         quoted(kAlpacaWithInput) +
+         jinja_text(kAlpacaWithInput) +
          " }}\n"
          "        {%- elif loop.first %}\n"
          "            {{- " +
-         quoted(kAlpaca) +
+         jinja_text(kAlpaca) +
          " }}\n"
          "        {%- elif not chat.asked %}\n"
          "            {{- '\\n\\n' }}\n"
