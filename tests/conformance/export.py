@@ -241,7 +241,7 @@ def main():
     good = (totals["weight_error"] <= 1 and totals["same_weights"] <= SAME_WEIGHTS and totals["logits_of_bound"] <= 1)
     print(f"exports={totals['exports']} weight_error={totals['weight_error']:.4f} same_weights={totals['same_weights']:.2e} "
           f"logits_of_bound={totals['logits_of_bound']:.3f} own_decoding={totals['own_decoding']} refusals={refusals} "
-          f"chat_exports={chats['chat_exports']} same_ids={chats['same_ids']}")
+          f"chat_exports={chats['chat_exports']} stops={chats['stops']} same_ids={chats['same_ids']}")
     sys.exit(0 if good else 1)
 
 

@@ -37,18 +37,19 @@ MODELS = {
                                                              eos_token_id=end, tie_word_embeddings=True)),
     "qwen2": lambda vocab, end: Qwen2ForCausalLM(Qwen2Config(**SIZES, vocab_size=vocab, bos_token_id=None,
                                                              eos_token_id=end, tie_word_embeddings=True)),
-    "gpt2": lambda vocab, end: GPT2LMHeadModel(GPT2Config(n_layer=2, n_head=2, n_embd=32, vocab_size=vocab, n_positions=256,
+    "gpt2": lambda vocab, end: GPT2LMHeadModel(GPT2Config(n_layer=2, n_head=4, n_embd=64, vocab_size=vocab, n_positions=256,
                                                           bos_token_id=end, eos_token_id=end)),
 }
-# template, model, tokenizer, the base's end of a text, what ends an answer, the base has tokenizer_config.json, adapters
+# template, model, tokenizer, the base's end of a text, what ends an answer, the base has tokenizer_config.json, and what is
+# trained: all weights, adapters, or all for one step (nothing is learned: rendering and files alone are looked at)
 CASES = (
-    ("qwen2", "qwen2", QWEN, "<|endoftext|>", "<|im_end|>", True, True),
-    ("chatml", "llama", QWEN, "<|endoftext|>", "<|im_end|>", False, False),
-    ("smollm2", "llama", None, "<|endoftext|>", "<|im_end|>", True, False),
-    ("llama3", "llama", LLAMA, "<|end_of_text|>", "<|eot_id|>", True, True),
-    ("llama31", "llama", LLAMA, "<|end_of_text|>", "<|eot_id|>", False, False),
-    ("alpaca", "gpt2", GPT2, "<|endoftext|>", "<|endoftext|>", False, True),
-    ("none", "llama", LLAMA, "<|end_of_text|>", "<|end_of_text|>", False, False),
+    ("qwen2", "qwen2", QWEN, "<|endoftext|>", "<|im_end|>", True, ("all", "lora")),
+    ("chatml", "llama", QWEN, "<|endoftext|>", "<|im_end|>", False, ("brief",)),
+    ("smollm2", "llama", None, "<|endoftext|>", "<|im_end|>", True, ("all",)),
+    ("llama3", "llama", LLAMA, "<|end_of_text|>", "<|eot_id|>", True, ("lora",)),
+    ("llama31", "llama", LLAMA, "<|end_of_text|>", "<|eot_id|>", False, ("brief",)),
+    ("alpaca", "gpt2", GPT2, "<|endoftext|>", "<|endoftext|>", False, ("all", "lora")),
+    ("none", "llama", LLAMA, "<|end_of_text|>", "<|end_of_text|>", False, ("brief",)),
 )
 WORDS = ["sea", "naïve", "€5", "🐳", "Ahab", "中文", "x = 1;", "\n\n", "  ", "\t", "can't", "1234567", "{{ a }}", "'quoted'",
          "\\n", "é", "end.\n", "- item"]
@@ -103,18 +104,17 @@ def make_base(folder, model, tokenizer_file, end, with_config):
     return end_id
 
 
-def train(base, rows, kind, name, work, adapters):
-    flags = ["--lora_rank", "16", "--learning_rate", "2e-2"] if adapters else ["--learning_rate", "1e-2"]
+def train(base, rows, kind, name, work, what):
+    flags = ["--lora_rank", "16", "--learning_rate", "2e-2"] if what == "lora" else ["--learning_rate", "1e-2"]
     octavo("train", "--model_name", base, "--dataset", rows, "--chat_template", kind, "--data_cache", work / "cache",
            "--checkpoint_dir", work / name, "--runs_dir", work / "runs", "--run_name", name, "--max_seq_length", "128",
-           "--batch_size", "4", "--max_steps", "60", "--warmup_steps", "5", "--eval_freq", "0", "--checkpoint_freq", "60",
-           "--mixed_precision", "fp32", *flags)
+           "--batch_size", "4", "--max_steps", "1" if what == "brief" else "60", "--warmup_steps", "1", "--eval_freq", "0",
+           "--checkpoint_freq", "0", "--mixed_precision", "fp32", *flags)
     return work / name
 
 
-def check_ids(folder, base, kind, work):
+def check_ids(theirs, base, kind, work):
     """How many renderings of transformers have the ids of `octavo data prepare`."""
-    theirs = AutoTokenizer.from_pretrained(folder)
     kinds = {"chats": conversations(kind)}
     rows = {"chats": [{"messages": m} for m in kinds["chats"]]}
     if kind == "alpaca":
@@ -140,19 +140,20 @@ def check_ids(folder, base, kind, work):
     return same
 
 
-def check_files(folder, end_id, end, of_model):
-    """The ends that the files name."""
+def check_files(folder, end, of_model):
+    """The tokenizer as transformers loads it, and the end of answers, which the files name."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    end_id = tokenizer.convert_tokens_to_ids(end)
     for name in ["generation_config.json"] + (["config.json"] if of_model else []):
         ends = json.loads((folder / name).read_text())["eos_token_id"]
         assert end_id in (ends if isinstance(ends, list) else [ends]), f"{folder.name}/{name}: eos_token_id {ends}"
-    tokenizer = AutoTokenizer.from_pretrained(folder)
     assert tokenizer.eos_token == end and tokenizer.eos_token_id == end_id, tokenizer.eos_token
     assert tokenizer.chat_template == json.loads((folder / "tokenizer_config.json").read_text())["chat_template"]
-    return tokenizer
+    return tokenizer, end_id
 
 
 def check_stop(model, tokenizer, config, end_id, base_end):
-    """How many tokens the answer has, and how many without its end."""
+    """The answer ends of its own accord, and would not with the base's end."""
     prompt = torch.tensor([tokenizer.apply_chat_template([{"role": "user", "content": "How are you?\n"}],
                                                          add_generation_prompt=True, tokenize=True, return_dict=False)])
     options = dict(max_new_tokens=NEW, do_sample=False, pad_token_id=base_end)
@@ -165,42 +166,43 @@ def check_stop(model, tokenizer, config, end_id, base_end):
     assert "Fine" in tokenizer.decode(new), f"learned nothing: {tokenizer.decode(new)!r}"
     if end_id != base_end:
         assert on.shape[1] - prompt.shape[1] == NEW, "the base's end would have been enough"
-    return len(new)
 
 
 def check_case(case, work, totals):
-    kind, model, tokenizer_file, base_text, end, with_config, adapters = case
+    kind, model, tokenizer_file, base_text, end, with_config, runs = case
     tokenizer_file = tokenizer_file or smollm2_model.folder() / "tokenizer.json"
     base = work / f"{kind}-base"
     base_end = make_base(base, model, tokenizer_file, base_text, with_config)
     rows = work / f"{kind}-train.jsonl"
     rows.write_text("".join(json.dumps({"messages": [{"role": "user", "content": f"How are you, {i}?\n"},
                                                      {"role": "assistant", "content": "Fine."}]}) + "\n" for i in range(48)))
-    for lora in (False, True) if adapters else (False,):
-        name = f"{kind}-{'lora' if lora else 'all'}"
-        run = train(base, rows, kind, name, work, lora)
+    for number, what in enumerate(runs):
+        name = f"{kind}-{what}"
+        run = train(base, rows, kind, name, work, what)
         merged = work / f"{name}-export"
         octavo("checkpoints", "export", "latest", "--checkpoint_dir", run, "--output", merged)
         loaded = AutoModelForCausalLM.from_pretrained(merged, dtype=torch.float32).eval()
-        end_id = AutoTokenizer.from_pretrained(merged).convert_tokens_to_ids(end)
-        tokenizer = check_files(merged, end_id, end, True)
-        tokens = check_stop(loaded, tokenizer, loaded.generation_config, end_id, base_end)
-        same = check_ids(merged, base, kind, work) if not lora else 0
+        tokenizer, end_id = check_files(merged, end, True)
+        if what != "brief":
+            check_stop(loaded, tokenizer, loaded.generation_config, end_id, base_end)
+            totals["stops"] += 1
+        same = check_ids(tokenizer, base, kind, work) if number == 0 else 0
         totals["chat_exports"] += 1
-        if lora:
+        if what == "lora":
             folder = work / f"{name}-peft"
             octavo("checkpoints", "export", "latest", "--checkpoint_dir", run, "--output", folder, "--export_format", "peft")
             adapted = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), folder)
-            check_stop(adapted.eval(), check_files(folder, end_id, end, False), GenerationConfig.from_pretrained(folder),
-                       end_id, base_end)
+            tokenizer, end_id = check_files(folder, end, False)
+            check_stop(adapted.eval(), tokenizer, GenerationConfig.from_pretrained(folder), end_id, base_end)
             totals["chat_exports"] += 1
-        print(f"{name}: stops at {end} after {tokens} tokens; {same} renderings with octavo's ids", flush=True)
+            totals["stops"] += 1
+        print(f"{name}: an answer ends at {end}; {same} renderings with octavo's ids", flush=True)
         totals["same_ids"] += same
 
 
 def check(work):
     """{figure: number}"""
-    totals = dict(chat_exports=0, same_ids=0)
+    totals = dict(chat_exports=0, stops=0, same_ids=0)
     work.mkdir()
     for case in CASES:
         check_case(case, work, totals)
