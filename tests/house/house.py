@@ -28,7 +28,7 @@ EXECUTABLES = [
     "tests/conformance/plan_published", "bench/calibrate_plan",
     "tests/conformance/tensorboard", "tests/conformance/wandb", "bench/sinks",
     "tests/faults/bad_steps", "tests/faults/checkpoints", "tests/faults/data", "tests/faults/kills", "tests/faults/processes", "tests/faults/soak", "tests/faults/doors", "tests/faults/secrets", "tests/faults/supply", "packaging/lock", "packaging/sbom", "tests/faults/replicas",
-    "tests/integration/quickstart", "tests/integration/install", "packaging/wheel", "packaging/deb", "tests/unit/data",
+    "tests/integration/quickstart", "tests/integration/other_runs", "tests/integration/instruction_sets", "tests/integration/install", "packaging/wheel", "packaging/deb", "tests/unit/data",
     "fuzz/run", "tests/faults/hostile", "tests/faults/tokenizer_time",
     "bench/tinyshakespeare", "bench/gpt2_vs_pytorch", "bench/tokenizer_vs_hf", "bench/rehearsal",
     "bench/sft_vs_transformers", "bench/host_cost", "bench/comm_bytes", "bench/shard_memory", "bench/scale", "bench/checkpoint", "studies/fp8_vs_bf16", "studies/smollm2_fp8", "studies/low_memory_optim",
