@@ -147,7 +147,8 @@ class World:
         """Runs a command and looks at what it did. `codes`: the exit codes that are right."""
         command = [str(OCTAVO), *map(str, words)]
         env = os.environ | {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "1"}
-        process = subprocess.Popen(command, cwd=self.work, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = subprocess.Popen(command, cwd=self.work, env=env, text=True, errors="replace", stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
         if stop:
             wait_for_step(process, self.chance.randrange(1, 4))
             process.send_signal(stop)
