@@ -61,7 +61,7 @@ struct Settings {
   // data
   std::vector<std::string> dataset;
   std::string data_cache = ".octavo/data";
-  std::string tokenizer;  // "": what the prepared data says, else the model's own
+  std::string tokenizer;                // "": what the prepared data says, else the model's own
   bool special_tokens_in_text = false;  // "<|endoftext|>" in a text means the token
   std::string text_field = "text";
   std::string prompt_field, response_field, messages_field;  // "": known data sets' own

@@ -14,8 +14,8 @@ struct Opened {
 };
 
 // Sets NVTE_CUDA_INCLUDE_DIR, for the library, to the headers beside libtorch unless it is set.
-// Looked for: OCTAVO_TE_LIBRARY when it is set, and nothing else then; the wheel in the Python environment that
-// libtorch is from; the system's library path.
+// Looked for: OCTAVO_TE_LIBRARY when it is set, and nothing else then; the wheel in the Python
+// environment that libtorch is from; the system's library path.
 Opened open_library();
 
 }  // namespace octavo::engine::te
