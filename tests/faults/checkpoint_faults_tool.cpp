@@ -27,7 +27,8 @@ std::string save_planned(const fs::path& directory, const PlannedSave& save, int
     try {
       Saver saver(directory, {.part = {rank, ranks, ranks, token}, .timeout = save.timeout});
       State state = state_of_shard(whole, save.step, save.mark, rank, ranks);
-      const SaveOptions options{save.best, save.keep, rank == 0 ? on_stage : nullptr};
+      SaveOptions options{.best = save.best, .keep = save.keep};
+      if (rank == 0) options.on_stage = on_stage;
       if (!background)
         saver.save(std::move(state), options);
       else
