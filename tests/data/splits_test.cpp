@@ -81,7 +81,7 @@ TEST_F(Layout, TheValidationSplitIsAllThatIsValidatedOn) {
 }
 
 // Tokens of a split of a `bytes` data set as text, '|' for the end of a document.
-std::string split_text(const fs::path& folder, const std::string& split) {
+std::string text_of_split(const fs::path& folder, const std::string& split) {
   const auto data = TokenData::open(folder, split);
   std::vector<int32_t> tokens(data->tokens());
   data->read(0, tokens);
@@ -105,7 +105,7 @@ class Sets : public testing::Test {
     options.quiet = true;
     prepare(options);
     sets_ = read_index(options.output).sets;
-    return {split_text(options.output, "train"), split_text(options.output, "val")};
+    return {text_of_split(options.output, "train"), text_of_split(options.output, "val")};
   }
   std::string rows(const std::string& text, int count) {
     std::string lines;
