@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "data/prepare.h"
+#include "data/token_data.h"
 #include "scratch.h"
 
 namespace octavo::data {
@@ -28,6 +29,16 @@ inline void put_file(const fs::path& path, const std::string& content) {
 inline std::string get_file(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Tokens of a split of a `bytes` data set as text, '|' for the end of a document.
+inline std::string split_text(const fs::path& folder, const std::string& split) {
+  const auto data = TokenData::open(folder, split);
+  std::vector<int32_t> tokens(data->tokens());
+  data->read(0, tokens);
+  std::string text;
+  for (const int32_t token : tokens) text += token == 256 ? '|' : static_cast<char>(token);
+  return text;
 }
 
 // Every file of a folder, by name.

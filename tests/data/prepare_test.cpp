@@ -14,16 +14,6 @@
 namespace octavo::data {
 namespace {
 
-// Tokens of a split of a `bytes` data set as text, '|' for the end of a document.
-std::string split_text(const fs::path& folder, const std::string& split) {
-  const auto data = TokenData::open(folder, split);
-  std::vector<int32_t> tokens(data->tokens());
-  data->read(0, tokens);
-  std::string text;
-  for (const int32_t token : tokens) text += token == 256 ? '|' : static_cast<char>(token);
-  return text;
-}
-
 fs::path shared_data() {
   const char* given = std::getenv("OCTAVO_TEST_DATA");
   if (given != nullptr) return given;

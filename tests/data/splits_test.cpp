@@ -80,16 +80,6 @@ TEST_F(Layout, TheValidationSplitIsAllThatIsValidatedOn) {
   EXPECT_EQ(result.val_tokens, 5u);
 }
 
-// Tokens of a split of a `bytes` data set as text, '|' for the end of a document.
-std::string text_of_split(const fs::path& folder, const std::string& split) {
-  const auto data = TokenData::open(folder, split);
-  std::vector<int32_t> tokens(data->tokens());
-  data->read(0, tokens);
-  std::string text;
-  for (const int32_t token : tokens) text += token == 256 ? '|' : static_cast<char>(token);
-  return text;
-}
-
 class Sets : public testing::Test {
  protected:
   // Training and validation text of what `inputs` below the scratch folder become.
@@ -105,7 +95,7 @@ class Sets : public testing::Test {
     options.quiet = true;
     prepare(options);
     sets_ = read_index(options.output).sets;
-    return {text_of_split(options.output, "train"), text_of_split(options.output, "val")};
+    return {split_text(options.output, "train"), split_text(options.output, "val")};
   }
   std::string rows(const std::string& text, int count) {
     std::string lines;
