@@ -1,6 +1,8 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../.deps/venv/bin/python" "$0" "$@"'
+# bench:
 """Fits the constants of src/plan/calibration.cpp to the published measurements of the calibration sources.
 
-Run by hand: bench/calibrate_plan [--rounds N]. Writes src/plan/calibration_table.inc. Coordinate descent on the logarithm
+Run by hand: bench/calibrate_plan.py [--rounds N]. Writes src/plan/calibration_table.inc. Coordinate descent on the logarithm
 of each constant, within bounds that its meaning allows. The loss is the mean absolute logarithm of forecast / published
 (each page and GPU weighs by the square root of its rows, so that one large table does not drown the rest) plus the mean
 absolute error of FP8's speed-up over the exact pairs. Held-out sources are never read.
@@ -127,7 +129,7 @@ def main():
     if arguments.leave_out:
         cross_check([row for row in everyone if arguments.leave_out in row["source"] and "pair_only" not in row], constants, arguments)
         return
-    lines = ["// Written by bench/calibrate_plan from the calibration sources alone; do not edit.",
+    lines = ["// Written by bench/calibrate_plan.py from the calibration sources alone; do not edit.",
              f"// {len(rows)} rows, {len(pairs)} pairs."]
     lines += [f'{{"{name}", {value:.4g}}},' for name, value in sorted(constants.items())]
     pathlib.Path(arguments.output).write_text("\n".join(lines) + "\n")

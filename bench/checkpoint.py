@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../.deps/venv/bin/python" "$0" "$@"'
+# bench:
 """What saving GPT-2 124M costs (masters and moments in FP32, 1.5 GB).
 
 Background: steps with a save started before them and steps without take turns, and the difference of neighbours counts.
@@ -5,7 +7,7 @@ What a save has not finished when its step ends counts in full. At most 5% of a 
 Foreground: saves, `dd conv=fsync` and `dd oflag=direct conv=fsync` of as many bytes to the same folder take turns; dd
 reads random bytes from memory. At least 0.8 of `dd conv=fsync`; the rate against direct writes is said beside it.
 
-usage: checkpoint [FOLDER]    FOLDER: on the disk to measure (default: where temporary files go)
+usage: checkpoint.py [FOLDER]    FOLDER: on the disk to measure (default: where temporary files go)
 """
 import os
 import pathlib

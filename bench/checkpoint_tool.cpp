@@ -1,4 +1,4 @@
-// The octavo side of bench/checkpoint: GPT-2 124M on random tokens, the real training step and the
+// The octavo side of bench/checkpoint.py: GPT-2 124M on random tokens, the real training step and the
 // real saves.
 // usage: checkpoint_tool FOLDER BATCH LENGTH ACCUMULATION; then for every word on stdin one line:
 //   step   a training step: seconds

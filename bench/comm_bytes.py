@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../.deps/venv/bin/python" "$0" "$@"'
+# bench:
 """The bytes that a rank sends in a step, counted by the collectives themselves (receipt.json), against the formula
 (src/plan/traffic.cpp, as `octavo plan --json` gives it): within 1% for every mode, with accumulation, with gradients that
 travel in BF16 and weights that travel as FP8 codes. FP8 codes are at most 0.55 of the BF16 gather.

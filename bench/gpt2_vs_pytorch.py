@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../.deps/venv/bin/python" "$0" "$@"'
+# bench:
 """GPT-2 124M, one training step: octavo, PyTorch eager and torch.compile taking turns, and the same GEMMs run bare.
 
 Every side lives in a process of its own that waits for its turn; a turn is a few steps. The PyTorch step is the one of

@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../.deps/venv/bin/python" "$0" "$@"'
+# bench:
 """What a training step costs the host: GPT-2 124M, 8 x 1024 tokens, on a CUDA device that is not there (src/absent), where
 launches take no time and so only the host's work is left. octavo in BF16 and in FP8 through Transformer Engine, and PyTorch
 eager (BF16 autocast, fused AdamW, flash attention), each in a process of its own, taking turns.

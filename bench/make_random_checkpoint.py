@@ -1,7 +1,9 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../.deps/venv/bin/python" "$0" "$@"'
+# bench:
 """A sharded BF16 checkpoint of random weights in the shape of a real model, written tensor by tensor.
 
-    .deps/venv/bin/python bench/make_random_checkpoint.py OUT llama-3.1-8b
-    .deps/venv/bin/python bench/make_random_checkpoint.py OUT qwen2.5-14b --headers-only
+    bench/make_random_checkpoint.py OUT llama-3.1-8b
+    bench/make_random_checkpoint.py OUT qwen2.5-14b --headers-only
 
 --headers-only: the files have their full size and their headers, and the data is a hole in the file system (zeros that
 take no space): enough to open, verify and plan with, not to compute with."""

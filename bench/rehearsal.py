@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../.deps/venv/bin/python" "$0" "$@"'
+# bench:
 """GPT-2 124M, a training step in FP8: every recipe, octavo's own BF16 and torchao's emulated FP8, taking turns.
 
 Every side lives in a process of its own that sleeps until its turn; a turn is a few steps. BF16 has a turn before and

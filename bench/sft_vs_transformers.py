@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../.deps/venv/bin/python" "$0" "$@"'
+# bench:
 """Fine-tuning SmolLM2-135M on GSM8K in BF16: `octavo train` and a plain transformers + PyTorch loop take turns.
 
 Both train on the same packed batches, which octavo's loader gives, from the same weights with the same settings; a loss

@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../.deps/venv/bin/python" "$0" "$@"'
+# bench:
 """What a rank keeps between two steps (parameters, gradients, optimizer state), measured by the allocator
 (memory/kept_bytes of metrics.jsonl), against the formula: of each parameter 2 bytes to compute with,
 4 of the master, 8 of the moments and 4 of the gradient, divided by the ranks where the mode divides them.

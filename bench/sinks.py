@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../.deps/venv/bin/python" "$0" "$@"'
+# bench:
 """What all sinks cost a step of a 10M model, and that none of them can change or stop a run.
 
 Cost: two runs of the same model, one with metrics.jsonl alone (the default) and one with TensorBoard, W&B and a metrics
@@ -12,7 +14,7 @@ W&B uploader dies, one whose uploader finds no server, one whose reader of step 
 pipe and reads nothing, one whose folder is gone when the receipt is due. Each must end with exit code 0 and the very weights
 of the run without them, and must have counted what it lost.
 
-usage: sinks [--pairs N] [--block N] [--skip-cost] [--skip-failures]
+usage: sinks.py [--pairs N] [--block N] [--skip-cost] [--skip-failures]
 """
 import argparse
 import json

@@ -1,4 +1,4 @@
-// The octavo side of bench/gpt2_vs_pytorch: GPT-2 124M on random tokens, the real training step.
+// The octavo side of bench/gpt2_vs_pytorch.py: GPT-2 124M on random tokens, the real training step.
 // usage: step_bench BATCH LENGTH; then for every line N on stdin: N steps, one line with the
 // seconds of each.
 //        step_bench BATCH LENGTH --profile: where the time of a step goes.

@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../.deps/venv/bin/python" "$0" "$@"'
+# bench:
 """configs/tinyshakespeare.yaml from text to validation loss: at most 1.90 (nanoGPT publishes 1.88 for this setting with
 characters) in under 5 minutes. The loss is over the whole validation split, the last tenth of the text. Arguments go to
 `octavo train`, for a look at other seeds; without any, the file decides."""

@@ -1,4 +1,4 @@
-// Encodes documents for bench/tokenizer_vs_hf: tokenizer_tool TOKENIZER DOCUMENTS IDS
+// Encodes documents for bench/tokenizer_vs_hf.py: tokenizer_tool TOKENIZER DOCUMENTS IDS
 // DOCUMENTS holds for each document its length (u64) and its bytes; IDS gets for each document the
 // number of ids (u64) and the ids (u32). Little-endian. Prints the seconds that encoding alone
 // took.

@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../.deps/venv/bin/python" "$0" "$@"'
+# bench: measures="src/tokenizer"
 """Our tokenizer against the Hugging Face `tokenizers` package.
 
 Three checks and one measurement: llama.cpp's vectors, every file of the text corpus, generated Unicode
@@ -18,6 +20,9 @@ import time
 import unicodedata
 
 import numpy
+
+# The package reads these when it is loaded: one thread, as the other side has.
+os.environ.update(RAYON_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false")
 from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 
 import tokenizer_lines

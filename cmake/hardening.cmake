@@ -1,5 +1,5 @@
 # Release builds: what the compiler and the linker can do against memory faults, and nothing of the folder that was built in.
-# tests/faults/supply reads the built files for all of it. Sanitizer builds have checks of their own.
+# tests/faults/supply.py reads the built files for all of it. Sanitizer builds have checks of their own.
 include(CheckPIESupported)
 check_pie_supported()  # position-independent executables, as CMAKE_POSITION_INDEPENDENT_CODE asks
 

@@ -4,7 +4,7 @@
 set(octavo_libraries octavo_light octavo_core octavo_cuda octavo_arrow octavo_s3 octavo_absent)
 add_custom_target(octavo_installed DEPENDS octavo ${octavo_libraries} octavo_absent_driver)
 
-# Search paths of the build tree are relative, so that the folder of a build is in none of the files (tests/faults/supply).
+# Search paths of the build tree are relative, so that the folder of a build is in none of the files (tests/faults/supply.py).
 set(octavo_search_path $ORIGIN)
 foreach(folder ${OCTAVO_SITE_PACKAGES}/torch/lib ${OCTAVO_SITE_PACKAGES}/nvidia/cu13/lib ${OCTAVO_SITE_PACKAGES}/pyarrow
     ${OCTAVO_VENV}/lib)

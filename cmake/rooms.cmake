@@ -1,6 +1,6 @@
 # octavo_room(NAME [TORCH] SOURCES ...): one object library per room of src/. Rooms without TORCH go into
 # liboctavo_light.so (fast start: --help, config, data, launchers); rooms with TORCH into liboctavo_core.so, which the
-# executable loads when a verb needs it. tests/house checks the includes against the table in docs/tour.md.
+# executable loads when a verb needs it. tests/lint checks the includes against the table in docs/tour.md.
 
 add_library(octavo_options INTERFACE)
 target_compile_options(octavo_options INTERFACE -Wall -Wextra -Wshadow -Werror -ffp-contract=off

@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../.deps/venv/bin/python" "$0" "$@"'
+# study:
 """Does FP8 train as well as BF16? A GPT-2 of 3.3 million parameters on books, byte by byte: the same weights, batches
 and schedule in BF16 and in every FP8 recipe, for several seeds.
 
@@ -223,7 +225,7 @@ def table_of(options, curves, seeds, summary):
     spread = f" ± {bf16.std(ddof=1):.4f} (mean and standard deviation over seeds)" if len(seeds) > 1 else ""
     lines = [
         "# FP8 against BF16", "",
-        "Written by `studies/fp8_vs_bf16`; every evaluation is in `fp8_vs_bf16.csv`.", "",
+        "Written by `studies/fp8_vs_bf16.py`; every evaluation is in `fp8_vs_bf16.csv`.", "",
         f"GPT-2 with {options.layers} blocks of width {options.width} on the bytes of {len(list(TEXT.iterdir()))} "
         f"books, {steps} steps of {options.batch} x {options.length} tokens ({steps * tokens / 1e6:.1f}M), learning "
         f"rate {options.lr:g}, seeds {', '.join(map(str, seeds))}. Loss in nats per byte, over "

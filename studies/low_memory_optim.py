@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../.deps/venv/bin/python" "$0" "$@"'
+# study:
 """What does it cost to keep weights, moments and gradients in fewer bits? Two models, three seeds: a GPT-2 of 3.3 million
 parameters from nothing on books, byte by byte, and the pretrained SmolLM2-135M going on with web text. Within a seed
 all runs have the same weights, batches and schedule, and differ in master_dtype, moment_dtype and gradient_dtype.

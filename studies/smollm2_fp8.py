@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../.deps/venv/bin/python" "$0" "$@"'
+# study:
 """SmolLM2-135M goes on training in BF16 and in FP8: the same weights, batches and schedule, on FineWeb-Edu, C4 and
 Wikipedia. What is the gap in validation loss, and in HellaSwag?
 
@@ -189,7 +191,7 @@ def table_of(options, sides):
     first, last = (f(map(int, sides["bf16"]["val"])) for f in (min, max))
     tokens = options.batch * options.length
     lines = [
-        "# SmolLM2-135M in FP8 and in BF16", "", "Written by `studies/smollm2_fp8`; all figures are in `smollm2_fp8.json`.",
+        "# SmolLM2-135M in FP8 and in BF16", "", "Written by `studies/smollm2_fp8.py`; all figures are in `smollm2_fp8.json`.",
         "", f"The pretrained model (weights out of a Q4_1 file, see tests/conformance/smollm2_model.py) goes on for "
         f"{options.steps} steps of {options.batch} x {options.length} tokens ({options.steps * tokens / 1e3:.0f}k) of "
         f"FineWeb-Edu, C4 and Wikipedia at a learning rate of {options.lr:g}; one seed, the same batches for all. "

@@ -29,7 +29,7 @@ class AsyncSink final : public Sink {
     int64_t waiting = 8192;      // records; one with statistics of n tensors counts 1 + n / 16
     double seconds_to_end = 20;  // after which a sink that hangs is left behind
     std::string what = "metrics";
-    std::string thread = "octavo-sinks";  // its name, which bench/sinks knows
+    std::string thread = "octavo-sinks";  // its name, which bench/sinks.py knows
     bool reads_gpus = true;               // adds StepRecord::gpus
   };
   AsyncSink(std::vector<std::unique_ptr<Sink>> sinks, const Peaks& peaks, const Limits& limits);

@@ -1,4 +1,4 @@
-// The constants and what they mean. bench/calibrate_plan writes the values.
+// The constants and what they mean. bench/calibrate_plan.py writes the values.
 //   memory            share of the data sheet's memory bandwidth that long passes reach
 //   ramp              steps of the contraction that filling and draining a product's pipeline costs
 //   nvlink, pcie, network   share of the link's rate that collectives reach

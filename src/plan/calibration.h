@@ -1,5 +1,5 @@
 #pragma once
-// The constants that no data sheet gives, fitted by bench/calibrate_plan to published measurements.
+// The constants that no data sheet gives, fitted by bench/calibrate_plan.py to published measurements.
 
 #include <map>
 #include <string>

@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=conformance timeout=600 night="" measures="src/data src/tokenizer"
 """Data in every format. The same rows as JSON lines, JSON, Parquet (codecs, row groups, types) and Arrow (file, stream)
 give the same shards; chats are the token ids that the models' own jinja templates give, with the answers marked;
 damaged files end with an error, never with a crash; a large row group does not come into memory whole."""

@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=conformance timeout=600 night=""
 """Exports of octavo, loaded by others.
 
 Tiny random models (sizes that are and are not multiples of 128, tied and untied heads, Llama and Qwen2) and the real

@@ -1,6 +1,8 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=conformance timeout=600 gate="" measures="src/fp8"
 """E4M3, E5M2 and E8M0 against ml_dtypes: every code, every BF16 value, float32 values, and stochastic rounding.
 
-usage: fp8_formats [--exhaustive]    all 2^32 float32 instead of a sample of 20 million (also: OCTAVO_EXHAUSTIVE=1)
+usage: fp8_formats.py [--exhaustive]    all 2^32 float32 instead of a sample of 20 million (also: OCTAVO_EXHAUSTIVE=1)
 
 Everything is compared bit for bit, with two agreements that ml_dtypes cannot know of:
 - where ml_dtypes has no saturation, the wanted codes of mode "saturate" are those of the clamped values;

@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=conformance timeout=600 gate="" measures="src/fp8 src/engine src/nn"
 """FP8 products of a linear layer against FP64, its gradients against a NumPy model of the recipe, its SQNR beside torchao's.
 
 1. Products. Every operand is quantized here by the rules of fp8_recipes.py (NumPy and ml_dtypes); what the program quantized

@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=conformance timeout=600 gate="" measures="src/fp8"
 """The recipes of src/fp8 against torchao and against Transformer Engine's rules, bit for bit: codes, scales, history.
 
 Transformer Engine (TE) needs a GPU, so its rules are stated below in NumPy, from its source (commit d0067d0d), not from our

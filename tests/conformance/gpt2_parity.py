@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=conformance timeout=600 gate="" measures="src/models src/nn src/engine"
 """GPT-2 of octavo against transformers: the same random weights give the same logits and gradients, survive a round
 trip bit for bit, and take the same 200 training steps as a PyTorch loop on the same batches."""
 import json

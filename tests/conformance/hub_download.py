@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=conformance timeout=600 gate="" measures="src/hub"
 """Names to files against a hub of our own on loopback (hub_server.py): what is fetched, resumed, verified and refused,
 where the token goes, and that huggingface_hub and octavo read each other's cache. The real hub is not asked."""
 import hashlib

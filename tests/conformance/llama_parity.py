@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=conformance timeout=600 gate="" measures="src/models src/nn src/engine"
 """Llama of octavo against transformers: random models with every option, and a real one of 260,000 weights against the
 reference that was computed in FP64."""
 import json

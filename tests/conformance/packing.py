@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=conformance timeout=600 gate="" measures="src/models src/nn src/engine"
 """Documents that share a row are strangers: logits and gradients of a packed batch are those of its documents one by
 one, for GPT-2 and Llama, in FP32.
 

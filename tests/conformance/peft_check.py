@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=conformance timeout=600 gate=""
 """Adapters (LoRA) between octavo and peft, on tiny random models in FP32.
 
 Adapters that octavo trained load in peft, and adapters that peft made load in octavo, beside the layers and merged into

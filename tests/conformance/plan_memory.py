@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=conformance timeout=600 night="" alone measures="src/plan"
 """`octavo plan`'s forecast of memory against what a run really takes.
 
 GPU: twelve configs from 124M to 14B on the absent device (src/absent): the real training step, libtorch's real caching

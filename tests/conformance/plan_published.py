@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=conformance timeout=600 measures="src/plan"
 """`octavo plan`'s forecast of tokens/s against published measurements of sources that nothing was fitted to.
 
 Passes when, over the held-out rows with enough detail (plan_rows.py says what that is), the median absolute error of

@@ -1,4 +1,4 @@
-"""Rows of the published measurements as `octavo plan` sees them; shared by plan_published and bench/calibrate_plan.
+"""Rows of the published measurements as `octavo plan` sees them; shared by plan_published and bench/calibrate_plan.py.
 
 A row has enough detail when everything that the forecast takes as given is published: the model's sizes, the GPU, its
 number, sequence length, micro-batch, precision, recomputation, adapters. What octavo itself cannot run (tensor, pipeline,

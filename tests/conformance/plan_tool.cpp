@@ -1,4 +1,4 @@
-// Forecasts for rows of a table, for tests/conformance/plan_published and bench/calibrate_plan.
+// Forecasts for rows of a table, for tests/conformance/plan_published.py and bench/calibrate_plan.py.
 // First argument: a file with one row per line, space-separated:
 //   gpu gpus layers hidden ffn heads kv_heads head_dim vocab gated length batch accumulation recipe
 //   sharding shard_group recompute lora_rank lora_targets optimizer_bytes stack

@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=conformance timeout=600 gate="" measures="src/models src/nn src/engine"
 """Qwen2 of octavo against transformers: random models with every option."""
 from transformers import Qwen2Config, Qwen2ForCausalLM
 

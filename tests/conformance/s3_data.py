@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=conformance timeout=600 gate="" measures="src/data src/tokenizer"
 """Data on S3. A moto server on loopback holds text, JSON lines, JSON, Parquet and Arrow; prepared from s3:// addresses
 they give the same shards as from files. What is missing, refused or gone is an error that shows no credentials."""
 import json

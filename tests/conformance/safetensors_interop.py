@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=conformance timeout=600 gate=""
 """Files of Python's safetensors and transformers read by octavo, and octavo's read by Python, bit for bit."""
 import json
 import os

@@ -1,7 +1,9 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=conformance timeout=600 night=""
 """The real SmolLM2-135M-Instruct in octavo against transformers and PyTorch in FP32: the loss on 2,048 tokens of text,
 64 greedy tokens, and HellaSwag.
 
-PyTorch's HellaSwag on 1,000 rows takes five minutes or more, so its result is kept in bench/results; --pytorch makes it again.
+PyTorch's HellaSwag on 1,000 rows takes five minutes or more, so its result is kept beside this script; --pytorch makes it again.
 Without --full only the first rows are evaluated here, and held against PyTorch's of the same rows.
 """
 import argparse
@@ -22,7 +24,7 @@ from model_parity import DATA, OCTAVO, TOOL, require, save_batch, tool
 
 TEXT = DATA / "data" / "text" / "fineweb_sample.txt"
 ROWS = DATA / "data" / "eval" / "hellaswag_val.jsonl"
-STORED = smollm2_model.ROOT / "bench" / "results" / "hellaswag_smollm2_pytorch.json"
+STORED = smollm2_model.ROOT / "tests" / "conformance" / "hellaswag_smollm2_pytorch.json"
 TOKENS, GREEDY, PART, WHOLE = 2048, 64, 100, 1000
 PROMPT = "The capital of France is"
 NLL_DIFF, POINTS = 1e-3, 0.5
@@ -37,7 +39,7 @@ def write_stored(folder):
     """PyTorch's evaluation, with what is needed to know what it was of."""
     model, tokenizer = load_model(folder)
     results = hellaswag.evaluate(model, tokenizer, hellaswag.read_rows(ROWS, WHOLE))
-    head = {"command": "tests/conformance/smollm2 --pytorch", "model": "SmolLM2-135M-Instruct, FP32",
+    head = {"command": "tests/conformance/smollm2.py --pytorch", "model": "SmolLM2-135M-Instruct, FP32",
             "model_sha256": smollm2_model.sha256(folder / smollm2_model.WEIGHTS), "rows": str(ROWS.relative_to(DATA)),
             "rows_sha256": smollm2_model.sha256(ROWS), "torch": torch.__version__,
             "transformers": transformers.__version__, "machine": platform.machine(),

@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=conformance timeout=600 night=""
 """TensorBoard's own reader reads back every value of a 3,000-step run that was killed and resumed, bit for bit: scalars (as
 the FP32 numbers that TensorBoard keeps), histograms of FP8 scales and magnitudes, samples as text."""
 import math

@@ -1,5 +1,7 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=conformance timeout=600 night="" measures="src/tokenizer"
 """Token ids of GPT-2, Llama-3, Qwen2 and SmolLM2 here against llama.cpp's vectors and, on the whole text corpus and on
-generated Unicode lines, against the Hugging Face `tokenizers` package. The checks are those of bench/tokenizer_vs_hf,
+generated Unicode lines, against the Hugging Face `tokenizers` package. The checks are those of bench/tokenizer_vs_hf.py,
 without its measurements. (Not called tokenizers.py: that name is the package's.)"""
 import json
 import os

@@ -1,4 +1,4 @@
-// Chat templates as Jinja. What they render is compared with ours in tests/conformance/export.
+// Chat templates as Jinja. What they render is compared with ours in tests/conformance/export.py.
 
 #include "data/chat_jinja.h"
 

@@ -1,4 +1,4 @@
-// The order of samples: a permutation at any size, and the figures tests/unit/data reports.
+// The order of samples: a permutation at any size, and the figures tests/data/sampler.py reports.
 
 #include "data/sampler.h"
 

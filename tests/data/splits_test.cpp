@@ -164,7 +164,7 @@ TEST(Splits, AMissingFileIsNotLookedForOnTheHub) {
   EXPECT_EQ(resolve_inputs(settings, {"s3://bucket/x"}).inputs[0].string(), "s3://bucket/x");
 }
 
-// Rows in columns come through liboctavo_arrow.so; tests/conformance/data_formats has the sound
+// Rows in columns come through liboctavo_arrow.so; tests/conformance/data_formats.py has the sound
 // ones.
 TEST(Columns, FilesThatAreNoneAreDamage) {
   Scratch scratch;

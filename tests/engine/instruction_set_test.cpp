@@ -51,7 +51,7 @@ TEST(InstructionSet, WhatIsChosenHereExistsHere) {
   }
 }
 
-// With the variable set, as tests/integration/instruction_sets sets it.
+// With the variable set, as tests/integration/instruction_sets.py sets it.
 TEST(InstructionSet, KernelsStayWithinTheVariable) {
   const char* limit = std::getenv("OCTAVO_CPU_ISA");
   if (limit == nullptr) GTEST_SKIP() << "OCTAVO_CPU_ISA is not set";

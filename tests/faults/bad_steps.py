@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=faults timeout=600 night="--short" alone
 """Numbers that are not finite, and losses that spike; the last line has the figures.
 
 sites      NaN and infinity at 21 places (both operands of eight layers, four weights, a weight's gradient; two ranks in
@@ -8,7 +10,7 @@ spikes     100 steps of a real training whose data is partly noise: not applied;
 rollback   three such steps in a row: the weights of the last checkpoint, bit for bit; resumed in the middle, the same run;
            a budget that is used up, and a run without checkpoints, end with exit code 4; the default leaves no step out
 
-usage: bad_steps [--short]    --short: one recipe and fewer steps, for CI
+usage: bad_steps.py [--short]    --short: one recipe and fewer steps, for CI
 """
 import argparse
 import json

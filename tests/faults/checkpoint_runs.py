@@ -1,4 +1,4 @@
-"""Real trainings for tests/faults/checkpoints: on a disk that gets full, and resumed among damaged checkpoints. Each
+"""Real trainings for tests/faults/checkpoints.py: on a disk that gets full, and resumed among damaged checkpoints. Each
 function gives a text per case: what went wrong, or ""."""
 import json
 import os

@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=faults timeout=600 gate="--short"
 """Faults of checkpoints, one part after the other; the last line has the figures.
 
 crashes      the file operations of saves are recorded; every prefix of them, with what was not synced kept, lost or kept
@@ -7,7 +9,7 @@ flips, cuts  1,000 flipped bits and 200 cut files: each found, with file and ten
 fallbacks    real runs with the newest two of three checkpoints damaged, and with all of them
 retention    damaged ones among those that are kept
 
-usage: checkpoints [--short] [PART…]    --short: fewer of each, for CI
+usage: checkpoints.py [--short] [PART…]    --short: fewer of each, for CI
 """
 import argparse
 import json

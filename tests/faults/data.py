@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=faults timeout=600 night="--short" alone measures="src/data"
 """Faults of token shards; the last line has the figures.
 
 flips        500 flipped bits in headers, document starts, hashes and tokens: a loader hands out right tokens up to the
@@ -6,7 +8,7 @@ skips        with data_damage skip: right rows or rows that nothing is learned f
 vocabulary   an id beyond the vocabulary in a shard whose hashes are right: refused, with shard and position
 runs         real trainings: stopped before the damage; skipped with a ledger, resumed bit for bit; other data refused
 
-usage: data [--short]    --short: fewer of each, for CI
+usage: data.py [--short]    --short: fewer of each, for CI
 """
 import argparse
 import json

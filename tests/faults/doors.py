@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=faults timeout=600 night="--short" alone
 """What listens and where, and what bad connections do to a running training; the last line has the figures.
 
 ports        a training on two ranks listens at loopback by default, without the metrics endpoint; at a stated address
@@ -7,7 +9,7 @@ flood        10,000 bad connections to the rendezvous, /metrics, /healthz and Gl
              who has the secret is served meanwhile
 late         a second node joins while bad connections come
 
-usage: doors [--short]    --short: 1,200 connections, for CI
+usage: doors.py [--short]    --short: 1,200 connections, for CI
 """
 import argparse
 import ipaddress

@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=faults timeout=600 gate=""
 """Gives crafted hostile files to the program, with the command that a user would type.
 
 Every one must be refused with exit code 2 or 5 and a message that names the reason, in less than ten seconds of work and

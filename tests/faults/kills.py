@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=faults timeout=600 gate="--short"
 """200 kill -9 at random points, at least 80 of them inside a save; the last line has the figures.
 
 Runs in BF16 and in FP8 (delayed), of one process and of two ranks, are killed up to ten times each and go on each time:
@@ -5,7 +7,7 @@ with --resume latest, or as `octavo launch` starts ranks again. After every kill
 the records and the final tensors are those of a run that was left alone, bit for bit.
 A kill was inside a save when it left something of the save behind: a temporary folder or link, a folder half deleted.
 
-usage: kills [--short]    --short: 12 kills of two kinds of runs, for CI
+usage: kills.py [--short]    --short: 12 kills of two kinds of runs, for CI
 """
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""For tests/faults/processes: a clock that jumps, and memory that ends. Each function gives a text per trial: what went
+"""For tests/faults/processes.py: a clock that jumps, and memory that ends. Each function gives a text per trial: what went
 wrong, or "", or None when it could not be tried."""
 import json
 import mmap

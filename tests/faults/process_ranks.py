@@ -1,4 +1,4 @@
-"""For tests/faults/processes: one rank of several gets a signal, stands still or lags. Each function gives a text per
+"""For tests/faults/processes.py: one rank of several gets a signal, stands still or lags. Each function gives a text per
 trial: what went wrong, or ""."""
 import json
 import os

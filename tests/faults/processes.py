@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=faults timeout=600 night="--short" alone
 """Faults of processes; the last line has the figures.
 
 signals    SIGTERM or SIGUSR1 to one of three ranks at a random moment: all save together and exit with 75 within one
@@ -7,7 +9,7 @@ straggler  a rank that needs half as long again as the others: named by the flag
 clocks     the clock of the day jumps by a day, forward and back: training, saves, retention, time left, time-outs stay
 memory     a cap on memory is reached: a message and exit code 3, or a kill and a restart; checkpoints stay whole
 
-usage: processes [--short] [--only CASE]    --short: fewer of each, for CI
+usage: processes.py [--short] [--only CASE]    --short: fewer of each, for CI
 """
 import argparse
 import pathlib

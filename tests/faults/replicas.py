@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=faults timeout=600 night="--short" alone
 """Silent corruption of a rank's memory; the last line has the figures.
 
 flips    200 bits, one after the other, in weights, masters and moments of one of three ranks during a real training:
@@ -7,7 +9,7 @@ runs     the real program, with a bit flipped in a rank's memory from outside: a
          checkpoints hold the right weights, --resume latest goes on. Without comparisons they hold the wrong one
 cost     the time of comparisons at the default frequency as a share of the steps of a model of 10 million parameters
 
-usage: replicas [--short]    --short: fewer of each, for CI
+usage: replicas.py [--short]    --short: fewer of each, for CI
 """
 import argparse
 import json

@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=faults timeout=600 gate="--short"
 """Canary secrets in every way that one can be given to octavo, and no trace of them in what it writes; the last line has
 the figures.
 
@@ -10,7 +12,7 @@ looked at    output, logs, metrics, checkpoints, receipts, TensorBoard and W&B f
              files, command lines of children, /metrics and /healthz, core files, and what servers heard; plain, in hex,
              base64, percent and JSON escapes, wide and reversed
 
-usage: secrets [--short] [--keep FOLDER]    --short: fewer commands, for CI
+usage: secret_traces.py [--short] [--keep FOLDER]    --short: fewer commands, for CI
 """
 import argparse
 import pathlib

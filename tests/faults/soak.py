@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=faults timeout=600 night="--short" alone
 """Hours of training with a kill -9 about every minute, at random times; the last line has the figures.
 
 Half of the time two ranks train under `octavo launch --max_restarts` and a random one is killed; in the other half a
@@ -11,7 +13,7 @@ growth    of the undisturbed process's memory from after its warm-up to the end:
 lost      restarts that did not go on from the newest checkpoint, steps that are missing or there twice, losses that the
           undisturbed process does not have
 
-usage: soak [--minutes N] [--short]    --short: half a minute, for CI
+usage: soak.py [--minutes N] [--short]    --short: half a minute, for CI
 """
 import argparse
 import pathlib

@@ -1,4 +1,4 @@
-"""The trainings of tests/faults/soak: one process that is killed and started again by the script, ranks that
+"""The trainings of tests/faults/soak.py: one process that is killed and started again by the script, ranks that
 `octavo launch` starts again, and one process that nobody kills."""
 import json
 import os

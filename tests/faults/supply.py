@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=faults timeout=600 gate="--short"
 """What octavo is made of; the last line has the figures.
 
 lock          every Python package has its hash, ./bootstrap wants it, what is installed is what is locked; pip
@@ -6,7 +8,7 @@ sbom          valid CycloneDX; every library that the loader takes is in it, wit
 hardening     the ELF files as they are installed (supply_elf.py); nothing in them names the folder of the build
 reproducible  two builds from two folders are the same, byte for byte, as built (with debug information)
 
-usage: supply [--short | --core]    --short: no builds, for CI; --core: all that is installed is built twice, not
+usage: supply.py [--short | --core]    --short: no builds, for CI; --core: all that is installed is built twice, not
 only the program and the light library: ten minutes on two free cores
 """
 import argparse

@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=faults timeout=600 night="--short" measures="src/tokenizer"
 """The texts that are worst for a tokenizer, in GPT-2, Llama-3, Qwen2 and SmolLM2; the last line has the figures.
 
 Words of 10 kB to 10 MB of one letter, of digits, spaces, newlines, emoji, marks, random letters, text without spaces,
@@ -5,7 +7,7 @@ beginnings of added tokens, characters that no token has. A case survives when t
 longest text is at most twice that of 100 kB, when decoding gives the text back (in form C, where the tokenizer makes
 that), and when the ids up to 100 kB are those of the Hugging Face `tokenizers` package.
 
-usage: tokenizer_time [--short]    --short: up to 1 MB, for CI
+usage: tokenizer_time.py [--short]    --short: up to 1 MB, for CI
 """
 import argparse
 import array

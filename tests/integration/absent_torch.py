@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=integration timeout=600 gate=""
 """PyTorch's own host code on the CUDA device that is not there: what it sees, counts, computes and refuses.
 
 usage: absent_torch.py            every group in a process of its own

@@ -1,3 +1,5 @@
+#!/usr/bin/env python3
+# test: label=integration timeout=600 gate=""
 """What was asked is what runs: flags against the keys of a file under other names, shorter runs of long files, learning rates
 of tasks, the model of bench and plan, and what a resume says about schedule and weights.
 """

@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=integration timeout=600 gate="" alone
 """auto_batch_size under a limit of memory (memory_limit_gb) that lies between two sizes, on one rank and on two; and
 memory that runs out in the middle of a run: one rank does the step again in passes of half the size, two are started again
 by launch and go on so. In both the losses are those of a run that had the smaller passes from the start.

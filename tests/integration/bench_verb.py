@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=integration timeout=600 gate=""
 """Runs `octavo bench` on a small model and a Llama with adapters: is the table complete, does the JSON agree with itself, are
 the pictures and the page drawn, and does it say that a CPU's figures are the rehearsal's. --keep FOLDER keeps the page and
 PNGs of it.

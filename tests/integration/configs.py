@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=integration timeout=600 gate="" alone
 """Every file of configs/: checked by octavo, explained in docs/hyperparameters.md, planned on the hardware that its comment
 names, and run in miniature on a CPU: the same file with a few numbers made smaller, and tiny models and data sets under
 the real names. Whatever a file asks for (precision, adapters, sinks, ranks) must be there afterwards."""

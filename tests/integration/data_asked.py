@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=integration timeout=600 gate=""
 """What was asked of data and tokenizers is what runs, through the program itself: no bytes in silence, no rows lost in silence,
 documents that begin as the tokenizer says, text that stays text, validation of each data set, data of one tokenizer in `eval`,
 every sample counted on any number of ranks, and samples that never end a run. Ids are compared with Hugging Face `tokenizers`."""

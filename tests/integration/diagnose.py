@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=integration timeout=600 gate=""
 """Runs `octavo diagnose` on configs and checkpoints, healthy and sick, and recomputes its figures with PyTorch from the
 captured tensors: signal to noise of every tensor by four recipes, and the error of the forward products.
 """

@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=integration timeout=600 gate=""
 """octavo plan --dry_run for the shapes that people train, in BF16 and FP8, full and LoRA: exact memory of the real allocator on
 a device that is not there. Each within two minutes and 8 GiB of host memory. Beside it the same step of PyTorch, where
 PyTorch can say it: BF16 weights, gradients and moments, AdamW, recompute."""

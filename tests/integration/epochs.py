@@ -1,10 +1,12 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=integration timeout=600 gate="--short" night="" alone=night
 """Runs of whole epochs, stopped and resumed at random with another batch_size, gradient_accumulation_steps, number of
 ranks (1 or 2, through octavo launch), sharding_mode, target_effective_batch_size, auto_batch_size and num_epochs: every
 sample is seen exactly once in each epoch that was asked for, in the order of a run that was never stopped.
 
 The samples are those that record_samples writes into metrics.jsonl, from the batches that were trained on.
 
-usage: epochs [--resumes N] [--seed N] [--short]
+usage: epochs.py [--resumes N] [--seed N] [--short]
 """
 import argparse
 import json

@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=integration timeout=600 gate=""
 """FP8 and checkpoints. A run of each recipe, stopped twice by SIGTERM and once by kill -9 at random steps and resumed each
 time, has the records and the final tensors (weights, moments, FP8 scaling) of a run that was left alone, bit for bit. A
 run that goes on half way in another precision or recipe ends within 1% of the validation loss of the one that did not."""

@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=integration timeout=600 gate=""
 """FP8 products and the other operations of the CUDA path, on the absent device.
 
 products: every recipe that a compute capability has x {forward, input gradient, weight gradient} x backend, odd shapes
@@ -7,7 +9,7 @@ reference's up to accumulation, the call the one that was meant. Wrong layouts, 
 purpose must be caught: refused, or wrong numbers.
 operations: every operation of the aten backend once: accepted, and the host never waits. Kernels do not run there.
 
-usage: gpu_gemms [BACKEND …]
+usage: gpu_gemms.py [BACKEND …]
 Last line: cases=N failed=0 caught=M of M
 """
 import os

@@ -1,4 +1,4 @@
-// The C++ side of tests/integration/gpu_gemms.
+// The C++ side of tests/integration/gpu_gemms.py.
 // usage: gpu_gemms_tool BACKEND CAPABILITY: in a process on the absent device of that capability,
 //        with products computed
 //        gpu_gemms_tool operations: every operation of the aten backend once; kernels do not run

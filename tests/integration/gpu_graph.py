@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=integration timeout=600 gate=""
 """cuda_graph on a device that is not there (src/absent), which spoils a capture as a real one does.
 
 Three steps run eagerly, the fourth captures, and from the fifth on each micro-batch is one launch of a graph: the same

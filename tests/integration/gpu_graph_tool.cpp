@@ -1,4 +1,4 @@
-// The C++ side of tests/integration/gpu_graph: steps of a training run on the absent device.
+// The C++ side of tests/integration/gpu_graph.py: steps of a training run on the absent device.
 // usage: gpu_graph_tool STEPS FALLBACK [--key value]…
 //        gpu_graph_tool spoil 0 [--key value]…: a pass that waits for the device, then plain steps
 // A line of JSON for each step: what it asked of the device, and the names of its kernels, products

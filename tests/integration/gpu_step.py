@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=integration timeout=600 night=""
 """Whole training steps through the CUDA code path, on a device that is not there (src/absent): what libtorch, cuBLAS and
 Transformer Engine are asked for, and the memory that libtorch's own allocator takes. No kernel runs.
 

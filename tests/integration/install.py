@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=integration timeout=600 night=""
 """The wheel of the built program: made, installed in a fresh environment, used from another folder without a variable or a
 library of the source tree; what is said when a library is missing; completion; the commands of docs/install.md; the Dockerfile.
 

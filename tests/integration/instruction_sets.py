@@ -1,3 +1,5 @@
+#!/usr/bin/env python3
+# test: label=integration timeout=600 gate="--short" night="" alone=night
 """Unit tests, FP8 conformance and the quick start as on CPUs of other instruction sets.
 
 Every library that multiplies is kept within the set by its own variable: octavo's kernels (OCTAVO_CPU_ISA), oneDNN, ATen and
@@ -94,12 +96,12 @@ def test_set(name, environment, used, part, short):
             good &= run(name, program, [BUILD / "bin" / program, "--gtest_brief=1", *flags], environment)
     if part in (None, "conformance") and not short:
         for script in CONFORMANCE:
-            good &= run(name, script, [ROOT / "tests" / "conformance" / script], environment)
+            good &= run(name, script, [ROOT / "tests" / "conformance" / f"{script}.py"], environment)
     if part in (None, "quickstart"):
         if short:
             good &= train_shortly(name, environment, used)
         else:
-            good &= run(name, "quickstart", [ROOT / "tests" / "integration" / "quickstart", *QUICKSTART.get(name, ())],
+            good &= run(name, "quickstart", [ROOT / "tests" / "integration" / "quickstart.py", *QUICKSTART.get(name, ())],
                         environment)
     return good
 

@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=integration timeout=600 gate=""
 """Every command of docs/cluster.md under `test: launchers`, as it stands there: octavo launch, torchrun --no-python, srun
 (of a real SLURM), mpirun and the guides' GPU_NUM convention each train two ranks for ten steps to the same losses, number
 for number. The files for SLURM and Kubernetes are read by shellcheck and a YAML parser."""

@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=integration timeout=1800 night="" alone
 """The same training by 1, 2, 3, 4 and 8 ranks over Gloo, in every mode and precision, on the same global batches.
 
 In FP32 the loss of every step is within 1e-5 of one rank's (with a learning rate at which rounding does not grow: at 3e-3
@@ -5,7 +7,7 @@ four ranks are 3e-5 away after 50 steps, at 1e-3 2e-8). ddp, zero1, zero2 and fs
 sum the same numbers in the same order; hybrid sums inside nodes first. Two runs of one layout give the same bits. In
 BF16 and FP8 the distance to one rank is that of the precision's rounding: bounded by MOST_LOW.
 
-usage: modes_equal [--short]      --short: fewer ranks and precisions, for CI
+usage: modes_equal.py [--short]      --short: fewer ranks and precisions, for CI
 """
 import pathlib
 import sys

@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=integration timeout=1800 night="" alone
 """Every mode through ProcessGroupNCCL on devices that are not there (src/absent): one process for each device, NCCL recorded.
 
 1. The collectives of two ranks are those of the same run over Gloo, by their traces: names, order and bytes.

@@ -1,8 +1,10 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=integration timeout=600 gate="--short" night="" alone=night
 """Nothing of another run is touched: random sequences of train, stop, kill, resume, rename, other model, other data, sweep and
 compare in one folder. After every command no file of a run that the command did not name is removed, changed or added to
 (hashes), and every refusal says what to type.
 
-usage: other_runs [--short] [--sequences N] [--seed S]    --short: about a minute, for CI
+usage: other_runs.py [--short] [--sequences N] [--seed S]    --short: about a minute, for CI
 """
 import argparse
 import fnmatch

@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=integration timeout=600 night="" alone
 """Collectives run under the computation: the order of events in the traces (--trace) of two ranks over Gloo.
 
 fsdp_full, with and without gradient_checkpointing: the gather of block n + 1 begins before block n has computed, in the

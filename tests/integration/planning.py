@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=integration timeout=600 gate="" measures="src/plan"
 """Runs the `octavo plan` commands of docs/planning.md and docs/lora.md and compares what they print and draw with what the
 pages show, so that the pages are never behind the program. --write puts the new output into the pages instead.
 

@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=integration timeout=600 gate=""
 """The NVTX ranges of a training run, as a profiler gets them: a library that stands in for one (nvtx_recorder.cpp) writes
 them down. They arrive, nest as step, pass, block and layer do, and each one ends on the thread on which it began; with
 recomputation the blocks show in the backward pass too.

@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=integration timeout=600 night="--short" alone
 """Each red flag raised by a real cause within 20 steps of it, and at most one false flag in 10,000 clean steps.
 
 Causes: a NaN in the weights, a learning rate far too high (also from the first step on) or far too low, text that turns into noise, an FP8 margin that
@@ -5,7 +7,7 @@ drowns everything, FP8 factors that are never renewed, a thread that reads data 
 that stands still most of the time, a BF16 run that was faster. Flags before the cause, and any flag in the clean run, are
 false ones.
 
-usage: red_flags [--clean-steps N] [--short] [--only PART_OF_A_CAUSE]
+usage: red_flags.py [--clean-steps N] [--short] [--only PART_OF_A_CAUSE]
 """
 import argparse
 import ctypes

@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=integration timeout=600 gate=""
 """A run stopped at 20 random steps, by a signal it obeys, by kill -9 between saves and by kill -9 inside one, and
 resumed each time: every later loss and the final weights are those of a run that was left alone, bit for bit."""
 import glob

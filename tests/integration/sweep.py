@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=integration timeout=600 gate=""
 """A sweep of 12 trials with 3 agents, one of which is killed with its trial: every trial finishes once, the one that was hit
 goes on from its checkpoint, and the best is the best of all runs. Then the guides' own sweep, the commands of docs/sweeps.md,
 and every picture that octavo draws, rendered by a browser (--keep FOLDER keeps them to be looked at)."""

@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=integration timeout=600 gate=""
 """What src/engine/te asks of Transformer Engine, twice.
 
 accept: the real library, on the absent device of each compute capability that has FP8: it accepts each of our quantize, norm,

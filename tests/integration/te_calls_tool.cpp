@@ -1,4 +1,4 @@
-// The C++ side of tests/integration/te_calls.
+// The C++ side of tests/integration/te_calls.py.
 // usage: te_calls_tool accept CAPABILITY: in a process on the absent device of that capability
 //        te_calls_tool steps: with OCTAVO_TE_LIBRARY naming the stand-in
 // The last line is cases=N failed=0. Or te_calls_tool library: the version found, or why there is

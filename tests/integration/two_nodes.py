@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=integration timeout=600 night="" alone
 """Two nodes as network namespaces with a cable (a veth pair) between them, two ranks on each, sharded inside a node and
 replicated across: the run ends bit for bit as the same layout on one machine. A wrong secret is not let in. A cut cable
 ends both sides within the timeout, each with a message that names what it lost."""

@@ -1,3 +1,5 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=integration timeout=600 gate="" alone
 """octavo verify from outside: the real program with a real environment, right and wrong; then start-up.
 
 Every case is a claim about one finding (its status, words of what was found, words of the fix), an exit code or a time.

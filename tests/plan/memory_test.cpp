@@ -12,7 +12,7 @@ MemoryWork llama_8b_memory() {
   return memory_work(settings, shape_of(settings));
 }
 
-// tests/conformance/plan_memory holds the totals against a real allocator; this holds the parts.
+// tests/conformance/plan_memory.py holds the totals against a real allocator; this holds the parts.
 TEST(PlanMemory, PartsAddUpToThePeak) {
   for (bool fp8 : {false, true})
     for (bool recompute : {false, true})

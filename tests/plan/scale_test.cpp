@@ -21,7 +21,7 @@ Shape small() {
 TEST(Scale, TablesOfThePageAreCurrent) {
   const fs::path page = fs::path(OCTAVO_SOURCE_DIR) / "docs/scale.md";
   const std::string text = read_file(page, 1 << 20);
-  EXPECT_TRUE(with_scale_tables(text) == text) << "run bench/scale";
+  EXPECT_TRUE(with_scale_tables(text) == text) << "run bench/scale.py";
   std::string old = text;
   old.replace(old.find("`ddp`", old.find("<!-- scale bytes -->")), 5, "`old`");
   EXPECT_TRUE(with_scale_tables(old) == text);

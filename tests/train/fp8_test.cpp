@@ -250,7 +250,7 @@ TEST_F(Fp8, OtherNamesForTheSame) {
   EXPECT_EQ(checkpoint_dir(s), "checkpoints");
 }
 
-// --- checkpoints across recipes; across processes in tests/integration/fp8_resume
+// --- checkpoints across recipes; across processes in tests/integration/fp8_resume.py
 
 TEST_F(Fp8, AFormatThatChangesOnResumeGetsFactorsOfItsOwn) {
   auto s = settings();

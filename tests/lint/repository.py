@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+# test: label=lint timeout=60 gate=""
+"""Checks rules of the repository that a compiler does not: who may include whom, sizes, words and promised files.
+
+usage: repository.py [ROOT]    ROOT: the tree to look at (default: the one this file is in). Exit 1 when a rule is broken.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+import scripts
+
+MAX_FILE_LINES = 600
+MAX_FUNCTION_LINES = 60
+CODE = {".cpp", ".h", ".hpp", ".cu", ".cuh", ".py", ".sh", ".cmake"}
+# Programs of the repository that are not scripts with a header (scripts.py), each run without arguments.
+EXECUTABLES = ["bootstrap", ".ci/run", ".ci/nightly", ".ci/tidy", "fuzz/run", "packaging/deb", "packaging/lock",
+               "packaging/sbom", "packaging/wheel"]
+# Folders of one machine, and places that packages come from: neither belongs into a tree that others clone.
+MACHINE_WORDS = [
+    (re.compile(r"(?<![\w./-])/(?:work|tmp|root|home)/"), "a machine's folder"),
+    (re.compile(r"(?:index[-]url|extra[-]index|trusted[-]host|https?://[\w.-]*(?:pypi|artifactory|nexus|registry)[\w.-]*)"),
+     "a package registry's address"),
+]
+
+
+def code_files(root, *folders):
+    for folder in folders:
+        for path in sorted((root / folder).rglob("*")):
+            if path.is_file() and (path.suffix in CODE or path.name == "CMakeLists.txt"):
+                yield path
+
+
+def room_table(root):
+    """The rooms of docs/tour.md, top to bottom."""
+    text = (root / "docs/tour.md").read_text()
+    return re.findall(r"^\| `src/(\w+)` \|", text, re.M)
+
+
+def check_rooms(root):
+    rooms = room_table(root)
+    if len(rooms) < 3:
+        yield "docs/tour.md: wanted the room table (lines '| `src/ROOM` | …'), found none; write it"
+        return
+    for path in code_files(root, "src"):
+        name = path.relative_to(root)
+        if len(name.parts) < 3:
+            continue
+        room = name.parts[1]
+        if room not in rooms:
+            yield f"{name}: room '{room}' is not in the table of docs/tour.md; add it there, in its place"
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            include = re.match(r'\s*#\s*include\s*["<](\.\.?/|\w+)/?', line)
+            if not include:
+                continue
+            other = include[1]
+            if other.startswith("."):
+                yield f"{name}:{number}: a relative include hides its room; write the path from src/"
+            elif other in rooms and rooms.index(other) > rooms.index(room):
+                yield (f"{name}:{number}: {room} includes {other}, which stands below it in the table; move the code "
+                       "or turn the dependency round")
+
+
+def function_lengths(text):
+    """(first line, lines, heading) of every function body, by braces; good for clang-formatted C++."""
+    lines = re.sub(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'', '""', text).splitlines()
+    stack, heading = [], ""
+    for number, line in enumerate(lines, 1):
+        code = line.split("//")[0]
+        for char in code:
+            if char == "{":
+                before = heading
+                plain = re.search(r"\b(namespace|class|struct|union|enum|extern)\b", before) and "(" not in before
+                stack.append((number, before.strip(), bool(plain)))
+                heading = ""
+            elif char == "}":
+                if not stack:
+                    continue
+                begin, what, plain = stack.pop()
+                inside = all(outer[2] for outer in stack)
+                if inside and not plain and "(" in what:
+                    yield begin, number - begin + 1, what[-80:]
+                heading = ""
+            elif char == ";":
+                heading = ""
+            else:
+                heading += char
+        heading += " "
+
+
+def check_sizes(root):
+    for path in code_files(root, "src", "tests", "bench", ".ci", "cmake"):
+        name, text = path.relative_to(root), path.read_text()
+        count = text.count("\n")
+        if count > MAX_FILE_LINES:
+            yield f"{name}: {count} lines, wanted at most {MAX_FILE_LINES}; split it along what it does"
+        if name.parts[0] == "src" and path.suffix in {".cpp", ".h"}:
+            for line, length, what in function_lengths(text):
+                if length > MAX_FUNCTION_LINES:
+                    yield f"{name}:{line}: a function of {length} lines, wanted at most {MAX_FUNCTION_LINES}: {what}"
+
+
+def tracked_files(root):
+    if not (root / ".git").exists():
+        return [path for path in sorted(root.rglob("*")) if path.is_file()]
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=root, check=True, capture_output=True, text=True).stdout
+    return [root / name for name in listed.split("\0") if name and (root / name).is_file()]
+
+
+def check_leftovers(root):
+    """Nothing empty, and nothing of the machine that a file was made on: not in pictures and results either."""
+    for path in tracked_files(root):
+        if path.stat().st_size == 0:
+            yield f"{path.relative_to(root)}: an empty file; delete it"
+        try:
+            lines = path.read_text().splitlines()
+        except UnicodeDecodeError:
+            continue
+        for number, line in enumerate(lines, 1):
+            for pattern, what in MACHINE_WORDS:
+                if pattern.search(line):
+                    yield f"{path.relative_to(root)}:{number}: {what}: {line.strip()[:80]}"
+
+
+def check_promises(root):
+    for name in EXECUTABLES:
+        path = root / name
+        if not path.is_file() or not path.stat().st_mode & 0o111:
+            yield f"{name}: wanted an executable file, found {'a file' if path.exists() else 'nothing'}"
+    for test in sorted((root / "tests").glob("*/*_test.cpp")):
+        listing = test.parent / "CMakeLists.txt"
+        if not listing.is_file() or test.name not in listing.read_text():
+            yield f"{test.relative_to(root)}: not in {listing.relative_to(root)}, so it never runs"
+    for script in code_files(root, "tests", "bench", "studies", "fuzz", "packaging"):
+        if script.suffix == ".py" and script.stem in sys.stdlib_module_names:
+            yield f"{script.relative_to(root)}: hides Python's own {script.stem} from every script beside it; give it another name"
+    for path in (root / "src").rglob("*.cpp"):
+        listings = [folder / "CMakeLists.txt" for folder in path.parents if folder != root and root in folder.parents]
+        if not any(f.is_file() and path.name in f.read_text() for f in listings):
+            yield f"{path.relative_to(root)}: in no CMakeLists.txt, so it is never built"
+
+
+def result_of(script):
+    """Where the output of a script is kept: tests/FOLDER/NAME.py in tests/results/FOLDER/NAME.txt, those of bench/ there."""
+    folder, _, name = script.removesuffix(".py").rpartition("/")
+    return f"tests/results/{folder.removeprefix('tests/')}/{name}.txt" if folder.startswith("tests/") else f"{folder}/results/{name}.txt"
+
+
+def rows_with_scripts(text):
+    """(row, scripts) of a page's tables; 'the same script' is that of the row before."""
+    before = []
+    for row in re.findall(r"^\|.*\|$", text, re.M):
+        scripts = re.findall(r"`((?:bench|tests)/[\w/]+\.py)(?: [^`]*)?`", row)
+        before = scripts or (before if "the same script" in row else [])
+        yield row, before
+
+
+def check_figures(root):
+    """A figure (`key=value`) in a table of these pages stands in the last line of the kept output of a script of its row."""
+    for page in ("README.md", "docs/reliability.md"):
+        for row, scripts in rows_with_scripts((root / page).read_text()) if (root / page).is_file() else ():
+            kept = [result_of(script) for script in scripts]
+            last = [figure for name in kept if (root / name).is_file()
+                    for figure in (root / name).read_text().rstrip().split("\n")[-1].split()]
+            for figure in re.findall(r"`(\w+=[\w.+-]+)`", row) if scripts else ():
+                if figure not in last:
+                    yield f"{page}: {figure} is not in the last line of {' or '.join(kept)}; quote what was measured"
+
+
+def anchors_of(text):
+    """What links into a page may name: its headings, as Markdown pages are commonly served."""
+    headings = re.findall(r"^#+ +(.*)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def check_links(root):
+    """Links between pages lead somewhere, and docs/index.md leads to every page of docs/."""
+    linked = set()
+    for path in [*sorted(root.glob("*.md")), *sorted(root.glob("docs/**/*.md"))]:
+        text = re.sub(r"```.*?```|`[^`\n]*`", "", path.read_text(), flags=re.S)
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+            name, _, anchor = target.partition("#")
+            there = path.parent / name if name else path
+            if "://" in target or target.startswith("mailto:"):
+                continue
+            if path == root / "docs/index.md":
+                linked.add(there.resolve())
+            if not there.exists():
+                yield f"{path.relative_to(root)}: a link to {target}, which is not there"
+            elif anchor and there.suffix == ".md" and anchor not in anchors_of(there.read_text()):
+                yield f"{path.relative_to(root)}: a link to {target}, a page without that heading"
+    for page in sorted(root.glob("docs/*.md")):
+        if page.name != "index.md" and page.resolve() not in linked:
+            yield f"docs/index.md: no link to {page.name}; every page has its place there"
+
+
+CHECKS = [check_rooms, check_sizes, check_leftovers, check_promises, scripts.complaints, check_figures, check_links]
+
+
+def broken_rules(root):
+    return [complaint for check in CHECKS for complaint in check(root)]
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__).resolve()
+    if root.is_file():
+        root = root.parent.parent.parent
+    complaints = broken_rules(root)
+    for complaint in complaints:
+        print(complaint)
+    print(f"rooms={len(room_table(root))} files={sum(1 for _ in code_files(root, 'src', 'tests', 'bench'))} "
+          f"broken={len(complaints)}")
+    sys.exit(1 if complaints else 0)
+
+
+if __name__ == "__main__":
+    main()
