@@ -27,7 +27,7 @@ SHARDINGS = {"none": 0, "ddp": 1, "zero1": 2, "zero2": 3, "zero3": 4, "fsdp": 4,
 
 
 def data_folder():
-    folder = pathlib.Path(os.environ.get("OCTAVO_TEST_DATA", ROOT / "../shared/data")) / "published"
+    folder = pathlib.Path(os.environ.get("OCTAVO_TEST_DATA", ROOT.parent / "shared")) / "data" / "published"
     return folder
 
 
