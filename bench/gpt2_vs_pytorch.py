@@ -3,7 +3,7 @@
 """GPT-2 124M, one training step: octavo, PyTorch eager and torch.compile taking turns, and the same GEMMs run bare.
 
 Every side lives in a process of its own that waits for its turn; a turn is a few steps. The PyTorch step is the one of
-../shared/tools/pytorch_gpt2_step.py (BF16 autocast, fused AdamW), run with tcmalloc preloaded.
+pytorch_gpt2_step.py beside this file (BF16 autocast, fused AdamW), run with tcmalloc preloaded.
 """
 import os
 import pathlib
@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SHARED = pathlib.Path(os.environ.get("OCTAVO_TEST_DATA", ROOT.parent / "shared"))
+PYTORCH_STEP = ROOT / "bench/pytorch_gpt2_step.py"
 BUILD = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release"))
 BATCH, LENGTH, STEPS, THREADS = 4, 256, 3, 2
 TURNS = int(os.environ.get("TURNS", "6"))  # at least 5 for a figure that counts
@@ -68,8 +68,7 @@ def start(name):
         command = [str(BUILD / "bin/step_bench"), str(BATCH), str(LENGTH)]
     else:
         env["LD_PRELOAD"] = "libtcmalloc_minimal.so.4"
-        script = SHARED / "tools/pytorch_gpt2_step.py"
-        command = [sys.executable, "-c", PYTORCH_WORKER, str(script), name, str(BATCH), str(LENGTH)]
+        command = [sys.executable, "-c", PYTORCH_WORKER, str(PYTORCH_STEP), name, str(BATCH), str(LENGTH)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True)
 
 

