@@ -81,10 +81,10 @@ def stale_results(root):
 
 def unmarked(root, stale):
     """Pages that quote a stale result without a word about it."""
+    makers = {root / script.result(): script.name for script in scripts.scripts(root)}
     for page in PAGES:
         text = (root / page).read_text() if (root / page).is_file() else ""
-        quoted = [path for path in stale for script in scripts.scripts(root)
-                  if root / script.result() == path and f"`{script.name}" in text]
+        quoted = [path for path in stale if path in makers and f"`{makers[path]}" in text]
         if quoted and MARK not in re.sub(r"\s+", " ", text):
             yield (f"{page}: quotes {quoted[0].relative_to(root)}, which is {MARK} ({len(quoted)} such); "
                    f"say so with these words, or measure again (tests/lint/results.py keep)")
