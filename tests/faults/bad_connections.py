@@ -1,4 +1,4 @@
-"""Bad connections to the doors of a run, and a good one to its rendezvous. The bytes: src/rendezvous/protocol.h."""
+"""Bad connections to the ports of a run, and a good one to its rendezvous. The bytes: src/rendezvous/protocol.h."""
 import contextlib
 import hashlib
 import hmac
@@ -15,8 +15,8 @@ PATIENCE = 10  # seconds, for an answer to somebody good
 MOST_HELD = 200  # connections of a flood that stay open
 
 
-def connect(door, patience=PATIENCE):
-    made = socket.create_connection(door, timeout=patience)
+def connect(address, patience=PATIENCE):
+    made = socket.create_connection(address, timeout=patience)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return made
 
@@ -52,10 +52,10 @@ def is_let_in(answer):
     return answer[:1] == bytes([LET_IN])
 
 
-def real_client(door, secret):
+def real_client(address, secret):
     """Somebody with the secret asks for the number of keys; the seconds it took, or None."""
     begin = time.monotonic()
-    with contextlib.suppress(OSError, struct.error), connect(door) as connection:
+    with contextlib.suppress(OSError, struct.error), connect(address) as connection:
         ours, _, theirs, answer = shake_hands(connection, secret)
         if not is_let_in(answer) or answer[1:] != proof(secret, b"server", ours, theirs):
             return None
@@ -74,9 +74,9 @@ def answered(connection):  # until the other side closes
 class Rendezvous:
     """Who has not the secret; each returns whether it was let in. What is held stays open."""
 
-    def __init__(self, door, secret):
-        self.door, self.secret = door, secret
-        with connect(door) as connection:
+    def __init__(self, address, secret):
+        self.address, self.secret = address, secret
+        with connect(address) as connection:
             self.heard_hello, self.heard_proof, _, answer = shake_hands(connection, secret)
             assert is_let_in(answer), "the right secret was refused"
 
@@ -173,8 +173,8 @@ ESCAPES = [b"/../../../../etc/passwd", b"/%2e%2e/%2e%2e/etc/passwd", b"//etc/pas
 class Web:
     """Bad requests to /metrics and /healthz; each returns whether more than a refusal came back."""
 
-    def __init__(self, door):
-        self.door = door
+    def __init__(self, address):
+        self.address = address
 
     def said(self, connection, request, wanted):
         with contextlib.suppress(OSError):  # it may close before it has read all
@@ -220,8 +220,8 @@ class Web:
 class Gloo:
     """Its ports ask nobody who he is. Once the ranks have met, nobody new may connect at all."""
 
-    def __init__(self, door):
-        self.door = door
+    def __init__(self, address):
+        self.address = address
 
     def connects(self, connection, hold):
         connection.sendall(os.urandom(random.choice([1, 4, 8, 64])))
@@ -231,19 +231,19 @@ class Gloo:
         return [self.connects]
 
 
-def page(door, path):
+def page(address, path):
     """The status that somebody good gets, who tries again when he was pushed out."""
     deadline = time.monotonic() + PATIENCE
     status = 0
     while status == 0 and time.monotonic() < deadline:
-        with contextlib.suppress(OSError), connect(door) as connection:
+        with contextlib.suppress(OSError), connect(address) as connection:
             connection.sendall(b"GET " + path + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
             status = status_of(answered(connection))
     return status
 
 
 class Flood:
-    """Some threads that connect `count` times to one door, in every bad way by turns; some stay open."""
+    """Some threads that connect `count` times to one address, in every bad way by turns; some stay open."""
 
     def __init__(self, target, count, threads=1, patience=PATIENCE):
         self.target, self.left, self.patience = target, count, patience
@@ -275,7 +275,7 @@ class Flood:
         got_in = connected = False
         connection = None
         with contextlib.suppress(OSError):  # being dropped is what is wanted
-            connection = connect(self.target.door, self.patience)
+            connection = connect(self.target.address, self.patience)
             connected = True
             got_in = kind(connection, self.hold)
         with self.lock:

@@ -9,7 +9,7 @@ flood        10,000 bad connections to the rendezvous, /metrics, /healthz and Gl
              who has the secret is served meanwhile
 late         a second node joins while bad connections come
 
-usage: doors.py [--short]    --short: 1,200 connections, for CI
+usage: network.py [--short]    --short: 1,200 connections, for CI
 """
 import argparse
 import ipaddress
@@ -107,13 +107,13 @@ def default_ports(checks, work):
     wait_for_step(run, 3)
     own, ranks = listeners(run.process.pid), {rank: listeners(pid) for rank, pid in run.ranks().items()}
     everywhere = own.union(*ranks.values())
-    strangers = [real_client(door, secret) for door in own for secret in (b"", b"guessed by somebody")]
+    unauthenticated = [real_client(address, secret) for address in own for secret in (b"", b"guessed by somebody")]
     run.end()
     checks.want("by default all that listens is loopback", {a for a, _ in everywhere} == {"127.0.0.1"}, everywhere)
     checks.want("the launcher listens once, for the rendezvous", len(own) == 1, own)
     # Gloo has a port for each of three groups; an endpoint for metrics would be a fourth.
     checks.want("without metrics_address no endpoint", [len(p) for p in ranks.values()] == [3, 3], ranks)
-    checks.want("a run of one node has a secret even when none was given", strangers == [None, None], strangers)
+    checks.want("a run of one node has a secret even when none was given", unauthenticated == [None, None], unauthenticated)
     alone = common.Folder(work / "alone", rank_runs.CONFIG.format(steps=400, checkpoint_freq=0))
     process = alone.start()
     common.wait_for_step(process, 3)
@@ -180,13 +180,13 @@ class Attack:
         ranks = run.ranks()
         self.pids = [run.process.pid, *ranks.values()]
         meeting, = listeners(run.process.pid)
-        web, = [door for door in listeners(ranks[0]) if door[0] == METRICS]
-        gloo = [door for pid in ranks.values() for door in sorted(listeners(pid)) if door != web]
+        web, = [address for address in listeners(ranks[0]) if address[0] == METRICS]
+        gloo = [address for pid in ranks.values() for address in sorted(listeners(pid)) if address != web]
         self.before = self.sizes()
         self.good, self.waits, self.run, self.first_step = 0, [], run, seen_step(run)
         self.floods = {"rendezvous": [Flood(Rendezvous(meeting, SECRET.encode()), counts[0], 6)],
                        "web": [Flood(Web(web), counts[1], 3)],
-                       "gloo": [Flood(Gloo(door), counts[2] // len(gloo), 8, 0.05) for door in gloo]}
+                       "gloo": [Flood(Gloo(address), counts[2] // len(gloo), 8, 0.05) for address in gloo]}
         self._be_good(meeting, web)
         for flood in self.all():
             flood.finish()
@@ -210,7 +210,7 @@ class Attack:
             time.sleep(0.2)
 
     def _settled(self):
-        """Open files and memory, once strangers had their time."""
+        """Open files and memory, once the bad connections had their time."""
         deadline = time.monotonic() + HANDSHAKE + 3
         while True:
             now = self.sizes()
@@ -263,14 +263,14 @@ def late(checks, work):
     """Node 1 comes while the rendezvous of node 0 is attacked."""
     meet = ["--nnodes", "2", "--master_address", MEETING, "--master_port", str(free_port())]
     first = launched(work, "late", 100, [*meet, "--node_rank", "0"], ranks=1)
-    door, deadline = (MEETING, int(meet[-1])), time.monotonic() + 20
+    address, deadline = (MEETING, int(meet[-1])), time.monotonic() + 20
     while time.monotonic() < deadline:
         try:
-            connect(door, 1).close()
+            connect(address, 1).close()
             break
         except OSError:
             time.sleep(0.05)
-    attack = Flood(Rendezvous(door, SECRET.encode()), 1_000_000, 6)
+    attack = Flood(Rendezvous(address, SECRET.encode()), 1_000_000, 6)
     time.sleep(0.5)
     second = rank_runs.Launched(first.folder, ["--nproc", "1", *meet, "--node_rank", "1"],
                                 environment={"OCTAVO_RENDEZVOUS_SECRET": SECRET})
