@@ -40,6 +40,7 @@ SPOILED = {
     "tests/integration/good.py": (SCRIPT.replace("label=integration", "label=odd"), "needs label="),
     "tests/integration/late.py": (SCRIPT.replace("timeout=60", "timeout=soon"), "needs timeout=SECONDS"),
     "tests/integration/more.py": (SCRIPT.replace("timeout", "colour=red timeout"), "its header has 'colour'"),
+    "tests/integration/moved.py": (SCRIPT.replace("timeout", "measures=src/gone timeout"), "measures src/gone, which is not there"),
     "tests/integration/else.py": (SCRIPT.replace("# test", "# bench"), "scripts in tests/ say 'test'"),
     "tests/integration/shell.py": (SCRIPT.replace("python3", "python2"), "wanted one of the shebangs"),
     "docs/tour.md": ("no table\n", "wanted the room table"),

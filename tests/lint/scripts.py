@@ -38,7 +38,7 @@ class Script:
     """One script and its header."""
 
     def __init__(self, root, path, kind, text):
-        self.path, self.name, self.kind = path, str(path.relative_to(root)), kind
+        self.root, self.path, self.name, self.kind = root, path, str(path.relative_to(root)), kind
         words = [word.partition("=") for word in shlex.split(text)]
         self.keys = {key: value for key, _, value in words}
         self.label = self.keys.get("label", kind)
@@ -67,6 +67,9 @@ class Script:
             yield f"{self.name}: its header needs timeout=SECONDS, found '{self.keys.get('timeout', '')}'"
         if self.keys.get("alone", "") not in ("", "night"):
             yield f"{self.name}: its header needs alone or alone=night, found 'alone={self.keys['alone']}'"
+        for path in self.measures:
+            if not (self.root / path).exists():
+                yield f"{self.name}: its header measures {path}, which is not there; name what took its place"
 
 
 def python_files(root):
