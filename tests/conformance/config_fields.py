@@ -1,5 +1,5 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
-# test: label=conformance timeout=600 night="" measures="src/models"
+# test: label=conformance timeout=1200 night="" measures="src/models"
 """config.json field by field: the fields of the installed transformers' config classes of GPT-2, Llama and Qwen2, those
 that older versions wrote, and the published files of tests/models/published.
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
-# test: label=faults timeout=600 night="--short" measures="src/tokenizer"
+# test: label=faults timeout=600 night="--short" alone measures="src/tokenizer"
 """The texts that are worst for a tokenizer, in GPT-2, Llama-3, Qwen2 and SmolLM2; the last line has the figures.
 
 Words of 10 kB to 10 MB of one letter, of digits, spaces, newlines, emoji, marks, random letters, text without spaces,
