@@ -15,8 +15,8 @@
 #include "models/gpt2/gpt2.h"
 #include "train/device.h"
 #include "train/random_tokens.h"
-#include "train/rank_rows.h"
 #include "train/run.h"
+#include "train/state/rank_rows.h"
 #include "train/step.h"
 
 namespace {

@@ -1,6 +1,6 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../.deps/venv/bin/python" "$0" "$@"'
 # bench:
-"""What a training step costs the host: GPT-2 124M, 8 x 1024 tokens, on a CUDA device that is not there (src/absent), where
+"""What a training step costs the host: GPT-2 124M, 8 x 1024 tokens, on a CUDA device that is not there (src/fake_cuda), where
 launches take no time and so only the host's work is left. octavo in BF16 and in FP8 through Transformer Engine, and PyTorch
 eager (BF16 autocast, fused AdamW, flash attention), each in a process of its own, taking turns.
 
@@ -16,7 +16,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "integration"))
-import absent_device
+import fake_cuda
 
 BUILD = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build" / "release"))
 BATCH, LENGTH, STEPS = 8, 1024, 10
@@ -27,7 +27,7 @@ COUNTS = ("launches", "gemms", "memsets", "mallocs", "host_waits")
 PYTORCH_WORKER = r"""
 import sys, time
 sys.path.insert(0, sys.argv[1])
-import absent_device
+import fake_cuda
 exec(open(sys.argv[2]).read().replace("\nmain()\n", "\n"))
 batch, seq = int(sys.argv[3]), int(sys.argv[4])
 torch.backends.cuda.enable_cudnn_sdp(False)  # cuDNN does not start without a device; flash attention does
@@ -45,13 +45,13 @@ def step():
     return loss.item()
 
 for line in sys.stdin:
-    absent_device.reset()
+    fake_cuda.reset()
     times = []
     for _ in range(int(line)):
         start = time.perf_counter()
         step()
         times.append(time.perf_counter() - start)
-    counted = absent_device.counters()
+    counted = fake_cuda.counters()
     words = [f"{t:.6f}" for t in times]
     for name in ("launches", "gemms", "memsets", "mallocs", "host_waits"):
         words.append(f"{name}={counted[name] / len(times):.2f}")
@@ -60,7 +60,7 @@ for line in sys.stdin:
 
 
 def start(side):
-    environment = absent_device.environment(capability=90) | {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+    environment = fake_cuda.environment(capability=90) | {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
     if side == "pytorch":
         script = ROOT / "bench" / "pytorch_gpt2_step.py"
         command = [sys.executable, "-c", PYTORCH_WORKER, ROOT / "tests" / "integration", script, BATCH, LENGTH]
@@ -87,13 +87,13 @@ def launch_list():
     command = [BUILD / "bin" / "step_bench", "steps", "4", "--model_name", "gpt2", "--dataset", ROOT / "README.md",
                "--tokenizer", "bytes", "--vocab_size", "50257", "--batch_size", BATCH, "--max_seq_length", "256"]
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run([str(word) for word in command], env=absent_device.environment(capability=90), check=True,
+        done = subprocess.run([str(word) for word in command], env=fake_cuda.environment(capability=90), check=True,
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=folder)
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def main():
-    absent_device.require_libraries()
+    fake_cuda.require_libraries()
     sides = {side: start(side) for side in ("octavo_bf16", "octavo_fp8", "pytorch")}
     for process in sides.values():
         turn(process, 5)  # warm-up: the caching allocator, cuBLAS, NVRTC

@@ -4,21 +4,21 @@
 //        step_bench BATCH LENGTH --profile: where the time of a step goes.
 //        --recipe NAME before or after: in FP8.
 //        step_bench profile [CONFIG.yaml] [--key value]…: the same of any run of octavo train.
-//        step_bench steps N [CONFIG.yaml] [--key value]…: N steps of any run on the absent device
-//        (src/absent); a line of JSON for each with what it asked of the device, and the names of
-//        the last one's launches.
+//        step_bench steps N [CONFIG.yaml] [--key value]…: N steps of any run on the fake CUDA
+//        device (src/fake_cuda); a line of JSON for each with what it asked of the device, and the
+//        names of the last one's launches.
 
 #include <cstdio>
 #include <iostream>
 #include <map>
 #include <string>
 
-#include "absent/absent.h"
 #include "base/json.h"
 #include "config/key.h"
 #include "config/parse.h"
 #include "engine/allocator.h"
 #include "engine/devices.h"
+#include "fake_cuda/fake_cuda.h"
 #include "models/gpt2/gpt2.h"
 #include "timed_engine.h"
 #include "train/device.h"
@@ -65,12 +65,12 @@ void use_recipe(config::Settings& settings, const std::string& name) {
   settings.fp8_stats_freq = 0;
 }
 
-// What the absent device was asked for since the last call; {} elsewhere.
+// What the fake CUDA device was asked for since the last call; {} elsewhere.
 Json asked_for() {
-  const absent::Api* api = absent::api();
+  const fake_cuda::Api* api = fake_cuda::api();
   if (api == nullptr) return Json::object();
-  using absent::Kind;
-  absent::Counters c{};
+  using fake_cuda::Kind;
+  fake_cuda::Counters c{};
   api->counters(&c);
   api->reset();
   return {{"launches", c.of(Kind::kLaunch)},
@@ -86,22 +86,22 @@ Json asked_for() {
 
 // How often each kernel was launched since the last reset.
 Json launches_by_name() {
-  const absent::Api* api = absent::api();
-  std::vector<absent::Event> events(api->events(nullptr, 0, 0));
+  const fake_cuda::Api* api = fake_cuda::api();
+  std::vector<fake_cuda::Event> events(api->events(nullptr, 0, 0));
   api->events(events.data(), 0, events.size());
   std::map<std::string, int> counts;
   for (const auto& e : events)
-    if (e.kind == absent::Kind::kLaunch || e.kind == absent::Kind::kGemm) ++counts[e.name];
+    if (e.kind == fake_cuda::Kind::kLaunch || e.kind == fake_cuda::Kind::kGemm) ++counts[e.name];
   return counts;
 }
 
-int steps_on_absent_device(int64_t steps, const std::vector<std::string>& args) {
+int steps_on_fake_device(int64_t steps, const std::vector<std::string>& args) {
   const config::Settings settings = config::parse(args, config::kTrainArguments).settings;
   train::prepare_process(settings);
   std::string resumed_from;
   const auto run = train::assemble(settings, &resumed_from);
-  if (!engine::is_absent_device(run->engine->target.device)) {
-    std::fprintf(stderr, "step_bench steps: wanted the absent device, found %s\n",
+  if (!engine::is_fake(run->engine->target.device)) {
+    std::fprintf(stderr, "step_bench steps: wanted the fake CUDA device, found %s\n",
                  run->engine->target.device.str().c_str());
     return 2;
   }
@@ -140,7 +140,7 @@ int main(int argc, char** argv) {
     return profile(*train::assemble(settings, &resumed_from));
   }
   if (std::string_view(argv[1]) == "steps")
-    return steps_on_absent_device(std::stoll(argv[2]), {argv + 3, argv + argc});
+    return steps_on_fake_device(std::stoll(argv[2]), {argv + 3, argv + argc});
   train::Run run;
   auto& s = run.settings;
   s.batch_size = std::stoll(argv[1]);

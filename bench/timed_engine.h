@@ -60,7 +60,7 @@ struct TimedMatmul final : Timed<engine::Matmul> {
 struct TimedFp8Linear final : Timed<engine::Fp8Linear> {
   using Timed::Timed;
   using Matrix = engine::Fp8Matrix;
-  using Order = engine::Fp8Order;
+  using Order = engine::QuantizeSpec;
   Matrix quantize(const Tensor& x, fp8::Recipe recipe, const Order& row,
                   const Order& column) override {
     const char* part = column.keep         ? "FP8 quantize inputs"

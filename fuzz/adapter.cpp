@@ -3,7 +3,7 @@
 
 #include "base/json.h"
 #include "fuzz/harness.h"
-#include "train/peft_config.h"
+#include "train/state/peft_config.h"
 
 OCTAVO_FUZZ_TARGET(input) {
   using namespace octavo;

@@ -1,5 +1,5 @@
 // LLaMA-Factory YAML, DeepSpeed JSON and launch scripts, by the first character: y, j, s.
-#include "config/import.h"
+#include "migrate/import.h"
 #include "fuzz/harness.h"
 
 OCTAVO_FUZZ_TARGET(input) {

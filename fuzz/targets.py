@@ -16,13 +16,13 @@ HANG_S = 15
 
 # Target: the longest input, the dictionary, and the parser's own files, whose coverage is measured.
 TARGETS = {
-    "adapter": (1024, "json", ["train/peft_config.cpp"]),
+    "adapter": (1024, "json", ["train/state/peft_config.cpp"]),
     "arrow": (4096, None, ["data/arrow/arrow_module.cpp", "data/arrow/ipc_batches.cpp", "data/arrow/row_json.cpp"]),
     "chat": (1024, "json", ["data/chat_template.cpp", "data/row_format.cpp"]),
     "config": (1024, "yaml", ["config/yaml.cpp"]),
     "dataset_index": (2048, "json", ["data/dataset_index.cpp"]),
     "http": (5120, "http", ["monitor/http_server.cpp"]),
-    "import": (512, "yaml", ["config/import_read.cpp"]),
+    "import": (512, "yaml", ["migrate/import_read.cpp"]),
     "json_rows": (1024, "json", ["data/json_rows.cpp", "data/row_format.cpp"]),
     "manifest": (2048, "json", ["checkpoint/manifest.cpp", "checkpoint/index_json.cpp", "checkpoint/part_list.cpp",
                                 "checkpoint/sealed_json.cpp"]),

@@ -42,39 +42,39 @@ Plot plot_of(const LineChart& chart) {
   return plot;
 }
 
-struct Place {
+struct Point {
   double x, y;
 };
 
-void append_place(std::string& points, const Place& place) {
+void append_point(std::string& points, const Point& place) {
   if (!points.empty()) points += ' ';
   points += coordinate(place.x) + "," + coordinate(place.y);
 }
 
-// Of many places in one column of pixels: first, lowest, highest, last, in their order.
-std::vector<Place> thinned(const std::vector<Place>& places, double width) {
-  if (static_cast<double>(places.size()) <= 4 * width) return places;
-  std::vector<Place> kept;
-  for (size_t begin = 0; begin < places.size();) {
+// Of many points in one column of pixels: first, lowest, highest, last, in their order.
+std::vector<Point> thinned(const std::vector<Point>& points, double width) {
+  if (static_cast<double>(points.size()) <= 4 * width) return points;
+  std::vector<Point> kept;
+  for (size_t begin = 0; begin < points.size();) {
     size_t end = begin;
-    while (end < places.size() && std::floor(places[end].x) == std::floor(places[begin].x)) ++end;
+    while (end < points.size() && std::floor(points[end].x) == std::floor(points[begin].x)) ++end;
     size_t low = begin, high = begin;
     for (size_t i = begin; i < end; ++i) {
-      if (places[i].y < places[low].y) low = i;
-      if (places[i].y > places[high].y) high = i;
+      if (points[i].y < points[low].y) low = i;
+      if (points[i].y > points[high].y) high = i;
     }
     std::vector<size_t> chosen = {begin, std::min(low, high), std::max(low, high), end - 1};
     chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
-    for (size_t i : chosen) kept.push_back(places[i]);
+    for (size_t i : chosen) kept.push_back(points[i]);
     begin = end;
   }
   return kept;
 }
 
-// The places of a curve, cut where a value cannot be shown.
-std::vector<std::vector<Place>> pieces_of(const Plot& plot, const Series& series,
+// The points of a curve, cut where a value cannot be shown.
+std::vector<std::vector<Point>> pieces_of(const Plot& plot, const Series& series,
                                           const std::vector<double>& values) {
-  std::vector<std::vector<Place>> pieces(1);
+  std::vector<std::vector<Point>> pieces(1);
   for (size_t i = 0; i < std::min(series.x.size(), values.size()); ++i)
     if (plot.x.shows(series.x[i]) && plot.y.shows(values[i]) && std::abs(values[i]) <= 1e200)
       pieces.back().push_back({plot.x.place(series.x[i]), plot.y.place(values[i])});
@@ -85,7 +85,7 @@ std::vector<std::vector<Place>> pieces_of(const Plot& plot, const Series& series
 }
 
 void draw_band(Drawing& drawing, const Plot& plot, const Series& series, std::string_view colour) {
-  std::vector<Place> low, high;
+  std::vector<Point> low, high;
   for (size_t i = 0; i < series.x.size() && has_band(series, i); ++i) {
     if (!plot.x.shows(series.x[i]) || !plot.y.shows(series.low[i]) || !plot.y.shows(series.high[i]))
       continue;
@@ -98,8 +98,8 @@ void draw_band(Drawing& drawing, const Plot& plot, const Series& series, std::st
   low = thinned(low, width);
   high = thinned(high, width);
   std::string points;
-  for (const Place& place : low) append_place(points, place);
-  for (auto place = high.rbegin(); place != high.rend(); ++place) append_place(points, *place);
+  for (const Point& place : low) append_point(points, place);
+  for (auto place = high.rbegin(); place != high.rend(); ++place) append_point(points, *place);
   drawing.area(points, colour);
 }
 
@@ -110,11 +110,11 @@ void draw_curve(Drawing& drawing, const Plot& plot, const Series& series, std::s
   for (const auto& piece : pieces) shown += piece.size();
   for (const auto& piece : pieces) {
     std::string points;
-    for (const Place& place : thinned(piece, std::abs(plot.x.to - plot.x.from)))
-      append_place(points, place);
+    for (const Point& place : thinned(piece, std::abs(plot.x.to - plot.x.from)))
+      append_point(points, place);
     if (piece.size() > 1) drawing.polyline(points, colour, dashed);
     if ((shown > 2 && shown <= kFewPoints) || piece.size() == 1)
-      for (const Place& place : piece) drawing.dot(place.x, place.y, 2.6, colour);
+      for (const Point& place : piece) drawing.dot(place.x, place.y, 2.6, colour);
   }
 }
 

@@ -7,9 +7,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/verbs.h"
-#include "report/comparison.h"
-#include "report/hellaswag.h"
-#include "report/runs.h"
+#include "compare/comparison.h"
+#include "compare/hellaswag.h"
+#include "compare/runs.h"
 
 namespace octavo::cli {
 namespace {
@@ -28,10 +28,10 @@ FolderPairs find_pairs(const config::Parsed& parsed, fs::path& folder) {
   if (!parsed.config_file.empty()) {
     if (!given.empty())
       fail(ExitCode::kUsage, "cli", "compare: wanted CONFIG.yaml or run folders, found both");
-    const report::RunPlan plan = report::plan_runs(parsed);
-    report::make_runs(plan);
+    const compare::RunPlan plan = compare::plan_runs(parsed);
+    compare::make_runs(plan);
     folder = plan.folder;
-    FolderPairs pairs = report::pairs_in(folder);
+    FolderPairs pairs = compare::pairs_in(folder);
     if (2 * pairs.size() > plan.runs.size())
       log_warn(str(folder.string(), ": ", pairs.size() - plan.runs.size() / 2,
                    " more pairs from before are there and are judged too; another run_name keeps "
@@ -47,7 +47,7 @@ FolderPairs find_pairs(const config::Parsed& parsed, fs::path& folder) {
          "compare: wanted RUN_A RUN_B, CONFIG.yaml, or a comparison's folder, found ", given.size(),
          " folders; see octavo compare --help");
   folder = given[0];
-  FolderPairs pairs = report::pairs_in(folder);
+  FolderPairs pairs = compare::pairs_in(folder);
   if (pairs.empty())
     fail(ExitCode::kUsage, "cli", "compare: wanted a comparison's folder with runs a-SEED and ",
          "b-SEED, found none in ", folder.string(), "; two runs are given as RUN_A RUN_B");
@@ -64,25 +64,26 @@ int compare(const Verb& verb, Args args) {
   if (!parsed.config_file.empty())
     for (const std::string& note : parsed.notes) log_info(note);
   fs::path folder;
-  const report::Bounds bounds{s.max_train_gap, s.max_val_gap, s.max_hellaswag_drop, s.min_speedup,
-                              s.tail_share};
-  std::vector<report::Pair> pairs;
+  const compare::Bounds bounds{s.max_train_gap, s.max_val_gap, s.max_hellaswag_drop, s.min_speedup,
+                               s.tail_share};
+  std::vector<compare::Pair> pairs;
   for (const auto& [a, b] : find_pairs(parsed, folder))
-    pairs.push_back(report::compare_pair(report::read_run(a), report::read_run(b), s.tail_share));
-  if (!s.eval_data.empty()) report::add_hellaswag(pairs, s.eval_data, s.eval_limit);
-  const report::Comparison comparison = report::judge(std::move(pairs), bounds);
+    pairs.push_back(
+        compare::compare_pair(compare::read_run(a), compare::read_run(b), s.tail_share));
+  if (!s.eval_data.empty()) compare::add_hellaswag(pairs, s.eval_data, s.eval_limit);
+  const compare::Comparison comparison = compare::judge(std::move(pairs), bounds);
   const fs::path page = s.output.empty() ? folder / "report.html" : fs::path(s.output);
-  write_file_atomic(page, report::page_of(comparison, bounds));
-  const std::string json = report::json_of(comparison, bounds)
+  write_file_atomic(page, compare::page_of(comparison, bounds));
+  const std::string json = compare::json_of(comparison, bounds)
                                .dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
   const fs::path figures = fs::path(page).replace_extension(".json");
   write_file_atomic(figures, json + "\n");
   if (s.json)
     std::printf("%s\n", json.c_str());
   else
-    std::printf("%sreport: %s, figures: %s\n", report::text_of(comparison).c_str(), page.c_str(),
+    std::printf("%sreport: %s, figures: %s\n", compare::text_of(comparison).c_str(), page.c_str(),
                 figures.c_str());
-  return report::exit_code(comparison.verdict);
+  return compare::exit_code(comparison.verdict);
 }
 
 }  // namespace octavo::cli

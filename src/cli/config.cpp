@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/verbs.h"
-#include "config/import.h"
 #include "config/print.h"
+#include "migrate/import.h"
 
 namespace octavo::cli {
 namespace {

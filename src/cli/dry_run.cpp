@@ -1,5 +1,5 @@
-// octavo plan --dry_run: this program starts itself again on the absent device (src/absent), where
-// the real GPU code path runs and no kernel does.
+// octavo plan --dry_run: this program starts itself again on the fake CUDA device (src/fake_cuda),
+// where the real GPU code path runs and no kernel does.
 
 #include <unistd.h>
 
@@ -7,10 +7,10 @@
 #include <cstring>
 #include <vector>
 
-#include "absent/absent.h"
 #include "base/error.h"
 #include "base/library.h"
 #include "cli/verbs.h"
+#include "fake_cuda/fake_cuda.h"
 #include "plan/gpu.h"
 
 extern char** environ;  // NOLINT: POSIX has no header for it
@@ -21,7 +21,7 @@ namespace {
 // This process's variables with those of the device in their place.
 std::vector<std::string> variables_for(const plan::Gpu& gpu, const fs::path& libraries) {
   const char* path = std::getenv("LD_LIBRARY_PATH");
-  auto ours = absent::environment(
+  auto ours = fake_cuda::environment(
       {.capability = gpu.capability, .memory = static_cast<uint64_t>(plan::usable_bytes(gpu))},
       libraries.string(), path != nullptr ? path : "");
   ours["OMP_WAIT_POLICY"] = "passive";
@@ -44,15 +44,16 @@ std::vector<char*> pointers_to(std::vector<std::string>& words) {
 }  // namespace
 
 int dry_run(const Verb& verb, Args args, const config::Settings& settings) {
-  if (absent::is_active()) return core(verb, args);
+  if (fake_cuda::is_active()) return core(verb, args);
   const plan::Gpu& gpu = plan::wanted_gpu(settings.gpu);
   if (settings.num_gpus > 1)
     fail(ExitCode::kUsage, "cli", "plan --dry_run: wanted num_gpus 1, found ", settings.num_gpus,
          "; a dry run is one process. Leave --dry_run out for a forecast of several");
   const fs::path program = own_program(), libraries = own_library_folder();
-  if (!fs::exists(libraries / "liboctavo_absent.so"))
-    fail(ExitCode::kEnvironment, "cli", "plan --dry_run: wanted liboctavo_absent.so in ",
-         libraries.string(), ", found none; build it (ninja octavo_absent octavo_absent_driver)");
+  if (!fs::exists(libraries / "liboctavo_fake_cuda.so"))
+    fail(ExitCode::kEnvironment, "cli", "plan --dry_run: wanted liboctavo_fake_cuda.so in ",
+         libraries.string(),
+         ", found none; build it (ninja octavo_fake_cuda octavo_fake_cuda_driver)");
   std::vector<std::string> words = {program.string(), "plan"},
                            variables = variables_for(gpu, libraries);
   words.insert(words.end(), args.begin(), args.end());

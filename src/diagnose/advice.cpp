@@ -37,8 +37,8 @@ std::string needs(const Variant& variant) {
              : "";
 }
 
-bool is_troubled(const VariantFigures& figures) {
-  return std::ranges::any_of(figures.tensors,
+bool is_troubled(const VariantFigures& stats) {
+  return std::ranges::any_of(stats.tensors,
                              [](const auto& t) { return !fp8::trouble(t.health).empty(); });
 }
 
@@ -73,8 +73,8 @@ std::vector<std::string> healed_by(const Diagnosis& found, const Variant& varian
                                    const std::vector<std::string>& layers) {
   std::vector<std::string> healed;
   for (const std::string& layer : layers) {
-    const LayerFigures* figures = figures_of(found, layer);
-    const VariantFigures* v = figures != nullptr ? figures->find(variant) : nullptr;
+    const LayerFigures* stats = figures_of(found, layer);
+    const VariantFigures* v = stats != nullptr ? stats->find(variant) : nullptr;
     if (v != nullptr && v->is_legal() && !is_troubled(*v)) healed.push_back(layer);
   }
   return healed;
@@ -100,8 +100,8 @@ std::string first_few(const std::vector<std::string>& names) {
 // The worst tensor now, and what the same tensor would be.
 std::string before_and_after(const Diagnosis& found, const nn::Fp8TensorReport& worst,
                              const Variant& variant) {
-  const LayerFigures* figures = figures_of(found, worst.layer);
-  const VariantFigures* v = figures != nullptr ? figures->find(variant) : nullptr;
+  const LayerFigures* stats = figures_of(found, worst.layer);
+  const VariantFigures* v = stats != nullptr ? stats->find(variant) : nullptr;
   std::string text = str(worst.layer, " ", worst.tensor, ": ", worst.trouble);
   if (v == nullptr) return text;
   for (const TensorFigures& t : v->tensors)

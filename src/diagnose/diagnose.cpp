@@ -10,14 +10,14 @@
 #include "checkpoint/safetensors.h"
 #include "config/parse.h"
 #include "diagnose/observer.h"
-#include "launch/place.h"
+#include "launch/rank_info.h"
 #include "train/device.h"
-#include "train/fp8_persist.h"
 #include "train/lora_run.h"
 #include "train/model_factory.h"
 #include "train/pass.h"
-#include "train/persist.h"
 #include "train/random_run.h"
+#include "train/state/fp8_persist.h"
+#include "train/state/persist.h"
 
 namespace octavo::diagnose {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "diagnose/what_if.h"
 #include "nn/fp8_model.h"
-#include "train/fp8_report.h"
+#include "train/reporting/fp8_report.h"
 
 namespace octavo::diagnose {
 

@@ -60,7 +60,7 @@ FactorOf Observer::factor_of(const Seen& seen) const {
         format != side_of(variant.recipe, variant.format, role, Direction::kRow).format;
     if (variant == variant_of(options_.in_use)) {
       const auto found = factors_.find(
-          octavo::str(seen.figures.layer, ".", fp8::name_of(role), own_slot ? ".column" : ""));
+          octavo::str(seen.stats.layer, ".", fp8::name_of(role), own_slot ? ".column" : ""));
       if (found != factors_.end()) return found->second;
     }
     const float amax = seen.amax[static_cast<size_t>(role)];
@@ -86,7 +86,7 @@ void Observer::on_input(nn::Linear& layer, const Tensor& x) {
     tensors_[layer.name + ".input"] = x.detach().to(at::kCPU, at::kBFloat16, false, true);
     tensors_[layer.name + ".weight"] = w.detach().to(at::kCPU, at::kBFloat16, false, true);
   }
-  look_forward(engine_, x, w, factor_of(it), it.figures);
+  look_forward(engine_, x, w, factor_of(it), it.stats);
   if (options_.on_layer) options_.on_layer(layer.name);
 }
 
@@ -101,13 +101,13 @@ void Observer::on_gradient(nn::Linear& layer, const Tensor& dy) {
   if (options_.keep_tensors)
     tensors_[layer.name + ".gradient"] = dy.detach().to(at::kCPU, at::kBFloat16, false, true);
   look_backward(engine_, dy, std::exchange(it.x, {}), layer.weight->weights(), factor_of(it),
-                it.figures);
+                it.stats);
   if (options_.on_layer) options_.on_layer(layer.name);
 }
 
 std::vector<LayerFigures> Observer::take_figures() {
   std::vector<LayerFigures> all;
-  for (Seen& s : seen_) all.push_back(std::move(s.figures));
+  for (Seen& s : seen_) all.push_back(std::move(s.stats));
   return all;
 }
 

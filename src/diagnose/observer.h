@@ -43,7 +43,7 @@ class Observer final : public nn::LinearObserver {
     nn::LinearPtr layer;
     std::array<float, 3> amax{};  // of the passes before, by role
     at::Tensor x;                 // until its gradient comes
-    LayerFigures figures;
+    LayerFigures stats;
   };
   Seen& seen(const nn::Linear& layer);
   void remember(Seen& seen, fp8::Role role, const at::Tensor& tensor);

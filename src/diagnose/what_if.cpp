@@ -12,7 +12,7 @@ namespace {
 
 using at::Tensor;
 using engine::Fp8Matrix;
-using engine::Fp8Order;
+using engine::QuantizeSpec;
 using fp8::Direction;
 using fp8::Role;
 using nn::Gemm;
@@ -20,11 +20,11 @@ using nn::Gemm;
 Fp8Matrix quantized(const engine::Engine& engine, const Tensor& tensor, const Variant& variant,
                     Role role, const FactorOf& factor) {
   const auto order = [&](Direction direction) {
-    Fp8Order made{.side = side_of(variant.recipe, variant.format, role, direction),
-                  .wanted = true,
-                  .keep = false,
-                  .factor = {},
-                  .amax = {}};
+    QuantizeSpec made{.side = side_of(variant.recipe, variant.format, role, direction),
+                      .wanted = true,
+                      .keep = false,
+                      .factor = {},
+                      .amax = {}};
     if (variant.recipe == fp8::Recipe::kDelayed)
       made.factor =
           at::full({1}, factor(variant, role, direction), tensor.options().dtype(at::kFloat));
@@ -35,11 +35,11 @@ Fp8Matrix quantized(const engine::Engine& engine, const Tensor& tensor, const Va
 }
 
 void add_health(const engine::Engine& engine, const Tensor& tensor, const Fp8Matrix& made,
-                Role role, VariantFigures& figures) {
+                Role role, VariantFigures& stats) {
   const bool same = made.row_side == made.column_side && is_symmetric(made.row_side.granularity);
   for (const Direction direction : {Direction::kRow, Direction::kColumn})
     if (direction == Direction::kRow || !same)
-      figures.tensors.push_back(
+      stats.tensors.push_back(
           {role, direction, engine.fp8_linear->measure(tensor, made, direction)});
 }
 
@@ -109,22 +109,22 @@ const VariantFigures* LayerFigures::find(const Variant& variant) const {
 
 LayerFigures figures_for(const std::string& layer, int64_t outputs, int64_t inputs, int64_t tokens,
                          const std::vector<Variant>& variants) {
-  LayerFigures figures{
+  LayerFigures stats{
       .layer = layer, .outputs = outputs, .inputs = inputs, .bf16 = {}, .variants = {}};
   for (const Variant& variant : variants)
-    figures.variants.push_back(
+    stats.variants.push_back(
         {variant, fp8::refusal(variant.recipe, outputs, inputs, tokens), {}, {}});
-  return figures;
+  return stats;
 }
 
 void look_forward(const engine::Engine& engine, const Tensor& x, const Tensor& w,
-                  const FactorOf& factor, LayerFigures& figures) {
+                  const FactorOf& factor, LayerFigures& stats) {
   const at::NoGradGuard no_grad;
   const Tensor input = in_bf16(x), weight = in_bf16(w);
   Comparison y = comparison(Gemm::kForward, input, weight.t(), at::kBFloat16);
   engine.matmul->forward(input, weight, {}, y.result);
-  y.take(figures.bf16);
-  for (VariantFigures& v : figures.variants) {
+  y.take(stats.bf16);
+  for (VariantFigures& v : stats.variants) {
     if (!v.is_legal()) continue;
     const Fp8Matrix made_x = quantized(engine, input, v.variant, Role::kInput, factor),
                     made_w = quantized(engine, weight, v.variant, Role::kWeight, factor);
@@ -136,21 +136,21 @@ void look_forward(const engine::Engine& engine, const Tensor& x, const Tensor& w
 }
 
 void look_backward(const engine::Engine& engine, const Tensor& dy, const Tensor& x, const Tensor& w,
-                   const FactorOf& factor, LayerFigures& figures) {
+                   const FactorOf& factor, LayerFigures& stats) {
   using engine::Accumulate;
   const at::NoGradGuard no_grad;
   const Tensor gradient = in_bf16(dy), weight = in_bf16(w);
   const Tensor input = x.defined() ? in_bf16(x) : Tensor();
   Comparison dx = comparison(Gemm::kInputGradient, gradient, weight, at::kBFloat16);
   engine.matmul->input_gradient(gradient, weight, dx.result);
-  dx.take(figures.bf16);
+  dx.take(stats.bf16);
   std::optional<Comparison> dw;
   if (input.defined()) {
     dw = comparison(Gemm::kWeightGradient, gradient.t(), input, at::kFloat);
     engine.matmul->weight_gradient(gradient, input, dw->result, Accumulate::kOverwrite);
-    dw->take(figures.bf16);
+    dw->take(stats.bf16);
   }
-  for (VariantFigures& v : figures.variants) {
+  for (VariantFigures& v : stats.variants) {
     if (!v.is_legal()) continue;
     const Fp8Matrix made = quantized(engine, gradient, v.variant, Role::kGradient, factor);
     add_health(engine, gradient, made, Role::kGradient, v);

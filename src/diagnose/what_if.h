@@ -51,15 +51,15 @@ struct LayerFigures {
 // The factor of delayed for a tensor of the layer; not asked for by other recipes.
 using FactorOf = std::function<float(const Variant&, fp8::Role, fp8::Direction)>;
 
-// Adds to `figures`, which has its variants: statistics of x[T,I] and w[O,I] and the error of the
+// Adds to `stats`, which has its variants: statistics of x[T,I] and w[O,I] and the error of the
 // forward product; then statistics of dy[T,O] and the errors of both gradients (of the weight's
 // where x is defined). `engine` rehearses: any device, any recipe.
 void look_forward(const engine::Engine& engine, const at::Tensor& x, const at::Tensor& w,
-                  const FactorOf& factor, LayerFigures& figures);
+                  const FactorOf& factor, LayerFigures& stats);
 void look_backward(const engine::Engine& engine, const at::Tensor& dy, const at::Tensor& x,
-                   const at::Tensor& w, const FactorOf& factor, LayerFigures& figures);
+                   const at::Tensor& w, const FactorOf& factor, LayerFigures& stats);
 
-// A layer's figures before it was looked at: which variants may run on it.
+// A layer's stats before it was looked at: which variants may run on it.
 LayerFigures figures_for(const std::string& layer, int64_t outputs, int64_t inputs, int64_t tokens,
                          const std::vector<Variant>& variants);
 

@@ -20,7 +20,7 @@ std::string plain(const std::string& text) {
 
 }  // namespace
 
-void fail_lost(Rendezvous& rendezvous, const launch::Place& place, const std::string& collective,
+void fail_lost(Rendezvous& rendezvous, const launch::RankInfo& place, const std::string& collective,
                int64_t step, const std::string& error) {
   const auto start = std::chrono::steady_clock::now();
   const std::string missed = octavo::str("missed in ", collective, " at step ", step);
@@ -39,8 +39,8 @@ void fail_lost(Rendezvous& rendezvous, const launch::Place& place, const std::st
   fail(ExitCode::kEnvironment, "dist", verdict, "; ", missed);
 }
 
-void say_leaving(Rendezvous& rendezvous, const launch::Place& place, const std::string& error,
-                 ExitCode code) noexcept {
+void announce_exit(Rendezvous& rendezvous, const launch::RankInfo& place, const std::string& error,
+                   ExitCode code) noexcept {
   try {
     if (rendezvous.watch == nullptr || rendezvous.watch->failed()) return;
     const std::string text = octavo::str("rank ", place.rank, " left: ", plain(error));

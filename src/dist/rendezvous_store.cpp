@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "dist/board.h"
+#include "dist/key_value_store.h"
 #include "rendezvous/auth.h"
 #include "rendezvous/keys.h"
 
@@ -126,7 +126,7 @@ Rendezvous::~Rendezvous() {
   }
 }
 
-Rendezvous meet(const launch::Place& place, milliseconds timeout) {
+Rendezvous meet(const launch::RankInfo& place, milliseconds timeout) {
   Rendezvous met;
   if (place.ranks == 1) return met;
   // Gloo writes to peers that may be gone: that is an error to be named, not the end of this rank.
@@ -145,7 +145,7 @@ Rendezvous meet(const launch::Place& place, milliseconds timeout) {
   }
   met.store =
       c10::make_intrusive<c10d::PrefixStore>(octavo::str("generation/", place.generation), store);
-  met.watch = std::make_unique<Watch>(place, Board::open(place, timeout));
+  met.watch = std::make_unique<Watch>(place, KeyValueStore::open(place, timeout));
   return met;
 }
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "dist/watch.h"
-#include "launch/place.h"
+#include "launch/rank_info.h"
 #include "rendezvous/client.h"
 #include "rendezvous/server.h"
 
@@ -60,6 +60,6 @@ struct Rendezvous {
 
 // All ranks call it. Rank 0 starts the store when no launcher did; `timeout` is for the others to
 // reach it, and is the store's own for c10d.
-Rendezvous meet(const launch::Place& place, std::chrono::milliseconds timeout);
+Rendezvous meet(const launch::RankInfo& place, std::chrono::milliseconds timeout);
 
 }  // namespace octavo::dist

@@ -51,14 +51,15 @@ std::vector<int> all_ranks(int count) {
 
 }  // namespace
 
-std::optional<OddOnes> odd_ones(std::span<const int64_t> hashes, const std::vector<int>& replicas) {
+std::optional<Disagreement> find_disagreement(std::span<const int64_t> hashes,
+                                              const std::vector<int>& replicas) {
   OCTAVO_ASSERT(hashes.size() == replicas.size() && !hashes.empty());
   std::map<int64_t, size_t> votes;
   for (const int64_t hash : hashes) ++votes[hash];
   if (votes.size() == 1) return std::nullopt;
   const auto most =
       std::ranges::max_element(votes, {}, [](const auto& vote) { return vote.second; });
-  OddOnes odd{.told_apart = 2 * most->second > hashes.size(), .replicas = replicas};
+  Disagreement odd{.told_apart = 2 * most->second > hashes.size(), .replicas = replicas};
   for (size_t i = 0; i < hashes.size(); ++i)
     if (!odd.told_apart || hashes[i] != most->first) odd.ranks.push_back(replicas[i]);
   return odd;
@@ -133,7 +134,7 @@ ReplicaDifference Replicas::describe(const std::vector<Replicated>& tensors,
     for (const auto& group : tensors[t].own_rows ? by_shard : everybody) {
       std::vector<int64_t> of_group;
       for (const int rank : group) of_group.push_back(rows[rank][static_cast<int64_t>(t)]);
-      if (auto odd = odd_ones(of_group, group))
+      if (auto odd = find_disagreement(of_group, group))
         difference.tensors.push_back({tensors[t].parameter, tensors[t].kind, std::move(*odd)});
     }
   return difference;

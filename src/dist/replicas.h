@@ -40,18 +40,19 @@ struct Replicated {
 };
 
 // Who stands against the majority; nobody knows when there is none.
-struct OddOnes {
+struct Disagreement {
   std::vector<int> ranks;     // the odd ones, or all when there is no majority
   bool told_apart = false;    // more than half of the replicas are alike
   std::vector<int> replicas;  // that were compared
 };
 // Of the hashes of `replicas`, in their order. Nothing when all are alike.
-std::optional<OddOnes> odd_ones(std::span<const int64_t> hashes, const std::vector<int>& replicas);
+std::optional<Disagreement> find_disagreement(std::span<const int64_t> hashes,
+                                              const std::vector<int>& replicas);
 
 struct ReplicaDifference {
   struct Tensor {
     std::string parameter, kind;
-    OddOnes odd;
+    Disagreement odd;
   };
   int64_t step = 0;
   int64_t last_alike = -1;         // step of the last comparison without a difference; -1: none

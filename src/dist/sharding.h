@@ -9,10 +9,10 @@
 //   hybrid     as fsdp_full inside a node; own gradients are summed over nodes after the last one
 //
 // zero1 and zero2 gather the weights after an update, one unit after the other, while the next step
-// begins. fsdp_full gathers a unit (nn/residence.h) while the one before it computes, forward and
-// backward, and lets it go behind. Reductions run under the backward pass; ddp and zero1 have none
-// until the last micro-batch of a step, zero2 and fsdp_full one for each, because there is no room
-// for whole gradients between them. Vectors and matrices with fewer rows than ranks are whole
+// begins. fsdp_full gathers a unit (nn/weight_gatherer.h) while the one before it computes, forward
+// and backward, and lets it go behind. Reductions run under the backward pass; ddp and zero1 have
+// none until the last micro-batch of a step, zero2 and fsdp_full one for each, because there is no
+// room for whole gradients between them. Vectors and matrices with fewer rows than ranks are whole
 // everywhere, and summed in one call.
 
 #include <memory>
@@ -26,7 +26,7 @@
 #include "dist/world.h"
 #include "nn/fp8_layer.h"
 #include "nn/linear.h"
-#include "nn/residence.h"
+#include "nn/weight_gatherer.h"
 
 namespace octavo::dist {
 
@@ -40,7 +40,7 @@ struct ShardingOptions {
   bool recompute = false;                    // the backward pass runs blocks again
 };
 
-class Sharding final : public nn::Residence {
+class Sharding final : public nn::WeightGatherer {
  public:
   // All parameters, frozen and trained; the layers whose weights may travel in FP8.
   Sharding(World& world, const nn::ParamList& params, const nn::LinearList& layers,

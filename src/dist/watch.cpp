@@ -31,8 +31,8 @@ std::string named(const std::vector<int64_t>& ranks, int64_t count) {
 
 }  // namespace
 
-Watch::Watch(launch::Place place, std::shared_ptr<Board> board)
-    : place_(std::move(place)), board_(std::move(board)), thread_([this] { run(); }) {}
+Watch::Watch(launch::RankInfo place, std::shared_ptr<KeyValueStore> board)
+    : place_(std::move(place)), store_(std::move(board)), thread_([this] { run(); }) {}
 
 Watch::~Watch() {
   {
@@ -40,7 +40,7 @@ Watch::~Watch() {
     stopping_ = true;
   }
   changed_.notify_all();
-  board_->stop();
+  store_->stop();
   thread_.join();
 }
 
@@ -81,7 +81,7 @@ std::string Watch::ask(const std::string& why) {
     if (verdict_) return *verdict_;
   }
   try {
-    board_->set_first("alarm", octavo::str("rank ", place_.rank, " ", why));
+    store_->set_first("alarm", octavo::str("rank ", place_.rank, " ", why));
   } catch (const Error& error) {
     const std::lock_guard lock(mutex_);  // it may have come meanwhile
     if (!verdict_) {
@@ -116,11 +116,11 @@ void Watch::run() {
 std::string Watch::wait_for_alarm() {
   for (;;) {
     try {
-      if (const auto alarm = board_->wait_for("alarm", kForEver)) return *alarm;
+      if (const auto alarm = store_->wait_for("alarm", kForEver)) return *alarm;
     } catch (const rendezvous::Unreachable& error) {
       if (is_stopping()) throw;
       // A connection may break without anybody's end; with the host gone this throws again.
-      if (const auto alarm = board_->try_get("alarm")) return *alarm;
+      if (const auto alarm = store_->try_get("alarm")) return *alarm;
       log_warn(octavo::str("the watch over the ranks had to connect again: ", error.what()));
     }
   }
@@ -135,13 +135,13 @@ std::string Watch::verdict_on(const std::string& alarm) {
     where = where_;
     leaving = leaving_.has_value();
   }
-  board_->set(octavo::str("lost/", place_.rank), where);
+  store_->set(octavo::str("lost/", place_.rank), where);
   if (leaving) return alarm;  // it will not be here long enough to ask for the others
   log_warn(octavo::str("the run ends: ", alarm));
-  if (board_->add("surveyors", 1) != 1)
-    if (const auto verdict = board_->wait_for("verdict", kVerdict)) return *verdict;
+  if (store_->add("surveyors", 1) != 1)
+    if (const auto verdict = store_->wait_for("verdict", kVerdict)) return *verdict;
   const std::string verdict = survey();
-  board_->set("verdict", verdict);
+  store_->set("verdict", verdict);
   // The store may live in this very process: those who wait for the verdict need a moment.
   std::this_thread::sleep_for(milliseconds(200));
   return verdict;
@@ -153,9 +153,9 @@ Watch::Silent Watch::silent_ranks() {
   const auto start = Clock::now();
   for (;;) {
     Silent silent;
-    silent.missing = board_->missing("lost/", place_.ranks);
+    silent.missing = store_->missing("lost/", place_.ranks);
     for (const int64_t rank : silent.missing.first)
-      if (const auto death = board_->death_of(rank)) silent.dead.emplace_back(rank, *death);
+      if (const auto death = store_->death_of(rank)) silent.dead.emplace_back(rank, *death);
     silent.waited = std::chrono::duration_cast<milliseconds>(Clock::now() - start);
     const bool all_known = silent.dead.size() == static_cast<size_t>(silent.missing.count);
     const bool some_known = !silent.dead.empty() && silent.waited >= kOtherDeaths;
@@ -182,13 +182,13 @@ std::string Watch::survey() {
     text = octavo::str(named(silent.missing.first, count), " lost (no answer within ",
                        silent.waited.count(), " ms)");
   }
-  if (const auto left = board_->try_get("left"))
+  if (const auto left = store_->try_get("left"))
     return octavo::str(*left, text.empty() ? "" : "; ", text);
   if (!text.empty()) return text;
   text = octavo::str("all ", place_.ranks, " ranks answer:");
   for (int rank = 0; rank < std::min(place_.ranks, 16); ++rank)
     text += octavo::str(rank == 0 ? " rank " : ", rank ", rank, " in ",
-                        board_->try_get(octavo::str("lost/", rank)).value_or("?"));
+                        store_->try_get(octavo::str("lost/", rank)).value_or("?"));
   return text;
 }
 

@@ -19,14 +19,14 @@
 #include <utility>
 #include <vector>
 
-#include "dist/board.h"
-#include "launch/place.h"
+#include "dist/key_value_store.h"
+#include "launch/rank_info.h"
 
 namespace octavo::dist {
 
 class Watch {
  public:
-  Watch(launch::Place place, std::shared_ptr<Board> board);
+  Watch(launch::RankInfo place, std::shared_ptr<KeyValueStore> board);
   ~Watch();
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
@@ -60,8 +60,8 @@ class Watch {
   void publish(const std::string& verdict);
   void end_process_unless_it_ends(const std::string& alarm);
 
-  const launch::Place place_;
-  const std::shared_ptr<Board> board_;
+  const launch::RankInfo place_;
+  const std::shared_ptr<KeyValueStore> store_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::string where_ = "a place it has not said";

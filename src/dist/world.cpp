@@ -28,23 +28,23 @@ struct World::Connection {
 namespace {
 
 // The address of this machine that the other ranks reach it at.
-std::string own_address(const launch::Place& place, const std::string& interface) {
+std::string own_address(const launch::RankInfo& place, const std::string& interface) {
   const std::string name = launch::chosen_interface(interface, launch::environment());
   if (!name.empty()) return launch::interface_address(name);
   return address_towards(place.master_address, place.master_port);
 }
 
 // Makes groups: each with keys of its own in the store.
-struct Founder {
-  const launch::Place& place;
+struct GroupFactory {
+  const launch::RankInfo& place;
   const WorldOptions& options;
   const c10::intrusive_ptr<c10d::Store>& store;
   std::string address;
   Group::OnFailure on_failure;
 
   // `ranks` of the group, by `color` when several groups of one name exist side by side.
-  std::unique_ptr<Group> found(const std::string& name, int color, int rank, int size,
-                               bool on_device) const {
+  std::unique_ptr<Group> make(const std::string& name, int color, int rank, int size,
+                              bool on_device) const {
     if (size == 1) return std::make_unique<Group>();
     const auto keys = c10::make_intrusive<c10d::PrefixStore>(octavo::str(name, ".", color), store);
     Group::Members members{name, rank, size, options.timeout, on_failure};
@@ -63,7 +63,7 @@ World::World(World&&) noexcept = default;
 World& World::operator=(World&&) noexcept = default;
 World::~World() = default;
 
-World World::connect(const launch::Place& place, const WorldOptions& options) {
+World World::connect(const launch::RankInfo& place, const WorldOptions& options) {
   World world;
   world.place_ = place;
   if (place.ranks == 1) return world;
@@ -74,21 +74,22 @@ World World::connect(const launch::Place& place, const WorldOptions& options) {
   auto made = std::make_unique<Connection>();
   Connection* c = made.get();
   c->rendezvous = meet(place, options.timeout);
-  const Founder founder{place, options, c->rendezvous.store, own_address(place, options.interface),
-                        [c, place](const std::string& what, const std::string& error) {
-                          fail_lost(c->rendezvous, place, what, c->step, error);
-                        }};
+  const GroupFactory factory{place, options, c->rendezvous.store,
+                             own_address(place, options.interface),
+                             [c, place](const std::string& what, const std::string& error) {
+                               fail_lost(c->rendezvous, place, what, c->step, error);
+                             }};
   const bool gpu = options.device.is_cuda();
   try {
     c->shards = options.hybrid ? place.local_ranks : place.ranks;
     c->shard = options.hybrid ? place.local_rank : place.rank;
-    c->host = founder.found("all", 0, place.rank, place.ranks, false);
-    if (gpu) c->device = founder.found("device", 0, place.rank, place.ranks, true);
+    c->host = factory.make("all", 0, place.rank, place.ranks, false);
+    if (gpu) c->device = factory.make("device", 0, place.rank, place.ranks, true);
     const int node = options.hybrid ? place.node : 0;
-    c->gathering = founder.found("gather", node, c->shard, c->shards, gpu);
-    c->reducing = founder.found("reduce", node, c->shard, c->shards, gpu);
-    c->replicas = options.hybrid ? founder.found("replicas", place.local_rank, place.node,
-                                                 place.ranks / place.local_ranks, gpu)
+    c->gathering = factory.make("gather", node, c->shard, c->shards, gpu);
+    c->reducing = factory.make("reduce", node, c->shard, c->shards, gpu);
+    c->replicas = options.hybrid ? factory.make("replicas", place.local_rank, place.node,
+                                                place.ranks / place.local_ranks, gpu)
                                  : std::make_unique<Group>();
   } catch (const c10::Error& error) {
     fail_lost(c->rendezvous, place, "connecting", 0, error.what_without_backtrace());
@@ -97,7 +98,7 @@ World World::connect(const launch::Place& place, const WorldOptions& options) {
   log_info(octavo::str("ranks: ", place.ranks, " on ", place.nodes, " node(s), this is ",
                        place.rank, " (started by ",
                        place.launcher.empty() ? "hand" : place.launcher, "), ",
-                       gpu ? "NCCL" : "Gloo", " at ", founder.address));
+                       gpu ? "NCCL" : "Gloo", " at ", factory.address));
   return world;
 }
 
@@ -162,7 +163,7 @@ void World::barrier(const std::string& what) {
   sum(nothing, what);
 }
 
-void World::in_turn(const std::string& what, const std::function<void()>& work) {
+void World::rank_zero_first(const std::string& what, const std::function<void()>& work) {
   if (connection_ == nullptr) return work();
   c10d::Store& store = *connection_->rendezvous.store;
   const std::vector<uint8_t> yes = {1};
@@ -181,11 +182,11 @@ void World::set_step(int64_t step) {
   if (connection_ != nullptr) connection_->step = step;
 }
 
-void World::say_leaving(const std::exception& error) noexcept {
+void World::announce_exit(const std::exception& error) noexcept {
   if (connection_ == nullptr) return;
   const auto* ours = dynamic_cast<const Error*>(&error);
-  dist::say_leaving(connection_->rendezvous, place_, error.what(),
-                    ours != nullptr ? ours->code() : ExitCode::kEnvironment);
+  dist::announce_exit(connection_->rendezvous, place_, error.what(),
+                      ours != nullptr ? ours->code() : ExitCode::kEnvironment);
 }
 
 World::Usage World::usage() const {

@@ -13,7 +13,7 @@
 
 #include "base/json.h"
 #include "dist/group.h"
-#include "launch/place.h"
+#include "launch/rank_info.h"
 
 namespace octavo::dist {
 
@@ -32,12 +32,12 @@ class World {
   ~World();
 
   // Meets the other ranks that the launcher's variables speak of. All ranks call it.
-  static World connect(const launch::Place& place, const WorldOptions& options);
+  static World connect(const launch::RankInfo& place, const WorldOptions& options);
 
   int rank() const { return place_.rank; }
   int size() const { return place_.ranks; }
   bool is_first() const { return rank() == 0; }
-  const launch::Place& place() const { return place_; }
+  const launch::RankInfo& place() const { return place_; }
 
   // Ranks that the rows of a matrix are spread over, and this one's number among them: all, or
   // those of a node.
@@ -59,12 +59,12 @@ class World {
   void barrier(const std::string& what);
   // The first rank does it, then the first rank of every other node, then everybody else: what one
   // of them leaves on disk the next ones find. It may take hours; nobody gives up on it.
-  void in_turn(const std::string& what, const std::function<void()>& work);
+  void rank_zero_first(const std::string& what, const std::function<void()>& work);
 
   // For messages: the step in progress.
   void set_step(int64_t step);
   // Tells the others why this rank leaves, before it does.
-  void say_leaving(const std::exception& error) noexcept;
+  void announce_exit(const std::exception& error) noexcept;
   // Calls and bytes of every group since the start.
   Json receipt() const;
   struct Usage {
@@ -77,7 +77,7 @@ class World {
   struct Connection;
   void over_all(at::Tensor& values, const std::string& what, Op op);
 
-  launch::Place place_;
+  launch::RankInfo place_;
   std::unique_ptr<Connection> connection_;  // null: of one
 };
 

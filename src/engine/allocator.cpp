@@ -30,7 +30,7 @@ size_t class_of(size_t bytes) {
   return round_up(round_up(bytes, std::bit_floor(bytes) >> 3), kHugePage);
 }
 
-class KeepingAllocator final : public c10::Allocator {
+class CachingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes == 0) return {nullptr, nullptr, &release, c10::Device(c10::kCPU)};
@@ -76,8 +76,8 @@ class KeepingAllocator final : public c10::Allocator {
 
   // One per process: c10's deleter carries no context. Never destroyed, because tensors may outlive
   // main().
-  static KeepingAllocator& instance() {
-    static auto* allocator = new KeepingAllocator;
+  static CachingAllocator& instance() {
+    static auto* allocator = new CachingAllocator;
     return *allocator;
   }
 
@@ -167,20 +167,20 @@ size_t number_in(const char* path, const std::string& name, size_t otherwise) {
 }  // namespace
 
 void install_cpu_allocator() {
-  c10::SetCPUAllocator(&KeepingAllocator::instance(), /*priority=*/1);
+  c10::SetCPUAllocator(&CachingAllocator::instance(), /*priority=*/1);
 }
 MemoryUse cpu_memory() {
-  return KeepingAllocator::instance().use();
+  return CachingAllocator::instance().use();
 }
 void reset_cpu_peak() {
-  KeepingAllocator::instance().reset_peak();
+  CachingAllocator::instance().reset_peak();
 }
 void trim_cpu_memory() {
-  KeepingAllocator::instance().trim();
+  CachingAllocator::instance().trim();
 }
 
 void limit_cpu_memory(size_t bytes) {
-  KeepingAllocator::instance().set_limit(bytes);
+  CachingAllocator::instance().set_limit(bytes);
 }
 
 size_t available_cpu_memory() {
@@ -216,7 +216,7 @@ void reset_peak(at::Device device) {
 
 size_t memory_limit(at::Device device) {
   if (device.is_cpu()) {
-    const size_t limit = KeepingAllocator::instance().limit();
+    const size_t limit = CachingAllocator::instance().limit();
     return limit > 0 ? limit : cpu_memory().reserved + available_cpu_memory();
   }
   const auto [free, total] = at::getDeviceAllocator(device.type())->getMemoryInfo(device.index());

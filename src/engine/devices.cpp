@@ -2,10 +2,10 @@
 
 #include <dlfcn.h>
 
-#include "absent/absent.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "engine/cuda/cuda_module.h"
+#include "fake_cuda/fake_cuda.h"
 
 namespace octavo::engine {
 namespace {
@@ -47,8 +47,8 @@ const GpuSearch& gpus() {
   return found;
 }
 
-bool is_absent_device(at::Device device) {
-  return device.is_cuda() && absent::is_active();
+bool is_fake(at::Device device) {
+  return device.is_cuda() && fake_cuda::is_active();
 }
 
 }  // namespace octavo::engine

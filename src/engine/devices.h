@@ -26,7 +26,7 @@ struct GpuSearch {
 // its first answer for good.
 const GpuSearch& gpus();
 
-// A device of src/absent: kernels do not run there, and whatever does must say so.
-bool is_absent_device(at::Device device);
+// A device of src/fake_cuda: kernels do not run there, and whatever does must say so.
+bool is_fake(at::Device device);
 
 }  // namespace octavo::engine

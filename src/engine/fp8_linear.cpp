@@ -11,7 +11,7 @@
 namespace octavo::engine {
 
 Fp8Copy Fp8Linear::quantize_part(const at::Tensor& x, fp8::Recipe recipe, fp8::Direction direction,
-                                 const Fp8Order& order) {
+                                 const QuantizeSpec& order) {
   const auto made = aten::quantize_plain(x, recipe, direction, order);
   const at::Tensor scales = made.decode.reshape({-1});
   return {.codes = made.codes,

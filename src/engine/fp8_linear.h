@@ -40,7 +40,7 @@ struct Fp8Matrix {
 };
 
 // What to make of one direction.
-struct Fp8Order {
+struct QuantizeSpec {
   fp8::Side side;
   bool wanted = false;
   bool keep = false;  // for the backward pass: in as few bytes as possible
@@ -50,7 +50,8 @@ struct Fp8Order {
 };
 
 // The matrix that two orders ask for, before its copies are made.
-inline Fp8Matrix matrix_for(const at::Tensor& x, const Fp8Order& row, const Fp8Order& column) {
+inline Fp8Matrix matrix_for(const at::Tensor& x, const QuantizeSpec& row,
+                            const QuantizeSpec& column) {
   return {.rows = x.size(0),
           .columns = x.size(1),
           .row_side = row.side,
@@ -60,7 +61,7 @@ inline Fp8Matrix matrix_for(const at::Tensor& x, const Fp8Order& row, const Fp8O
 }
 
 // Both directions are ordered and the same numbers serve both.
-inline bool one_serves_both(const Fp8Order& row, const Fp8Order& column) {
+inline bool one_serves_both(const QuantizeSpec& row, const QuantizeSpec& column) {
   return row.wanted && column.wanted && row.side == column.side &&
          is_symmetric(row.side.granularity);
 }
@@ -72,8 +73,8 @@ struct Fp8Linear {
   virtual ~Fp8Linear() = default;
 
   // x: compute (BF16). The copies that were ordered, of the numbers that x holds now.
-  virtual Fp8Matrix quantize(const at::Tensor& x, fp8::Recipe recipe, const Fp8Order& row,
-                             const Fp8Order& column) = 0;
+  virtual Fp8Matrix quantize(const at::Tensor& x, fp8::Recipe recipe, const QuantizeSpec& row,
+                             const QuantizeSpec& column) = 0;
 
   // y = x w^T + bias; bias may be undefined. Reads the row copies.
   virtual void forward(const Fp8Matrix& x, const Fp8Matrix& w, const at::Tensor& bias,
@@ -95,20 +96,20 @@ struct Fp8Linear {
   // beta undefined: an RMS norm.
   virtual std::optional<Normed> norm_quantize(const at::Tensor& /*x*/, const at::Tensor& /*gamma*/,
                                               const at::Tensor& /*beta*/, double /*eps*/,
-                                              fp8::Recipe, const Fp8Order& /*row*/,
-                                              const Fp8Order& /*column*/) {
+                                              fp8::Recipe, const QuantizeSpec& /*row*/,
+                                              const QuantizeSpec& /*column*/) {
     return std::nullopt;
   }
   // Of gelu(x), or of swiglu(x) as the operations of ops.h have them.
   virtual std::optional<Fp8Matrix> activate_quantize(Activation, const at::Tensor& /*x*/,
-                                                     fp8::Recipe, const Fp8Order& /*row*/,
-                                                     const Fp8Order& /*column*/) {
+                                                     fp8::Recipe, const QuantizeSpec& /*row*/,
+                                                     const QuantizeSpec& /*column*/) {
     return std::nullopt;
   }
   // Of the gradient of the activation's input; dbias[C] (+)= its column sums when defined.
   virtual std::optional<Fp8Matrix> activation_gradient_quantize(
       Activation, const at::Tensor& /*dy*/, const at::Tensor& /*x*/, at::Tensor& /*dbias*/,
-      Accumulate, fp8::Recipe, const Fp8Order& /*row*/, const Fp8Order& /*column*/) {
+      Accumulate, fp8::Recipe, const QuantizeSpec& /*row*/, const QuantizeSpec& /*column*/) {
     return std::nullopt;
   }
 
@@ -117,7 +118,7 @@ struct Fp8Linear {
   // whole's. Why an implementation cannot take such a whole; "" when it can.
   virtual std::string_view no_parts_reason(fp8::Recipe) const { return {}; }
   virtual Fp8Copy quantize_part(const at::Tensor& x, fp8::Recipe recipe, fp8::Direction direction,
-                                const Fp8Order& order);
+                                const QuantizeSpec& order);
   // Makes the whole's codes a copy of `matrix`; of both directions when they serve both.
   virtual void adopt_part(const Fp8Copy& whole, fp8::Direction direction, bool both,
                           Fp8Matrix& matrix);

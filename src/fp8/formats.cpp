@@ -15,14 +15,14 @@ constexpr uint32_t kHalf = 0x80000000;  // as a 0.32 fixed-point fraction
 
 // |x| between two neighbouring codes: `below` is the one at or below it, and `fraction` the way to
 // the next in 1/2^32, rounded down. `below` goes on counting past the largest code of the format.
-struct Place {
+struct Bracket {
   uint32_t below;
   uint32_t fraction;
 };
 
 // `magnitude`: the bits of a finite |x|.
 template <Format kFormat>
-Place place(uint32_t magnitude) {
+Bracket bracket(uint32_t magnitude) {
   constexpr Layout kLayout = layout(kFormat);
   constexpr int kMinExponent = 127 - kLayout.bias + 1;  // of the smallest normal, as float32 has it
   // Zero and the subnormals of float32 have no implicit one, but all their bits are lost below.
@@ -40,7 +40,7 @@ Place place(uint32_t magnitude) {
 
 template <Format kFormat>
 uint32_t nearest_code(uint32_t magnitude) {
-  const Place at = place<kFormat>(magnitude);
+  const Bracket at = bracket<kFormat>(magnitude);
   // A fraction that was rounded down is below 2^-8, so a tie is seen as one.
   const bool up = at.fraction > kHalf || (at.fraction == kHalf && (at.below & 1) != 0);
   return at.below + (up ? 1 : 0);
@@ -69,7 +69,7 @@ uint8_t encode_one_stochastic(float value, uint32_t random_bits) {
   const uint32_t magnitude = bits & ~kSignBit;
   if (magnitude > kInfinity) return with_sign(kLayout.nan_code, bits);
   if (magnitude == kInfinity) return with_sign(kLayout.max_code, bits);
-  const Place at = place<kFormat>(magnitude);
+  const Bracket at = bracket<kFormat>(magnitude);
   const uint32_t code = at.below + (random_bits < at.fraction ? 1 : 0);
   return with_sign(std::min<uint32_t>(code, kLayout.max_code), bits);
 }

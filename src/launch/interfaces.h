@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "launch/place.h"
+#include "launch/rank_info.h"
 
 namespace octavo::launch {
 

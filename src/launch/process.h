@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/place.h"
+#include "launch/rank_info.h"
 
 namespace octavo::launch {
 

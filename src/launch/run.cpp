@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "base/secrets.h"
 #include "base/text.h"
+#include "launch/coordinator.h"
 #include "launch/interfaces.h"
-#include "launch/meeting.h"
 #include "launch/restart.h"
 #include "launch/supervise.h"
 #include "launch/variables.h"
@@ -26,7 +26,7 @@ int chosen_or(int64_t key, int otherwise) {
   return key >= 0 ? static_cast<int>(key) : otherwise;
 }
 
-Variables rank_variables(const Place& place, const Variables& variables) {
+Variables rank_variables(const RankInfo& place, const Variables& variables) {
   Variables added;
   if (!is_set(variables, "OMP_NUM_THREADS"))
     added["OMP_NUM_THREADS"] = std::to_string(std::max(1, usable_cores() / place.local_ranks));
@@ -81,9 +81,9 @@ int gpus_here(const Variables& variables) {
   return count;
 }
 
-Place node_place(const config::Settings& settings, const Variables& variables) {
-  const std::optional<Place> guide = guide_place(variables);
-  Place place = guide.value_or(Place{});
+RankInfo node_rank_info(const config::Settings& settings, const Variables& variables) {
+  const std::optional<RankInfo> guide = guide_rank_info(variables);
+  RankInfo place = guide.value_or(RankInfo{});
   place.launcher = "octavo";
   place.store_is_running = true;
   if (settings.nproc > 0)
@@ -121,7 +121,7 @@ Place node_place(const config::Settings& settings, const Variables& variables) {
 int run(const config::Settings& settings, const Work& work, const Variables& variables) {
   check_launcher(variables);
   chosen_interface("", variables);  // wrong names fail here, once, and not on every rank
-  Place place = node_place(settings, variables);
+  RankInfo place = node_rank_info(settings, variables);
   if (place.nodes == 1) have_secret();
   if (!settings.log_dir.empty()) fs::create_directories(settings.log_dir);
   SignalWatch signals;
@@ -131,7 +131,8 @@ int run(const config::Settings& settings, const Work& work, const Variables& var
       if (*number != SIGCHLD) stop_signal = *number;
     return stop_signal != 0;
   };
-  Meeting meeting(place.node, place.nodes, place.master_address, place.master_port, interrupted);
+  LaunchCoordinator meeting(place.node, place.nodes, place.master_address, place.master_port,
+                            interrupted);
   place.master_port = meeting.port();
 
   // Named by the launcher when it has no name: the ranks that are started again are to find it.

@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "config/settings.h"
-#include "launch/place.h"
+#include "launch/rank_info.h"
 
 namespace octavo::launch {
 
 // Which ranks this node has: the keys, else the guides' variables, else one for each GPU here.
-Place node_place(const config::Settings& settings, const Variables& variables);
+RankInfo node_rank_info(const config::Settings& settings, const Variables& variables);
 
 int usable_cores();  // of this process
 // CUDA_VISIBLE_DEVICES, or the driver's device files: asking CUDA would cost a second.

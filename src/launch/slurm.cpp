@@ -125,9 +125,9 @@ bool in_slurm_step(const Variables& variables) {
   return number && *number >= 0 && *number < kFirstSpecialStep;
 }
 
-Place slurm_place(const Variables& variables) {
+RankInfo slurm_rank_info(const Variables& variables) {
   constexpr std::string_view kStep = "SLURM_STEP_ID";
-  Place place;
+  RankInfo place;
   place.launcher = "slurm";
   const auto count = [&](const char* step, const char* job) {
     return needed_number(variables, is_set(variables, step) ? step : job, 1, kMostRanks, kStep);

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "launch/place.h"
+#include "launch/rank_info.h"
 
 namespace octavo::launch {
 
@@ -16,6 +16,6 @@ std::vector<int> expand_counts(std::string_view list);
 
 // Inside a step that srun started; a batch or salloc shell is none.
 bool in_slurm_step(const Variables& variables);
-Place slurm_place(const Variables& variables);
+RankInfo slurm_rank_info(const Variables& variables);
 
 }  // namespace octavo::launch

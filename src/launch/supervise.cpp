@@ -69,7 +69,7 @@ class Ranks {
 
  private:
   void start(int local) {
-    Place place = job_.first;
+    RankInfo place = job_.first;
     place.rank += local;
     place.local_rank = local;
     Variables variables = job_.variables;

@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "launch/outcome.h"
-#include "launch/place.h"
 #include "launch/process.h"
+#include "launch/rank_info.h"
 
 namespace octavo::launch {
 
 struct Job {
   std::vector<std::string> command;       // the program's full path first
-  Place first;                            // of this node's first rank; the others follow it
+  RankInfo first;                         // of this node's first rank; the others follow it
   Variables variables;                    // beside those of the place
   std::string log_dir;                    // "": ranks beyond the first print with a prefix
   std::chrono::milliseconds grace{6000};  // for peers to notice that a rank is gone, and leave

@@ -17,8 +17,8 @@
 #include "nn/param.h"
 #include "nn/penalty.h"
 #include "nn/recompute.h"
-#include "nn/residence.h"
 #include "nn/sequences.h"
+#include "nn/weight_gatherer.h"
 
 namespace octavo::models {
 
@@ -43,7 +43,7 @@ class Model {
   // Blocks keep their inputs alone and run again in the backward pass.
   virtual void set_gradient_checkpointing(bool on) = 0;
   // Weights come and go with the blocks that read them; null: they stay.
-  virtual void set_residence(nn::Residence* residence) = 0;
+  virtual void set_gatherer(nn::WeightGatherer* gatherer) = 0;
   virtual nn::KvCache make_cache(int64_t capacity) const = 0;
   // Weights in the architecture's Hugging Face names and layout.
   virtual void load_hugging_face(const TensorSource& source) = 0;

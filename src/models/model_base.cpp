@@ -47,12 +47,12 @@ std::pair<Tensor, Tensor> ModelBase::run_block(int64_t i, const nn::BlockFunctio
   const nn::BlockFunction run = [&](const Tensor& stream, const Tensor& branch) {
     return recompute_ ? nn::recomputed(block, stream, branch) : block(stream, branch);
   };
-  return residence_ == nullptr ? run(x, delta) : nn::with_unit(*residence_, i + 1, run, x, delta);
+  return gatherer_ == nullptr ? run(x, delta) : nn::with_unit(*gatherer_, i + 1, run, x, delta);
 }
 
-void ModelBase::set_residence(nn::Residence* residence) {
-  residence_ = residence;
-  for (const auto& p : params_) p->residence = residence;
+void ModelBase::set_gatherer(nn::WeightGatherer* gatherer) {
+  gatherer_ = gatherer;
+  for (const auto& p : params_) p->gatherer = gatherer;
 }
 
 std::vector<nn::LayerModule> ModelBase::modules_of(const nn::Linear& layer) const {

@@ -14,7 +14,7 @@ class ModelBase : public Model {
   const nn::ParamList& params() const override { return params_; }
   const nn::LinearList& linears() const override { return linears_; }
   void set_gradient_checkpointing(bool on) override { recompute_ = on; }
-  void set_residence(nn::Residence* residence) override;
+  void set_gatherer(nn::WeightGatherer* gatherer) override;
   std::vector<nn::LayerModule> modules_of(const nn::Linear& layer) const override;
   void load_hugging_face(const TensorSource& source) override;
   NamedTensors to_hugging_face() const override;
@@ -48,7 +48,7 @@ class ModelBase : public Model {
   nn::LinearPtr linear(const std::string& name, int64_t block, int64_t outputs, int64_t inputs,
                        bool bias);
   // The parameters that are made from here on belong to block i, or with the end of the blocks to
-  // the head: see nn/residence.h.
+  // the head: see nn/weight_gatherer.h.
   void begin_block(int64_t i) { unit_ = i + 1; }
   void end_blocks() { ++unit_; }
   // Runs block i, keeping its inputs alone when gradient checkpointing is on.
@@ -62,7 +62,7 @@ class ModelBase : public Model {
   bool recompute_ = false;
 
  private:
-  nn::Residence* residence_ = nullptr;
+  nn::WeightGatherer* gatherer_ = nullptr;
   int64_t unit_ = 0;
   nn::ParamPtr add(const std::string& name, at::IntArrayRef shape, bool decays);
 };

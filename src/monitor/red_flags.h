@@ -59,7 +59,7 @@ class RedFlags {
   LostTime waits_{0.2};
   SlowRankDetector ranks_;
   SlowerDetector speed_;
-  Episode spike_, explosion_, flat_{2}, saturating_{1}, underflowing_{1}, starving_, slow_rank_,
+  RaiseOnce spike_, explosion_, flat_{2}, saturating_{1}, underflowing_{1}, starving_, slow_rank_,
       slower_, bad_evaluation_{1}, uniform_trouble_;
   bool first_step_ = true, after_spike_ = false;
   int64_t total_ = 0;

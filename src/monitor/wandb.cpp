@@ -66,18 +66,18 @@ std::string earlier_run_id(const fs::path& folder) {
   return newest.empty() ? "" : newest.substr(newest.size() - 8);
 }
 
-struct Place {
+struct RunFiles {
   std::string id;
   fs::path folder, file;
 };
 
-Place place_of(const WandbOptions& options, std::time_t now) {
-  Place place;
-  if (options.last_step > 0) place.id = earlier_run_id(options.folder);
-  if (place.id.empty()) place.id = new_run_id();
-  place.folder = options.folder / str("offline-run-", date_time(now), "-", place.id);
-  place.file = place.folder / str("run-", place.id, ".wandb");
-  return place;
+RunFiles files_of_run(const WandbOptions& options, std::time_t now) {
+  RunFiles files;
+  if (options.last_step > 0) files.id = earlier_run_id(options.folder);
+  if (files.id.empty()) files.id = new_run_id();
+  files.folder = options.folder / str("offline-run-", date_time(now), "-", files.id);
+  files.file = files.folder / str("run-", files.id, ".wandb");
+  return files;
 }
 
 Message item(int key_field, std::string_view key, std::string_view value_json) {
@@ -89,12 +89,12 @@ class WandbSink final : public Sink {
   explicit WandbSink(const WandbOptions& options)
       : options_(options),
         start_(SystemClock::now()),
-        place_(place_of(options, SystemClock::to_time_t(start_))),
-        file_("the W&B run", place_.file) {
-    if (options_.may_upload) live_ = WandbLive::when_possible(place_.folder);
+        files_(files_of_run(options, SystemClock::to_time_t(start_))),
+        file_("the W&B run", files_.file) {
+    if (options_.may_upload) live_ = WandbLive::when_possible(files_.folder);
     if (live_ == nullptr)
-      log_info(str("W&B: offline run in ", place_.folder.string(), "; upload it with: wandb sync ",
-                   place_.folder.string()));
+      log_info(str("W&B: offline run in ", files_.folder.string(), "; upload it with: wandb sync ",
+                   files_.folder.string()));
   }
 
   void on_step(const StepRecord& r) override {
@@ -164,7 +164,7 @@ class WandbSink final : public Sink {
                              .number(1, seconds.count())
                              .number(2, std::chrono::nanoseconds(since - seconds).count());
     Message run;
-    run.text(1, place_.id).text(3, options_.project).message(4, config).text(8, options_.run_name);
+    run.text(1, files_.id).text(3, options_.project).message(4, config).text(8, options_.run_name);
     if (options_.last_step > 0) run.number(14, options_.last_step + 1).number(18, 1);
     run.message(17, time);
     return {{record::kHeader, Message().message(1, version)}, {record::kRun, run}};
@@ -205,7 +205,7 @@ class WandbSink final : public Sink {
 
   WandbOptions options_;
   SystemClock::time_point start_;
-  Place place_;
+  RunFiles files_;
   RecordFile file_;
   std::unique_ptr<WandbLive> live_;  // null: nothing is uploaded
   Message row_;

@@ -46,7 +46,7 @@ Window::Usual Window::usual() const {
   return {median, kSigmaOfMad * median_of(std::move(distances))};
 }
 
-bool Episode::begins(bool bad, bool good) {
+bool RaiseOnce::begins(bool bad, bool good) {
   if (!open_) {
     open_ = bad;
     good_looks_ = 0;

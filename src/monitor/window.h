@@ -32,9 +32,9 @@ double median_of(std::vector<double> values);  // the lower of two in the middle
 
 // A trouble that lasts is one flag: it is raised when it begins, and again only after `calm` good
 // looks in a row.
-class Episode {
+class RaiseOnce {
  public:
-  explicit Episode(int calm = 10) : calm_(calm) {}
+  explicit RaiseOnce(int calm = 10) : calm_(calm) {}
   // True when the trouble begins. Between bad and good nothing changes.
   bool begins(bool bad, bool good);
 

@@ -16,9 +16,10 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-// A half block and, between its passes, what the backward one reads. That is taken out by it, so
-// that each tensor is freed as soon as it was used.
-struct Half : torch::CustomClassHolder {
+// A norm and the linear layers behind it (QKV of attention, or both of the MLP) and, between the
+// passes, what the backward one reads. That is taken out by it, so that each tensor is freed as
+// soon as it was used.
+struct PreNormLayers : torch::CustomClassHolder {
   const Engine* engine = nullptr;
   Norm norm;
   LinearPtr first, second;  // second null: no MLP
@@ -45,7 +46,7 @@ struct Half : torch::CustomClassHolder {
   Tensor backward(const Tensor& d_sum, const Tensor& dy, bool want_dx);
 };
 
-LinearOperand Half::normalize(const Tensor& x, const Tensor& delta) {
+LinearOperand PreNormLayers::normalize(const Tensor& x, const Tensor& delta) {
   if (may_fuse(*first)) {
     const Tensor sum = delta.defined() ? at::add(x, delta) : x;
     auto made = first->fp8->normed_input(sum, norm, training, training && first->weight->trainable);
@@ -60,7 +61,7 @@ LinearOperand Half::normalize(const Tensor& x, const Tensor& delta) {
   return {std::exchange(normed.normed, {}), {}};
 }
 
-LinearOperand Half::activate(const Tensor& h) {
+LinearOperand PreNormLayers::activate(const Tensor& h) {
   if (may_fuse(*second)) {
     auto made = second->fp8->activated_input(activation, h, training,
                                              training && second->weight->trainable);
@@ -70,7 +71,7 @@ LinearOperand Half::activate(const Tensor& h) {
           {}};
 }
 
-LinearOperand Half::activation_gradient(Tensor d_activated) {
+LinearOperand PreNormLayers::activation_gradient(Tensor d_activated) {
   const Tensor h = std::exchange(hidden, {});
   Param* bias = first->bias && first->bias->trainable ? first->bias.get() : nullptr;
   if (may_fuse(*first)) {
@@ -90,7 +91,7 @@ LinearOperand Half::activation_gradient(Tensor d_activated) {
   return {std::move(d_activated), {}};
 }
 
-Tensor Half::forward(const Tensor& x, const Tensor& delta) {
+Tensor PreNormLayers::forward(const Tensor& x, const Tensor& delta) {
   has_delta = delta.defined();
   Tensor y = linear_forward(*engine, *first, normalize(x, delta), training ? &kept_first : nullptr);
   if (!second) return y;
@@ -99,7 +100,7 @@ Tensor Half::forward(const Tensor& x, const Tensor& delta) {
   return y;
 }
 
-Tensor Half::backward(const Tensor& d_sum, const Tensor& dy, bool want_dx) {
+Tensor PreNormLayers::backward(const Tensor& d_sum, const Tensor& dy, bool want_dx) {
   LinearOperand gradient{dy, {}};
   if (second) {
     add_bias_gradient(*engine, *second, dy);
@@ -114,62 +115,63 @@ Tensor Half::backward(const Tensor& d_sum, const Tensor& dy, bool want_dx) {
   return norm_backward(*engine, norm, d_normed, d_sum, std::exchange(normed, {}));
 }
 
-struct HalfNode : Function<HalfNode> {
+struct PreNormLayersNode : Function<PreNormLayersNode> {
   static variable_list forward(AutogradContext* context, const Tensor& x,
                                const std::optional<Tensor>& delta,
                                const Tensor& /*connects the graph*/,
-                               const c10::intrusive_ptr<Half>& half) {
-    context->saved_data["half"] = c10::IValue::make_capsule(half);
+                               const c10::intrusive_ptr<PreNormLayers>& layers) {
+    context->saved_data["layers"] = c10::IValue::make_capsule(layers);
     context->set_materialize_grads(false);  // the last sum may have no reader: no zeros for it
-    Tensor y = half->forward(x, delta.value_or(Tensor()));
-    Tensor sum = half->normed.sum;
-    half->normed.sum = sum.detach();  // the result knows its node: not to be held by it
+    Tensor y = layers->forward(x, delta.value_or(Tensor()));
+    Tensor sum = layers->normed.sum;
+    layers->normed.sum = sum.detach();  // the result knows its node: not to be held by it
     return {sum, y};
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {
-    const auto half =
-        c10::static_intrusive_pointer_cast<Half>(context->saved_data["half"].toCapsule());
+    const auto layers = c10::static_intrusive_pointer_cast<PreNormLayers>(
+        context->saved_data["layers"].toCapsule());
     const Tensor d_sum = grads[0].defined() ? grads[0].contiguous() : Tensor();
-    const bool wanted = half->norm.gamma->trainable || context->needs_input_grad(0) ||
-                        (half->has_delta && context->needs_input_grad(1));
-    const Tensor dx = half->backward(d_sum, grads[1].contiguous(), wanted);
-    return {dx, half->has_delta ? dx : Tensor(), Tensor(), Tensor()};
+    const bool wanted = layers->norm.gamma->trainable || context->needs_input_grad(0) ||
+                        (layers->has_delta && context->needs_input_grad(1));
+    const Tensor dx = layers->backward(d_sum, grads[1].contiguous(), wanted);
+    return {dx, layers->has_delta ? dx : Tensor(), Tensor(), Tensor()};
   }
 };
 
-std::pair<Tensor, Tensor> run(const c10::intrusive_ptr<Half>& half, const Tensor& x,
+std::pair<Tensor, Tensor> run(const c10::intrusive_ptr<PreNormLayers>& layers, const Tensor& x,
                               const Tensor& delta) {
-  half->training = at::GradMode::is_enabled();
-  if (!half->training) {
-    Tensor y = half->forward(x, delta);
-    return {half->normed.sum, y};
+  layers->training = at::GradMode::is_enabled();
+  if (!layers->training) {
+    Tensor y = layers->forward(x, delta);
+    return {layers->normed.sum, y};
   }
   const auto given = delta.defined() ? std::optional<Tensor>(delta) : std::nullopt;
-  const auto out = HalfNode::apply(x, given, half->trained_leaf(), half);
+  const auto out = PreNormLayersNode::apply(x, given, layers->trained_leaf(), layers);
   return {out[0], out[1]};
 }
 
-c10::intrusive_ptr<Half> make_half(const Engine& engine, const Norm& norm, const LinearPtr& first) {
-  auto half = c10::make_intrusive<Half>();
-  half->engine = &engine;
-  half->norm = norm;
-  half->first = first;
-  return half;
+c10::intrusive_ptr<PreNormLayers> make_layers(const Engine& engine, const Norm& norm,
+                                              const LinearPtr& first) {
+  auto layers = c10::make_intrusive<PreNormLayers>();
+  layers->engine = &engine;
+  layers->norm = norm;
+  layers->first = first;
+  return layers;
 }
 
 }  // namespace
 
 std::pair<Tensor, Tensor> norm_linear(const Engine& engine, const Tensor& x, const Tensor& delta,
                                       const Norm& norm, const LinearPtr& layer) {
-  return run(make_half(engine, norm, layer), x, delta);
+  return run(make_layers(engine, norm, layer), x, delta);
 }
 
 std::pair<Tensor, Tensor> norm_mlp(const Engine& engine, const Tensor& x, const Tensor& delta,
                                    const Norm& norm, const Mlp& mlp) {
-  auto half = make_half(engine, norm, mlp.up);
-  half->second = mlp.down;
-  half->activation = mlp.activation;
-  return run(half, x, delta);
+  auto layers = make_layers(engine, norm, mlp.up);
+  layers->second = mlp.down;
+  layers->activation = mlp.activation;
+  return run(layers, x, delta);
 }
 
 }  // namespace octavo::nn

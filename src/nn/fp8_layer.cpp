@@ -9,7 +9,7 @@ namespace {
 
 using at::Tensor;
 using engine::Fp8Matrix;
-using engine::Fp8Order;
+using engine::QuantizeSpec;
 using fp8::Direction;
 using fp8::Role;
 
@@ -42,8 +42,8 @@ fp8::Side Fp8Layer::side(Role role, Direction direction) const {
   return side_of(shared_.options.recipe, shared_.options.format, role, direction);
 }
 
-Fp8Order Fp8Layer::order(Role role, Direction direction, bool wanted, bool record) const {
-  Fp8Order made{
+QuantizeSpec Fp8Layer::order(Role role, Direction direction, bool wanted, bool record) const {
+  QuantizeSpec made{
       .side = side(role, direction), .wanted = wanted, .keep = false, .factor = {}, .amax = {}};
   if (shared_.options.recipe != fp8::Recipe::kDelayed) return made;
   const int64_t slot = slots_[index(role)][index(direction)];
@@ -53,7 +53,7 @@ Fp8Order Fp8Layer::order(Role role, Direction direction, bool wanted, bool recor
 }
 
 Fp8Matrix Fp8Layer::input(const Tensor& x, bool training, bool keep) {
-  Fp8Order column = order(Role::kInput, Direction::kColumn, keep, training);
+  QuantizeSpec column = order(Role::kInput, Direction::kColumn, keep, training);
   column.keep = true;
   const Fp8Matrix quantized = shared_.engine->fp8_linear->quantize(
       x, shared_.options.recipe, order(Role::kInput, Direction::kRow, true, training), column);
@@ -64,7 +64,7 @@ Fp8Matrix Fp8Layer::input(const Tensor& x, bool training, bool keep) {
 std::optional<engine::Fp8Linear::Normed> Fp8Layer::normed_input(const Tensor& x, const Norm& norm,
                                                                 bool training, bool keep) {
   if (shared_.measuring && training) return std::nullopt;
-  Fp8Order column = order(Role::kInput, Direction::kColumn, keep, training);
+  QuantizeSpec column = order(Role::kInput, Direction::kColumn, keep, training);
   column.keep = true;
   return shared_.engine->fp8_linear->norm_quantize(
       x, norm.gamma->compute, norm.beta ? norm.beta->compute : Tensor(), norm.eps,
@@ -74,7 +74,7 @@ std::optional<engine::Fp8Linear::Normed> Fp8Layer::normed_input(const Tensor& x,
 std::optional<Fp8Matrix> Fp8Layer::activated_input(engine::Activation activation, const Tensor& x,
                                                    bool training, bool keep) {
   if (shared_.measuring && training) return std::nullopt;
-  Fp8Order column = order(Role::kInput, Direction::kColumn, keep, training);
+  QuantizeSpec column = order(Role::kInput, Direction::kColumn, keep, training);
   column.keep = true;
   return shared_.engine->fp8_linear->activate_quantize(
       activation, x, shared_.options.recipe, order(Role::kInput, Direction::kRow, true, training),

@@ -106,7 +106,8 @@ class Fp8Layer {
   fp8::Side side(fp8::Role role, fp8::Direction direction) const;
 
  private:
-  engine::Fp8Order order(fp8::Role role, fp8::Direction direction, bool wanted, bool record) const;
+  engine::QuantizeSpec order(fp8::Role role, fp8::Direction direction, bool wanted,
+                             bool record) const;
   void measure(fp8::Role role, const at::Tensor& x, const engine::Fp8Matrix& quantized);
 
   Fp8Shared& shared_;

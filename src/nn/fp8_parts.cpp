@@ -43,7 +43,7 @@ std::optional<Tensor> Fp8Layer::magnitudes(const Param& param) const {
 Fp8Layer::Part Fp8Layer::part(const Param& param, Direction direction) {
   auto& kept = parts_[static_cast<size_t>(direction)];
   if (kept && kept->version == param.version) return kept->part;
-  engine::Fp8Order made = order(Role::kWeight, direction, true, true);
+  engine::QuantizeSpec made = order(Role::kWeight, direction, true, true);
   Part result;
   result.shared_scales = made.side.granularity == Granularity::kTensor;
   Recipe recipe = shared_.options.recipe;

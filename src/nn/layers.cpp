@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "nn/kv_cache.h"
-#include "nn/residence.h"
+#include "nn/weight_gatherer.h"
 
 namespace octavo::nn {
 namespace {
@@ -212,7 +212,7 @@ Tensor cached_attention(const AttentionState& state, const Tensor& qkv, KvCache&
 
 Tensor embed(const Engine& engine, const Tokens& input, const ParamPtr& tokens,
              const ParamPtr& positions) {
-  const Visit visit(*tokens);
+  const GatherScope visit(*tokens);
   const Sequences& sequences = input.sequences;
   const bool in_rows = sequences.rows_of > 0;
   const Tensor x = EmbedNode::apply(input.ids, tokens->leaf,

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "nn/residence.h"
+#include "nn/weight_gatherer.h"
 
 namespace octavo::nn {
 namespace {
@@ -66,12 +66,12 @@ Loss head_loss(const engine::Engine& engine, const Tensor& x, const ParamPtr& we
   Tensor dx;
   {
     const at::NoGradGuard no_grad;
-    const Visit visit(*weight);
+    const GatherScope visit(*weight);
     if (options.want_gradient) dx = at::empty_like(x);
     loss.sums = run_head(engine, x.detach(), *weight, targets, options, dx);
     // The gradient of the weight is made here, but for that of an embedding that is the head too.
-    if (options.want_gradient && weight->residence != nullptr)
-      weight->residence->after_backward(weight->unit);
+    if (options.want_gradient && weight->gatherer != nullptr)
+      weight->gatherer->after_backward(weight->unit);
   }
   if (options.want_gradient) loss.root = HeadNode::apply(x, dx);
   return loss;
@@ -80,7 +80,7 @@ Loss head_loss(const engine::Engine& engine, const Tensor& x, const ParamPtr& we
 Tensor head_logits(const engine::Engine& engine, const Tensor& x, const ParamPtr& weight,
                    int64_t classes) {
   const at::NoGradGuard no_grad;
-  const Visit visit(*weight);
+  const GatherScope visit(*weight);
   Tensor logits = at::empty({x.size(0), weight->sizes()[0]}, x.options());
   engine.matmul->forward(x, weight->compute, Tensor(), logits);
   return logits.narrow(1, 0, classes).to(at::kFloat);

@@ -13,7 +13,7 @@
 
 namespace octavo::nn {
 
-class Residence;
+class WeightGatherer;
 
 struct Param : torch::CustomClassHolder {
   std::string name;    // "h.0.attn.c_attn.weight": the architecture's Hugging Face name
@@ -45,7 +45,7 @@ struct Param : torch::CustomClassHolder {
   }
   // The gradient was used: the next write overwrites it. A BF16 gradient's memory is given back
   // until then, so that the next forward pass has it for activations.
-  void use_up_gradient() {
+  void consume_gradient() {
     grad_fresh = own_grad_fresh = true;
     if (grad_type != at::kFloat) release_grad();
   }
@@ -78,7 +78,7 @@ struct Param : torch::CustomClassHolder {
   void copy_rows(const at::Tensor& values, int64_t first);
 
   // Who brings the weights before they are used and takes them away after; null: they stay.
-  Residence* residence = nullptr;
+  WeightGatherer* gatherer = nullptr;
   int64_t unit = 0;  // of the weights that come and go together, in the order of the forward pass
 
   // Frozen and kept in FP8 (pack()): E4M3 codes and the decode factors of 128x128 blocks; master

@@ -77,13 +77,13 @@ void AdamW::step(double learning_rate, const Norm& norm) {
   }
   engine_.adamw->step_all(updates);
   for (const auto& p : params_) {
-    p->use_up_gradient();
+    p->consume_gradient();
     ++p->version;
   }
 }
 
 void AdamW::drop_gradients() {
-  for (const auto& p : params_) p->use_up_gradient();
+  for (const auto& p : params_) p->consume_gradient();
 }
 
 double AdamW::bytes_per_parameter() const {

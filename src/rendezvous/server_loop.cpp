@@ -171,7 +171,7 @@ int Server::Loop::wait_milliseconds() const {
   auto next = Clock::now() + std::chrono::hours(1);
   if (!strangers_.empty())
     next = std::min(next, connections_.at(*strangers_.begin())->handshake_deadline);
-  if (!parked_until_.empty()) next = std::min(next, parked_until_.begin()->first);
+  if (!waiting_until_.empty()) next = std::min(next, waiting_until_.begin()->first);
   if (!accepting_) next = std::min(next, accept_again_);
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
   return static_cast<int>(std::max<int64_t>(left, 0));
@@ -184,9 +184,9 @@ void Server::Loop::end_overdue() {
     if (oldest->handshake_deadline > now) break;
     drop(oldest, &Counts::too_slow);
   }
-  while (!parked_until_.empty() && parked_until_.begin()->first <= now) {
-    const Ptr connection = connections_.at(parked_until_.begin()->second);
-    unpark(*connection);
+  while (!waiting_until_.empty() && waiting_until_.begin()->first <= now) {
+    const Ptr connection = connections_.at(waiting_until_.begin()->second);
+    resume_waiting(*connection);
     reply(connection, {Status::kTimedOut, 0, {}});
   }
   if (!accepting_ && accept_again_ <= now) {
@@ -237,7 +237,7 @@ void Server::Loop::pause_accepting() {
 }
 
 void Server::Loop::on_event(const Ptr& connection, uint32_t events) {
-  const bool idle = connection->out.empty() && !connection->parked;
+  const bool idle = connection->out.empty() && !connection->waiting;
   if ((events & EPOLLIN) != 0 && idle)
     on_readable(connection);
   else if ((events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP)) != 0)
@@ -278,7 +278,7 @@ void Server::Loop::watch(Connection& connection) {
   uint32_t interest = EPOLLRDHUP;
   if (!connection.out.empty())
     interest |= EPOLLOUT;
-  else if (!connection.parked)
+  else if (!connection.waiting)
     interest |= EPOLLIN;
   if (interest == connection.interest) return;
   connection.interest = interest;
@@ -291,8 +291,8 @@ void Server::Loop::watch(Connection& connection) {
 // What this connection holds of the memory for messages; false when it had to go.
 bool Server::Loop::charge(const Ptr& connection) {
   size_t bytes = connection->in.size() + connection->out.size();
-  if (connection->parked)
-    for (const std::string& key : connection->parked->request.keys)
+  if (connection->waiting)
+    for (const std::string& key : connection->waiting->request.keys)
       bytes += key.size() + sizeof(std::string);
   buffered_ = buffered_ - connection->charged + bytes;
   connection->charged = bytes;
@@ -305,7 +305,7 @@ void Server::Loop::drop(const Ptr& which, Counter reason) {
   const auto kept = connections_.extract(which->id);  // which may be this very entry
   if (kept.empty()) return;
   const Ptr& connection = kept.mapped();
-  if (connection->parked) unpark(*connection);
+  if (connection->waiting) resume_waiting(*connection);
   buffered_ -= connection->charged;
   connection->charged = 0;
   const bool stranger = strangers_.erase(connection->id) != 0;

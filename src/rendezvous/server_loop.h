@@ -21,13 +21,13 @@
 namespace octavo::rendezvous {
 
 // A request that waits for its keys; `next` is the one it lacks.
-struct Parked {
+struct WaitingRequest {
   Request request;
   size_t next = 0;
   Clock::time_point deadline;
 };
 
-// One request at a time: while it is parked, or its reply is not yet out, nothing more is read.
+// One request at a time: while it is waiting, or its reply is not yet out, nothing more is read.
 struct Connection {
   uint64_t id = 0;  // never used twice, unlike the descriptor
   Fd fd;
@@ -39,7 +39,7 @@ struct Connection {
   std::string in;   // of the message that is coming
   std::string out;  // of the reply that is going
   size_t out_sent = 0;
-  std::optional<Parked> parked;
+  std::optional<WaitingRequest> waiting;
   size_t charged = 0;     // of Limits::buffer_bytes
   uint32_t interest = 0;  // as epoll knows it
 };
@@ -83,8 +83,8 @@ class Server::Loop {
   void on_proof(const Ptr& connection);
   void on_request(const Ptr& connection);
   void serve(const Ptr& connection, Request request);
-  void park(const Ptr& connection, Parked parked);
-  Parked unpark(Connection& connection);
+  void make_wait(const Ptr& connection, WaitingRequest waiting);
+  WaitingRequest resume_waiting(Connection& connection);
   void wake(const Request& written);
   void reply(const Ptr& connection, const Reply& reply);
   static size_t wanted_bytes(const Connection& connection);
@@ -99,7 +99,7 @@ class Server::Loop {
   std::unordered_map<uint64_t, Ptr> connections_;
   std::set<uint64_t> strangers_;  // oldest first
   std::unordered_map<std::string, std::set<uint64_t>> waiting_for_;
-  std::set<std::pair<Clock::time_point, uint64_t>> parked_until_;
+  std::set<std::pair<Clock::time_point, uint64_t>> waiting_until_;
   size_t buffered_ = 0;
   Table table_;
   mutable std::mutex counts_mutex_;

@@ -110,7 +110,7 @@ void Server::Loop::serve(const Ptr& connection, Request request) {
     }
     if (missing != Table::kNone) {
       const auto deadline = Clock::now() + std::chrono::milliseconds(request.wait_ms);
-      park(connection, {std::move(request), missing, deadline});
+      make_wait(connection, {std::move(request), missing, deadline});
       return;
     }
   }
@@ -120,37 +120,37 @@ void Server::Loop::serve(const Ptr& connection, Request request) {
   if (Table::writes(request.op)) wake(request);
 }
 
-void Server::Loop::park(const Ptr& connection, Parked parked) {
-  waiting_for_[parked.request.keys[parked.next]].insert(connection->id);
-  parked_until_.emplace(parked.deadline, connection->id);
-  connection->parked = std::move(parked);
+void Server::Loop::make_wait(const Ptr& connection, WaitingRequest waiting) {
+  waiting_for_[waiting.request.keys[waiting.next]].insert(connection->id);
+  waiting_until_.emplace(waiting.deadline, connection->id);
+  connection->waiting = std::move(waiting);
   if (charge(connection)) watch(*connection);
 }
 
-Parked Server::Loop::unpark(Connection& connection) {
-  Parked parked = std::move(*connection.parked);
-  connection.parked.reset();
-  parked_until_.erase({parked.deadline, connection.id});
-  const auto waiting = waiting_for_.find(parked.request.keys[parked.next]);
-  waiting->second.erase(connection.id);
-  if (waiting->second.empty()) waiting_for_.erase(waiting);
-  return parked;
+WaitingRequest Server::Loop::resume_waiting(Connection& connection) {
+  WaitingRequest waiting = std::move(*connection.waiting);
+  connection.waiting.reset();
+  waiting_until_.erase({waiting.deadline, connection.id});
+  const auto same_key = waiting_for_.find(waiting.request.keys[waiting.next]);
+  same_key->second.erase(connection.id);
+  if (same_key->second.empty()) waiting_for_.erase(same_key);
+  return waiting;
 }
 
 // Those who waited for one of the keys that were just written.
 void Server::Loop::wake(const Request& written) {
   for (const std::string& key : written.keys) {
-    const auto waiting = waiting_for_.find(key);
-    if (waiting == waiting_for_.end()) continue;
-    const std::set<uint64_t> ids = waiting->second;  // a copy: unpark changes it
+    const auto same_key = waiting_for_.find(key);
+    if (same_key == waiting_for_.end()) continue;
+    const std::set<uint64_t> ids = same_key->second;  // a copy: resume_waiting changes it
     for (const uint64_t id : ids) {
       const Ptr connection = connections_.at(id);
-      Parked parked = unpark(*connection);
-      parked.next = table_.first_missing(parked.request, parked.next);
-      if (parked.next == Table::kNone)
-        reply(connection, table_.answer(parked.request));
+      WaitingRequest waiting = resume_waiting(*connection);
+      waiting.next = table_.first_missing(waiting.request, waiting.next);
+      if (waiting.next == Table::kNone)
+        reply(connection, table_.answer(waiting.request));
       else
-        park(connection, std::move(parked));
+        make_wait(connection, std::move(waiting));
     }
   }
 }

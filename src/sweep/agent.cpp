@@ -28,7 +28,7 @@ class Agent {
         log_info(str("this agent has run ", done_, " trials, as it was told"));
         return 0;
       }
-      const Claim claim = store_.claim(name_, options_.timeout);
+      const TrialOffer claim = store_.claim(name_, options_.timeout);
       for (const std::string& line : claim.news) log_warn(line);
       if (!claim.trial) return nothing_left(claim.counts);
       attempt(*claim.trial);

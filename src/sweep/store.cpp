@@ -249,8 +249,8 @@ void Store::insert(int64_t number) {
       .run();
 }
 
-Claim Store::claim(const std::string& agent, double timeout) {
-  Claim result;
+TrialOffer Store::claim(const std::string& agent, double timeout) {
+  TrialOffer result;
   Transaction transaction(database_);
   free_lost_trials(timeout, result.news);
   if (const std::optional<int64_t> number = next_number(result.news)) {

@@ -31,7 +31,7 @@ struct Counts {
 };
 
 // What came of asking for a trial.
-struct Claim {
+struct TrialOffer {
   std::optional<Trial> trial;
   std::vector<std::string> news;  // of trials whose agents are gone, and of a sweep that is full
   Counts counts;                  // afterwards
@@ -60,7 +60,7 @@ class Store {
 
   // A trial to go on with, or else a new one, or none. Trials of agents that are gone, or silent
   // for `timeout` seconds, are free again, or failed when their attempts are used up.
-  Claim claim(const std::string& agent, double timeout);
+  TrialOffer claim(const std::string& agent, double timeout);
   // Says that the agent lives. False: the trial is no longer this attempt's.
   bool renew(const Trial& trial);
   bool finish(const Trial& trial, const Ending& ending);  // false as above

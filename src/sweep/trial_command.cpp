@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "config/import.h"
 #include "config/key.h"
 #include "config/parse.h"
 #include "launch/restart.h"
+#include "migrate/import.h"
 
 namespace octavo::sweep {
 namespace {
@@ -59,7 +59,7 @@ void check_trials(const SweepPlan& plan, const Definition& sweep) {
 // The guides' short names, unless there is such a file or folder.
 void name_dataset(std::string& value, std::vector<std::string>& arguments) {
   std::error_code error;
-  const std::optional<config::HubDataset> whole = config::short_dataset(value);
+  const std::optional<migrate::HubDataset> whole = migrate::short_dataset(value);
   if (!whole || fs::exists(value, error)) return;
   value = whole->name;
   if (!whole->config.empty() && !names_flag(arguments, "dataset_config"))

@@ -2,7 +2,7 @@
 // How a trial becomes a command.
 
 #include "config/settings.h"
-#include "launch/place.h"
+#include "launch/rank_info.h"
 #include "sweep/store.h"
 
 namespace octavo::sweep {

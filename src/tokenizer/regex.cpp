@@ -15,15 +15,15 @@ constexpr uint32_t kNestLimit = 32;
 constexpr size_t kJitStackStart = 32 << 10, kJitStackMax = 8 << 20;
 
 template <auto kFree>
-struct Freer {
+struct FreeWith {
   template <typename T>
   void operator()(T* pointer) const {
     kFree(pointer);
   }
 };
-using MatchData = std::unique_ptr<pcre2_match_data, Freer<pcre2_match_data_free>>;
-using MatchContext = std::unique_ptr<pcre2_match_context, Freer<pcre2_match_context_free>>;
-using JitStack = std::unique_ptr<pcre2_jit_stack, Freer<pcre2_jit_stack_free>>;
+using MatchData = std::unique_ptr<pcre2_match_data, FreeWith<pcre2_match_data_free>>;
+using MatchContext = std::unique_ptr<pcre2_match_context, FreeWith<pcre2_match_context_free>>;
+using JitStack = std::unique_ptr<pcre2_jit_stack, FreeWith<pcre2_jit_stack_free>>;
 
 std::string error_text(int code) {
   PCRE2_UCHAR buffer[256];
@@ -80,7 +80,7 @@ Regex::Regex(std::string_view pattern, std::string_view source)
     : compiled_(std::make_unique<Compiled>()) {
   const std::string translated = translate_pattern(pattern, source);
   compiled_->pattern = pattern;
-  std::unique_ptr<pcre2_compile_context, Freer<pcre2_compile_context_free>> context(
+  std::unique_ptr<pcre2_compile_context, FreeWith<pcre2_compile_context_free>> context(
       pcre2_compile_context_create(nullptr));
   OCTAVO_ASSERT(context);
   pcre2_set_parens_nest_limit(context.get(), kNestLimit);

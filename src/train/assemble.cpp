@@ -9,16 +9,16 @@
 #include "engine/devices.h"
 #include "engine/trace.h"
 #include "hub/hub.h"
-#include "train/auto_batch.h"
+#include "train/batching/auto_batch.h"
 #include "train/dataset.h"
 #include "train/device.h"
+#include "train/guards/output_check.h"
 #include "train/lora_run.h"
 #include "train/model_factory.h"
-#include "train/output_check.h"
-#include "train/persist.h"
 #include "train/run.h"
 #include "train/run_length.h"
 #include "train/run_schedule.h"
+#include "train/state/persist.h"
 
 namespace octavo::train {
 namespace {
@@ -82,7 +82,7 @@ std::function<void(const std::vector<fp8::TensorHealth*>&)> health_over(dist::Wo
 }
 
 dist::World connect(config::Settings& s) {
-  const launch::Place place = launch::place_from_environment();
+  const launch::RankInfo place = launch::rank_info_from_environment();
   if (place.ranks > 1 && s.sharding_mode == config::ShardingMode::kNone) {
     s.sharding_mode = config::ShardingMode::kDdp;
     log_info(str("sharding_mode: ddp, since there are ", place.ranks, " ranks"));
@@ -141,7 +141,7 @@ void start_sharding(Run& run) {
                                                 : at::kFloat,
                             .fp8_gather = s.fp8_all_gather,
                             .recompute = s.gradient_checkpointing});
-  run.model->set_residence(run.sharding.get());
+  run.model->set_gatherer(run.sharding.get());
 }
 
 int64_t Run::tokens_per_step() const {
@@ -159,7 +159,7 @@ std::string Run::precision() const {
   const std::string ran = !in_fp8                                    ? plain_precision()
                           : fp8_decision->runs == fp8::Runs::kNative ? "FP8"
                                                                      : "FP8 rehearsal";
-  return engine::is_absent_device(engine->target.device) ? ran + ", absent device" : ran;
+  return engine::is_fake(engine->target.device) ? ran + ", fake CUDA device" : ran;
 }
 
 std::string Run::plain_precision() const {
@@ -170,7 +170,7 @@ namespace {
 
 // The first rank reads the weights again, for their hash, and tells the others.
 void describe_base(Run& run, const config::Settings& resolved) {
-  if (engine::is_absent_device(run.engine->target.device)) return;  // it loads none
+  if (engine::is_fake(run.engine->target.device)) return;  // it loads none
   Json described = Json::object();
   if (run.world.is_first())
     save_base(base_of(run.settings, resolved, run.model->hugging_face_config()), described);
@@ -214,7 +214,7 @@ void assemble_run(const std::unique_ptr<Run>& run, config::Settings settings,
   // What is downloaded or prepared is so once, while the others wait.
   config::Settings resolved;
   DataSet data;
-  run->world.in_turn("names and data", [&] {
+  run->world.rank_zero_first("names and data", [&] {
     resolved = with_resolved_names(settings);
     settle_tokenizer(resolved);
     data = open_data_set(resolved);
@@ -257,7 +257,7 @@ std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_fr
     assemble_run(run, std::move(settings), resumed_from, weights);
   } catch (const std::exception& error) {
     remove_empty(run->claim.made);
-    run->world.say_leaving(error);
+    run->world.announce_exit(error);
     throw;
   }
   return run;

@@ -12,8 +12,8 @@
 #include "engine/allocator.h"
 #include "engine/devices.h"
 #include "engine/te/te.h"
-#include "launch/place.h"
-#include "train/auto_batch.h"
+#include "launch/rank_info.h"
+#include "train/batching/auto_batch.h"
 
 namespace octavo::train {
 namespace {
@@ -60,7 +60,7 @@ void make_reproducible() {
 void prepare_process(const config::Settings& settings) {
   device_of(settings);  // fails before any work is done
   engine::install_cpu_allocator();
-  const launch::Place place = launch::place_from_environment();
+  const launch::RankInfo place = launch::rank_info_from_environment();
   limit_memory(settings, place.local_ranks);
   if (settings.num_threads > 0) {
     at::set_num_threads(static_cast<int>(settings.num_threads));
@@ -92,7 +92,7 @@ namespace {
 
 // One GPU for each rank of a machine; a scheduler may show a rank its own alone.
 c10::DeviceIndex gpu_index(size_t visible) {
-  const launch::Place place = launch::place_from_environment();
+  const launch::RankInfo place = launch::rank_info_from_environment();
   if (visible == 1) return 0;
   if (static_cast<size_t>(place.local_rank) >= visible)
     fail(ExitCode::kUsage, "train", "rank ", place.rank, " is number ", place.local_rank,

@@ -2,12 +2,12 @@
 
 #include <ATen/ATen.h>
 
-#include "absent/absent.h"
 #include "base/error.h"
 #include "engine/allocator.h"
 #include "engine/devices.h"
+#include "fake_cuda/fake_cuda.h"
+#include "models/device_batch.h"
 #include "models/gpt2/gpt2.h"
-#include "train/batch.h"
 #include "train/device.h"
 #include "train/lora_run.h"
 #include "train/random_run.h"
@@ -55,9 +55,9 @@ double moments_of(const Run& run) {
 }
 
 void take_counts(DryRun& found) {
-  using absent::Kind;
-  absent::Counters c{};
-  absent::api()->counters(&c);
+  using fake_cuda::Kind;
+  fake_cuda::Counters c{};
+  fake_cuda::api()->counters(&c);
   found.launches = static_cast<int64_t>(c.of(Kind::kLaunch));
   found.products = static_cast<int64_t>(c.of(Kind::kGemm));
   found.collectives = static_cast<int64_t>(c.of(Kind::kCollective));
@@ -72,7 +72,7 @@ DryRun measure(const config::Settings& settings) {
   start_on_random_tokens(run, unmeasured);
   DryRun found{.model = settings.model_name, .precision = run.precision()};
   for (int i = 0; i < kSteps; ++i) {
-    absent::api()->reset();
+    fake_cuda::api()->reset();
     found.host_seconds = train_step(run).seconds;
   }
   take_counts(found);
@@ -103,7 +103,8 @@ DryRun measure(const config::Settings& settings) {
 }  // namespace
 
 double bytes_for_backward(Run& run) {
-  const DeviceBatch batch = to_device(run.loader->next(), run.engine->target.device);
+  const models::DeviceBatch batch =
+      models::to_device(run.loader->next(), run.engine->target.device);
   run.model->hidden(batch.tokens, nullptr);  // quantizes weights, which stay
   const double before = in_use(run);
   const at::Tensor hidden = run.model->hidden(batch.tokens, nullptr);
@@ -113,7 +114,7 @@ double bytes_for_backward(Run& run) {
 DryRun dry_run(config::Settings settings) {
   settings.device = config::DeviceChoice::kCuda;
   prepare_process(settings);
-  OCTAVO_ASSERT(absent::is_active());
+  OCTAVO_ASSERT(fake_cuda::is_active());
   try {
     return measure(settings);
   } catch (const c10::OutOfMemoryError& error) {

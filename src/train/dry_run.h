@@ -1,6 +1,6 @@
 #pragma once
-// Three real steps of the GPU code path on the absent device (src/absent), with tokens that exist
-// nowhere: the exact memory of the real allocator, and what a step asks of the device.
+// Three real steps of the GPU code path on the fake CUDA device (src/fake_cuda), with tokens that
+// exist nowhere: the exact memory of the real allocator, and what a step asks of the device.
 
 #include <cstdint>
 #include <string>
@@ -28,7 +28,7 @@ struct Run;
 // What a forward pass leaves behind for the backward pass, of all layers, on any device.
 double bytes_for_backward(Run& run);
 
-// The process runs on the absent device. Fails as training would when the memory is full.
+// The process runs on the fake CUDA device. Fails as training would when the memory is full.
 DryRun dry_run(config::Settings settings);
 
 }  // namespace octavo::train

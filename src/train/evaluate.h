@@ -1,8 +1,8 @@
 #pragma once
 
 #include "monitor/step_record.h"
-#include "train/persist.h"
 #include "train/run.h"
+#include "train/state/persist.h"
 
 namespace octavo::train {
 

@@ -9,18 +9,18 @@
 #include "engine/allocator.h"
 #include "engine/devices.h"
 #include "engine/trace.h"
-#include "train/auto_batch.h"
-#include "train/bad_step.h"
+#include "eval/generate.h"
+#include "train/batching/auto_batch.h"
 #include "train/device.h"
 #include "train/evaluate.h"
-#include "train/fp8_report.h"
-#include "train/generate.h"
-#include "train/output_check.h"
-#include "train/outputs.h"
-#include "train/persist.h"
-#include "train/replica_check.h"
+#include "train/guards/bad_step.h"
+#include "train/guards/output_check.h"
+#include "train/guards/replica_check.h"
+#include "train/reporting/fp8_report.h"
+#include "train/reporting/outputs.h"
 #include "train/run.h"
 #include "train/run_length.h"
+#include "train/state/persist.h"
 
 namespace octavo::train {
 namespace {
@@ -65,12 +65,12 @@ bool is_due(int64_t step, int64_t every) {
 
 std::string sample_text(const Run& run) {
   const auto& s = run.settings;
-  const GenerateOptions options{.max_new_tokens = s.sample_tokens,
-                                .temperature = s.temperature,
-                                .top_k = s.top_k,
-                                .seed = static_cast<uint64_t>(s.seed + run.progress.step)};
-  const auto ids =
-      generate(*run.engine, *run.model, *run.tokenizer, s.sample_prompt, options, [](auto) {});
+  const eval::GenerateOptions options{.max_new_tokens = s.sample_tokens,
+                                      .temperature = s.temperature,
+                                      .top_k = s.top_k,
+                                      .seed = static_cast<uint64_t>(s.seed + run.progress.step)};
+  const auto ids = eval::generate(*run.engine, *run.model, *run.tokenizer, s.sample_prompt, options,
+                                  [](auto) {});
   return s.sample_prompt + run.tokenizer->decode(ids);
 }
 
@@ -136,7 +136,7 @@ int end_run(const Run& run, Outputs& outputs, bool run_saves) {
 
 int run_to_the_end(Run& run, const std::string& resumed_from) {
   // What a device that is not there holds is not worth its place on a disk.
-  const bool run_saves = !engine::is_absent_device(run.engine->target.device);
+  const bool run_saves = !engine::is_fake(run.engine->target.device);
   if (run.world.is_first()) {
     make_room(run);
     if (run_saves && run.progress.step < run.schedule.max_steps) check_room(run);
@@ -145,7 +145,7 @@ int run_to_the_end(Run& run, const std::string& resumed_from) {
   if (outputs.writes()) announce(run, resumed_from);
   const auto& s = run.settings;
   guard_replicas(outputs, [&] { start_replica_checks(run); });
-  if (!run_saves) log_info("no checkpoints: the device is absent, its memory has no numbers");
+  if (!run_saves) log_info("no checkpoints: the device is fake, its memory has no numbers");
   bool saved = !resumed_from.empty() || !run_saves;  // is the present state on disk
   bool save_waits = false;                           // until the model is no longer in doubt
   while (run.progress.step < run.schedule.max_steps && !stops(run)) {
@@ -193,7 +193,7 @@ int train_to_the_end(config::Settings settings) {
     return run_to_the_end(*run, resumed_from);
   } catch (const std::exception& error) {
     remove_empty(run->claim.made);
-    run->world.say_leaving(error);
+    run->world.announce_exit(error);
     throw;
   }
 }

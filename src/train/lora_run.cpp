@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/progress.h"
-#include "train/fp8_report.h"
-#include "train/rank_rows.h"
+#include "train/reporting/fp8_report.h"
+#include "train/state/rank_rows.h"
 
 namespace octavo::train {
 namespace {

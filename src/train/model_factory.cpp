@@ -13,8 +13,8 @@
 #include "engine/devices.h"
 #include "models/gpt2/gpt2.h"
 #include "models/llama/llama.h"
-#include "train/folder_check.h"
-#include "train/rank_rows.h"
+#include "train/state/folder_check.h"
+#include "train/state/rank_rows.h"
 
 namespace octavo::train {
 namespace {
@@ -89,8 +89,8 @@ std::unique_ptr<models::Model> make_model(const config::Settings& settings, int6
   }
   model->set_gradient_checkpointing(settings.gradient_checkpointing);
   const std::string weights = weights_of(settings);
-  if (engine::is_absent_device(engine.target.device)) {
-    log_info("weights: none, since no kernel of the absent device would read them");
+  if (engine::is_fake(engine.target.device)) {
+    log_info("weights: none, since no kernel of the fake CUDA device would read them");
   } else if (come == Weights::kLater) {
     model->initialize(static_cast<uint64_t>(settings.seed));  // finite, for passes before that
   } else if (weights == kRandomWeights) {

@@ -5,8 +5,8 @@
 
 #include "base/signals.h"
 #include "engine/range.h"
+#include "models/device_batch.h"
 #include "nn/loss.h"
-#include "train/batch.h"
 #include "train/lora_run.h"
 
 namespace octavo::train {
@@ -15,7 +15,7 @@ namespace {
 using config::PenaltyType;
 
 // `share`: of one token in the loss of the step.
-MicroBatch forward_backward(Run& run, const DeviceBatch& batch, double share) {
+MicroBatch forward_backward(Run& run, const models::DeviceBatch& batch, double share) {
   const auto& s = run.settings;
   const bool on_activations = s.penalty_weight > 0 && s.penalty_type != PenaltyType::kZLoss;
   nn::Penalty penalty{
@@ -48,10 +48,11 @@ uint64_t first_token(const Run& run, const data::Batch& batch) {
 }
 
 MicroBatch run_micro_batch(Run& run, const data::Batch& batch, double share) {
-  const auto pass = [&](const DeviceBatch& it) { return forward_backward(run, it, share); };
+  const auto pass = [&](const models::DeviceBatch& it) { return forward_backward(run, it, share); };
   if (run.lora != nullptr) run.lora->begin_pass(first_token(run, batch));
-  MicroBatch result = run.graph != nullptr ? run.graph->run(run, batch, share, pass)
-                                           : pass(to_device(batch, run.engine->target.device));
+  MicroBatch result = run.graph != nullptr
+                          ? run.graph->run(run, batch, share, pass)
+                          : pass(models::to_device(batch, run.engine->target.device));
   if (run.lora != nullptr) run.lora->end_pass();
   return result;
 }
@@ -71,8 +72,8 @@ at::Tensor with_own_state(const Run& run, const at::Tensor& sums, const at::Tens
 }
 
 // `sums`: loss, logsumexp^2, probes, gradients, requests to stop.
-Figures read_figures(Run& run, const at::Tensor& sums, const at::Tensor& penalty,
-                     at::Tensor squares) {
+StepStats read_figures(Run& run, const at::Tensor& sums, const at::Tensor& penalty,
+                       at::Tensor squares) {
   const auto options = sums.options();
   const at::Tensor extra =
       penalty.defined() ? penalty.reshape({1}).to(at::kDouble) : at::zeros({1}, options);
@@ -108,7 +109,7 @@ void begin_step(Run& run) {
     run.sharding->gather_plain(run.fp8 != nullptr && run.fp8->measuring());
 }
 
-Figures run_passes(Run& run, const std::vector<data::Batch>& batches, double tokens) {
+StepStats run_passes(Run& run, const std::vector<data::Batch>& batches, double tokens) {
   at::Tensor sums = at::zeros({2}, at::TensorOptions(run.engine->target.device).dtype(at::kDouble));
   at::Tensor penalty;
   for (const data::Batch& batch : batches) {
@@ -130,7 +131,7 @@ void try_pass(Run& run, const data::Batch& batch) {
   const double share = 1 / std::max(static_cast<double>(batch.learned), 1.0);
   if (run.lora != nullptr) run.lora->begin_pass(0);
   if (run.sharding != nullptr) run.sharding->begin_pass(/*last=*/true);
-  forward_backward(run, to_device(batch, run.engine->target.device), share);
+  forward_backward(run, models::to_device(batch, run.engine->target.device), share);
   if (run.sharding != nullptr) run.sharding->end_pass();
 }
 

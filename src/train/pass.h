@@ -11,7 +11,7 @@ namespace octavo::train {
 
 // What the host must know of a step before it updates: read in one copy, the only time that a step
 // waits for its device.
-struct Figures {
+struct StepStats {
   double loss = 0, z = 0, penalty = 0;  // sums over tokens, or micro-batches
   bool has_penalty = false;             // of activations
   double probes = 0;                    // finite when all products and all ranks' gradients are
@@ -25,7 +25,7 @@ struct Figures {
 
 // All ranks call these together. `tokens`: that the step learns from, on all ranks.
 void begin_step(Run& run);
-Figures run_passes(Run& run, const std::vector<data::Batch>& batches, double tokens);
+StepStats run_passes(Run& run, const std::vector<data::Batch>& batches, double tokens);
 
 // A forward and backward pass whose gradients are not for learning: what it takes is measured.
 void try_pass(Run& run, const data::Batch& batch);

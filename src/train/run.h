@@ -21,10 +21,10 @@
 #include "optim/adamw.h"
 #include "optim/schedule.h"
 #include "tokenizer/tokenizer.h"
-#include "train/base_model.h"
-#include "train/incident.h"
+#include "train/guards/incident.h"
 #include "train/model_factory.h"
-#include "train/run_folders.h"
+#include "train/state/base_model.h"
+#include "train/state/run_folders.h"
 #include "train/step_graph.h"
 
 namespace octavo::train {
@@ -42,7 +42,7 @@ struct Progress {
   bool stop_agreed = false;  // some rank was asked to stop, and all know
 };
 
-// What became of batch_size (train/auto_batch.h).
+// What became of batch_size (train/batching/auto_batch.h).
 struct Batching {
   int64_t found = 0;                       // by auto_batch_size; 0: not searched for
   int64_t trials = 0;                      // passes that the search took
@@ -62,7 +62,7 @@ struct Resumed {
 
 struct Run {
   config::Settings settings;
-  Claim claim;  // of its folders; run_id "": it has none, nothing of it is kept
+  RunFolders claim;  // of its folders; run_id "": it has none, nothing of it is kept
   dist::World world;
   std::unique_ptr<engine::Engine> engine;
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
@@ -98,8 +98,8 @@ struct Run {
 
 // Builds everything; weights are initialised (or loaded from init_from), and when settings.resume
 // asks for it the run continues from a checkpoint. `resumed_from` receives its folder. `writes`:
-// the run is to have folders, which it claims before anything else (train/run_folders.h). kLater:
-// the caller loads a checkpoint's weights.
+// the run is to have folders, which it claims before anything else (train/state/run_folders.h).
+// kLater: the caller loads a checkpoint's weights.
 std::unique_ptr<Run> assemble(config::Settings settings, std::string* resumed_from,
                               bool writes = false, Weights weights = Weights::kOfSettings);
 

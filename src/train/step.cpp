@@ -9,7 +9,7 @@
 #include "engine/allocator.h"
 #include "engine/devices.h"
 #include "engine/range.h"
-#include "train/bad_step.h"
+#include "train/guards/bad_step.h"
 #include "train/run_length.h"
 
 namespace octavo::train {
@@ -112,21 +112,21 @@ monitor::StepRecord train_step(Run& run) {
   // 1. Forward and backward over the micro-batches; gradients add up in FP32, and over ranks under
   // the backward pass. One loss and one scale for all ranks.
   const auto [batches, tokens] = read_batches(run);
-  const Figures figures = run_passes(run, batches, tokens);
+  const StepStats stats = run_passes(run, batches, tokens);
   // A device that is not there has no numbers: its ranks stop each by itself.
   progress.stop_agreed =
-      engine::is_absent_device(run.engine->target.device) ? stop_requested() : figures.stop_asked;
-  record.loss = figures.loss / tokens;
-  record.grad_norm = figures.norm.value;
+      engine::is_fake(run.engine->target.device) ? stop_requested() : stats.stop_asked;
+  record.loss = stats.loss / tokens;
+  record.grad_norm = stats.norm.value;
   record.learning_rate = optim::learning_rate(progress.step, run.schedule);
 
   // 2. What must not be learned from is dropped. Otherwise clip and update; the BF16 weights are
   // written in the same pass. Then the FP8 scales.
-  if (auto incident = judge_step(run, figures, record.loss)) {
+  if (auto incident = judge_step(run, stats, record.loss)) {
     record.skipped = true;
-    refuse_step(run, std::move(*incident), batches, tokens);
+    skip_step(run, std::move(*incident), batches, tokens);
   } else {
-    update(run, figures.norm, record.learning_rate);
+    update(run, stats.norm, record.learning_rate);
     run.losses.add(record.loss);
   }
   if (run.fp8 != nullptr)
@@ -147,10 +147,10 @@ monitor::StepRecord train_step(Run& run) {
   record.position = progress.position.samples;
   if (run.settings.record_samples) record.samples = samples_of_all(run, batches);
   record.precision = run.precision();
-  if (figures.has_penalty)
-    record.penalty = figures.penalty / static_cast<double>(std::ssize(batches) * run.world.size());
+  if (stats.has_penalty)
+    record.penalty = stats.penalty / static_cast<double>(std::ssize(batches) * run.world.size());
   else if (run.settings.penalty_weight > 0)
-    record.penalty = figures.z / tokens;
+    record.penalty = stats.z / tokens;
   report_memory(run, record);
   report_times(run, before, static_cast<double>(read), record);
   return record;

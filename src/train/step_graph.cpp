@@ -166,11 +166,11 @@ MicroBatch StepGraph::run(Run& run, const data::Batch& batch, double share, cons
   const nn::ParamList& params = trained_params(run);
   const bool is_first = params.front()->grad_fresh;
   if (is_first) begin_step(run, share);
-  if (!replays_) return pass(to_device(batch, run.engine->target.device));
+  if (!replays_) return pass(models::to_device(batch, run.engine->target.device));
   if (input_.packed.defined())
     replace(input_, batch);
   else
-    input_ = to_device(batch, run.engine->target.device);
+    input_ = models::to_device(batch, run.engine->target.device);
   Captured& captured = is_first ? first_ : later_;
   if (captured.graph == nullptr && !capture(run, captured, pass)) {
     replays_ = false;

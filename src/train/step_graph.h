@@ -18,8 +18,8 @@
 #include "base/json.h"
 #include "engine/fp8_linear.h"
 #include "engine/graph.h"
+#include "models/device_batch.h"
 #include "nn/linear.h"
-#include "train/batch.h"
 
 namespace octavo::train {
 
@@ -33,7 +33,7 @@ struct MicroBatch {
 
 class StepGraph {
  public:
-  using Pass = std::function<MicroBatch(const DeviceBatch&)>;
+  using Pass = std::function<MicroBatch(const models::DeviceBatch&)>;
 
   // Fails on a CPU. What cannot be captured in this run is said, and every step runs eagerly.
   explicit StepGraph(const Run& run);
@@ -57,7 +57,7 @@ class StepGraph {
   void say_once(bool& said, const std::string& what);
 
   Captured first_, later_;
-  DeviceBatch input_;
+  models::DeviceBatch input_;
   std::vector<engine::Fp8Matrix> frozen_;
   std::vector<at::Tensor> gradients_;  // of the trained parameters, where the graphs write them;
                                        // undefined: they do not

@@ -146,7 +146,7 @@ Finding long_run_frequency(const LongRun& run) {
 
 Finding long_run_resume(const LongRun& run) {
   if (!run.resume)
-    return unchecked_line(Section::kRunSafety, "resume", "absent device: kernels do not run");
+    return unchecked_line(Section::kRunSafety, "resume", "fake CUDA device: kernels do not run");
   const ResumeRehearsal& r = *run.resume;
   Finding f = long_run_line(Section::kRunSafety, "resume",
                             str(r.steps, " steps of ", r.model, " (", r.precision,

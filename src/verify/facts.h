@@ -88,7 +88,7 @@ struct Host {
 };
 
 struct Facts {
-  bool absent_device = false;  // src/absent stands in for a GPU
+  bool fake_device = false;  // src/fake_cuda stands in for a GPU
   engine::GpuSearch gpus;
   Driver driver;
   Nvml nvml;

@@ -6,7 +6,7 @@ namespace octavo::verify {
 
 Facts gather(const fs::path& checkpoint_dir) {
   Facts facts;
-  facts.absent_device = engine::is_absent_device({at::kCUDA, 0});
+  facts.fake_device = engine::is_fake({at::kCUDA, 0});
   // Libraries are tried in child processes: before the driver starts in this one.
   facts.libraries = gather_libraries();
   facts.driver = gather_driver();

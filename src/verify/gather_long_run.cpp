@@ -20,8 +20,8 @@
 #include "tokenizer/tokenizer.h"
 #include "train/dataset.h"
 #include "train/model_factory.h"
-#include "train/persist.h"
 #include "train/run.h"
+#include "train/state/persist.h"
 #include "verify/before_long_run.h"
 #include "verify/gather.h"
 

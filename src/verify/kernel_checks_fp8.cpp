@@ -12,7 +12,7 @@ namespace {
 using engine::Accumulate;
 using engine::Fp8Linear;
 using engine::Fp8Matrix;
-using engine::Fp8Order;
+using engine::QuantizeSpec;
 using fp8::Direction;
 using fp8::Recipe;
 using fp8::Role;
@@ -26,14 +26,14 @@ struct Quantized {
   Fp8Matrix found, wanted;
 };
 
-Fp8Order order_for(Recipe recipe, Role role, Direction direction, const Bench* bench) {
+QuantizeSpec order_for(Recipe recipe, Role role, Direction direction, const Bench* bench) {
   const auto choice =
       fp8::has_power_of_two_scales(recipe) ? fp8::FormatChoice::kE4m3 : fp8::FormatChoice::kHybrid;
-  Fp8Order order{.side = fp8::side_of(recipe, choice, role, direction),
-                 .wanted = true,
-                 .keep = false,
-                 .factor = {},
-                 .amax = {}};
+  QuantizeSpec order{.side = fp8::side_of(recipe, choice, role, direction),
+                     .wanted = true,
+                     .keep = false,
+                     .factor = {},
+                     .amax = {}};
   if (recipe != Recipe::kDelayed) return order;
   order.factor = at::full({1}, kFactor);
   order.amax = at::zeros({1});
@@ -47,8 +47,8 @@ Fp8Order order_for(Recipe recipe, Role role, Direction direction, const Bench* b
 // Both directions share the slot of the tensor's amax.
 Fp8Matrix quantized(Fp8Linear& op, const at::Tensor& x, Recipe recipe, Role role,
                     const Bench* bench, at::Tensor* amax) {
-  const Fp8Order row = order_for(recipe, role, Direction::kRow, bench);
-  Fp8Order column = order_for(recipe, role, Direction::kColumn, bench);
+  const QuantizeSpec row = order_for(recipe, role, Direction::kRow, bench);
+  QuantizeSpec column = order_for(recipe, role, Direction::kColumn, bench);
   column.factor = row.factor;
   column.amax = row.amax;
   *amax = row.amax;

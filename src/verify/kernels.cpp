@@ -28,9 +28,9 @@ constexpr const char* kWrong =
 
 class KernelCheck {
  public:
-  KernelCheck(const Target& target, bool absent_device,
+  KernelCheck(const Target& target, bool fake_device,
               const std::function<void(const std::string&)>& said)
-      : target_(target), absent_device_(absent_device), said_(said) {}
+      : target_(target), fake_device_(fake_device), said_(said) {}
 
   template <class Op>
   void all_of() {
@@ -125,13 +125,13 @@ class KernelCheck {
     Finding f{Section::kKernels, id, Status::kOk, tolerance.text(), "", ""};
     try {
       body(bench);
-      f.found = absent_device_ ? "" : bench.trouble();
+      f.found = fake_device_ ? "" : bench.trouble();
     } catch (const std::exception& error) {  // of libtorch, Transformer Engine or ours
       f.found = str("it threw: ", first_line(error.what()));
     }
-    if (f.found.empty() && absent_device_) {
+    if (f.found.empty() && fake_device_) {
       f.status = Status::kNotChecked;
-      f.found = "absent device: kernels do not run; its calls were accepted";
+      f.found = "fake CUDA device: kernels do not run; its calls were accepted";
     } else if (f.found.empty()) {
       f.found = str(bench.compared(), " values, the worst at ",
                     std::round(100 * bench.worst()) / 100, " of the tolerance");
@@ -143,7 +143,7 @@ class KernelCheck {
   }
 
   Target target_;
-  bool absent_device_;
+  bool fake_device_;
   const std::function<void(const std::string&)>& said_;
   std::vector<Finding> findings_;
   std::set<std::string> refused_, served_;
@@ -151,9 +151,9 @@ class KernelCheck {
 
 }  // namespace
 
-std::vector<Finding> check_kernels(const engine::Target& target, bool absent_device,
+std::vector<Finding> check_kernels(const engine::Target& target, bool fake_device,
                                    const std::function<void(const std::string&)>& said) {
-  KernelCheck all(target, absent_device, said);
+  KernelCheck all(target, fake_device, said);
   all.all_of<engine::Matmul>();
   all.all_of_fp8();
   all.all_of<engine::LayerNorm>();

@@ -9,7 +9,7 @@ namespace octavo::verify {
 namespace {
 
 constexpr size_t kLineWidth = 110;
-constexpr std::string_view kAbsentPrefix = "absent device | ";
+constexpr std::string_view kFakePrefix = "fake CUDA device | ";
 
 // As wide as the widest, so that the names line up.
 std::string_view mark_of(Status status) {
@@ -50,9 +50,8 @@ std::string text_of(const Finding& f, size_t id_width, std::string_view prefix) 
 
 }  // namespace
 
-std::string section_text(Section section, const std::vector<Finding>& findings,
-                         bool absent_device) {
-  const std::string_view prefix = absent_device ? kAbsentPrefix : "";
+std::string section_text(Section section, const std::vector<Finding>& findings, bool fake_device) {
+  const std::string_view prefix = fake_device ? kFakePrefix : "";
   size_t id_width = 0;
   for (const Finding& f : findings)
     if (f.section == section) id_width = std::max(id_width, f.id.size());
@@ -62,15 +61,14 @@ std::string section_text(Section section, const std::vector<Finding>& findings,
   return out.empty() ? "" : str(prefix, name_of(section), "\n", out);
 }
 
-std::string summary_line(const std::vector<Finding>& findings, bool absent_device) {
+std::string summary_line(const std::vector<Finding>& findings, bool fake_device) {
   const Count c = count(findings);
-  return str(absent_device ? kAbsentPrefix : "",
-             "verify: ", c.fail == 0 ? "nothing failed" : "FAILED", " | ", c.ok, " ok, ", c.note,
-             " notes, ", c.warn, " warnings, ", c.fail, " failures, ", c.not_checked,
-             " not checked\n");
+  return str(fake_device ? kFakePrefix : "", "verify: ", c.fail == 0 ? "nothing failed" : "FAILED",
+             " | ", c.ok, " ok, ", c.note, " notes, ", c.warn, " warnings, ", c.fail, " failures, ",
+             c.not_checked, " not checked\n");
 }
 
-Json to_json(const std::vector<Finding>& findings, bool absent_device) {
+Json to_json(const std::vector<Finding>& findings, bool fake_device) {
   Json rows = Json::array();
   for (const Finding& f : findings)
     rows.push_back({{"section", name_of(f.section)},
@@ -79,7 +77,7 @@ Json to_json(const std::vector<Finding>& findings, bool absent_device) {
                     {"wanted", f.wanted},
                     {"found", f.found},
                     {"fix", f.fix},
-                    {"absent_device", absent_device}});
+                    {"absent_device", fake_device}});
   const Count c = count(findings);
   return {{"findings", rows},
           {"summary",
@@ -88,7 +86,7 @@ Json to_json(const std::vector<Finding>& findings, bool absent_device) {
             {"warn", c.warn},
             {"fail", c.fail},
             {"not_checked", c.not_checked}}},
-          {"absent_device", absent_device},
+          {"absent_device", fake_device},
           {"exit_code", exit_code(findings)}};
 }
 

@@ -9,15 +9,15 @@
 
 namespace octavo::verify {
 
-// The lines of one section, its name first; "" when it has none. `absent_device`: every line says
+// The lines of one section, its name first; "" when it has none. `fake_device`: every line says
 // that no kernel runs.
-std::string section_text(Section section, const std::vector<Finding>& findings, bool absent_device);
+std::string section_text(Section section, const std::vector<Finding>& findings, bool fake_device);
 
-std::string summary_line(const std::vector<Finding>& findings, bool absent_device);
+std::string summary_line(const std::vector<Finding>& findings, bool fake_device);
 
 // {"findings": [{"section", "id", "status", "wanted", "found", "fix", "absent_device"}], "summary",
 // "exit_code"}
-Json to_json(const std::vector<Finding>& findings, bool absent_device);
+Json to_json(const std::vector<Finding>& findings, bool fake_device);
 
 // 0, or 3 when something failed.
 int exit_code(const std::vector<Finding>& findings);

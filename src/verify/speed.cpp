@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/first_line.h"
+#include "bench/layer_bench.h"
 #include "engine/engine.h"
-#include "race/layer_race.h"
 
 namespace octavo::verify {
 namespace {
@@ -20,18 +20,18 @@ void measure(const engine::Target& target, Race& race) {
   const auto format = fp8::has_power_of_two_scales(race.recipe) ? fp8::FormatChoice::kE4m3
                                                                 : fp8::FormatChoice::kHybrid;
   const auto times =
-      race::race_layer(ops, {race.size, race.size, race.size},
-                       {.recipe = race.recipe, .format = format, .least_rounds = kRounds});
+      bench::race_layer(ops, {race.size, race.size, race.size},
+                        {.recipe = race.recipe, .format = format, .least_rounds = kRounds});
   const auto best = [&](const auto& seconds) {
     double least = seconds(times.rounds.front());
-    for (const race::Round& round : times.rounds) least = std::min(least, seconds(round));
+    for (const bench::Round& round : times.rounds) least = std::min(least, seconds(round));
     return least;
   };
   const auto weight = static_cast<size_t>(fp8::Role::kWeight);
-  race.bf16 = best(race::whole_bf16);
-  race.fp8 = best([](const race::Round& r) { return r.fp8[0] + r.fp8[1] + r.fp8[2]; });
+  race.bf16 = best(bench::whole_bf16);
+  race.fp8 = best([](const bench::Round& r) { return r.fp8[0] + r.fp8[1] + r.fp8[2]; });
   race.fp8_with_casts =
-      best([&](const race::Round& r) { return race::whole_fp8(r) - r.quantize[weight]; });
+      best([&](const bench::Round& r) { return bench::whole_fp8(r) - r.quantize[weight]; });
 }
 
 }  // namespace

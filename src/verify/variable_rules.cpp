@@ -276,8 +276,8 @@ Verdict preload(const std::string& value, const Facts& facts) {
     if (name.empty()) continue;
     if (was_missing(facts, name))
       return {Status::kWarn, str(name, " does not exist and is ignored"), "take it out"};
-    if (name.find("octavo_absent") != name.npos)
-      return {Status::kNote, "the absent device: no kernel runs in this process",
+    if (name.find("octavo_fake_cuda") != name.npos)
+      return {Status::kNote, "the fake CUDA device: no kernel runs in this process",
               "unset LD_PRELOAD to see this machine's own GPUs"};
     for (const char* own : {"libnccl", "libcudart", "libcublas", "libcudnn", "libcuda.so"})
       if (name.find(own) != name.npos)

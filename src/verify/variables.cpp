@@ -218,15 +218,21 @@ constexpr std::string_view kTorchNccl[] = {
     "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC",
 };
 
-// Of src/absent and of the tests.
+// Of src/fake_cuda and of the tests.
 constexpr std::string_view kOctavo[] = {
-    "OCTAVO_ABSENT_CAPABILITY", "OCTAVO_ABSENT_COMPUTE", "OCTAVO_ABSENT_DEVICES",
-    "OCTAVO_ABSENT_DRIVER",     "OCTAVO_ABSENT_EVENTS",  "OCTAVO_ABSENT_MEMORY",
-    "OCTAVO_ABSENT_RECORD",     "OCTAVO_BUILD",          "OCTAVO_TEST_DATA",
+    "OCTAVO_FAKE_CUDA_CAPABILITY",
+    "OCTAVO_FAKE_CUDA_COMPUTE",
+    "OCTAVO_FAKE_CUDA_DEVICES",
+    "OCTAVO_FAKE_CUDA_DRIVER",
+    "OCTAVO_FAKE_CUDA_EVENTS",
+    "OCTAVO_FAKE_CUDA_MEMORY",
+    "OCTAVO_FAKE_CUDA_RECORD",
+    "OCTAVO_BUILD",
+    "OCTAVO_TEST_DATA",
 };
 
 constexpr Family kFamilies[] = {
-    {"OCTAVO_", "octavo", kOctavo, "read by octavo's tests and by the absent device"},
+    {"OCTAVO_", "octavo", kOctavo, "read by octavo's tests and by the fake CUDA device"},
     {"NVTE_", "Transformer Engine", kPythonOnly,
      "read by parts of Transformer Engine that octavo does not use, mostly its Python layers; no "
      "effect here"},

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/progress.h"
 #include "train/device.h"
-#include "train/persist.h"
+#include "train/state/persist.h"
 #include "verify/before_long_run.h"
 #include "verify/gather.h"
 #include "verify/judge.h"
@@ -29,7 +29,7 @@ class Verification {
 
   Report run() {
     facts_ = gather(train::checkpoint_dir(settings_));
-    report_.absent_device = facts_.absent_device;
+    report_.fake_device = facts_.fake_device;
     add(judge(facts_, wanted_));
     if (cannot_compute()) {
       skip(Section::kKernels, "a failure above keeps this process from computing on the device");
@@ -43,9 +43,9 @@ class Verification {
     }
     train::prepare_process(settings_);
     kernels();
-    if (facts_.absent_device) {
-      skip(Section::kTraining, "absent device: kernels do not run");
-      skip(Section::kSpeed, "absent device: kernels do not run");
+    if (facts_.fake_device) {
+      skip(Section::kTraining, "fake CUDA device: kernels do not run");
+      skip(Section::kSpeed, "fake CUDA device: kernels do not run");
     } else {
       training();
       speed();
@@ -59,7 +59,7 @@ class Verification {
     std::vector<Section> sections;
     for (const Finding& f : found)
       if (std::ranges::find(sections, f.section) == sections.end()) sections.push_back(f.section);
-    for (const Section s : sections) show_(section_text(s, found, facts_.absent_device));
+    for (const Section s : sections) show_(section_text(s, found, facts_.fake_device));
     report_.findings.insert(report_.findings.end(), std::make_move_iterator(found.begin()),
                             std::make_move_iterator(found.end()));
   }
@@ -104,7 +104,7 @@ class Verification {
     constexpr double kAbout = 60;
     Progress progress("kernels", kAbout, "checks");
     double done = 0;
-    auto found = check_kernels(train::target_of(fp8_settings()), facts_.absent_device,
+    auto found = check_kernels(train::target_of(fp8_settings()), facts_.fake_device,
                                [&](const std::string& id) { progress.set(++done, id); });
     progress.finish();
     add(std::move(found));
@@ -148,7 +148,7 @@ class Verification {
     progress.set(0, "data, memory and disk");
     LongRun found = gather_long_run(parsed_, facts_);
     progress.set(1, "a stop and a resumption");
-    if (!facts_.absent_device) found.resume = rehearse_resume(found);
+    if (!facts_.fake_device) found.resume = rehearse_resume(found);
     progress.finish();
     add(judge_long_run(found));
   }

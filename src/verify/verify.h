@@ -12,7 +12,7 @@ namespace octavo::verify {
 
 struct Report {
   std::vector<Finding> findings;
-  bool absent_device = false;  // then no kernel ran, and every line says so
+  bool fake_device = false;  // then no kernel ran, and every line says so
 };
 
 // `show` is given the text of each section as soon as it is known.

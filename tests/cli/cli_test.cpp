@@ -154,7 +154,7 @@ TEST_F(Cli, DataPrepareAndInspect) {
 }
 
 TEST_F(Cli, ImportWritesWhatCheckTakes) {
-  const fs::path broken = fs::path(OCTAVO_SOURCE_DIR) / "tests/config/broken_configs";
+  const fs::path broken = fs::path(OCTAVO_SOURCE_DIR) / "tests/migrate/broken_configs";
   fs::copy(broken / "lf_backend_auto.yaml", folder_ / "train.yaml");
   fs::copy(broken / "ds_fp32_communication.json", folder_ / "ds_config.json");
   fs::copy(broken / "lf_missing_variables.sh", folder_ / "train.sh");

@@ -27,7 +27,7 @@ using at::Tensor;
 using checkpoint::NamedTensors;
 using checkpoint::SafetensorsReader;
 using engine::Fp8Matrix;
-using engine::Fp8Order;
+using engine::QuantizeSpec;
 using fp8::Direction;
 using fp8::Role;
 
@@ -67,12 +67,12 @@ class Products {
   }
 
  private:
-  Fp8Order order(Role role, Direction direction, bool keep) const {
-    Fp8Order made{.side = side_of(options_.recipe, options_.format, role, direction),
-                  .wanted = true,
-                  .keep = keep,
-                  .factor = {},
-                  .amax = {}};
+  QuantizeSpec order(Role role, Direction direction, bool keep) const {
+    QuantizeSpec made{.side = side_of(options_.recipe, options_.format, role, direction),
+                      .wanted = true,
+                      .keep = keep,
+                      .factor = {},
+                      .amax = {}};
     if (options_.recipe == fp8::Recipe::kDelayed)
       made.factor = in_.tensor("factor." + name(role, direction));
     return made;

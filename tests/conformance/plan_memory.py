@@ -2,7 +2,7 @@
 # test: label=conformance timeout=600 night="" alone measures="src/plan"
 """`octavo plan`'s forecast of memory against what a run really takes.
 
-GPU: twelve configs from 124M to 14B on the absent device (src/absent): the real training step, libtorch's real caching
+GPU: twelve configs from 124M to 14B on the fake CUDA device (src/fake_cuda): the real training step, libtorch's real caching
 allocator, no kernels. Within 5% of the peak that was asked of the device. CPU: six short real runs, within 10% of the peak
 in their receipts.
 """
@@ -16,7 +16,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release"))
 sys.path.insert(0, str(ROOT / "tests/integration"))
-import absent_device  # noqa: E402
+import fake_cuda  # noqa: E402
 
 GPU_LIMIT, CPU_LIMIT = 0.05, 0.10
 LOW = "--master_dtype bf16 --moment_dtype fp8 --gradient_dtype bf16"
@@ -72,7 +72,7 @@ def forecast(folder, model, flags):
 
 
 def gpu_peak(folder, model, flags):
-    environment = absent_device.environment(memory=400 * 10**9, base=dict(os.environ, OMP_WAIT_POLICY="passive"))
+    environment = fake_cuda.environment(memory=400 * 10**9, base=dict(os.environ, OMP_WAIT_POLICY="passive"))
     out = run([BUILD / "bin/step_bench", "steps", 3, "--device", "cuda", "--init_from", "random", "--runs_dir", folder / "runs",
                "--dataset", folder / "text.txt", "--tokenizer", "bytes", "--data_cache", folder / "data", "--model_name", model, *flags],
               env=environment)
@@ -102,7 +102,7 @@ def compare(folder, configs, device, measure):
 
 
 def main():
-    absent_device.require_libraries()
+    fake_cuda.require_libraries()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         for shape in SHAPES:

@@ -39,13 +39,13 @@ namespace {
 
 constexpr uint64_t kVirtualTokens = 10'000'000'000'000;
 
-struct Figures {
+struct StepStats {
   uint64_t sampler_bytes = 0, exhaustive_sizes = 0, inverted = 0, missed = 0, repeated = 0;
   double seek_ns = 0, seek_p99_ns = 0;
 };
 
 // Every value of [0, size) exactly once, and the inverse leads back.
-void check_whole(uint64_t size, uint64_t key, Figures& figures) {
+void check_whole(uint64_t size, uint64_t key, StepStats& figures) {
   const Permutation permutation(size, key);
   std::vector<uint8_t> seen(size, 0);
   for (uint64_t i = 0; i < size; ++i) {
@@ -58,7 +58,7 @@ void check_whole(uint64_t size, uint64_t key, Figures& figures) {
   ++figures.exhaustive_sizes;
 }
 
-void check_small_sizes(Figures& figures) {
+void check_small_sizes(StepStats& figures) {
   for (uint64_t size = 1; size <= 1500; ++size) check_whole(size, size * 77, figures);
   for (const uint64_t size : {4095, 4096, 4097, 65535, 65536, 65537, 100'003, 1'000'000})
     check_whole(size, 5, figures);
@@ -66,7 +66,7 @@ void check_small_sizes(Figures& figures) {
 
 // A sample is missed or repeated only if two positions share it, that is if inverting does not lead
 // back.
-void check_large_sizes(Figures& figures) {
+void check_large_sizes(StepStats& figures) {
   std::mt19937_64 random(1);
   const uint64_t kTop = uint64_t{1} << 62;
   for (const uint64_t size : {kVirtualTokens / 1024, kVirtualTokens / 2048, kVirtualTokens / 1000,
@@ -85,7 +85,7 @@ void check_large_sizes(Figures& figures) {
   }
 }
 
-void measure_seek(Figures& figures) {
+void measure_seek(StepStats& figures) {
   const uint64_t samples = sample_count(kVirtualTokens, 1024);
   std::mt19937_64 random(2);
   const uint64_t before = allocated_bytes;
@@ -109,7 +109,7 @@ void measure_seek(Figures& figures) {
 }
 
 TEST(Sampler, VirtualDataSetOfTenTrillionTokens) {
-  Figures figures;
+  StepStats figures;
   check_small_sizes(figures);
   check_large_sizes(figures);
   measure_seek(figures);

@@ -25,17 +25,17 @@ fp8::TensorHealth health(double underflowed_percent, double sqnr_db) {
 Diagnosis sick_but(const std::vector<Variant>& healthy, const fp8::Options& in_use) {
   Diagnosis found;
   found.in_use = in_use;
-  LayerFigures figures = figures_for("h.0.mlp.c_fc", 256, 256, 256, variants(in_use));
-  for (VariantFigures& v : figures.variants) {
+  LayerFigures stats = figures_for("h.0.mlp.c_fc", 256, 256, 256, variants(in_use));
+  for (VariantFigures& v : stats.variants) {
     const bool well = std::ranges::find(healthy, v.variant) != healthy.end();
     v.tensors.push_back(
         {Role::kGradient, fp8::Direction::kRow, well ? health(0.1, 30) : health(80, 5)});
     v.errors = {0.04, well ? 0.04 : 0.5, 0.04};
   }
-  const auto& now = figures.variants.front().tensors.front();
+  const auto& now = stats.variants.front().tensors.front();
   found.health.push_back(
       {"h.0.mlp.c_fc", "gradient", Role::kGradient, now.health, fp8::trouble(now.health)});
-  found.layers.push_back(std::move(figures));
+  found.layers.push_back(std::move(stats));
   return found;
 }
 

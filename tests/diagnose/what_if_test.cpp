@@ -41,10 +41,10 @@ FactorOf factors_of(const Tensor& x, const Tensor& w, const Tensor& dy, double g
 
 LayerFigures look(const Tensor& x, const Tensor& w, const Tensor& dy, const FactorOf& factor,
                   const fp8::Options& in_use = {}) {
-  LayerFigures figures = figures_for("layer", w.size(0), w.size(1), x.size(0), variants(in_use));
-  look_forward(rehearsal(), x, w, factor, figures);
-  look_backward(rehearsal(), dy, x, w, factor, figures);
-  return figures;
+  LayerFigures stats = figures_for("layer", w.size(0), w.size(1), x.size(0), variants(in_use));
+  look_forward(rehearsal(), x, w, factor, stats);
+  look_backward(rehearsal(), dy, x, w, factor, stats);
+  return stats;
 }
 
 // Signal to noise and underflow in plain loops.
@@ -163,9 +163,9 @@ TEST(WhatIf, AMarginTooHighUnderflowsAndAScaleTooOldSaturates) {
 }
 
 TEST(WhatIf, SizesThatTheHardwareRefusesAreNotTried) {
-  const LayerFigures figures = figures_for("narrow", 96, 96, 64, variants({}));
-  EXPECT_FALSE(figures.find({Recipe::kBlockwise, FormatChoice::kE4m3, 0})->is_legal());
-  EXPECT_TRUE(figures.find({Recipe::kMxfp8, FormatChoice::kE4m3, 0})->is_legal());
+  const LayerFigures stats = figures_for("narrow", 96, 96, 64, variants({}));
+  EXPECT_FALSE(stats.find({Recipe::kBlockwise, FormatChoice::kE4m3, 0})->is_legal());
+  EXPECT_TRUE(stats.find({Recipe::kMxfp8, FormatChoice::kE4m3, 0})->is_legal());
   const LayerFigures odd = figures_for("odd", 96, 96, 72, variants({}));
   EXPECT_EQ(odd.best(), nullptr);
 }

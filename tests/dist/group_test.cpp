@@ -33,7 +33,7 @@ TEST(Groups, OfOneDoesNothing) {
 
 TEST(Groups, GatherReduceAndCount) {
   constexpr int kRanks = 3;
-  Ranks ranks(kRanks, true, [](const launch::Place& place) {
+  Ranks ranks(kRanks, true, [](const launch::RankInfo& place) {
     at::set_num_threads(1);
     World world = World::connect(place, {.timeout = seconds(20)});
     const auto r = static_cast<double>(world.rank());
@@ -68,11 +68,11 @@ TEST(Groups, GatherReduceAndCount) {
 TEST(Groups, TurnsAreTakenInOrder) {
   constexpr int kRanks = 3;
   const Scratch scratch;
-  Ranks ranks(kRanks, true, [&](const launch::Place& place) {
+  Ranks ranks(kRanks, true, [&](const launch::RankInfo& place) {
     at::set_num_threads(1);
     World world = World::connect(place, {.timeout = seconds(20)});
     const fs::path made = scratch / "made";
-    world.in_turn("something", [&] {
+    world.rank_zero_first("something", [&] {
       want(fs::exists(made) == !world.is_first(), "the first rank goes first");
       if (world.is_first()) {
         std::this_thread::sleep_for(milliseconds(200));
@@ -86,9 +86,9 @@ TEST(Groups, TurnsAreTakenInOrder) {
 
 TEST(Groups, HybridHasAGroupInEachNodeAndOneAcross) {
   constexpr int kRanks = 4;
-  Ranks ranks(kRanks, true, [](const launch::Place& one_node) {
+  Ranks ranks(kRanks, true, [](const launch::RankInfo& one_node) {
     at::set_num_threads(1);
-    launch::Place place = one_node;
+    launch::RankInfo place = one_node;
     place.nodes = place.local_ranks = 2;
     place.node = place.rank / 2;
     place.local_rank = place.rank % 2;

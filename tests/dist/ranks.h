@@ -18,7 +18,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "launch/place.h"
+#include "launch/rank_info.h"
 #include "rendezvous/server.h"
 #include "scratch.h"
 
@@ -44,7 +44,7 @@ inline void host_torch_store(int port) {
 class Ranks {
  public:
   // `work` runs in every rank; an Error becomes its exit code, as in main().
-  Ranks(int ranks, bool hosted, const std::function<void(const launch::Place&)>& work)
+  Ranks(int ranks, bool hosted, const std::function<void(const launch::RankInfo&)>& work)
       : port_(free_port()) {
     for (int rank = 0; rank < ranks; ++rank) {
       const pid_t pid = ::fork();
@@ -98,10 +98,10 @@ class Ranks {
   fs::path log_of(int rank) const { return scratch_ / str("rank-", rank, ".log"); }
 
   [[noreturn]] void be(int rank, int ranks, bool hosted,
-                       const std::function<void(const launch::Place&)>& work) const {
+                       const std::function<void(const launch::RankInfo&)>& work) const {
     const int log = ::open(log_of(rank).c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
     ::dup2(log, STDERR_FILENO);
-    launch::Place place;
+    launch::RankInfo place;
     place.rank = place.local_rank = rank;
     place.ranks = place.local_ranks = ranks;
     place.master_address = "127.0.0.1";

@@ -88,21 +88,21 @@ TEST(ContentHash, OfNothing) {
   EXPECT_EQ(hash_of(at::empty({0, 4})), 0);
 }
 
-TEST(OddOnes, TheMajorityIsRight) {
+TEST(Disagreement, TheMajorityIsRight) {
   const std::vector<int64_t> alike = {7, 7, 7}, one = {7, 8, 7}, all = {1, 2, 3}, two = {1, 2},
                              five = {4, 9, 4, 5, 4}, tie = {1, 1, 2, 2};
-  EXPECT_FALSE(odd_ones(alike, {0, 1, 2}));
-  const auto of_three = odd_ones(one, {0, 3, 6});
+  EXPECT_FALSE(find_disagreement(alike, {0, 1, 2}));
+  const auto of_three = find_disagreement(one, {0, 3, 6});
   ASSERT_TRUE(of_three);
   EXPECT_TRUE(of_three->told_apart);
   EXPECT_EQ(of_three->ranks, std::vector<int>{3});
-  const auto of_five = odd_ones(five, {0, 1, 2, 3, 4});
+  const auto of_five = find_disagreement(five, {0, 1, 2, 3, 4});
   EXPECT_TRUE(of_five->told_apart);
   EXPECT_EQ(of_five->ranks, (std::vector<int>{1, 3}));
   for (const auto& unclear : {all, two, tie}) {
     std::vector<int> ranks;
     for (size_t i = 0; i < unclear.size(); ++i) ranks.push_back(static_cast<int>(i));
-    const auto odd = odd_ones(unclear, ranks);
+    const auto odd = find_disagreement(unclear, ranks);
     ASSERT_TRUE(odd);
     EXPECT_FALSE(odd->told_apart);
     EXPECT_EQ(odd->ranks, ranks);
@@ -118,7 +118,7 @@ void finish_all(Ranks& ranks, int count) {
 }
 
 TEST(Replicas, NameRankAndTensor) {
-  Ranks ranks(3, true, [](const launch::Place& place) {
+  Ranks ranks(3, true, [](const launch::RankInfo& place) {
     at::set_num_threads(1);
     World world = World::connect(place, {.timeout = seconds(20)});
     Replicas replicas(world, at::kCPU);
@@ -148,7 +148,7 @@ TEST(Replicas, NameRankAndTensor) {
 
 // Three nodes of two: rows are compared with those of the same shard.
 TEST(Replicas, RowsOfShards) {
-  Ranks ranks(6, true, [](launch::Place place) {
+  Ranks ranks(6, true, [](launch::RankInfo place) {
     at::set_num_threads(1);
     place.nodes = 3;
     place.local_ranks = 2;
@@ -170,7 +170,7 @@ TEST(Replicas, RowsOfShards) {
 }
 
 TEST(Replicas, TwoCannotBeToldApart) {
-  Ranks ranks(2, true, [](const launch::Place& place) {
+  Ranks ranks(2, true, [](const launch::RankInfo& place) {
     at::set_num_threads(1);
     World world = World::connect(place, {.timeout = seconds(20)});
     Replicas replicas(world, at::kCPU);

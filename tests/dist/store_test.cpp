@@ -77,7 +77,7 @@ TEST(Store, ErrorsAreC10ds) {
   EXPECT_THROW(store.check({"word"}), c10::DistNetworkError);
 }
 
-void all_reduce_once(const launch::Place& place) {
+void all_reduce_once(const launch::RankInfo& place) {
   const Rendezvous met = meet(place, seconds(20));
   const auto gloo = make_gloo(met.store, place.rank, place.ranks, {"127.0.0.1", seconds(20)});
   std::vector<at::Tensor> sum = {at::full({1000}, place.rank + 1.0)};
@@ -88,15 +88,15 @@ void all_reduce_once(const launch::Place& place) {
   log_info("summed");
 }
 
-TEST(Meeting, GlooConnectsThroughTheLaunchersStore) {
+TEST(LaunchCoordinator, GlooConnectsThroughTheLaunchersStore) {
   Ranks ranks(4, true, all_reduce_once);
   for (int rank = 0; rank < 4; ++rank)
     EXPECT_EQ(ranks.end_of(rank, seconds(30)), 0) << ranks.said(rank);
 }
 
 // Without a launcher rank 0 hosts the store, and leaves last.
-TEST(Meeting, GlooConnectsThroughRankZerosStore) {
-  Ranks ranks(3, false, [](const launch::Place& place) {
+TEST(LaunchCoordinator, GlooConnectsThroughRankZerosStore) {
+  Ranks ranks(3, false, [](const launch::RankInfo& place) {
     all_reduce_once(place);
     if (place.rank == 1) std::this_thread::sleep_for(milliseconds(300));
   });
@@ -106,10 +106,10 @@ TEST(Meeting, GlooConnectsThroughRankZerosStore) {
   }
 }
 
-TEST(Meeting, GlooConnectsThroughTorchrunsStore) {
-  Ranks ranks(3, false, [](const launch::Place& place) {
+TEST(LaunchCoordinator, GlooConnectsThroughTorchrunsStore) {
+  Ranks ranks(3, false, [](const launch::RankInfo& place) {
     if (place.rank == 0) host_torch_store(place.master_port);
-    launch::Place worker = place;
+    launch::RankInfo worker = place;
     worker.store_is_torch = true;
     worker.rank -= 1;
     worker.ranks -= 1;
@@ -118,9 +118,9 @@ TEST(Meeting, GlooConnectsThroughTorchrunsStore) {
   for (const int rank : {1, 2}) EXPECT_EQ(ranks.end_of(rank, seconds(30)), 0) << ranks.said(rank);
 }
 
-TEST(Meeting, TwoGenerationsDoNotMeet) {
+TEST(LaunchCoordinator, TwoGenerationsDoNotMeet) {
   const rendezvous::Server server("127.0.0.1", 0, "");
-  launch::Place place;
+  launch::RankInfo place;
   place.ranks = 2;
   place.master_address = "127.0.0.1";
   place.master_port = server.port();

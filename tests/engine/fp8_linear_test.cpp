@@ -40,8 +40,9 @@ class Products {
 
   Operand operand(const at::Tensor& x, Role role) {
     const Sides sides = sides_of(recipe_, choice_, role);
-    const Fp8Order row = order_of(sides, Direction::kRow, false, factor(role)),
-                   column = order_of(sides, Direction::kColumn, role == Role::kInput, factor(role));
+    const QuantizeSpec row = order_of(sides, Direction::kRow, false, factor(role)),
+                       column =
+                           order_of(sides, Direction::kColumn, role == Role::kInput, factor(role));
     const at::Tensor bf16 = x.to(at::kBFloat16);
     return {op_.quantize(bf16, recipe_, row, column), oracle_.quantize(bf16, recipe_, row, column),
             numbers(bf16, sides, Direction::kRow, factor(role)),

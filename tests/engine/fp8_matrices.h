@@ -166,15 +166,15 @@ inline Plain plain(const at::Tensor& x, const Sides& sides, fp8::Direction direc
   return made;
 }
 
-inline Fp8Order order_of(const Sides& sides, fp8::Direction direction, bool keep = false,
-                         float factor = kFactor) {
-  Fp8Order order{
+inline QuantizeSpec order_of(const Sides& sides, fp8::Direction direction, bool keep = false,
+                             float factor = kFactor) {
+  QuantizeSpec order{
       .side = sides.of(direction), .wanted = true, .keep = keep, .factor = {}, .amax = {}};
   if (sides.recipe == fp8::Recipe::kDelayed) order.factor = at::full({1}, factor);
   return order;
 }
-inline Fp8Order no_order(const Sides& sides, fp8::Direction direction) {
-  Fp8Order order = order_of(sides, direction);
+inline QuantizeSpec no_order(const Sides& sides, fp8::Direction direction) {
+  QuantizeSpec order = order_of(sides, direction);
   order.wanted = false;
   return order;
 }

@@ -29,9 +29,9 @@ Wanted wanted_of(const at::Tensor& x, const Sides& sides, float factor = kFactor
 void expect_all_orders(Fp8Linear& op, const at::Tensor& x, const Sides& sides, const Wanted& wanted,
                        float factor = kFactor) {
   const int64_t columns = x.size(1);
-  const Fp8Order row = order_of(sides, Direction::kRow, false, factor),
-                 column = order_of(sides, Direction::kColumn, false, factor),
-                 kept = order_of(sides, Direction::kColumn, true, factor);
+  const QuantizeSpec row = order_of(sides, Direction::kRow, false, factor),
+                     column = order_of(sides, Direction::kColumn, false, factor),
+                     kept = order_of(sides, Direction::kColumn, true, factor);
   const Fp8Matrix input = op.quantize(x, sides.recipe, row, kept);
   EXPECT_TRUE(holds(input.row, wanted.row)) << "row of input";
   EXPECT_TRUE(holds(input.column, wanted.column)) << "column of input";
@@ -205,7 +205,8 @@ TEST_P(Fp8QuantizeTest, DelayedRaisesTheSlotItIsGiven) {
                    with_inf = sprinkled({33, 129}, 1, 2000, {-INFINITY, 3.0f});
   const Sides sides = sides_of(Recipe::kDelayed, fp8::FormatChoice::kHybrid, fp8::Role::kInput);
   const auto slot_after = [&](const at::Tensor& tensor, float before, Direction direction) {
-    Fp8Order row = order_of(sides, Direction::kRow), column = order_of(sides, Direction::kColumn);
+    QuantizeSpec row = order_of(sides, Direction::kRow),
+                 column = order_of(sides, Direction::kColumn);
     row.wanted = direction == Direction::kRow;
     column.wanted = !row.wanted;
     at::Tensor slot = at::full({1}, before);
@@ -229,8 +230,8 @@ TEST_P(Fp8QuantizeTest, DelayedE5M2InputsHaveTwoFactors) {
   ASSERT_EQ(sides.row.format, fp8::Format::kE5M2);
   ASSERT_EQ(sides.column.format, fp8::Format::kE4M3);
   const at::Tensor x = contents().front().make({33, 129});
-  Fp8Order row = order_of(sides, Direction::kRow, false, 5000),
-           column = order_of(sides, Direction::kColumn, true, 40);
+  QuantizeSpec row = order_of(sides, Direction::kRow, false, 5000),
+               column = order_of(sides, Direction::kColumn, true, 40);
   row.amax = at::zeros({1});
   column.amax = at::zeros({1});
   const Fp8Matrix made = op->quantize(x, Recipe::kDelayed, row, column);

@@ -95,8 +95,8 @@ void measure(Fp8Linear& op, const Row& row, fp8::Recipe recipe) {
       fp8::has_power_of_two_scales(recipe) ? fp8::FormatChoice::kE4m3 : fp8::FormatChoice::kHybrid;
   const auto quantize = [&](const at::Tensor& x, fp8::Role role) {
     const auto order = [&](fp8::Direction direction, bool keep) {
-      return Fp8Order{side_of(recipe, choice, role, direction), true, keep, at::full({1}, 100.0f),
-                      at::Tensor()};
+      return QuantizeSpec{side_of(recipe, choice, role, direction), true, keep,
+                          at::full({1}, 100.0f), at::Tensor()};
     };
     return op.quantize(x, recipe, order(fp8::Direction::kRow, false),
                        order(fp8::Direction::kColumn, role == fp8::Role::kInput));

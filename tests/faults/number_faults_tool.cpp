@@ -13,8 +13,8 @@
 #include "base/log.h"
 #include "config/parse.h"
 #include "conformance/tool_main.h"
-#include "train/persist.h"
 #include "train/run.h"
+#include "train/state/persist.h"
 #include "train/step.h"
 
 namespace octavo::train {

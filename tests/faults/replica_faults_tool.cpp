@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "dist/ranks.h"
-#include "train/replica_check.h"
+#include "train/guards/replica_check.h"
 #include "train/run.h"
 #include "train/step.h"
 

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 
-import absent_device
+import fake_cuda
 from common import OCTAVO, require_files
 
 SECONDS, HOST_BYTES = 120, 8 << 30
@@ -88,13 +88,13 @@ def dry_run(work, *flags):
 
 def pytorch_peak(config):
     done = subprocess.run([sys.executable, "-c", PYTORCH, json.dumps(config)], text=True, capture_output=True,
-                          env=absent_device.environment(capability=90, memory=400_000_000_000))
+                          env=fake_cuda.environment(capability=90, memory=400_000_000_000))
     return int(done.stdout.split()[-1]) / 1e9 if done.returncode == 0 else None
 
 
 def main():
     require_files()
-    absent_device.require_libraries()
+    fake_cuda.require_libraries()
     failed, cases, slowest = [], 0, 0.0
     with tempfile.TemporaryDirectory(prefix="octavo-dry-run-") as folder:
         work = pathlib.Path(folder)
@@ -114,7 +114,7 @@ def main():
                 cases += 1
                 found, seconds, problem = dry_run(work, *flags, *precision)
                 slowest = max(slowest, seconds)
-                if found is None or seconds > SECONDS or "absent" not in found["device"]:
+                if found is None or seconds > SECONDS or "fake" not in found["device"]:
                     failed.append(f"{name} {precision}: {seconds:.0f} s {problem}")
                     continue
                 theirs = f"{beside:.2f}" if beside and not precision else ""

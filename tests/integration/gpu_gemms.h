@@ -31,8 +31,8 @@ struct Backend {
   std::string name;
   int capability = 90;
   bool is_native = true;  // not of the rehearsal: its products are BF16
-  std::function<engine::Fp8Matrix(const at::Tensor& x, fp8::Recipe, const engine::Fp8Order& row,
-                                  const engine::Fp8Order& column)>
+  std::function<engine::Fp8Matrix(const at::Tensor& x, fp8::Recipe, const engine::QuantizeSpec& row,
+                                  const engine::QuantizeSpec& column)>
       quantize;
   std::shared_ptr<engine::Fp8Linear> op;
   // Whether it has such products at all; empty: all that the recipe allows.

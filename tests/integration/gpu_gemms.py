@@ -1,6 +1,6 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=integration timeout=600 gate=""
-"""FP8 products and the other operations of the CUDA path, on the absent device.
+"""FP8 products and the other operations of the CUDA path, on the fake CUDA device.
 
 products: every recipe that a compute capability has x {forward, input gradient, weight gradient} x backend, odd shapes
 included. Matrices are quantized and laid out in the CPU's memory by the backend's own code and copied to the device; the real
@@ -17,9 +17,9 @@ import re
 import subprocess
 import sys
 
-import absent_device
+import fake_cuda
 
-TOOL = absent_device.LIBRARIES.parent / "bin" / "gpu_gemms_tool"
+TOOL = fake_cuda.LIBRARIES.parent / "bin" / "gpu_gemms_tool"
 BACKENDS = ["aten", "te"]
 CAPABILITIES = (89, 90, 100, 103, 120)  # that have FP8
 LAST_LINE = re.compile(r"^cases=(\d+) failed=(\d+) caught=(\d+) of (\d+)\s*\Z", re.MULTILINE)
@@ -28,7 +28,7 @@ LAST_LINE = re.compile(r"^cases=(\d+) failed=(\d+) caught=(\d+) of (\d+)\s*\Z", 
 def run(arguments, **options):
     """The four figures of one process. A process that ends without its last line is one failed case."""
     base = os.environ | {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "2"}
-    done = subprocess.run([TOOL, *arguments], env=absent_device.environment(base=base, **options), text=True,
+    done = subprocess.run([TOOL, *arguments], env=fake_cuda.environment(base=base, **options), text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=900, check=False)
     found = LAST_LINE.search(done.stdout)
     print(f"{' '.join(arguments)} on {options['capability']}: "
@@ -41,7 +41,7 @@ def run(arguments, **options):
 
 
 def main():
-    absent_device.require_libraries()
+    fake_cuda.require_libraries()
     if not TOOL.exists():
         raise SystemExit(f"wanted {TOOL}, found none; ninja gpu_gemms_tool")
     runs = [(["operations"], dict(capability=capability)) for capability in (80, *CAPABILITIES)]

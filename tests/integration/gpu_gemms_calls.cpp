@@ -2,9 +2,9 @@
 
 #include <cstdio>
 
-#include "absent/absent.h"
 #include "base/error.h"
 #include "engine/aten/aten.h"
+#include "fake_cuda/fake_cuda.h"
 #include "gpu_gemms.h"
 
 namespace octavo::gemms {
@@ -49,9 +49,9 @@ int32_t scale_mode(Granularity granularity) {
   return 2;
 }
 
-std::vector<absent::Gemm> recorded() {
-  std::vector<absent::Gemm> found(16);
-  found.resize(absent::api()->gemms(found.data(), 0, found.size()));
+std::vector<fake_cuda::Gemm> recorded() {
+  std::vector<fake_cuda::Gemm> found(16);
+  found.resize(fake_cuda::api()->gemms(found.data(), 0, found.size()));
   return found;
 }
 
@@ -60,7 +60,7 @@ std::string text_of(const WantedCall& c) {
              c.op_b, " types ", c.type_a, " ", c.type_b, " ", c.type_d, " scale modes ", c.mode_a,
              " ", c.mode_b, " fast ", c.fast, " epilogue ", c.epilogue, " beta ", c.beta);
 }
-WantedCall call_of(const absent::Gemm& g) {
+WantedCall call_of(const fake_cuda::Gemm& g) {
   return {g.m,
           g.n,
           g.k,
@@ -130,7 +130,7 @@ std::string run_on_device(const Backend& backend, const Problem& p) {
   }
   const Tensor bias = p.bias.defined() ? p.bias.to(at::kCUDA) : p.bias;
   Tensor out = filled(p);
-  absent::api()->reset();
+  fake_cuda::api()->reset();
   try {
     if (p.product == Product::kForward)
       backend.op->forward(left, right, bias, out);
@@ -143,11 +143,11 @@ std::string run_on_device(const Backend& backend, const Problem& p) {
   } catch (const std::exception& error) {
     return str("refused: ", std::string(error.what()).substr(0, 300));
   }
-  absent::Counters counters{};
-  absent::api()->counters(&counters);
+  fake_cuda::Counters counters{};
+  fake_cuda::api()->counters(&counters);
   if (counters.host_waits() != 0) return "the host waited";
   if (!is_computed(p, backend))
-    return counters.of(absent::Kind::kLaunch) > 0 ? "" : "no kernel was launched";
+    return counters.of(fake_cuda::Kind::kLaunch) > 0 ? "" : "no kernel was launched";
   return compared(out.cpu(), p);
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 using at::Tensor;
 using engine::Fp8Matrix;
-using engine::Fp8Order;
+using engine::QuantizeSpec;
 using fp8::Direction;
 using fp8::FormatChoice;
 using fp8::Recipe;
@@ -51,7 +51,7 @@ class Maker {
     const Tensor sizes =
         at::exp2(at::randint(-3, 4, {rows, 1})) * at::exp2(at::randint(-3, 4, {1, columns}));
     const Tensor x = (at::randn({rows, columns}) * sizes * scale).to(at::kBFloat16);
-    const Fp8Order row = order(role, Direction::kRow), column = order(role, Direction::kColumn);
+    const QuantizeSpec row = order(role, Direction::kRow), column = order(role, Direction::kColumn);
     return {backend_.quantize(x, recipe_, row, column),
             reference_->quantize(x, recipe_, row, column)};
   }
@@ -59,8 +59,8 @@ class Maker {
   engine::Fp8Linear& reference() { return *reference_; }
 
  private:
-  Fp8Order order(Role role, Direction direction) const {
-    Fp8Order result{.side = side_of(recipe_, format_, role, direction), .wanted = true};
+  QuantizeSpec order(Role role, Direction direction) const {
+    QuantizeSpec result{.side = side_of(recipe_, format_, role, direction), .wanted = true};
     if (recipe_ == Recipe::kDelayed)
       result.factor = at::full({1}, 3.7f + 2 * static_cast<float>(role));
     return result;
@@ -149,8 +149,8 @@ Backend make_backend(const std::string& name, int capability) {
     result.op = engine::aten::make_rehearsal();
   else
     fail(ExitCode::kUsage, "gpu_gemms", "wanted the backend aten or rehearsal, found ", name);
-  result.quantize = [op = result.op](const Tensor& x, Recipe recipe, const Fp8Order& row,
-                                     const Fp8Order& column) {
+  result.quantize = [op = result.op](const Tensor& x, Recipe recipe, const QuantizeSpec& row,
+                                     const QuantizeSpec& column) {
     return op->quantize(x, recipe, row, column);
   };
   return result;

@@ -17,7 +17,7 @@ namespace {
 using at::Tensor;
 using engine::Fp8Copy;
 using engine::Fp8Matrix;
-using engine::Fp8Order;
+using engine::QuantizeSpec;
 using fp8::Direction;
 using fp8::Granularity;
 using fp8::Recipe;
@@ -46,7 +46,7 @@ class StandIn {
     bind(quantize_, "nvte_quantize_v2");
   }
 
-  Fp8Copy quantize(const Tensor& x, Recipe recipe, const Fp8Order& order,
+  Fp8Copy quantize(const Tensor& x, Recipe recipe, const QuantizeSpec& order,
                    Direction direction) const {
     const fp8::Side& side = order.side;
     const auto layout = [&](Direction d) {
@@ -120,24 +120,24 @@ Backend make_te_backend(int capability) {
   const auto info = engine::te::library_info();
   if (!info.problem.empty()) fail(ExitCode::kEnvironment, "gpu_gemms", info.problem);
   const auto stand_in = std::make_shared<StandIn>(capability);
-  return {
-      .name = "te",
-      .capability = capability,
-      .quantize =
-          [stand_in](const Tensor& x, Recipe recipe, const Fp8Order& row, const Fp8Order& column) {
-            Fp8Matrix matrix = matrix_for(x, row, column);
-            if (row.wanted) matrix.row = stand_in->quantize(x, recipe, row, Direction::kRow);
-            if (column.wanted)
-              matrix.column = stand_in->quantize(x, recipe, column, Direction::kColumn);
-            return matrix;
-          },
-      .op = engine::te::make_fp8_linear(),
-      // No rowwise recipe; and rows in eights for blocks of 128.
-      .serves =
-          [](Recipe recipe, const Shape& shape) {
-            return recipe != Recipe::kRowwise &&
-                   (recipe != Recipe::kBlockwise || shape.tokens % 8 == 0);
-          }};
+  return {.name = "te",
+          .capability = capability,
+          .quantize =
+              [stand_in](const Tensor& x, Recipe recipe, const QuantizeSpec& row,
+                         const QuantizeSpec& column) {
+                Fp8Matrix matrix = matrix_for(x, row, column);
+                if (row.wanted) matrix.row = stand_in->quantize(x, recipe, row, Direction::kRow);
+                if (column.wanted)
+                  matrix.column = stand_in->quantize(x, recipe, column, Direction::kColumn);
+                return matrix;
+              },
+          .op = engine::te::make_fp8_linear(),
+          // No rowwise recipe; and rows in eights for blocks of 128.
+          .serves =
+              [](Recipe recipe, const Shape& shape) {
+                return recipe != Recipe::kRowwise &&
+                       (recipe != Recipe::kBlockwise || shape.tokens % 8 == 0);
+              }};
 }
 
 }  // namespace octavo::gemms

@@ -1,5 +1,5 @@
 // The C++ side of tests/integration/gpu_gemms.py.
-// usage: gpu_gemms_tool BACKEND CAPABILITY: in a process on the absent device of that capability,
+// usage: gpu_gemms_tool BACKEND CAPABILITY: in a process on the fake CUDA device of that capability,
 //        with products computed
 //        gpu_gemms_tool operations: every operation of the aten backend once; kernels do not run
 // The last line is cases=N failed=0 caught=M of M.
@@ -7,9 +7,9 @@
 #include <cstdio>
 #include <string>
 
-#include "absent/absent.h"
 #include "base/error.h"
 #include "engine/devices.h"
+#include "fake_cuda/fake_cuda.h"
 #include "gpu_gemms.h"
 #include "gpu_operations.h"
 
@@ -25,8 +25,8 @@ int finish(const gemms::Tally& tally) {
 }
 
 int run(int argc, char** argv) {
-  if (!absent::is_active())
-    fail(ExitCode::kUsage, "gpu_gemms", "wanted a process on the absent device, found none");
+  if (!fake_cuda::is_active())
+    fail(ExitCode::kUsage, "gpu_gemms", "wanted a process on the fake CUDA device, found none");
   const engine::GpuSearch& found = engine::gpus();
   if (found.gpus.empty()) fail(ExitCode::kEnvironment, "gpu_gemms", found.reason);
   gemms::Tally tally;

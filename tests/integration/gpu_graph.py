@@ -1,6 +1,6 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=integration timeout=600 gate=""
-"""cuda_graph on a device that is not there (src/absent), which spoils a capture as a real one does.
+"""cuda_graph on a device that is not there (src/fake_cuda), which spoils a capture as a real one does.
 
 Three steps run eagerly, the fourth captures, and from the fifth on each micro-batch is one launch of a graph: the same
 kernels, products and memsets in the same order as in the third step, no more waits of the host, no cudaMalloc. Steps
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-import absent_device
+import fake_cuda
 from common import BUILD, OCTAVO, ROOT
 
 TOOL = BUILD / "bin" / "gpu_graph_tool"
@@ -47,7 +47,7 @@ def tool(work, words, flags, capability=90):
     if "--dataset" not in flags:
         command += ["--dataset", work / "text.txt", "--tokenizer", "bytes"]
     done = subprocess.run([str(word) for word in command], cwd=work, text=True, capture_output=True, check=False,
-                          env=absent_device.environment(capability=capability) | {"OMP_WAIT_POLICY": "passive"})
+                          env=fake_cuda.environment(capability=capability) | {"OMP_WAIT_POLICY": "passive"})
     if done.returncode != 0:
         sys.exit(f"gpu_graph_tool {flags} ended with {done.returncode}:\n{done.stderr[-3000:]}")
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")], done.stderr
@@ -135,7 +135,7 @@ def check_refusals(work, llama):
 
 
 def main():
-    absent_device.require_libraries()
+    fake_cuda.require_libraries()
     if not TOOL.exists():
         sys.exit(f"wanted {TOOL}, found none; ninja gpu_graph_tool")
     with tempfile.TemporaryDirectory(prefix="octavo-gpu-graph-") as folder:

@@ -1,4 +1,4 @@
-// The C++ side of tests/integration/gpu_graph.py: steps of a training run on the absent device.
+// The C++ side of tests/integration/gpu_graph.py: steps of a training run on the fake CUDA device.
 // usage: gpu_graph_tool STEPS FALLBACK [--key value]…
 //        gpu_graph_tool spoil 0 [--key value]…: a pass that waits for the device, then plain steps
 // A line of JSON for each step: what it asked of the device, and the names of its kernels, products
@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "absent/absent.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "config/parse.h"
 #include "engine/devices.h"
+#include "fake_cuda/fake_cuda.h"
 #include "train/device.h"
 #include "train/evaluate.h"
 #include "train/run.h"
@@ -24,7 +24,7 @@
 namespace {
 
 using namespace octavo;
-using absent::Kind;
+using fake_cuda::Kind;
 
 struct Stretch {
   uintptr_t begin = 0, end = 0;
@@ -33,24 +33,24 @@ struct Stretch {
 
 constexpr int kFloat32 = 0, kE4m3 = 28, kE5m2 = 29;  // cudaDataType_t
 
-bool is_fp8(const absent::GemmOperand& operand) {
+bool is_fp8(const fake_cuda::GemmOperand& operand) {
   return operand.type == kE4m3 || operand.type == kE5m2;
 }
 
-Stretch stretch_of(const absent::GemmOperand& operand) {
+Stretch stretch_of(const fake_cuda::GemmOperand& operand) {
   const int64_t width = is_fp8(operand) ? 1 : operand.type == kFloat32 ? 4 : 2;
   const auto begin = reinterpret_cast<uintptr_t>(operand.data);
   return {begin, begin + static_cast<uintptr_t>(operand.ld * operand.cols * width)};
 }
 
-std::vector<absent::Gemm> products() {
-  std::vector<absent::Gemm> gemms(absent::api()->gemms(nullptr, 0, 0));
-  absent::api()->gemms(gemms.data(), 0, gemms.size());
+std::vector<fake_cuda::Gemm> products() {
+  std::vector<fake_cuda::Gemm> gemms(fake_cuda::api()->gemms(nullptr, 0, 0));
+  fake_cuda::api()->gemms(gemms.data(), 0, gemms.size());
   return gemms;
 }
 
 // Results, and what was quantized for a product: memory that was allocated on the way.
-std::vector<Stretch> written_on_the_way(const std::vector<absent::Gemm>& gemms) {
+std::vector<Stretch> written_on_the_way(const std::vector<fake_cuda::Gemm>& gemms) {
   std::vector<Stretch> found;
   for (const auto& gemm : gemms) {
     if (gemm.d.type != kFloat32) found.push_back(stretch_of(gemm.d));  // FP32: gradients
@@ -61,8 +61,8 @@ std::vector<Stretch> written_on_the_way(const std::vector<absent::Gemm>& gemms) 
 }
 
 Json counts() {
-  absent::Counters c{};
-  absent::api()->counters(&c);
+  fake_cuda::Counters c{};
+  fake_cuda::api()->counters(&c);
   return {{"graph_launches", c.of(Kind::kGraphLaunch)},
           {"captured_nodes", c.captured_nodes},
           {"host_waits", c.host_waits()},
@@ -73,8 +73,8 @@ Json counts() {
 }
 
 Json kernel_names() {
-  std::vector<absent::Event> events(absent::api()->events(nullptr, 0, 0));
-  absent::api()->events(events.data(), 0, events.size());
+  std::vector<fake_cuda::Event> events(fake_cuda::api()->events(nullptr, 0, 0));
+  fake_cuda::api()->events(events.data(), 0, events.size());
   Json names = Json::array();
   for (const auto& event : events)
     if (event.kind == Kind::kLaunch || event.kind == Kind::kGemm || event.kind == Kind::kMemset ||
@@ -85,7 +85,7 @@ Json kernel_names() {
 
 // How many stretches of memory an evaluation wrote that the graphs count on.
 int64_t evaluate_beside(train::Run& run, const std::vector<Stretch>& of_graphs) {
-  absent::api()->reset();
+  fake_cuda::api()->reset();
   train::evaluate(run);
   int64_t overlaps = 0;
   for (const Stretch& stretch : written_on_the_way(products()))
@@ -99,8 +99,8 @@ std::unique_ptr<train::Run> start(const std::vector<std::string>& args) {
   train::prepare_process(settings);
   std::string resumed_from;
   auto run = train::assemble(settings, &resumed_from);
-  if (!engine::is_absent_device(run->engine->target.device))
-    fail(ExitCode::kUsage, "gpu_graph", "wanted the absent device, found ",
+  if (!engine::is_fake(run->engine->target.device))
+    fail(ExitCode::kUsage, "gpu_graph", "wanted the fake CUDA device, found ",
          run->engine->target.device.str());
   return run;
 }
@@ -120,7 +120,7 @@ int run_steps(int64_t steps, int64_t fallback, const std::vector<std::string>& a
   const config::Settings& settings = run->settings;
   std::vector<Stretch> of_graphs;
   for (int64_t i = 1; i <= steps; ++i) {
-    absent::api()->reset();
+    fake_cuda::api()->reset();
     train::train_step(*run);
     Json line = counts();
     line["names"] = kernel_names();
@@ -140,14 +140,14 @@ int spoil(const std::vector<std::string>& args) {
   constexpr int kSteps = 6;
   const auto run = start(args);
   int64_t passes = 0;
-  const auto pass = [&](const train::DeviceBatch& batch) {
+  const auto pass = [&](const models::DeviceBatch& batch) {
     ++passes;
     const at::Tensor sums = at::zeros({2}, batch.packed.options().dtype(at::kDouble));
     sums[0].item<double>();
     return train::MicroBatch{sums, {}};
   };
   for (int i = 0; i < kSteps; ++i) run->graph->run(*run, run->loader->next(), 1, pass);
-  absent::api()->reset();
+  fake_cuda::api()->reset();
   train::train_step(*run);
   Json line = counts();
   line["passes"] = passes;  // one of them was not to be run
@@ -161,9 +161,9 @@ int spoil(const std::vector<std::string>& args) {
 
 int main(int argc, char** argv) {
   try {
-    if (argc < 3 || !absent::is_active())
+    if (argc < 3 || !fake_cuda::is_active())
       fail(ExitCode::kUsage, "gpu_graph",
-           "wanted STEPS, FALLBACK and flags, in a process on the absent device");
+           "wanted STEPS, FALLBACK and flags, in a process on the fake CUDA device");
     const std::vector<std::string> flags(argv + 3, argv + argc);
     if (std::string(argv[1]) == "spoil") return spoil(flags);
     return run_steps(std::stoll(argv[1]), std::stoll(argv[2]), flags);

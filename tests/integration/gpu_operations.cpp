@@ -2,10 +2,10 @@
 
 #include <cstdio>
 
-#include "absent/absent.h"
 #include "base/error.h"
 #include "engine/adamw_storage.h"
 #include "engine/aten/aten.h"
+#include "fake_cuda/fake_cuda.h"
 
 namespace octavo::gemms {
 namespace {
@@ -22,20 +22,20 @@ class Calls {
   template <class Body>
   void check(const std::string& name, const Body& body) {
     std::string wrong;
-    absent::Counters counters{};
+    fake_cuda::Counters counters{};
     try {
       body();
-      absent::api()->reset();
+      fake_cuda::api()->reset();
       body();
-      absent::api()->counters(&counters);
+      fake_cuda::api()->counters(&counters);
       if (counters.host_waits() > 0)
         wrong = str("the host waited ", counters.host_waits(), " times");
-      if (counters.of(absent::Kind::kUnexpected) > 0) wrong = "a call that has no meaning";
+      if (counters.of(fake_cuda::Kind::kUnexpected) > 0) wrong = "a call that has no meaning";
       if (counters.pageable_copies > 0) wrong = "memory that is not pinned was copied";
     } catch (const std::exception& error) {
       wrong = std::string(error.what()).substr(0, 400);
     }
-    using absent::Kind;
+    using fake_cuda::Kind;
     const auto shown = [&](Kind kind) { return std::to_string(counters.of(kind)); };
     std::printf("%-55s %4s launches, %s products, %s copies, %s fills\n", name.c_str(),
                 shown(Kind::kLaunch).c_str(), shown(Kind::kGemm).c_str(),
@@ -192,8 +192,8 @@ void check_adamw(Calls& calls) {
                                                Tensor(),
                                                {.lr = 0.1f}}};
   const auto memory_in_use = [] {
-    absent::Counters counters{};
-    absent::api()->counters(&counters);
+    fake_cuda::Counters counters{};
+    fake_cuda::api()->counters(&counters);
     return counters.memory_in_use;
   };
   const auto before = memory_in_use();
@@ -212,7 +212,7 @@ void check_quantizers(Calls& calls) {
       if (recipe == fp8::Recipe::kBlockwise && capability != 90) continue;
       if (recipe == fp8::Recipe::kMxfp8 && capability != 100) continue;
       const auto order = [&](fp8::Direction d) {
-        engine::Fp8Order made{
+        engine::QuantizeSpec made{
             .side = side_of(recipe, fp8::FormatChoice::kE4m3, fp8::Role::kInput, d),
             .wanted = true};
         if (recipe == fp8::Recipe::kDelayed) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=integration timeout=600 night=""
-"""Whole training steps through the CUDA code path, on a device that is not there (src/absent): what libtorch, cuBLAS and
+"""Whole training steps through the CUDA code path, on a device that is not there (src/fake_cuda): what libtorch, cuBLAS and
 Transformer Engine are asked for, and the memory that libtorch's own allocator takes. No kernel runs.
 
 From the third step on nothing is allocated of the device and the host waits once, where it reads the loss, also in steps that
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-import absent_device
+import fake_cuda
 from common import BUILD, OCTAVO, ROOT, require_files
 
 STEP = BUILD / "bin" / "step_bench"
@@ -51,7 +51,7 @@ def flags_of(work, model, *more):
 def steps(work, flags, capability, count=4):
     """What each step asked for, and how often each kernel was launched in the last one."""
     done = subprocess.run([STEP, "steps", str(count), *flags], cwd=work, text=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, env=absent_device.environment(capability=capability))
+                          stderr=subprocess.PIPE, env=fake_cuda.environment(capability=capability))
     if done.returncode != 0:
         sys.exit(f"step_bench ended with exit code {done.returncode}:\n{done.stderr[-3000:]}")
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
@@ -61,7 +61,7 @@ def steps(work, flags, capability, count=4):
 def check_steps(name, found, statistics=0):
     """`statistics`: of FP8, in every step whose number it divides. Their first ones may still ask the device for memory."""
     for line in found:
-        check(f"{name} says that the device is absent", "absent device" in line["precision"], line["precision"])
+        check(f"{name} says that the device is fake", "fake CUDA device" in line["precision"], line["precision"])
         break
     for number, line in enumerate(found[2:], 3):
         fixed = line["mallocs"] == 0 or (statistics and number % statistics == 0)
@@ -115,7 +115,7 @@ def layer_table(work):
 def train(work, memory, *flags):
     return subprocess.run([OCTAVO, "train", *flags, "--max_steps", "2", "--eval_freq", "0", "--runs_dir", work / "runs"],
                           cwd=work, text=True, capture_output=True,
-                          env=absent_device.environment(capability=90, memory=memory))
+                          env=fake_cuda.environment(capability=90, memory=memory))
 
 
 def check_memory(work):
@@ -138,7 +138,7 @@ def check_memory(work):
 
 def main():
     require_files()
-    absent_device.require_libraries()
+    fake_cuda.require_libraries()
     with tempfile.TemporaryDirectory(prefix="octavo-gpu-step-") as folder:
         work = pathlib.Path(folder)
         (work / "text.txt").write_text((ROOT / "docs" / "configuration.md").read_text() * 4)

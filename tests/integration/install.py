@@ -152,7 +152,7 @@ def write_parquet(path):
 
 
 def check_modules(environment):
-    """What is opened at run time: Arrow for Parquet, and the absent GPU."""
+    """What is opened at run time: Arrow for Parquet, and the fake GPU."""
     write_parquet(environment.place / "rows.parquet")
     environment.run("data", "prepare", "rows.parquet", "--output", "rows")
     environment.run("plan", "--dry_run", "--gpu", "h100", "--model_name", "custom", "--n_layer", "1", "--n_head", "1", "--n_embd", "64",

@@ -1,6 +1,6 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=integration timeout=1800 night="" alone
-"""Every mode through ProcessGroupNCCL on devices that are not there (src/absent): one process for each device, NCCL recorded.
+"""Every mode through ProcessGroupNCCL on devices that are not there (src/fake_cuda): one process for each device, NCCL recorded.
 
 1. The collectives of two ranks are those of the same run over Gloo, by their traces: names, order and bytes.
 2. What NCCL itself was asked for: gathers and reductions on streams of their own; a gather waits for the compute stream,
@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 
-import absent_device
+import fake_cuda
 import ranks
 from common import BUILD, OCTAVO
 from ranks import Job
@@ -39,15 +39,15 @@ def check(name, holds, found):
         problems.append(name)
 
 
-def absent(devices):
-    return {k: v for k, v in absent_device.environment(devices=devices).items() if k.startswith(("LD_", "OCTAVO_"))}
+def fake_devices(devices):
+    return {k: v for k, v in fake_cuda.environment(devices=devices).items() if k.startswith(("LD_", "OCTAVO_"))}
 
 
 def collectives(trace):
     """Category, name and bytes of every collective, in the order in which they began."""
     events = json.loads(trace.read_text())["traceEvents"]
     return [(e["cat"], e["name"], e["args"]["bytes"]) for e in events
-            if e["ph"] == "b" and "checkpoint" not in e["name"]]  # which an absent device has none of
+            if e["ph"] == "b" and "checkpoint" not in e["name"]]  # which a fake CUDA device has none of
 
 
 def compare_modes(work, model):
@@ -61,8 +61,8 @@ def compare_modes(work, model):
         for device in ("cpu", "cuda"):
             job = Job(work / f"{number}-{device}", model, steps=3, batch_size=4, sharding_mode=mode, device=device,
                       trace="trace.json", fp8_stats_freq=0,
-                      replica_check_freq=0, **keys)  # an absent device has no numbers to compare
-            job.finish(2, environment=absent(2) if device == "cuda" else None)
+                      replica_check_freq=0, **keys)  # a fake CUDA device has no numbers to compare
+            job.finish(2, environment=fake_devices(2) if device == "cuda" else None)
             found.append([collectives(job.path / name) for name in ("trace.json", "trace-rank1.json")])
         gloo, nccl = found
         total += len(nccl[0])
@@ -83,7 +83,7 @@ def run_ranks(work, flags, count, steps):
     """What nccl_calls_tool printed, by rank."""
     port, processes = ranks.free_port(), []
     for r in range(count):
-        variables = os.environ | absent(count) | {
+        variables = os.environ | fake_devices(count) | {
             "RANK": str(r), "WORLD_SIZE": str(count), "LOCAL_RANK": str(r), "LOCAL_WORLD_SIZE": str(count),
             "GROUP_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
         processes.append(subprocess.Popen([TOOL, str(steps), *map(str, flags)], cwd=work, env=variables, text=True,
@@ -169,7 +169,7 @@ def check_14b(work):
 
 
 def main():
-    absent_device.require_libraries()
+    fake_cuda.require_libraries()
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
         model = ranks.prepared(work)

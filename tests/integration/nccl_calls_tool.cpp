@@ -1,17 +1,17 @@
-// A rank of a run on absent devices (src/absent), started by nccl_calls.py with the variables of a
-// launcher: some steps, then as JSON what the last one asked of CUDA and NCCL, in order, and the
-// memory that libtorch's allocator took.
-// usage: nccl_calls_tool STEPS [CONFIG.yaml] [--key value]…
+// A rank of a run on fake CUDA devices (src/fake_cuda), started by nccl_calls.py with the variables
+// of a launcher: some steps, then as JSON what the last one asked of CUDA and NCCL, in order, and
+// the memory that libtorch's allocator took. usage: nccl_calls_tool STEPS [CONFIG.yaml] [--key
+// value]…
 
 #include <cstdio>
 #include <string>
 #include <vector>
 
-#include "absent/absent.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "config/parse.h"
 #include "engine/allocator.h"
+#include "fake_cuda/fake_cuda.h"
 #include "train/device.h"
 #include "train/run.h"
 #include "train/step.h"
@@ -19,7 +19,7 @@
 namespace {
 
 using namespace octavo;
-using absent::Kind;
+using fake_cuda::Kind;
 
 const char* name_of_kind(Kind kind) {
   switch (kind) {
@@ -37,11 +37,11 @@ const char* name_of_kind(Kind kind) {
 }
 
 Json events_of_the_step() {
-  const absent::Api& api = *absent::api();
-  std::vector<absent::Event> events(api.events(nullptr, 0, 0));
+  const fake_cuda::Api& api = *fake_cuda::api();
+  std::vector<fake_cuda::Event> events(api.events(nullptr, 0, 0));
   api.events(events.data(), 0, events.size());
   Json list = Json::array();
-  for (const absent::Event& e : events)
+  for (const fake_cuda::Event& e : events)
     if (const char* kind = name_of_kind(e.kind); kind != nullptr)
       list.push_back({{"kind", kind}, {"name", e.name}, {"stream", e.stream}, {"bytes", e.bytes}});
   return list;
@@ -50,11 +50,11 @@ Json events_of_the_step() {
 int run_steps(int64_t count, const std::vector<std::string>& args) {
   const config::Settings settings = config::parse(args, config::kTrainArguments).settings;
   train::prepare_process(settings);
-  OCTAVO_ASSERT(absent::is_active());
+  OCTAVO_ASSERT(fake_cuda::is_active());
   std::string resumed_from;
   const auto run = train::assemble(settings, &resumed_from);
   for (int64_t i = 0; i < count; ++i) {
-    absent::api()->reset();
+    fake_cuda::api()->reset();
     train::train_step(*run);
   }
   const auto memory = engine::memory_of(run->engine->target.device);

@@ -10,8 +10,8 @@
 #include "config/key.h"
 #include "config/parse.h"
 #include "train/device.h"
-#include "train/persist.h"
 #include "train/run.h"
+#include "train/state/persist.h"
 #include "train/step.h"
 
 namespace {

@@ -6,10 +6,10 @@
 
 #include <vector>
 
-#include "absent/absent.h"
 #include "engine/devices.h"
 #include "engine/te/library.h"
 #include "engine/te/te.h"
+#include "fake_cuda/fake_cuda.h"
 #include "fp8/execution.h"
 
 namespace octavo {
@@ -17,7 +17,7 @@ namespace octavo {
 using at::Tensor;
 using engine::Accumulate;
 using engine::Fp8Matrix;
-using engine::Fp8Order;
+using engine::QuantizeSpec;
 using fp8::Direction;
 using fp8::FormatChoice;
 using fp8::Recipe;
@@ -45,9 +45,9 @@ bool Acceptance::has(Recipe recipe) const {
                          recipe);
 }
 
-Fp8Order Acceptance::order(Recipe recipe, FormatChoice format, Role role, Direction direction,
-                           bool wanted) {
-  Fp8Order made{.side = side_of(recipe, format, role, direction), .wanted = wanted};
+QuantizeSpec Acceptance::order(Recipe recipe, FormatChoice format, Role role, Direction direction,
+                               bool wanted) {
+  QuantizeSpec made{.side = side_of(recipe, format, role, direction), .wanted = wanted};
   if (recipe == Recipe::kDelayed) {
     made.factor = factors_.narrow(0, direction == Direction::kRow ? 0 : 1, 1);
     made.amax = factors_.narrow(0, direction == Direction::kRow ? 2 : 3, 1);
@@ -126,10 +126,10 @@ void Acceptance::products(Recipe recipe, FormatChoice format, int64_t tokens, in
 void Acceptance::one_product(const std::string& name, const Sides& sides, bool fast, float beta,
                              const std::function<void()>& call) {
   cases_.run(name, [&]() -> std::string {
-    const absent::Api& device = *absent::api();
+    const fake_cuda::Api& device = *fake_cuda::api();
     const uint64_t before = device.gemms(nullptr, 0, 0);
     call();
-    absent::Gemm gemm{};
+    fake_cuda::Gemm gemm{};
     if (device.gemms(&gemm, before, 1) != before + 1) return "wanted one product";
     // Column-major: m are the columns of our result.
     if (gemm.m != sides.columns || gemm.n != sides.rows || gemm.k != sides.summed)
@@ -191,7 +191,7 @@ void Acceptance::wrong_uses() {
     Tensor half = bf16({32, 256});
     linear.forward(other, w, {}, half);
   });
-  const Fp8Order row =
+  const QuantizeSpec row =
       order(Recipe::kCurrent, FormatChoice::kE4m3, Role::kInput, Direction::kRow, true);
   cases_.refuses("FP32 to be quantized", "BF16", [&] {
     linear.quantize(fp32({64, 128}), Recipe::kCurrent, row, {});
@@ -225,29 +225,30 @@ void Acceptance::wrong_uses() {
 
 void Acceptance::nothing_unexpected() {
   cases_.run("entry points that mean nothing here", [] {
-    const absent::Api& device = *absent::api();
-    std::vector<absent::Event> events(device.events(nullptr, 0, 0));
+    const fake_cuda::Api& device = *fake_cuda::api();
+    std::vector<fake_cuda::Event> events(device.events(nullptr, 0, 0));
     device.events(events.data(), 0, events.size());
     std::string names;
-    for (const absent::Event& event : events)
+    for (const fake_cuda::Event& event : events)
       // CUDA's libraries ask for private tables when they start, and do without.
-      if (event.kind == absent::Kind::kUnexpected && std::string(event.name) != "cuGetExportTable")
+      if (event.kind == fake_cuda::Kind::kUnexpected &&
+          std::string(event.name) != "cuGetExportTable")
         names += str(" ", event.name);
     return names;
   });
 }
 
 int check_acceptance(int capability) {
-  if (!absent::is_active())
-    fail(ExitCode::kEnvironment, "te_calls", "wanted a process on the absent device");
+  if (!fake_cuda::is_active())
+    fail(ExitCode::kEnvironment, "te_calls", "wanted a process on the fake CUDA device");
   if (engine::gpus().gpus.empty()) fail(ExitCode::kEnvironment, "te_calls", engine::gpus().reason);
   const auto& gpu = engine::gpus().gpus.front();
   if (10 * gpu.major + gpu.minor != capability)
     fail(ExitCode::kEnvironment, "te_calls", "the device is of another compute capability");
   const auto info = engine::te::library_info();
   if (!info.problem.empty()) fail(ExitCode::kEnvironment, "te_calls", info.problem);
-  std::printf("Transformer Engine %s on an absent device of capability %d\n", info.version.c_str(),
-              capability);
+  std::printf("Transformer Engine %s on a fake CUDA device of capability %d\n",
+              info.version.c_str(), capability);
   return Acceptance(capability).run();
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// What the cases of `te_calls_tool accept` share: an engine by the real library on the absent
+// What the cases of `te_calls_tool accept` share: an engine by the real library on the fake CUDA
 // device.
 
 #include <ATen/ATen.h>
@@ -30,13 +30,13 @@ class Acceptance {
 
  private:
   struct Orders {
-    engine::Fp8Order row, column;
+    engine::QuantizeSpec row, column;
   };
   struct Sides {
     int64_t rows, columns, summed;
   };
-  engine::Fp8Order order(fp8::Recipe recipe, fp8::FormatChoice format, fp8::Role role,
-                         fp8::Direction direction, bool wanted);
+  engine::QuantizeSpec order(fp8::Recipe recipe, fp8::FormatChoice format, fp8::Role role,
+                             fp8::Direction direction, bool wanted);
   engine::Fp8Matrix quantized(fp8::Recipe recipe, fp8::FormatChoice format, fp8::Role role,
                               int64_t rows, int64_t columns, bool row = true, bool column = true);
 

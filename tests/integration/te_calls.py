@@ -2,7 +2,7 @@
 # test: label=integration timeout=600 gate=""
 """What src/engine/te asks of Transformer Engine, twice.
 
-accept: the real library, on the absent device of each compute capability that has FP8: it accepts each of our quantize, norm,
+accept: the real library, on the fake CUDA device of each compute capability that has FP8: it accepts each of our quantize, norm,
 activation, swizzle, rotary, update and GEMM calls, the recorded products are the ones that were meant, and wrong uses are
 refused by our own checks. Kernels do not run there, but NVRTC compiles the norms, while CUDA_HOME names headers of no use.
 steps: a stand-in for the library in the CPU's memory (te_double/), with the same layouts: whole training steps of a small
@@ -19,9 +19,9 @@ import subprocess
 import sys
 import tempfile
 
-import absent_device
+import fake_cuda
 
-BUILD = absent_device.LIBRARIES.parent
+BUILD = fake_cuda.LIBRARIES.parent
 TOOL = BUILD / "bin" / "te_calls_tool"
 DOUBLE = BUILD / "lib" / "libte_double.so"
 CAPABILITIES = (89, 90, 100, 103, 120)
@@ -68,7 +68,7 @@ def check_library(plain):
 
 
 def main():
-    absent_device.require_libraries()
+    fake_cuda.require_libraries()
     for path in (TOOL, DOUBLE):
         if not path.exists():
             raise SystemExit(f"wanted {path}, found none; ninja te_calls_tool")
@@ -80,8 +80,8 @@ def main():
         headers.write_text("#error another CUDA\n")
         for capability in CAPABILITIES:
             double = plain | {"OCTAVO_TE_LIBRARY": str(DOUBLE), "OCTAVO_TE_DOUBLE_CAPABILITY": str(capability)}
-            absent = absent_device.environment(capability=capability, base=plain | {"CUDA_HOME": cuda_home})
-            for name, arguments, variables in (("accept", ["accept", str(capability)], absent), ("steps", ["steps"], double)):
+            fake = fake_cuda.environment(capability=capability, base=plain | {"CUDA_HOME": cuda_home})
+            for name, arguments, variables in (("accept", ["accept", str(capability)], fake), ("steps", ["steps"], double)):
                 found = run(f"{name} {capability}", arguments, variables)
                 cases += found[0]
                 failed += found[1]

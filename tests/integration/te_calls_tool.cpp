@@ -1,5 +1,5 @@
 // The C++ side of tests/integration/te_calls.py.
-// usage: te_calls_tool accept CAPABILITY: in a process on the absent device of that capability
+// usage: te_calls_tool accept CAPABILITY: in a process on the fake CUDA device of that capability
 //        te_calls_tool steps: with OCTAVO_TE_LIBRARY naming the stand-in
 // The last line is cases=N failed=0. Or te_calls_tool library: the version found, or why there is
 // none.

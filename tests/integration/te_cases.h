@@ -58,7 +58,7 @@ class Cases {
   int count_ = 0, failed_ = 0;
 };
 
-// On the absent device, with the real library.
+// On the fake CUDA device, with the real library.
 int check_acceptance(int capability);
 // In the CPU's memory, with the stand-in of te_double/.
 int check_steps();

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 
-import absent_device
+import fake_cuda
 from common import OCTAVO, ROOT
 
 ENVIRONMENT = 3  # the exit code
@@ -158,29 +158,29 @@ def other_libraries(cases, work):
     cases.claim("--json is all of standard output", json.loads(result.stdout)["exit_code"] == ENVIRONMENT, result.stdout[:99])
 
 
-def on_absent_devices(cases, work):
+def on_fake_devices(cases, work):
     for capability, status, found in ((80, "fail", "no FP8 matrix units"), (90, "ok", "blockwise"), (100, "ok", "mxfp8")):
-        run = Run(f"absent {capability}", work, base=absent_device.environment(capability))
+        run = Run(f"fake {capability}", work, base=fake_cuda.environment(capability))
         cases.finding(run, "gpu 0", status, found, "fp8_execution: rehearse" if status == "fail" else "")
         kernels = [f for f in run.findings if f["section"].startswith("kernels") and f["id"] != "others"]
         cases.claim("kernels are not checked, and their calls accepted",
-                    len(kernels) > 20 and all("absent device: kernels do not run" in f["found"] for f in kernels),
+                    len(kernels) > 20 and all("fake CUDA device: kernels do not run" in f["found"] for f in kernels),
                     [f for f in kernels if f["status"] != "not checked"])
         cases.claim("the exit code follows", run.code == (ENVIRONMENT if status == "fail" else 0), run.code)
         lines = run.text.splitlines()
-        cases.claim("every line says so", lines and all(line.startswith("absent device | ") for line in lines), run.text)
+        cases.claim("every line says so", lines and all(line.startswith("fake CUDA device | ") for line in lines), run.text)
         cases.claim("so does the JSON", run.findings and all(f["absent_device"] for f in run.findings))
-    run = Run("absent A100 for BF16", work, "--mixed_precision", "bf16", base=absent_device.environment(80))
+    run = Run("fake A100 for BF16", work, "--mixed_precision", "bf16", base=fake_cuda.environment(80))
     cases.finding(run, "gpu 0", "note", "compute capability 8.0")
-    run = Run("absent, mxfp8 on 9.0", work, "--fp8_recipe", "mxfp8", "--before-long-run", base=absent_device.environment(90))
+    run = Run("fake, mxfp8 on 9.0", work, "--fp8_recipe", "mxfp8", "--before-long-run", base=fake_cuda.environment(90))
     cases.finding(run, "resume", "not checked", "kernels do not run")
     cases.finding(run, "gpu 0", "fail", "9.0", "blockwise")
-    run = Run("absent, old driver", work, base=absent_device.environment(90, driver=12040))
+    run = Run("fake, old driver", work, base=fake_cuda.environment(90, driver=12040))
     cases.finding(run, "driver", "fail", "12.4", "update the driver to 580")
     cases.claim("an old driver is exit code 3", run.code == ENVIRONMENT, run.code)
-    base = absent_device.environment(90, devices=2)
+    base = fake_cuda.environment(90, devices=2)
     base["LD_LIBRARY_PATH"] += f":{library(work, 'libnvidia-ml.so.1', TWO_CARDS)}:{library(work, 'libnccl.so.2', OLD_NCCL)}"
-    run = Run("absent, two cards", work, base=base)
+    run = Run("fake, two cards", work, base=base)
     cases.finding(run, "links", "warn", "0 of 1 pairs by NVLink; GPUs 0 and 1 across processors", "accumulation")
     cases.finding(run, "PCIe, gpu 1", "warn", "8 lanes", "seat")
     cases.finding(run, "memory in use, gpu 0", "warn", "taken", "nvidia-smi")
@@ -218,14 +218,14 @@ def start_up(cases, work):
 
 
 def main():
-    absent_device.require_libraries()
+    fake_cuda.require_libraries()
     cases = Cases()
     with tempfile.TemporaryDirectory() as name:
         work = pathlib.Path(name)
         kernels = on_this_machine(cases, work)
         wrong_variables(cases, work)
         other_libraries(cases, work)
-        on_absent_devices(cases, work)
+        on_fake_devices(cases, work)
         medians = start_up(cases, work)
     print(f"cases={cases.count} failed={len(cases.failed)} kernels={kernels} help_s={medians['help']:.3f} "
           f"config_check_s={medians['check']:.3f}")

@@ -180,19 +180,19 @@ TEST(Restart, TheNameOfARunThatHasNone) {
 TEST(NodePlace, KeysAndGuide) {
   config::Settings settings;
   settings.nproc = 4;
-  Place place = node_place(settings, {{"MASTER_ADDR", "10.0.0.9"}});
+  RankInfo place = node_rank_info(settings, {{"MASTER_ADDR", "10.0.0.9"}});
   EXPECT_EQ(place.ranks, 4);
   EXPECT_EQ(place.master_address, "127.0.0.1");
   EXPECT_EQ(place.master_port, 0);
 
   settings.nnodes = 3;
-  expect_failure(ExitCode::kUsage, "wanted node_rank", [&] { node_place(settings, {}); });
+  expect_failure(ExitCode::kUsage, "wanted node_rank", [&] { node_rank_info(settings, {}); });
   settings.node_rank = 3;
-  expect_failure(ExitCode::kUsage, "from 0 to 2", [&] { node_place(settings, {}); });
+  expect_failure(ExitCode::kUsage, "from 0 to 2", [&] { node_rank_info(settings, {}); });
   settings.node_rank = 2;
-  expect_failure(ExitCode::kUsage, "wanted master_address", [&] { node_place(settings, {}); });
+  expect_failure(ExitCode::kUsage, "wanted master_address", [&] { node_rank_info(settings, {}); });
   settings.master_address = "first";
-  place = node_place(settings, {});
+  place = node_rank_info(settings, {});
   EXPECT_EQ(place.rank, 8);
   EXPECT_EQ(place.ranks, 12);
   EXPECT_EQ(place.master_port, 29500);
@@ -202,7 +202,7 @@ TEST(NodePlace, KeysAndGuide) {
                            {"RANK", "1"},
                            {"MASTER_ADDR", "10.0.0.9"},
                            {"MASTER_PORT", "1234"}};
-  place = node_place(config::Settings{}, guide);
+  place = node_rank_info(config::Settings{}, guide);
   EXPECT_EQ(place.rank, 2);
   EXPECT_EQ(place.ranks, 4);
   EXPECT_EQ(place.master_address, "10.0.0.9");

@@ -32,24 +32,24 @@ def code_files(root, *folders):
                 yield path
 
 
-def room_table(root):
-    """The rooms of docs/tour.md, top to bottom."""
+def module_table(root):
+    """The modules of docs/tour.md, top to bottom."""
     text = (root / "docs/tour.md").read_text()
     return re.findall(r"^\| `src/(\w+)` \|", text, re.M)
 
 
-def check_rooms(root):
-    rooms = room_table(root)
-    if len(rooms) < 3:
-        yield "docs/tour.md: wanted the room table (lines '| `src/ROOM` | …'), found none; write it"
+def check_modules(root):
+    modules = module_table(root)
+    if len(modules) < 3:
+        yield "docs/tour.md: wanted the module table (lines '| `src/MODULE` | …'), found none; write it"
         return
     for path in code_files(root, "src"):
         name = path.relative_to(root)
         if len(name.parts) < 3:
             continue
-        room = name.parts[1]
-        if room not in rooms:
-            yield f"{name}: room '{room}' is not in the table of docs/tour.md; add it there, in its place"
+        module = name.parts[1]
+        if module not in modules:
+            yield f"{name}: module '{module}' is not in the table of docs/tour.md; add it there, in its place"
             continue
         for number, line in enumerate(path.read_text().splitlines(), 1):
             include = re.match(r'\s*#\s*include\s*["<](\.\.?/|\w+)/?', line)
@@ -57,9 +57,9 @@ def check_rooms(root):
                 continue
             other = include[1]
             if other.startswith("."):
-                yield f"{name}:{number}: a relative include hides its room; write the path from src/"
-            elif other in rooms and rooms.index(other) > rooms.index(room):
-                yield (f"{name}:{number}: {room} includes {other}, which stands below it in the table; move the code "
+                yield f"{name}:{number}: a relative include hides its module; write the path from src/"
+            elif other in modules and modules.index(other) > modules.index(module):
+                yield (f"{name}:{number}: {module} includes {other}, which stands below it in the table; move the code "
                        "or turn the dependency round")
 
 
@@ -196,7 +196,7 @@ def check_links(root):
             yield f"docs/index.md: no link to {page.name}; every page has its place there"
 
 
-CHECKS = [check_rooms, check_sizes, check_leftovers, check_promises, scripts.complaints, check_figures, check_links]
+CHECKS = [check_modules, check_sizes, check_leftovers, check_promises, scripts.complaints, check_figures, check_links]
 
 
 def broken_rules(root):
@@ -210,7 +210,7 @@ def main():
     complaints = broken_rules(root)
     for complaint in complaints:
         print(complaint)
-    print(f"rooms={len(room_table(root))} files={sum(1 for _ in code_files(root, 'src', 'tests', 'bench'))} "
+    print(f"modules={len(module_table(root))} files={sum(1 for _ in code_files(root, 'src', 'tests', 'bench'))} "
           f"broken={len(complaints)}")
     sys.exit(1 if complaints else 0)
 

@@ -43,7 +43,7 @@ SPOILED = {
     "tests/integration/moved.py": (SCRIPT.replace("timeout", "measures=src/gone timeout"), "measures src/gone, which is not there"),
     "tests/integration/else.py": (SCRIPT.replace("# test", "# bench"), "scripts in tests/ say 'test'"),
     "tests/integration/shell.py": (SCRIPT.replace("python3", "python2"), "wanted one of the shebangs"),
-    "docs/tour.md": ("no table\n", "wanted the room table"),
+    "docs/tour.md": ("no table\n", "wanted the module table"),
     "docs/lost.md": ("nobody links here\n", "no link to lost.md"),
     "docs/decisions/0001.md": ("[x](../gone.md)\n", "a link to ../gone.md, which is not there"),
     "CONTRIBUTING.md": ("[x](docs/tour.md#attic)\n", "a page without that heading"),
@@ -52,15 +52,15 @@ SPOILED = {
 
 def make_good_tree(root):
     files = {
-        "docs/index.md": "[a](tour.md) [b](tour.md#the-rooms) [c](reliability.md)\n",
+        "docs/index.md": "[a](tour.md) [b](tour.md#the-modules) [c](reliability.md)\n",
         "docs/reliability.md": "| a | `tests/faults/data.py --short` | `tried=5` |\n| b | the same script | `lost=0` |\n"
                                "| c | `tests/data/sampler.py` | `rows=3` |\n| d | a setting, `data_damage=skip` | |\n",
         "tests/results/faults/data.txt": "tried=5 lost=0\n", "tests/results/data/sampler.txt": "rows=3\n",
-        "docs/tour.md": "## The rooms\n| `src/base` | x |\n| `src/config` | x |\n| `src/train` | x |\n",
+        "docs/tour.md": "## The modules\n| `src/base` | x |\n| `src/config` | x |\n| `src/train` | x |\n",
         "README.md": "| x | 1 | `loss=1.4` | `bench/tinyshakespeare.py` |\n",
         "bench/results/tinyshakespeare.txt": "loss=1.5\nloss=1.4 seconds=2\n",
         "src/base/low.h": "#include <vector>\n", "src/train/high.h": '#include "base/low.h"\n#include "train/high.h"\n',
-        "src/base/CMakeLists.txt": "octavo_room(base SOURCES error.cpp)\n", "src/base/error.cpp": "int f() {\n}\n",
+        "src/base/CMakeLists.txt": "octavo_module(base SOURCES error.cpp)\n", "src/base/error.cpp": "int f() {\n}\n",
         "tests/base/CMakeLists.txt": "octavo_test(base SOURCES a_test.cpp)\n", "tests/base/a_test.cpp": "\n",
         "tests/integration/good.py": SCRIPT, "tests/integration/common.py": "X = 1\n",
         **{name: "#!/bin/sh\n" for name in repository.EXECUTABLES},

@@ -24,12 +24,12 @@ class Watched final : public engine::Fp8Linear {
  public:
   struct Call {
     at::Tensor x;
-    engine::Fp8Order row, column;
+    engine::QuantizeSpec row, column;
   };
   explicit Watched(std::unique_ptr<Fp8Linear> inner) : inner_(std::move(inner)) {}
 
-  engine::Fp8Matrix quantize(const at::Tensor& x, Recipe recipe, const engine::Fp8Order& row,
-                             const engine::Fp8Order& column) override {
+  engine::Fp8Matrix quantize(const at::Tensor& x, Recipe recipe, const engine::QuantizeSpec& row,
+                             const engine::QuantizeSpec& column) override {
     calls.push_back({x, row, column});
     return inner_->quantize(x, recipe, row, column);
   }

@@ -9,7 +9,7 @@ namespace octavo::nn {
 namespace {
 
 using engine::Fp8Matrix;
-using engine::Fp8Order;
+using engine::QuantizeSpec;
 using fp8::Direction;
 
 constexpr int64_t kTokens = 256, kInputs = 384, kOutputs = 128;
@@ -74,7 +74,7 @@ class ByHand {
  private:
   Fp8Matrix quantized(const at::Tensor& x, Role role, const std::string& name) {
     const auto order = [&](Direction direction) {
-      Fp8Order made{
+      QuantizeSpec made{
           .side = side_of(shared_.options.recipe, shared_.options.format, role, direction),
           .wanted = true,
           .keep = false,

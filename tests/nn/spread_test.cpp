@@ -132,7 +132,7 @@ class Fp8Parts : public ::testing::TestWithParam<Recipe> {
 
   at::Tensor product(const at::Tensor& x, const engine::Fp8Matrix& w, fp8::Direction direction) {
     const bool forward = direction == fp8::Direction::kRow;
-    const engine::Fp8Order order{
+    const engine::QuantizeSpec order{
         .side = layer_->side(forward ? Role::kInput : Role::kGradient, fp8::Direction::kRow),
         .wanted = true,
         .keep = false,

@@ -37,7 +37,7 @@ TEST(PlanMemory, EighteenBytesOrSixAParameter) {
   low.recompute = true;
   const Memory l = memory(low);
   EXPECT_NEAR(l.weights + l.gradients + l.moments, 6 * parameters, 0.01 * parameters);
-  // The run on the absent device took 49.7 GB.
+  // The run on the fake CUDA device took 49.7 GB.
   EXPECT_NEAR(l.total, 49.7e9, 1e9);
 }
 

@@ -1,10 +1,10 @@
-#include "train/auto_batch.h"
+#include "train/batching/auto_batch.h"
 
 #include <cmath>
 
 #include "engine/allocator.h"
 #include "expect_failure.h"
-#include "train/batch_search.h"
+#include "train/batching/batch_search.h"
 #include "train/evaluate.h"
 #include "train/tiny_run.h"
 

@@ -1,11 +1,11 @@
-#include "train/bad_step.h"
+#include "train/guards/bad_step.h"
 
 #include <limits>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "expect_failure.h"
-#include "train/replay.h"
+#include "train/guards/replay.h"
 #include "train/tiny_run.h"
 
 namespace octavo::train {
@@ -79,7 +79,7 @@ TEST_F(BadStep, AGradientThatNoProductReadsIsNamedItself) {
   incident.what = "the gradient of a weight is not finite";
   incident.loss = 1;
   std::vector<data::Batch> batches = {run->loader->next()};
-  look_into(*run, batches, 1, incident);
+  replay_step(*run, batches, 1, incident);
   EXPECT_EQ(incident.place, "");  // and not the head or the loss
 }
 

@@ -1,15 +1,15 @@
 // A checkpoint of adapters knows the weights that they were trained beside.
 
-#include "train/base_model.h"
+#include "train/state/base_model.h"
 
 #include <string>
 
 #include "base/json.h"
 #include "base/log.h"
 #include "expect_failure.h"
+#include "export/export.h"
 #include "train/evaluate.h"
-#include "train/export.h"
-#include "train/persist.h"
+#include "train/state/persist.h"
 #include "train/step.h"
 #include "train/tiny_run.h"
 

@@ -1,4 +1,4 @@
-#include "train/batch_search.h"
+#include "train/batching/batch_search.h"
 
 #include <gtest/gtest.h>
 

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <limits>
 
-#include "train/fp8_report.h"
 #include "train/fp8_run.h"
-#include "train/persist.h"
+#include "train/reporting/fp8_report.h"
+#include "train/state/persist.h"
 
 namespace octavo::train {
 namespace {

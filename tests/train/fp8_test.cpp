@@ -4,12 +4,12 @@
 #include <fstream>
 #include <map>
 
+#include "eval/generate.h"
 #include "monitor/sinks.h"
 #include "train/evaluate.h"
-#include "train/fp8_report.h"
 #include "train/fp8_run.h"
-#include "train/generate.h"
-#include "train/persist.h"
+#include "train/reporting/fp8_report.h"
+#include "train/state/persist.h"
 
 namespace octavo::train {
 namespace {

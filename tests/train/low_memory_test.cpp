@@ -4,8 +4,8 @@
 
 #include "base/json.h"
 #include "base/log.h"
-#include "train/persist.h"
-#include "train/receipt.h"
+#include "train/reporting/receipt.h"
+#include "train/state/persist.h"
 #include "train/step.h"
 #include "train/tiny_run.h"
 

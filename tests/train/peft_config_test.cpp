@@ -1,5 +1,5 @@
 // An adapter_config.json of a stranger.
-#include "train/peft_config.h"
+#include "train/state/peft_config.h"
 
 #include "expect_failure.h"
 

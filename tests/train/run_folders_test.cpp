@@ -1,7 +1,7 @@
 // Nothing of another run is touched: which folders a run may write into, and what is said when it
 // may not.
 
-#include "train/run_folders.h"
+#include "train/state/run_folders.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "train/batch.h"
+#include "models/device_batch.h"
 #include "train/evaluate.h"
 #include "train/tiny_run.h"
 

@@ -10,8 +10,8 @@
 
 #include "base/file.h"
 #include "scratch.h"
-#include "train/persist.h"
 #include "train/run.h"
+#include "train/state/persist.h"
 #include "train/step.h"
 
 namespace octavo::train {

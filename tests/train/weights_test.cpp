@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "checkpoint/safetensors.h"
 #include "train/model_factory.h"
-#include "train/persist.h"
+#include "train/state/persist.h"
 #include "train/step.h"
 #include "train/tiny_run.h"
 

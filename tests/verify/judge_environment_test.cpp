@@ -146,7 +146,8 @@ TEST(JudgeEnvironment, ThreadsAndAllocators) {
   expect_variable("OMP_NUM_THREADS", "all", Status::kWarn, "not a number", "unset", {}, cpu);
   expect_variable("LD_PRELOAD", "libtcmalloc.so.4", Status::kNote, "allocator of its own", "");
   expect_variable("LD_PRELOAD", "/opt/libnccl.so.2", Status::kWarn, "before torch's own", "out");
-  expect_variable("LD_PRELOAD", "/x/liboctavo_absent.so", Status::kNote, "no kernel runs", "unset");
+  expect_variable("LD_PRELOAD", "/x/liboctavo_fake_cuda.so", Status::kNote, "no kernel runs",
+                  "unset");
   Facts f = healthy();
   f.missing_files = {"/nowhere/lib.so"};
   expect_variable("LD_PRELOAD", "/nowhere/lib.so", Status::kWarn, "does not exist", "out", {}, f);

@@ -53,8 +53,9 @@ struct WrongFp8 : engine::Fp8Linear {
   int wrong;
   std::unique_ptr<Fp8Linear> right = engine::implementations<Fp8Linear>().back().make();
 
-  engine::Fp8Matrix quantize(const at::Tensor& x, fp8::Recipe recipe, const engine::Fp8Order& row,
-                             const engine::Fp8Order& column) override {
+  engine::Fp8Matrix quantize(const at::Tensor& x, fp8::Recipe recipe,
+                             const engine::QuantizeSpec& row,
+                             const engine::QuantizeSpec& column) override {
     return right->quantize(wrong == 1 ? x * 2 : x, recipe, row, column);
   }
   void forward(const engine::Fp8Matrix& x, const engine::Fp8Matrix& w, const at::Tensor& bias,
@@ -109,11 +110,11 @@ TEST(KernelChecks, ThisCpuPasses) {
     EXPECT_TRUE(f.status == Status::kOk || f.id == "others") << f.id << ": " << f.found;
 }
 
-// On the absent device no number counts, and no line says ok.
-TEST(KernelChecks, NothingIsOkOnAnAbsentDevice) {
+// On the fake CUDA device no number counts, and no line says ok.
+TEST(KernelChecks, NothingIsOkOnAFakeDevice) {
   for (const Finding& f : check_kernels({.device = at::kCPU}, true, [](const std::string&) {})) {
     EXPECT_EQ(f.status, Status::kNotChecked) << f.id;
-    if (f.id != "others") EXPECT_TRUE(f.found.starts_with("absent device")) << f.found;
+    if (f.id != "others") EXPECT_TRUE(f.found.starts_with("fake CUDA device")) << f.found;
   }
 }
 

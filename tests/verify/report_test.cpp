@@ -28,11 +28,11 @@ TEST(Report, TextHasTheFixUnderItsFailure) {
             "verify: FAILED | 1 ok, 0 notes, 0 warnings, 1 failures, 1 not checked\n");
 }
 
-TEST(Report, EveryLineOfAnAbsentDeviceSaysSo) {
+TEST(Report, EveryLineOfAFakeDeviceSaysSo) {
   std::string text = section_text(Section::kGpu, kFindings, true) + summary_line(kFindings, true);
   size_t lines = 0;
   for (size_t at = 0; at < text.size(); at = text.find('\n', at) + 1, ++lines)
-    EXPECT_EQ(text.substr(at, 16), "absent device | ");
+    EXPECT_EQ(text.substr(at, 19), "fake CUDA device | ");
   EXPECT_GE(lines, 5u);
   for (const Json& row : to_json(kFindings, true)["findings"]) EXPECT_TRUE(row["absent_device"]);
 }

@@ -1,27 +1,27 @@
-#include "race/bench.h"
+#include "bench/bench.h"
 
 #include <cstdio>
 
 #include "base/file.h"
 #include "base/json.h"
+#include "bench/report.h"
 #include "cli/core/core_verbs.h"
 #include "config/parse.h"
-#include "race/report.h"
 
 namespace octavo::cli {
 
 int bench(CoreArgs args) {
   const config::Settings settings = config::parse(args, config::kBenchArguments).settings;
-  const race::Bench found = race::run_bench(settings);
-  Json out = race::json_of(found);
+  const bench::Bench found = bench::run_bench(settings);
+  Json out = bench::json_of(found);
   std::string written = "as a page with pictures: add --output bench.html";
   if (const fs::path page = settings.output; !page.empty()) {
     const auto beside = [&](const char* ending) {
       return page.parent_path() / (page.stem().string() + ending);
     };
-    write_file_atomic(page, race::page_of(found));
-    write_file_atomic(beside("-products.svg"), race::products_picture(found));
-    write_file_atomic(beside("-tokens.svg"), race::tokens_picture(found));
+    write_file_atomic(page, bench::page_of(found));
+    write_file_atomic(beside("-products.svg"), bench::products_picture(found));
+    write_file_atomic(beside("-tokens.svg"), bench::tokens_picture(found));
     out["page"] = page.string();
     written = "page: " + page.string() + " (pictures: " + beside("-products.svg").string() + ", " +
               beside("-tokens.svg").string() + ")";
@@ -29,7 +29,7 @@ int bench(CoreArgs args) {
   if (settings.json)
     std::printf("%s\n", out.dump(2).c_str());
   else
-    std::printf("%s%s\n", race::text_of(found).c_str(), written.c_str());
+    std::printf("%s%s\n", bench::text_of(found).c_str(), written.c_str());
   return 0;
 }
 

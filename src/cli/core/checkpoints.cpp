@@ -10,10 +10,10 @@
 #include "base/progress.h"
 #include "cli/core/core_verbs.h"
 #include "config/parse.h"
+#include "export/export.h"
 #include "train/device.h"
-#include "train/export.h"
-#include "train/folder_check.h"
-#include "train/persist.h"
+#include "train/state/folder_check.h"
+#include "train/state/persist.h"
 
 namespace octavo::cli {
 namespace {
@@ -88,7 +88,7 @@ std::string joined(const std::vector<std::string>& names) {
 
 int export_checkpoint(const config::Settings& settings) {
   train::prepare_process(settings);
-  const train::ExportReport made = train::export_model(settings);
+  const exporter::ExportReport made = exporter::export_model(settings);
   std::printf("copied: %s; not there: %s\n", joined(made.copied).c_str(),
               joined(made.missing).c_str());
   if (!made.chat_template.empty())

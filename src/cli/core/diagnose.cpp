@@ -8,7 +8,7 @@
 #include "cli/core/core_verbs.h"
 #include "config/parse.h"
 #include "diagnose/report.h"
-#include "train/persist.h"
+#include "train/state/persist.h"
 
 namespace octavo::cli {
 namespace {

@@ -1,4 +1,4 @@
-// octavo plan --dry_run, in the process that was started on the absent device.
+// octavo plan --dry_run, in the process that was started on the fake CUDA device.
 
 #include "train/dry_run.h"
 

@@ -4,11 +4,11 @@
 #include "base/json.h"
 #include "cli/core/core_verbs.h"
 #include "config/parse.h"
+#include "eval/hellaswag.h"
 #include "train/device.h"
 #include "train/evaluate.h"
-#include "train/hellaswag.h"
-#include "train/model_tokenizer.h"
-#include "train/persist.h"
+#include "train/state/model_tokenizer.h"
+#include "train/state/persist.h"
 
 namespace octavo::cli {
 namespace {
@@ -17,16 +17,16 @@ int eval_hellaswag(const config::Settings& s) {
   const train::Loaded loaded = train::load_model(s);
   const auto tokenizer = train::tokenizer_of(loaded, s.tokenizer);
   std::string rows;
-  const auto result = train::hellaswag(*loaded.engine, *loaded.model, *tokenizer, s.eval_data,
-                                       s.eval_limit, [&](const train::HellaSwagRow& r) {
-                                         if (!s.output.empty())
-                                           rows += Json({{"row", r.row},
-                                                         {"pred", r.pred},
-                                                         {"pred_norm", r.pred_norm},
-                                                         {"label", r.label}})
-                                                       .dump() +
-                                                   "\n";
-                                       });
+  const auto result = eval::hellaswag(*loaded.engine, *loaded.model, *tokenizer, s.eval_data,
+                                      s.eval_limit, [&](const eval::HellaSwagRow& r) {
+                                        if (!s.output.empty())
+                                          rows += Json({{"row", r.row},
+                                                        {"pred", r.pred},
+                                                        {"pred_norm", r.pred_norm},
+                                                        {"label", r.label}})
+                                                      .dump() +
+                                                  "\n";
+                                      });
   if (!s.output.empty()) write_file_atomic(s.output, rows);
   if (s.json)
     std::puts(Json({{"task", "hellaswag"},

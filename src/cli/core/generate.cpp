@@ -1,4 +1,4 @@
-#include "train/generate.h"
+#include "eval/generate.h"
 
 #include <cstdio>
 #include <iostream>
@@ -10,8 +10,8 @@
 #include "data/chat_template.h"
 #include "tokenizer/special_tokens.h"
 #include "train/device.h"
-#include "train/model_tokenizer.h"
-#include "train/persist.h"
+#include "train/state/model_tokenizer.h"
+#include "train/state/persist.h"
 
 namespace octavo::cli {
 namespace {
@@ -19,13 +19,13 @@ namespace {
 using tokenizer::TokenId;
 using tokenizer::Tokenizer;
 
-train::GenerateOptions options_of(const config::Settings& s, const Tokenizer& tokenizer) {
-  train::GenerateOptions options{.max_new_tokens = s.max_new_tokens,
-                                 .temperature = s.temperature,
-                                 .top_k = s.top_k,
-                                 .top_p = s.top_p,
-                                 .seed = static_cast<uint64_t>(s.seed),
-                                 .stop = {}};
+eval::GenerateOptions options_of(const config::Settings& s, const Tokenizer& tokenizer) {
+  eval::GenerateOptions options{.max_new_tokens = s.max_new_tokens,
+                                .temperature = s.temperature,
+                                .top_k = s.top_k,
+                                .top_p = s.top_p,
+                                .seed = static_cast<uint64_t>(s.seed),
+                                .stop = {}};
   std::error_code error;
   const fs::path folder = tokenizer.name();
   if (fs::is_directory(folder, error))
@@ -46,8 +46,8 @@ void chat(const config::Settings& s, const train::Loaded& loaded, const Tokenize
   const auto kind = s.chat_template == config::ChatTemplate::kAuto ? data::template_of(tokenizer)
                                                                    : s.chat_template;
   data::check_template(kind, tokenizer);
-  train::GenerateOptions options = options_of(s, tokenizer);
-  options.never = train::ids_without_token(*loaded.model, tokenizer);
+  eval::GenerateOptions options = options_of(s, tokenizer);
+  options.never = eval::ids_without_token(*loaded.model, tokenizer);
   options.stop.push_back(tokenizer.end_of_document());
   for (const char* marker : {"<|im_end|>", "<|eot_id|>"})
     if (const auto id = tokenizer.added_token(marker)) options.stop.push_back(*id);
@@ -64,7 +64,7 @@ void chat(const config::Settings& s, const train::Loaded& loaded, const Tokenize
     const auto ids =
         data::encode_chat(tokenizer, data::render_chat(kind, messages, /*open_turn=*/true)).ids;
     // The whole chat is read again: an answer's own tokens need not be those its text gives.
-    train::Generator generator(*loaded.engine, *loaded.model);
+    eval::Generator generator(*loaded.engine, *loaded.model);
     const auto answer = generator.go_on(ids, options, print_with(tokenizer));
     std::fputs("\n", stdout);
     messages.push_back({"assistant", tokenizer.decode(answer, true), ""});
@@ -84,8 +84,8 @@ int generate(CoreArgs args) {
     return static_cast<int>(ExitCode::kOk);
   }
   std::fputs(s.prompt.c_str(), stdout);
-  train::generate(*loaded.engine, *loaded.model, *tokenizer, s.prompt, options_of(s, *tokenizer),
-                  print_with(*tokenizer));
+  eval::generate(*loaded.engine, *loaded.model, *tokenizer, s.prompt, options_of(s, *tokenizer),
+                 print_with(*tokenizer));
   std::fputs("\n", stdout);
   return static_cast<int>(ExitCode::kOk);
 }

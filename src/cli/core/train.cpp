@@ -1,10 +1,10 @@
 #include "base/log.h"
 #include "cli/core/core_verbs.h"
 #include "config/parse.h"
-#include "launch/place.h"
+#include "launch/rank_info.h"
 #include "train/loop.h"
-#include "train/run_folders.h"
-#include "train/switched_precision.h"
+#include "train/state/run_folders.h"
+#include "train/state/switched_precision.h"
 
 namespace octavo::cli {
 
@@ -13,7 +13,7 @@ int train(CoreArgs args) {
   if (parsed.settings.list_checkpoints)
     return list_checkpoints(train::checkpoint_dir(parsed.settings), false,
                             parsed.settings.run_name);
-  if (launch::place_from_environment().rank == 0)  // once, not by every rank
+  if (launch::rank_info_from_environment().rank == 0)  // once, not by every rank
     for (const std::string& note : parsed.notes) log_info(note);
   config::Settings settings = parsed.settings;
   settings.resume = train::resume_of(settings, parsed.file_is_fp8);

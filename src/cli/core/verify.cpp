@@ -18,14 +18,14 @@ int verify(CoreArgs args) {
     std::fflush(stdout);
   });
   // A value from the environment may be in any encoding.
-  const std::string json = verify::to_json(report.findings, report.absent_device)
+  const std::string json = verify::to_json(report.findings, report.fake_device)
                                .dump(2, ' ', false, Json::error_handler_t::replace) +
                            "\n";
   if (!s.output.empty()) write_file_atomic(s.output, json);
   if (s.json)
     std::fputs(json.c_str(), stdout);
   else
-    std::fputs(verify::summary_line(report.findings, report.absent_device).c_str(), stdout);
+    std::fputs(verify::summary_line(report.findings, report.fake_device).c_str(), stdout);
   return verify::exit_code(report.findings);
 }
 

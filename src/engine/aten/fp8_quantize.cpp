@@ -76,7 +76,7 @@ struct Factors {
   Tensor encode, decode;  // [grid_rows, 1, grid_columns, 1]
 };
 
-Factors factors_of(const Tensor& blocks, Recipe recipe, const Fp8Order& order) {
+Factors factors_of(const Tensor& blocks, Recipe recipe, const QuantizeSpec& order) {
   const Format format = order.side.format;
   switch (recipe) {
     case Recipe::kDelayed: {
@@ -137,7 +137,7 @@ Tensor from_e8m0(const Tensor& codes) {
 }
 
 PlainFp8 quantize_plain(const Tensor& x, Recipe recipe, Direction direction,
-                        const Fp8Order& order) {
+                        const QuantizeSpec& order) {
   const fp8::Grid grid = fp8::grid_of(order.side.granularity, direction, x.size(0), x.size(1));
   const Tensor blocks = in_grid(x, grid);
   const Factors factors = factors_of(blocks, recipe, order);

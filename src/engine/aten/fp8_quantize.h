@@ -18,7 +18,7 @@ struct PlainFp8 {
 
 // Delayed: also raises the order's slot.
 PlainFp8 quantize_plain(const at::Tensor& x, fp8::Recipe recipe, fp8::Direction direction,
-                        const Fp8Order& order);
+                        const QuantizeSpec& order);
 
 at::ScalarType dtype_of(fp8::Format format);
 // The codes' values, FP32 or BF16: exact in both.

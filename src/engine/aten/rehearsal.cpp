@@ -21,8 +21,8 @@ bool has_one_scale(const fp8::Side& side) {
 
 class AtenRehearsal final : public Fp8Linear {
  public:
-  Fp8Matrix quantize(const Tensor& x, Recipe recipe, const Fp8Order& row,
-                     const Fp8Order& column) override {
+  Fp8Matrix quantize(const Tensor& x, Recipe recipe, const QuantizeSpec& row,
+                     const QuantizeSpec& column) override {
     Fp8Matrix result = matrix_for(x, row, column);
     const bool shared = one_serves_both(row, column);
     PlainFp8 made;

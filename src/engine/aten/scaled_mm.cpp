@@ -25,7 +25,7 @@ struct Operand {
   Tensor codes, scales;
   int64_t scaling = kTensorWise, swizzle = kNoSwizzle;
 };
-enum class Place { kLeft, kRight };
+enum class Factor { kLeft, kRight };
 
 int64_t scaling_of(Granularity granularity) {
   switch (granularity) {
@@ -43,7 +43,7 @@ int64_t scaling_of(Granularity granularity) {
   return k1x32;
 }
 
-Operand operand(const Fp8Matrix& m, Direction direction, Place place, const ProductRules& rules) {
+Operand operand(const Fp8Matrix& m, Direction direction, Factor factor, const ProductRules& rules) {
   const Fp8Copy& copy = m.copy(direction);
   const fp8::Side& side = m.side(direction);
   OCTAVO_ASSERT(copy.defined());
@@ -52,14 +52,14 @@ Operand operand(const Fp8Matrix& m, Direction direction, Place place, const Prod
   // K is along the columns of a row copy and of one that was transposed.
   const bool k_in_rows =
       direction == Direction::kColumn && !is_transposed(side.granularity, direction, rules);
-  result.codes = k_in_rows == (place == Place::kLeft) ? codes.t() : codes;
+  result.codes = k_in_rows == (factor == Factor::kLeft) ? codes.t() : codes;
   result.scaling = scaling_of(side.granularity);
   switch (side.granularity) {
     case Granularity::kTensor:
       result.scales = copy.scales;
       break;
     case Granularity::kVector:
-      result.scales = copy.scales.unsqueeze(place == Place::kLeft ? 1 : 0);
+      result.scales = copy.scales.unsqueeze(factor == Factor::kLeft ? 1 : 0);
       break;
     case Granularity::kBlock128:
     case Granularity::kSquare128:
@@ -77,8 +77,8 @@ class ScaledMm final : public Fp8Linear {
  public:
   explicit ScaledMm(int capability) : rules_(rules_of(capability)), capability_(capability) {}
 
-  Fp8Matrix quantize(const Tensor& x, Recipe recipe, const Fp8Order& row,
-                     const Fp8Order& column) override {
+  Fp8Matrix quantize(const Tensor& x, Recipe recipe, const QuantizeSpec& row,
+                     const QuantizeSpec& column) override {
     require(recipe);
     Fp8Matrix result = matrix_for(x, row, column);
     const bool shared = one_serves_both(row, column);
@@ -109,17 +109,17 @@ class ScaledMm final : public Fp8Linear {
   }
 
   void forward(const Fp8Matrix& x, const Fp8Matrix& w, const Tensor& bias, Tensor& y) override {
-    multiply(operand(x, Direction::kRow, Place::kLeft, rules_),
-             operand(w, Direction::kRow, Place::kRight, rules_), bias, y, /*fast=*/true);
+    multiply(operand(x, Direction::kRow, Factor::kLeft, rules_),
+             operand(w, Direction::kRow, Factor::kRight, rules_), bias, y, /*fast=*/true);
   }
   void input_gradient(const Fp8Matrix& dy, const Fp8Matrix& w, Tensor& dx) override {
-    multiply(operand(dy, Direction::kRow, Place::kLeft, rules_),
-             operand(w, Direction::kColumn, Place::kRight, rules_), Tensor(), dx, /*fast=*/false);
+    multiply(operand(dy, Direction::kRow, Factor::kLeft, rules_),
+             operand(w, Direction::kColumn, Factor::kRight, rules_), Tensor(), dx, /*fast=*/false);
   }
   void weight_gradient(const Fp8Matrix& dy, const Fp8Matrix& x, Tensor& dw,
                        Accumulate mode) override {
-    const Operand a = operand(dy, Direction::kColumn, Place::kLeft, rules_),
-                  b = operand(x, Direction::kColumn, Place::kRight, rules_);
+    const Operand a = operand(dy, Direction::kColumn, Factor::kLeft, rules_),
+                  b = operand(x, Direction::kColumn, Factor::kRight, rules_);
     const bool add = mode == Accumulate::kAdd;
     if (a.scaling == kRowWise && !rules_.adds_by_row) {
       if (!add) return multiply(a, b, Tensor(), dw, /*fast=*/false);

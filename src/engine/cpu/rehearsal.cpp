@@ -42,8 +42,8 @@ class Rehearsal final : public Fp8Linear {
  public:
   explicit Rehearsal(GemmOperands operands) : products_(operands) {}
 
-  Fp8Matrix quantize(const Tensor& x, Recipe recipe, const Fp8Order& row,
-                     const Fp8Order& column) override {
+  Fp8Matrix quantize(const Tensor& x, Recipe recipe, const QuantizeSpec& row,
+                     const QuantizeSpec& column) override {
     Fp8Matrix result = matrix_for(x, row, column);
     const bool shared = one_serves_both(row, column);
     if (row.wanted) {
@@ -61,8 +61,8 @@ class Rehearsal final : public Fp8Linear {
   }
 
   Fp8Copy quantize_part(const Tensor& x, Recipe recipe, Direction direction,
-                        const Fp8Order& order) override {
-    Fp8Order kept = order;
+                        const QuantizeSpec& order) override {
+    QuantizeSpec kept = order;
     kept.keep = true;
     Fp8Copy copy = one_copy(x, recipe, direction, kept, true);
     copy.values.reset();
@@ -105,7 +105,7 @@ class Rehearsal final : public Fp8Linear {
 
  private:
   // `as_codes` adds codes; values are left out only when the copy is for later use alone.
-  Fp8Copy one_copy(const Tensor& x, Recipe recipe, Direction direction, const Fp8Order& order,
+  Fp8Copy one_copy(const Tensor& x, Recipe recipe, Direction direction, const QuantizeSpec& order,
                    bool as_codes) {
     const bool as_values = direction == Direction::kRow || !order.keep;
     Fp8Copy copy;
@@ -129,7 +129,7 @@ class Rehearsal final : public Fp8Linear {
     if (blocks.infinite > 0) ++infinite_operands_;
   }
 
-  void per_tensor(const Bf16Matrix& x, Recipe recipe, const Fp8Order& order,
+  void per_tensor(const Bf16Matrix& x, Recipe recipe, const QuantizeSpec& order,
                   const Fp8Target& target, Tensor& scales) {
     fp8::Scale scale;
     uint16_t largest = 0;

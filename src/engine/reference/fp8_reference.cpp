@@ -17,8 +17,8 @@ using fp8::Direction;
 
 class PlainFp8Linear final : public Fp8Linear {
  public:
-  Fp8Matrix quantize(const Tensor& x, fp8::Recipe recipe, const Fp8Order& row,
-                     const Fp8Order& column) override {
+  Fp8Matrix quantize(const Tensor& x, fp8::Recipe recipe, const QuantizeSpec& row,
+                     const QuantizeSpec& column) override {
     Fp8Matrix result = matrix_for(x, row, column);
     if (row.wanted) result.row = one_copy(x, recipe, Direction::kRow, row);
     if (column.wanted) result.column = one_copy(x, recipe, Direction::kColumn, column);
@@ -71,7 +71,7 @@ class PlainFp8Linear final : public Fp8Linear {
 
  private:
   static Fp8Copy one_copy(const Tensor& x, fp8::Recipe recipe, Direction direction,
-                          const Fp8Order& order) {
+                          const QuantizeSpec& order) {
     const Tensor values = x.to(at::kFloat).contiguous();
     const auto count = static_cast<size_t>(values.numel());
     const auto made =

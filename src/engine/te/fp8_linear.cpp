@@ -21,8 +21,8 @@ constexpr float kFormatRatio = fp8::max_value(Format::kE5M2) / fp8::max_value(Fo
 
 class TeFp8Linear final : public Fp8Linear {
  public:
-  Fp8Matrix quantize(const Tensor& x, Recipe recipe, const Fp8Order& row,
-                     const Fp8Order& column) override {
+  Fp8Matrix quantize(const Tensor& x, Recipe recipe, const QuantizeSpec& row,
+                     const QuantizeSpec& column) override {
     return te::quantize(x, recipe, row, column);
   }
 
@@ -58,8 +58,8 @@ class TeFp8Linear final : public Fp8Linear {
   // with scales that want another pass; the other recipes it refuses.
   bool has_fused_passes() const override { return true; }
   std::optional<Normed> norm_quantize(const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                                      double eps, Recipe recipe, const Fp8Order& row,
-                                      const Fp8Order& column) override {
+                                      double eps, Recipe recipe, const QuantizeSpec& row,
+                                      const QuantizeSpec& column) override {
     if (recipe != Recipe::kDelayed || !row.wanted || !one_call(row, column) || x.size(0) == 0)
       return std::nullopt;
     const OnDevice on(x);
@@ -80,7 +80,8 @@ class TeFp8Linear final : public Fp8Linear {
   }
 
   std::optional<Fp8Matrix> activate_quantize(Activation activation, const Tensor& x, Recipe recipe,
-                                             const Fp8Order& row, const Fp8Order& column) override {
+                                             const QuantizeSpec& row,
+                                             const QuantizeSpec& column) override {
     if (x.size(0) == 0) return std::nullopt;
     const OnDevice on(x);
     if (!fuses(activation, recipe, row, column, on.facts)) return std::nullopt;
@@ -100,8 +101,8 @@ class TeFp8Linear final : public Fp8Linear {
   std::optional<Fp8Matrix> activation_gradient_quantize(Activation activation, const Tensor& dy,
                                                         const Tensor& x, Tensor& dbias,
                                                         Accumulate mode, Recipe recipe,
-                                                        const Fp8Order& row,
-                                                        const Fp8Order& column) override {
+                                                        const QuantizeSpec& row,
+                                                        const QuantizeSpec& column) override {
     const bool gated = activation == Activation::kSwiGlu;
     if (x.size(0) == 0 || (gated && dbias.defined())) return std::nullopt;
     const OnDevice on(x);
@@ -166,8 +167,8 @@ class TeFp8Linear final : public Fp8Linear {
   // Blocks of 128 and current scaling are refused by these kernels or want the result first. From
   // compute capability 10.0 on those of gated activations write no transposed copy, which products
   // of one scale per tensor need on 12.x: there both copies are made in a pass of their own.
-  static bool fuses(Activation activation, Recipe recipe, const Fp8Order& row,
-                    const Fp8Order& column, const DeviceFacts& facts) {
+  static bool fuses(Activation activation, Recipe recipe, const QuantizeSpec& row,
+                    const QuantizeSpec& column, const DeviceFacts& facts) {
     if (recipe == Recipe::kDelayed && activation == Activation::kSwiGlu && column.wanted &&
         !facts.any_layout && facts.capability >= 100)
       return false;

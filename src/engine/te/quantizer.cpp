@@ -39,8 +39,8 @@ void run(const Tensor& x, Recipe recipe, Output& out, const OnDevice& on) {
   te.nvte_quantize_v2(in, out.handle, config, on.stream);
 }
 
-Fp8Matrix by_one_call(const Tensor& x, Recipe recipe, const Fp8Order& row, const Fp8Order& column,
-                      const OnDevice& on) {
+Fp8Matrix by_one_call(const Tensor& x, Recipe recipe, const QuantizeSpec& row,
+                      const QuantizeSpec& column, const OnDevice& on) {
   Output out({x.size(0), x.size(1)}, recipe, row, column, on);
   if (x.numel() > 0) run(x, recipe, out, on);
   return std::move(out.matrix);
@@ -48,12 +48,12 @@ Fp8Matrix by_one_call(const Tensor& x, Recipe recipe, const Fp8Order& row, const
 
 }  // namespace
 
-bool one_call(const Fp8Order& row, const Fp8Order& column) {
+bool one_call(const QuantizeSpec& row, const QuantizeSpec& column) {
   return !row.wanted || !column.wanted || row.side == column.side;
 }
 
-Output::Output(const Shape& shape, Recipe recipe, const Fp8Order& row, const Fp8Order& column,
-               const OnDevice& on, bool both)
+Output::Output(const Shape& shape, Recipe recipe, const QuantizeSpec& row,
+               const QuantizeSpec& column, const OnDevice& on, bool both)
     : handle(layout_of(row.wanted ? row.side : column.side, Direction::kRow, shape.rows,
                        shape.columns, on.facts)
                  .mode) {
@@ -65,7 +65,7 @@ Output::Output(const Shape& shape, Recipe recipe, const Fp8Order& row, const Fp8
             .column_side = column.side,
             .row = {},
             .column = {}};
-  const Fp8Order& order = row.wanted ? row : column;
+  const QuantizeSpec& order = row.wanted ? row : column;
   if (order.side.granularity == Granularity::kTensor)
     per_tensor(recipe, row, column, on, both);
   else
@@ -73,9 +73,9 @@ Output::Output(const Shape& shape, Recipe recipe, const Fp8Order& row, const Fp8
 }
 
 // The row copy is written always, and both copies share one scale.
-void Output::per_tensor(Recipe recipe, const Fp8Order& row, const Fp8Order& column,
+void Output::per_tensor(Recipe recipe, const QuantizeSpec& row, const QuantizeSpec& column,
                         const OnDevice& on, bool both) {
-  const Fp8Order& order = row.wanted ? row : column;
+  const QuantizeSpec& order = row.wanted ? row : column;
   const auto layout = [&](Direction direction) {
     return layout_of(order.side, direction, matrix.rows, matrix.columns, on.facts);
   };
@@ -110,7 +110,7 @@ void Output::per_tensor(Recipe recipe, const Fp8Order& row, const Fp8Order& colu
   (row.wanted ? matrix.row : unordered_) = written;
 }
 
-void Output::in_blocks(const Fp8Order& row, const Fp8Order& column, const OnDevice& on) {
+void Output::in_blocks(const QuantizeSpec& row, const QuantizeSpec& column, const OnDevice& on) {
   const fp8::Side& side = row.wanted ? row.side : column.side;
   const auto add = [&](Direction direction) {
     const Layout layout = layout_of(side, direction, matrix.rows, matrix.columns, on.facts);
@@ -143,8 +143,8 @@ void check_quantizable(const Tensor& x, Recipe recipe, const OnDevice& on) {
          x.is_contiguous() ? "" : ", not contiguous", is_aligned(x) ? "" : ", not aligned");
 }
 
-void check_shape(const Output::Shape& shape, Recipe recipe, const Fp8Order& row,
-                 const Fp8Order& column) {
+void check_shape(const Output::Shape& shape, Recipe recipe, const QuantizeSpec& row,
+                 const QuantizeSpec& column) {
   const int64_t multiple = multiple_of(recipe);
   const bool rows_matter = column.wanted || !row.wanted;  // its sums are along the rows
   if (shape.columns % multiple != 0 || (rows_matter && shape.rows % multiple != 0))
@@ -153,14 +153,15 @@ void check_shape(const Output::Shape& shape, Recipe recipe, const Fp8Order& row,
          " x ", shape.columns);
 }
 
-Fp8Matrix quantize(const Tensor& x, Recipe recipe, const Fp8Order& row, const Fp8Order& column) {
+Fp8Matrix quantize(const Tensor& x, Recipe recipe, const QuantizeSpec& row,
+                   const QuantizeSpec& column) {
   if (!row.wanted && !column.wanted) return matrix_for(x, row, column);
   const OnDevice on(x);
   check_quantizable(x, recipe, on);
   check_shape({x.size(0), x.size(1)}, recipe, row, column);
   if (one_call(row, column)) return by_one_call(x, recipe, row, column, on);
   // Copies of two formats: fp8_format e5m2 has its inputs so.
-  const Fp8Order none;
+  const QuantizeSpec none;
   Fp8Matrix matrix = matrix_for(x, row, column);
   matrix.row = by_one_call(x, recipe, row, none, on).row;
   matrix.column = by_one_call(x, recipe, none, column, on).column;

@@ -16,30 +16,30 @@ class Output {
     int64_t rows, columns;
   };
   // `both`: the kernel wants a place for both copies, whatever is ordered.
-  Output(const Shape& shape, fp8::Recipe recipe, const Fp8Order& row, const Fp8Order& column,
-         const OnDevice& on, bool both = false);
+  Output(const Shape& shape, fp8::Recipe recipe, const QuantizeSpec& row,
+         const QuantizeSpec& column, const OnDevice& on, bool both = false);
 
   Handle handle;
   Fp8Matrix matrix;  // with the copies that were ordered
 
  private:
-  void per_tensor(fp8::Recipe recipe, const Fp8Order& row, const Fp8Order& column,
+  void per_tensor(fp8::Recipe recipe, const QuantizeSpec& row, const QuantizeSpec& column,
                   const OnDevice& on, bool both);
-  void in_blocks(const Fp8Order& row, const Fp8Order& column, const OnDevice& on);
+  void in_blocks(const QuantizeSpec& row, const QuantizeSpec& column, const OnDevice& on);
 
   Fp8Copy unordered_;  // what the kernel writes and nobody reads
 };
 
 // The two orders can be filled by one call.
-bool one_call(const Fp8Order& row, const Fp8Order& column);
+bool one_call(const QuantizeSpec& row, const QuantizeSpec& column);
 
 // x[rows, columns] is what the library's kernels take, and the device has the recipe.
 void check_quantizable(const at::Tensor& x, fp8::Recipe recipe, const OnDevice& on);
 // The shape is one that kernels and products take for the copies that are ordered.
-void check_shape(const Output::Shape& shape, fp8::Recipe recipe, const Fp8Order& row,
-                 const Fp8Order& column);
+void check_shape(const Output::Shape& shape, fp8::Recipe recipe, const QuantizeSpec& row,
+                 const QuantizeSpec& column);
 
-Fp8Matrix quantize(const at::Tensor& x, fp8::Recipe recipe, const Fp8Order& row,
-                   const Fp8Order& column);
+Fp8Matrix quantize(const at::Tensor& x, fp8::Recipe recipe, const QuantizeSpec& row,
+                   const QuantizeSpec& column);
 
 }  // namespace octavo::engine::te

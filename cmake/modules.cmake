@@ -1,0 +1,99 @@
+# octavo_module(NAME [TORCH] [FOLDERS ...] [SOURCES ...]): one object library per module of src/, of all .cpp files in its folder
+# and in the FOLDERS below it, unless SOURCES says which. Modules without TORCH go into liboctavo_light.so (fast start: --help,
+# config, data, launchers); modules with TORCH into liboctavo_core.so, which the executable loads when a verb needs it.
+
+# In the order of the table in docs/tour.md: a module may include only modules before it.
+set(OCTAVO_MODULES base chart fake_cuda config migrate fp8 tokenizer hub rendezvous launch sweep plan data engine nn models optim
+  dist checkpoint monitor eval train export bench verify diagnose compare)
+
+add_library(octavo_options INTERFACE)
+target_compile_options(octavo_options INTERFACE -Wall -Wextra -Wshadow -Werror -ffp-contract=off
+  -fno-omit-frame-pointer)
+target_include_directories(octavo_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
+target_link_options(octavo_options INTERFACE -fuse-ld=lld)
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)  # files joined, where a build joins files: .ci/run
+if(OCTAVO_SANITIZE)
+  target_compile_options(octavo_options INTERFACE -fsanitize=${OCTAVO_SANITIZE} -fno-sanitize-recover=undefined)
+  add_compile_options(-gline-tables-only)  # enough for a report, and faster to build than all of -g
+  # Files of a module joined, which builds faster. The names of helpers must differ within a module, as .ci/tidy wants too.
+  set(CMAKE_UNITY_BUILD ON)
+  set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
+  # Ten million inputs want speed: no call for every comparison (the dictionaries know the words), and of the modules just
+  # what a target needs, as the counters of all edges are read after every input.
+  target_compile_options(octavo_options INTERFACE -O2 -ffunction-sections -fno-sanitize-coverage=trace-cmp)
+  # Executables hold the runtimes of the sanitizers, and lend them to the libraries.
+  target_link_options(octavo_options INTERFACE -fsanitize=${OCTAVO_SANITIZE} LINKER:--gc-sections)
+endif()
+
+# One precompiled header serves every module with torch.
+add_library(octavo_torch_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/torch_pch.cpp)
+target_link_libraries(octavo_torch_pch PRIVATE octavo_options octavo_torch)
+target_precompile_headers(octavo_torch_pch PRIVATE
+  <ATen/ATen.h> <ATen/Parallel.h> <torch/csrc/autograd/custom_function.h> <torch/csrc/autograd/autograd.h>)
+
+# Builds that join files (CMAKE_UNITY_BUILD: .ci/run, the sanitizers) leave alone what Highway compiles once for each
+# instruction set.
+function(octavo_keep_apart)
+  foreach(source ${ARGN})
+    file(STRINGS ${CMAKE_CURRENT_SOURCE_DIR}/${source} several LIMIT_COUNT 1 REGEX "foreach_target\\.h")
+    if(several)
+      set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
+  endforeach()
+endfunction()
+
+function(octavo_module name)
+  cmake_parse_arguments(MODULE "TORCH" "" "FOLDERS;SOURCES" ${ARGN})
+  if(NOT MODULE_SOURCES)
+    set(patterns *.cpp)
+    foreach(folder ${MODULE_FOLDERS})
+      list(APPEND patterns ${folder}/*.cpp)
+    endforeach()
+    file(GLOB MODULE_SOURCES CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${patterns})
+  endif()
+  octavo_keep_apart(${MODULE_SOURCES})
+  add_library(octavo_${name} OBJECT ${MODULE_SOURCES})
+  target_link_libraries(octavo_${name} PRIVATE octavo_options)
+  if(MODULE_TORCH)
+    target_link_libraries(octavo_${name} PRIVATE octavo_torch)
+    target_precompile_headers(octavo_${name} REUSE_FROM octavo_torch_pch)
+    set_property(GLOBAL APPEND PROPERTY OCTAVO_CORE_MODULES octavo_${name})
+  else()
+    set_property(GLOBAL APPEND PROPERTY OCTAVO_LIGHT_MODULES octavo_${name})
+  endif()
+endfunction()
+
+# What is tested under the sanitizers: modules without torch, and the one with torch that reads hostile files.
+set(OCTAVO_SANITIZED_TESTS base config fp8 tokenizer hub rendezvous launch migrate data cli optim_light checkpoint sweep compare)
+add_custom_target(sanitized_tests)
+
+# octavo_test(MODULE [TORCH] [SOURCES ...] [ALONE ...]): a GoogleTest runner bin/test_MODULE of all .cpp files in the folder, unless
+# SOURCES says which; registered with ctest. ALONE: the
+# sources of src/ that serve it under the sanitizers, where all of the core would take ten minutes to build.
+function(octavo_test name)
+  cmake_parse_arguments(TEST "TORCH" "" "SOURCES;ALONE" ${ARGN})
+  if(NOT TEST_SOURCES)
+    file(GLOB TEST_SOURCES CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cpp)
+  endif()
+  add_executable(test_${name} ${TEST_SOURCES})
+  target_link_libraries(test_${name} PRIVATE octavo_options octavo_light GTest::gtest_main nlohmann_json::nlohmann_json)
+  target_include_directories(test_${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  if(TEST_TORCH)
+    if(OCTAVO_SANITIZE AND TEST_ALONE)
+      list(TRANSFORM TEST_ALONE PREPEND ${CMAKE_SOURCE_DIR}/src/)
+      target_sources(test_${name} PRIVATE ${TEST_ALONE})
+    else()
+      target_link_libraries(test_${name} PRIVATE octavo_core)
+    endif()
+    target_link_libraries(test_${name} PRIVATE octavo_torch)
+    target_compile_options(test_${name} PRIVATE -fPIC)  # as the precompiled header; -fPIE would differ
+    target_precompile_headers(test_${name} REUSE_FROM octavo_torch_pch)
+  endif()
+  add_test(NAME ${name} COMMAND test_${name})
+  # Thousands of tiny parallel calls: threads that spin while they wait would cost ten times their work.
+  set_tests_properties(${name} PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)
+  if(OCTAVO_SANITIZE AND name IN_LIST OCTAVO_SANITIZED_TESTS)
+    add_dependencies(sanitized_tests test_${name})
+    set_tests_properties(${name} PROPERTIES LABELS sanitized)
+  endif()
+endfunction()

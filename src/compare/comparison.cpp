@@ -1,0 +1,273 @@
+#include "compare/comparison.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "base/error.h"
+#include "base/progress.h"
+
+namespace octavo::compare {
+namespace {
+
+std::string number_text(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+// Of all pairs: the mean of what each found, and how it varies from seed to seed.
+template <typename Value>
+std::optional<Interval> over_seeds(const std::vector<Pair>& pairs, Value&& value) {
+  std::vector<double> values;
+  for (const Pair& pair : pairs)
+    if (const std::optional<double> one = value(pair)) values.push_back(*one);
+  if (values.size() != pairs.size() || values.size() < 2) return std::nullopt;
+  return independent_mean(values);
+}
+
+double mean_over(const std::vector<Pair>& pairs, double Gap::*member,
+                 std::optional<Gap> Pair::*gap) {
+  std::vector<double> values;
+  for (const Pair& pair : pairs)
+    if (pair.*gap) values.push_back((*(pair.*gap)).*member);
+  return mean_of(values);
+}
+
+// B against A in percent of A's mean over all pairs: what the means that stand beside it give.
+std::optional<Interval> percent_over_seeds(const std::vector<Pair>& pairs,
+                                           std::optional<Gap> Pair::*gap) {
+  const double a = mean_over(pairs, &Gap::a, gap);
+  const auto differences =
+      over_seeds(pairs, [&](const Pair& p) { return std::optional((p.*gap)->b - (p.*gap)->a); });
+  return differences ? std::optional(differences->times(a > 0 ? 100 / a : 0)) : std::nullopt;
+}
+
+std::string first_reason(const std::vector<Pair>& pairs, std::string Pair::*reason) {
+  for (const Pair& pair : pairs)
+    if (!(pair.*reason).empty()) return pair.*reason;
+  return "";
+}
+
+std::string seeds_text(size_t seeds) {
+  return str("95% interval over ", seeds, " seeds");
+}
+
+// A run that broke down needs no statistics. "": none did.
+std::string breakdown(const RunFolder& run) {
+  if (run.status.starts_with("ended by a guard"))
+    return str(run.name(), " was ended by a guard at step ", run.steps.rbegin()->first);
+  return run.lost_losses > 0
+             ? str(run.name(), " has ", run.lost_losses, " training losses that are not finite")
+             : "";
+}
+
+// True when the verdict on the losses follows from that.
+bool judge_breakdowns(Judgement& line, const std::vector<Pair>& pairs) {
+  for (const Pair& pair : pairs) {
+    const std::string first = breakdown(*pair.a), second = breakdown(*pair.b);
+    if (first.empty() && second.empty()) continue;
+    line.verdict = first.empty() ? Verdict::kFail : Verdict::kNotEnoughData;
+    line.why = first.empty() ? second : first + "; there is nothing to compare with";
+    return true;
+  }
+  return false;
+}
+
+Judgement judge_train(const std::vector<Pair>& pairs, const Bounds& bounds) {
+  Judgement line{.name = "training loss", .bound = str("at most +", bounds.train_gap, "%")};
+  const bool all = std::ranges::all_of(pairs, [](const Pair& p) { return p.train.has_value(); });
+  if (all) {
+    line.a = number_text("%.4f", mean_over(pairs, &Gap::a, &Pair::train));
+    line.b = number_text("%.4f", mean_over(pairs, &Gap::b, &Pair::train));
+    line.interval =
+        pairs.size() == 1 ? pairs[0].train->interval : percent_over_seeds(pairs, &Pair::train);
+    line.gap = percent_text(*line.interval);
+  }
+  if (judge_breakdowns(line, pairs)) return line;
+  line.verdict = Verdict::kNotEnoughData;
+  if (!all) return line.why = first_reason(pairs, &Pair::no_train), line;
+  size_t least = pairs[0].tail_steps;
+  for (const Pair& pair : pairs) least = std::min(least, pair.tail_steps);
+  if (least < kLeastTailSteps) {
+    line.why = str("the last part of the runs is ", least, " steps, and a verdict wants ",
+                   kLeastTailSteps, " (see tail_share and max_steps)");
+    return line;
+  }
+  line.verdict = judge_at_most(*line.interval, bounds.train_gap);
+  line.why = pairs.size() > 1 ? seeds_text(pairs.size())
+                              : str("95% interval over the last ", least, " steps of one pair",
+                                    pairs[0].pairing.same_batches ? ", batch by batch" : "");
+  return line;
+}
+
+Judgement judge_validation(const std::vector<Pair>& pairs, const Bounds& bounds) {
+  Judgement line{.name = "validation loss", .bound = str("at most +", bounds.validation_gap, "%")};
+  if (judge_breakdowns(line, pairs)) return line;
+  line.verdict = Verdict::kNotEnoughData;
+  if (!std::ranges::all_of(pairs, [](const Pair& p) { return p.validation.has_value(); }))
+    return line.why = first_reason(pairs, &Pair::no_validation), line;
+  line.a = number_text("%.4f", mean_over(pairs, &Gap::a, &Pair::validation));
+  line.b = number_text("%.4f", mean_over(pairs, &Gap::b, &Pair::validation));
+  if (pairs.size() > 1) {
+    line.interval = percent_over_seeds(pairs, &Pair::validation);
+    line.why = seeds_text(pairs.size()) + ", each the mean of its last evaluations";
+  } else {
+    line.interval = pairs[0].validation->interval;
+    line.why = str("95% interval over the last ", pairs[0].evaluations, " evaluations of one pair");
+    if (pairs[0].validation->open) {
+      line.gap = percent_text(*line.interval, true);
+      line.why =
+          str("one pair with ", pairs[0].evaluations, " evaluation(s) in its last part gives no ",
+              "interval; evaluate more often (eval_freq) or run more seeds");
+      return line;
+    }
+  }
+  line.gap = percent_text(*line.interval);
+  line.verdict = judge_at_most(*line.interval, bounds.validation_gap);
+  return line;
+}
+
+// Rows are a sample of questions, and seeds a sample of runs: the wider of the two intervals.
+Judgement judge_task(const std::vector<Pair>& pairs, const Bounds& bounds) {
+  Judgement line{.name = "HellaSwag acc_norm",
+                 .bound = str("at most ", bounds.hellaswag_drop,
+                              bounds.hellaswag_drop == 1 ? " point lost" : " points lost")};
+  const auto measured =
+      std::ranges::count_if(pairs, [](const Pair& p) { return p.task.has_value(); });
+  if (measured < static_cast<std::ptrdiff_t>(pairs.size())) {
+    line.why = first_reason(pairs, &Pair::no_task);
+    if (line.why.empty()) return line.why = "not measured: --eval_data names its file", line;
+    line.verdict = Verdict::kNotEnoughData;
+    return line;
+  }
+  std::vector<double> rows(pairs[0].task->differences.size());
+  double a = 0, b = 0;
+  for (const Pair& pair : pairs) {
+    a += pair.task->a / static_cast<double>(pairs.size());
+    b += pair.task->b / static_cast<double>(pairs.size());
+    for (size_t i = 0; i < std::min(rows.size(), pair.task->differences.size()); ++i)
+      rows[i] += pair.task->differences[i] / static_cast<double>(pairs.size());
+  }
+  line.a = number_text("%.2f%%", a);
+  line.b = number_text("%.2f%%", b);
+  line.verdict = Verdict::kNotEnoughData;
+  if (rows.size() < 2) return line.why = str("found ", rows.size(), " row(s)"), line;
+  line.interval = bounded_mean(rows).times(100);
+  line.why = str("95% interval over ", rows.size(), " rows; ",
+                 std::ranges::count_if(rows, [](double row) { return row != 0; }),
+                 " of them got more right answers from one side than from the other");
+  const auto seeds =
+      over_seeds(pairs, [](const Pair& p) { return std::optional(p.task->b - p.task->a); });
+  if (seeds && seeds->half() > line.interval->half()) {
+    line.interval = seeds;
+    line.why = seeds_text(pairs.size());
+  }
+  line.gap =
+      str(number_text("%+.2f", line.interval->mean), " points ",
+          number_text("[%+.2f, ", line.interval->low), number_text("%+.2f]", line.interval->high));
+  line.verdict = judge_at_least(*line.interval, -bounds.hellaswag_drop);
+  return line;
+}
+
+Judgement judge_speed(const std::vector<Pair>& pairs, const Bounds& bounds, bool cpu) {
+  const double wanted = bounds.speedup > 0 ? bounds.speedup : cpu ? 0 : 1;
+  Judgement line{.name = cpu ? "speed (CPU rehearsal)" : "speed"};
+  if (wanted > 0) line.bound = str("at least ", wanted, "x");
+  const bool all = std::ranges::all_of(pairs, [](const Pair& p) { return p.speed.has_value(); });
+  if (wanted > 0) line.verdict = Verdict::kNotEnoughData;
+  if (!all) return line.why = first_reason(pairs, &Pair::no_speed), line;
+  const auto speed_of = [&](double Gap::*side) {  // the geometric mean: B over A is the factor
+    double sum = 0;
+    for (const Pair& pair : pairs) sum += std::log((*pair.speed).*side);
+    return number_text("%.4g tokens/s", std::exp(sum / static_cast<double>(pairs.size())));
+  };
+  line.a = speed_of(&Gap::a);
+  line.b = speed_of(&Gap::b);
+  if (pairs.size() == 1) {
+    line.interval = pairs[0].speed->interval;
+    line.why = "95% interval over eight blocks of steps";
+  } else {
+    line.interval = over_seeds(pairs, [](const Pair& p) {
+                      return std::optional(std::log(p.speed->interval.mean));
+                    })->exponential();
+    line.why = seeds_text(pairs.size());
+  }
+  line.gap =
+      str(number_text("%.3fx", line.interval->mean), number_text(" [%.3f, ", line.interval->low),
+          number_text("%.3f]", line.interval->high));
+  if (const Pair& pair = pairs[0]; pair.step_tokens_a != pair.step_tokens_b)
+    line.why += str("; a step is of ", std::llround(pair.step_tokens_a), " and ",
+                    std::llround(pair.step_tokens_b), " tokens, so step times are not compared");
+  if (cpu) line.why += "; FP8 is rehearsed here: this says nothing about a GPU";
+  if (wanted > 0) line.verdict = judge_at_least(*line.interval, wanted);
+  return line;
+}
+
+Judgement memory_line(const std::vector<Pair>& pairs) {
+  Judgement line{.name = "memory peak"};
+  double a = 0, b = 0;
+  for (const Pair& pair : pairs) {
+    a = std::max(a, pair.a->peak_bytes);
+    b = std::max(b, pair.b->peak_bytes);
+  }
+  if (a <= 0 || b <= 0) return line.why = "not said in metrics.jsonl", line;
+  line.a = format_bytes(a);
+  line.b = format_bytes(b);
+  line.gap = number_text("%+.1f%%", 100 * (b / a - 1));
+  return line;
+}
+
+void collect_remarks(Comparison& c) {
+  std::vector<std::string>& out = c.remarks;
+  const auto add = [&](const std::string& remark) {
+    if (std::ranges::find(out, remark) == out.end()) out.push_back(remark);
+  };
+  for (const Pair& pair : c.pairs) {
+    for (const std::string& remark : pair.pairing.remarks) add(remark);
+    for (const auto& [run, side] : {std::pair(&pair.a, "A"), std::pair(&pair.b, "B")})
+      if ((*run)->settings && !(*run)->precision.starts_with("FP8") &&
+          ((*run)->settings->use_fp8 ||
+           (*run)->settings->mixed_precision == config::Precision::kFp8))
+        add(str("run ", side, " asked for FP8 and ran in ", (*run)->precision));
+    if ((*pair.b).fp8_fallbacks > 0)
+      add(str("in run B ", pair.b->fp8_fallbacks,
+              " layers went back to BF16 (receipt.json says which)"));
+    if (pair.pairing.differences.empty() && pair.a->settings && pair.b->settings)
+      add("the two runs have the same settings: the gap is of chance alone");
+  }
+  if (c.pairs.size() == 1)
+    add("one pair of runs: the intervals are about these two runs; what another seed would give is "
+        "seen with --seeds 3 or more");
+}
+
+}  // namespace
+
+std::string percent_text(const Interval& interval, bool open) {
+  const std::string mean = number_text("%+.2f%%", interval.mean);
+  if (open) return mean;
+  return str(mean, number_text(" [%+.2f, ", interval.low), number_text("%+.2f]", interval.high));
+}
+
+Comparison judge(std::vector<Pair> pairs, const Bounds& bounds) {
+  OCTAVO_ASSERT(!pairs.empty());
+  Comparison c;
+  c.pairs = std::move(pairs);
+  c.label_a = c.pairs[0].a->label();
+  c.label_b = c.pairs[0].b->label();
+  if (c.label_a == c.label_b) {
+    c.label_a = c.pairs[0].a->name();
+    c.label_b = c.pairs[0].b->name();
+  }
+  c.on_cpu = c.pairs[0].b->on_cpu();
+  c.judgements = {judge_train(c.pairs, bounds), judge_validation(c.pairs, bounds),
+                  judge_task(c.pairs, bounds), judge_speed(c.pairs, bounds, c.on_cpu),
+                  memory_line(c.pairs)};
+  std::vector<Verdict> verdicts;
+  for (const Judgement& line : c.judgements) verdicts.push_back(line.verdict);
+  c.verdict = overall(verdicts);
+  collect_remarks(c);
+  return c;
+}
+
+}  // namespace octavo::compare

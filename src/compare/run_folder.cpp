@@ -1,0 +1,230 @@
+#include "compare/run_folder.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <memory>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "config/parse.h"
+
+namespace octavo::compare {
+namespace {
+
+constexpr size_t kLongestRecord = size_t{16} << 20;  // FP8 statistics of a large model are long
+constexpr size_t kMostSteps = 10'000'000;
+constexpr int64_t kLastStep = int64_t{1} << 50;
+constexpr size_t kLongestSample = size_t{1} << 20;
+constexpr size_t kMostSamples = 100'000;
+
+// Calls `take` for every line; returns how many were longer than kLongestRecord, which are passed
+// over without being held.
+int64_t for_each_line(const fs::path& path, const std::function<void(std::string_view)>& take) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
+                                                             std::fclose);
+  if (file == nullptr)
+    fail(ExitCode::kUsage, "report", "wanted to read ", path.string(), ", found it closed to us");
+  std::vector<char> buffer(size_t{1} << 20);
+  std::string line;
+  int64_t too_long = 0;
+  bool passing = false;
+  const auto end_line = [&] {
+    if (!passing && !line.empty()) take(line);
+    line.clear();
+    passing = false;
+  };
+  while (const size_t got = std::fread(buffer.data(), 1, buffer.size(), file.get())) {
+    std::string_view rest(buffer.data(), got);
+    while (!rest.empty()) {
+      const size_t end = rest.find('\n');
+      const std::string_view part = rest.substr(0, end);
+      if (!passing && line.size() + part.size() > kLongestRecord) {
+        passing = true;
+        ++too_long;
+        line.clear();
+      }
+      if (!passing) line += part;
+      if (end == rest.npos) break;
+      end_line();
+      rest.remove_prefix(end + 1);
+    }
+  }
+  end_line();
+  return too_long;
+}
+
+double number_in(const Json& record, const char* name) {
+  const auto found = record.find(name);
+  if (found == record.end() || !found->is_number()) return 0;
+  const double value = found->get<double>();
+  return std::isfinite(value) && value > 0 ? value : 0;
+}
+
+int64_t count_in(const Json& record, const char* name) {
+  return static_cast<int64_t>(std::min(number_in(record, name), 9e18));
+}
+
+std::optional<double> loss_in(const Json& record, const char* name) {
+  const auto found = record.find(name);
+  if (found == record.end() || !found->is_number()) return std::nullopt;
+  const double value = found->get<double>();
+  return std::isfinite(value) ? std::optional(value) : std::nullopt;
+}
+
+// False: it is no record of a run.
+bool take_record(RunFolder& run, const Json& record) {
+  if (!record.is_object() || !record.contains("step") || !record["step"].is_number_integer())
+    return false;
+  const int64_t step = record["step"].get<int64_t>();
+  if (step < 0 || step > kLastStep) return false;
+  if (record.contains("train/loss")) {
+    if (run.steps.size() >= kMostSteps)
+      fail(ExitCode::kUsage, "report", run.folder.string(), "/metrics.jsonl: wanted at most ",
+           kMostSteps, " steps, found more; cut the file to the part of interest");
+    run.repeated_steps += run.steps.contains(step);
+    run.steps[step] = {loss_in(record, "train/loss"), number_in(record, "perf/step_seconds"),
+                       count_in(record, "tokens")};
+    run.peak_bytes = std::max(run.peak_bytes, number_in(record, "memory/peak_bytes"));
+    if (const auto found = record.find("precision"); found != record.end() && found->is_string())
+      run.precision = found->get<std::string>().substr(0, 40);
+    run.skipped_steps += record.contains("train/skipped");
+  } else if (record.contains("val/loss")) {
+    run.evaluations[step] = loss_in(record, "val/loss");
+  } else if (record.contains("flag")) {
+    ++run.flags;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+// Records count tokens from the run's beginning; where steps are missing, the gap is shared evenly.
+void count_step_tokens(RunFolder& run) {
+  int64_t step_before = 0, tokens_before = 0;
+  for (auto& [step, point] : run.steps) {
+    if (step > step_before && point.tokens > tokens_before)
+      point.step_tokens = static_cast<double>(point.tokens - tokens_before) /
+                          static_cast<double>(step - step_before);
+    step_before = step, tokens_before = point.tokens;
+  }
+}
+
+void read_metrics(RunFolder& run) {
+  const fs::path path = run.folder / "metrics.jsonl";
+  const int64_t too_long = for_each_line(path, [&](std::string_view line) {
+    try {
+      run.bad_lines += !take_record(run, parse_json(line, path.string(), {kLongestRecord, 16}));
+    } catch (const Error& error) {
+      if (error.code() == ExitCode::kUsage) throw;
+      ++run.bad_lines;
+    }
+  });
+  run.bad_lines += too_long;
+  for (const auto& [step, point] : run.steps) run.lost_losses += !point.loss;
+  count_step_tokens(run);
+  if (run.bad_lines > 0)
+    run.remarks.push_back(
+        str("metrics.jsonl: ", run.bad_lines, " lines are no records and were left out"));
+  if (run.repeated_steps > 0)
+    run.remarks.push_back(str("metrics.jsonl: ", run.repeated_steps,
+                              " steps stand there more than once; the last of each counts"));
+}
+
+void read_receipt(RunFolder& run) {
+  const fs::path path = run.folder / "receipt.json";
+  try {
+    const Json receipt = read_json(path);
+    run.device = json_string(receipt, "device", path.string());
+    run.status = json_string(receipt, "status", path.string());
+    if (receipt.contains("fp8") && receipt["fp8"].is_object()) {
+      run.fp8_share = loss_in(receipt["fp8"], "flops_share");
+      if (const Json& fallbacks = receipt["fp8"].value("fallbacks", Json()); fallbacks.is_array())
+        run.fp8_fallbacks = static_cast<int64_t>(fallbacks.size());
+    }
+  } catch (const std::exception& error) {
+    run.remarks.push_back(
+        str("receipt.json cannot be used, so the device is not known: ", error.what()));
+  }
+}
+
+void read_settings(RunFolder& run) {
+  const fs::path path = run.folder / "config.yaml";
+  try {
+    run.settings = config::parse_text(read_file(path, size_t{1} << 20), path.string(),
+                                      {.verb = "compare", .reader = config::reader::kCompare})
+                       .settings;
+  } catch (const std::exception& error) {
+    run.remarks.push_back(
+        str("config.yaml cannot be used, so nothing tells whether the two runs "
+            "saw the same data: ",
+            error.what()));
+  }
+}
+
+// The text of the last step that has one (samples/step-<n>.txt).
+void read_sample(RunFolder& run) {
+  std::error_code error;
+  size_t seen = 0;
+  for (fs::directory_iterator entry(run.folder / "samples", error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (++seen > kMostSamples) break;
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with("step-") || !name.ends_with(".txt")) continue;
+    int64_t step = -1;
+    const char* const last = name.data() + name.size() - 4;
+    if (std::from_chars(name.data() + 5, last, step).ptr == last)
+      run.sample_step = std::max(run.sample_step, step);
+  }
+  if (run.sample_step < 0) return;
+  try {
+    run.sample =
+        read_file(run.folder / "samples" / str("step-", run.sample_step, ".txt"), kLongestSample);
+  } catch (const std::exception& problem) {
+    run.sample_step = -1;
+    run.remarks.push_back(str("the last sample cannot be read: ", problem.what()));
+  }
+}
+
+}  // namespace
+
+std::string RunFolder::name() const {
+  const fs::path plain = folder.lexically_normal();
+  return (plain.has_filename() ? plain : plain.parent_path()).filename().string();
+}
+
+std::string RunFolder::label() const {
+  std::string text = precision.empty() ? "precision not said" : precision;
+  if (settings && precision.starts_with("FP8")) {
+    const bool mx = settings->fp8_scenario == config::Fp8Scenario::kMxfp8;
+    text += str(", ", mx ? "mxfp8" : config::name_of(settings->fp8_recipe));
+    if (settings->fp8_margin != 0) text += str(", margin ", settings->fp8_margin);
+  }
+  return text;
+}
+
+RunFolder read_run(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::is_regular_file(folder / "metrics.jsonl", error))
+    fail(ExitCode::kUsage, "report", "wanted a run's folder with metrics.jsonl, found none in ",
+         folder.string(), "; runs are in runs/<run_name>");
+  RunFolder run;
+  run.folder = folder;
+  read_metrics(run);
+  if (run.steps.empty())
+    fail(ExitCode::kDamaged, "report", folder.string(), "/metrics.jsonl: wanted steps of a run, ",
+         "found none in it (", run.bad_lines, " lines are no records)");
+  read_receipt(run);
+  read_settings(run);
+  read_sample(run);
+  if (run.lost_losses > 0)
+    run.remarks.push_back(str(run.lost_losses, " training losses are not finite"));
+  if (run.skipped_steps > 0)
+    run.remarks.push_back(
+        str(run.skipped_steps, " steps were skipped because the gradient was not finite"));
+  return run;
+}
+
+}  // namespace octavo::compare

@@ -1,0 +1,26 @@
+// The comparison on a terminal.
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/printed.h"
+#include "compare/comparison.h"
+
+namespace octavo::compare {
+std::string text_of(const Comparison& c) {
+  std::string out = str("A: ", c.label_a, "  (", c.pairs[0].a->folder.string(), ")\nB: ", c.label_b,
+                        "  (", c.pairs[0].b->folder.string(), ")\n");
+  if (c.pairs.size() > 1) out += str(c.pairs.size(), " pairs, a seed each\n");
+  std::vector<std::vector<std::string>> rows = {{"", "A", "B", "B against A", "wanted", "verdict"}};
+  for (const Judgement& line : c.judgements)
+    rows.push_back({line.name, line.a.empty() ? "–" : line.a, line.b.empty() ? "–" : line.b,
+                    line.gap.empty() ? "–" : line.gap, line.bound.empty() ? "–" : line.bound,
+                    std::string(name_of(line.verdict))});
+  out += "\n" + table_text(rows) + "\n";
+  for (const Judgement& line : c.judgements)
+    if (!line.why.empty()) out += str("  ", line.name, ": ", line.why, "\n");
+  for (const std::string& remark : c.remarks) out += str("  note: ", remark, "\n");
+  return out + str("\nverdict: ", name_of(c.verdict), "\n");
+}
+
+}  // namespace octavo::compare

@@ -1,0 +1,36 @@
+#pragma once
+// Files of other programs as flat lists of entries.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace octavo::migrate {
+
+enum class ForeignForm { kLlamaFactory, kDeepSpeed, kGuide, kVariables };
+std::string_view name_of(ForeignForm form);
+
+struct ForeignEntry {
+  std::string path;  // "zero_optimization.stage"
+  std::vector<std::string> values;
+  bool is_list = false, is_null = false;
+  bool is_default = false;   // not in the file: what theirs would have done
+  std::string where;         // "train.yaml:3", "ds.json"
+  std::string text() const;  // the value, quoted and shortened for people; secrets are hidden
+};
+
+struct ForeignFile {
+  ForeignForm form = ForeignForm::kGuide;
+  std::string path, shown;  // shown: for people
+  std::vector<ForeignEntry> entries;
+  size_t other_lines = 0;  // of a script, that set no variable
+};
+
+// At most 1 MiB, 1000 keys, 16 levels; keys that appear twice are refused.
+ForeignFile read_foreign(const std::string& path);
+
+// Text of a stranger for a terminal: control characters escaped, shortened to `most` bytes.
+std::string shown_text(const std::string& text, size_t most = 80);
+std::string shown_path(const std::string& path);
+
+}  // namespace octavo::migrate

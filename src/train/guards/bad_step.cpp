@@ -1,0 +1,161 @@
+#include "train/guards/bad_step.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "train/guards/replay.h"
+#include "train/state/persist.h"
+
+namespace octavo::train {
+namespace {
+
+using config::BadSteps;
+
+// More steps in a row that had to be dropped are no accident.
+constexpr int64_t kMostSkippedInARow = 10;
+constexpr int64_t kSkippedBeforeRollback = 3;
+// Each takes as long as two or three steps.
+constexpr std::ptrdiff_t kMaxReplays = 20;
+
+bool was_looked_into(const Incident& incident) {
+  return incident.kind == IncidentKind::kNotFinite && incident.cause != Cause::kUnknown;
+}
+
+std::string not_finite(const Run& run, const StepStats& stats, double loss) {
+  const int64_t step = run.progress.step + 1;
+  if (!std::isfinite(loss)) return octavo::str("the loss of step ", step, " is ", loss);
+  if (!stats.norm.not_finite.empty())
+    return octavo::str("the gradient of ", stats.norm.not_finite, " is not finite at step ", step);
+  return octavo::str("a result of step ", step, " is not finite");
+}
+
+// Whether the run may go on without this step, and why not otherwise.
+bool may_skip(const Run& run, const Incident& incident, std::string& reason) {
+  const auto& p = run.progress;
+  if (incident.weights_are_bad && run.settings.bad_steps != BadSteps::kRollBack) {
+    reason = "Leaving out steps does not heal a weight";
+    return false;
+  }
+  if (run.settings.bad_steps != BadSteps::kStop) {
+    if (p.refused_steps < run.settings.bad_step_budget) return true;
+    reason = octavo::str("bad_step_budget (", run.settings.bad_step_budget, " steps) is used up");
+    return false;
+  }
+  const bool guarded = run.fp8 != nullptr && run.settings.fp8_guard != config::Fp8Guard::kOff;
+  if (!guarded || !std::isfinite(incident.loss)) return false;
+  if (p.skipped_in_a_row < kMostSkippedInARow) return true;
+  reason = octavo::str(kMostSkippedInARow, " steps in a row were dropped");
+  return false;
+}
+
+std::string advice(const Run& run, const Incident& incident) {
+  if (incident.cause == Cause::kHardware)
+    return octavo::str("Check the machine",
+                       incident.ranks.empty()       ? "s"
+                       : incident.ranks.size() == 1 ? " of that rank"
+                                                    : "s of those ranks",
+                       ", and resume from the last checkpoint");
+  if (incident.cause == Cause::kFp8)
+    return "Leave that layer out with fp8_skip, or use fp8_guard fallback, and resume from the "
+           "last checkpoint";
+  return octavo::str(
+      "Lower learning_rate, or resume from an earlier checkpoint with another seed; ",
+      run.settings.bad_steps == BadSteps::kStop ? "bad_steps: skip goes on without such steps"
+                                                : "a higher bad_step_budget goes on for longer");
+}
+
+// The checkpoint to go back to: one that this start of the run has made, or has come from. The
+// latest of the folder may be of a branch that was given up, or of another run.
+std::string last_own_checkpoint(const Run& run) {
+  if (run.saver != nullptr) return "latest";
+  if (!run.resumed.from.empty()) return run.resumed.from;
+  fail(ExitCode::kUsage, "train", "nothing was saved in this run");
+}
+
+}  // namespace
+
+std::optional<Incident> judge_step(const Run& run, const StepStats& stats, double loss) {
+  Incident incident;
+  incident.step = run.progress.step + 1;
+  incident.loss = loss;
+  if (!stats.is_finite()) {
+    incident.kind = IncidentKind::kNotFinite;
+    incident.what = not_finite(run, stats, loss);
+    return incident;
+  }
+  if (run.settings.bad_steps == BadSteps::kStop) return std::nullopt;
+  const auto verdict = run.losses.judge(loss);
+  if (!verdict.spike) return std::nullopt;
+  incident.kind = IncidentKind::kSpike;
+  incident.what =
+      octavo::str("the loss of step ", incident.step, " is ", loss, ", ", verdict.sigmas,
+                  " sigmas above ", verdict.median, ", the median of the last steps");
+  return incident;
+}
+
+void skip_step(Run& run, Incident incident, const std::vector<data::Batch>& batches,
+               double tokens) {
+  auto& progress = run.progress;
+  incident.first_sample = progress.position.samples;
+  incident.end_sample = batches.back().after.samples;
+  const bool streak = progress.skipped_in_a_row > 0;
+  if (incident.kind == IncidentKind::kNotFinite && !streak &&
+      std::ranges::count_if(run.incidents, was_looked_into) < kMaxReplays)
+    replay_step(run, batches, tokens, incident);
+  else
+    run.optimizer->drop_gradients();
+  std::string reason;
+  if (!may_skip(run, incident, reason)) {
+    incident.action = "run ended";
+    run.incidents.push_back(incident);
+    fail(ExitCode::kGuard, "train", incident.text(), "; no update was applied. ",
+         reason.empty() ? "" : octavo::str(reason, ". "), advice(run, incident));
+  }
+  incident.action = "skipped";
+  log_warn(octavo::str(incident.text(), "; no update was applied, training goes on (",
+                       run.settings.bad_steps == BadSteps::kStop ? "fp8_guard" : "bad_steps", ")"));
+  run.incidents.push_back(std::move(incident));
+  ++progress.skipped_steps;
+  ++progress.skipped_in_a_row;
+  if (run.settings.bad_steps != BadSteps::kStop) ++progress.refused_steps;
+}
+
+bool is_in_doubt(const Run& run) {
+  return run.settings.bad_steps == BadSteps::kRollBack && run.progress.skipped_in_a_row > 0;
+}
+
+bool rollback_is_due(const Run& run) {
+  return run.settings.bad_steps == BadSteps::kRollBack &&
+         run.progress.skipped_in_a_row >= kSkippedBeforeRollback;
+}
+
+void roll_back(Run& run) {
+  if (!finish_saves(run)) log_warn("the last checkpoint could not be saved: an older one is used");
+  const int64_t skipped = run.progress.skipped_in_a_row;
+  Restored restored;
+  try {
+    restored = restore(run, last_own_checkpoint(run));
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kUsage && error.code() != ExitCode::kDamaged) throw;
+    fail(ExitCode::kGuard, "train", skipped,
+         " steps in a row were refused, and there is no checkpoint to go back to (", error.what(),
+         "). Set checkpoint_freq, or start anew with a lower learning_rate");
+  }
+  run.progress.skipped_in_a_row = 0;
+  ++run.progress.rollbacks;
+  Incident incident;
+  incident.kind = IncidentKind::kRollback;
+  incident.step = run.progress.step;
+  incident.what = octavo::str(skipped, " steps in a row were refused");
+  incident.first_sample = restored.samples;
+  incident.end_sample = run.progress.position.samples;
+  incident.action = octavo::str("rolled back to ", restored.path, ", of step ", restored.step);
+  log_warn(octavo::str(incident.what, ": ", incident.action, "; samples ", incident.first_sample,
+                       " to ", incident.end_sample,
+                       " of the data's order are left out (bad_steps)"));
+  run.incidents.push_back(std::move(incident));
+}
+
+}  // namespace octavo::train

@@ -1,0 +1,132 @@
+#include "train/guards/replay.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <span>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "train/lora_run.h"
+#include "train/pass.h"
+
+namespace octavo::train {
+namespace {
+
+// The lowest number that any rank has found (all find from 0 on, -1 is nothing), and who has.
+int64_t first_found(Run& run, int64_t mine, const std::string& what, std::vector<int>& ranks) {
+  const at::Tensor all = run.world.from_all({&mine, 1}, what);
+  const std::span found(all.const_data_ptr<int64_t>(), static_cast<size_t>(run.world.size()));
+  int64_t first = -1;
+  for (const int64_t f : found)
+    if (f >= 0 && (first < 0 || f < first)) first = f;
+  for (size_t r = 0; r < found.size() && first >= 0; ++r)
+    if (found[r] == first) ranks.push_back(static_cast<int>(r));
+  return first;
+}
+
+bool all_finite(const at::Tensor& values) {
+  return !values.defined() || !values.is_floating_point() ||
+         at::isfinite(values).all().item<bool>();
+}
+
+int64_t first_bad_weight(const nn::ParamList& params) {
+  for (size_t i = 0; i < params.size(); ++i)
+    if (!all_finite(params[i]->master) || !all_finite(params[i]->compute) ||
+        !all_finite(params[i]->scales))
+      return static_cast<int64_t>(i);
+  return -1;
+}
+
+// While it lives no graph is replayed, what runs is not counted, and the model may be in BF16.
+class ReplayScope {
+ public:
+  ReplayScope(Run& run, bool in_bf16) : run_(run), graph_(std::exchange(run.graph, nullptr)) {
+    for (const auto& layer : run.model->linears()) {
+      ran_.push_back(layer->ran);
+      layers_.push_back(in_bf16 ? std::move(layer->fp8) : nullptr);
+    }
+  }
+  ReplayScope(const ReplayScope&) = delete;
+  ReplayScope& operator=(const ReplayScope&) = delete;
+  ~ReplayScope() {
+    run_.graph = std::move(graph_);
+    size_t i = 0;
+    for (const auto& layer : run_.model->linears()) {
+      layer->ran = ran_[i];
+      if (layers_[i] != nullptr) layer->fp8 = std::move(layers_[i]);
+      ++i;
+    }
+  }
+
+ private:
+  Run& run_;
+  std::unique_ptr<StepGraph> graph_;  // a graph cannot be looked into
+  std::vector<std::array<nn::Linear::Ran, 3>> ran_;
+  std::vector<std::unique_ptr<nn::Fp8Layer>> layers_;
+};
+
+bool finite_again(Run& run, const std::vector<data::Batch>& batches, double tokens, bool in_bf16) {
+  run.optimizer->drop_gradients();
+  if (run.sharding != nullptr) run.sharding->weights_changed();
+  if (in_bf16) {
+    // FP8's statistics stay for the guard, which will judge them; its magnitudes are dropped
+    // anyway.
+    run.probes->begin_step();
+    if (at::Tensor amaxes = run.fp8->amaxes(); amaxes.defined()) amaxes.zero_();
+  } else {
+    if (run.fp8 != nullptr) run.fp8->abandon_step();
+    begin_step(run);
+  }
+  const ReplayScope scope(run, in_bf16);
+  return run_passes(run, batches, tokens).is_finite();
+}
+
+void name_place(Run& run, Incident& incident) {
+  const int64_t place = first_found(run, run.probes->first_bad().value_or(-1),
+                                    "places that are not finite", incident.ranks);
+  const std::string infinite = run.fp8 != nullptr ? run.fp8->infinite_tensor() : "";
+  if (place >= 0)
+    incident.place = run.probes->name_of_place(place);
+  else if (!infinite.empty())
+    incident.place = infinite;
+  else if (!std::isfinite(incident.loss))
+    incident.place = run.probes->name_of_place(run.probes->places() / 2);
+  // Otherwise a gradient that no further product reads; `what` names it.
+}
+
+}  // namespace
+
+void replay_step(Run& run, const std::vector<data::Batch>& batches, double tokens,
+                 Incident& incident) {
+  log_warn(
+      octavo::str(incident.what, "; no update is applied. The step is done again, to see why"));
+  const nn::ParamList params = all_params(run);
+  const int64_t bad =
+      first_found(run, first_bad_weight(params), "weights that are not finite", incident.ranks);
+  if (bad >= 0) {
+    incident.place = params[static_cast<size_t>(bad)]->name;
+    incident.weights_are_bad = true;
+    incident.cause = Cause::kHardware;
+    incident.evidence = run.optimizer->steps() == 0
+                            ? "or what the run started from: the weight itself is not finite"
+                            : "the weight itself is not finite, and no update has made it so";
+    run.optimizer->drop_gradients();
+    return;
+  }
+  name_place(run, incident);
+  if (finite_again(run, batches, tokens, false)) {
+    incident.cause = Cause::kHardware;
+    incident.evidence = "done again from the same weights and data, the step is finite";
+  } else if (run.fp8 != nullptr && finite_again(run, batches, tokens, true)) {
+    incident.cause = Cause::kFp8;
+    incident.evidence = "it is not finite again, and finite in BF16";
+  } else {
+    incident.cause = Cause::kModelOrData;
+    incident.evidence =
+        run.fp8 != nullptr ? "it is not finite in BF16 either" : "it is not finite again";
+  }
+  run.optimizer->drop_gradients();
+}
+
+}  // namespace octavo::train

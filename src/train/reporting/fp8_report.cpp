@@ -1,0 +1,199 @@
+#include "train/reporting/fp8_report.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "config/settings.h"
+#include "train/lora_run.h"
+
+namespace octavo::train {
+namespace {
+
+using fp8::Direction;
+using fp8::Role;
+using nn::Gemm;
+
+std::string name_of(fp8::Format format) {
+  return format == fp8::Format::kE4M3 ? "e4m3" : "e5m2";
+}
+
+// The formats of a product's operands, in the order in which the layer's formulas name them.
+std::string formats_of(const fp8::Options& options, Gemm gemm) {
+  const auto format = [&](Role role, Direction direction) {
+    return name_of(side_of(options.recipe, options.format, role, direction).format);
+  };
+  switch (gemm) {
+    case Gemm::kForward:
+      return format(Role::kInput, Direction::kRow) + " x " + format(Role::kWeight, Direction::kRow);
+    case Gemm::kInputGradient:
+      return format(Role::kGradient, Direction::kRow) + " x " +
+             format(Role::kWeight, Direction::kColumn);
+    case Gemm::kWeightGradient:
+      break;
+  }
+  return format(Role::kGradient, Direction::kColumn) + " x " +
+         format(Role::kInput, Direction::kColumn);
+}
+
+// Blocks differ in the number in their layers' names alone.
+std::string without_numbers(const std::string& name) {
+  std::string pattern;
+  for (const char c : name) {
+    if (c < '0' || c > '9')
+      pattern += c;
+    else if (pattern.empty() || pattern.back() != '*')
+      pattern += '*';
+  }
+  return pattern;
+}
+
+struct Group {
+  GemmLine line;  // of the first layer
+  std::string pattern;
+  int64_t layers = 0;
+};
+
+std::vector<Group> grouped(const std::vector<GemmLine>& lines) {
+  std::vector<Group> groups;
+  for (const GemmLine& line : lines) {
+    const std::string pattern = without_numbers(line.layer);
+    const auto same = std::ranges::find_if(groups, [&](const Group& g) {
+      return g.pattern == pattern && g.line.gemm == line.gemm &&
+             g.line.precision == line.precision && g.line.reason == line.reason;
+    });
+    if (same == groups.end()) {
+      groups.push_back({line, pattern, 1});
+    } else {
+      same->line.flops_share += line.flops_share;
+      ++same->layers;
+    }
+  }
+  return groups;
+}
+
+void add_layer(const Run& run, const nn::LinearPtr& layer, const std::string& reason, double total,
+               std::vector<GemmLine>& lines) {
+  const double weights = static_cast<double>(layer->weight->count());
+  const bool in_fp8 = run.fp8 != nullptr && reason.empty();
+  for (const Gemm gemm : nn::kGemms) {
+    if (gemm == Gemm::kWeightGradient && !layer->weight->trainable) continue;
+    const auto& ran = layer->ran[static_cast<size_t>(gemm)];
+    lines.push_back(
+        {.layer = layer->name,
+         .gemm = std::string(nn::name_of(gemm)),
+         .precision =
+             in_fp8 ? "FP8 " + formats_of(run.fp8->options(), gemm) : run.plain_precision(),
+         .recipe = in_fp8 ? std::string(config::name_of(run.fp8->options().recipe)) : "",
+         .reason = reason,
+         .flops_share = 2 * weights / total,
+         .ran_fp8 = ran.fp8,
+         .ran_other = ran.other});
+  }
+}
+
+}  // namespace
+
+std::vector<GemmLine> gemm_lines(const Run& run) {
+  const double total = flops_per_token(run);
+  const double products = run.lora == nullptr ? 6 : 4;  // frozen weights have no gradient
+  std::vector<GemmLine> lines;
+  const auto& layers = run.model->linears();
+  const bool asked = run.fp8_decision.has_value();
+  const std::string refused = asked && run.fp8 == nullptr ? run.fp8_decision->warnings.front() : "";
+  double left = total;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    add_layer(run, layers[i], run.fp8 != nullptr ? run.fp8->plan()[i].reason : refused, total,
+              lines);
+    left -= products * static_cast<double>(layers[i]->weight->count());
+  }
+  const double head = products * static_cast<double>(run.model->head()->count());
+  lines.push_back({.layer = "head",
+                   .gemm = run.lora == nullptr ? "all three" : "both",
+                   .precision = run.plain_precision(),
+                   .reason = asked ? "the language-model head stays in BF16" : "",
+                   .flops_share = head / total});
+  if (run.lora != nullptr) {
+    const double adapters = run.lora->flops_per_token();
+    left -= adapters;
+    lines.push_back({.layer = "adapters",
+                     .gemm = "all",
+                     .precision = run.plain_precision(),
+                     .reason = asked ? "adapters stay in BF16" : "",
+                     .flops_share = adapters / total});
+  }
+  lines.push_back({.layer = "attention",
+                   .gemm = "all",
+                   .precision = run.plain_precision(),
+                   .reason = asked ? "attention stays in BF16" : "",
+                   .flops_share = (left - head) / total});
+  return lines;
+}
+
+double fp8_share(const std::vector<GemmLine>& lines) {
+  double share = 0;
+  for (const GemmLine& line : lines)
+    if (!line.recipe.empty()) share += line.flops_share;
+  return share;
+}
+
+std::string gemm_table(const std::vector<GemmLine>& lines) {
+  std::string table =
+      "  layer                              product          precision        recipe     FLOPs  "
+      "why "
+      "not FP8\n";
+  for (const Group& g : grouped(lines)) {
+    char text[160];
+    const std::string layer = g.layers > 1 ? str(g.pattern, " (", g.layers, ")") : g.line.layer;
+    std::snprintf(text, sizeof text, "  %-34s %-16s %-16s %-10s %4.1f%%  ", layer.c_str(),
+                  g.line.gemm.c_str(), g.line.precision.c_str(), g.line.recipe.c_str(),
+                  100 * g.line.flops_share);
+    table += text + g.line.reason + "\n";
+  }
+  char total[64];
+  std::snprintf(total, sizeof total, "  %.1f%% of the FLOPs of matrix products run in FP8",
+                100 * fp8_share(lines));
+  return table + total;
+}
+
+Json to_json(const std::vector<nn::Fp8Fallback>& fallbacks) {
+  Json list = Json::array();
+  for (const auto& f : fallbacks)
+    list.push_back({{"layer", f.layer}, {"reason", f.reason}, {"step", f.step}});
+  return list;
+}
+
+Json to_json(const std::vector<GemmLine>& lines) {
+  Json gemms = Json::array();
+  for (const GemmLine& line : lines)
+    gemms.push_back({{"layer", line.layer},
+                     {"gemm", line.gemm},
+                     {"precision", line.precision},
+                     {"recipe", line.recipe},
+                     {"reason", line.reason},
+                     {"flops_share", line.flops_share},
+                     {"ran_fp8", line.ran_fp8},
+                     {"ran_other", line.ran_other}});
+  return gemms;
+}
+
+Json fp8_receipt(const Run& run) {
+  const auto lines = gemm_lines(run);
+  Json receipt = {{"flops_share", fp8_share(lines)}, {"gemms", to_json(lines)}};
+  if (run.fp8_decision) {
+    receipt["warnings"] = run.fp8_decision->warnings;
+    receipt["backend"] = run.fp8_decision->backend;
+  }
+  if (run.fp8 == nullptr) return receipt;
+  const auto& options = run.fp8->options();
+  receipt["recipe"] = config::name_of(options.recipe);
+  receipt["format"] = config::name_of(options.format);
+  receipt["execution"] = run.fp8_decision->runs == fp8::Runs::kNative ? "native" : "rehearsal";
+  receipt["layers"] = run.fp8->layers_in_fp8();
+  receipt["layers_total"] = run.fp8->plan().size();
+  receipt["guard_warnings"] = run.fp8->warnings();
+  receipt["blocks_below_bf16_range"] = run.engine->fp8_linear->blocks_below_range();
+  receipt["fallbacks"] = to_json(run.fp8->fallbacks());
+  return receipt;
+}
+
+}  // namespace octavo::train

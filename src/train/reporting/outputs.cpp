@@ -1,0 +1,122 @@
+#include "train/reporting/outputs.h"
+
+#include <ctime>
+
+#include "base/log.h"
+#include "config/print.h"
+#include "engine/devices.h"
+#include "monitor/background.h"
+#include "monitor/history.h"
+#include "train/guards/ledger.h"
+#include "train/reporting/peaks.h"
+#include "train/reporting/receipt.h"
+
+namespace octavo::train {
+namespace {
+
+// A flag's line comes after the step's; when nobody reads those, it does not wait for them.
+constexpr std::chrono::milliseconds kFlagPatience{100};
+
+std::unique_ptr<monitor::RedFlags> make_flags(const Run& run, const fs::path& folder) {
+  const auto& s = run.settings;
+  const double baseline = monitor::baseline_speed(s.bf16_baseline);
+  if (baseline > 0 && run.fp8 == nullptr)
+    log_info("bf16_baseline: this run is not in FP8, so there is nothing to compare");
+  if (baseline > 0 && run.fp8 != nullptr)
+    log_info(str("bf16_baseline: ", baseline, " tokens per second"));
+  const bool has_numbers = !engine::is_fake(run.engine->target.device);
+  auto flags = std::make_unique<monitor::RedFlags>(
+      monitor::FlagOptions{.plateau_steps = s.plateau_steps,
+                           .bf16_baseline = baseline,
+                           .uniform_loss = has_numbers ? run.uniform_loss() : 0,
+                           .warmup_steps = run.schedule.warmup_steps});
+  // What was usual before the resume still is.
+  if (run.progress.step > 0)
+    for (const auto& step : monitor::read_last_steps(folder / "metrics.jsonl", run.progress.step))
+      flags->remember(step);
+  return flags;
+}
+
+}  // namespace
+
+Outputs::Outputs(Run& run) : run_(run) {
+  const auto& s = run.settings;
+  folder_ = run_folder(s);
+  damage_ = std::make_unique<DamageLedger>(folder_, run.world.rank());
+  if (!run.world.is_first()) return;
+  fs::create_directories(folder_);
+  write_file_atomic(folder_ / "config.yaml", config::to_yaml(s));
+  flags_ = make_flags(run, folder_);
+  leave_receipt("running", {});
+  console_ = monitor::open_console(run.progress.step, run.schedule.max_steps, s.log_freq);
+  background_ = monitor::open_background_sinks(s, folder_, run.progress.step, peaks_of(run));
+}
+
+void Outputs::on_step(monitor::StepRecord record) {
+  damage_->update(run_);
+  if (!writes()) return;
+  write_incidents();
+  const auto flags = flags_->on_step(record);
+  record.flags = flags_->total();
+  console_->on_step(record);
+  background_->on_step(record);
+  for (const monitor::Flag& flag : flags) say(flag);
+}
+
+void Outputs::on_eval(const monitor::EvalRecord& record) {
+  if (!writes()) return;
+  console_->on_eval(record);
+  background_->on_eval(record);
+  for (const monitor::Flag& flag : flags_->on_eval(record)) say(flag);
+}
+
+void Outputs::on_sample(const monitor::SampleRecord& record) {
+  if (!writes()) return;
+  background_->on_sample(record);
+}
+
+void Outputs::say(const monitor::Flag& flag) {
+  console_->on_flag(flag);
+  background_->on_flag(flag);
+  console_->settle(kFlagPatience);
+  log_warn(str("flag ", flag.name, " at step ", flag.step, ": ", flag.seen,
+               "\n  remedy: ", flag.remedy));
+}
+
+void Outputs::write_incidents() {
+  for (; incidents_written_ < run_.incidents.size(); ++incidents_written_)
+    append_to_ledger(folder_ / "incidents.jsonl", run_.incidents[incidents_written_].json());
+}
+
+void Outputs::on_guard(const Error& error) {
+  if (!writes()) return;
+  const bool spikes = !run_.incidents.empty() && run_.incidents.back().kind == IncidentKind::kSpike;
+  say(flags_->on_guard(run_.progress.step + 1, error.what(), spikes));
+  end(str("ended by a guard: ", error.what()), error.code());
+}
+
+void Outputs::end(const std::string& status, ExitCode code) {
+  damage_->update(run_);
+  if (!writes()) return;
+  write_incidents();
+  if (const std::string words = flags_->last_words(); !words.empty()) log_warn(words);
+  console_->on_end(static_cast<int>(code));
+  background_->on_end(static_cast<int>(code));
+  Json sinks = background_->receipt();
+  sinks["sinks"]["console"] = {{"failures", console_->failures()}};
+  leave_receipt(status, sinks);
+}
+
+void Outputs::leave_receipt(const std::string& status, const Json& sinks) {
+  Json told = sinks;
+  if (receipts_lost_ > 0) told["receipts_lost"] = receipts_lost_;
+  try {
+    write_receipt(run_, folder_, status, told, flags_->receipt());
+  } catch (const std::exception& error) {
+    ++receipts_lost_;
+    log_warn(str("receipt.json cannot be written (", error.what(),
+                 "); the run goes on as it would have"));
+  }
+}
+
+}  // namespace octavo::train

@@ -1,0 +1,45 @@
+#pragma once
+// What a run says and writes while it trains: its folder, the sinks, the red flags. The first rank
+// does it for all; the others keep a ledger of damaged data, if there is any.
+
+#include <memory>
+#include <string>
+
+#include "base/error.h"
+#include "monitor/async_sink.h"
+#include "monitor/red_flags.h"
+#include "train/guards/damage_ledger.h"
+#include "train/run.h"
+
+namespace octavo::train {
+
+class Outputs {
+ public:
+  // Gives the run's folder a config.yaml and a first receipt.
+  explicit Outputs(Run& run);
+
+  bool writes() const { return console_ != nullptr; }
+  const fs::path& folder() const { return folder_; }
+
+  void on_step(monitor::StepRecord record);
+  void on_eval(const monitor::EvalRecord& record);
+  void on_sample(const monitor::SampleRecord& record);
+  // A guard ends the run in the step after the last: the flag is raised and everything is written.
+  void on_guard(const Error& error);
+  void end(const std::string& status, ExitCode code);
+
+ private:
+  void say(const monitor::Flag& flag);
+  void write_incidents();
+  void leave_receipt(const std::string& status, const Json& sinks);
+
+  Run& run_;
+  fs::path folder_;
+  std::unique_ptr<monitor::AsyncSink> console_, background_;  // two: one may hang without the other
+  std::unique_ptr<monitor::RedFlags> flags_;
+  std::unique_ptr<DamageLedger> damage_;  // on every rank
+  size_t incidents_written_ = 0;
+  int64_t receipts_lost_ = 0;
+};
+
+}  // namespace octavo::train

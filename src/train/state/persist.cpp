@@ -1,0 +1,176 @@
+#include "train/state/persist.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <random>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/model_file.h"
+#include "config/print.h"
+#include "hub/hub.h"
+#include "train/device.h"
+#include "train/lora_run.h"
+#include "train/model_factory.h"
+#include "train/run_schedule.h"
+#include "train/state/base_model.h"
+#include "train/state/folder_check.h"
+#include "train/state/fp8_persist.h"
+#include "train/state/rank_rows.h"
+
+namespace octavo::train {
+
+namespace {
+
+checkpoint::State state_of(const Run& run, const std::string& run_name, const double* val_loss) {
+  checkpoint::State state;
+  state.step = run.progress.step;
+  state.tokens = run.progress.tokens;
+  state.precision = run.precision();
+  state.has_val_loss = val_loss != nullptr;
+  state.val_loss = val_loss != nullptr ? *val_loss : 0;
+  const char* sharding =
+      run.world.size() == 1 ? "none" : config::name_of(run.settings.sharding_mode).data();
+  state.extra = {{"run_name", run_name},
+                 {"data_position", run.progress.position.samples},
+                 {"data_fingerprint", run.train_data->fingerprint()},
+                 {"tokenizer", run.tokenizer->name()},
+                 {"tokenizer_fingerprint", run.tokenizer->fingerprint()},
+                 {"optimizer_steps", run.optimizer->steps()},
+                 {"model", run.model->hugging_face_config()},
+                 {"seed", run.settings.seed},
+                 {"shuffle", run.settings.shuffle},
+                 {"batch_size", run.settings.batch_size},
+                 {"gradient_accumulation_steps", run.settings.gradient_accumulation_steps},
+                 {"max_seq_length", run.settings.max_seq_length},
+                 {"threads", at::get_num_threads()},
+                 {"layout", {{"ranks", run.world.size()}, {"sharding", sharding}}},
+                 {"schedule", schedule_json(run.schedule)},
+                 {"config", config::to_yaml(run.settings)}};
+  const auto chat = run.train_data->chat_template();
+  state.extra["chat_template"] = chat ? Json(name_of(*chat)) : Json();  // null: trained on text
+  if (!run.claim.run_id.empty()) state.extra["run_id"] = run.claim.run_id;
+  state.extra["skipped_steps"] = run.progress.skipped_steps;
+  state.extra["skipped_in_a_row"] = run.progress.skipped_in_a_row;
+  state.extra["refused_steps"] = run.progress.refused_steps;
+  state.extra["rollbacks"] = run.progress.rollbacks;
+  state.extra["recent_losses"] = run.losses.recent();
+  if (run.progress.has_best) state.extra["best_val_loss"] = run.progress.best_val_loss;
+  if (run.lora != nullptr)
+    save_lora(run, state);
+  else
+    add_masters(run.model->params(), "model", state);
+  add_moments(trained_params(run), *run.optimizer, state);
+  save_fp8(run, state);
+  state.changing = {"fp8"};  // the scaling state moves in the forward pass
+  return state;
+}
+
+checkpoint::SaveOptions save_options(const Run& run, bool best) {
+  return {
+      .best = best, .newest_run = true, .keep = static_cast<int>(run.settings.keep_checkpoints)};
+}
+
+// Names the folder that the ranks of this start of the run write into.
+std::string new_token() {
+  std::random_device random;
+  char text[32];
+  std::snprintf(text, sizeof text, "%08x%08x", random(), random());
+  return text;
+}
+
+checkpoint::Saver& saver_of(Run& run, const std::string& run_name) {
+  if (run.saver != nullptr) return *run.saver;
+  dist::World& world = run.world;
+  constexpr double kLeastPatience = 60;  // seconds: disks are slower than networks
+  run.saver = std::make_unique<checkpoint::Saver>(
+      fs::path(checkpoint_dir(run.settings)) / run_name,
+      checkpoint::SaverOptions{.part = {world.rank(), world.size(), world.shards(),
+                                        world.from_first(new_token(), "the token of checkpoints")},
+                               .timeout = std::max(kLeastPatience, run.settings.dist_timeout),
+                               .processes = world.place().local_ranks});
+  return *run.saver;
+}
+
+}  // namespace
+
+void start_save(Run& run, const std::string& run_name, bool best, const double* val_loss) {
+  saver_of(run, run_name).start(state_of(run, run_name, val_loss), save_options(run, best));
+}
+
+fs::path save(Run& run, const std::string& run_name, bool best, const double* val_loss) {
+  return saver_of(run, run_name).save(state_of(run, run_name, val_loss), save_options(run, best));
+}
+
+void check_room(const Run& run) {
+  checkpoint::check_room(checkpoint_folder(run.settings),
+                         state_of(run, run.settings.run_name, nullptr));
+}
+
+bool finish_saves(Run& run) {
+  if (run.saver == nullptr) return true;
+  at::Tensor failed = at::tensor({run.saver->wait() ? 0.0 : 1.0}, at::kDouble);
+  run.world.max(failed, "whether the last checkpoint was saved");
+  return failed.item<double>() == 0;
+}
+
+namespace {
+
+// Weights to run, not to train.
+constexpr nn::Storage kFrozen{.trainable = false};
+
+void load_hf_folder(const fs::path& folder, Loaded& loaded) {
+  const fs::path config = model_file(folder, "config.json");
+  check_promised_size(folder);
+  loaded.model = make_model(read_json(config), config.string(), *loaded.engine, kFrozen);
+  load_weights(*loaded.model, folder);
+}
+
+// A model folder, or adapters: their base model with the adapters merged into it.
+void load_folder(const std::string& what, hub::Options options, Loaded& loaded) {
+  if (is_peft_folder(what)) {
+    if (const std::string revision = peft_revision(what); !revision.empty())
+      options.revision = revision;
+    const fs::path base = hub::resolve_model(peft_base(what), options);
+    load_hf_folder(base, loaded);
+    read_peft(*loaded.engine, *loaded.model, what)->merge();
+    loaded.tokenizer = fs::exists(fs::path(what) / "tokenizer.json") ? what : base.string();
+    return;
+  }
+  const fs::path folder = hub::resolve_model(what, options);
+  load_hf_folder(folder, loaded);
+  loaded.tokenizer = folder.string();
+}
+
+}  // namespace
+
+Loaded load_model(const config::Settings& settings) {
+  Loaded loaded;
+  loaded.engine = std::make_unique<engine::Engine>(target_of(settings));
+  const std::string& what = settings.checkpoint;
+  const hub::Options hub_options = hub::model_options(settings);
+  const bool is_step = checkpoint::is_checkpoint_name(checkpoint_dir(settings), what);
+  if (is_peft_folder(what) || fs::exists(fs::path(what) / "config.json") ||
+      (!is_step && hub::is_hub_name(what))) {
+    load_folder(what, hub_options, loaded);
+    return loaded;
+  }
+  const auto found = checkpoint::load_resolved(checkpoint_dir(settings), what);
+  const std::string source = found.path.string();
+  const Json& extra = found.state.extra;
+  if (is_lora(found.state)) {
+    loaded.model = load_base(found.state, source, settings, *loaded.engine);
+    merge_lora(*loaded.engine, *loaded.model, found.state, source);
+  } else {
+    loaded.model = make_model(json_field(extra, "model", Json::value_t::object, source), source,
+                              *loaded.engine, kFrozen);
+    load_weights(*loaded.model, found.state);
+  }
+  loaded.tokenizer = json_string(extra, "tokenizer", source);
+  loaded.tokenizer_fingerprint = json_string(extra, "tokenizer_fingerprint", source);
+  return loaded;
+}
+
+}  // namespace octavo::train

@@ -1,0 +1,50 @@
+#pragma once
+// A run to and from a checkpoint.
+
+#include <string>
+
+#include "base/json.h"
+#include "checkpoint/checkpoint.h"
+#include "train/run.h"
+#include "train/state/run_folders.h"
+
+namespace octavo::train {
+
+// Everything needed to go on bit for bit: masters, moments, step, data position. Every rank writes
+// what it has; all of them call these together. Into checkpoint_dir/<run_name>.
+//
+// In the background, while training goes on; a failure is a warning, and counted. The weights must
+// not change before run.saver->before_update().
+void start_save(Run& run, const std::string& run_name, bool best, const double* val_loss);
+// In the foreground, after one in progress. A failure is an error.
+fs::path save(Run& run, const std::string& run_name, bool best, const double* val_loss);
+// Before the first save: an error when the disk has no room for it.
+void check_room(const Run& run);
+// Until the save in progress has ended. Whether the last one succeeded on all ranks.
+bool finish_saves(Run& run);
+
+// Weights, moments, FP8 state and recent losses of a checkpoint (latest, best, a run, a path): the
+// same on all ranks, each with the rows that it has. Progress stays as it is.
+struct Restored {
+  std::string path;
+  int64_t step = 0;
+  uint64_t samples = 0;  // the data's position then
+};
+Restored restore(Run& run, const std::string& which);
+
+// Puts the run into the state of the checkpoint that settings.resume names. Returns its folder.
+std::string resume(Run& run);
+
+// The weights alone, frozen, to generate, evaluate and export: of a checkpoint (latest, best, a
+// run, a path), of a Hugging Face folder or name, or of adapters, merged into the model they belong
+// to.
+struct Loaded {
+  std::unique_ptr<engine::Engine> engine;
+  std::unique_ptr<models::Model> model;
+  std::string tokenizer;  // name to load it by
+  std::string
+      tokenizer_fingerprint;  // "" for a Hugging Face folder: whatever lies beside the weights
+};
+Loaded load_model(const config::Settings& settings);
+
+}  // namespace octavo::train

@@ -1,0 +1,241 @@
+#include "train/state/run_folders.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <random>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "launch/restart.h"
+#include "train/device.h"
+#include "train/guards/output_check.h"
+#include "train/run.h"
+
+namespace octavo::train {
+namespace {
+
+// What a run of some name left behind.
+struct Left {
+  bool history = false, finished = false;  // a step in metrics.jsonl; the last one
+  int64_t steps = 0;                       // as the receipt says
+  std::string run_id;
+  std::vector<fs::path> checkpoints;
+  bool nothing() const { return !history && checkpoints.empty(); }
+};
+
+Left left_by(const config::Settings& s) {
+  Left left;
+  const fs::path folder = run_folder(s);
+  std::error_code none;
+  left.history = fs::file_size(folder / "metrics.jsonl", none) > 0 && !none;
+  if (fs::is_directory(checkpoint_folder(s), none))
+    left.checkpoints = checkpoint::step_paths(checkpoint_folder(s));
+  if (!fs::is_regular_file(folder / "receipt.json", none)) return left;
+  try {
+    const Json receipt = read_json(folder / "receipt.json");
+    left.finished = receipt.value("status", "") == "done";
+    left.steps = receipt.value("steps", int64_t{0});
+    left.run_id = receipt.value("run_id", "");
+  } catch (const std::exception& error) {
+    log_warn(str((folder / "receipt.json").string(), " cannot be read (", error.what(),
+                 "); the run in this folder counts as unfinished"));
+  }
+  return left;
+}
+
+std::string described(const config::Settings& s, const Left& left) {
+  std::string text;
+  if (left.history)
+    text = str(run_folder(s).string(), ", ", left.finished ? "a finished run" : "an unfinished run",
+               left.steps > 0 ? str(" of ", left.steps, " steps") : "");
+  if (!left.checkpoints.empty())
+    text += str(text.empty() ? "" : ", and ", left.checkpoints.size(), " checkpoints up to ",
+                left.checkpoints.back().filename().string(), " in ", checkpoint_folder(s).string());
+  return text;
+}
+
+// A launcher or scheduler starts the same run again, or may do so.
+bool may_be_a_restart(const dist::World& world) {
+  const auto set = [](const char* name) {
+    const char* value = std::getenv(name);
+    return value != nullptr && *value != '\0' && std::string_view(value) != "0";
+  };
+  return world.place().generation > 0 || set("SLURM_RESTART_COUNT") ||
+         set(launch::kBeginsAnewVariable);
+}
+
+// Whether the folders may be written to although something is in them.
+bool may_replace(const config::Settings& s, const Left& left, const dist::World& world) {
+  if (left.nothing()) return true;
+  if (s.overwrite) return true;
+  if (left.finished || !left.checkpoints.empty() || !may_be_a_restart(world)) return false;
+  log_info(str(described(s, left), ": it had not saved yet when it ended; started again, it ",
+               "begins anew"));
+  return true;
+}
+
+constexpr const char* kOverwriteText =
+    "or --overwrite to replace it (its history and its checkpoints are removed)";
+
+void refuse_new(const config::Settings& s, const Left& left) {
+  fail(ExitCode::kUsage, "train", "wanted a new run ", s.run_name, ", found ", described(s, left),
+       "; give ", left.checkpoints.empty() ? "" : "--resume latest to go on with it, ",
+       "--run_name OTHER for a run beside it, ", kOverwriteText);
+}
+
+void refuse_fork(const config::Settings& s, const Left& left, const checkpoint::Owner& owner) {
+  fail(ExitCode::kUsage, "train", "wanted to go on from ", owner.path.string(), " (run ", owner.run,
+       ") as run ", s.run_name, ", found ", described(s, left), "; give --run_name OTHER, ",
+       owner.run.empty() ? "" : str("--run_name ", owner.run, " to go on with that run, "),
+       left.checkpoints.empty() ? "" : str("--resume latest to go on with ", s.run_name, ", "),
+       kOverwriteText);
+}
+
+void refuse_history(const config::Settings& s, const checkpoint::Owner& owner) {
+  fail(ExitCode::kUsage, "train", "wanted the history of the run that saved ", owner.path.string(),
+       " in ", run_folder(s).string(), ", found that of another run of the same name; give ",
+       "--run_name OTHER to go on from the checkpoint under another name, or move the folder away");
+}
+
+void refuse_mixture(const config::Settings& s, const fs::path& saved,
+                    const checkpoint::Owner& owner) {
+  fail(ExitCode::kUsage, "train", "wanted ", checkpoint_folder(s).string(),
+       " for the run that saved ", owner.path.string(), ", found ", saved.filename().string(),
+       " of another run of the same name in it; give --run_name OTHER, or move the folder away");
+}
+
+// Older runs have no id.
+bool are_two(const std::string& id, const std::string& other) {
+  return !id.empty() && !other.empty() && id != other;
+}
+
+std::string new_id() {
+  std::random_device random;
+  char text[40];
+  std::snprintf(text, sizeof text, "%08x%08x%08x", random(), random(), random());
+  return text;
+}
+
+// <model>-<precision>-<date-time>, and a number when there is a run of that name.
+std::string new_name(config::Settings s) {
+  const auto decision = decide_fp8(s);
+  const bool in_fp8 = decision && decision->runs != fp8::Runs::kBf16;
+  const std::string name =
+      launch::new_run_name(s, in_fp8                                          ? "fp8"
+                              : s.mixed_precision == config::Precision::kFp32 ? "fp32"
+                                                                              : "bf16");
+  s.run_name = name;
+  for (int i = 2; !left_by(s).nothing(); ++i) s.run_name = str(name, "-", i);
+  return s.run_name;
+}
+
+// Ends with the process, also by kill -9. Null where the file system cannot lock folders.
+std::shared_ptr<void> locked(const fs::path& folder) {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return nullptr;
+  std::shared_ptr<void> lock(nullptr, [fd](void*) { ::close(fd); });
+  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return lock;
+  if (errno == EWOULDBLOCK)
+    fail(ExitCode::kEnvironment, "train", "wanted ", folder.string(),
+         " for this run, found that another process trains in it; wait for its end, or give ",
+         "--run_name OTHER");
+  return nullptr;
+}
+
+bool is_inside(const fs::path& step_folder, const fs::path& folder) {
+  std::error_code none;
+  return fs::equivalent(step_folder.parent_path(), folder, none) && !none;
+}
+
+// The first rank's.
+RunFolders claim_alone(config::Settings& s, const dist::World& world) {
+  if (s.resume.empty()) {
+    if (s.run_name.empty()) s.run_name = new_name(s);
+    const Left left = left_by(s);
+    if (!may_replace(s, left, world)) refuse_new(s, left);
+    return {new_id(), false, nullptr, {}};
+  }
+  const auto owner = checkpoint::owner_of(checkpoint_dir(s), s.resume, s.run_name);
+  if (s.run_name.empty()) s.run_name = owner.run.empty() ? new_name(s) : owner.run;
+  if (owner.path.empty()) return {new_id(), true, nullptr, {}};  // all damaged: resume() says so
+  const Left left = left_by(s);
+  const bool own = is_inside(owner.path, checkpoint_folder(s)) || owner.run == s.run_name;
+  if (!own) {
+    if (!may_replace(s, left, world)) refuse_fork(s, left, owner);
+    log_info(str("run ", s.run_name, " begins at a checkpoint of run ", owner.run,
+                 ", which stays as it is"));
+    return {new_id(), false, nullptr, {}};
+  }
+  if (left.history && are_two(left.run_id, owner.run_id)) refuse_history(s, owner);
+  for (const checkpoint::Summary& saved : checkpoint::list(checkpoint_folder(s)))
+    if (are_two(saved.run_id, owner.run_id)) refuse_mixture(s, saved.path, owner);
+  if (s.overwrite)
+    log_info("overwrite: the run goes on from its own checkpoint, nothing is removed");
+  return {owner.run_id.empty() ? new_id() : owner.run_id, true, nullptr, {}};
+}
+
+}  // namespace
+
+std::string checkpoint_dir(const config::Settings& settings) {
+  return launch::checkpoint_root(settings).string();
+}
+
+fs::path run_folder(const config::Settings& settings) {
+  return fs::path(settings.runs_dir) / settings.run_name;
+}
+
+fs::path checkpoint_folder(const config::Settings& settings) {
+  return launch::checkpoint_root(settings) / settings.run_name;
+}
+
+RunFolders claim_folders(config::Settings& settings, dist::World& world) {
+  RunFolders claim;
+  Json told;
+  if (world.is_first()) try {
+      claim = claim_alone(settings, world);
+      claim.made = try_output_folders(settings, world.rank());
+      claim.lock = locked(run_folder(settings));
+      told = {{"name", settings.run_name}, {"id", claim.run_id}, {"goes_on", claim.goes_on}};
+    } catch (const Error& error) {
+      if (world.size() == 1) throw;
+      told = {{"error", error.what()}, {"code", static_cast<int>(error.code())}};
+    }
+  told = parse_json(world.from_first(told.dump(), "the run's name"), "the first rank's claim");
+  if (told.contains("error"))
+    fail(static_cast<ExitCode>(told.at("code").get<int>()), "train",
+         "the first rank: ", told.at("error").get<std::string>());
+  if (world.is_first()) return claim;
+  settings.run_name = told.at("name").get<std::string>();
+  claim.run_id = told.at("id").get<std::string>();
+  claim.goes_on = told.at("goes_on").get<bool>();
+  try_output_folders(settings, world.rank());  // each node has its own view of the disk
+  return claim;
+}
+
+void make_room(const Run& run) {
+  const config::Settings& s = run.settings;
+  if (run.claim.goes_on || !s.overwrite) return;
+  const Left left = left_by(s);
+  if (left.nothing()) return;
+  log_warn(str("overwrite: removing ", described(s, left)));
+  checkpoint::remove_checkpoints(checkpoint_folder(s));
+  std::error_code none;
+  fs::remove(checkpoint_folder(s) / "out_of_memory.json", none);
+  // By name: a comparison keeps whole runs in the folder of its own.
+  const fs::path folder = run_folder(s);
+  for (const char* name : {"config.yaml", "receipt.json", "metrics.jsonl", "incidents.jsonl",
+                           "samples", "tensorboard", "wandb"})
+    fs::remove_all(folder / name);
+  std::vector<fs::path> ledgers;
+  for (const auto& entry : fs::directory_iterator(folder, none))
+    if (entry.path().filename().string().starts_with("data_damage.")) ledgers.push_back(entry);
+  for (const fs::path& ledger : ledgers) fs::remove(ledger);
+}
+
+}  // namespace octavo::train
