@@ -45,19 +45,19 @@ int config_import(const Verb& verb, Args args) {
   if (parsed.positionals.empty()) {
     if (json || !output.empty())
       fail(ExitCode::kUsage, "cli", "config import: wanted a FILE to import, found none");
-    std::cout << config::import_tables();
+    std::cout << migrate::import_tables();
     return 0;
   }
-  const config::Import import = config::import_files(parsed.positionals);
-  std::cout << (json ? config::import_json(import) : config::import_text(import));
+  const migrate::Import import = migrate::import_files(parsed.positionals);
+  std::cout << (json ? migrate::import_json(import) : migrate::import_text(import));
   if (import.is_refused())
     fail(ExitCode::kUsage, "config", "not imported: see REFUSED in the report, and what to do",
          output.empty() ? "" : "; nothing was written");
   if (!output.empty()) {
-    write_file_atomic(output, config::import_yaml(import));
+    write_file_atomic(output, migrate::import_yaml(import));
     if (!json) std::cout << "written to " << output << "\n";
   } else if (!json) {
-    std::cout << "\n" << config::import_yaml(import);
+    std::cout << "\n" << migrate::import_yaml(import);
   }
   return 0;
 }

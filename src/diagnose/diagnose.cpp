@@ -127,9 +127,9 @@ config::Parsed settings_of(const config::Settings& where, const std::string& che
 }
 
 Diagnosis diagnose(config::Settings given, const std::string& checkpoint) {
-  if (launch::place_from_environment().ranks > 1)
+  if (launch::rank_info_from_environment().ranks > 1)
     fail(ExitCode::kUsage, "diagnose", "wanted one process, found ",
-         launch::place_from_environment().ranks,
+         launch::rank_info_from_environment().ranks,
          " ranks; one batch on one rank says the same of every layer: start it alone");
   Diagnosis found;
   found.was_asked_for = fp8::wants_fp8(given);

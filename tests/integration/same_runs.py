@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# test: label=integration timeout=900 gate="--short" night=""
 """What a change of the code must not change: 30 steps of a tiny GPT-2 and a tiny Llama in BF16 and by each FP8 recipe, on one
 rank and on two. Records (without times and memory) and final tensors are hashed, and compared bit for bit with those of
 another build, or of a file that an earlier build wrote on the same machine; with neither, every run is made twice.

@@ -52,7 +52,7 @@ def check_modules(root):
             yield f"{name}: module '{module}' is not in the table of docs/tour.md; add it there, in its place"
             continue
         for number, line in enumerate(path.read_text().splitlines(), 1):
-            include = re.match(r'\s*#\s*include\s*["<](\.\.?/|\w+)/?', line)
+            include = re.match(r'\s*#\s*include\s*["<](\.\.?/|\w+(?=/))', line)
             if not include:
                 continue
             other = include[1]
@@ -124,6 +124,22 @@ def check_leftovers(root):
                     yield f"{path.relative_to(root)}:{number}: {what}: {line.strip()[:80]}"
 
 
+def is_built(source, listing):
+    """Whether a CMakeLists.txt names a source, or takes all of its folder: octavo_module(NAME …) and octavo_test(NAME …) without
+    SOURCES, of the folder itself and of those that FOLDERS names; or file(GLOB … FOLDER/*.cpp)."""
+    text = listing.read_text()
+    if re.search(rf"[\s(/]{re.escape(source.name)}[\s)]", text):
+        return True
+    folder = source.parent.relative_to(listing.parent).as_posix()
+    for call in re.findall(r"octavo_(?:module|test)\(([^)]*)\)|file\(GLOB ([^)]*)\)", text):
+        words = (call[0] or call[1]).split()
+        if call[1] and (f"{folder}/*.cpp" if folder != "." else "*.cpp") in words:
+            return True
+        if call[0] and "SOURCES" not in words and (folder == "." or folder in words):
+            return True
+    return False
+
+
 def check_promises(root):
     for name in EXECUTABLES:
         path = root / name
@@ -131,14 +147,14 @@ def check_promises(root):
             yield f"{name}: wanted an executable file, found {'a file' if path.exists() else 'nothing'}"
     for test in sorted((root / "tests").glob("*/*_test.cpp")):
         listing = test.parent / "CMakeLists.txt"
-        if not listing.is_file() or test.name not in listing.read_text():
+        if not listing.is_file() or not is_built(test, listing):
             yield f"{test.relative_to(root)}: not in {listing.relative_to(root)}, so it never runs"
     for script in code_files(root, "tests", "bench", "studies", "fuzz", "packaging"):
         if script.suffix == ".py" and script.stem in sys.stdlib_module_names:
             yield f"{script.relative_to(root)}: hides Python's own {script.stem} from every script beside it; give it another name"
     for path in (root / "src").rglob("*.cpp"):
         listings = [folder / "CMakeLists.txt" for folder in path.parents if folder != root and root in folder.parents]
-        if not any(f.is_file() and path.name in f.read_text() for f in listings):
+        if not any(f.is_file() and is_built(path, f) for f in listings):
             yield f"{path.relative_to(root)}: in no CMakeLists.txt, so it is never built"
 
 

@@ -212,7 +212,7 @@ TEST_F(AgentTest, ATrialIsNoRankOfWhatStartedItsAgent) {
   launch::Variables seen = here;
   for (const auto& [name, value] : trial_variables(here)) seen[name] = value;
   std::erase_if(seen, [](const auto& entry) { return entry.second.empty(); });
-  EXPECT_EQ(launch::place_of(seen).ranks, 1);
+  EXPECT_EQ(launch::rank_info_of(seen).ranks, 1);
   EXPECT_EQ(seen.at("HOME"), "/root");
 }
 
