@@ -14,8 +14,8 @@ namespace {
 
 using config::PenaltyType;
 
-// `share`: of one token in the loss of the step.
-MicroBatch forward_backward(Run& run, const models::DeviceBatch& batch, double share) {
+// `loss_scale`: of one token in the loss of the step.
+MicroBatch forward_backward(Run& run, const models::DeviceBatch& batch, double loss_scale) {
   const auto& s = run.settings;
   const bool on_activations = s.penalty_weight > 0 && s.penalty_type != PenaltyType::kZLoss;
   nn::Penalty penalty{
@@ -25,7 +25,7 @@ MicroBatch forward_backward(Run& run, const models::DeviceBatch& batch, double s
           s.penalty_weight / static_cast<double>(s.gradient_accumulation_steps * run.world.size())};
   const nn::LossOptions options{
       .classes = run.model->vocab_size(),
-      .gradient_scale = share,
+      .gradient_scale = loss_scale,
       .z_weight = s.penalty_type == PenaltyType::kZLoss ? s.penalty_weight : 0};
 
   nn::Loss loss;
@@ -47,11 +47,13 @@ uint64_t first_token(const Run& run, const data::Batch& batch) {
   return (batch.after.samples - rows * ranks + rows * rank) * static_cast<uint64_t>(batch.length);
 }
 
-MicroBatch run_micro_batch(Run& run, const data::Batch& batch, double share) {
-  const auto pass = [&](const models::DeviceBatch& it) { return forward_backward(run, it, share); };
+MicroBatch run_micro_batch(Run& run, const data::Batch& batch, double loss_scale) {
+  const auto pass = [&](const models::DeviceBatch& it) {
+    return forward_backward(run, it, loss_scale);
+  };
   if (run.lora != nullptr) run.lora->begin_pass(first_token(run, batch));
   MicroBatch result = run.graph != nullptr
-                          ? run.graph->run(run, batch, share, pass)
+                          ? run.graph->run(run, batch, loss_scale, pass)
                           : pass(models::to_device(batch, run.engine->target.device));
   if (run.lora != nullptr) run.lora->end_pass();
   return result;
@@ -64,38 +66,47 @@ void join_ranks(Run& run, at::Tensor& sums, at::Tensor& penalty) {
     run.world.max(amaxes, "magnitudes");
 }
 
-// What ranks sum up beside the loss and logsumexp^2: a gradient that went bad on one rank after it
-// was summed must be known to all, or they part; and who was asked to stop.
+// Where each number lies in the one copy that a step sends to the host. The first five are summed
+// over ranks; then the norms' squares follow, one per group, and the FP8 statistics.
+enum Slot : int64_t {
+  kLoss,       // over tokens
+  kLogSumExp,  // squared, over tokens: z-loss
+  kProbes,     // not finite when a GEMM's output was not
+  kGradients,  // of this rank, after they were reduced: not finite on one rank must be known to all
+  kStopAsked,  // ranks that were asked to stop
+  kPenalty,    // of activations
+  kAmax,       // of all FP8 tensors together
+  kNorms,      // the first of them
+};
+
+// The slots that ranks sum up, after loss and logsumexp^2.
 at::Tensor with_own_state(const Run& run, const at::Tensor& sums, const at::Tensor& squares) {
-  const at::Tensor asked = at::full({1}, stop_requested() ? 1.0 : 0.0, sums.options());
-  return at::cat({sums, run.probes->total(), squares.sum().reshape({1}), asked});
+  const at::Tensor stop_asked = at::full({1}, stop_requested() ? 1.0 : 0.0, sums.options());
+  return at::cat({sums, run.probes->total(), squares.sum().reshape({1}), stop_asked});
 }
 
-// `sums`: loss, logsumexp^2, probes, gradients, requests to stop.
-StepStats read_figures(Run& run, const at::Tensor& sums, const at::Tensor& penalty,
-                       at::Tensor squares) {
-  const auto options = sums.options();
-  const at::Tensor extra =
-      penalty.defined() ? penalty.reshape({1}).to(at::kDouble) : at::zeros({1}, options);
+// `sums`: the slots before kPenalty.
+StepStats read_stats(Run& run, const at::Tensor& sums, const at::Tensor& penalty,
+                     at::Tensor squares) {
+  const at::Tensor none = at::zeros({1}, sums.options());
   const at::Tensor amaxes = run.fp8 != nullptr ? run.fp8->amaxes() : at::Tensor();
-  const at::Tensor largest =
-      amaxes.defined() ? amaxes.sum(at::kDouble).reshape({1}) : at::zeros({1}, options);
   if (run.sharding != nullptr) run.sharding->sum_squares(squares);
-  std::vector<at::Tensor> parts = {sums, extra, largest, squares};
-  const at::Tensor statistics = run.fp8 != nullptr ? run.fp8->figures() : at::Tensor();
-  if (statistics.defined()) parts.push_back(statistics);
-  const at::Tensor all = at::cat(parts).cpu();
-  const auto* value = all.const_data_ptr<double>();
-  const int64_t before = 7, norms = squares.numel();
-  if (statistics.defined())
-    run.fp8->take_figures(all.narrow(0, before + norms, statistics.numel()));
-  return {.loss = value[0],
-          .z = value[1],
-          .penalty = value[5],
+  std::vector<at::Tensor> parts = {
+      sums, penalty.defined() ? penalty.reshape({1}).to(at::kDouble) : none,
+      amaxes.defined() ? amaxes.sum(at::kDouble).reshape({1}) : none, squares};
+  const at::Tensor fp8_stats = run.fp8 != nullptr ? run.fp8->figures() : at::Tensor();
+  if (fp8_stats.defined()) parts.push_back(fp8_stats);
+  const at::Tensor all = at::cat(parts).cpu();  // the wait for the device
+  const auto* slot = all.const_data_ptr<double>();
+  if (fp8_stats.defined())
+    run.fp8->take_figures(all.narrow(0, kNorms + squares.numel(), fp8_stats.numel()));
+  return {.loss = slot[kLoss],
+          .z = slot[kLogSumExp],
+          .penalty = slot[kPenalty],
           .has_penalty = penalty.defined(),
-          .probes = value[2] + value[3] + value[6],
-          .stop_asked = value[4] > 0,
-          .norm = run.optimizer->gradient_norm(all.narrow(0, before, norms))};
+          .probes = slot[kProbes] + slot[kGradients] + slot[kAmax],
+          .stop_asked = slot[kStopAsked] > 0,
+          .norm = run.optimizer->gradient_norm(all.narrow(0, kNorms, squares.numel()))};
 }
 
 }  // namespace
@@ -124,14 +135,14 @@ StepStats run_passes(Run& run, const std::vector<data::Batch>& batches, double t
   const at::Tensor squares = run.optimizer->gradient_squares();
   sums = with_own_state(run, sums, squares);
   join_ranks(run, sums, penalty);
-  return read_figures(run, sums, penalty, squares);
+  return read_stats(run, sums, penalty, squares);
 }
 
 void try_pass(Run& run, const data::Batch& batch) {
-  const double share = 1 / std::max(static_cast<double>(batch.learned), 1.0);
+  const double loss_scale = 1 / std::max(static_cast<double>(batch.learned), 1.0);
   if (run.lora != nullptr) run.lora->begin_pass(0);
   if (run.sharding != nullptr) run.sharding->begin_pass(/*last=*/true);
-  forward_backward(run, models::to_device(batch, run.engine->target.device), share);
+  forward_backward(run, models::to_device(batch, run.engine->target.device), loss_scale);
   if (run.sharding != nullptr) run.sharding->end_pass();
 }
 

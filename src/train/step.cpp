@@ -15,25 +15,25 @@
 namespace octavo::train {
 namespace {
 
-// The micro-batches of a step, and how many tokens all ranks learn from in it. All are read first:
-// each learned token counts the same, however many a micro-batch has. In the same message ranks
-// tell each other how long their last step took them.
+// The micro-batches of a step, and its loss tokens on all ranks. All are read first: each loss
+// token counts the same, however many a micro-batch has. The same message carries how long each
+// rank took for its last step.
 std::pair<std::vector<data::Batch>, double> read_batches(Run& run) {
   const engine::Range range("read data");
   std::vector<data::Batch> batches;
-  double learned = 0;
+  double loss_tokens = 0;
   for (int64_t i = 0; i < run.settings.gradient_accumulation_steps; ++i) {
     batches.push_back(run.loader->next());
-    learned += static_cast<double>(batches.back().learned);
+    loss_tokens += static_cast<double>(batches.back().learned);
     if (batches.back().after.samples == run.loader->end()) break;  // the last step may be short
   }
   const int ranks = run.world.size();
-  at::Tensor told = at::zeros({1 + ranks}, at::kDouble);
-  auto* number = told.mutable_data_ptr<double>();
-  number[0] = learned;
+  at::Tensor reduce_buffer = at::zeros({1 + ranks}, at::kDouble);
+  auto* number = reduce_buffer.mutable_data_ptr<double>();
+  number[0] = loss_tokens;
   number[1 + run.world.rank()] = run.own_seconds;
-  run.world.sum(told, "tokens of the step");
-  number = told.mutable_data_ptr<double>();
+  run.world.sum(reduce_buffer, "tokens of the step");
+  number = reduce_buffer.mutable_data_ptr<double>();
   if (ranks > 1) run.rank_seconds.assign(number + 1, number + 1 + ranks);
   return {std::move(batches), std::max(number[0], 1.0)};
 }
@@ -68,8 +68,10 @@ void update(Run& run, const optim::AdamW::Norm& norm, double learning_rate) {
   run.progress.skipped_in_a_row = 0;
 }
 
-void report_fp8(const Run& run, std::vector<nn::Fp8TensorReport> reports,
-                monitor::StepRecord& record) {
+// New FP8 scales from the magnitudes of this step; a skipped step leaves them as they were.
+void update_fp8_scales(Run& run, monitor::StepRecord& record) {
+  if (run.fp8 == nullptr) return;
+  auto reports = record.skipped ? run.fp8->drop_step() : run.fp8->finish_step();
   record.fp8_layers = run.fp8->layers_in_fp8();
   record.fp8_fallbacks = static_cast<int64_t>(run.fp8->fallbacks().size());
   for (auto& r : reports)
@@ -100,39 +102,10 @@ void report_times(Run& run, const Clocks& before, double tokens, monitor::StepRe
   run.own_seconds = record.seconds - (now.waited_for_ranks - before.waited_for_ranks);
 }
 
-}  // namespace
-
-monitor::StepRecord train_step(Run& run) {
-  const engine::Range range("step", run.progress.step + 1);
-  const Clocks before(run);
+// Where the run stands after the step, and what the step was like.
+void fill_record(Run& run, const std::vector<data::Batch>& batches, double tokens,
+                 const StepStats& stats, const Clocks& before, monitor::StepRecord& record) {
   auto& progress = run.progress;
-  monitor::StepRecord record;
-  begin_step(run);
-
-  // 1. Forward and backward over the micro-batches; gradients add up in FP32, and over ranks under
-  // the backward pass. One loss and one scale for all ranks.
-  const auto [batches, tokens] = read_batches(run);
-  const StepStats stats = run_passes(run, batches, tokens);
-  // A device that is not there has no numbers: its ranks stop each by itself.
-  progress.stop_agreed =
-      engine::is_fake(run.engine->target.device) ? stop_requested() : stats.stop_asked;
-  record.loss = stats.loss / tokens;
-  record.grad_norm = stats.norm.value;
-  record.learning_rate = optim::learning_rate(progress.step, run.schedule);
-
-  // 2. What must not be learned from is dropped. Otherwise clip and update; the BF16 weights are
-  // written in the same pass. Then the FP8 scales.
-  if (auto incident = judge_step(run, stats, record.loss)) {
-    record.skipped = true;
-    skip_step(run, std::move(*incident), batches, tokens);
-  } else {
-    update(run, stats.norm, record.learning_rate);
-    run.losses.add(record.loss);
-  }
-  if (run.fp8 != nullptr)
-    report_fp8(run, record.skipped ? run.fp8->drop_step() : run.fp8->finish_step(), record);
-
-  // 3. What happened.
   for (const data::Batch& batch : batches) run.samples_left_out += batch.left_out;
   const uint64_t samples =
       std::min(samples_per_step(run), batches.back().after.samples - progress.position.samples);
@@ -153,6 +126,42 @@ monitor::StepRecord train_step(Run& run) {
     record.penalty = stats.z / tokens;
   report_memory(run, record);
   report_times(run, before, static_cast<double>(read), record);
+}
+
+}  // namespace
+
+monitor::StepRecord train_step(Run& run) {
+  const engine::Range range("step", run.progress.step + 1);
+  const Clocks before(run);
+  monitor::StepRecord record;
+  begin_step(run);
+
+  // 1. Forward and backward over the micro-batches; gradients add up in FP32, and over ranks under
+  // the backward pass. One loss and one scale for all ranks.
+  const auto [batches, tokens] = read_batches(run);
+  const StepStats stats = run_passes(run, batches, tokens);
+  // A fake device has no numbers: its ranks stop each by itself.
+  run.progress.stop_agreed =
+      engine::is_fake(run.engine->target.device) ? stop_requested() : stats.stop_asked;
+  record.loss = stats.loss / tokens;
+  record.grad_norm = stats.norm.value;
+  record.learning_rate = optim::learning_rate(run.progress.step, run.schedule);
+
+  // 2. A step with a loss spike or numbers that are not finite is skipped. Otherwise clip and
+  // update; the BF16 weights are written in the same pass.
+  if (auto incident = judge_step(run, stats, record.loss)) {
+    record.skipped = true;
+    skip_step(run, std::move(*incident), batches, tokens);
+  } else {
+    update(run, stats.norm, record.learning_rate);
+    run.losses.add(record.loss);
+  }
+
+  // 3. FP8 scales for the next step.
+  update_fp8_scales(run, record);
+
+  // 4. What happened.
+  fill_record(run, batches, tokens, stats, before, record);
   return record;
 }
 

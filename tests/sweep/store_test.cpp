@@ -52,12 +52,12 @@ class StoreTest : public testing::Test {
 
 TEST_F(StoreTest, ATrialIsClaimedOnceAndEndsOnce) {
   Store store = made();
-  const Claim first = store.claim(own_agent_name(), kTimeout);
+  const TrialOffer first = store.claim(own_agent_name(), kTimeout);
   ASSERT_TRUE(first.trial);
   EXPECT_EQ(first.trial->number, 1);
   EXPECT_EQ(first.trial->values, std::vector<std::string>{"1"});
   EXPECT_EQ(first.trial->run_name, "s-abcdef-0001");
-  const Claim second = store.claim(own_agent_name(), kTimeout);
+  const TrialOffer second = store.claim(own_agent_name(), kTimeout);
   EXPECT_EQ(second.trial->number, 2);
   EXPECT_TRUE(store.renew(*first.trial));
   EXPECT_TRUE(store.finish(*first.trial, {.state = TrialState::kFinished, .metric = 2.5}));
@@ -72,14 +72,14 @@ TEST_F(StoreTest, ADeadAgentsTrialIsTakenUpAgainUntilItsAttemptsAreUsed) {
   plan_.attempts = 2;
   Store store = made();
   const Trial lost = *store.claim(dead_agent(), kTimeout).trial;
-  const Claim again = store.claim(dead_agent(), kTimeout);
+  const TrialOffer again = store.claim(dead_agent(), kTimeout);
   ASSERT_TRUE(again.trial);
   EXPECT_EQ(again.trial->number, 1);
   EXPECT_EQ(again.trial->attempts, 2);
   EXPECT_EQ(again.news.size(), 1u);
   // The first agent was only thought dead: what it brings is refused.
   EXPECT_FALSE(store.finish(lost, {.state = TrialState::kFinished, .metric = 1.0}));
-  const Claim next = store.claim(own_agent_name(), kTimeout);
+  const TrialOffer next = store.claim(own_agent_name(), kTimeout);
   EXPECT_EQ(next.trial->number, 2);
   EXPECT_EQ(store.trials()[0].state, TrialState::kFailed);
   EXPECT_NE(store.trials()[0].reason.find("is gone"), std::string::npos);
@@ -202,11 +202,11 @@ TEST_F(StoreTest, TheTargetEndsTheSweep) {
 TEST_F(StoreTest, AFullSweepSaysSo) {
   plan_.yaml = "method: random\nparameters: {weight_decay: {min: 0.0, max: 1.0}}";
   Store store = made();
-  const Claim first = store.claim(own_agent_name(), kTimeout);
+  const TrialOffer first = store.claim(own_agent_name(), kTimeout);
   ASSERT_TRUE(first.trial);
   EXPECT_TRUE(store.finish(*first.trial, {.state = TrialState::kFinished, .metric = 1}));
   Database(path(), false, 1000).run(str("UPDATE trials SET number = ", kMostTrials));
-  const Claim none = store.claim(own_agent_name(), kTimeout);
+  const TrialOffer none = store.claim(own_agent_name(), kTimeout);
   EXPECT_FALSE(none.trial);
   ASSERT_EQ(none.news.size(), 1u);
   EXPECT_NE(none.news[0].find("at most 100000"), std::string::npos);
