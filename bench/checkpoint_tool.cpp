@@ -12,7 +12,7 @@
 #include <string>
 
 #include "checkpoint/saver.h"
-#include "models/gpt2/gpt2.h"
+#include "model_config/presets.h"
 #include "train/device.h"
 #include "train/random_tokens.h"
 #include "train/run.h"
@@ -45,7 +45,7 @@ void make_run(train::Run& run) {
   auto& s = run.settings;
   train::prepare_process(s);
   run.engine = std::make_unique<engine::Engine>(train::target_of(s));
-  run.model = models::gpt2::make({.vocab = 50304}, *run.engine);
+  run.model = models::make(model_config::gpt2({.vocab = 50304}), *run.engine);
   run.model->initialize(0);
   run.optimizer =
       std::make_unique<optim::AdamW>(*run.engine, run.model->params(), optim::AdamWOptions{});

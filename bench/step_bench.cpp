@@ -19,7 +19,7 @@
 #include "engine/allocator.h"
 #include "engine/devices.h"
 #include "fake_cuda/fake_cuda.h"
-#include "models/gpt2/gpt2.h"
+#include "model_config/presets.h"
 #include "timed_engine.h"
 #include "train/device.h"
 #include "train/dry_run.h"
@@ -155,7 +155,7 @@ int main(int argc, char** argv) {
   }
   train::prepare_process(s);
   run.engine = std::make_unique<engine::Engine>(train::target_of(s));
-  run.model = models::gpt2::make({.vocab = 50304}, *run.engine);
+  run.model = models::make(model_config::gpt2({.vocab = 50304}), *run.engine);
   run.model->initialize(0);
   run.optimizer = std::make_unique<optim::AdamW>(
       *run.engine, run.model->params(), optim::AdamWOptions{.max_grad_norm = s.max_grad_norm});

@@ -3,7 +3,7 @@
 # config, data, launchers); modules with TORCH into liboctavo_core.so, which the executable loads when a verb needs it.
 
 # In the order of the table in docs/tour.md: a module may include only modules before it.
-set(OCTAVO_MODULES base chart fake_cuda config migrate fp8 tokenizer hub rendezvous launch sweep plan data engine nn models optim
+set(OCTAVO_MODULES base chart fake_cuda model_config config migrate fp8 tokenizer hub rendezvous launch sweep plan data engine nn models optim
   dist checkpoint monitor eval train export bench verify diagnose compare)
 
 add_library(octavo_options INTERFACE)
@@ -64,7 +64,7 @@ function(octavo_module name)
 endfunction()
 
 # What is tested under the sanitizers: modules without torch, and the one with torch that reads hostile files.
-set(OCTAVO_SANITIZED_TESTS base config fp8 tokenizer hub rendezvous launch migrate data cli optim_light checkpoint sweep compare)
+set(OCTAVO_SANITIZED_TESTS base model_config config fp8 tokenizer hub rendezvous launch migrate data cli optim_light checkpoint sweep compare)
 add_custom_target(sanitized_tests)
 
 # octavo_test(MODULE [TORCH] [SOURCES ...] [ALONE ...]): a GoogleTest runner bin/test_MODULE of all .cpp files in the folder, unless

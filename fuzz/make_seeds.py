@@ -52,7 +52,7 @@ def model_config_seeds():
     yield "llama5", json.dumps(llama | {"rope_parameters": rope | {"rope_theta": 5e5}})
     yield "qwen2", json.dumps(llama | {"model_type": "qwen2", "use_sliding_window": False, "sliding_window": None,
                                        "max_window_layers": 2, "layer_types": ["full_attention"] * 2})
-    yield "mistral", json.dumps(llama | {"model_type": "mistral"})
+    yield "mistral", json.dumps(llama | {"model_type": "mistral", "sliding_window": 64})
     yield "gpt2", json.dumps({"model_type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 64, "vocab_size": 256,
                               "n_positions": 64, "layer_norm_epsilon": 1e-5, "activation_function": "gelu_new",
                               "scale_attn_weights": True, "n_ctx": 64, "reorder_and_upcast_attn": False})

@@ -26,7 +26,7 @@ TARGETS = {
     "json_rows": (1024, "json", ["data/json_rows.cpp", "data/row_format.cpp"]),
     "manifest": (2048, "json", ["checkpoint/manifest.cpp", "checkpoint/index_json.cpp", "checkpoint/part_list.cpp",
                                 "checkpoint/sealed_json.cpp"]),
-    "model_config": (1024, "json", ["models/config_fields.cpp", "models/llama/config.cpp"]),
+    "model_config": (1024, "json", ["model_config/config_fields.cpp", "model_config/read.cpp"]),
     "model_index": (1024, "json", ["checkpoint/hf.cpp"]),
     "parquet": (4096, None, ["data/arrow/arrow_module.cpp", "data/arrow/parquet_batches.cpp"]),
     "rendezvous": (1024, None, ["rendezvous/protocol.cpp", "rendezvous/server_requests.cpp", "rendezvous/table.cpp"]),

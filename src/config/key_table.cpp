@@ -19,8 +19,9 @@ std::vector<Key> model_keys() {
   return {
       text_key(
           "model_name", &S::model_name,
-          "A folder with a Hugging Face config.json of a GPT-2, Llama, SmolLM2 or Qwen2 model, or "
-          "its name on the hub; gpt2, gpt2-medium, gpt2-large, gpt2-xl with random weights; or "
+          "A folder with a Hugging Face config.json of a GPT-2, Llama, SmolLM2, Mistral or Qwen2 "
+          "model, or its name on the hub; gpt2, gpt2-medium, gpt2-large, gpt2-xl with random "
+          "weights; or "
           "custom (a GPT-2 whose n_layer, n_head and n_embd say the size)."),
       int_key("n_layer", &S::n_layer, 0, 1024, "Transformer blocks. 0: as model_name says."),
       int_key("n_head", &S::n_head, 0, 1024,

@@ -1,8 +1,7 @@
 #include "config/task.h"
 
-#include <algorithm>
-
 #include "base/file.h"
+#include "model_config/presets.h"
 
 namespace octavo::config {
 namespace {
@@ -17,16 +16,11 @@ bool is_shape_alone(const fs::path& folder) {
 
 }  // namespace
 
-bool is_built_in_model(std::string_view model_name) {
-  constexpr std::string_view kNames[] = {"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "custom"};
-  return std::ranges::find(kNames, model_name) != std::end(kNames);
-}
-
 Task task_of(const Settings& settings) {
   if (settings.lora_rank > 0) return Task::kLora;
   if (settings.init_from == "random") return Task::kPretraining;
   if (!settings.init_from.empty()) return Task::kFineTuning;
-  if (is_built_in_model(settings.model_name) || is_shape_alone(settings.model_name))
+  if (model_config::is_built_in(settings.model_name) || is_shape_alone(settings.model_name))
     return Task::kPretraining;
   return Task::kFineTuning;
 }

@@ -18,7 +18,4 @@ std::string_view name_of(Task task);  // "pretraining", "full fine-tuning", "LoR
 // What learning_rate is when it is not given; docs/hyperparameters.md has the reasons.
 double default_learning_rate(Task task);
 
-// Of a model_name that has a size and no weights of its own.
-bool is_built_in_model(std::string_view model_name);
-
 }  // namespace octavo::config

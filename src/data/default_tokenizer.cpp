@@ -1,18 +1,15 @@
 #include "data/default_tokenizer.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "hub/hub.h"
+#include "model_config/presets.h"
 
 namespace octavo::data {
 namespace {
 
-// All sizes have one tokenizer.
-constexpr std::string_view kGpt2Presets[] = {"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"};
-constexpr const char* kGpt2 = "openai-community/gpt2";
+constexpr const char* kGpt2 = "openai-community/gpt2";  // all sizes have one tokenizer
 constexpr const char* kRemedy =
     "; say --tokenizer PATH with its tokenizer.json (or the folder that holds it), or --tokenizer "
     "bytes when the model is meant to learn bytes";
@@ -39,8 +36,7 @@ std::string default_tokenizer(const config::Settings& settings) {
     log_info("tokenizer: bytes, since model_name custom has none; --tokenizer PATH names one");
     return "bytes";
   }
-  if (std::find(std::begin(kGpt2Presets), std::end(kGpt2Presets), model) != std::end(kGpt2Presets))
-    return gpt2_tokenizer(settings);
+  if (model_config::is_built_in(model)) return gpt2_tokenizer(settings);
   hub::Options options = hub::model_options(settings);
   options.parts = hub::Parts::kTokenizer;
   const fs::path folder = hub::resolve_model(model, options);

@@ -1,34 +1,30 @@
 #include "hub/answers.h"
 
-#include <array>
+#include <iterator>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "model_config/presets.h"
 
 namespace octavo::hub {
 namespace {
 
-// What the guides name; a slip of the finger is nearer to one of these than to a stranger.
-constexpr std::array<std::string_view, 16> kKnownNames = {"meta-llama/Llama-3.2-1B",
-                                                          "meta-llama/Llama-3.2-1B-Instruct",
-                                                          "meta-llama/Llama-3.2-3B",
-                                                          "meta-llama/Meta-Llama-3.1-8B",
-                                                          "meta-llama/Llama-3.1-8B",
-                                                          "Qwen/Qwen2.5-0.5B",
-                                                          "Qwen/Qwen2.5-1.5B",
-                                                          "Qwen/Qwen2.5-7B",
-                                                          "Qwen/Qwen2.5-14B",
-                                                          "HuggingFaceTB/SmolLM2-135M",
-                                                          "openai-community/gpt2",
-                                                          "nvidia/OpenMathInstruct-2",
-                                                          "openai/gsm8k",
-                                                          "tatsu-lab/alpaca",
-                                                          "HuggingFaceFW/fineweb-edu",
-                                                          "Skylion007/openwebtext"};
+// What the guides name beside the published models that have a preset; a slip of the finger is
+// nearer to one of these than to a stranger.
+constexpr std::string_view kKnownNames[] = {"meta-llama/Llama-3.2-1B-Instruct",
+                                            "meta-llama/Meta-Llama-3.1-8B",
+                                            "HuggingFaceTB/SmolLM2-135M",
+                                            "openai-community/gpt2",
+                                            "nvidia/OpenMathInstruct-2",
+                                            "openai/gsm8k",
+                                            "tatsu-lab/alpaca",
+                                            "HuggingFaceFW/fineweb-edu",
+                                            "Skylion007/openwebtext"};
 
 std::string perhaps(const RepoCache& cache) {
   std::vector<std::string> cached = cached_ids(cache.root(), cache.repo().kind);
-  std::vector<std::string_view> names(kKnownNames.begin(), kKnownNames.end());
+  std::vector<std::string_view> names = model_config::published_names();
+  names.insert(names.end(), std::begin(kKnownNames), std::end(kKnownNames));
   names.insert(names.end(), cached.begin(), cached.end());
   const std::string nearest = nearest_name(cache.repo().id, names);
   return nearest.empty() || nearest == cache.repo().id ? "" : " Perhaps " + nearest + " is meant.";

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "engine/engine.h"
+#include "model_config/model_config.h"
 #include "nn/kv_cache.h"
 #include "nn/linear.h"
 #include "nn/lora.h"
@@ -22,6 +23,7 @@
 
 namespace octavo::models {
 
+using model_config::ModelConfig;
 // A tensor of a Hugging Face file by its name there; undefined when there is none.
 using TensorSource = std::function<at::Tensor(const std::string& name)>;
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
@@ -57,6 +59,9 @@ class Model {
   virtual double flops_per_token(int64_t length) const = 0;
 };
 
+// A model of any family; its weights are zero until they are loaded or initialized.
+std::unique_ptr<Model> make(const ModelConfig& config, const engine::Engine& engine,
+                            const nn::Storage& storage = {});
 int64_t parameter_count(const Model& model);
 
 }  // namespace octavo::models

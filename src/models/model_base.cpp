@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include "base/checked.h"
 #include "base/error.h"
 #include "base/random.h"
 
@@ -10,8 +9,6 @@ namespace octavo::models {
 namespace {
 
 using at::Tensor;
-
-constexpr int64_t kVocabMultiple = 64;
 
 }  // namespace
 
@@ -27,7 +24,7 @@ nn::ParamPtr ModelBase::matrix(const std::string& name, int64_t rows, int64_t co
 }
 
 nn::ParamPtr ModelBase::vocabulary(const std::string& name, int64_t tokens, int64_t columns) {
-  return matrix(name, round_up(tokens, kVocabMultiple), columns);
+  return matrix(name, model_config::padded_vocab(tokens), columns);
 }
 
 nn::ParamPtr ModelBase::vector(const std::string& name, int64_t size) {

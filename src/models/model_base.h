@@ -41,8 +41,7 @@ class ModelBase : public Model {
   virtual float initial_deviation(const nn::Param& param) const = 0;
 
   nn::ParamPtr matrix(const std::string& name, int64_t rows, int64_t columns);
-  // One row for each token, and rows without probability or gradient that fill up to a multiple of
-  // 64: the matrix units prefer it.
+  // One row for each token, and the padding of model_config::padded_vocab.
   nn::ParamPtr vocabulary(const std::string& name, int64_t tokens, int64_t columns);
   nn::ParamPtr vector(const std::string& name, int64_t size);
   nn::LinearPtr linear(const std::string& name, int64_t block, int64_t outputs, int64_t inputs,

@@ -10,7 +10,7 @@ namespace {
 
 // As transformers computes it, in FP32: the models were trained with these roundings, and at
 // position 2000 an angle differs in its fourth digit from one computed in FP64.
-float scaled(float frequency, const RopeScaling& s) {
+float scaled(float frequency, const model_config::RopeScaling& s) {
   const float wavelength = 2 * std::numbers::pi_v<float> / frequency;
   const auto context = static_cast<float>(s.original_context);
   const auto low = static_cast<float>(s.low_freq_factor),
@@ -23,13 +23,13 @@ float scaled(float frequency, const RopeScaling& s) {
 
 }  // namespace
 
-RopeTable::RopeTable(int64_t dim, double theta, std::optional<RopeScaling> scaling)
+RopeTable::RopeTable(int64_t dim, const model_config::Rope& rope)
     : frequencies_(at::empty({dim / 2}, at::kFloat)) {
   auto* out = frequencies_.mutable_data_ptr<float>();
   for (int64_t i = 0; i < dim / 2; ++i) {
     const float exponent = static_cast<float>(2 * i) / static_cast<float>(dim);
-    const float frequency = 1.0f / std::pow(static_cast<float>(theta), exponent);
-    out[i] = scaling ? scaled(frequency, *scaling) : frequency;
+    const float frequency = 1.0f / std::pow(static_cast<float>(rope.theta), exponent);
+    out[i] = rope.scaling ? scaled(frequency, *rope.scaling) : frequency;
   }
 }
 

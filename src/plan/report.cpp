@@ -194,6 +194,7 @@ std::string text_of(const Forecast& f) {
       line("forecast, not a measurement: %s, %s parameters%s, %lld x %s, %s", f.shape.name.c_str(),
            count_text(static_cast<double>(parameters(f.shape))).c_str(), adapters.c_str(),
            static_cast<long long>(f.gpus), std::string(f.gpu->title).c_str(), title_of(f.sharding));
+  if (!f.shape.refusal.empty()) out += "train cannot run this model: " + f.shape.refusal + "\n";
   out += line("each GPU: %lld x %lld tokens, %lld micro-step(s) a step",
               static_cast<long long>(f.batch), static_cast<long long>(f.length),
               static_cast<long long>(f.accumulation));
@@ -208,6 +209,7 @@ nlohmann::ordered_json json_of(const Forecast& f) {
   nlohmann::ordered_json out = {{"forecast", true},
                                 {"model", f.shape.name},
                                 {"parameters", parameters(f.shape)},
+                                {"train_refuses", f.shape.refusal},
                                 {"gpu", std::string(f.gpu->name)},
                                 {"num_gpus", f.gpus},
                                 {"sharding", title_of(f.sharding)},

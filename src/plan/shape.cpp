@@ -23,11 +23,11 @@ int64_t head_parameters(const Shape& shape) {
 }
 
 int64_t vector_parameters(const Shape& shape) {
-  const int64_t norm = shape.hidden * (shape.biases ? 2 : 1);
+  const int64_t norm = shape.hidden * (shape.is_gpt2() ? 2 : 1);
   int64_t block = 2 * norm;
-  if (shape.biases)
-    for (const Product& product : block_products(shape)) block += product.outputs;
   if (shape.qkv_bias) block += shape.qkv_width();
+  if (shape.out_bias) block += shape.hidden;
+  if (shape.mlp_bias) block += shape.up_width() + shape.hidden;
   return shape.layers * block + norm;
 }
 
@@ -48,7 +48,7 @@ std::vector<Product> adapted_modules(const Shape& shape, LoraTargets targets) {
   const int64_t kv = shape.kv_heads * shape.head_dim, q = shape.query_width();
   const int64_t h = shape.hidden, f = shape.ffn;
   std::vector<Product> modules;
-  if (shape.biases || targets == LoraTargets::kQkv)
+  if (shape.is_gpt2() || targets == LoraTargets::kQkv)
     modules = {{"qkv", q + 2 * kv, h}};  // GPT-2 has one module for all three
   else
     modules = {{"q", q, h}, {"k", kv, h}, {"v", kv, h}};

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config/settings.h"
+#include "model_config/model_config.h"
 
 namespace octavo::plan {
 
@@ -18,14 +19,16 @@ inline double bytes_of(config::StateType type) {
 
 struct Shape {
   std::string name;
+  model_config::Family family = model_config::Family::kLlama;
   int64_t layers = 0, hidden = 0, ffn = 0, heads = 0, kv_heads = 0, head_dim = 0;
   int64_t vocab = 0;      // rows of the embedding, padding included
   int64_t positions = 0;  // rows of a learned position embedding; 0: rotary
   bool gated = true;      // SwiGLU (gate and up in one product) or GELU
   bool tied = false;      // the head is the embedding
-  bool biases = false;    // GPT-2: on every linear layer
-  bool qkv_bias = false;  // Qwen2: on queries, keys and values
+  bool qkv_bias = false, out_bias = false, mlp_bias = false;
+  std::string refusal;  // why train cannot run this model; empty: it can
 
+  bool is_gpt2() const { return family == model_config::Family::kGpt2; }
   int64_t query_width() const { return heads * head_dim; }
   int64_t qkv_width() const { return (heads + 2 * kv_heads) * head_dim; }
   int64_t up_width() const { return gated ? 2 * ffn : ffn; }
@@ -56,8 +59,9 @@ int64_t lora_parameters(const Shape& shape, int64_t rank, LoraTargets targets);
 // data or the tokenizer of the settings has, or bytes for custom on a text, or else GPT-2's.
 int64_t vocabulary_of(const config::Settings& settings);
 
-// gpt2, gpt2-medium, gpt2-large, gpt2-xl, custom, or a folder (or hub name in the cache) that holds
-// a config.json of GPT-2, Llama or Qwen2. Never reads weights.
+Shape shape_of(const model_config::ModelConfig& model, const std::string& name);
+// gpt2, gpt2-medium, gpt2-large, gpt2-xl, custom, a folder (or hub name in the cache) that holds
+// a config.json, or the name of a published model that has a preset. Never reads weights.
 Shape shape_of(const config::Settings& settings);
 
 }  // namespace octavo::plan

@@ -9,6 +9,7 @@
 #include "engine/devices.h"
 #include "engine/trace.h"
 #include "hub/hub.h"
+#include "model_config/presets.h"
 #include "train/batching/auto_batch.h"
 #include "train/dataset.h"
 #include "train/device.h"
@@ -102,7 +103,7 @@ dist::World connect(config::Settings& s) {
 }  // namespace
 
 config::Settings with_resolved_names(config::Settings settings) {
-  if (!is_preset(settings.model_name))
+  if (!model_config::is_built_in(settings.model_name))
     settings.model_name =
         hub::resolve_model(settings.model_name, hub::model_options(settings)).string();
   const fs::path folder = settings.model_name;

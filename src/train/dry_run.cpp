@@ -7,7 +7,6 @@
 #include "engine/devices.h"
 #include "fake_cuda/fake_cuda.h"
 #include "models/device_batch.h"
-#include "models/gpt2/gpt2.h"
 #include "train/device.h"
 #include "train/lora_run.h"
 #include "train/random_run.h"

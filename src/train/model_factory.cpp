@@ -11,46 +11,36 @@
 #include "checkpoint/hf.h"
 #include "checkpoint/hf_fp8.h"
 #include "engine/devices.h"
-#include "models/gpt2/gpt2.h"
-#include "models/llama/llama.h"
+#include "model_config/config_file.h"
+#include "model_config/presets.h"
 #include "train/state/folder_check.h"
 #include "train/state/rank_rows.h"
 
 namespace octavo::train {
 namespace {
 
-void set_if(int64_t& value, int64_t wanted) {
-  if (wanted > 0) value = wanted;
+model_config::ModelConfig built_in_config(const config::Settings& s, int64_t vocab) {
+  return model_config::built_in(s.model_name, {.layers = s.n_layer,
+                                               .heads = s.n_head,
+                                               .width = s.n_embd,
+                                               .vocab = vocab,
+                                               .context = s.max_seq_length});
 }
 
-models::gpt2::Config gpt2_config(const config::Settings& s, int64_t vocab) {
-  models::gpt2::Config config;
-  if (s.model_name != "custom" && !models::gpt2::preset(s.model_name, config))
-    fail(ExitCode::kUsage, "train", "model_name '", s.model_name,
-         "' is neither gpt2, gpt2-medium, gpt2-large, gpt2-xl, custom, nor a folder with "
-         "config.json");
-  set_if(config.layers, s.n_layer);
-  set_if(config.heads, s.n_head);
-  set_if(config.width, s.n_embd);
-  config.vocab = vocab;
-  config.context = s.max_seq_length;
-  if (config.width % config.heads != 0)
-    fail(ExitCode::kUsage, "train", "n_embd ", config.width, " is not a multiple of n_head ",
-         config.heads);
-  return config;
-}
-
-void check_size(const config::Settings& s, const models::Model& model, int64_t vocab) {
+void check_size(const config::Settings& s, const model_config::ModelConfig& model, int64_t vocab) {
   if (s.n_layer > 0 || s.n_head > 0 || s.n_embd > 0)
     fail(ExitCode::kUsage, "train", "n_layer, n_head and n_embd are for gpt2 and custom; ",
          s.model_name, " has its size in config.json: change it there");
-  if (model.vocab_size() < vocab)
+  if (model.vocab < vocab)
     fail(ExitCode::kUsage, "train", "the data needs a vocabulary of ", vocab, ", the model of ",
-         s.model_name, " has ", model.vocab_size(),
-         "; prepare the data with the model's tokenizer");
-  if (model.context() < s.max_seq_length)
+         s.model_name, " has ", model.vocab, "; prepare the data with the model's tokenizer");
+  if (model.context < s.max_seq_length)
     fail(ExitCode::kUsage, "train", "max_seq_length ", s.max_seq_length,
-         " is beyond the model's context of ", model.context());
+         " is beyond the model's context of ", model.context);
+  if (model.longest_sequence() < s.max_seq_length)
+    fail(ExitCode::kUsage, "train", "max_seq_length ", s.max_seq_length,
+         " is beyond the model's sliding window of ", model.window,
+         ", which is not implemented; lower max_seq_length to it");
 }
 
 }  // namespace
@@ -68,11 +58,6 @@ nn::Storage storage_of(const config::Settings& settings) {
           .trainable = settings.lora_rank == 0};
 }
 
-bool is_preset(const std::string& model_name) {
-  models::gpt2::Config ignored;
-  return model_name == "custom" || models::gpt2::preset(model_name, ignored);
-}
-
 std::unique_ptr<models::Model> make_model(const config::Settings& settings, int64_t vocab,
                                           const engine::Engine& engine, const nn::Storage& storage,
                                           Weights come) {
@@ -81,11 +66,12 @@ std::unique_ptr<models::Model> make_model(const config::Settings& settings, int6
   if (fs::exists(file)) {
     if (come == Weights::kOfSettings && weights_of(settings) == settings.model_name)
       check_promised_size(settings.model_name);
-    model = make_model(read_json(model_file(settings.model_name, "config.json")), file.string(),
-                       engine, storage);
-    check_size(settings, *model, vocab);
+    const auto config = model_config::read(
+        read_json(model_file(settings.model_name, "config.json")), file.string());
+    check_size(settings, config, vocab);
+    model = models::make(config, engine, storage);
   } else {
-    model = models::gpt2::make(gpt2_config(settings, vocab), engine, storage);
+    model = models::make(built_in_config(settings, vocab), engine, storage);
   }
   model->set_gradient_checkpointing(settings.gradient_checkpointing);
   const std::string weights = weights_of(settings);
@@ -106,13 +92,7 @@ std::unique_ptr<models::Model> make_model(const config::Settings& settings, int6
 std::unique_ptr<models::Model> make_model(const Json& config, const std::string& source,
                                           const engine::Engine& engine,
                                           const nn::Storage& storage) {
-  const std::string type = json_string(config, "model_type", source);
-  if (type == "gpt2")
-    return models::gpt2::make(models::gpt2::from_hugging_face(config, source), engine, storage);
-  if (type == "llama" || type == "qwen2")
-    return models::llama::make(models::llama::from_hugging_face(config, source), engine, storage);
-  fail(ExitCode::kUsage, "train", source, ": model_type '", type,
-       "' is not implemented; there are gpt2, llama (also SmolLM2) and qwen2");
+  return models::make(model_config::read(config, source), engine, storage);
 }
 
 std::function<at::Tensor(const std::string&)> finder(const checkpoint::State& state,

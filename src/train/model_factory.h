@@ -17,9 +17,6 @@ enum class Weights { kOfSettings, kLater };
 // How the settings want weights and gradients to be kept.
 nn::Storage storage_of(const config::Settings& settings);
 
-// gpt2, gpt2-medium, …, custom: no folder and no name on the hub.
-bool is_preset(const std::string& model_name);
-
 // Where the weights come from: a folder of Hugging Face, a checkpoint, or "random" when they are
 // drawn. The settings are with_resolved_names().
 inline constexpr const char* kRandomWeights = "random";

@@ -1,5 +1,6 @@
 #include "train/random_run.h"
 
+#include "model_config/presets.h"
 #include "plan/shape.h"
 #include "train/device.h"
 #include "train/model_factory.h"
@@ -10,8 +11,9 @@ namespace octavo::train {
 void start_on_random_tokens(Run& run, const config::Settings& settings, Weights weights) {
   run.settings = settings;
   run.engine = std::make_unique<engine::Engine>(target_of(run.settings));
-  const int64_t vocab =
-      is_preset(settings.model_name) ? plan::vocabulary_of(settings) : settings.vocab_size;
+  const int64_t vocab = model_config::is_built_in(settings.model_name)
+                            ? plan::vocabulary_of(settings)
+                            : settings.vocab_size;
   build_model(run, with_resolved_names(settings), vocab, weights);
   run.train_data = std::make_shared<RandomTokens>(run.model->vocab_size());
   run.loader = std::make_unique<data::Loader>(

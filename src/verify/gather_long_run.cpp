@@ -16,6 +16,7 @@
 #include "config/rules.h"
 #include "config/yaml.h"
 #include "fp8/execution.h"
+#include "model_config/presets.h"
 #include "optim/schedule.h"
 #include "tokenizer/tokenizer.h"
 #include "train/dataset.h"
@@ -147,6 +148,8 @@ void forecast_long_run(LongRun& run, const Facts& facts, bool gpu_named) {
                                 : kUsableMemory * static_cast<double>(facts.host.memory_available);
   if (run.on_gpu && gpu == nullptr) run.forecast.reset();
   if (!run.forecast) return;
+  if (!run.forecast->shape.refusal.empty())
+    run.contradictions.push_back("train cannot run the model: " + run.forecast->shape.refusal);
   share_in_fp8(run);
   const double trained =
       static_cast<double>(s.lora_rank > 0 ? plan::lora_parameters(run.forecast->shape, s.lora_rank,
@@ -228,7 +231,7 @@ LongRun gather_long_run(const config::Parsed& parsed, const Facts& facts) {
     run.model_problem = first_line(error.what());
   }
   run.starts_from_weights =
-      s.init_from != "random" && (!s.init_from.empty() || !train::is_preset(s.model_name));
+      s.init_from != "random" && (!s.init_from.empty() || !model_config::is_built_in(s.model_name));
   run.data = long_run_data(resolved, run.may_download);
   count_steps(run);
   forecast_long_run(run, facts, parsed.given("gpu"));

@@ -6,8 +6,9 @@
 
 #include "base/error.h"
 #include "base/first_line.h"
-#include "base/json.h"
 #include "base/log.h"
+#include "model_config/config_file.h"
+#include "model_config/presets.h"
 #include "train/model_factory.h"
 #include "train/run.h"
 #include "train/state/persist.h"
@@ -24,25 +25,17 @@ constexpr int64_t kSmallModel = 5'000'000;  // parameters: then the run itself i
 
 // A model of the same architecture, two layers of width 128 (which blockwise wants).
 void write_miniature(const plan::Shape& shape, const fs::path& folder) {
-  Json config;
-  if (shape.gated)
-    config = {{"model_type", shape.qkv_bias ? "qwen2" : "llama"},
-              {"num_hidden_layers", 2},
-              {"hidden_size", 128},
-              {"intermediate_size", 256},
-              {"num_attention_heads", 2},
-              {"num_key_value_heads", 2},
-              {"vocab_size", 512},
-              {"max_position_embeddings", 128},
-              {"hidden_act", "silu"},
-              {"rms_norm_eps", 1e-5},
-              {"rope_theta", 10000.0},
-              {"tie_word_embeddings", shape.tied}};
-  else
-    config = {{"model_type", "gpt2"}, {"n_layer", 2},      {"n_head", 2},
-              {"n_embd", 128},        {"vocab_size", 512}, {"n_positions", 128}};
+  model_config::ModelConfig model =
+      model_config::gpt2({.layers = 2, .heads = 2, .width = 128, .vocab = 512, .context = 128});
+  if (shape.gated) {
+    model.family = shape.family;
+    model.mlp = 256;
+    model.tied = shape.tied;
+    model.qkv_bias = shape.qkv_bias, model.out_bias = shape.out_bias;
+    model.mlp_bias = shape.mlp_bias;
+  }
   fs::create_directories(folder);
-  write_file_atomic(folder / "config.json", config.dump());
+  write_file_atomic(folder / "config.json", model_config::to_json(model).dump());
 }
 
 // What only the size and the data of the run decide goes; everything else stays as it is set.
@@ -134,7 +127,7 @@ void rehearse_both(config::Settings s, ResumeRehearsal& result) {
 ResumeRehearsal rehearse_resume(const LongRun& run) {
   ResumeRehearsal result;
   const bool small = run.forecast && plan::parameters(run.forecast->shape) <= kSmallModel;
-  const bool whole = small && train::is_preset(run.settings.model_name) &&
+  const bool whole = small && model_config::is_built_in(run.settings.model_name) &&
                      run.data.state == RunData::State::kPrepared;
   set_log_level(LogLevel::kWarn);  // each of the three would tell its whole story
   try {

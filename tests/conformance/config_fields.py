@@ -1,7 +1,7 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
-# test: label=conformance timeout=1200 night="" measures="src/models"
-"""config.json field by field: the fields of the installed transformers' config classes of GPT-2, Llama and Qwen2, those
-that older versions wrote, and the published files of tests/models/published.
+# test: label=conformance timeout=1200 night="" measures="src/model_config src/models"
+"""config.json field by field: the fields of the installed transformers' config classes of GPT-2, Llama, Mistral and
+Qwen2, those that older versions wrote, and the published files of tests/models/published.
 
 1. A file with every field of the class at its default is accepted.
 2. One field at a time has other values. Either the file is refused, or the logits are those of transformers for the same
@@ -19,7 +19,7 @@ import tempfile
 import torch
 from safetensors.torch import load_file
 from transformers import (AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
-                          Qwen2Config, Qwen2ForCausalLM)
+                          MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM)
 
 from model_parity import LOGIT_DIFF, ROOT, TOOL, randomize, require, run_tool, save_batch
 
@@ -32,6 +32,7 @@ CLASSES = {
                                          eos_token_id=0)),
     "llama": (LlamaForCausalLM, LlamaConfig(**SIZES)),
     "qwen2": (Qwen2ForCausalLM, Qwen2Config(**SIZES, tie_word_embeddings=True)),
+    "mistral": (MistralForCausalLM, MistralConfig(**SIZES)),
 }
 ROPE = dict(rope_theta=10000.0)
 OTHERS = {  # values for fields whose type does not say enough
@@ -50,7 +51,7 @@ OTHERS = {  # values for fields whose type does not say enough
     "head_dim": [16, 8, 32],
     "pretraining_tp": [2],
     "num_key_value_heads": [4, 1],
-    "sliding_window": [None, 8],
+    "sliding_window": [None, 8, LENGTH],
     "layer_types": [["full_attention", "sliding_attention"], ["full_attention"], ["full_attention"] * 2],
     "pad_token_id": [3],
     "rope_parameters": [
@@ -75,6 +76,8 @@ OLDER_OF = {
     "llama": {"rope_theta": [500.0], "is_llama_config": [True], "rope_interleaved": [False, True],
               "partial_rotary_factor": [1.0, 0.5], "sliding_window": [None, 8],
               "rope_scaling": [None, {"type": "linear", "factor": 2.0}, OTHERS["rope_parameters"][-1]]},
+    "mistral": {"rope_theta": [500.0], "mlp_bias": [False, True], "layer_types": [["full_attention"] * 2],
+                "rope_scaling": [None, {"type": "linear", "factor": 2.0}, OTHERS["rope_parameters"][-1]]},
     "qwen2": {"rope_theta": [500.0], "use_mrope": [False, True], "partial_rotary_factor": [1.0],
               "rope_scaling": [None, {"type": "yarn", "factor": 2.0, "original_max_position_embeddings": 32}]},
 }

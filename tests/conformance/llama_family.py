@@ -125,7 +125,7 @@ REFUSALS = [
     rope_setting("partial_rotary_factor", 0.5),
     setting("rope_interleaved", True),
     setting("num_key_value_heads", 3, DAMAGED),
-    setting("model_type", "mistral"),
+    setting("model_type", "mixtral"),
     setting("final_logit_softcapping", 30.0),
     setting("attn_logit_softcapping", 50.0),
     setting("residual_multiplier", 0.22),

@@ -12,8 +12,7 @@
 #include "base/random.h"
 #include "engine/te/te.h"
 #include "fp8/execution.h"
-#include "models/gpt2/gpt2.h"
-#include "models/llama/llama.h"
+#include "model_config/presets.h"
 #include "te_cases.h"
 #include "te_conventions.h"
 #include "te_double/te_double_counts.h"
@@ -65,18 +64,21 @@ std::unique_ptr<train::Run> make_run(const Step& step, bool te) {
   run->engine = std::make_unique<engine::Engine>(target);
   if (!te) take_conventions(*run->engine);
   if (step.model == "llama")
-    run->model = models::llama::make({.layers = 2,
-                                      .heads = 4,
-                                      .kv_heads = 2,
-                                      .head_dim = 32,
-                                      .width = 128,
-                                      .mlp = 384,
-                                      .vocab = kVocabulary,
-                                      .context = 128},
-                                     *run->engine);
+    run->model = models::make({.family = model_config::Family::kLlama,
+                               .layers = 2,
+                               .width = 128,
+                               .mlp = 384,
+                               .heads = 4,
+                               .kv_heads = 2,
+                               .head_dim = 32,
+                               .vocab = kVocabulary,
+                               .context = 128,
+                               .rope = {.theta = 500000, .scaling = {}}},
+                              *run->engine);
   else
-    run->model = models::gpt2::make(
-        {.layers = 2, .heads = 4, .width = 128, .vocab = kVocabulary, .context = 128},
+    run->model = models::make(
+        model_config::gpt2(
+            {.layers = 2, .heads = 4, .width = 128, .vocab = kVocabulary, .context = 128}),
         *run->engine);
   run->model->initialize(1);
   run->probes = std::make_unique<nn::Probes>(run->model->linears());

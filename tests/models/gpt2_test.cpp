@@ -1,5 +1,3 @@
-#include "models/gpt2/gpt2.h"
-
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -8,13 +6,16 @@
 #include <map>
 
 #include "base/error.h"
+#include "model_config/config_file.h"
+#include "model_config/presets.h"
+#include "models/model.h"
 #include "nn/loss.h"
 
-namespace octavo::models::gpt2 {
+namespace octavo::models {
 namespace {
 
-constexpr Config kTiny{
-    .layers = 2, .heads = 2, .width = 16, .vocab = 50, .context = 12, .eps = 1e-5};
+const ModelConfig kTiny =
+    model_config::gpt2({.layers = 2, .heads = 2, .width = 16, .vocab = 50, .context = 12});
 
 class Gpt2 : public testing::Test {
  protected:
@@ -50,7 +51,7 @@ TEST_F(Gpt2, InitializationDependsOnSeedAndNameOnly) {
   other->initialize(2);
   EXPECT_FALSE(other->head()->master.equal(model->head()->master));
   // Deeper models share the layers they have in common, except for the residual scale.
-  Config deeper = kTiny;
+  ModelConfig deeper = kTiny;
   deeper.layers = 3;
   const auto deep = make(deeper, engine);
   deep->initialize(1);
@@ -104,7 +105,7 @@ TEST_F(Gpt2, HuggingFaceRoundTrip) {
   for (const auto& [name, tensor] : model->to_hugging_face()) stored[name] = tensor.clone();
   EXPECT_EQ(stored.at("transformer.wte.weight").size(0), 50);
   EXPECT_EQ(stored.at("transformer.h.0.mlp.c_fc.weight").sizes(), at::IntArrayRef({16, 64}));
-  const auto other = make(from_hugging_face(model->hugging_face_config(), "test"), engine);
+  const auto other = make(model_config::read(model->hugging_face_config(), "test"), engine);
   const auto find = [&](const std::string& name) {
     const auto found = stored.find(name);
     return found == stored.end() ? at::Tensor() : found->second;
@@ -119,35 +120,5 @@ TEST_F(Gpt2, HuggingFaceRoundTrip) {
   EXPECT_THROW(other->load_hugging_face(find), Error);
 }
 
-TEST(Gpt2Config, Presets) {
-  Config config;
-  EXPECT_TRUE(preset("gpt2-xl", config));
-  EXPECT_EQ(config.layers, 48);
-  EXPECT_EQ(config.width, 1600);
-  EXPECT_EQ(config.heads, 25);
-  EXPECT_FALSE(preset("gpt3", config));
-}
-
-TEST(Gpt2Config, FieldsThatChangeTheMathematicsAreRefused) {
-  const Json good = {{"model_type", "gpt2"}, {"n_layer", 2},     {"n_head", 2},
-                     {"n_embd", 16},         {"n_positions", 8}, {"vocab_size", 50}};
-  EXPECT_EQ(from_hugging_face(good, "test").context, 8);
-  const std::pair<const char*, Json> changes[] = {{"activation_function", "relu"},
-                                                  {"scale_attn_by_inverse_layer_idx", true},
-                                                  {"tie_word_embeddings", false},
-                                                  {"rope_scaling", Json::object()},
-                                                  {"model_type", "llama"},
-                                                  {"n_head", 3},
-                                                  {"n_layer", 0},
-                                                  {"n_embd", "16"},
-                                                  {"vocab_size", -1},
-                                                  {"layer_norm_epsilon", "x"}};
-  for (const auto& [name, value] : changes) {
-    Json changed = good;
-    changed[name] = value;
-    EXPECT_THROW(from_hugging_face(changed, "test"), Error) << name;
-  }
-}
-
 }  // namespace
-}  // namespace octavo::models::gpt2
+}  // namespace octavo::models

@@ -1,168 +1,76 @@
-// Published config.json files, as they are, through the models' readers.
+// Models of published config.json files: the planner counts what the model has.
 
 #include "published.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cctype>
-
-#include "base/error.h"
 #include "base/file.h"
-#include "models/gpt2/gpt2.h"
-#include "models/llama/llama.h"
+#include "model_config/config_file.h"
+#include "model_config/presets.h"
+#include "models/model.h"
+#include "plan/shape.h"
 
 namespace octavo::models {
 namespace {
 
-// An engine for which nothing is allocated.
-engine::Engine outline_engine() {
-  engine::Engine engine({.device = at::kCPU, .compute = at::kFloat});
-  engine.target.device = at::kMeta;
-  return engine;
+// Of a model for which nothing is allocated.
+std::unique_ptr<Model> outline(const ModelConfig& config) {
+  static engine::Engine engine = [] {
+    engine::Engine made({.device = at::kCPU, .compute = at::kFloat});
+    made.target.device = at::kMeta;
+    return made;
+  }();
+  return make(config, engine, {.trainable = false});
 }
 
-void read(const Json& json, const std::string& source) {
-  if (json.at("model_type") == "gpt2")
-    gpt2::from_hugging_face(json, source);
-  else
-    llama::from_hugging_face(json, source);
-}
-
-int64_t parameters(const Model& model) {
+int64_t file_parameters(const Model& model) {
   int64_t sum = 0;
   for (const auto& [name, tensor] : model.to_hugging_face()) sum += tensor.numel();
   return sum;
 }
 
-class PublishedConfig : public testing::TestWithParam<Published> {
- protected:
-  const Published& known = GetParam();
-  Json json = read_json(known.path());
-};
-
-TEST_P(PublishedConfig, HasTheShapeThatIsPublished) {
-  const engine::Engine engine = outline_engine();
-  if (known.is_gpt2()) {
-    const gpt2::Config config = gpt2::from_hugging_face(json, known.file);
-    EXPECT_EQ(config.layers, known.layers);
-    EXPECT_EQ(config.width, known.width);
-    EXPECT_EQ(config.heads, known.heads);
-    EXPECT_EQ(config.vocab, known.vocab);
-    EXPECT_EQ(config.context, known.context);
-    EXPECT_EQ(parameters(*gpt2::make(config, engine, {.trainable = false})), known.parameters);
-    return;
-  }
-  const llama::Config config = llama::from_hugging_face(json, known.file);
-  EXPECT_EQ(config.layers, known.layers);
-  EXPECT_EQ(config.width, known.width);
-  EXPECT_EQ(config.mlp, known.mlp);
-  EXPECT_EQ(config.heads, known.heads);
-  EXPECT_EQ(config.kv_heads, known.kv_heads);
-  EXPECT_EQ(config.head_dim, known.head_dim);
-  EXPECT_EQ(config.vocab, known.vocab);
-  EXPECT_EQ(config.context, known.context);
-  EXPECT_EQ(config.tied, known.tied);
-  EXPECT_EQ(config.rope_theta, known.theta);
-  EXPECT_EQ(config.rope_scaling.has_value(), known.factor != 0);
-  if (config.rope_scaling) {
-    EXPECT_EQ(config.rope_scaling->factor, known.factor);
-  }
-  EXPECT_EQ(parameters(*llama::make(config, engine, {.trainable = false})), known.parameters);
+int64_t planned(const ModelConfig& config) {
+  return plan::parameters(plan::shape_of(config, "test"));
 }
 
-using Changes = std::vector<std::pair<const char*, Json>>;
-
-TEST_P(PublishedConfig, FieldsAtTheirNeutralValuePass) {
-  Changes neutral = {{"is_encoder_decoder", false},
-                     {"add_cross_attention", false},
-                     {"tie_encoder_decoder", false},
-                     {"is_causal", true},
-                     {"pruned_heads", Json::object()},
-                     {"cross_attention_hidden_size", nullptr},
-                     {"torchscript", false},
-                     {"num_labels", 2},
-                     {"max_length", 20},
-                     {"output_past", true},
-                     {"gradient_checkpointing", false},
-                     {"unsloth_fixed", true},
-                     {"what_nobody_knows", nullptr}};
-  const Changes of_gpt2 = {{"n_special", 0},
-                           {"predict_special_tokens", false},
-                           {"n_inner", 4 * known.width},
-                           {"scale_attn_weights", true}};
-  const Changes of_llama = {{"pretraining_tp", 1},
-                            {"rope_interleaved", false},
-                            {"partial_rotary_factor", 1.0},
-                            {"sliding_window", nullptr}};
-  const Changes& more = known.is_gpt2() ? of_gpt2 : of_llama;
-  neutral.insert(neutral.end(), more.begin(), more.end());
-  if (json.at("model_type") == "qwen2") neutral.emplace_back("use_mrope", false);
-  for (const auto& [name, value] : neutral) json[name] = value;
-  EXPECT_NO_THROW(read(json, known.file));
-}
-
-TEST_P(PublishedConfig, FieldsThatChangeTheMathematicsAreRefused) {
-  Changes changes = {{"is_encoder_decoder", true},   {"add_cross_attention", true},
-                     {"tie_encoder_decoder", true},  {"is_causal", false},
-                     {"pruned_heads", {{"0", {1}}}}, {"cross_attention_hidden_size", 64},
-                     {"what_nobody_knows", 1},       {"auto_map", {{"AutoConfig", "a.B"}}}};
-  const Changes of_gpt2 = {{"activation_function", "relu"},
-                           {"scale_attn_weights", false},
-                           {"scale_attn_by_inverse_layer_idx", true},
-                           {"reorder_and_upcast_attn", true},
-                           {"tie_word_embeddings", false},
-                           {"n_special", 3},
-                           {"n_inner", 3 * known.width}};
-  const Json yarn = {{"rope_type", "yarn"}, {"factor", 4.0}};
-  const Json other = {{"rope_type", "llama3"}, {"factor", 2.5}};
-  const Json part = {{"rope_theta", known.theta}, {"partial_rotary_factor", 0.5}};
-  const Changes of_llama = {{"hidden_act", "gelu"},       {"pretraining_tp", 2},
-                            {"rope_interleaved", true},   {"partial_rotary_factor", 0.5},
-                            {"rope_scaling", yarn},       {"rope_parameters", part},
-                            {"sliding_window_pattern", 4}};
-  const Changes& more = known.is_gpt2() ? of_gpt2 : of_llama;
-  changes.insert(changes.end(), more.begin(), more.end());
-  if (!known.is_gpt2() && json.contains("rope_parameters"))
-    changes.emplace_back("rope_scaling", other);  // two kinds of RoPE in one file
-  if (json.at("model_type") == "qwen2") {
-    Json layers = Json::array();
-    for (int64_t i = 0; i < known.layers; ++i) layers.push_back("full_attention");
-    layers.back() = "sliding_attention";
-    changes.insert(changes.end(),
-                   {{"use_mrope", true}, {"use_sliding_window", true}, {"layer_types", layers}});
-  }
-  for (const auto& [name, value] : changes) {
-    Json changed = json;
-    changed[name] = value;
-    EXPECT_THROW(read(changed, known.file), Error) << name << " " << value;
+TEST(PublishedModels, HaveThePublishedParameters) {
+  for (const Published& known : kPublished) {
+    const ModelConfig config = model_config::read(read_json(known.path()), known.file);
+    const auto model = outline(config);
+    EXPECT_EQ(file_parameters(*model), known.parameters) << known.file;
+    EXPECT_EQ(planned(config), parameter_count(*model)) << known.file;
   }
 }
 
-std::string test_name(const testing::TestParamInfo<Published>& info) {
-  std::string name = info.param.file;
-  std::ranges::replace_if(
-      name, [](char c) { return std::isalnum(c) == 0; }, '_');
-  return name;
-}
-INSTANTIATE_TEST_SUITE_P(All, PublishedConfig, testing::ValuesIn(kPublished), test_name);
-
-// The table here, the folder and its README speak of the same files.
-TEST(PublishedConfigs, AreWhatTheReadmeSays) {
-  const fs::path folder = OCTAVO_SOURCE_DIR "/tests/models/published";
-  const std::string readme = read_file(folder / "README.md", 1 << 20);
-  size_t files = 0;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.ends_with(".json")) continue;
-    ++files;
-    EXPECT_TRUE(std::ranges::any_of(kPublished, [&](const Published& p) {
-      return name == std::string(p.file) + ".json";
-    })) << name;
-    EXPECT_NE(readme.find("| " + name + " |"), std::string::npos) << name;
+TEST(PublishedModels, PresetsHaveThem) {
+  for (const std::string_view name : model_config::published_names()) {
+    const ModelConfig config = model_config::published(name)->config;
+    EXPECT_EQ(planned(config), parameter_count(*outline(config))) << name;
   }
-  EXPECT_EQ(files, std::size(kPublished));
+}
+
+TEST(PublishedModels, BiasesAndMistral) {
+  ModelConfig config = model_config::published("llama-2-7b")->config;
+  config.qkv_bias = config.out_bias = true;
+  EXPECT_EQ(planned(config), parameter_count(*outline(config)));
+  config.mlp_bias = true;
+  EXPECT_EQ(planned(config), parameter_count(*outline(config)));
+  // Mistral 7B v0.1.
+  config = {.family = model_config::Family::kMistral,
+            .layers = 32,
+            .width = 4096,
+            .mlp = 14336,
+            .heads = 32,
+            .kv_heads = 8,
+            .head_dim = 128,
+            .vocab = 32000,
+            .context = 32768,
+            .window = 4096};
+  const auto model = outline(config);
+  EXPECT_EQ(file_parameters(*model), 7241732096);
+  EXPECT_EQ(planned(config), parameter_count(*model));
+  EXPECT_EQ(model->context(), 4096);
 }
 
 }  // namespace

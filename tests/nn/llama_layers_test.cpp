@@ -75,7 +75,7 @@ struct TinyBlock {
 };
 
 TEST_F(LlamaLayers, RecomputedBlocksGiveTheSameGradients) {
-  RopeTable rope(4, 10000, {});
+  RopeTable rope(4, {});
   const Tokens tokens{at::zeros({9}, at::kInt), Sequences::from_starts({0, 4}, 9, at::kCPU)};
   const TinyBlock block{engine,
                         param({16}),
@@ -102,7 +102,7 @@ TEST_F(LlamaLayers, RecomputedBlocksGiveTheSameGradients) {
 
 // The angle between two tokens depends on their distance alone.
 TEST_F(LlamaLayers, RopeTurnsByDistance) {
-  RopeTable rope(8, 10000, {});
+  RopeTable rope(8, {});
   const at::Tensor& table = rope.for_length(40, at::kCPU);
   const at::Tensor q = at::randn({1, 8}), k = at::randn({1, 8});
   const auto dot = [&](int32_t a, int32_t b) {
@@ -118,7 +118,7 @@ TEST_F(LlamaLayers, RopeTurnsByDistance) {
 // Token by token with a cache is what the whole sequence gives at once.
 TEST_F(LlamaLayers, CachedAttentionIsAttention) {
   const at::NoGradGuard no_grad;
-  RopeTable rope(4, 10000, {});
+  RopeTable rope(4, {});
   const at::Tensor qkv = at::randn({10, 32});
   const AttentionHeads heads{4, 2, 4, &rope};
   const at::Tensor whole =

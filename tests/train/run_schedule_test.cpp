@@ -1,7 +1,6 @@
 #include "train/run_schedule.h"
 
 #include "config/print.h"
-#include "config/task.h"
 #include "expect_failure.h"
 #include "train/model_factory.h"
 #include "train/tiny_run.h"
@@ -73,11 +72,6 @@ TEST_F(RunSchedule, AResumeDoesNotSpeakOfRandomWeights) {
   EXPECT_NE(said(fresh).find("weights: random, from seed"), std::string::npos);
   s.resume = "latest";
   EXPECT_EQ(said(s).find("weights: random"), std::string::npos);
-}
-
-TEST(Task, BuiltInModelsAreThoseOfTrain) {
-  for (const char* name : {"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "custom", "gpt3", "a/b"})
-    EXPECT_EQ(config::is_built_in_model(name), is_preset(name)) << name;
 }
 
 }  // namespace

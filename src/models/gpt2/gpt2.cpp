@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/range.h"
+#include "model_config/config_file.h"
 #include "models/model_base.h"
 #include "nn/blocks.h"
 #include "nn/kv_cache.h"
@@ -24,7 +25,7 @@ struct Block {
 
 class Gpt2 final : public ModelBase {
  public:
-  Gpt2(const Config& config, const engine::Engine& engine, const nn::Storage& storage)
+  Gpt2(const ModelConfig& config, const engine::Engine& engine, const nn::Storage& storage)
       : ModelBase(engine, storage), config_(config) {
     const int64_t c = config.width;
     wte_ = vocabulary("wte.weight", config.vocab, c);
@@ -37,8 +38,8 @@ class Gpt2 final : public ModelBase {
       b.qkv = linear(h + "attn.c_attn", i, 3 * c, c, true);
       b.out = linear(h + "attn.c_proj", i, c, c, true);
       b.norm2 = norm(h + "ln_2");
-      b.mlp.up = linear(h + "mlp.c_fc", i, 4 * c, c, true);
-      b.mlp.down = linear(h + "mlp.c_proj", i, c, 4 * c, true);
+      b.mlp.up = linear(h + "mlp.c_fc", i, config.mlp, c, true);
+      b.mlp.down = linear(h + "mlp.c_proj", i, c, config.mlp, true);
       blocks_.push_back(b);
     }
     end_blocks();
@@ -80,18 +81,7 @@ class Gpt2 final : public ModelBase {
     return is_tied_head(name, tensor);
   }
 
-  Json hugging_face_config() const override {
-    return {{"model_type", "gpt2"},
-            {"architectures", {"GPT2LMHeadModel"}},
-            {"n_layer", config_.layers},
-            {"n_head", config_.heads},
-            {"n_embd", config_.width},
-            {"n_positions", config_.context},
-            {"n_ctx", config_.context},
-            {"vocab_size", config_.vocab},
-            {"layer_norm_epsilon", config_.eps},
-            {"activation_function", "gelu_new"}};
-  }
+  Json hugging_face_config() const override { return model_config::to_json(config_); }
 
  protected:
   std::string architecture() const override { return "GPT-2"; }
@@ -113,13 +103,13 @@ class Gpt2 final : public ModelBase {
  private:
   nn::Norm norm(const std::string& name) {
     const ParamPtr gamma = vector(name + ".weight", config_.width);
-    return {gamma, vector(name + ".bias", config_.width), config_.eps};
+    return {gamma, vector(name + ".bias", config_.width), config_.norm_eps};
   }
   nn::AttentionHeads heads(int64_t layer) const {
     return {config_.heads, config_.heads, config_.width / config_.heads, nullptr, layer};
   }
 
-  Config config_;
+  ModelConfig config_;
   ParamPtr wte_, wpe_;
   nn::Norm last_norm_;
   std::vector<Block> blocks_;
@@ -127,7 +117,7 @@ class Gpt2 final : public ModelBase {
 
 }  // namespace
 
-std::unique_ptr<Model> make(const Config& config, const engine::Engine& engine,
+std::unique_ptr<Model> make(const ModelConfig& config, const engine::Engine& engine,
                             const nn::Storage& storage) {
   return std::make_unique<Gpt2>(config, engine, storage);
 }

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "engine/range.h"
+#include "model_config/config_file.h"
 #include "models/model_base.h"
 #include "nn/blocks.h"
 #include "nn/kv_cache.h"
 #include "nn/layers.h"
+#include "nn/rope.h"
 
 namespace octavo::models::llama {
 namespace {
@@ -24,10 +27,8 @@ struct Block {
 
 class Llama final : public ModelBase {
  public:
-  Llama(const Config& config, const engine::Engine& engine, const nn::Storage& storage)
-      : ModelBase(engine, storage),
-        config_(config),
-        rope_(config.head_dim, config.rope_theta, config.rope_scaling) {
+  Llama(const ModelConfig& config, const engine::Engine& engine, const nn::Storage& storage)
+      : ModelBase(engine, storage), config_(config), rope_(config.head_dim, config.rope) {
     const int64_t c = config.width, q = config.heads * config.head_dim,
                   kv = config.kv_heads * config.head_dim;
     embedding_ = vocabulary("embed_tokens.weight", config.vocab, c);
@@ -50,6 +51,7 @@ class Llama final : public ModelBase {
   }
 
   Tensor hidden(const nn::Tokens& input, nn::Penalty* penalty) const override {
+    check_window(input);
     // Shared with blocks that run again in the backward pass.
     const auto tokens = std::make_shared<const nn::Tokens>(input);
     Tensor x = nn::embed(engine_, *tokens, embedding_, {}), delta;
@@ -72,12 +74,12 @@ class Llama final : public ModelBase {
 
   const ParamPtr& head() const override { return head_; }
   int64_t vocab_size() const override { return config_.vocab; }
-  int64_t context() const override { return config_.context; }
+  int64_t context() const override { return config_.longest_sequence(); }
   nn::KvCache make_cache(int64_t capacity) const override {
     return {config_.layers, capacity, config_.kv_heads * config_.head_dim,
             at::TensorOptions(engine_.target.device).dtype(engine_.target.compute)};
   }
-  Json hugging_face_config() const override { return to_json(config_); }
+  Json hugging_face_config() const override { return model_config::to_json(config_); }
 
   bool may_ignore(const std::string& name, const Tensor& tensor) const override {
     // Old files keep the frequencies of RoPE; a head that equals the embedding is written twice.
@@ -86,7 +88,9 @@ class Llama final : public ModelBase {
   }
 
  protected:
-  std::string architecture() const override { return config_.type; }
+  std::string architecture() const override {
+    return model_config::names_of(config_.family).model_type;
+  }
   int64_t attention_channels() const override {
     return config_.layers * config_.heads * config_.head_dim;
   }
@@ -107,8 +111,14 @@ class Llama final : public ModelBase {
   }
 
  private:
+  // Behind it attention would see more than the model was trained to.
+  void check_window(const nn::Tokens& input) const {
+    if (config_.window > 0 && input.sequences.longest > config_.window)
+      fail(ExitCode::kUsage, "models", "wanted sequences within the sliding window of ",
+           config_.window, " tokens, found one of ", input.sequences.longest, "; shorten it");
+  }
   nn::Norm norm(const std::string& name) {
-    return {vector(name + ".weight", config_.width), {}, config_.eps};
+    return {vector(name + ".weight", config_.width), {}, config_.norm_eps};
   }
   // The tensors of a file that make up one of ours.
   static std::vector<FilePart> split(
@@ -129,7 +139,7 @@ class Llama final : public ModelBase {
     return {config_.heads, config_.kv_heads, config_.head_dim, &rope_, layer};
   }
 
-  Config config_;
+  ModelConfig config_;
   mutable nn::RopeTable rope_;  // grows with the longest sequence seen
   ParamPtr embedding_, head_;
   nn::Norm last_norm_;
@@ -138,7 +148,7 @@ class Llama final : public ModelBase {
 
 }  // namespace
 
-std::unique_ptr<Model> make(const Config& config, const engine::Engine& engine,
+std::unique_ptr<Model> make(const ModelConfig& config, const engine::Engine& engine,
                             const nn::Storage& storage) {
   return std::make_unique<Llama>(config, engine, storage);
 }

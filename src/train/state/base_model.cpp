@@ -10,6 +10,7 @@
 #include "base/model_file.h"
 #include "checkpoint/hf.h"
 #include "hub/hub.h"
+#include "model_config/presets.h"
 #include "train/model_factory.h"
 #include "train/state/folder_check.h"
 
@@ -85,7 +86,8 @@ void guess_base(const checkpoint::State& state, const std::string& source, BaseM
   else if (fs::exists(fs::path(base.name) / "manifest.json", none))
     base.from = From::kCheckpoint;
   else
-    base.from = base.name == kRandomWeights || is_preset(base.name) ? From::kRandom : From::kFolder;
+    base.from = base.name == kRandomWeights || model_config::is_built_in(base.name) ? From::kRandom
+                                                                                    : From::kFolder;
   if (base.from != From::kRandom && fs::exists(base.name, none))
     base.path = fs::canonical(base.name).string();
 }

@@ -1,16 +1,18 @@
-#include "models/config_fields.h"
+#include "model_config/config_fields.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "base/error.h"
+namespace octavo::model_config {
 
-namespace octavo::models {
-
-ConfigFields::ConfigFields(const Json& object, std::string source, std::string architecture)
-    : object_(object), source_(std::move(source)), architecture_(std::move(architecture)) {
+ConfigFields::ConfigFields(const Json& object, std::string source, std::string architecture,
+                           std::optional<Error>* refusal)
+    : object_(object),
+      source_(std::move(source)),
+      architecture_(std::move(architecture)),
+      refusal_(refusal) {
   if (!object.is_object())
-    fail(ExitCode::kDamaged, "models", source_, ": wanted a JSON object, found ",
+    fail(ExitCode::kDamaged, "model_config", source_, ": wanted a JSON object, found ",
          object.type_name());
 }
 
@@ -28,8 +30,8 @@ int64_t ConfigFields::count(const char* name, int64_t max) {
   known_.insert(name);
   const int64_t value = json_int(object_, name, source_);
   if (value < 1 || value > max)
-    fail(ExitCode::kDamaged, "models", source_, ": '", name, "' wanted in 1..", max, ", found ",
-         value);
+    fail(ExitCode::kDamaged, "model_config", source_, ": '", name, "' wanted in 1..", max,
+         ", found ", value);
   return value;
 }
 
@@ -37,11 +39,19 @@ int64_t ConfigFields::count_or(const char* name, int64_t max, int64_t missing) {
   return find(name) == nullptr ? missing : count(name, max);
 }
 
+int64_t ConfigFields::count_to_run(const char* name, int64_t max) {
+  if (has(name) || refusal_ == nullptr) return count(name, max);
+  known_.insert(name);
+  refuse_with(Error(ExitCode::kDamaged, "model_config",
+                    str(source_, ": wanted the field '", name, "', found none")));
+  return 0;
+}
+
 double ConfigFields::real_or(const char* name, double missing) {
   const Json* value = find(name);
   if (value == nullptr) return missing;
   if (!value->is_number() || !std::isfinite(value->get<double>()))
-    fail(ExitCode::kDamaged, "models", source_, ": '", name, "' wanted as a number, found ",
+    fail(ExitCode::kDamaged, "model_config", source_, ": '", name, "' wanted as a number, found ",
          value->dump());
   return value->get<double>();
 }
@@ -50,8 +60,8 @@ bool ConfigFields::flag_or(const char* name, bool missing) {
   const Json* value = find(name);
   if (value == nullptr) return missing;
   if (!value->is_boolean())
-    fail(ExitCode::kDamaged, "models", source_, ": '", name, "' wanted as true or false, found ",
-         value->dump());
+    fail(ExitCode::kDamaged, "model_config", source_, ": '", name,
+         "' wanted as true or false, found ", value->dump());
   return value->get<bool>();
 }
 
@@ -125,10 +135,17 @@ void ConfigFields::pass_general() {
             "begin_suppress_tokens"});
 }
 
+void ConfigFields::refuse_with(const Error& error) const {
+  if (refusal_ == nullptr) throw error;
+  if (!refusal_->has_value()) refusal_->emplace(error);
+}
+
 void ConfigFields::refuse(const std::string& name) const {
-  fail(ExitCode::kUsage, "models", source_, ": '", name,
-       "': ", object_.contains(name) ? object_.at(name).dump() : "null", " is not implemented for ",
-       architecture_, " and may change its mathematics; remove the field if it has no effect");
+  refuse_with(Error(
+      ExitCode::kUsage, "model_config",
+      str(source_, ": '", name, "': ", object_.contains(name) ? object_.at(name).dump() : "null",
+          " is not implemented for ", architecture_,
+          " and may change its mathematics; remove the field if it has no effect")));
 }
 
 void ConfigFields::refuse_rest() const {
@@ -136,4 +153,4 @@ void ConfigFields::refuse_rest() const {
     if (!known_.contains(name) && !value.is_null()) refuse(name);
 }
 
-}  // namespace octavo::models
+}  // namespace octavo::model_config

@@ -1,0 +1,33 @@
+#pragma once
+// Models that have a name here: those that train makes from nothing, and published ones that people
+// plan for before they have their files.
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model_config/model_config.h"
+
+namespace octavo::model_config {
+
+struct Gpt2Sizes {
+  int64_t layers = 12, heads = 12, width = 768, vocab = 50257, context = 1024;
+};
+ModelConfig gpt2(const Gpt2Sizes& sizes);
+
+// gpt2, gpt2-medium, gpt2-large, gpt2-xl, custom: no folder and no name on the hub.
+bool is_built_in(std::string_view name);
+// One of them with the layers, heads and width of the keys; 0: the preset's own. custom has none,
+// and wants all three.
+ModelConfig built_in(std::string_view name, const Gpt2Sizes& keys);
+
+struct Preset {
+  std::string name;
+  ModelConfig config;
+};
+// "llama-3.1-8b", also as "meta-llama/Llama-3.1-8B-Instruct".
+std::optional<Preset> published(std::string_view name);
+std::vector<std::string_view> published_names();  // as the hub writes them
+
+}  // namespace octavo::model_config

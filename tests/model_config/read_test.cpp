@@ -1,0 +1,108 @@
+#include <gtest/gtest.h>
+
+#include "expect_failure.h"
+#include "model_config/config_file.h"
+#include "model_config/presets.h"
+
+namespace octavo::model_config {
+namespace {
+
+const Json kGpt2 = {{"model_type", "gpt2"}, {"n_layer", 2},     {"n_head", 2},
+                    {"n_embd", 16},         {"n_positions", 8}, {"vocab_size", 50}};
+const Json kMistral = {{"model_type", "mistral"},   {"num_hidden_layers", 2},
+                       {"hidden_size", 64},         {"intermediate_size", 96},
+                       {"num_attention_heads", 4},  {"num_key_value_heads", 2},
+                       {"vocab_size", 97},          {"max_position_embeddings", 8192},
+                       {"sliding_window", nullptr}, {"hidden_act", "silu"}};
+
+Json with(Json json, const char* name, const Json& value) {
+  json[name] = value;
+  return json;
+}
+
+TEST(Presets, OfGpt2) {
+  const Gpt2Sizes none{.layers = 0, .heads = 0, .width = 0, .vocab = 100, .context = 8};
+  const ModelConfig xl = built_in("gpt2-xl", none);
+  EXPECT_EQ(xl.layers, 48);
+  EXPECT_EQ(xl.width, 1600);
+  EXPECT_EQ(xl.heads, 25);
+  EXPECT_EQ(xl.vocab, 100);
+  EXPECT_EQ(built_in("gpt2", {.layers = 3, .heads = 0, .width = 0}).layers, 3);
+  for (const char* name : {"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "custom"})
+    EXPECT_TRUE(is_built_in(name)) << name;
+  for (const char* name : {"gpt3", "a/b", "llama-3.1-8b"}) EXPECT_FALSE(is_built_in(name)) << name;
+  const auto refuse = [](const char* name, const Gpt2Sizes& keys, const char* part) {
+    expect_failure(ExitCode::kUsage, part, [&] { built_in(name, keys); });
+  };
+  refuse("gpt3", none, "gpt3");
+  refuse("custom", none, "n_layer, n_head and n_embd");
+  refuse("gpt2", {.layers = 0, .heads = 5, .width = 768}, "multiple of n_head");
+}
+
+TEST(Presets, OfPublishedModelsHaveSeveralSpellings) {
+  for (const char* name : {"llama-3.1-8b", "Llama-3.1-8B", "meta-llama/Llama-3.1-8B-Instruct"})
+    EXPECT_EQ(published(name)->name, "llama-3.1-8b") << name;
+  EXPECT_FALSE(published("llama-3.1-9b"));
+  for (const std::string_view name : published_names()) EXPECT_TRUE(published(name)) << name;
+}
+
+TEST(Read, FieldsOfGpt2ThatChangeTheMathematicsAreRefused) {
+  EXPECT_EQ(read(kGpt2, "test").context, 8);
+  const std::pair<const char*, Json> changes[] = {{"activation_function", "relu"},
+                                                  {"scale_attn_by_inverse_layer_idx", true},
+                                                  {"tie_word_embeddings", false},
+                                                  {"rope_scaling", Json::object()},
+                                                  {"model_type", "llama"},
+                                                  {"n_head", 3},
+                                                  {"n_layer", 0},
+                                                  {"n_embd", "16"},
+                                                  {"vocab_size", -1},
+                                                  {"layer_norm_epsilon", "x"}};
+  for (const auto& [name, value] : changes)
+    EXPECT_THROW(read(with(kGpt2, name, value), "test"), Error) << name;
+}
+
+TEST(Read, MistralIsAsLongAsItsWindow) {
+  const ModelConfig whole = read(kMistral, "test");
+  EXPECT_EQ(whole.family, Family::kMistral);
+  EXPECT_EQ(whole.longest_sequence(), 8192);
+  const ModelConfig short_one = read(with(kMistral, "sliding_window", 128), "test");
+  EXPECT_EQ(short_one.window, 128);
+  EXPECT_EQ(short_one.longest_sequence(), 128);
+  EXPECT_EQ(read(with(kMistral, "sliding_window", 16384), "test").longest_sequence(), 8192);
+  // A file without the field has the class's window.
+  Json silent = kMistral;
+  silent.erase("sliding_window");
+  EXPECT_EQ(read(silent, "test").longest_sequence(), 4096);
+  for (const ModelConfig& config : {whole, short_one})
+    EXPECT_EQ(read(to_json(config), "what we wrote"), config);
+  expect_failure(ExitCode::kDamaged, "sliding_window",
+                 [] { read(with(kMistral, "sliding_window", 0), "test"); });
+  EXPECT_NO_THROW(read(with(kMistral, "attention_bias", false), "test"));
+  expect_failure(ExitCode::kUsage, "attention_bias",
+                 [] { read(with(kMistral, "attention_bias", true), "test"); });
+}
+
+TEST(Read, SizesCanBeHadOfWhatIsRefused) {
+  std::optional<Error> refusal;
+  const Json yarn = {{"rope_type", "yarn"}, {"factor", 4.0}};
+  ModelConfig config = read(with(kMistral, "rope_scaling", yarn), "test", &refusal);
+  EXPECT_EQ(config.layers, 2);
+  EXPECT_NE(std::string(refusal->what()).find("rope_scaling"), std::string::npos);
+  EXPECT_EQ(refusal->code(), ExitCode::kUsage);
+  // Of several the first is kept, with its own exit code.
+  Json silent = with(kMistral, "hidden_act", "gelu");
+  silent.erase("max_position_embeddings");
+  refusal.reset();
+  config = read(silent, "test", &refusal);
+  EXPECT_NE(std::string(refusal->what()).find("max_position_embeddings"), std::string::npos);
+  EXPECT_EQ(refusal->code(), ExitCode::kDamaged);
+  // Damage stays damage.
+  expect_failure(ExitCode::kDamaged, "n_inner",
+                 [&] { read(with(kGpt2, "n_inner", -1), "test", &refusal); });
+  expect_failure(ExitCode::kUsage, "mamba",
+                 [&] { read(with(kGpt2, "model_type", "mamba"), "test", &refusal); });
+}
+
+}  // namespace
+}  // namespace octavo::model_config
