@@ -3,8 +3,8 @@
 # config, data, launchers); modules with TORCH into liboctavo_core.so, which the executable loads when a verb needs it.
 
 # In the order of the table in docs/tour.md: a module may include only modules before it.
-set(OCTAVO_MODULES base chart fake_cuda model_config config migrate fp8 tokenizer hub rendezvous launch sweep plan data engine nn models optim
-  dist checkpoint monitor eval train export bench verify diagnose compare)
+set(OCTAVO_MODULES base chart fake_cuda model_config config migrate fp8 tokenizer hub rendezvous launch plan data engine nn models optim dist
+  checkpoint monitor sweep eval train export bench verify diagnose compare)
 
 add_library(octavo_options INTERFACE)
 target_compile_options(octavo_options INTERFACE -Wall -Wextra -Wshadow -Werror -ffp-contract=off

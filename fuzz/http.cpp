@@ -27,7 +27,7 @@ octavo::monitor::HttpServer& server_of_fuzzing() {
 
 void through_the_port(std::string_view request) {
   using namespace octavo;
-  const rendezvous::Fd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const Fd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(server_of_fuzzing().port()));
@@ -56,11 +56,9 @@ OCTAVO_FUZZ_TARGET(input) {
   monitor::HttpServer& server = server_of_fuzzing();
   static int ends[2];
   fuzz::check(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0, "no sockets");
-  const rendezvous::Fd client(ends[1]);
-  monitor::HttpServer::Connection connection{.fd = rendezvous::Fd(ends[0]),
-                                             .deadline = rendezvous::Clock::now(),
-                                             .request = {},
-                                             .answer = {}};
+  const Fd client(ends[1]);
+  monitor::HttpServer::Connection connection{
+      .fd = Fd(ends[0]), .deadline = Clock::now(), .request = {}, .answer = {}};
   // The first byte says in pieces of how many bytes the rest comes; of one byte only when it is
   // short.
   const size_t asked = input.empty() ? 1 : 1 + static_cast<unsigned char>(input[0]) * 16;

@@ -60,7 +60,7 @@ struct Task {
   int64_t limit = 0;
 };
 
-Answers answers_of(const RunFolder& run, const Task& task, launch::SignalWatch& signals,
+Answers answers_of(const RunFolder& run, const Task& task, SignalWatch& signals,
                    const std::function<void(const std::string&)>& tick) {
   const fs::path checkpoint = last_checkpoint(run);
   const std::string what =
@@ -96,7 +96,7 @@ void add_hellaswag(std::vector<Pair>& pairs, const std::string& file, int64_t li
     fail(ExitCode::kUsage, "report",
          "wanted HellaSwag's file (hellaswag_val.jsonl), found no file ", file);
   const Task task{.file = file, .hash = hash_file(file), .limit = limit};
-  launch::SignalWatch signals;
+  SignalWatch signals;
   Progress progress("HellaSwag", 2 * static_cast<double>(pairs.size()), "models");
   double done = 0;
   const auto tick = [&](const std::string& line) { progress.set(done, line); };

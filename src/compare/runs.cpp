@@ -11,11 +11,11 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/text.h"
+#include "base/watched_child.h"
 #include "config/key_makers.h"
 #include "fp8/execution.h"
 #include "launch/restart.h"
-#include "sweep/child.h"
-#include "sweep/metric_file.h"
+#include "monitor/metric_file.h"
 
 namespace octavo::compare {
 namespace {
@@ -156,17 +156,17 @@ RunPlan plan_runs(const config::Parsed& parsed) {
   return plan;
 }
 
-int run_child(const std::vector<std::string>& command, const fs::path& log,
-              launch::SignalWatch& signals, const std::function<void(const std::string&)>& tick) {
+int run_child(const std::vector<std::string>& command, const fs::path& log, SignalWatch& signals,
+              const std::function<void(const std::string&)>& tick) {
   fs::create_directories(log.parent_path());
   // A run of this comparison that was killed before its first checkpoint begins anew.
-  sweep::WatchedChild child(command, {{launch::kBeginsAnewVariable, "1"}}, "",
-                            std::make_shared<launch::LogFile>(log));
-  sweep::WatchedChild* const watched[] = {&child};
+  WatchedChild child(command, {{launch::kBeginsAnewVariable, "1"}}, "",
+                     std::make_shared<LogFile>(log));
+  WatchedChild* const watched[] = {&child};
   int asked = 0;  // by SIGINT or SIGTERM; Slurm sends SIGUSR1 before its SIGTERM
   bool told_to_stop = false;
   while (child.update()) {
-    sweep::wait_for_news(signals, watched, kChildTick);
+    wait_for_news(signals, watched, kChildTick);
     while (const std::optional<int> number = signals.take()) {
       if (*number == SIGCHLD) continue;
       told_to_stop = true;
@@ -200,14 +200,14 @@ void make_runs(const RunPlan& plan) {
                plan.runs.size() - open.size(), " of them made before"));
   if (open.empty()) return;
   fs::create_directories(plan.folder);
-  launch::SignalWatch signals;
+  SignalWatch signals;
   const bool steps = plan.steps > 0;
   const double each = steps ? static_cast<double>(plan.steps) : 1;
   Progress progress("compare", each * static_cast<double>(open.size()), steps ? "steps" : "runs");
   for (size_t i = 0; i < open.size(); ++i) {
     const PlannedRun& run = *open[i];
     write_file_atomic(told_file(plan, run), told(plan, run));
-    sweep::MetricFile metrics(run.folder / "metrics.jsonl", "train/loss");
+    monitor::MetricFile metrics(run.folder / "metrics.jsonl", "train/loss");
     const std::string note = str("run ", i + 1, " of ", open.size(), ", ", run.name);
     const auto tick = [&](const std::string&) {
       if (steps) metrics.update();

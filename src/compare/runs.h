@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/process.h"
 #include "config/parse.h"
-#include "launch/process.h"
 
 namespace octavo::compare {
 
@@ -39,8 +39,7 @@ std::vector<std::pair<fs::path, fs::path>> pairs_in(const fs::path& folder);
 
 // One child to its end, with its output in `log`; signals go on to it. `tick` is called a few times
 // a second with the last line that it printed. The exit code; an Error when a signal ended it.
-int run_child(const std::vector<std::string>& command, const fs::path& log,
-              launch::SignalWatch& signals,
+int run_child(const std::vector<std::string>& command, const fs::path& log, SignalWatch& signals,
               const std::function<void(const std::string& line)>& tick);
 
 }  // namespace octavo::compare

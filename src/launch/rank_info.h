@@ -2,9 +2,10 @@
 // Where this process stands among the ranks of a run, as the launcher's variables say: octavo
 // launch, torchrun, srun, mpirun. Variables that are missing or contradict each other are an Error.
 
-#include <map>
 #include <optional>
 #include <string>
+
+#include "base/process.h"
 
 namespace octavo::launch {
 
@@ -18,7 +19,7 @@ struct RankInfo {
   int generation = 0;             // counts restarts under one store: keys of two must not meet
 };
 
-using Variables = std::map<std::string, std::string, std::less<>>;
+using octavo::Variables;
 Variables environment();  // this process's; empty values are left out
 
 RankInfo rank_info_of(const Variables& variables);

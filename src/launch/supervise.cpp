@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "launch/output.h"
+#include "base/relay.h"
 
 namespace octavo::launch {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/process.h"
 #include "launch/outcome.h"
-#include "launch/process.h"
 #include "launch/rank_info.h"
 
 namespace octavo::launch {

@@ -19,9 +19,6 @@
 namespace octavo::monitor {
 namespace {
 
-using rendezvous::Clock;
-using rendezvous::Fd;
-
 constexpr int kAcceptsPerRound = 16;
 
 std::string_view reason_phrase(int status) {
@@ -107,13 +104,13 @@ HttpServer::~HttpServer() {
 void HttpServer::listen(const std::string& address) {
   const HostAndPort wanted = parse_listen_address(address);
   std::string why;
-  for (const auto& endpoint : rendezvous::resolve(wanted.host, wanted.port, &why)) {
-    listener_ = rendezvous::listen_on(endpoint);
+  for (const auto& endpoint : resolve_address(wanted.host, wanted.port, &why)) {
+    listener_ = listen_on(endpoint);
     if (!listener_.open()) {
       why = std::strerror(errno);
       continue;
     }
-    port_ = rendezvous::port_of(listener_.get());
+    port_ = port_of(listener_.get());
     address_ = endpoint.text.find(':') == std::string::npos ? str(endpoint.text, ":", port_)
                                                             : str("[", endpoint.text, "]:", port_);
     if (endpoint.wildcard)

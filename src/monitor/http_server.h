@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "rendezvous/socket.h"
+#include "base/socket.h"
 
 namespace octavo::monitor {
 
@@ -49,8 +49,8 @@ class HttpServer {
 
  private:
   struct Connection {
-    rendezvous::Fd fd;
-    rendezvous::Clock::time_point deadline;
+    Fd fd;
+    Clock::time_point deadline;
     std::string request, answer;
     size_t sent = 0;
   };
@@ -66,14 +66,14 @@ class HttpServer {
 
   Pages pages_;
   HttpLimits limits_;
-  rendezvous::Fd listener_, stop_;
+  Fd listener_, stop_;
   std::string address_;
   int port_ = 0;
   std::vector<Connection> connections_;
   std::vector<short> ready_;  // what poll said of each connection
   bool listener_ready_ = false;
   double may_accept_ = 0;  // a bucket that fills by accepts_per_second
-  rendezvous::Clock::time_point filled_;
+  Clock::time_point filled_;
   Counts counts_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;

@@ -25,8 +25,7 @@ bool RecordFile::open() {
   std::error_code error;
   fs::create_directories(path_.parent_path(), error);
   if (error) return failed(error.message());
-  fd_ = rendezvous::Fd(
-      ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
+  fd_ = Fd(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
   if (!fd_.open()) return failed(std::strerror(errno));
   const off_t end = ::lseek(fd_.get(), 0, SEEK_END);
   size_ = end > 0 ? static_cast<uint64_t>(end) : 0;

@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/fd.h"
 #include "base/file.h"
-#include "rendezvous/socket.h"
 
 namespace octavo::monitor {
 
@@ -28,7 +28,7 @@ class RecordFile {
 
   std::string what_;
   fs::path path_;
-  rendezvous::Fd fd_;
+  Fd fd_;
   uint64_t size_ = 0;
   bool dirty_ = false;  // half a record may lie behind size_
   std::atomic<int64_t> failures_{0};

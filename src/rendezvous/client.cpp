@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "base/log.h"
+#include "base/socket.h"
 #include "rendezvous/auth.h"
 #include "rendezvous/protocol.h"
-#include "rendezvous/socket.h"
 
 namespace octavo::rendezvous {
 namespace {
@@ -157,7 +157,7 @@ class Client::Pool {
 
   // One try at every address of the name; not open and why when none answers.
   Fd try_connect(Clock::time_point deadline, std::string* why) const {
-    for (const Endpoint& endpoint : resolve(address_, port_, why)) {
+    for (const Endpoint& endpoint : resolve_address(address_, port_, why)) {
       require_secret(endpoint.text, endpoint.loopback, secret_);
       Fd fd = connect_to(endpoint, deadline, why);
       if (fd.open() && shake_hands(fd.get(), where_, secret_, deadline, why)) return fd;

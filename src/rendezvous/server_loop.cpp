@@ -80,7 +80,7 @@ void Server::Loop::open_listener(const std::string& address, int port) {
     fail(ExitCode::kUsage, "rendezvous", "no such port: ", port, "; wanted 0 to 65535");
   std::string why = "no address";
   std::vector<Endpoint> endpoints;
-  if (!address.empty()) endpoints = resolve(address, port, &why);
+  if (!address.empty()) endpoints = resolve_address(address, port, &why);
   // A machine's own name often means loopback first, where others cannot reach it.
   std::stable_partition(endpoints.begin(), endpoints.end(),
                         [](const Endpoint& e) { return !e.loopback; });

@@ -13,9 +13,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/socket.h"
 #include "rendezvous/protocol.h"
 #include "rendezvous/server.h"
-#include "rendezvous/socket.h"
 #include "rendezvous/table.h"
 
 namespace octavo::rendezvous {

@@ -107,7 +107,7 @@ class Agent {
   Store& store_;
   const AgentOptions& options_;
   std::string name_;
-  launch::SignalWatch signals_;
+  SignalWatch signals_;
   int stop_signal_ = 0, failed_starts_ = 0, exit_code_ = 0;
   int64_t done_ = 0;
 };

@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "config/key_makers.h"
-#include "launch/process.h"
 
 namespace octavo::sweep {
 namespace {
@@ -52,7 +52,7 @@ Life life_of(const std::string& agent) {
     return Life::kUnknown;
   const auto pid = config::parse_number<pid_t>(parts[3]);
   if (!pid) return Life::kUnknown;
-  const bool lives = start_of(*pid) == parts[4] && launch::process_state(*pid) != 'Z';
+  const bool lives = start_of(*pid) == parts[4] && process_state(*pid) != 'Z';
   return lives ? Life::kAlive : Life::kGone;
 }
 

@@ -49,7 +49,7 @@ class AgentGroup {
 
  private:
   void start(size_t index) {
-    const launch::Variables here = launch::environment();
+    const Variables here = launch::environment();
     std::vector<std::string> command = {options_.program,  "sweep",
                                         "agent",           database_.string(),
                                         "--agent_timeout", str(options_.timeout)};
@@ -132,7 +132,7 @@ class AgentGroup {
   const fs::path& database_;
   const AgentOptions& options_;
   Store store_;
-  launch::SignalWatch signals_;
+  SignalWatch signals_;
   std::vector<std::unique_ptr<WatchedChild>> children_;
   int stop_signal_ = 0, last_code_ = 0;
   int64_t restarts_ = 0;
@@ -140,9 +140,9 @@ class AgentGroup {
 
 }  // namespace
 
-launch::Variables agent_variables(const launch::Variables& here, int64_t index, int64_t agents,
-                                  int gpus, int cores) {
-  launch::Variables added;
+Variables agent_variables(const Variables& here, int64_t index, int64_t agents, int gpus,
+                          int cores) {
+  Variables added;
   if (!launch::is_set(here, "OMP_NUM_THREADS"))
     added["OMP_NUM_THREADS"] = std::to_string(std::max<int64_t>(1, cores / agents));
   if (gpus == 0 || agents == 1) return added;

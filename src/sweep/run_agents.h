@@ -10,7 +10,7 @@ namespace octavo::sweep {
 int run_agents(const fs::path& database, int64_t agents, const AgentOptions& options);
 
 // The variables of agent `index` of `agents`: its threads, and its part of the GPUs.
-launch::Variables agent_variables(const launch::Variables& here, int64_t index, int64_t agents,
-                                  int gpus, int cores);
+Variables agent_variables(const Variables& here, int64_t index, int64_t agents, int gpus,
+                          int cores);
 
 }  // namespace octavo::sweep

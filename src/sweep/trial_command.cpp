@@ -86,8 +86,8 @@ TrialCommand trial_command(const SweepPlan& plan, const Definition& sweep,
   return command;
 }
 
-launch::Variables trial_variables(const launch::Variables& here) {
-  launch::Variables added;
+Variables trial_variables(const Variables& here) {
+  Variables added;
   for (const char* name : {"OCTAVO_RANK", "TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "LOCAL_RANK",
                            "GPU_NUM", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_STEP_ID",
                            "SLURM_PROCID", "MASTER_ADDR", "MASTER_PORT"})

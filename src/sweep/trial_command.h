@@ -19,7 +19,7 @@ TrialCommand trial_command(const SweepPlan& plan, const Definition& definition,
 
 // A trial is a run of its own, whatever started the agent: the variables by which launchers tell a
 // process that it is a rank are emptied.
-launch::Variables trial_variables(const launch::Variables& here);
+Variables trial_variables(const Variables& here);
 
 // A plan for the files, checked as far as it can be before a trial runs. Notes are for the user.
 SweepPlan make_plan(const config::Settings& settings, const std::string& sweep_file,

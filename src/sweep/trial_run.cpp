@@ -35,7 +35,7 @@ std::vector<std::string> whole_command(const AgentOptions& options, const TrialC
 }  // namespace
 
 TrialRun::TrialRun(Store& store, const Trial& trial, const AgentOptions& options,
-                   launch::SignalWatch& signals, int& stop_signal)
+                   SignalWatch& signals, int& stop_signal)
     : store_(store),
       trial_(trial),
       options_(options),
@@ -56,7 +56,7 @@ std::optional<Ending> TrialRun::run() {
     command.arguments = launch::resuming(command.arguments);
   }
   fs::create_directories(run_folder(plan, trial_));
-  const auto log = std::make_shared<launch::LogFile>(log_path(plan, trial_));
+  const auto log = std::make_shared<LogFile>(log_path(plan, trial_));
   WatchedChild child(whole_command(options_, command), trial_variables(launch::environment()), "",
                      log);
   WatchedChild* const watched[] = {&child};

@@ -4,9 +4,9 @@
 #include <chrono>
 #include <optional>
 
-#include "launch/process.h"
-#include "sweep/child.h"
-#include "sweep/metric_file.h"
+#include "base/process.h"
+#include "base/watched_child.h"
+#include "monitor/metric_file.h"
 #include "sweep/store.h"
 
 namespace octavo::sweep {
@@ -21,8 +21,8 @@ struct AgentOptions {
 class TrialRun {
  public:
   // `stop_signal`: the one that asks this agent to stop, kept across trials; 0: none came.
-  TrialRun(Store& store, const Trial& trial, const AgentOptions& options,
-           launch::SignalWatch& signals, int& stop_signal);
+  TrialRun(Store& store, const Trial& trial, const AgentOptions& options, SignalWatch& signals,
+           int& stop_signal);
 
   // The attempt's end, or nothing when the trial was taken away from this agent. An Error
   // (kUsage) when its parameters contradict each other.
@@ -42,9 +42,9 @@ class TrialRun {
   Store& store_;
   const Trial& trial_;
   const AgentOptions& options_;
-  launch::SignalWatch& signals_;
+  SignalWatch& signals_;
   int& stop_signal_;
-  MetricFile metric_;
+  monitor::MetricFile metric_;
   Clock::time_point last_sign_, last_try_, last_look_;
   int64_t judged_band_ = 0;
   std::string early_;  // why it was stopped early

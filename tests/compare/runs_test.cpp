@@ -81,7 +81,7 @@ TEST_F(RunsTest, OtherSettingsInTheFolderAreNoticed) {
 
 // What run_child throws when these signals come while a child runs that saves, for half a second.
 std::string stopped_by(const std::vector<int>& signals, const fs::path& log) {
-  launch::SignalWatch watch;
+  SignalWatch watch;
   size_t sent = 0;
   const auto tick = [&](const std::string& line) {  // "ready": its traps are set
     if (line == "ready" && sent < signals.size()) kill(getpid(), signals[sent++]);

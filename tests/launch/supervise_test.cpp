@@ -5,8 +5,8 @@
 
 #include <thread>
 
+#include "base/relay.h"
 #include "expect_failure.h"
-#include "launch/output.h"
 #include "scratch.h"
 
 namespace octavo::launch {

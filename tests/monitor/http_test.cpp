@@ -14,18 +14,15 @@
 namespace octavo::monitor {
 namespace {
 
-using rendezvous::Clock;
-using rendezvous::Fd;
-
 Fd connect_port(int port) {
   std::string why;
-  const auto endpoints = rendezvous::resolve("127.0.0.1", port, &why);
-  return rendezvous::connect_to(endpoints.at(0), Clock::now() + std::chrono::seconds(5), &why);
+  const auto endpoints = resolve_address("127.0.0.1", port, &why);
+  return connect_to(endpoints.at(0), Clock::now() + std::chrono::seconds(5), &why);
 }
 
 void say(const Fd& fd, std::string_view bytes) {
   std::string why;
-  rendezvous::send_all(fd.get(), bytes, Clock::now() + std::chrono::seconds(5), &why);
+  send_all(fd.get(), bytes, Clock::now() + std::chrono::seconds(5), &why);
 }
 
 // All that comes until the other side closes, or five seconds of silence.

@@ -11,10 +11,10 @@
 #include <string_view>
 #include <thread>
 
+#include "base/socket.h"
 #include "rendezvous/client.h"
 #include "rendezvous/protocol.h"
 #include "rendezvous/server.h"
-#include "rendezvous/socket.h"
 
 namespace octavo::rendezvous {
 
@@ -31,7 +31,7 @@ inline std::unique_ptr<Client> client_of(const Server& server,
 // A connection that has said nothing yet.
 inline Fd knock(const Server& server) {
   std::string why;
-  const auto endpoints = resolve("127.0.0.1", server.port(), &why);
+  const auto endpoints = resolve_address("127.0.0.1", server.port(), &why);
   Fd fd = connect_to(endpoints.at(0), Clock::now() + seconds(5), &why);
   EXPECT_TRUE(fd.open()) << why;
   return fd;

@@ -60,7 +60,7 @@ TEST(Secrets, AWrongOneIsToldAtOnce) {
 // A server that lets everybody in does not know the secret: a client must not talk to it.
 TEST(Secrets, TheServerProvesItselfToo) {
   std::string why;
-  const Fd listener = listen_on(resolve("127.0.0.1", 0, &why).at(0));
+  const Fd listener = listen_on(resolve_address("127.0.0.1", 0, &why).at(0));
   ASSERT_TRUE(listener.open());
   std::thread impostor([&] {
     Fd fd;
@@ -226,7 +226,7 @@ TEST(Strangers, CannotTakeAllDescriptors) {
   }
   Client first("127.0.0.1", port, kSecret, seconds(10));
   std::string why;
-  const auto endpoints = resolve("127.0.0.1", port, &why);
+  const auto endpoints = resolve_address("127.0.0.1", port, &why);
   std::vector<Fd> silent;
   for (int i = 0; i < 100; ++i)
     silent.push_back(connect_to(endpoints.at(0), Clock::now() + seconds(5), &why));

@@ -15,7 +15,6 @@
 #include "base/error.h"
 #include "config/parse.h"
 #include "expect_failure.h"
-#include "sweep/metric_file.h"
 #include "sweep/run_agents.h"
 #include "sweep/trial_command.h"
 
@@ -214,20 +213,6 @@ TEST_F(AgentTest, ATrialIsNoRankOfWhatStartedItsAgent) {
   std::erase_if(seen, [](const auto& entry) { return entry.second.empty(); });
   EXPECT_EQ(launch::rank_info_of(seen).ranks, 1);
   EXPECT_EQ(seen.at("HOME"), "/root");
-}
-
-TEST_F(AgentTest, AMetricFileIsReadAsItGrowsAndAgainWhenItWasCut) {
-  const std::string one = "{\"step\":1,\"val/loss\":2.5}\n";
-  std::ofstream("m.jsonl") << one << "{\"step\":2,\"train/loss\":9}\n{\"step\":2,\"val/lo";
-  MetricFile file("m.jsonl", "val/loss");
-  file.update();
-  EXPECT_EQ(file.values(), (std::vector<double>{2.5}));
-  std::ofstream("m.jsonl", std::ios::app) << "ss\":1.5}\n{\"step\":3,\"val/loss\":null}\n";
-  file.update();
-  EXPECT_EQ(file.values(), (std::vector<double>{2.5, 1.5, INFINITY}));  // it diverged
-  std::ofstream("m.jsonl") << one;
-  file.update();
-  EXPECT_EQ(file.values(), (std::vector<double>{2.5}));
 }
 
 }  // namespace

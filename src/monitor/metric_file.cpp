@@ -1,4 +1,4 @@
-#include "sweep/metric_file.h"
+#include "monitor/metric_file.h"
 
 #include <sys/stat.h>
 
@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 
-namespace octavo::sweep {
+namespace octavo::monitor {
 namespace {
 
 constexpr size_t kLongestLine = size_t{16} << 20;  // FP8 statistics of a large model are long
@@ -40,7 +40,7 @@ void MetricFile::take(const std::string& line) {
   if (line.size() > kLongestLine || line.find(metric_) == line.npos) return;
   const Json record = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!record.is_object()) {
-    log_warn_once("sweep: " + path_.string() + " has a line that is not JSON; it is left out");
+    log_warn_once("metrics: " + path_.string() + " has a line that is not JSON; it is left out");
     return;
   }
   const auto value = record.find(metric_);
@@ -49,4 +49,4 @@ void MetricFile::take(const std::string& line) {
   values_.push_back(std::isfinite(number) ? number : std::numeric_limits<double>::infinity());
 }
 
-}  // namespace octavo::sweep
+}  // namespace octavo::monitor

@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 
-namespace octavo::sweep {
+namespace octavo::monitor {
 
 class MetricFile {
  public:
@@ -28,4 +28,4 @@ class MetricFile {
   std::vector<double> values_;
 };
 
-}  // namespace octavo::sweep
+}  // namespace octavo::monitor

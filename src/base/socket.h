@@ -1,5 +1,5 @@
 #pragma once
-// Sockets that close themselves and never block, and addresses that know what they are.
+// Sockets that never block, and addresses that know what they are.
 
 #include <sys/socket.h>
 
@@ -7,27 +7,13 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-namespace octavo::rendezvous {
+#include "base/fd.h"
+
+namespace octavo {
 
 using Clock = std::chrono::steady_clock;
-
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  ~Fd() { reset(); }
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept;
-  int get() const { return fd_; }
-  bool open() const { return fd_ >= 0; }
-  void reset();
-
- private:
-  int fd_ = -1;
-};
 
 struct Endpoint {
   sockaddr_storage address{};
@@ -38,7 +24,7 @@ struct Endpoint {
 };
 
 // The addresses of a name or of digits; none, and why, when there are none.
-std::vector<Endpoint> resolve(const std::string& address, int port, std::string* why);
+std::vector<Endpoint> resolve_address(const std::string& address, int port, std::string* why);
 
 // Bound and listening; not open, and errno, when that fails.
 Fd listen_on(const Endpoint& endpoint);
@@ -59,4 +45,4 @@ bool is_stale(int fd);
 
 std::string digits_with_port(const sockaddr_storage& address, socklen_t size);  // for messages
 
-}  // namespace octavo::rendezvous
+}  // namespace octavo

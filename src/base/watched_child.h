@@ -7,17 +7,17 @@
 #include <string>
 #include <vector>
 
-#include "launch/output.h"
-#include "launch/process.h"
+#include "base/process.h"
+#include "base/relay.h"
 
-namespace octavo::sweep {
+namespace octavo {
 
 class WatchedChild {
  public:
   // Its lines go to `log` when there is one, and to standard error behind `prefix` when that is not
   // empty.
-  WatchedChild(const std::vector<std::string>& command, const launch::Variables& added,
-               const std::string& prefix, const std::shared_ptr<launch::LogFile>& log);
+  WatchedChild(const std::vector<std::string>& command, const Variables& added,
+               const std::string& prefix, const std::shared_ptr<LogFile>& log);
   ~WatchedChild();  // one that still runs is killed
   WatchedChild(const WatchedChild&) = delete;
   WatchedChild& operator=(const WatchedChild&) = delete;
@@ -35,22 +35,22 @@ class WatchedChild {
   const std::string& last_line() const;  // of its errors, or else of its output
 
  private:
-  friend void wait_for_news(launch::SignalWatch&, std::span<WatchedChild* const>,
+  friend void wait_for_news(SignalWatch&, std::span<WatchedChild* const>,
                             std::chrono::milliseconds);
   struct Stream {
     int descriptor = -1;
-    launch::Relay relay;
+    Relay relay;
   };
   static void read(Stream& stream);
 
-  launch::Child child_;
+  Child child_;
   Stream out_, err_;
   bool running_ = true;
   int code_ = 0, signal_ = 0;
 };
 
 // Until one of them printed or ended, a signal came, or the time is over.
-void wait_for_news(launch::SignalWatch& signals, std::span<WatchedChild* const> children,
+void wait_for_news(SignalWatch& signals, std::span<WatchedChild* const> children,
                    std::chrono::milliseconds timeout);
 
-}  // namespace octavo::sweep
+}  // namespace octavo

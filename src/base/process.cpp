@@ -1,4 +1,4 @@
-#include "launch/process.h"
+#include "base/process.h"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 
-namespace octavo::launch {
+namespace octavo {
 namespace {
 
 struct Pipe {
@@ -21,7 +21,7 @@ struct Pipe {
 Pipe make_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0)
-    fail(ExitCode::kEnvironment, "launch",
+    fail(ExitCode::kEnvironment, "base",
          "wanted a pipe for a rank's output, found: ", std::strerror(errno), "; see ulimit -n");
   return {ends[0], ends[1]};
 }
@@ -97,7 +97,7 @@ Child start_child(const std::vector<std::string>& command, const Variables& adde
   }
   for (const int end : {out.read_end, err.read_end})
     if (end >= 0) close(end);
-  fail(ExitCode::kEnvironment, "launch", "wanted to start ", command.front(),
+  fail(ExitCode::kEnvironment, "base", "wanted to start ", command.front(),
        ", found: ", std::strerror(pid > 0 ? reason : fork_error));
 }
 
@@ -116,7 +116,7 @@ SignalWatch::SignalWatch() {
   pthread_sigmask(SIG_BLOCK, &watched, &before_);
   descriptor_ = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
   if (descriptor_ < 0)
-    fail(ExitCode::kEnvironment, "launch",
+    fail(ExitCode::kEnvironment, "base",
          "wanted a descriptor for signals, found: ", std::strerror(errno));
 }
 
@@ -131,4 +131,4 @@ std::optional<int> SignalWatch::take() {
   return static_cast<int>(info.ssi_signo);
 }
 
-}  // namespace octavo::launch
+}  // namespace octavo

@@ -1,10 +1,9 @@
-#include "rendezvous/socket.h"
+#include "base/socket.h"
 
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -14,7 +13,7 @@
 
 #include "base/error.h"
 
-namespace octavo::rendezvous {
+namespace octavo {
 namespace {
 
 void set_option(int fd, int level, int name, int value) {
@@ -49,7 +48,7 @@ std::string digits_of(const sockaddr_storage& address, socklen_t size, bool with
   if (::getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host.data(), host.size(),
                     port.data(), port.size(), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
     return "?";
-  return with_port ? octavo::str(host.data(), " port ", port.data()) : std::string(host.data());
+  return with_port ? str(host.data(), " port ", port.data()) : std::string(host.data());
 }
 
 // False when the time is over first.
@@ -72,20 +71,7 @@ bool wait_for(int fd, short events, Clock::time_point deadline, std::string* why
 
 }  // namespace
 
-Fd& Fd::operator=(Fd&& other) noexcept {
-  if (this != &other) {
-    reset();
-    fd_ = std::exchange(other.fd_, -1);
-  }
-  return *this;
-}
-
-void Fd::reset() {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
-}
-
-std::vector<Endpoint> resolve(const std::string& address, int port, std::string* why) {
+std::vector<Endpoint> resolve_address(const std::string& address, int port, std::string* why) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
@@ -93,7 +79,7 @@ std::vector<Endpoint> resolve(const std::string& address, int port, std::string*
   const int error = ::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &list);
   std::vector<Endpoint> endpoints;
   if (error != 0) {
-    *why = octavo::str("'", address, "' is no address here (", ::gai_strerror(error), ")");
+    *why = str("'", address, "' is no address here (", ::gai_strerror(error), ")");
     return endpoints;
   }
   for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
@@ -203,4 +189,4 @@ std::string digits_with_port(const sockaddr_storage& address, socklen_t size) {
   return digits_of(address, size, true);
 }
 
-}  // namespace octavo::rendezvous
+}  // namespace octavo

@@ -1,4 +1,4 @@
-#include "launch/output.h"
+#include "base/relay.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/text.h"
 
-namespace octavo::launch {
+namespace octavo {
 namespace {
 
 constexpr size_t kLongestLine = 64 * 1024;  // a longer one is cut into several
@@ -31,7 +31,7 @@ bool write_fully(int descriptor, std::string_view text) {
 LogFile::LogFile(const fs::path& path) : path_(path) {
   descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (descriptor_ < 0)
-    fail(ExitCode::kEnvironment, "launch", "wanted to write ", path.string(),
+    fail(ExitCode::kEnvironment, "base", "wanted to write ", path.string(),
          ", found: ", std::strerror(errno), "; choose another log_dir");
 }
 
@@ -77,4 +77,4 @@ void Relay::take_line(std::string_view line) {
   if (log_ != nullptr) log_->write(std::string_view(whole).substr(prefix_.size()));
 }
 
-}  // namespace octavo::launch
+}  // namespace octavo

@@ -1,4 +1,4 @@
-#include "sweep/child.h"
+#include "base/watched_child.h"
 
 #include <poll.h>
 #include <sys/wait.h>
@@ -10,13 +10,13 @@
 
 #include "base/error.h"
 
-namespace octavo::sweep {
+namespace octavo {
 
-WatchedChild::WatchedChild(const std::vector<std::string>& command, const launch::Variables& added,
-                           const std::string& prefix, const std::shared_ptr<launch::LogFile>& log)
-    : child_(launch::start_child(command, added, /*own_output=*/true)),
-      out_{child_.out, launch::Relay(prefix.empty() ? -1 : STDERR_FILENO, prefix, log)},
-      err_{child_.err, launch::Relay(prefix.empty() ? -1 : STDERR_FILENO, prefix, log)} {}
+WatchedChild::WatchedChild(const std::vector<std::string>& command, const Variables& added,
+                           const std::string& prefix, const std::shared_ptr<LogFile>& log)
+    : child_(start_child(command, added, /*own_output=*/true)),
+      out_{child_.out, Relay(prefix.empty() ? -1 : STDERR_FILENO, prefix, log)},
+      err_{child_.err, Relay(prefix.empty() ? -1 : STDERR_FILENO, prefix, log)} {}
 
 WatchedChild::~WatchedChild() {
   for (const Stream* stream : {&out_, &err_})
@@ -75,15 +75,15 @@ const std::string& WatchedChild::last_line() const {
   return err_.relay.last_line().empty() ? out_.relay.last_line() : err_.relay.last_line();
 }
 
-void wait_for_news(launch::SignalWatch& signals, std::span<WatchedChild* const> children,
+void wait_for_news(SignalWatch& signals, std::span<WatchedChild* const> children,
                    std::chrono::milliseconds timeout) {
   std::vector<pollfd> watched = {{signals.descriptor(), POLLIN, 0}};
   for (const WatchedChild* child : children)
     for (const int descriptor : {child->out_.descriptor, child->err_.descriptor})
       if (descriptor >= 0) watched.push_back({descriptor, POLLIN, 0});
   if (poll(watched.data(), watched.size(), static_cast<int>(timeout.count())) < 0 && errno != EINTR)
-    fail(ExitCode::kEnvironment, "sweep",
+    fail(ExitCode::kEnvironment, "base",
          "wanted to wait for processes, found: ", std::strerror(errno));
 }
 
-}  // namespace octavo::sweep
+}  // namespace octavo

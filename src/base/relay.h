@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 
-namespace octavo::launch {
+namespace octavo {
 
 // A file that is appended to, a line at a time.
 class LogFile {
@@ -43,4 +43,4 @@ class Relay {
   std::string rest_, last_line_;
 };
 
-}  // namespace octavo::launch
+}  // namespace octavo

@@ -4,13 +4,15 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "launch/rank_info.h"
+namespace octavo {
 
-namespace octavo::launch {
+using Variables = std::map<std::string, std::string, std::less<>>;  // of an environment
 
 struct Child {
   pid_t pid = -1;
@@ -40,4 +42,4 @@ class SignalWatch {
   sigset_t before_{};
 };
 
-}  // namespace octavo::launch
+}  // namespace octavo
