@@ -49,7 +49,7 @@ def arguments():
 
 def check_machine(workers):
     if not STEP_BENCH.is_file():
-        sys.exit(f"wanted {STEP_BENCH}, found none; cmake --build --preset release --target step_bench")
+        sys.exit(f"wanted {STEP_BENCH}, found none; cmake --build --preset dev --target step_bench")
     if "in_fp8(GPT2())" not in TORCHAO_WORKER:
         sys.exit("wanted 'model = GPT2()' in the worker of gpt2_vs_pytorch.py, found none; follow its change here")
     with open("/proc/meminfo") as file:
