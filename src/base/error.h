@@ -16,6 +16,7 @@ enum class ExitCode : int {
   kEnvironment = 3,  // the machine or a library is not what is needed
   kGuard = 4,        // training stopped by a guard
   kDamaged = 5,      // data or checkpoint damaged
+  kUndecided = 6,    // compare: not enough data for a verdict
   kStopped = 75,     // stopped on request, resumable
 };
 

@@ -60,6 +60,10 @@ std::string_view name_of(Fp8Recipe value) {
   return name_at({"delayed", "current", "rowwise", "blockwise", "mxfp8"}, value);
 }
 
+Fp8Recipe fp8_recipe_of(const Settings& settings) {
+  return settings.fp8_scenario == Fp8Scenario::kMxfp8 ? Fp8Recipe::kMxfp8 : settings.fp8_recipe;
+}
+
 std::string_view name_of(Fp8Format value) {
   return name_at({"auto", "hybrid", "e4m3", "e5m2"}, value);
 }
@@ -184,30 +188,16 @@ std::string nearest_key(std::string_view name) {
 }
 
 std::vector<std::string_view> reader_names(Readers readers) {
-  static constexpr std::pair<Readers, std::string_view> kNames[] = {
-      {reader::kTrain, "train"},
-      {reader::kGenerate, "generate"},
-      {reader::kEval, "eval"},
-      {reader::kVerify, "verify"},
-      {reader::kCheckpoints, "checkpoints"},
-      {reader::kPrepare, "data prepare"},
-      {reader::kInspect, "data inspect"},
-      {reader::kSchedule, "schedule"},
-      {reader::kConfig, "config"},
-      {reader::kImport, "config import"},
-      {reader::kPlan, "plan"},
-      {reader::kDiagnose, "diagnose"},
-      {reader::kBench, "bench"},
-      {reader::kCompare, "compare"},
-      {reader::kLaunch, "launch"},
-      {reader::kSweepCreate, "sweep create"},
-      {reader::kSweepAgent, "sweep agent"},
-      {reader::kSweepRun, "sweep run"},
-      {reader::kSweepStatus, "sweep status"},
-      {reader::kSweepReport, "sweep report"}};
+  // In the order of reader::Verb.
+  static constexpr std::string_view kNames[] = {
+      "train",        "generate",     "eval",      "verify",       "checkpoints",
+      "data prepare", "data inspect", "schedule",  "config",       "config import",
+      "plan",         "diagnose",     "bench",     "compare",      "launch",
+      "sweep create", "sweep agent",  "sweep run", "sweep status", "sweep report"};
+  static_assert(std::size(kNames) == static_cast<size_t>(reader::Verb::kSweepReport) + 1);
   std::vector<std::string_view> names;
-  for (const auto& [bit, name] : kNames)
-    if (readers & bit) names.push_back(name);
+  for (size_t i = 0; i < std::size(kNames); ++i)
+    if (readers & reader::bit(static_cast<reader::Verb>(i))) names.push_back(kNames[i]);
   return names;
 }
 

@@ -33,15 +33,46 @@ enum class Section {
 };
 enum class Type { kInt, kReal, kBool, kText, kList, kEnum };
 
-// Which verbs read a key: a flag that the verb would not read is refused. A set of bits.
+// Which verbs read a key: a flag that the verb would not read is refused. A set of bits, one for
+// each verb in the order of reader_names().
 using Readers = unsigned;
 namespace reader {
-inline constexpr Readers kTrain = 1, kGenerate = 2, kCheckpoints = 4, kPrepare = 8, kInspect = 16,
-                         kSchedule = 32, kConfig = 64, kEval = 128, kVerify = 256, kPlan = 512,
-                         kImport = 1024, kLaunch = 2048, kDiagnose = 16384, kBench = 32768,
-                         kAll = ~0u;
-inline constexpr Readers kSweepCreate = 1u << 16, kSweepAgent = 1u << 17, kSweepRun = 1u << 18,
-                         kSweepStatus = 1u << 19, kSweepReport = 1u << 20, kCompare = 1u << 21;
+enum class Verb : unsigned {
+  kTrain,
+  kGenerate,
+  kEval,
+  kVerify,
+  kCheckpoints,
+  kPrepare,
+  kInspect,
+  kSchedule,
+  kConfig,
+  kImport,
+  kPlan,
+  kDiagnose,
+  kBench,
+  kCompare,
+  kLaunch,
+  kSweepCreate,
+  kSweepAgent,
+  kSweepRun,
+  kSweepStatus,
+  kSweepReport
+};
+constexpr Readers bit(Verb verb) {
+  return 1u << static_cast<unsigned>(verb);
+}
+inline constexpr Readers kTrain = bit(Verb::kTrain), kGenerate = bit(Verb::kGenerate),
+                         kEval = bit(Verb::kEval), kVerify = bit(Verb::kVerify),
+                         kCheckpoints = bit(Verb::kCheckpoints), kPrepare = bit(Verb::kPrepare),
+                         kInspect = bit(Verb::kInspect), kSchedule = bit(Verb::kSchedule),
+                         kConfig = bit(Verb::kConfig), kImport = bit(Verb::kImport),
+                         kPlan = bit(Verb::kPlan), kDiagnose = bit(Verb::kDiagnose),
+                         kBench = bit(Verb::kBench), kCompare = bit(Verb::kCompare),
+                         kLaunch = bit(Verb::kLaunch), kSweepCreate = bit(Verb::kSweepCreate),
+                         kSweepAgent = bit(Verb::kSweepAgent), kSweepRun = bit(Verb::kSweepRun),
+                         kSweepStatus = bit(Verb::kSweepStatus),
+                         kSweepReport = bit(Verb::kSweepReport), kAll = ~0u;
 }  // namespace reader
 
 struct Key {

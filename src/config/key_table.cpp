@@ -301,8 +301,7 @@ std::vector<Key> fp8_recipe_keys() {
   return {
       bool_key("use_fp8", &S::use_fp8, "Train in FP8: the same as mixed_precision fp8."),
       enum_key("fp8_recipe", &S::fp8_recipe,
-               {Fp8Recipe::kDelayed, Fp8Recipe::kCurrent, Fp8Recipe::kRowwise,
-                Fp8Recipe::kBlockwise, Fp8Recipe::kMxfp8},
+               std::vector(std::begin(kFp8Recipes), std::end(kFp8Recipes)),
                "What shares a scale, and where the scale comes from. delayed: a tensor, from its "
                "amax in earlier steps. current: a tensor, from its amax now. rowwise: a row of an "
                "operand, along the sum. blockwise: 1x128 values, 128x128 of weights. mxfp8: 1x32 "

@@ -150,7 +150,7 @@ class Resolver {
 
   // fp8_scenario mxfp8 is fp8_recipe mxfp8 by another name.
   void resolve_recipe() {
-    if (s_.fp8_scenario != Fp8Scenario::kMxfp8 || s_.fp8_recipe == Fp8Recipe::kMxfp8) return;
+    if (s_.fp8_recipe == fp8_recipe_of(s_)) return;
     const bool flag_recipe = is_flag("fp8_recipe"), flag_scenario = is_flag("fp8_scenario");
     if (flag_recipe && flag_scenario) {
       contradict("one_recipe", flag("fp8_scenario"), flag("fp8_recipe"));
@@ -160,9 +160,9 @@ class Resolver {
       s_.fp8_scenario = Fp8Scenario::kNone;
       parsed_.derived["fp8_scenario"] = flag("fp8_recipe");
     } else if (flag_scenario && in_file("fp8_recipe")) {
-      note(kPrecisionReaders,
-           str("fp8_recipe mxfp8: ", flag("fp8_scenario"), " overrides ", filed("fp8_recipe")));
-      s_.fp8_recipe = Fp8Recipe::kMxfp8;
+      note(kPrecisionReaders, str("fp8_recipe ", name_of(fp8_recipe_of(s_)), ": ",
+                                  flag("fp8_scenario"), " overrides ", filed("fp8_recipe")));
+      s_.fp8_recipe = fp8_recipe_of(s_);
       parsed_.derived["fp8_recipe"] = flag("fp8_scenario");
     } else if (in_file("fp8_recipe") && !file_gives_everything()) {
       contradict("one_recipe", filed("fp8_scenario"), filed("fp8_recipe"));

@@ -59,8 +59,7 @@ bool graph_has_gpu(const Settings& s) {
 }
 
 bool one_recipe(const Settings& s) {
-  return s.fp8_scenario == Fp8Scenario::kNone || s.fp8_recipe == Fp8Recipe::kMxfp8 ||
-         s.fp8_recipe == Settings{}.fp8_recipe;
+  return s.fp8_recipe == fp8_recipe_of(s) || s.fp8_recipe == Settings{}.fp8_recipe;
 }
 
 bool one_backend(const Settings& s) {

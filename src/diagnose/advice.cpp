@@ -21,20 +21,33 @@ std::string percent_text(double share) {
   return text;
 }
 
+// What all but the hardest recipes to please want of a weight's sides.
+constexpr int64_t kUsualMultiple = fp8::traits_of(fp8::kDefaultRecipe).side_multiple;
+
+// "16; mxfp8 32; blockwise 128"
+std::string side_multiples() {
+  std::vector<fp8::RecipeTraits> rows(fp8::kRecipeTraits.begin(), fp8::kRecipeTraits.end());
+  std::ranges::stable_sort(rows, {}, &fp8::RecipeTraits::side_multiple);
+  std::string text = str(kUsualMultiple);
+  for (const fp8::RecipeTraits& row : rows)
+    if (row.side_multiple > kUsualMultiple)
+      text += str("; ", config::name_of(row.recipe), " ", row.side_multiple);
+  return text;
+}
+
 std::string needs(const Variant& variant) {
-  switch (variant.recipe) {
-    case fp8::Recipe::kRowwise:
-      return "; native from compute capability 9.0 on";
-    case fp8::Recipe::kBlockwise:
-      return "; native on compute capability 9.0, sides in multiples of 128";
-    case fp8::Recipe::kMxfp8:
-      return "; native from compute capability 10.0 on, sides in multiples of 32";
-    default:
-      break;
-  }
-  return variant.format == fp8::FormatChoice::kE4m3
-             ? "; E4M3 has less range than E5M2: watch fp8/underflow of gradients as they shrink"
-             : "";
+  const fp8::RecipeTraits& recipe = fp8::traits_of(variant.recipe);
+  if (recipe.chooses_format)
+    return variant.format == fp8::FormatChoice::kE4m3
+               ? "; E4M3 has less range than E5M2: watch fp8/underflow of gradients as they shrink"
+               : "";
+  const auto [first, last] = recipe.native;
+  const bool only = first == last;
+  return str("; native ", only ? "on" : "from", " compute capability ", first / 10, ".", first % 10,
+             only ? "" : " on",
+             recipe.side_multiple > kUsualMultiple
+                 ? str(", sides in multiples of ", recipe.side_multiple)
+                 : std::string());
 }
 
 bool is_troubled(const VariantFigures& figures) {
@@ -144,7 +157,7 @@ void add_cure(const Diagnosis& found, const std::vector<std::string>& sick,
 
 // Delayed takes its scale from steps that are over.
 void add_stale_scales(const Diagnosis& found, std::vector<Advice>& advice) {
-  if (found.in_use.recipe != fp8::Recipe::kDelayed) return;
+  if (!fp8::uses_history(found.in_use.recipe)) return;
   for (const auto& r : found.health) {
     if (r.health.saturated_percent() <= fp8::Limits{}.saturated_percent) continue;
     const bool by_keys =
@@ -174,8 +187,8 @@ void add_sizes(const Diagnosis& found, std::vector<Advice>& advice) {
   advice.push_back({false,
                     reasons.begin()->starts_with("tokens")
                         ? "make batch_size x max_seq_length a multiple of what the recipe wants"
-                        : "make the model's sides multiples of what the recipe wants (16; mxfp8 "
-                          "32; blockwise 128), or take a recipe that wants less",
+                        : str("make the model's sides multiples of what the recipe wants (",
+                              side_multiples(), "), or take a recipe that wants less"),
                     str(layers.size(), " layer(s) stay out of FP8, ", *layers.begin(), " first: ",
                         join(std::vector<std::string>(reasons.begin(), reasons.end()), "; "))});
 }

@@ -11,15 +11,14 @@ namespace {
 using fp8::FormatChoice;
 using fp8::Recipe;
 
-// Recipes whose scales fit each block have no use for E5M2's range.
 bool has_formats(Recipe recipe) {
-  return recipe == Recipe::kDelayed || recipe == Recipe::kCurrent;
+  return fp8::traits_of(recipe).chooses_format;
 }
 
 }  // namespace
 
 Variant variant_of(const fp8::Options& options) {
-  return {options.recipe, options.format, options.recipe == Recipe::kDelayed ? options.margin : 0};
+  return {options.recipe, options.format, fp8::uses_history(options.recipe) ? options.margin : 0};
 }
 
 std::string name_of(const Variant& variant) {
@@ -35,7 +34,7 @@ std::string keys_of(const Variant& variant, const Variant& now) {
     keys.push_back(octavo::str("fp8_recipe ", config::name_of(variant.recipe)));
   if (variant.format != now.format && has_formats(variant.recipe))
     keys.push_back(octavo::str("fp8_format ", config::name_of(variant.format)));
-  if (variant.margin != now.margin && variant.recipe == Recipe::kDelayed)
+  if (variant.margin != now.margin && fp8::uses_history(variant.recipe))
     keys.push_back(octavo::str("fp8_margin ", variant.margin));
   return join(keys, ", ");
 }
@@ -45,12 +44,11 @@ std::vector<Variant> variants(const fp8::Options& in_use) {
   const auto add = [&](const Variant& variant) {
     if (std::ranges::find(all, variant) == all.end()) all.push_back(variant);
   };
-  if (in_use.recipe == Recipe::kDelayed) add({Recipe::kDelayed, in_use.format, 0});
-  for (const Recipe recipe : {Recipe::kDelayed, Recipe::kCurrent})
-    for (const FormatChoice format : {FormatChoice::kHybrid, FormatChoice::kE4m3})
-      add({recipe, format, 0});
-  for (const Recipe recipe : {Recipe::kRowwise, Recipe::kBlockwise, Recipe::kMxfp8})
+  if (fp8::uses_history(in_use.recipe)) add({in_use.recipe, in_use.format, 0});
+  for (const Recipe recipe : fp8::kRecipes) {
+    if (has_formats(recipe)) add({recipe, FormatChoice::kHybrid, 0});
     add({recipe, FormatChoice::kE4m3, 0});
+  }
   return all;
 }
 

@@ -9,7 +9,7 @@
 namespace octavo::diagnose {
 
 struct Variant {
-  fp8::Recipe recipe = fp8::Recipe::kDelayed;
+  fp8::Recipe recipe = fp8::kDefaultRecipe;
   fp8::FormatChoice format = fp8::FormatChoice::kHybrid;
   int64_t margin = 0;  // of delayed alone
   bool operator==(const Variant&) const = default;

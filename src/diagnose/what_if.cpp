@@ -25,7 +25,7 @@ Fp8Matrix quantized(const engine::Engine& engine, const Tensor& tensor, const Va
                   .keep = false,
                   .factor = {},
                   .amax = {}};
-    if (variant.recipe == fp8::Recipe::kDelayed)
+    if (fp8::uses_history(variant.recipe))
       made.factor =
           at::full({1}, factor(variant, role, direction), tensor.options().dtype(at::kFloat));
     return made;

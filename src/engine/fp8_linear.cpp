@@ -15,7 +15,7 @@ Fp8Copy Fp8Linear::quantize_part(const at::Tensor& x, fp8::Recipe recipe, fp8::D
   const auto made = aten::quantize_plain(x, recipe, direction, order);
   const at::Tensor scales = made.decode.reshape({-1});
   return {.codes = made.codes,
-          .scales = recipe == fp8::Recipe::kMxfp8 ? aten::to_e8m0(scales) : scales,
+          .scales = fp8::has_e8m0_scales(recipe) ? aten::to_e8m0(scales) : scales,
           .values = {}};
 }
 

@@ -62,6 +62,28 @@ std::string cpu_or_bf16(const Target& t) {
   return unless_reference(t);
 }
 
+// The table of most operations, of their makers.
+template <class Op, auto kCpu, auto kAten, auto kReference>
+std::span<const Implementation<Op>> cpu_or_reference() {
+  static constexpr Implementation<Op> kTable[] = {
+      {"cpu/simd", on_cpu, kCpu},
+      {"aten", unless_reference, kAten},
+      {"reference", serves_all, kReference},
+  };
+  return kTable;
+}
+// The same with Transformer Engine first.
+template <class Op, auto kTe, auto kCpu, auto kAten, auto kReference>
+std::span<const Implementation<Op>> te_cpu_or_reference() {
+  static constexpr Implementation<Op> kTable[] = {
+      {"te", te::refusal, kTe},
+      {"cpu/simd", on_cpu, kCpu},
+      {"aten", unless_reference, kAten},
+      {"reference", serves_all, kReference},
+  };
+  return kTable;
+}
+
 }  // namespace
 
 template <>
@@ -105,41 +127,57 @@ std::span<const Implementation<Fp8Linear>> implementations<Fp8Linear>() {
   return kTable;
 }
 
-#define OCTAVO_CPU_OR_REFERENCE(Op, make)                     \
-  template <>                                                 \
-  std::span<const Implementation<Op>> implementations<Op>() { \
-    static constexpr Implementation<Op> kTable[] = {          \
-        {"cpu/simd", on_cpu, cpu::make},                      \
-        {"aten", unless_reference, aten::make},               \
-        {"reference", serves_all, reference::make},           \
-    };                                                        \
-    return kTable;                                            \
-  }
+template <>
+std::span<const Implementation<LayerNorm>> implementations<LayerNorm>() {
+  return te_cpu_or_reference<LayerNorm, te::make_layer_norm, cpu::make_layer_norm,
+                             aten::make_layer_norm, reference::make_layer_norm>();
+}
 
-// The same with Transformer Engine first.
-#define OCTAVO_TE_CPU_OR_REFERENCE(Op, make)                  \
-  template <>                                                 \
-  std::span<const Implementation<Op>> implementations<Op>() { \
-    static constexpr Implementation<Op> kTable[] = {          \
-        {"te", te::refusal, te::make},                        \
-        {"cpu/simd", on_cpu, cpu::make},                      \
-        {"aten", unless_reference, aten::make},               \
-        {"reference", serves_all, reference::make},           \
-    };                                                        \
-    return kTable;                                            \
-  }
+template <>
+std::span<const Implementation<RmsNorm>> implementations<RmsNorm>() {
+  return te_cpu_or_reference<RmsNorm, te::make_rms_norm, cpu::make_rms_norm, aten::make_rms_norm,
+                             reference::make_rms_norm>();
+}
 
-OCTAVO_TE_CPU_OR_REFERENCE(LayerNorm, make_layer_norm)
-OCTAVO_TE_CPU_OR_REFERENCE(RmsNorm, make_rms_norm)
-OCTAVO_TE_CPU_OR_REFERENCE(Gelu, make_gelu)
-OCTAVO_TE_CPU_OR_REFERENCE(SwiGlu, make_swiglu)
-OCTAVO_TE_CPU_OR_REFERENCE(Rope, make_rope)
-OCTAVO_CPU_OR_REFERENCE(ColumnSum, make_column_sum)
-OCTAVO_CPU_OR_REFERENCE(CrossEntropy, make_cross_entropy)
-OCTAVO_CPU_OR_REFERENCE(Embedding, make_embedding)
-OCTAVO_CPU_OR_REFERENCE(AdamW, make_adamw)
+template <>
+std::span<const Implementation<Gelu>> implementations<Gelu>() {
+  return te_cpu_or_reference<Gelu, te::make_gelu, cpu::make_gelu, aten::make_gelu,
+                             reference::make_gelu>();
+}
 
-#undef OCTAVO_CPU_OR_REFERENCE
-#undef OCTAVO_TE_CPU_OR_REFERENCE
+template <>
+std::span<const Implementation<SwiGlu>> implementations<SwiGlu>() {
+  return te_cpu_or_reference<SwiGlu, te::make_swiglu, cpu::make_swiglu, aten::make_swiglu,
+                             reference::make_swiglu>();
+}
+
+template <>
+std::span<const Implementation<Rope>> implementations<Rope>() {
+  return te_cpu_or_reference<Rope, te::make_rope, cpu::make_rope, aten::make_rope,
+                             reference::make_rope>();
+}
+
+template <>
+std::span<const Implementation<ColumnSum>> implementations<ColumnSum>() {
+  return cpu_or_reference<ColumnSum, cpu::make_column_sum, aten::make_column_sum,
+                          reference::make_column_sum>();
+}
+
+template <>
+std::span<const Implementation<CrossEntropy>> implementations<CrossEntropy>() {
+  return cpu_or_reference<CrossEntropy, cpu::make_cross_entropy, aten::make_cross_entropy,
+                          reference::make_cross_entropy>();
+}
+
+template <>
+std::span<const Implementation<Embedding>> implementations<Embedding>() {
+  return cpu_or_reference<Embedding, cpu::make_embedding, aten::make_embedding,
+                          reference::make_embedding>();
+}
+
+template <>
+std::span<const Implementation<AdamW>> implementations<AdamW>() {
+  return cpu_or_reference<AdamW, cpu::make_adamw, aten::make_adamw, reference::make_adamw>();
+}
 
 }  // namespace octavo::engine

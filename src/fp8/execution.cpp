@@ -1,7 +1,5 @@
 #include "fp8/execution.h"
 
-#include <array>
-
 #include "base/error.h"
 #include "base/text.h"
 
@@ -12,28 +10,16 @@ using config::Fp8Backend;
 using config::Fp8Execution;
 using config::name_of;
 
-constexpr std::array kRecipes = {Recipe::kDelayed, Recipe::kCurrent, Recipe::kRowwise,
-                                 Recipe::kBlockwise, Recipe::kMxfp8};
+std::string capability_text(int capability) {
+  return str(capability / 10, ".", capability % 10);
+}
 
-// Compute capabilities, as major * 10 + minor, that have a recipe in hardware.
-struct Capabilities {
-  int least, most;
-  const char* text;
-};
-
-Capabilities capabilities_of(Recipe recipe) {
-  switch (recipe) {
-    case Recipe::kDelayed:
-    case Recipe::kCurrent:
-      return {89, 1 << 20, "a GPU of compute capability 8.9 or above"};
-    case Recipe::kRowwise:
-      return {90, 1 << 20, "a GPU of compute capability 9.0 or above"};
-    case Recipe::kBlockwise:
-      return {90, 90, "a GPU of compute capability 9.0"};
-    case Recipe::kMxfp8:
-      break;
-  }
-  return {100, 119, "a GPU of compute capability 10.0 or above and below 12.0"};
+// The GPUs that have a recipe in hardware.
+std::string wanted_gpu(const ComputeCapabilities& native) {
+  const std::string first = "a GPU of compute capability " + capability_text(native.first);
+  if (native.last == native.first) return first;
+  if (native.last == ComputeCapabilities::kNewest) return first + " or above";
+  return str(first, " or above and below ", capability_text(native.last + 1));
 }
 
 std::string described(const Device& device) {
@@ -52,7 +38,7 @@ std::string native_recipes(const Device& device) {
 // "fp8_recipe blockwise in FP8 matrix units: wanted …, found …"
 std::string lacks(const Device& device, Recipe recipe) {
   return str("fp8_recipe ", name_of(recipe), " in FP8 matrix units: wanted ",
-             capabilities_of(recipe).text, ", found ", described(device));
+             wanted_gpu(traits_of(recipe).native), ", found ", described(device));
 }
 
 // What else a user could ask of this device.
@@ -67,22 +53,22 @@ std::string te_refusal(const Device& device, Recipe recipe) {
   if (!device.has_te)
     return "wanted Transformer Engine, found that its library is not loaded; install it, or take "
            "fp8_backend aten";
-  if (recipe == Recipe::kRowwise)
-    return "wanted Transformer Engine for fp8_recipe rowwise, found that it has no such recipe; "
-           "take fp8_backend aten, or another recipe";
+  if (!traits_of(recipe).in_transformer_engine)
+    return str("wanted Transformer Engine for fp8_recipe ", name_of(recipe),
+               ", found that it has no such recipe; take fp8_backend aten, or another recipe");
   return "";
 }
 
 FormatChoice settle_format(const Request& request, Decision& decision) {
   const FormatChoice asked = request.wanted.format;
   const Recipe recipe = decision.options.recipe;
-  if (!has_power_of_two_scales(recipe))
-    return asked == FormatChoice::kAuto ? FormatChoice::kHybrid : asked;
+  if (traits_of(recipe).chooses_format)
+    return asked == FormatChoice::kAuto ? default_format(recipe) : asked;
   if (asked == FormatChoice::kHybrid || asked == FormatChoice::kE5m2)
     decision.warnings.push_back(str("fp8_format ", name_of(asked), ": wanted e4m3 or auto for ",
                                     "fp8_recipe ", name_of(recipe),
                                     ", which has E4M3 only; e4m3 runs. Leave fp8_format out"));
-  return FormatChoice::kE4m3;
+  return default_format(recipe);
 }
 
 void warn_of_unread(const Options& wanted, Decision& decision) {
@@ -95,7 +81,7 @@ void warn_of_unread(const Options& wanted, Decision& decision) {
   note("fp8_interval", wanted.interval, usual.interval);
   note("fp8_amax_history", wanted.history, usual.history);
   note("fp8_amax_algo", wanted.algo, usual.algo);
-  if (given.empty() || decision.options.recipe == Recipe::kDelayed) return;
+  if (given.empty() || uses_history(decision.options.recipe)) return;
   decision.warnings.push_back(str(join(given, ", "), ": read by fp8_recipe delayed only, not by ",
                                   name_of(decision.options.recipe),
                                   ", which runs; leave out what is not read"));
@@ -163,8 +149,7 @@ bool wants_fp8(const config::Settings& settings) {
 }
 
 Request request_of(const config::Settings& s) {
-  const bool mxfp8 = s.fp8_scenario == config::Fp8Scenario::kMxfp8;
-  return {.wanted = {.recipe = mxfp8 ? Recipe::kMxfp8 : s.fp8_recipe,
+  return {.wanted = {.recipe = config::fp8_recipe_of(s),
                      .format = s.fp8_format,
                      .margin = s.fp8_margin,
                      .interval = s.fp8_interval,
@@ -175,9 +160,7 @@ Request request_of(const config::Settings& s) {
 }
 
 bool has_native(const Device& device, Recipe recipe) {
-  const Capabilities wanted = capabilities_of(recipe);
-  const int found = device.major * 10 + device.minor;
-  return device.is_gpu && found >= wanted.least && found <= wanted.most;
+  return device.is_gpu && traits_of(recipe).native.has(device.major * 10 + device.minor);
 }
 
 Decision decide(const Request& request, const Device& device) {
@@ -190,12 +173,12 @@ Decision decide(const Request& request, const Device& device) {
                          request.backend == Fp8Backend::kRehearse || !device.is_gpu;
   if (rehearsed) return rehearsal(request, device);
   if (has_native(device, recipe)) return native(request, device, recipe);
-  if (recipe != Recipe::kMxfp8 || !has_native(device, Recipe::kDelayed))
-    return bf16(request, device);
-  Decision decision = native(request, device, Recipe::kDelayed);
-  decision.warnings.insert(
-      decision.warnings.begin(),
-      lacks(device, recipe) + "; fp8_recipe delayed runs. Take " + advice(device));
+  const std::optional<Recipe> fallback = traits_of(recipe).fallback;
+  if (!fallback || !has_native(device, *fallback)) return bf16(request, device);
+  Decision decision = native(request, device, *fallback);
+  decision.warnings.insert(decision.warnings.begin(),
+                           str(lacks(device, recipe), "; fp8_recipe ", name_of(*fallback),
+                               " runs. Take ", advice(device)));
   return decision;
 }
 

@@ -36,9 +36,7 @@ bool wants_fp8(const config::Settings& settings);
 // With use_te and fp8_scenario applied.
 Request request_of(const config::Settings& settings);
 
-// The device has matrix units for the recipe. blockwise runs on Hopper alone: Transformer Engine
-// emulates it by mxfp8 on Blackwell, with other numerics. mxfp8 does not run on compute capability
-// 12.x, where cuBLAS had it only in part and Transformer Engine turns it off.
+// The device has matrix units for the recipe.
 bool has_native(const Device& device, Recipe recipe);
 
 // Fails (kEnvironment) when native was asked for and the device or its libraries cannot do it.

@@ -8,16 +8,6 @@
 namespace octavo::fp8 {
 namespace {
 
-int64_t side_multiple(Recipe recipe) {
-  if (recipe == Recipe::kMxfp8) return 32;
-  return recipe == Recipe::kBlockwise ? 128 : 16;
-}
-
-// The last of the 128 long blocks along the tokens may be short; mxfp8's blocks may not.
-int64_t token_multiple(Recipe recipe) {
-  return recipe == Recipe::kMxfp8 ? 32 : 16;
-}
-
 std::string broken(const char* what, int64_t size, int64_t multiple) {
   OCTAVO_ASSERT(size > 0);
   return size % multiple == 0 ? "" : str(what, " ", size, " is not a multiple of ", multiple);
@@ -32,14 +22,14 @@ bool matches(const std::string& pattern, const std::string& layer, int64_t block
 }  // namespace
 
 std::string refusal(Recipe recipe, int64_t outputs, int64_t inputs) {
-  const int64_t multiple = side_multiple(recipe);
+  const int64_t multiple = traits_of(recipe).side_multiple;
   const std::string first = broken("outputs", outputs, multiple);
   const std::string second = broken("inputs", inputs, multiple);
   return first.empty() || second.empty() ? first + second : first + ", " + second;
 }
 
 std::string token_refusal(Recipe recipe, int64_t tokens) {
-  return broken("tokens", tokens, token_multiple(recipe));
+  return broken("tokens", tokens, traits_of(recipe).token_multiple);
 }
 
 std::string refusal(Recipe recipe, int64_t outputs, int64_t inputs, int64_t tokens) {

@@ -40,7 +40,7 @@ Quantization quantize(Recipe recipe, const Side& side, Direction direction, cons
     result.amax.add(matrix.values[i]);
   });
   for (const Amax& a : amax)
-    result.scales.push_back(recipe == Recipe::kDelayed
+    result.scales.push_back(uses_history(recipe)
                                 ? scale_from_factor(given)
                                 : scale_from_amax(recipe, side.format, a.value, a.has_nan));
   result.codes.resize(matrix.values.size());

@@ -30,21 +30,6 @@ Format format_of(FormatChoice choice, Role role, Direction direction) {
   return Format::kE4M3;
 }
 
-Granularity granularity_of(Recipe recipe, Role role) {
-  switch (recipe) {
-    case Recipe::kDelayed:
-    case Recipe::kCurrent:
-      return Granularity::kTensor;
-    case Recipe::kRowwise:
-      return Granularity::kVector;
-    case Recipe::kBlockwise:
-      return role == Role::kWeight ? Granularity::kSquare128 : Granularity::kBlock128;
-    case Recipe::kMxfp8:
-      return Granularity::kBlock32;
-  }
-  return Granularity::kTensor;
-}
-
 // Clears the mantissa: the power of two at or below a positive number. A subnormal becomes zero, as
 // it does in Transformer Engine; MAX / amax is never that small.
 float power_of_two_below(float value) {
@@ -57,13 +42,13 @@ float transformer_engine_factor(Format format, float amax) {
   return std::isinf(factor) ? std::numeric_limits<float>::max() : factor;
 }
 
-Scale rowwise_scale(Format format, float amax, bool has_nan) {
+Scale torchao_scale(Format format, float amax, bool has_nan) {
   if (has_nan) return scale_from_factor(std::numeric_limits<float>::quiet_NaN());
   return scale_from_factor(
       power_of_two_below(max_value(format) / std::max(amax, kTorchaoSmallestAmax)));
 }
 
-Scale mxfp8_scale(Format format, float amax, bool has_nan) {
+Scale e8m0_scale(Format format, float amax, bool has_nan) {
   const uint8_t code = has_nan ? kE8M0Nan : encode_e8m0_up(amax / max_value(format));
   const float decode = decode_e8m0(code);
   // 2^127 has no normal reciprocal; it is 2^-127, which 1 / decode gives as well.
@@ -85,7 +70,9 @@ std::string_view name_of(Role role) {
 }
 
 Side side_of(Recipe recipe, FormatChoice format, Role role, Direction direction) {
-  return {format_of(format, role, direction), granularity_of(recipe, role)};
+  const RecipeTraits& traits = traits_of(recipe);
+  return {format_of(format, role, direction),
+          role == Role::kWeight ? traits.weights : traits.activations};
 }
 
 Grid grid_of(Granularity granularity, Direction direction, int64_t rows, int64_t columns) {
@@ -112,17 +99,17 @@ Grid grid_of(Granularity granularity, Direction direction, int64_t rows, int64_t
 }
 
 Scale scale_from_amax(Recipe recipe, Format format, float amax, bool has_nan) {
-  switch (recipe) {
-    case Recipe::kDelayed:
+  switch (traits_of(recipe).scale_rule) {
+    case ScaleRule::kHistory:
       break;
-    case Recipe::kCurrent:
+    case ScaleRule::kTe:
       return scale_from_factor(transformer_engine_factor(format, amax));
-    case Recipe::kRowwise:
-      return rowwise_scale(format, amax, has_nan);
-    case Recipe::kBlockwise:
+    case ScaleRule::kTorchaoPowerOfTwo:
+      return torchao_scale(format, amax, has_nan);
+    case ScaleRule::kTePowerOfTwo:
       return scale_from_factor(power_of_two_below(transformer_engine_factor(format, amax)));
-    case Recipe::kMxfp8:
-      return mxfp8_scale(format, amax, has_nan);
+    case ScaleRule::kE8m0Ceil:
+      return e8m0_scale(format, amax, has_nan);
   }
   OCTAVO_ASSERT(false && "delayed scales come from the history");
   return {};

@@ -1,29 +1,34 @@
 #pragma once
-// The five recipes: how a matrix is cut into blocks, which format a copy gets, and the scale of a
-// block from its largest magnitude. Everything that quantizes follows what stands here.
+// How a recipe cuts a matrix into blocks, which format a copy gets, and the scale of a block from
+// its largest magnitude. Everything that quantizes follows what stands here; what differs between
+// recipes without being arithmetic is in recipe_traits.h.
 
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string_view>
 
-#include "config/settings.h"
 #include "fp8/formats.h"
+#include "fp8/recipe_traits.h"
 
 namespace octavo::fp8 {
 
-using Recipe = config::Fp8Recipe;
 using FormatChoice = config::Fp8Format;
 using AmaxAlgo = config::Fp8AmaxAlgo;
 
 struct Options {
-  Recipe recipe = Recipe::kDelayed;
+  Recipe recipe = kDefaultRecipe;
   FormatChoice format = FormatChoice::kHybrid;  // never kAuto
   // Of delayed alone.
   int64_t margin = 0, interval = 1, history = 1024;
   AmaxAlgo algo = AmaxAlgo::kMax;
   bool operator==(const Options&) const = default;
 };
+
+// What fp8_format auto stands for.
+constexpr FormatChoice default_format(Recipe recipe) {
+  return traits_of(recipe).chooses_format ? FormatChoice::kHybrid : FormatChoice::kE4m3;
+}
 
 // What a matrix is to its linear layer, y[T,O] = x[T,I] w[O,I]^T.
 enum class Role : uint8_t { kInput, kWeight, kGradient };
@@ -37,14 +42,6 @@ std::string_view name_of(Role role);  // "input", "weight", "gradient"
 //   dy[T,O]         input gradient      weight gradient
 enum class Direction : uint8_t { kRow, kColumn };
 
-enum class Granularity : uint8_t {
-  kTensor,     // one scale
-  kVector,     // one per row (row copy) or column (column copy)
-  kBlock128,   // one per 128 elements along the sum
-  kBlock32,    // one per 32
-  kSquare128,  // one per 128 x 128
-};
-
 struct Side {
   Format format = Format::kE4M3;
   Granularity granularity = Granularity::kTensor;
@@ -52,15 +49,6 @@ struct Side {
 };
 
 Side side_of(Recipe recipe, FormatChoice format, Role role, Direction direction);
-
-// The same numbers serve both directions: one scale for all, or squares.
-constexpr bool is_symmetric(Granularity g) {
-  return g == Granularity::kTensor || g == Granularity::kSquare128;
-}
-// Every scale is a power of two, so that code times scale is exact in BF16 and FP32.
-constexpr bool has_power_of_two_scales(Recipe r) {
-  return r != Recipe::kDelayed && r != Recipe::kCurrent;
-}
 
 // How the blocks lie on a [rows, columns] matrix. Scales are kept row-major, [grid_rows,
 // grid_columns]; blocks at the edges may be smaller.
@@ -88,12 +76,12 @@ inline Scale scale_from_decode(float decode) {
 }
 // The scale of a block from the largest magnitude of its numbers (see amax_of), for the recipes
 // that take it from the block itself. `has_nan`: the block has a NaN.
-//   current    Transformer Engine: MAX / amax; 1 when amax is 0 or infinite
-//   rowwise    torchao: MAX / max(amax, 1e-12), rounded down to a power of two; 0 when amax is
-//              infinite and NaN when there is one, so that the row becomes NaN
-//   blockwise  Transformer Engine: as current, rounded down to a power of two
-//   mxfp8      OCP and cuBLAS: decode is the smallest power of two at or above amax / MAX; NaN when
-//              there is one
+//   kTe                 Transformer Engine: MAX / amax; 1 when amax is 0 or infinite
+//   kTorchaoPowerOfTwo  torchao: MAX / max(amax, 1e-12), rounded down to a power of two; 0 when
+//                       amax is infinite and NaN when there is one, so that the row becomes NaN
+//   kTePowerOfTwo       Transformer Engine: as kTe, rounded down to a power of two
+//   kE8m0Ceil           OCP and cuBLAS: decode is the smallest power of two at or above amax / MAX;
+//                       NaN when there is one
 Scale scale_from_amax(Recipe recipe, Format format, float amax, bool has_nan);
 
 }  // namespace octavo::fp8

@@ -26,7 +26,7 @@ size_t index(Direction direction) {
 }  // namespace
 
 Fp8Layer::Fp8Layer(Fp8Shared& shared, const std::string& layer_name) : shared_(shared) {
-  if (shared.options.recipe != fp8::Recipe::kDelayed) return;
+  if (!fp8::uses_history(shared.options.recipe)) return;
   for (const Role role : kRoles) {
     const std::string name = octavo::str(layer_name, ".", name_of(role));
     const fp8::Format row = side(role, Direction::kRow).format;
@@ -45,7 +45,7 @@ fp8::Side Fp8Layer::side(Role role, Direction direction) const {
 Fp8Order Fp8Layer::order(Role role, Direction direction, bool wanted, bool record) const {
   Fp8Order made{
       .side = side(role, direction), .wanted = wanted, .keep = false, .factor = {}, .amax = {}};
-  if (shared_.options.recipe != fp8::Recipe::kDelayed) return made;
+  if (!fp8::uses_history(shared_.options.recipe)) return made;
   const int64_t slot = slots_[index(role)][index(direction)];
   made.factor = shared_.scaling.factor(slot);
   if (record) made.amax = shared_.scaling.amax(slot);

@@ -82,7 +82,7 @@ int64_t Fp8Model::layers_in_fp8() const {
 }
 
 void Fp8Model::begin_step(int64_t step) {
-  const bool anew = step_ == 0 && options_.fp8.recipe == fp8::Recipe::kDelayed && !loaded_;
+  const bool anew = step_ == 0 && fp8::uses_history(options_.fp8.recipe) && !loaded_;
   if (anew) first_judged_ = step + kNotJudged;
   step_ = step;
   figures_.reset();
@@ -94,7 +94,7 @@ void Fp8Model::begin_step(int64_t step) {
   // factors are new, also those of frozen weights, and every step records a magnitude. Weights that
   // the last step changed are let go before the first new one is made, so that every step takes the
   // same memory.
-  const bool all = shared_.measuring || shared_.options.recipe == fp8::Recipe::kDelayed;
+  const bool all = shared_.measuring || fp8::uses_history(shared_.options.recipe);
   for (const auto& plan : plan_)
     if (plan.layer->fp8 != nullptr && (all || plan.layer->weight->trainable))
       plan.layer->fp8->forget_weight();

@@ -31,10 +31,12 @@ std::string Fp8Layer::no_parts_reason(const Param& param) const {
 
 std::optional<Tensor> Fp8Layer::magnitudes(const Param& param) const {
   const Tensor rows = param.own.narrow(0, 0, param.master.size(0));
-  if (shared_.options.recipe == Recipe::kCurrent)
+  const Recipe recipe = shared_.options.recipe;
+  const Granularity granularity = fp8::traits_of(recipe).weights;
+  if (granularity == Granularity::kTensor && !fp8::uses_history(recipe))
     return rows.numel() == 0 ? at::zeros({1}, rows.options().dtype(at::kFloat))
                              : rows.abs().amax().to(at::kFloat).reshape({1});
-  if (shared_.options.recipe == Recipe::kRowwise)
+  if (granularity == Granularity::kVector)
     return rows.numel() == 0 ? at::zeros({rows.size(1)}, rows.options().dtype(at::kFloat))
                              : rows.abs().amax(0).to(at::kFloat);
   return std::nullopt;
@@ -48,11 +50,11 @@ Fp8Layer::Part Fp8Layer::part(const Param& param, Direction direction) {
   result.shared_scales = made.side.granularity == Granularity::kTensor;
   Recipe recipe = shared_.options.recipe;
   Tensor rows = param.own;
-  if (recipe == Recipe::kCurrent) {
-    // As delayed does it, with the factor that the whole tensor gives.
+  if (result.shared_scales && !fp8::uses_history(recipe)) {
+    // As delayed scaling does it, with the factor that the whole tensor gives.
     made.factor = engine::Fp8Linear::factor_of(made.side.format, agreed_);
-    recipe = Recipe::kDelayed;
-  } else if (recipe == Recipe::kRowwise && direction == Direction::kColumn) {
+    recipe = fp8::recipe_with(fp8::ScaleRule::kHistory);
+  } else if (made.side.granularity == Granularity::kVector && direction == Direction::kColumn) {
     // One row more, of the magnitudes that the columns have on all ranks: it gives the scales.
     rows = at::cat({rows, agreed_.to(rows.scalar_type()).unsqueeze(0)});
     result.shared_scales = true;

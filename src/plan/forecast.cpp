@@ -31,23 +31,6 @@ Sharding sharding_of(const Settings& s) {
   return Sharding::kFull;
 }
 
-Recipe recipe_of(const Settings& s) {
-  if (s.fp8_scenario == config::Fp8Scenario::kMxfp8) return Recipe::kMxfp8;
-  switch (s.fp8_recipe) {
-    case config::Fp8Recipe::kDelayed:
-      return Recipe::kDelayed;
-    case config::Fp8Recipe::kCurrent:
-      return Recipe::kCurrent;
-    case config::Fp8Recipe::kRowwise:
-      return Recipe::kRowwise;
-    case config::Fp8Recipe::kBlockwise:
-      return Recipe::kBlockwise;
-    case config::Fp8Recipe::kMxfp8:
-      break;
-  }
-  return Recipe::kMxfp8;
-}
-
 // GPUs that share one copy; 0: all.
 int64_t shard_group(const Settings& s, const Gpu& gpu) {
   const bool hybrid = s.sharding_mode == ShardingMode::kHybrid;
@@ -76,28 +59,57 @@ Workload workload(const Settings& s, const Shape& shape, const Gpu& gpu) {
   return work;
 }
 
-std::string refusal_of(const Gpu& gpu, Recipe recipe) {
-  if (recipe == Recipe::kBf16) return "";
-  if (gpu.fp8_tflops == 0) return str(gpu.title, " has no FP8 units: BF16 would run");
-  if (recipe == Recipe::kMxfp8 && gpu.capability != 100 && gpu.capability != 103)
-    return str("mxfp8 is for compute capability 10: ", gpu.title, " falls back to delayed");
-  if (recipe == Recipe::kBlockwise && gpu.capability != 90)
-    return str("blockwise is native on compute capability 9.0 alone");
-  if (recipe == Recipe::kRowwise && gpu.capability < 90)
-    return str("rowwise is native from compute capability 9.0 on");
-  return "";
+std::string capability_text(int capability) {
+  return str("compute capability ", capability / 10, ".", capability % 10);
+}
+
+// Which GPUs have the recipe: "native from compute capability 9.0 on".
+std::string where_native(const fp8::ComputeCapabilities& native) {
+  if (native.first == native.last)
+    return str("native on ", capability_text(native.first), " alone");
+  if (native.last == fp8::ComputeCapabilities::kNewest)
+    return str("native from ", capability_text(native.first), " on");
+  return str("for compute capability ", native.first / 10);
 }
 
 // What runs where a GPU has not the recipe, as fp8::decide has it.
-Recipe recipe_that_runs(const Gpu& gpu, Recipe recipe) {
-  if (refusal_of(gpu, recipe).empty()) return recipe;
-  return recipe == Recipe::kMxfp8 && gpu.fp8_tflops > 0 ? Recipe::kDelayed : Recipe::kBf16;
+RecipeOrBf16 recipe_that_runs(const Gpu& gpu, RecipeOrBf16 recipe) {
+  if (!recipe || is_native(gpu, recipe)) return recipe;
+  const RecipeOrBf16 fallback = fp8::traits_of(*recipe).fallback;
+  return is_native(gpu, fallback) ? fallback : kBf16;
+}
+
+std::string refusal_of(const Gpu& gpu, RecipeOrBf16 recipe) {
+  if (!recipe || is_native(gpu, recipe)) return "";
+  if (gpu.fp8_tflops == 0) return str(gpu.title, " has no FP8 units: BF16 would run");
+  const std::string where =
+      str(name_of(recipe), " is ", where_native(fp8::traits_of(*recipe).native));
+  const RecipeOrBf16 runs = recipe_that_runs(gpu, recipe);
+  return runs ? str(where, ": ", gpu.title, " falls back to ", name_of(runs)) : where;
 }
 
 // The recipe whose codes are kept and sent. A CPU rehearses what was asked for.
-Recipe recipe_of_codes(const Forecast& f) {
-  const bool falls_back = !f.cpu && recipe_that_runs(*f.gpu, f.wanted) == Recipe::kDelayed;
-  return falls_back ? Recipe::kDelayed : f.wanted;
+RecipeOrBf16 recipe_of_codes(const Forecast& f) {
+  const RecipeOrBf16 runs = recipe_that_runs(*f.gpu, f.wanted);
+  return runs && !f.cpu ? runs : f.wanted;
+}
+
+// Bytes of scales for each weight that travels as a code.
+double scale_bytes(const fp8::RecipeTraits& recipe, double hidden) {
+  const double each = recipe.scale_type == fp8::ScaleType::kE8M0 ? 1 : 4;
+  switch (recipe.weights) {
+    case fp8::Granularity::kTensor:
+      break;
+    case fp8::Granularity::kVector:
+      return each / 2 / hidden;  // those of rows travel; those of columns are agreed on
+    case fp8::Granularity::kBlock128:
+      return each / 128;
+    case fp8::Granularity::kBlock32:
+      return each / 32;
+    case fp8::Granularity::kSquare128:
+      return each / (128 * 128);
+  }
+  return 0;
 }
 
 TrafficWork traffic_work(const Settings& s, const Forecast& f) {
@@ -111,12 +123,10 @@ TrafficWork traffic_work(const Settings& s, const Forecast& f) {
   work.recompute = s.gradient_checkpointing;
   if (s.lora_rank > 0) work.adapters = lora_parameters(f.shape, s.lora_rank, f.lora_targets);
   if (!f.wants_fp8 || !s.fp8_all_gather) return work;
-  const Recipe runs = recipe_of_codes(f);
+  const fp8::RecipeTraits& runs = fp8::traits_of(*recipe_of_codes(f));
   work.weight_bytes = 1;
-  work.one_copy = runs != Recipe::kRowwise && runs != Recipe::kMxfp8;
-  if (runs == Recipe::kMxfp8) work.scale_bytes = 1.0 / 32;
-  if (runs == Recipe::kBlockwise) work.scale_bytes = 4.0 / (128 * 128);
-  if (runs == Recipe::kRowwise) work.scale_bytes = 2.0 / static_cast<double>(f.shape.hidden);
+  work.one_copy = fp8::is_symmetric(runs.weights);
+  work.scale_bytes = scale_bytes(runs, static_cast<double>(f.shape.hidden));
   return work;
 }
 
@@ -210,7 +220,7 @@ void forecast_memory(const Settings& s, Forecast& f) {
   work.gpus = s.num_gpus;
   work.shard_group = shard_group(s, *f.gpu);
   work.sharding = f.sharding;
-  if (recipe_of_codes(f) == Recipe::kDelayed) work.recipe = config::Fp8Recipe::kDelayed;
+  if (const RecipeOrBf16 coded = recipe_of_codes(f)) work.recipe = *coded;
   work.fp8 = true;
   f.fp8_memory = memory(work);
   work.fp8 = false;
@@ -220,12 +230,12 @@ void forecast_memory(const Settings& s, Forecast& f) {
   if (!f.cpu && !f.fits()) f.advice = advice_for(work, f.memory_limit);
 }
 
-std::vector<std::string> reasons_for(Workload work, Recipe wanted) {
+std::vector<std::string> reasons_for(Workload work, RecipeOrBf16 wanted) {
   std::vector<std::string> lines;
   const std::string refusal = refusal_of(*work.gpu, wanted);
   if (!refusal.empty()) lines.push_back(refusal);
   work.recipe = recipe_that_runs(*work.gpu, wanted);
-  if (work.recipe == Recipe::kBf16) return lines;
+  if (work.recipe == kBf16) return lines;
   for (std::string& line : gain_reasons(work, Calibration::fitted()))
     lines.push_back(std::move(line));
   return lines;
@@ -261,14 +271,15 @@ Forecast forecast(const Settings& s) {
   result.lora_targets = lora_targets(s);
   result.sharding = sharding_of(s);
   result.wants_fp8 = s.use_fp8 || s.mixed_precision == config::Precision::kFp8;
-  if (result.wants_fp8) result.wanted = recipe_of(s);
+  if (result.wants_fp8) result.wanted = config::fp8_recipe_of(s);
 
   forecast_memory(s, result);
   result.traffic = traffic(traffic_work(s, result));
   Workload work = workload(s, result.shape, *result.gpu);
   const Calibration& calibration = Calibration::fitted();
-  for (Recipe recipe : {Recipe::kBf16, Recipe::kDelayed, Recipe::kCurrent, Recipe::kRowwise,
-                        Recipe::kBlockwise, Recipe::kMxfp8}) {
+  std::vector<RecipeOrBf16> all = {kBf16};
+  all.insert(all.end(), std::begin(fp8::kRecipes), std::end(fp8::kRecipes));
+  for (const RecipeOrBf16 recipe : all) {
     RecipeForecast row;
     row.recipe = recipe;
     row.refusal = refusal_of(*result.gpu, recipe);
@@ -278,7 +289,7 @@ Forecast forecast(const Settings& s) {
       row.gain = row.time.tokens_per_s / result.recipes.front().time.tokens_per_s;
     result.recipes.push_back(row);
   }
-  result.reasons = reasons_for(work, result.wants_fp8 ? result.wanted : Recipe::kDelayed);
+  result.reasons = reasons_for(work, result.wants_fp8 ? result.wanted : fp8::kDefaultRecipe);
   result.failures = failures(s.gpu_hours_per_failure / static_cast<double>(s.num_gpus),
                              s.checkpoint_seconds, s.restart_seconds);
   result.bf16_costs = costs_of(s, result.recipes.front().time, result.failures.goodput);

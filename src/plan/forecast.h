@@ -13,11 +13,11 @@
 namespace octavo::plan {
 
 struct RecipeForecast {
-  Recipe recipe = Recipe::kBf16;
+  RecipeOrBf16 recipe = kBf16;
   StepTime time;
   double gain = 1;      // tokens/s over BF16's
   std::string refusal;  // why it would not run here; then the time is that of `runs`
-  Recipe runs = Recipe::kBf16;
+  RecipeOrBf16 runs = kBf16;
 };
 
 struct Costs {
@@ -38,7 +38,7 @@ struct Forecast {
   Sharding sharding = Sharding::kNone;
   bool wants_fp8 = false;
   bool cpu = false;  // memory is of a process on a CPU; times are of the GPU all the same
-  Recipe wanted = Recipe::kBf16;   // what the config asks for
+  RecipeOrBf16 wanted = kBf16;     // what the config asks for
   Memory bf16_memory, fp8_memory;  // the second with the config's recipe
   double memory_limit = 0;         // bytes that a run can use of the GPU
   Traffic traffic;                 // of one GPU in a step of the config

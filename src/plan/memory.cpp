@@ -7,7 +7,6 @@
 namespace octavo::plan {
 namespace {
 
-using config::Fp8Recipe;
 using config::StateType;
 
 constexpr double kScaleShare = 4.0 / 128;  // FP32 scales of blocks of 128
@@ -95,8 +94,9 @@ double passing_per_token(const MemoryWork& work) {
   const double inner = s.gated ? ffn + up : ffn;  // GELU's gradient is made in place
   const double bytes = 2 * (3 * h + inner);
   if (!work.fp8) return bytes;
-  // Rowwise quantizes what was written; the others make codes of the activation's gradient at once.
-  if (work.recipe == Fp8Recipe::kRowwise) return bytes + up;
+  // libtorch's kernels quantize what was written; Transformer Engine's make codes of the
+  // activation's gradient at once.
+  if (!fp8::traits_of(work.recipe).in_transformer_engine) return bytes + up;
   return s.gated ? bytes - 2 * ffn : bytes;
 }
 
@@ -145,8 +145,7 @@ void add_states(const MemoryWork& work, Memory& m) {
   // Copies live for the step unless memory is short; recipes that are not symmetric give each copy
   // back after its product. A GPU has a transposed copy beside the first, the rehearsal one that
   // holds its codes as BF16.
-  const bool symmetric = work.recipe == Fp8Recipe::kDelayed || work.recipe == Fp8Recipe::kCurrent ||
-                         work.recipe == Fp8Recipe::kBlockwise;
+  const bool symmetric = fp8::is_symmetric(fp8::traits_of(work.recipe).weights);
   const bool short_of_memory = work.recompute && !cpu;
   // Fully sharded weights take their codes with them: they are in whole_units().
   if (full || short_of_memory || (!symmetric && work.accumulation == 1)) return;
@@ -250,7 +249,7 @@ MemoryWork memory_work(const config::Settings& s, const Shape& shape) {
   work.length = s.max_seq_length;
   work.accumulation = s.gradient_accumulation_steps;
   work.fp8 = s.use_fp8 || s.mixed_precision == config::Precision::kFp8;
-  work.recipe = s.fp8_scenario == config::Fp8Scenario::kMxfp8 ? Fp8Recipe::kMxfp8 : s.fp8_recipe;
+  work.recipe = config::fp8_recipe_of(s);
   work.recompute = s.gradient_checkpointing;
   work.lora_rank = s.lora_rank;
   work.lora_targets = lora_targets(s);

@@ -15,7 +15,7 @@ struct MemoryWork {
   Shape shape;
   int64_t batch = 1, length = 1024, accumulation = 1;
   bool fp8 = false;
-  config::Fp8Recipe recipe = config::Fp8Recipe::kDelayed;
+  fp8::Recipe recipe = fp8::kDefaultRecipe;
   bool recompute = false;
   int64_t lora_rank = 0;
   LoraTargets lora_targets = LoraTargets::kAll;

@@ -63,7 +63,7 @@ std::string short_products(const Workload& work, const Calibration& calibration)
 
 std::vector<std::string> gain_reasons(Workload work, const Calibration& calibration) {
   const StepTime low = step_time(work, calibration);
-  work.recipe = Recipe::kBf16;
+  work.recipe = kBf16;
   const StepTime high = step_time(work, calibration);
   const double whole = high.total;
   std::vector<std::string> lines = {in_one_line(high, low)};

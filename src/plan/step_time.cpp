@@ -7,40 +7,20 @@
 namespace octavo::plan {
 namespace {
 
-bool native(const Gpu& gpu, Recipe recipe) {
-  if (recipe == Recipe::kBf16 || gpu.fp8_tflops == 0) return false;
-  if (recipe == Recipe::kMxfp8) return gpu.capability == 100 || gpu.capability == 103;
-  if (recipe == Recipe::kDelayed || recipe == Recipe::kCurrent) return gpu.capability >= 89;
-  return gpu.capability >= 90;
-}
-
 // Stacks whose attention is written for each generation of GPUs; the others run flash attention 2,
 // made for Ampere.
 bool tuned_attention(std::string_view stack) {
   return stack == "native" || stack == "fused" || stack == "xla";
 }
 
-// Bytes moved per element of an activation or gradient to quantize it: the amax pass where the
-// recipe has one, the read, the codes and (before Blackwell, or where scales follow the layout) the
-// transposed codes that the weight gradient takes. Frozen weights have no such gradient.
-double quantize_bytes(Recipe recipe, const Gpu& gpu, bool frozen) {
-  const bool one = frozen || (gpu.capability >= 100 && recipe != Recipe::kMxfp8);
+// Bytes moved per element of an activation or gradient to quantize it: what the recipe reads, the
+// codes and (before Blackwell, or where scales follow the layout) the transposed codes that the
+// weight gradient takes. Frozen weights have no such gradient.
+double quantize_bytes(const fp8::RecipeTraits& recipe, const Gpu& gpu, bool frozen) {
+  const bool one = frozen || (gpu.capability >= 100 && fp8::is_symmetric(recipe.activations));
   const double copies = one ? 1 : 2;
-  switch (recipe) {
-    case Recipe::kBf16:
-      return 0;
-    case Recipe::kDelayed:
-      return 2 + copies;
-    case Recipe::kCurrent:
-      return 4 + copies;
-    case Recipe::kRowwise:
-      return (frozen ? 1 : 2) * (2 + 2 + 1);  // scales of two layouts
-    case Recipe::kBlockwise:
-      return 6 + copies;
-    case Recipe::kMxfp8:
-      break;
-  }
-  return 4 + copies;
+  const fp8::QuantizeCost& cost = recipe.quantize_cost;
+  return cost.read_bytes * (cost.reads_for_each_layout ? copies : 1) + copies;
 }
 
 // The parts of one micro-step, and what they share.
@@ -52,7 +32,7 @@ class MicroStep {
         gpu_(*work.gpu),
         tokens_(static_cast<double>(work.batch * work.length)),
         layers_(static_cast<double>(work.shape.layers)),
-        low_(native(gpu_, work.recipe)) {
+        low_(is_native(gpu_, work.recipe)) {
     if (work.recompute == Recompute::kFull) again_ = 1;
     if (work.recompute == Recompute::kSelective) again_ = stack("selective");
   }
@@ -150,9 +130,7 @@ class MicroStep {
   void add_products(StepTime& time) const {
     double quantized = 0, weights = 0;  // elements of one block
     // The hardware's rule for both sides (src/fp8/legality.h).
-    const int64_t multiple = work_.recipe == Recipe::kBlockwise ? 128
-                             : work_.recipe == Recipe::kMxfp8   ? 32
-                                                                : 16;
+    const int64_t multiple = low_ ? fp8::traits_of(*work_.recipe).side_multiple : 1;
     for (const Product& p : block_products(work_.shape)) {
       const double n = static_cast<double>(p.outputs), k = static_cast<double>(p.inputs);
       const bool fp8 = low_ && p.outputs % multiple == 0 && p.inputs % multiple == 0;
@@ -165,7 +143,8 @@ class MicroStep {
       weights += n * k;
     }
     if (!low_) return;
-    time.quantize = layers_ * quantized * quantize_bytes(work_.recipe, gpu_, frozen()) *
+    time.quantize = layers_ * quantized *
+                    quantize_bytes(fp8::traits_of(*work_.recipe), gpu_, frozen()) *
                     stack("quantize") / bandwidth();
     // Weights once a step, frozen ones once a run: read, and two codes written with their amax.
     if (!frozen())
@@ -216,22 +195,12 @@ class MicroStep {
 
 }  // namespace
 
-std::string_view name_of(Recipe recipe) {
-  switch (recipe) {
-    case Recipe::kBf16:
-      return "bf16";
-    case Recipe::kDelayed:
-      return "delayed";
-    case Recipe::kCurrent:
-      return "current";
-    case Recipe::kRowwise:
-      return "rowwise";
-    case Recipe::kBlockwise:
-      return "blockwise";
-    case Recipe::kMxfp8:
-      break;
-  }
-  return "mxfp8";
+std::string_view name_of(RecipeOrBf16 recipe) {
+  return recipe ? config::name_of(*recipe) : "bf16";
+}
+
+bool is_native(const Gpu& gpu, RecipeOrBf16 recipe) {
+  return recipe && gpu.fp8_tflops > 0 && fp8::traits_of(*recipe).native.has(gpu.capability);
 }
 
 double product_seconds(const Gpu& gpu, const Calibration& calibration, double m, double n, double k,

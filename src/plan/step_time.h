@@ -4,25 +4,31 @@
 // collectives, the host.
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
+#include "fp8/recipe_traits.h"
 #include "plan/calibration.h"
 #include "plan/gpu.h"
 #include "plan/shape.h"
 
 namespace octavo::plan {
 
-enum class Recipe { kBf16, kDelayed, kCurrent, kRowwise, kBlockwise, kMxfp8 };
+// What the linear layers run in: an FP8 recipe, or BF16.
+using RecipeOrBf16 = std::optional<fp8::Recipe>;
+inline constexpr RecipeOrBf16 kBf16 = std::nullopt;
 enum class Sharding { kNone, kDdp, kZero1, kZero2, kFull };
 enum class Recompute { kNone, kSelective, kFull };
-std::string_view name_of(Recipe recipe);
+std::string_view name_of(RecipeOrBf16 recipe);
+// The GPU has FP8 units for the recipe; false of BF16.
+bool is_native(const Gpu& gpu, RecipeOrBf16 recipe);
 
 struct Workload {
   Shape shape;
   const Gpu* gpu = nullptr;
   int64_t gpus = 1;
   int64_t batch = 1, length = 1024, accumulation = 1;  // per GPU and micro-step
-  Recipe recipe = Recipe::kBf16;
+  RecipeOrBf16 recipe = kBf16;
   Sharding sharding = Sharding::kNone;
   int64_t shard_group = 0;    // GPUs that share one copy of the parameters; 0: all
   double gradient_bytes = 2;  // of a gradient on its way; published programs send BF16

@@ -58,7 +58,7 @@ struct Operands {
 Fp8Matrix cast(const engine::Engine& engine, const Tensor& tensor, Role role,
                const RaceOptions& options) {
   Tensor factor, amax;
-  if (options.recipe == fp8::Recipe::kDelayed) {
+  if (fp8::uses_history(options.recipe)) {
     factor = at::ones({1}, tensor.options().dtype(at::kFloat));
     amax = at::zeros_like(factor);
   }

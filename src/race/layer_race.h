@@ -50,7 +50,7 @@ double whole_bf16(const Round& round);
 double whole_fp8(const Round& round);
 
 struct RaceOptions {
-  fp8::Recipe recipe = fp8::Recipe::kDelayed;
+  fp8::Recipe recipe = fp8::kDefaultRecipe;
   fp8::FormatChoice format = fp8::FormatChoice::kHybrid;
   bool frozen = false, has_fp8 = true;
   int least_rounds = 5;

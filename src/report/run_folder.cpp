@@ -198,8 +198,7 @@ std::string RunFolder::name() const {
 std::string RunFolder::label() const {
   std::string text = precision.empty() ? "precision not said" : precision;
   if (settings && precision.starts_with("FP8")) {
-    const bool mx = settings->fp8_scenario == config::Fp8Scenario::kMxfp8;
-    text += str(", ", mx ? "mxfp8" : config::name_of(settings->fp8_recipe));
+    text += str(", ", config::name_of(config::fp8_recipe_of(*settings)));
     if (settings->fp8_margin != 0) text += str(", margin ", settings->fp8_margin);
   }
   return text;

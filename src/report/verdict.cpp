@@ -40,9 +40,9 @@ Verdict overall(std::span<const Verdict> verdicts) {
 }
 
 int exit_code(Verdict verdict) {
-  constexpr int kUndecided = 6;
   if (verdict == Verdict::kPass) return static_cast<int>(ExitCode::kOk);
-  return verdict == Verdict::kFail ? static_cast<int>(ExitCode::kGuard) : kUndecided;
+  const bool failed = verdict == Verdict::kFail;
+  return static_cast<int>(failed ? ExitCode::kGuard : ExitCode::kUndecided);
 }
 
 }  // namespace octavo::report

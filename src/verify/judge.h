@@ -17,7 +17,7 @@ struct Wanted {
   bool fp8 = true;           // in matrix units; false: BF16, FP32 or rehearsal are asked for
   bool require_gpu = false;  // a machine without one fails
   bool te = false;           // fp8_backend te or use_te
-  fp8::Recipe recipe = fp8::Recipe::kDelayed;
+  fp8::Recipe recipe = fp8::kDefaultRecipe;
 };
 Wanted wanted_of(const config::Parsed& parsed);
 

@@ -78,8 +78,7 @@ Finding without_gpu(const Facts& facts, const Wanted& wanted) {
 
 std::string recipes_of(const fp8::Device& device) {
   std::vector<std::string> names;
-  for (const auto recipe : {fp8::Recipe::kDelayed, fp8::Recipe::kCurrent, fp8::Recipe::kRowwise,
-                            fp8::Recipe::kBlockwise, fp8::Recipe::kMxfp8})
+  for (const fp8::Recipe recipe : fp8::kRecipes)
     if (fp8::has_native(device, recipe)) names.emplace_back(config::name_of(recipe));
   return names.empty() ? "no FP8 matrix units" : "FP8 recipes " + join(names, ", ");
 }

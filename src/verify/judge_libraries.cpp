@@ -10,8 +10,7 @@
 namespace octavo::verify {
 namespace {
 
-constexpr Version kMxfp8Blas{12, 8, 0}, kBlockwiseBlas{12, 9, 0}, kLeastCudnn{9, 0, 0},
-    kLeastTe{2, 18, 0};
+constexpr Version kLeastCudnn{9, 0, 0}, kLeastTe{2, 18, 0};
 
 constexpr const char* kReinstall =
     "run ./bootstrap again: it installs torch and the NVIDIA libraries that belong to it";
@@ -93,6 +92,16 @@ bool is_of_other_cuda(const Libraries& l, const Version& version, Finding& f) {
   return true;
 }
 
+// Recipes that this cuBLASLt cannot multiply by: "blockwise (12.9)".
+std::vector<std::string> too_new_for(const Version& cublaslt) {
+  std::vector<std::string> names;
+  for (const fp8::RecipeTraits& row : fp8::kRecipeTraits)
+    if (cublaslt < Version{row.cublaslt.major, row.cublaslt.minor, 0})
+      names.push_back(
+          str(config::name_of(row.recipe), " (", row.cublaslt.major, ".", row.cublaslt.minor, ")"));
+  return names;
+}
+
 Finding judge_cublaslt(const Facts& facts, const Wanted& wanted) {
   const Libraries& l = facts.libraries;
   Finding f = library_finding("cuBLASLt", Status::kOk,
@@ -101,12 +110,10 @@ Finding judge_cublaslt(const Facts& facts, const Wanted& wanted) {
   const Version v = l.cublaslt.version;
   f.found = str(v.text(), " (", l.cublaslt.file, ")");
   if (is_of_other_cuda(l, v, f)) return f;
-  const bool needs_more = (wanted.recipe == fp8::Recipe::kMxfp8 && v < kMxfp8Blas) ||
-                          (wanted.recipe == fp8::Recipe::kBlockwise && v < kBlockwiseBlas);
-  if (v < kBlockwiseBlas) {
-    f.status = needs_more ? Status::kFail : Status::kWarn;
-    f.found += "; too old for fp8_recipe blockwise (12.9)" +
-               std::string(v < kMxfp8Blas ? " and mxfp8 (12.8)" : "");
+  const auto [major, minor] = fp8::traits_of(wanted.recipe).cublaslt;
+  if (const auto recipes = too_new_for(v); !recipes.empty()) {
+    f.status = v < Version{major, minor, 0} ? Status::kFail : Status::kWarn;
+    f.found += "; too old for fp8_recipe " + join(recipes, " and ");
     f.fix = str("take fp8_recipe delayed or current, or ", kReinstall);
   }
   return f;

@@ -27,14 +27,13 @@ struct Quantized {
 };
 
 Fp8Order order_for(Recipe recipe, Role role, Direction direction, const Bench* bench) {
-  const auto choice =
-      fp8::has_power_of_two_scales(recipe) ? fp8::FormatChoice::kE4m3 : fp8::FormatChoice::kHybrid;
+  const fp8::FormatChoice choice = fp8::default_format(recipe);
   Fp8Order order{.side = fp8::side_of(recipe, choice, role, direction),
                  .wanted = true,
                  .keep = false,
                  .factor = {},
                  .amax = {}};
-  if (recipe != Recipe::kDelayed) return order;
+  if (!fp8::uses_history(recipe)) return order;
   order.factor = at::full({1}, kFactor);
   order.amax = at::zeros({1});
   if (bench != nullptr) {
@@ -98,7 +97,7 @@ void check(Fp8Linear& op, Fp8Linear& oracle, Recipe recipe, Bench& bench) {
   oracle.weight_gradient(qdy.wanted, qx.wanted, dw, Accumulate::kAdd);
   op.weight_gradient(qdy.found, qx.found, found_dw, Accumulate::kAdd);
   bench.same_sums("weight gradient", found_dw, dw, dw_terms);
-  if (recipe == Recipe::kDelayed) check_update(op, oracle, bench);
+  if (fp8::uses_history(recipe)) check_update(op, oracle, bench);
 }
 
 }  // namespace octavo::verify

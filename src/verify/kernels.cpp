@@ -19,9 +19,6 @@ using engine::Implementation;
 using engine::Target;
 using fp8::Recipe;
 
-constexpr Recipe kRecipes[] = {Recipe::kDelayed, Recipe::kCurrent, Recipe::kRowwise,
-                               Recipe::kBlockwise, Recipe::kMxfp8};
-
 constexpr const char* kWrong =
     "do not train with it: run octavo verify --output verify.json on this machine and report the "
     "file with an issue; device cpu, fp8_backend aten or fp8_execution rehearse avoid GPU kernels";
@@ -59,7 +56,7 @@ class KernelCheck {
         if (is_the_oracle(table, candidate, target) || done.contains(candidate.name)) continue;
         if (is_refused(Fp8Linear::kName, candidate, target)) continue;
         done.insert(candidate.name);
-        for (const Recipe recipe : kRecipes) {
+        for (const Recipe recipe : fp8::kRecipes) {
           if (!has(kernels, recipe)) continue;
           const bool native = kernels != Fp8Kernels::kRehearsal;
           run(str(Fp8Linear::kName, " ", candidate.name, " ", config::name_of(recipe)),
@@ -107,7 +104,8 @@ class KernelCheck {
 
   bool has(Fp8Kernels kernels, Recipe recipe) const {
     if (kernels == Fp8Kernels::kRehearsal) return true;
-    if (kernels == Fp8Kernels::kTransformerEngine && recipe == Recipe::kRowwise) return false;
+    if (kernels == Fp8Kernels::kTransformerEngine && !fp8::traits_of(recipe).in_transformer_engine)
+      return false;
     return fp8::has_native({.is_gpu = target_.device.is_cuda(),
                             .major = target_.capability / 10,
                             .minor = target_.capability % 10,

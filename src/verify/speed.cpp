@@ -17,8 +17,7 @@ constexpr double kPays = 1.1, kBreaksEven = 1.0;
 void measure(const engine::Target& target, Race& race) {
   constexpr int kRounds = 5;
   const engine::Engine ops(target);
-  const auto format = fp8::has_power_of_two_scales(race.recipe) ? fp8::FormatChoice::kE4m3
-                                                                : fp8::FormatChoice::kHybrid;
+  const fp8::FormatChoice format = fp8::default_format(race.recipe);
   const auto times =
       race::race_layer(ops, {race.size, race.size, race.size},
                        {.recipe = race.recipe, .format = format, .least_rounds = kRounds});

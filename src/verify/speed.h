@@ -13,7 +13,7 @@ namespace octavo::verify {
 // Seconds of the three products of one layer, x[size, size] and w[size, size].
 struct Race {
   int64_t size = 0;
-  fp8::Recipe recipe = fp8::Recipe::kDelayed;
+  fp8::Recipe recipe = fp8::kDefaultRecipe;
   bool native = false;        // FP8 matrix units; otherwise the rehearsal
   double bf16 = 0;            // products
   double fp8 = 0;             // products of matrices that are quantized already

@@ -18,9 +18,8 @@
 namespace octavo::verify {
 namespace {
 
-constexpr fp8::Recipe kVerifiedRecipes[] = {fp8::Recipe::kDelayed, fp8::Recipe::kCurrent,
-                                            fp8::Recipe::kRowwise, fp8::Recipe::kBlockwise,
-                                            fp8::Recipe::kMxfp8};
+// Every GPU with FP8 units has it, and it keeps nothing between steps.
+constexpr fp8::Recipe kPlainRecipe = fp8::Recipe::kCurrent;
 
 class Verification {
  public:
@@ -79,13 +78,13 @@ class Verification {
 
   // The recipes that the device has; on a device without any, all in rehearsal.
   std::vector<fp8::Recipe> recipes() const {
-    std::vector<fp8::Recipe> out(std::begin(kVerifiedRecipes), std::end(kVerifiedRecipes));
+    std::vector<fp8::Recipe> out(std::begin(fp8::kRecipes), std::end(fp8::kRecipes));
     if (has_native())
       std::erase_if(out, [&](auto r) { return !fp8::has_native(device_of(facts_, 0), r); });
     return out;
   }
   bool has_native() const {
-    return on_gpu() && fp8::has_native(device_of(facts_, 0), fp8::Recipe::kCurrent);
+    return on_gpu() && fp8::has_native(device_of(facts_, 0), kPlainRecipe);
   }
 
   // Settings of a run that takes FP8 wherever the device is.
@@ -94,7 +93,7 @@ class Verification {
     s.use_fp8 = true;
     s.mixed_precision = config::Precision::kBf16;
     s.fp8_execution = config::Fp8Execution::kAuto;
-    s.fp8_recipe = fp8::Recipe::kCurrent;
+    s.fp8_recipe = kPlainRecipe;
     s.fp8_scenario = config::Fp8Scenario::kNone;
     if (!has_native()) s.fp8_execution = config::Fp8Execution::kRehearse;
     return s;
@@ -123,7 +122,7 @@ class Verification {
   void speed() {
     std::vector<Finding> found;
     for (const fp8::Recipe recipe : recipes()) {
-      if (!has_native() && recipe != fp8::Recipe::kDelayed) continue;
+      if (!has_native() && recipe != fp8::kDefaultRecipe) continue;
       config::Settings s = fp8_settings();
       s.fp8_recipe = recipe;
       found.push_back(judge_speed(run_race(train::target_of(s), recipe)));

@@ -95,9 +95,6 @@ TEST(Keys, NamesOfValues) {
   EXPECT_EQ(name_of(Precision::kFp8), "fp8");
   EXPECT_EQ(name_of(Precision::kFp32), "fp32");
   EXPECT_EQ(name_of(PenaltyType::kActivationL2), "activation_l2");
-  EXPECT_EQ(name_of(Fp8Recipe::kRowwise), "rowwise");
-  EXPECT_EQ(name_of(Fp8Recipe::kBlockwise), "blockwise");
-  EXPECT_EQ(name_of(Fp8Recipe::kMxfp8), "mxfp8");
   EXPECT_EQ(name_of(Fp8Format::kE4m3), "e4m3");
   EXPECT_EQ(name_of(Fp8Format::kE5m2), "e5m2");
   EXPECT_EQ(name_of(Fp8AmaxAlgo::kMostRecent), "most_recent");

@@ -39,10 +39,9 @@ Enum named(const std::string& name, const Enum (&choices)[kCount]) {
 }
 
 fp8::Options options_of(const std::string& recipe, const std::string& format) {
-  using fp8::FormatChoice, fp8::Recipe;
+  using fp8::FormatChoice;
   return {
-      .recipe = named(recipe, {Recipe::kDelayed, Recipe::kCurrent, Recipe::kRowwise,
-                               Recipe::kBlockwise, Recipe::kMxfp8}),
+      .recipe = named(recipe, fp8::kRecipes),
       .format = named(format, {FormatChoice::kHybrid, FormatChoice::kE4m3, FormatChoice::kE5m2})};
 }
 
@@ -73,7 +72,7 @@ class Products {
                   .keep = keep,
                   .factor = {},
                   .amax = {}};
-    if (options_.recipe == fp8::Recipe::kDelayed)
+    if (fp8::uses_history(options_.recipe))
       made.factor = in_.tensor("factor." + name(role, direction));
     return made;
   }

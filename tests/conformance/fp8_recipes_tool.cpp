@@ -20,8 +20,6 @@
 namespace octavo::fp8 {
 namespace {
 
-constexpr Recipe kRecipes[] = {Recipe::kDelayed, Recipe::kCurrent, Recipe::kRowwise,
-                               Recipe::kBlockwise, Recipe::kMxfp8};
 constexpr FormatChoice kChoices[] = {FormatChoice::kHybrid, FormatChoice::kE4m3,
                                      FormatChoice::kE5m2};
 constexpr Role kRoles[] = {Role::kInput, Role::kWeight, Role::kGradient};

@@ -51,7 +51,7 @@ plan::Workload read_row(const std::string& line) {
   if (!in) fail(ExitCode::kUsage, "plan_tool", "a row of 21 fields was wanted, found: " + line);
   work.gpu = &plan::wanted_gpu(gpu);
   shape.gated = gated != 0;
-  work.recipe = static_cast<plan::Recipe>(recipe);
+  if (recipe > 0) work.recipe = static_cast<fp8::Recipe>(recipe - 1);  // 0: BF16
   work.sharding = static_cast<plan::Sharding>(sharding);
   work.recompute = static_cast<plan::Recompute>(recompute);
   work.lora_targets = static_cast<plan::LoraTargets>(targets);

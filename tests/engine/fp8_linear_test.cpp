@@ -65,7 +65,7 @@ class Products {
 // The usual formats of a recipe; in the others nothing is multiplied that is not in these too.
 bool is_usual(Recipe recipe, FormatChoice choice) {
   return choice !=
-         (fp8::has_power_of_two_scales(recipe) ? FormatChoice::kHybrid : FormatChoice::kE4m3);
+         (fp8::traits_of(recipe).chooses_format ? FormatChoice::kE4m3 : FormatChoice::kHybrid);
 }
 
 // Calls body(products, shape) for every recipe and pair of formats.
@@ -158,7 +158,8 @@ TEST_P(Fp8LinearTest, E5M2InputsHaveAnotherColumnCopy) {
     at::Tensor y = at::empty({16, 16}, compute), dw = at::empty({16, 16});
     op->forward(made, unit, at::Tensor(), y);
     op->weight_gradient(unit, made, dw, Accumulate::kOverwrite);
-    if (recipe == Recipe::kCurrent) {  // 1.125 is the amax: both formats have it, up to 1 / 398.2
+    if (fp8::traits_of(recipe).scale_rule == fp8::ScaleRule::kTe) {
+      // 1.125 is the amax: both formats have it, up to 1 / 398.2.
       EXPECT_TRUE(at::allclose(y.to(at::kFloat), at::full({16, 16}, 1.125), 1e-2));
     } else {
       EXPECT_TRUE(y.to(at::kFloat).equal(at::full({16, 16}, 1.0)));
@@ -260,10 +261,9 @@ TEST_P(Fp8LinearTest, MeasuresAHandMadeMatrix) {
   // Times 2: 2, -3 (E4M3 has both), 600 (saturates to 448), 2^-11 (to zero), 0, 17 (to 16).
   const at::Tensor x =
       at::tensor({1.0f, -1.5f, 300.0f, 0x1p-12f, 0.0f, 8.5f}).view({2, 3}).to(at::kBFloat16);
-  const Sides sides = sides_of(Recipe::kDelayed, FormatChoice::kHybrid, Role::kInput);
-  const Fp8Matrix made =
-      op->quantize(x, Recipe::kDelayed, order_of(sides, Direction::kRow, false, 2),
-                   no_order(sides, Direction::kColumn));
+  const Sides sides = sides_of(kByFactor, FormatChoice::kHybrid, Role::kInput);
+  const Fp8Matrix made = op->quantize(x, kByFactor, order_of(sides, Direction::kRow, false, 2),
+                                      no_order(sides, Direction::kColumn));
   const fp8::TensorHealth h = op->measure(x, made, Direction::kRow);
   EXPECT_EQ(h.elements, 6);
   EXPECT_EQ(h.nonzero, 5);

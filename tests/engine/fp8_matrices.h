@@ -17,9 +17,9 @@
 
 namespace octavo::engine {
 
-constexpr fp8::Recipe kRecipes[] = {fp8::Recipe::kDelayed, fp8::Recipe::kCurrent,
-                                    fp8::Recipe::kRowwise, fp8::Recipe::kBlockwise,
-                                    fp8::Recipe::kMxfp8};
+using fp8::kRecipes;
+// Quantizes by the factor that it is given.
+constexpr fp8::Recipe kByFactor = fp8::recipe_with(fp8::ScaleRule::kHistory);
 constexpr fp8::FormatChoice kFormatChoices[] = {fp8::FormatChoice::kHybrid,
                                                 fp8::FormatChoice::kE4m3, fp8::FormatChoice::kE5m2};
 constexpr fp8::Role kRoles[] = {fp8::Role::kInput, fp8::Role::kWeight, fp8::Role::kGradient};
@@ -170,7 +170,7 @@ inline Fp8Order order_of(const Sides& sides, fp8::Direction direction, bool keep
                          float factor = kFactor) {
   Fp8Order order{
       .side = sides.of(direction), .wanted = true, .keep = keep, .factor = {}, .amax = {}};
-  if (sides.recipe == fp8::Recipe::kDelayed) order.factor = at::full({1}, factor);
+  if (fp8::uses_history(sides.recipe)) order.factor = at::full({1}, factor);
   return order;
 }
 inline Fp8Order no_order(const Sides& sides, fp8::Direction direction) {

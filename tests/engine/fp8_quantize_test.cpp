@@ -97,7 +97,7 @@ TEST_P(Fp8QuantizeValues, QuantizesEveryBf16ValueByManyFactors) {
   constexpr float kFactors[] = {1,        0.1f,   448 / 3.7f, 57344,   0x1p20f,
                                 0x1p-20f, 1e-38f, 1e-40f,     3.4e38f, 0x1p127f};
   for (const auto choice : kFormatChoices) {
-    const Sides sides = sides_of(Recipe::kDelayed, choice, fp8::Role::kInput);
+    const Sides sides = sides_of(kByFactor, choice, fp8::Role::kInput);
     for (const float factor : kFactors) {
       SCOPED_TRACE(str(text_of(sides), ", factor ", factor));
       const Wanted wanted = wanted_of(x, sides, factor);
@@ -180,7 +180,8 @@ TEST(Fp8Rehearsal, KeepsMxfp8ScalesAsE8M0) {
     const Sides sides = sides_of(recipe, fp8::FormatChoice::kE4m3, fp8::Role::kInput);
     const Fp8Matrix made = op->quantize(x, recipe, order_of(sides, Direction::kRow),
                                         order_of(sides, Direction::kColumn, true));
-    EXPECT_EQ(made.column.scales.scalar_type(), recipe == Recipe::kMxfp8 ? at::kByte : at::kFloat);
+    EXPECT_EQ(made.column.scales.scalar_type(),
+              fp8::has_e8m0_scales(recipe) ? at::kByte : at::kFloat);
   }
 }
 
@@ -203,14 +204,14 @@ TEST_P(Fp8QuantizeTest, DelayedRaisesTheSlotItIsGiven) {
   const at::Tensor x = sprinkled({33, 129}, 1, 5000, {-7.5f}),
                    with_nan = sprinkled({33, 129}, 1, 2000, {NAN, -9.0f}),
                    with_inf = sprinkled({33, 129}, 1, 2000, {-INFINITY, 3.0f});
-  const Sides sides = sides_of(Recipe::kDelayed, fp8::FormatChoice::kHybrid, fp8::Role::kInput);
+  const Sides sides = sides_of(kByFactor, fp8::FormatChoice::kHybrid, fp8::Role::kInput);
   const auto slot_after = [&](const at::Tensor& tensor, float before, Direction direction) {
     Fp8Order row = order_of(sides, Direction::kRow), column = order_of(sides, Direction::kColumn);
     row.wanted = direction == Direction::kRow;
     column.wanted = !row.wanted;
     at::Tensor slot = at::full({1}, before);
     row.amax = column.amax = slot;
-    op->quantize(tensor, Recipe::kDelayed, row, column);
+    op->quantize(tensor, kByFactor, row, column);
     return slot.item<float>();
   };
   for (const Direction direction : kDirections) {
@@ -225,7 +226,7 @@ TEST_P(Fp8QuantizeTest, DelayedRaisesTheSlotItIsGiven) {
 
 // Copies in two formats have a factor and a slot each.
 TEST_P(Fp8QuantizeTest, DelayedE5M2InputsHaveTwoFactors) {
-  const Sides sides = sides_of(Recipe::kDelayed, fp8::FormatChoice::kE5m2, fp8::Role::kInput);
+  const Sides sides = sides_of(kByFactor, fp8::FormatChoice::kE5m2, fp8::Role::kInput);
   ASSERT_EQ(sides.row.format, fp8::Format::kE5M2);
   ASSERT_EQ(sides.column.format, fp8::Format::kE4M3);
   const at::Tensor x = contents().front().make({33, 129});
@@ -233,7 +234,7 @@ TEST_P(Fp8QuantizeTest, DelayedE5M2InputsHaveTwoFactors) {
            column = order_of(sides, Direction::kColumn, true, 40);
   row.amax = at::zeros({1});
   column.amax = at::zeros({1});
-  const Fp8Matrix made = op->quantize(x, Recipe::kDelayed, row, column);
+  const Fp8Matrix made = op->quantize(x, kByFactor, row, column);
   EXPECT_TRUE(holds(made.row, plain(x, sides, Direction::kRow, 5000)));
   EXPECT_TRUE(holds(made.column, plain(x, sides, Direction::kColumn, 40)));
   const float amax = x.to(at::kFloat).abs().max().item<float>();

@@ -91,8 +91,7 @@ void measure(Matmul& op, const Row& row) {
 // The larger product of the MLP, and what quantizing for it costs: the input as BF16 values and,
 // for later, as codes; the gradient and the weight as values in both directions.
 void measure(Fp8Linear& op, const Row& row, fp8::Recipe recipe) {
-  const auto choice =
-      fp8::has_power_of_two_scales(recipe) ? fp8::FormatChoice::kE4m3 : fp8::FormatChoice::kHybrid;
+  const auto choice = fp8::default_format(recipe);
   const auto quantize = [&](const at::Tensor& x, fp8::Role role) {
     const auto order = [&](fp8::Direction direction, bool keep) {
       return Fp8Order{side_of(recipe, choice, role, direction), true, keep, at::full({1}, 100.0f),
@@ -120,9 +119,7 @@ void measure(Fp8Linear& op, const Row& row, fp8::Recipe recipe) {
 }
 
 void measure(Fp8Linear& op, const Row& row) {
-  for (const auto recipe : {fp8::Recipe::kDelayed, fp8::Recipe::kCurrent, fp8::Recipe::kRowwise,
-                            fp8::Recipe::kBlockwise, fp8::Recipe::kMxfp8})
-    measure(op, row, recipe);
+  for (const fp8::Recipe recipe : fp8::kRecipes) measure(op, row, recipe);
 }
 
 void measure(LayerNorm& op, const Row& row) {

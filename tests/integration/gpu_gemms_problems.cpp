@@ -22,17 +22,17 @@ constexpr Shape kShapes[] = {{48, 80, 144},  {80, 144, 48},  {136, 64, 272},  {3
                              {96, 160, 224}, {160, 96, 288}, {128, 128, 128}};
 
 std::vector<Recipe> recipes_of(const Backend& backend) {
-  const int capability = backend.capability;
-  // With one scale the sums are scaled by a kernel, which does not run here.
-  if (!backend.is_native) return {Recipe::kRowwise, Recipe::kBlockwise, Recipe::kMxfp8};
-  std::vector<Recipe> result = {Recipe::kDelayed, Recipe::kCurrent};
-  if (capability >= 90) result.push_back(Recipe::kRowwise);
-  if (capability == 90) result.push_back(Recipe::kBlockwise);
-  if (capability >= 100 && capability < 120) result.push_back(Recipe::kMxfp8);
+  std::vector<Recipe> result;
+  for (const fp8::RecipeTraits& row : fp8::kRecipeTraits) {
+    // With one scale the sums are scaled by a kernel, which does not run here.
+    const bool runs = backend.is_native ? row.native.has(backend.capability)
+                                        : row.activations != fp8::Granularity::kTensor;
+    if (runs) result.push_back(row.recipe);
+  }
   return result;
 }
 std::vector<FormatChoice> formats_of(Recipe recipe) {
-  if (fp8::has_power_of_two_scales(recipe)) return {FormatChoice::kE4m3};
+  if (!fp8::traits_of(recipe).chooses_format) return {FormatChoice::kE4m3};
   return {FormatChoice::kHybrid, FormatChoice::kE4m3, FormatChoice::kE5m2};
 }
 
@@ -61,7 +61,7 @@ class Maker {
  private:
   Fp8Order order(Role role, Direction direction) const {
     Fp8Order result{.side = side_of(recipe_, format_, role, direction), .wanted = true};
-    if (recipe_ == Recipe::kDelayed)
+    if (fp8::uses_history(recipe_))
       result.factor = at::full({1}, 3.7f + 2 * static_cast<float>(role));
     return result;
   }

@@ -71,9 +71,10 @@ class StandIn {
       set(out, kNVTEAmax, amax, kNVTEFloat32);
     }
     const NVTEQuantizationConfig config = create_config_();
-    const uint8_t power_of_two = recipe == Recipe::kBlockwise ? 1 : 0;
+    const uint8_t power_of_two =
+        side.granularity == Granularity::kBlock128 || side.granularity == Granularity::kSquare128;
     set_config_(config, kNVTEQuantizationConfigForcePow2Scales, &power_of_two, 1);
-    if (recipe == Recipe::kCurrent) {
+    if (fp8::traits_of(recipe).scale_rule == fp8::ScaleRule::kTe) {
       amax_(in, out, config, nullptr);
       scale_(out, config, nullptr);
     }
@@ -135,8 +136,9 @@ Backend make_te_backend(int capability) {
       // No rowwise recipe; and rows in eights for blocks of 128.
       .serves =
           [](Recipe recipe, const Shape& shape) {
-            return recipe != Recipe::kRowwise &&
-                   (recipe != Recipe::kBlockwise || shape.tokens % 8 == 0);
+            const fp8::RecipeTraits& row = fp8::traits_of(recipe);
+            return row.in_transformer_engine &&
+                   (row.activations != Granularity::kBlock128 || shape.tokens % 8 == 0);
           }};
 }
 

@@ -207,15 +207,13 @@ void check_adamw(Calls& calls) {
 void check_quantizers(Calls& calls) {
   for (const int capability : {90, 100}) {
     const auto op = ops::make_scaled_mm(capability);
-    for (const auto recipe : {fp8::Recipe::kDelayed, fp8::Recipe::kCurrent, fp8::Recipe::kRowwise,
-                              fp8::Recipe::kBlockwise, fp8::Recipe::kMxfp8}) {
-      if (recipe == fp8::Recipe::kBlockwise && capability != 90) continue;
-      if (recipe == fp8::Recipe::kMxfp8 && capability != 100) continue;
+    for (const fp8::Recipe recipe : fp8::kRecipes) {
+      if (!fp8::traits_of(recipe).native.has(capability)) continue;
       const auto order = [&](fp8::Direction d) {
         engine::Fp8Order made{
             .side = side_of(recipe, fp8::FormatChoice::kE4m3, fp8::Role::kInput, d),
             .wanted = true};
-        if (recipe == fp8::Recipe::kDelayed) {
+        if (fp8::uses_history(recipe)) {
           made.factor = on_gpu({1}, at::kFloat);
           made.amax = on_gpu({1}, at::kFloat);
         }

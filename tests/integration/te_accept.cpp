@@ -25,8 +25,8 @@ using fp8::Role;
 
 int Acceptance::run() {
   choices();
-  for (const Recipe recipe :
-       {Recipe::kDelayed, Recipe::kCurrent, Recipe::kBlockwise, Recipe::kMxfp8}) {
+  for (const Recipe recipe : fp8::kRecipes) {
+    if (!fp8::traits_of(recipe).in_transformer_engine) continue;
     if (has(recipe))
       linear(recipe);
     else
@@ -48,7 +48,7 @@ bool Acceptance::has(Recipe recipe) const {
 Fp8Order Acceptance::order(Recipe recipe, FormatChoice format, Role role, Direction direction,
                            bool wanted) {
   Fp8Order made{.side = side_of(recipe, format, role, direction), .wanted = wanted};
-  if (recipe == Recipe::kDelayed) {
+  if (fp8::uses_history(recipe)) {
     made.factor = factors_.narrow(0, direction == Direction::kRow ? 0 : 1, 1);
     made.amax = factors_.narrow(0, direction == Direction::kRow ? 2 : 3, 1);
     if (side_of(recipe, format, role, Direction::kRow).format == made.side.format)

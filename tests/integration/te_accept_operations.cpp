@@ -4,6 +4,7 @@
 #include <transformer_engine/swizzle.h>
 
 #include "engine/te/layout.h"
+#include "engine/te/quantizer.h"
 #include "engine/te/te.h"
 #include "te_accept.h"
 
@@ -18,12 +19,11 @@ using fp8::Recipe;
 using fp8::Role;
 
 void Acceptance::fused() {
-  for (const bool column : {true, false}) {
-    fused_by(Recipe::kDelayed, column);
-    if (has(Recipe::kMxfp8)) fused_by(Recipe::kMxfp8, column);
-  }
+  for (const bool column : {true, false})
+    for (const Recipe recipe : fp8::kRecipes)
+      if (engine::te::quantizes_in_one_pass(recipe) && has(recipe)) fused_by(recipe, column);
   update();
-  if (has(Recipe::kMxfp8)) swizzle();
+  if (has(fp8::recipe_with(fp8::Granularity::kBlock32))) swizzle();
 }
 
 // `column`: both copies are ordered, else the row copy alone.
@@ -31,8 +31,7 @@ void Acceptance::fused_by(Recipe recipe, bool column) {
   auto& linear = *engine_.fp8_linear;
   const int64_t rows = 160, columns = 256;
   const auto ordered = [&](Role role) {
-    const FormatChoice format =
-        recipe == Recipe::kMxfp8 ? FormatChoice::kE4m3 : FormatChoice::kHybrid;
+    const FormatChoice format = fp8::default_format(recipe);
     return Orders{order(recipe, format, role, Direction::kRow, true),
                   order(recipe, format, role, Direction::kColumn, column)};
   };
@@ -50,7 +49,7 @@ void Acceptance::fused_by(Recipe recipe, bool column) {
       str(config::name_of(recipe), column ? ", both copies: " : ", one copy: ");
   const Orders in = ordered(Role::kInput);
   const Orders grad = ordered(Role::kGradient);
-  if (recipe == Recipe::kDelayed)
+  if (fp8::uses_history(recipe))
     for (const bool shift : {true, false})
       cases_.run(name + (shift ? "LayerNorm" : "RMS norm"), [&] {
         return must(linear.norm_quantize(bf16({rows, columns}), bf16({columns}),

@@ -13,11 +13,9 @@
 namespace octavo::nn {
 
 using fp8::FormatChoice;
+using fp8::kRecipes;
 using fp8::Recipe;
 using fp8::Role;
-
-constexpr Recipe kRecipes[] = {Recipe::kDelayed, Recipe::kCurrent, Recipe::kRowwise,
-                               Recipe::kBlockwise, Recipe::kMxfp8};
 
 // Passes every call on and remembers what was ordered.
 class Watched final : public engine::Fp8Linear {
@@ -93,10 +91,7 @@ class Fp8Test : public testing::Test {
     engine.fp8_linear = std::move(wrapped);
   }
   static fp8::Options options_of(Recipe recipe) {
-    return {.recipe = recipe,
-            .format =
-                fp8::has_power_of_two_scales(recipe) ? FormatChoice::kE4m3 : FormatChoice::kHybrid,
-            .history = 4};
+    return {.recipe = recipe, .format = fp8::default_format(recipe), .history = 4};
   }
   engine::Engine engine{{at::kCPU, at::kBFloat16, false}};
   Watched* watched = nullptr;

@@ -137,7 +137,7 @@ TEST_P(Fp8LayerTest, GradientsInE5M2) {
     refresh_compute({layer->weight});
     shared.scaling.finish_step(step);
   }
-  EXPECT_EQ(shared.scaling.state().size(), GetParam() == Recipe::kDelayed ? 8u : 0u);
+  EXPECT_EQ(shared.scaling.state().size(), fp8::uses_history(GetParam()) ? 8u : 0u);
 }
 
 TEST_P(Fp8LayerTest, GeluAfterIt) {
@@ -306,7 +306,7 @@ TEST_P(Fp8LayerTest, MeasuresOnlyWhenAsked) {
   std::map<std::pair<Role, Direction>, int64_t> elements_of;
   for (const auto& found : layer->fp8->take_measured()) {
     // Where both copies hold the same numbers, one of them says it all.
-    if (GetParam() == Recipe::kDelayed || GetParam() == Recipe::kCurrent)
+    if (fp8::traits_of(GetParam()).activations == fp8::Granularity::kTensor)
       EXPECT_EQ(found.direction, Direction::kRow);
     const auto health = fp8::from_figures(std::span<const double, fp8::kHealthFigures>(
         found.figures.const_data_ptr<double>(), fp8::kHealthFigures));

@@ -11,7 +11,9 @@ namespace {
 class Fp8ScalingTest : public Fp8Test {
  protected:
   static fp8::Options options(int64_t history, int64_t interval = 1) {
-    return {.recipe = Recipe::kDelayed, .interval = interval, .history = history};
+    return {.recipe = fp8::recipe_with(fp8::ScaleRule::kHistory),
+            .interval = interval,
+            .history = history};
   }
   Fp8Scaling make(const fp8::Options& o) const {
     Fp8Scaling scaling(engine, o);

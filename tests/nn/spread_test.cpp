@@ -175,7 +175,9 @@ TEST_P(Fp8Parts, GatheredCodesAreTheWholesOwn) {
 
 TEST_P(Fp8Parts, RowsThatCutABlockAreRefused) {
   make({160, 128, 2});  // 80 rows a rank: neither 128 nor 32 divides them
-  const bool in_blocks = GetParam() == Recipe::kBlockwise || GetParam() == Recipe::kMxfp8;
+  const fp8::Granularity weights = fp8::traits_of(GetParam()).weights;
+  const bool in_blocks =
+      weights != fp8::Granularity::kTensor && weights != fp8::Granularity::kVector;
   EXPECT_EQ(layer_->no_parts_reason(*parts_[0]).empty(), !in_blocks);
 }
 

@@ -23,14 +23,17 @@ double speed(const Workload& work) {
 
 TEST(StepTime, PartsAddUpToTheWhole) {
   Workload work = llama_8b_work();
-  work.recipe = Recipe::kCurrent;
   work.gpus = 64, work.sharding = Sharding::kFull, work.lora_rank = 16;
-  const StepTime t = step_time(work, Calibration::fitted());
-  EXPECT_NEAR(t.total,
-              t.products + t.adapters + t.head + t.attention + t.elementwise + t.quantize +
-                  t.optimizer + t.collectives + t.host,
-              1e-12);
-  EXPECT_NEAR(t.tokens_per_s, 4096 / t.total, 1e-6);
+  for (const fp8::Recipe recipe : fp8::kRecipes) {
+    work.recipe = recipe;
+    const StepTime t = step_time(work, Calibration::fitted());
+    EXPECT_NEAR(t.total,
+                t.products + t.adapters + t.head + t.attention + t.elementwise + t.quantize +
+                    t.optimizer + t.collectives + t.host,
+                1e-12);
+    EXPECT_NEAR(t.tokens_per_s, 4096 / t.total, 1e-6);
+    EXPECT_EQ(t.quantize > 0, is_native(*work.gpu, recipe)) << name_of(recipe);
+  }
 }
 
 TEST(StepTime, NeverFasterThanTheHardware) {
@@ -62,7 +65,7 @@ TEST(StepTime, WhatMakesItSlower) {
 TEST(StepTime, Fp8PaysForLargeModelsAndLessForAdapters) {
   const auto gain = [](Workload work) {
     const double high = speed(work);
-    work.recipe = Recipe::kDelayed;
+    work.recipe = fp8::kDefaultRecipe;
     return speed(work) / high;
   };
   Workload work = llama_8b_work();

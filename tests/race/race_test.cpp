@@ -58,8 +58,7 @@ TEST(LayerRace, TimesEveryProductAndEveryQuantizing) {
   const engine::Engine engine(engine::Target{});
   for (const bool frozen : {false, true}) {
     const LayerTimes times =
-        race_layer(engine, {64, 128, 64},
-                   {.recipe = fp8::Recipe::kCurrent, .frozen = frozen, .least_rounds = 4});
+        race_layer(engine, {64, 128, 64}, {.frozen = frozen, .least_rounds = 4});
     EXPECT_EQ(times.rounds.size(), 4U);
     EXPECT_EQ(times.gemms().size(), frozen ? 2U : 3U);
     EXPECT_EQ(times.flops(), 2.0 * 64 * 128 * 64);

@@ -114,7 +114,7 @@ TEST_F(Fp8Faults, OneOutlierHurtsTensorScalesNotBlockScales) {
 }
 
 TEST_F(Fp8Faults, ANanInAGradientIsNamedAndItsStepDropped) {
-  for (const Fp8Recipe recipe : kEveryRecipe) {
+  for (const Fp8Recipe recipe : fp8::kRecipes) {
     SCOPED_TRACE(name_of(recipe));
     const auto run = settled(recipe, Fp8Guard::kLog);
     const auto before = state_of(*run);
@@ -190,7 +190,7 @@ TEST_F(Fp8Faults, MoreThanTenDroppedStepsInARowStop) {
 }
 
 TEST_F(Fp8Faults, AnAllZeroActivationIsNamedAndMovesTheLayer) {
-  for (const Fp8Recipe recipe : kEveryRecipe) {
+  for (const Fp8Recipe recipe : fp8::kRecipes) {
     SCOPED_TRACE(name_of(recipe));
     const auto run = settled(recipe, Fp8Guard::kFallback);
     put_zeros();

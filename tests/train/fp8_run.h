@@ -2,6 +2,7 @@
 // A small FP8 run, and faults put into it on purpose: the feed-forward part of one block computes
 // something else than it should.
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <utility>
@@ -10,14 +11,11 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "fp8/recipe_traits.h"
 #include "train/step.h"
 #include "train/tiny_run.h"
 
 namespace octavo::train {
-
-inline constexpr config::Fp8Recipe kEveryRecipe[] = {
-    config::Fp8Recipe::kDelayed, config::Fp8Recipe::kCurrent, config::Fp8Recipe::kRowwise,
-    config::Fp8Recipe::kBlockwise, config::Fp8Recipe::kMxfp8};
 
 // What may be changed; null: nothing is. May be set and taken away between steps.
 struct Faults {
@@ -61,9 +59,9 @@ class Fp8Test : public TrainTest {
   }
 
   // The smallest sides that are legal, 64 tokens, statistics in every step.
-  config::Settings settings(config::Fp8Recipe recipe = config::Fp8Recipe::kDelayed) const {
+  config::Settings settings(fp8::Recipe recipe = fp8::kDefaultRecipe) const {
     config::Settings s = TrainTest::settings();
-    s.n_embd = recipe == config::Fp8Recipe::kBlockwise ? 128 : 64;
+    s.n_embd = std::max<int64_t>(64, fp8::traits_of(recipe).side_multiple);
     s.learning_rate = 2e-3;
     s.mixed_precision = config::Precision::kFp8;
     s.fp8_recipe = recipe;

@@ -22,7 +22,7 @@ constexpr int kLayers = 8;  // two blocks of four
 TEST_F(Fp8, LearnsInEveryRecipe) {
   constexpr int kSteps = 40;
   std::map<int64_t, std::pair<double, double>> plain;  // by width: first loss, validation loss
-  for (const Fp8Recipe recipe : kEveryRecipe) {
+  for (const Fp8Recipe recipe : fp8::kRecipes) {
     SCOPED_TRACE(name_of(recipe));
     auto s = settings(recipe);
     s.fp8_stats_freq = kSteps;
@@ -100,7 +100,7 @@ TEST_F(Fp8, AStatisticOfTheWeightsComesAfterAnEvaluationToo) {
 }
 
 TEST_F(Fp8, EvaluationAndSamplesLeaveTrainingAlone) {
-  for (const Fp8Recipe recipe : kEveryRecipe) {
+  for (const Fp8Recipe recipe : fp8::kRecipes) {
     SCOPED_TRACE(name_of(recipe));
     const auto a = start(settings(recipe)), b = start(settings(recipe));
     const auto look = [&] {

@@ -99,7 +99,7 @@ TEST(JudgeGpus, WhatTheSettingsWant) {
   EXPECT_TRUE(wanted("device: cuda").require_gpu);
   EXPECT_TRUE(wanted("fp8_execution: native").require_gpu);
   EXPECT_TRUE(wanted("use_te: true").te);
-  EXPECT_EQ(wanted("fp8_scenario: mxfp8").recipe, fp8::Recipe::kMxfp8);
+  EXPECT_EQ(config::name_of(wanted("fp8_scenario: mxfp8").recipe), "mxfp8");
 }
 
 TEST(JudgeGpus, RecipesOfEachGeneration) {
@@ -115,7 +115,7 @@ TEST(JudgeGpus, RecipesOfEachGeneration) {
   }
   Facts f = healthy();
   expect_finding(f, "gpu 0", Status::kFail, "", "delayed, current, rowwise, blockwise",
-                 {.recipe = fp8::Recipe::kMxfp8});
+                 {.recipe = fp8::recipe_with(fp8::Granularity::kBlock32)});
 }
 
 TEST(JudgeGpus, SeveralGpus) {

@@ -54,11 +54,13 @@ TEST(JudgeLibraries, OldCublasLt) {
   f.libraries.cudart.version = f.libraries.cublaslt.version = {12, 4, 0};
   expect_finding(f, "cuBLASLt", Status::kWarn, "too old for fp8_recipe blockwise (12.9) and mxfp8",
                  "fp8_recipe delayed");
-  expect_finding(f, "cuBLASLt", Status::kFail, "too old", "fp8_recipe delayed",
-                 {.recipe = fp8::Recipe::kBlockwise});
+  for (const fp8::RecipeTraits& row : fp8::kRecipeTraits)
+    expect_finding(f, "cuBLASLt", row.cublaslt.any() ? Status::kWarn : Status::kFail, "too old",
+                   "fp8_recipe delayed", {.recipe = row.recipe});
   f.libraries.cublaslt.version = {12, 8, 0};
-  expect_finding(f, "cuBLASLt", Status::kWarn, "blockwise (12.9)", "",
-                 {.recipe = fp8::Recipe::kMxfp8});
+  for (const fp8::RecipeTraits& row : fp8::kRecipeTraits)
+    expect_finding(f, "cuBLASLt", row.cublaslt.minor == 9 ? Status::kFail : Status::kWarn,
+                   "blockwise (12.9)", "", {.recipe = row.recipe});
 }
 
 TEST(JudgeLibraries, TwoOfOneName) {

@@ -84,12 +84,9 @@ struct WrongFp8 : engine::Fp8Linear {
 };
 
 TEST(KernelChecks, FindWrongFp8ProductsWithinTheToleranceOfMatrixUnits) {
-  constexpr fp8::Recipe kRecipes[] = {fp8::Recipe::kDelayed, fp8::Recipe::kCurrent,
-                                      fp8::Recipe::kRowwise, fp8::Recipe::kBlockwise,
-                                      fp8::Recipe::kMxfp8};
-  for (const fp8::Recipe recipe : kRecipes)
+  for (const fp8::Recipe recipe : fp8::kRecipes)
     for (int wrong = 0; wrong < 6; ++wrong) {
-      if (wrong == 5 && recipe != fp8::Recipe::kDelayed) continue;
+      if (wrong == 5 && !fp8::uses_history(recipe)) continue;
       SCOPED_TRACE(std::string(config::name_of(recipe)) + ", wrong " + std::to_string(wrong));
       at::manual_seed(20);
       WrongFp8 op(wrong), oracle(0);

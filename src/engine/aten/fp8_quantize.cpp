@@ -14,6 +14,7 @@ using at::Tensor;
 using fp8::Direction;
 using fp8::Format;
 using fp8::Recipe;
+using fp8::ScaleRule;
 
 constexpr double kLargestFloat = std::numeric_limits<float>::max();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -61,7 +62,7 @@ Tensor transformer_engine_factor(Format format, const Tensor& amax) {
 // The smallest power of two at or above amax / MAX, where MAX is 1.75 times one: from the bits of
 // amax alone, so that nothing is divided. Exact for amax that BF16 has, whose quotient is never
 // next to a power of two. 2^-127, the least, has the highest bit of a subnormal's mantissa.
-Tensor mxfp8_decode(Format format, const Tensor& amax) {
+Tensor e8m0_decode(Format format, const Tensor& amax) {
   const int64_t binade = format == Format::kE4M3 ? 8 : 15;
   const Tensor bits = amax.view(at::kInt);
   return bits.add(0x1FFFFF - (binade << 23))
@@ -78,21 +79,21 @@ struct Factors {
 
 Factors factors_of(const Tensor& blocks, Recipe recipe, const Fp8Order& order) {
   const Format format = order.side.format;
-  switch (recipe) {
-    case Recipe::kDelayed: {
+  switch (fp8::traits_of(recipe).scale_rule) {
+    case ScaleRule::kHistory: {
       const Tensor factor = order.factor.view({1, 1, 1, 1});
       return {factor, factor.reciprocal()};
     }
-    case Recipe::kCurrent: {
+    case ScaleRule::kTe: {
       const Tensor factor = transformer_engine_factor(format, amax_of_numbers(blocks));
       return {factor, factor.reciprocal()};
     }
-    case Recipe::kBlockwise: {
+    case ScaleRule::kTePowerOfTwo: {
       const Tensor factor =
           power_of_two_below(transformer_engine_factor(format, amax_of_numbers(blocks)));
       return {factor, factor.reciprocal()};
     }
-    case Recipe::kRowwise: {
+    case ScaleRule::kTorchaoPowerOfTwo: {
       const Tensor amax = amax_with_nan(blocks);
       const Tensor factor =
           power_of_two_below(at::div(argument(fp8::max_value(format)), amax.clamp_min(1e-12f)));
@@ -100,12 +101,12 @@ Factors factors_of(const Tensor& blocks, Recipe recipe, const Fp8Order& order) {
       const Tensor shown = at::where(amax.isnan(), amax, factor);
       return {shown, shown.reciprocal()};
     }
-    case Recipe::kMxfp8: {
-      const Tensor decode = mxfp8_decode(format, amax_with_nan(blocks));
+    case ScaleRule::kE8m0Ceil: {
+      const Tensor decode = e8m0_decode(format, amax_with_nan(blocks));
       return {decode.reciprocal(), decode};
     }
   }
-  OCTAVO_ASSERT(false && "all recipes are above");
+  OCTAVO_ASSERT(false && "all rules are above");
   return {};
 }
 
@@ -141,7 +142,7 @@ PlainFp8 quantize_plain(const Tensor& x, Recipe recipe, Direction direction,
   const fp8::Grid grid = fp8::grid_of(order.side.granularity, direction, x.size(0), x.size(1));
   const Tensor blocks = in_grid(x, grid);
   const Factors factors = factors_of(blocks, recipe, order);
-  if (recipe == Recipe::kDelayed && order.amax.defined()) {
+  if (fp8::uses_history(recipe) && order.amax.defined()) {
     Tensor slot = order.amax;
     at::maximum_out(slot, slot, amax_of_numbers(blocks).view({1}));
   }

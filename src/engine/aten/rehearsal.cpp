@@ -88,7 +88,7 @@ class AtenRehearsal final : public Fp8Linear {
     copy.scales = made.decode.flatten();
     if (keep) {
       copy.codes = made.codes;
-      if (recipe == Recipe::kMxfp8) copy.scales = to_e8m0(copy.scales);
+      if (fp8::has_e8m0_scales(recipe)) copy.scales = to_e8m0(copy.scales);
     } else {
       copy.values = decoded(made.codes, made.decode, m, direction);
     }

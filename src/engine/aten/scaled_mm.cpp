@@ -146,25 +146,19 @@ class ScaledMm final : public Fp8Linear {
       plain = {(turned ? copy.codes.t() : copy.codes).contiguous(), copy.scales.view({1, 1})};
     } else {
       // The same once more, in the order in which it was before it was laid out.
-      plain = quantize_plain(x, recipe_of(side.granularity), direction, {.side = side});
+      plain = quantize_plain(x, fp8::recipe_with(side.granularity), direction, {.side = side});
     }
     return measure_plain(x, plain, side, quantized.grid(direction));
   }
 
  private:
-  static Recipe recipe_of(Granularity granularity) {
-    if (granularity == Granularity::kVector) return Recipe::kRowwise;
-    return granularity == Granularity::kBlock32 ? Recipe::kMxfp8 : Recipe::kBlockwise;
-  }
-
   void require(Recipe recipe) const {
-    const bool serves = recipe == Recipe::kBlockwise ? rules_.has_blocks_of_128
-                        : recipe == Recipe::kMxfp8   ? rules_.has_blocks_of_32
-                                                     : true;
-    if (!serves)
+    const Granularity blocks = fp8::traits_of(recipe).activations;
+    const bool of_32 = blocks == Granularity::kBlock32, of_128 = blocks == Granularity::kBlock128;
+    if ((of_32 && !rules_.has_blocks_of_32) || (of_128 && !rules_.has_blocks_of_128))
       fail(ExitCode::kEnvironment, "engine", "fp8_recipe ", config::name_of(recipe),
-           " by cuBLASLt: wanted compute capability ", recipe == Recipe::kMxfp8 ? "10.x" : "9.0",
-           ", found ", capability_ / 10, ".", capability_ % 10,
+           " by cuBLASLt: wanted compute capability ", of_32 ? "10.x" : "9.0", ", found ",
+           capability_ / 10, ".", capability_ % 10,
            "; take another recipe, or fp8_execution rehearse");
   }
 

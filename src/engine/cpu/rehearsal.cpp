@@ -120,7 +120,7 @@ class Rehearsal final : public Fp8Linear {
     else
       count(quantize_blocks(matrix_of(x), recipe, direction, target,
                             mutable_data<float>(copy.scales)));
-    if (recipe == Recipe::kMxfp8 && as_codes) copy.scales = to_e8m0(copy.scales);
+    if (fp8::has_e8m0_scales(recipe) && as_codes) copy.scales = to_e8m0(copy.scales);
     return copy;
   }
 
@@ -133,7 +133,7 @@ class Rehearsal final : public Fp8Linear {
                   const Fp8Target& target, Tensor& scales) {
     fp8::Scale scale;
     uint16_t largest = 0;
-    if (recipe == Recipe::kDelayed) {
+    if (fp8::uses_history(recipe)) {
       scale = fp8::scale_from_factor(*data<float>(order.factor));
       largest = quantize_by_factor(x, scale.encode, target);
       if (order.amax.defined()) {

@@ -27,7 +27,7 @@ class TeFp8Linear final : public Fp8Linear {
   }
 
   std::string_view no_parts_reason(Recipe recipe) const override {
-    if (recipe == Recipe::kDelayed || recipe == Recipe::kCurrent) return {};
+    if (fp8::traits_of(recipe).weights == fp8::Granularity::kTensor) return {};
     return "Transformer Engine's order of block scales is of whole matrices";
   }
   void adopt_part(const Fp8Copy& whole, Direction direction, bool both,
@@ -60,7 +60,7 @@ class TeFp8Linear final : public Fp8Linear {
   std::optional<Normed> norm_quantize(const Tensor& x, const Tensor& gamma, const Tensor& beta,
                                       double eps, Recipe recipe, const Fp8Order& row,
                                       const Fp8Order& column) override {
-    if (recipe != Recipe::kDelayed || !row.wanted || !one_call(row, column) || x.size(0) == 0)
+    if (!fp8::uses_history(recipe) || !row.wanted || !one_call(row, column) || x.size(0) == 0)
       return std::nullopt;
     const OnDevice on(x);
     check_quantizable(x, recipe, on);
@@ -168,11 +168,10 @@ class TeFp8Linear final : public Fp8Linear {
   // of one scale per tensor need on 12.x: there both copies are made in a pass of their own.
   static bool fuses(Activation activation, Recipe recipe, const Fp8Order& row,
                     const Fp8Order& column, const DeviceFacts& facts) {
-    if (recipe == Recipe::kDelayed && activation == Activation::kSwiGlu && column.wanted &&
+    if (fp8::uses_history(recipe) && activation == Activation::kSwiGlu && column.wanted &&
         !facts.any_layout && facts.capability >= 100)
       return false;
-    return (recipe == Recipe::kDelayed || recipe == Recipe::kMxfp8) &&
-           (row.wanted || column.wanted) && one_call(row, column);
+    return quantizes_in_one_pass(recipe) && (row.wanted || column.wanted) && one_call(row, column);
   }
 
   const Tensor& ratios_of(const std::vector<Format>& formats, at::Device device) {

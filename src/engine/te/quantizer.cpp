@@ -18,20 +18,15 @@ bool is_aligned(const Tensor& t) {
   return reinterpret_cast<uintptr_t>(t.const_data_ptr()) % 16 == 0;
 }
 
-// Kernels and products read 16 bytes at a time; mxfp8's blocks are of 32.
-int64_t multiple_of(Recipe recipe) {
-  return recipe == Recipe::kMxfp8 ? 32 : 16;
-}
-
 void run(const Tensor& x, Recipe recipe, Output& out, const OnDevice& on) {
   const Library& te = library();
   const Handle in(x);
-  if (recipe == Recipe::kDelayed || recipe == Recipe::kMxfp8) {
+  if (quantizes_in_one_pass(recipe)) {
     te.nvte_quantize_v2(in, out.handle, nullptr, on.stream);
     return;
   }
-  const QuantizationConfig config(/*power_of_two_scales=*/recipe == Recipe::kBlockwise);
-  if (recipe == Recipe::kCurrent) {
+  const QuantizationConfig config(fp8::has_power_of_two_scales(recipe));
+  if (fp8::traits_of(recipe).activations == Granularity::kTensor) {
     te.nvte_compute_amax_with_config(in, out.handle, config, on.stream);
     te.nvte_compute_scale_from_amax(out.handle, config, on.stream);
     out.handle.clear(kNVTEAmax);  // it is known: the kernel need not find it again
@@ -47,6 +42,10 @@ Fp8Matrix by_one_call(const Tensor& x, Recipe recipe, const Fp8Order& row, const
 }
 
 }  // namespace
+
+bool quantizes_in_one_pass(Recipe recipe) {
+  return fp8::uses_history(recipe) || fp8::has_e8m0_scales(recipe);
+}
 
 bool one_call(const Fp8Order& row, const Fp8Order& column) {
   return !row.wanted || !column.wanted || row.side == column.side;
@@ -82,13 +81,13 @@ void Output::per_tensor(Recipe recipe, const Fp8Order& row, const Fp8Order& colu
   const auto floats = at::TensorOptions(on.device).dtype(at::kFloat);
   Fp8Copy written;
   Tensor factor = order.factor, amax = order.amax;
-  if (recipe == Recipe::kCurrent) {
+  if (!fp8::uses_history(recipe)) {
     const Tensor numbers = at::empty({3}, floats);
     written.scales = numbers.narrow(0, 0, 1);
     factor = numbers.narrow(0, 1, 1);
     amax = numbers.narrow(0, 2, 1);
   } else {
-    OCTAVO_ASSERT(recipe == Recipe::kDelayed && factor.defined());
+    OCTAVO_ASSERT(factor.defined());
     written.scales = at::empty({1}, floats);
   }
   written.codes =
@@ -145,7 +144,8 @@ void check_quantizable(const Tensor& x, Recipe recipe, const OnDevice& on) {
 
 void check_shape(const Output::Shape& shape, Recipe recipe, const Fp8Order& row,
                  const Fp8Order& column) {
-  const int64_t multiple = multiple_of(recipe);
+  // Kernels and products read 16 bytes at a time, or whole blocks.
+  const int64_t multiple = fp8::traits_of(recipe).token_multiple;
   const bool rows_matter = column.wanted || !row.wanted;  // its sums are along the rows
   if (shape.columns % multiple != 0 || (rows_matter && shape.rows % multiple != 0))
     fail(ExitCode::kEnvironment, "te", "fp8_recipe ", config::name_of(recipe),

@@ -30,6 +30,9 @@ class Output {
   Fp8Copy unordered_;  // what the kernel writes and nobody reads
 };
 
+// The library's kernel needs no pass before it that finds a scale, so that others can end in it.
+bool quantizes_in_one_pass(fp8::Recipe recipe);
+
 // The two orders can be filled by one call.
 bool one_call(const Fp8Order& row, const Fp8Order& column);
 
