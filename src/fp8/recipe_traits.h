@@ -57,7 +57,7 @@ struct LibraryVersion {
 // What `octavo plan` takes for the time of quantizing; bytes for each BF16 value of an activation
 // or gradient.
 struct QuantizeCost {
-  double read_bytes;           // 2 in one pass; 4 with an amax pass before it, or a stage between
+  double read_bytes;           // by its kernels: 2 in one pass, 2 more for each further one
   bool reads_for_each_layout;  // row and column copy have scales of their own and a pass each
 };
 

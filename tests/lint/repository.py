@@ -13,6 +13,7 @@ import scripts
 
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 60
+MAX_RECIPE_FILES = 12  # today: 11
 CODE = {".cpp", ".h", ".hpp", ".cu", ".cuh", ".py", ".sh", ".cmake"}
 # Programs of the repository that are not scripts with a header (scripts.py), each run without arguments.
 EXECUTABLES = ["bootstrap", ".ci/run", ".ci/nightly", ".ci/tidy", "fuzz/run", "packaging/deb", "packaging/lock",
@@ -100,6 +101,17 @@ def check_sizes(root):
             for line, length, what in function_lengths(text):
                 if length > MAX_FUNCTION_LINES:
                     yield f"{name}:{line}: a function of {length} lines, wanted at most {MAX_FUNCTION_LINES}: {what}"
+
+
+def check_recipe_names(root):
+    """Everything but src/fp8 and its tests asks a recipe's row of traits; few have a reason to name one."""
+    own = ("src/fp8/", "tests/fp8/", "tests/conformance/fp8_")
+    files = [path.relative_to(root).as_posix() for path in code_files(root, "src", "tests", "bench", "fuzz")
+             if path.suffix in {".cpp", ".h"} and re.search(r"\bFp8Recipe::k|\bRecipe::k", path.read_text())]
+    files = [name for name in files if not name.startswith(own)]
+    if len(files) > MAX_RECIPE_FILES:
+        yield (f"{', '.join(files)}: wanted at most {MAX_RECIPE_FILES} files outside src/fp8 that name a recipe, found "
+               f"{len(files)} files name a recipe; ask its row (src/fp8/recipe_traits.h), or loop over fp8::kRecipes")
 
 
 def tracked_files(root):
@@ -196,7 +208,7 @@ def check_links(root):
             yield f"docs/index.md: no link to {page.name}; every page has its place there"
 
 
-CHECKS = [check_rooms, check_sizes, check_leftovers, check_promises, scripts.complaints, check_figures, check_links]
+CHECKS = [check_rooms, check_sizes, check_recipe_names, check_leftovers, check_promises, scripts.complaints, check_figures, check_links]
 
 
 def broken_rules(root):

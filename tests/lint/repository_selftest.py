@@ -21,6 +21,7 @@ SPOILED = {
     "src/base/long.h": ("// x\n" * 601, "601 lines"),
     "src/base/body.h": (LONG_BODY, "a function of 62 lines"),
     "src/base/member.h": ("namespace a {\nclass B {\n" + LONG_BODY + "};\n}\n", "a function of 62 lines"),
+    "src/base/named.h": ("auto r = Recipe::kMxfp8;\n", "13 files name a recipe"),
     "src/base/path.h": ('const char* kPath = "/work' + '/x";\n', "machine's folder"),
     "docs/notes.md": ("see /tmp" + "/file\n", "machine's folder"),
     "packaging/pip.conf": ("index" + "-url = x\n", "registry"),
@@ -56,13 +57,15 @@ def make_good_tree(root):
         "docs/reliability.md": "| a | `tests/faults/data.py --short` | `tried=5` |\n| b | the same script | `lost=0` |\n"
                                "| c | `tests/data/sampler.py` | `rows=3` |\n| d | a setting, `data_damage=skip` | |\n",
         "tests/results/faults/data.txt": "tried=5 lost=0\n", "tests/results/data/sampler.txt": "rows=3\n",
-        "docs/tour.md": "## The rooms\n| `src/base` | x |\n| `src/config` | x |\n| `src/train` | x |\n",
+        "docs/tour.md": "## The rooms\n| `src/base` | x |\n| `src/config` | x |\n| `src/fp8` | x |\n| `src/train` | x |\n",
         "README.md": "| x | 1 | `loss=1.4` | `bench/tinyshakespeare.py` |\n",
         "bench/results/tinyshakespeare.txt": "loss=1.5\nloss=1.4 seconds=2\n",
         "src/base/low.h": "#include <vector>\n", "src/train/high.h": '#include "base/low.h"\n#include "train/high.h"\n',
         "src/base/CMakeLists.txt": "octavo_room(base SOURCES error.cpp)\n", "src/base/error.cpp": "int f() {\n}\n",
         "tests/base/CMakeLists.txt": "octavo_test(base SOURCES a_test.cpp)\n", "tests/base/a_test.cpp": "\n",
         "tests/integration/good.py": SCRIPT, "tests/integration/common.py": "X = 1\n",
+        **{f"src/base/recipe{i}.h": "// Fp8Recipe::kMxfp8\n" for i in range(repository.MAX_RECIPE_FILES)},
+        "src/fp8/recipe.h": "// Recipe::kMxfp8\n", "tests/fp8/recipe.h": "// Recipe::kMxfp8\n",
         **{name: "#!/bin/sh\n" for name in repository.EXECUTABLES},
     }
     for name, text in files.items():
