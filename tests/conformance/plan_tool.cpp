@@ -1,5 +1,5 @@
-// Forecasts for rows of a table, for tests/conformance/plan_published.py and bench/calibrate_plan.py.
-// First argument: a file with one row per line, space-separated:
+// Forecasts for rows of a table, for tests/conformance/plan_published.py and
+// bench/calibrate_plan.py. First argument: a file with one row per line, space-separated:
 //   gpu gpus layers hidden ffn heads kv_heads head_dim vocab gated length batch accumulation recipe
 //   sharding shard_group recompute lora_rank lora_targets optimizer_bytes stack
 // or "product gpu m n k fp8", which is answered with the seconds of that product.
