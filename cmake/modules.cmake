@@ -25,11 +25,26 @@ if(OCTAVO_SANITIZE)
   target_link_options(octavo_options INTERFACE -fsanitize=${OCTAVO_SANITIZE} LINKER:--gc-sections)
 endif()
 
-# One precompiled header serves every module with torch.
-add_library(octavo_torch_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/torch_pch.cpp)
-target_link_libraries(octavo_torch_pch PRIVATE octavo_options octavo_torch)
-target_precompile_headers(octavo_torch_pch PRIVATE
-  <ATen/ATen.h> <ATen/Parallel.h> <torch/csrc/autograd/custom_function.h> <torch/csrc/autograd/autograd.h>)
+# Precompiled headers: one for modules without torch, one for those with it, and the same two with GoogleTest for tests. All are
+# compiled as position-independent code, so everything that shares one is, too.
+set(octavo_light_headers <nlohmann/json.hpp> <algorithm> <chrono> <filesystem> <functional> <map> <memory> <optional> <set>
+  <string> <vector>)
+set(octavo_torch_headers <ATen/ATen.h> <ATen/Parallel.h> <torch/csrc/autograd/custom_function.h>
+  <torch/csrc/autograd/autograd.h>)
+foreach(kind light torch)
+  foreach(part pch test_pch)
+    add_library(octavo_${kind}_${part} OBJECT EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/cmake/pch.cpp)
+    set_target_properties(octavo_${kind}_${part} PROPERTIES UNITY_BUILD OFF)
+    target_link_libraries(octavo_${kind}_${part} PRIVATE octavo_options nlohmann_json::nlohmann_json)
+    target_precompile_headers(octavo_${kind}_${part} PRIVATE ${octavo_light_headers})
+  endforeach()
+  target_link_libraries(octavo_${kind}_test_pch PRIVATE GTest::gtest)
+  target_precompile_headers(octavo_${kind}_test_pch PRIVATE <gtest/gtest.h>)
+endforeach()
+foreach(part pch test_pch)
+  target_link_libraries(octavo_torch_${part} PRIVATE octavo_torch)
+  target_precompile_headers(octavo_torch_${part} PRIVATE ${octavo_torch_headers})
+endforeach()
 
 # Builds that join files (CMAKE_UNITY_BUILD: .ci/run, the sanitizers) leave alone what Highway compiles once for each
 # instruction set.
@@ -59,6 +74,7 @@ function(octavo_module name)
     target_precompile_headers(octavo_${name} REUSE_FROM octavo_torch_pch)
     set_property(GLOBAL APPEND PROPERTY OCTAVO_CORE_MODULES octavo_${name})
   else()
+    target_precompile_headers(octavo_${name} REUSE_FROM octavo_light_pch)
     set_property(GLOBAL APPEND PROPERTY OCTAVO_LIGHT_MODULES octavo_${name})
   endif()
 endfunction()
@@ -94,9 +110,11 @@ function(octavo_test name)
       target_link_libraries(test_${name} PRIVATE octavo_core)
     endif()
     target_link_libraries(test_${name} PRIVATE octavo_torch)
-    target_compile_options(test_${name} PRIVATE -fPIC)  # as the precompiled header; -fPIE would differ
-    target_precompile_headers(test_${name} REUSE_FROM octavo_torch_pch)
+    target_precompile_headers(test_${name} REUSE_FROM octavo_torch_test_pch)
+  else()
+    target_precompile_headers(test_${name} REUSE_FROM octavo_light_test_pch)
   endif()
+  target_compile_options(test_${name} PRIVATE -fPIC)  # as the precompiled header; -fPIE would differ
   add_test(NAME ${name} COMMAND test_${name})
   # Thousands of tiny parallel calls: threads that spin while they wait would cost ten times their work.
   set_tests_properties(${name} PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)

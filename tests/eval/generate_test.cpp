@@ -8,7 +8,7 @@
 namespace octavo::eval {
 namespace {
 
-class Generate : public TrainTest {
+class Generate : public train::TrainTest {
  protected:
   void SetUp() override {
     TrainTest::SetUp();

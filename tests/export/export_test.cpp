@@ -15,7 +15,7 @@
 namespace octavo::exporter {
 namespace {
 
-class Export : public TrainTest {
+class Export : public train::TrainTest {
  protected:
   // What to export: the first step of a run.
   config::Settings saved() {
@@ -54,7 +54,7 @@ TEST_F(Export, OfACheckpointHasItsMastersRoundedAndReadsBack) {
   for (const auto& [name, master] : run_->model->to_hugging_face())
     EXPECT_TRUE(at::equal(files.tensor(name), master.to(at::kBFloat16))) << name;
   EXPECT_EQ(files.config.at("dtype"), "bfloat16");
-  EXPECT_TRUE(check_folder(s.output).problems.empty());
+  EXPECT_TRUE(train::check_folder(s.output).problems.empty());
 }
 
 // Of a base model that is trained on chats: bytes, an end of documents and ChatML's markers.
@@ -182,15 +182,15 @@ TEST_F(Export, AFolderIsCheckedWithoutReadingItsWeights) {
   tensors.front().second = at::zeros({3, 3});
   tensors.emplace_back("transformer.h.9.ln_1.weight", at::ones({32}));
   checkpoint::write_safetensors(weights, tensors, {});
-  const auto problems = check_folder(s.output).problems;
+  const auto problems = train::check_folder(s.output).problems;
   ASSERT_EQ(problems.size(), 2);  // unknown tensors are not looked for while others are missing
   EXPECT_NE(problems[0].find("ln_f.bias"), std::string::npos) << problems[0];
   EXPECT_NE(problems[1].find("wte.weight"), std::string::npos) << problems[1];
   tensors = run_->model->to_hugging_face();
   tensors.emplace_back("transformer.h.9.ln_1.weight", at::ones({32}));
   checkpoint::write_safetensors(weights, tensors, {});
-  ASSERT_EQ(check_folder(s.output).problems.size(), 1);
-  EXPECT_NE(check_folder(s.output).problems[0].find("h.9.ln_1"), std::string::npos);
+  ASSERT_EQ(train::check_folder(s.output).problems.size(), 1);
+  EXPECT_NE(train::check_folder(s.output).problems[0].find("h.9.ln_1"), std::string::npos);
 }
 
 }  // namespace

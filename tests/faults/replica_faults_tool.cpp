@@ -48,7 +48,7 @@ config::Settings settings_of(const std::string& mode, const std::string& data) {
 }
 
 // As a launcher would: hybrid has three nodes of two ranks.
-void take_place(launch::Place place, const std::string& mode) {
+void take_place(launch::RankInfo place, const std::string& mode) {
   if (mode == "hybrid") {
     place.nodes = 3;
     place.local_ranks = 2;
@@ -235,7 +235,7 @@ class Faults {
   Counts counts_;
 };
 
-void run_rank(const launch::Place& place, const std::string& mode, int64_t flips,
+void run_rank(const launch::RankInfo& place, const std::string& mode, int64_t flips,
               const std::string& data) {
   take_place(place, mode);
   at::set_num_threads(1);
@@ -265,7 +265,7 @@ void run_rank(const launch::Place& place, const std::string& mode, int64_t flips
 int run_tool(const std::string& mode, int64_t flips, const std::string& data) {
   const int count = mode == "two" ? 2 : mode == "hybrid" ? 6 : 3;
   dist::Ranks ranks(count, true,
-                    [&](const launch::Place& place) { run_rank(place, mode, flips, data); });
+                    [&](const launch::RankInfo& place) { run_rank(place, mode, flips, data); });
   int worst = 0;
   for (int rank = 0; rank < count; ++rank) {
     const int code = ranks.end_of(rank, std::chrono::minutes(10));

@@ -40,7 +40,7 @@ class Base : public TrainTest {
     config::Settings s = settings();
     s.checkpoint = checkpoint;
     s.output = output.string();
-    export_model(s);
+    exporter::export_model(s);
   }
   // Trains adapters and saves them; the run.
   static std::unique_ptr<train::Run> trained(const config::Settings& s) {
@@ -57,7 +57,7 @@ class Base : public TrainTest {
     EXPECT_NEAR(evaluate_model(load_model(s), s).val_loss, wanted, 1e-5);
     s.output = (folder / "export").string();
     fs::remove_all(s.output);
-    EXPECT_LE(export_model(s).difference, 0.005);
+    EXPECT_LE(exporter::export_model(s).difference, 0.005);
   }
   static Json kept(const config::Settings& s) {
     return checkpoint::load_resolved(s.checkpoint_dir, "latest").state.extra.at("lora");
@@ -73,7 +73,7 @@ TEST_F(Base, OfACheckpointIsFoundAgain) {
   s.export_format = config::ExportFormat::kPeft;
   s.output = (folder / "peft").string();
   s.checkpoint = "latest";
-  expect_failure(ExitCode::kUsage, "export_format bf16", [&] { export_model(s); });
+  expect_failure(ExitCode::kUsage, "export_format bf16", [&] { exporter::export_model(s); });
   fs::rename(folder / "base", folder / "gone");
   expect_failure(ExitCode::kUsage, "put it back", [&] { load_model(s); });
 }
@@ -131,7 +131,7 @@ TEST_F(Base, OfRandomWeightsIsDrawnAgain) {
   s.export_format = config::ExportFormat::kPeft;
   s.output = (folder / "peft").string();
   s.checkpoint = "latest";
-  expect_failure(ExitCode::kUsage, "random weights", [&] { export_model(s); });
+  expect_failure(ExitCode::kUsage, "random weights", [&] { exporter::export_model(s); });
   s.resume = "latest";
   EXPECT_NO_THROW(start(s));
   s.seed += 1;  // would draw others
@@ -164,7 +164,8 @@ TEST_F(Base, OnTheHubIsThatOfItsCommit) {
   s.output = (folder / "peft").string();
   s.export_format = config::ExportFormat::kPeft;
   s.checkpoint = "latest";
-  EXPECT_LE(export_model(s).difference, 0.005);  // reads the base by what adapter_config.json says
+  EXPECT_LE(exporter::export_model(s).difference,
+            0.005);  // reads the base by what adapter_config.json says
   EXPECT_EQ(read_json(folder / "peft" / "adapter_config.json")["revision"], old_commit);
   s.resume = "latest";
   expect_failure(ExitCode::kUsage, "at revision " + old_commit, [&] { start(s); });

@@ -105,7 +105,8 @@ TEST_F(Fp8, EvaluationAndSamplesLeaveTrainingAlone) {
     const auto a = start(settings(recipe)), b = start(settings(recipe));
     const auto look = [&] {
       evaluate(*a);
-      generate(*a->engine, *a->model, *a->tokenizer, "lin", {.max_new_tokens = 3}, [](auto) {});
+      eval::generate(*a->engine, *a->model, *a->tokenizer, "lin", {.max_new_tokens = 3},
+                     [](auto) {});
     };
     look();
     steps(*a, 2);

@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "expect_failure.h"
 #include "fp8/recipe_traits.h"
-#include "train/persist.h"
-#include "train/receipt.h"
+#include "train/reporting/receipt.h"
+#include "train/state/persist.h"
 #include "train/step.h"
 #include "train/tiny_run.h"
 

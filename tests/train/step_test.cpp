@@ -149,7 +149,7 @@ TEST(Batch, IsCopiedToTheDevice) {
                     .starts = {0},
                     .learned = 2,
                     .after = {}};
-  const DeviceBatch moved = to_device(batch, at::kCPU);
+  const models::DeviceBatch moved = models::to_device(batch, at::kCPU);
   batch.inputs.assign(3, 99);
   EXPECT_TRUE(moved.tokens.ids.equal(at::tensor({1, 2, 3}, at::kInt)));
   EXPECT_TRUE(moved.targets.equal(at::tensor({2, 3, -1}, at::kInt)));

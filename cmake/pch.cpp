@@ -1,0 +1,1 @@
+// Compiled only to hold a precompiled header that many files share.

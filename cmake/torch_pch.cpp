@@ -1,1 +1,0 @@
-// Compiled only to hold the precompiled header that all torch rooms share.
