@@ -1,4 +1,4 @@
-// A chat of a stranger in every template, as ids. What he wrote must not become a marker.
+// An untrusted chat in every template, as ids. What it says must not become a marker.
 #include "base/json.h"
 #include "data/chat_template.h"
 #include "data/row_format.h"
@@ -33,7 +33,7 @@ OCTAVO_FUZZ_TARGET(input) {
       const data::EncodedChat chat = data::encode_chat(*tokenizer, segments);
       fuzz::check(chat.ids.size() == chat.learned.size(), "ids without marks");
       for (const tokenizer::TokenId id : chat.ids) found += id >= fuzz::kFirstAdded;
-      fuzz::check(found == markers, "text of a stranger became a marker");
+      fuzz::check(found == markers, "untrusted text became a marker");
     }
   });
 }

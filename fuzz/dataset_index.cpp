@@ -1,4 +1,4 @@
-// dataset.json. Its fingerprint is put right here, as a stranger would, so that what is behind it
+// dataset.json. Its fingerprint is put right here, as an attacker would, so that what is behind it
 // is reached.
 #include "data/dataset_index.h"
 #include "fuzz/harness.h"

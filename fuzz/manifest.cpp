@@ -1,5 +1,5 @@
-// manifest.json and a rank's list. They carry the hash of their own text, which a stranger can make
-// as well as we: it is put right here, so that what is behind it is reached.
+// manifest.json and a rank's list. They carry the hash of their own text, which an attacker can
+// make as well as we: it is put right here, so that what is behind it is reached.
 #include "checkpoint/manifest.h"
 #include "checkpoint/part_list.h"
 #include "checkpoint/pieces.h"

@@ -68,7 +68,7 @@ void drive_loop(std::string_view input) {
     if (connection->parked) break;  // it waits, and nobody will come
   }
   loop.drop(connection, &Counts::left_early);
-  fuzz::check(loop.connections_.empty() && loop.strangers_.empty() && loop.buffered_ == 0 &&
+  fuzz::check(loop.connections_.empty() && loop.unauthenticated_.empty() && loop.buffered_ == 0 &&
                   loop.waiting_for_.empty() && loop.parked_until_.empty(),
               "something is left of a connection that is gone");
   fuzz::check(loop.table_.keys() <= 64 && loop.table_.bytes() <= 1 << 16, "more than the limits");

@@ -1,5 +1,5 @@
-// A token shard. Its hashes are put right here, as a stranger would, unless the first byte says no;
-// that says too in what the index is to differ.
+// A token shard. Its hashes are put right here, as an attacker would, unless the first byte says
+// no; that says too in what the index is to differ.
 #include <xxhash.h>
 
 #include <cstring>

@@ -1,5 +1,5 @@
 #pragma once
-// JSON from strangers: bounded in size and depth, duplicate keys refused, every error names the
+// Untrusted JSON: bounded in size and depth, duplicate keys refused, every error names the
 // source.
 
 #include <nlohmann/json.hpp>

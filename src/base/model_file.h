@@ -1,5 +1,5 @@
 #pragma once
-// Files of a model's folder that came from a stranger: a link in it may not lead out of it.
+// Files of an untrusted model's folder: a link in it may not lead out of it.
 
 #include <string_view>
 

@@ -1,5 +1,5 @@
 #pragma once
-// Text of strangers for a terminal.
+// Untrusted text for a terminal.
 
 #include <string>
 #include <string_view>

@@ -1,5 +1,5 @@
 #pragma once
-// Text from strangers inside markup.
+// Untrusted text inside markup.
 
 #include <string>
 #include <string_view>

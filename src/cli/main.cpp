@@ -154,7 +154,7 @@ void end_without_memory() {
 }  // namespace
 }  // namespace octavo::cli
 
-// A message may quote a file of a stranger.
+// A message may quote an untrusted file.
 constexpr size_t kMostMessage = 4000;
 
 static std::string shown(const std::exception& error) {

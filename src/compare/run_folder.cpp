@@ -26,7 +26,7 @@ int64_t for_each_line(const fs::path& path, const std::function<void(std::string
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
                                                              std::fclose);
   if (file == nullptr)
-    fail(ExitCode::kUsage, "report", "wanted to read ", path.string(), ", found it closed to us");
+    fail(ExitCode::kUsage, "report", "wanted to read ", path.string(), ", found permission denied");
   std::vector<char> buffer(size_t{1} << 20);
   std::string line;
   int64_t too_long = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// A flat YAML file from a stranger: `key: value` and `key: [list]` lines only. Bounded in size and
+// An untrusted flat YAML file: `key: value` and `key: [list]` lines only. Bounded in size and
 // depth; anchors, aliases, tags, duplicate keys and further documents are refused, so no file can
 // expand or mean two things.
 

@@ -34,7 +34,7 @@ void refuse_new_connections(const std::set<int>& listening) {
   for (const int fd : listening)
     if (::setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) != 0)
       log_warn_once(
-          octavo::str("Gloo's ports stay open to strangers: the system refused a filter (",
+          octavo::str("Gloo's ports stay open to every host: the system refused a filter (",
                       std::strerror(errno), "); let a firewall keep them out"));
 }
 

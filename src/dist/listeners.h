@@ -1,7 +1,7 @@
 #pragma once
 // Gloo asks nobody who he is, and keeps whatever connects to its ports for as long as it lives: a
-// stranger could use up a rank's open files. It needs the ports only until the ranks of a group
-// have found each other, but has no way to close them.
+// foreign client could use up a rank's open files. It needs the ports only until the ranks of a
+// group have found each other, but has no way to close them.
 
 #include <set>
 

@@ -10,7 +10,7 @@ namespace octavo::hub {
 namespace {
 
 // What the guides name beside the published models that have a preset; a slip of the finger is
-// nearer to one of these than to a stranger.
+// nearer to one of these than to another name.
 constexpr std::string_view kKnownNames[] = {"meta-llama/Llama-3.2-1B-Instruct",
                                             "meta-llama/Meta-Llama-3.1-8B",
                                             "HuggingFaceTB/SmolLM2-135M",

@@ -163,7 +163,7 @@ std::string import_json(const Import& import) {
                               {"dropped", uncarried_json(import.dropped)},
                               {"unset", uncarried_json(import.unset)},
                               {"yaml", import.is_refused() ? "" : import_yaml(import)}};
-  // A stranger's key may be no UTF-8.
+  // An untrusted key may be no UTF-8.
   return report.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 

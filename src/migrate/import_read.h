@@ -29,7 +29,7 @@ struct ForeignFile {
 // At most 1 MiB, 1000 keys, 16 levels; keys that appear twice are refused.
 ForeignFile read_foreign(const std::string& path);
 
-// Text of a stranger for a terminal: control characters escaped, shortened to `most` bytes.
+// Untrusted text for a terminal: control characters escaped, shortened to `most` bytes.
 std::string shown_text(const std::string& text, size_t most = 80);
 std::string shown_path(const std::string& path);
 

@@ -1,7 +1,7 @@
 #pragma once
 // A very small HTTP server for pages that are in memory: GET and HEAD, one answer a connection, one
-// thread that never waits for a client. Strangers may reach it, so everything is bounded: bytes of
-// a request, time for it, connections at a time and a second. Its own, and not prometheus-cpp's
+// thread that never waits for a client. Its clients are untrusted, so everything is bounded: bytes
+// of a request, time for it, connections at a time and a second. Its own, and not prometheus-cpp's
 // civetweb, because that one has none of these bounds, wants several threads and knows no second
 // page.
 

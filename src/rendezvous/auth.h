@@ -1,5 +1,5 @@
 #pragma once
-// Who is let in: a secret that every rank of a run shares, proven over two nonces and never sent.
+// Authentication: a secret that every rank of a run shares, proven over two nonces and never sent.
 
 #include <string>
 #include <string_view>

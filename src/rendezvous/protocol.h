@@ -8,7 +8,7 @@
 //   client: proof  = HMAC-SHA256(secret, "client", both hellos)
 //   server: answer = 1 (let in), 2 (full) or 0, then its own proof, HMAC(secret, "server", both)
 // then frames: length (4), body. Requests and replies have one form each, whatever the operation.
-// Numbers are little-endian. The connection is not encrypted: the secret keeps strangers out of the
+// Numbers are little-endian. The connection is not encrypted: the secret keeps others out of the
 // store, it hides nothing from somebody who reads the wire.
 
 #include <cstddef>

@@ -13,8 +13,8 @@
 namespace octavo::rendezvous {
 
 struct Limits {
-  size_t connections = 65536;  // that have proven the secret
-  size_t strangers = 512;      // that have not yet; one more, and the oldest is dropped
+  size_t connections = 65536;    // that have proven the secret
+  size_t unauthenticated = 512;  // that have not yet; one more, and the oldest is dropped
   size_t keys = size_t{1} << 20;
   size_t bytes = size_t{512} << 20;         // keys and values kept
   size_t buffer_bytes = size_t{256} << 20;  // requests and replies on their way, all together
@@ -26,7 +26,7 @@ struct Counts {
   int64_t let_in = 0;    // proved the secret
   int64_t garbage = 0;   // did not speak the protocol
   int64_t wrong_secret = 0;
-  int64_t too_slow = 0;     // no proof within the deadline, or pushed out by newer strangers
+  int64_t too_slow = 0;     // no proof within the deadline, or pushed out by newer connections
   int64_t left_early = 0;   // closed before they were let in
   int64_t turned_away = 0;  // over the limit of connections or of open files
   int64_t over_memory = 0;  // dropped because all buffers together were full

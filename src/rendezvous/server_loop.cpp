@@ -59,7 +59,7 @@ const char* reason_of(int64_t Counts::*counter) {
 Server::Loop::Loop(const std::string& address, int port, std::string secret, const Limits& limits)
     : limits_(limits), secret_(std::move(secret)), table_(limits.keys, limits.bytes) {
   open_listener(address, port);
-  allow_open_files(limits_.connections + limits_.strangers + 256);
+  allow_open_files(limits_.connections + limits_.unauthenticated + 256);
   epoll_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
   stop_event_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   add_to_epoll(epoll_.get(), listener_.get(), kListenerId, EPOLLIN);
@@ -130,7 +130,7 @@ void Server::Loop::refresh_counts() {
   const std::lock_guard lock(counts_mutex_);
   counts_.keys = static_cast<int64_t>(table_.keys());
   counts_.bytes = static_cast<int64_t>(table_.bytes());
-  counts_.connections = static_cast<int64_t>(connections_.size() - strangers_.size());
+  counts_.connections = static_cast<int64_t>(connections_.size() - unauthenticated_.size());
 }
 
 void Server::Loop::run() {
@@ -169,8 +169,8 @@ void Server::Loop::run_once() {
 
 int Server::Loop::wait_milliseconds() const {
   auto next = Clock::now() + std::chrono::hours(1);
-  if (!strangers_.empty())
-    next = std::min(next, connections_.at(*strangers_.begin())->handshake_deadline);
+  if (!unauthenticated_.empty())
+    next = std::min(next, connections_.at(*unauthenticated_.begin())->handshake_deadline);
   if (!waiting_until_.empty()) next = std::min(next, waiting_until_.begin()->first);
   if (!accepting_) next = std::min(next, accept_again_);
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
@@ -179,8 +179,8 @@ int Server::Loop::wait_milliseconds() const {
 
 void Server::Loop::end_overdue() {
   const auto now = Clock::now();
-  while (!strangers_.empty()) {
-    const Ptr oldest = connections_.at(*strangers_.begin());
+  while (!unauthenticated_.empty()) {
+    const Ptr oldest = connections_.at(*unauthenticated_.begin());
     if (oldest->handshake_deadline > now) break;
     drop(oldest, &Counts::too_slow);
   }
@@ -212,25 +212,26 @@ void Server::Loop::accept_some() {
 }
 
 void Server::Loop::admit(Ptr connection) {
-  if (strangers_.size() >= limits_.strangers)
-    drop(connections_.at(*strangers_.begin()), &Counts::too_slow);
+  if (unauthenticated_.size() >= limits_.unauthenticated)
+    drop(connections_.at(*unauthenticated_.begin()), &Counts::too_slow);
   connection->id = next_id_++;
   connection->handshake_deadline = Clock::now() + limits_.handshake;
   connection->interest = EPOLLIN | EPOLLRDHUP;
   keep_alive(connection->fd.get());
   add_to_epoll(epoll_.get(), connection->fd.get(), connection->id, connection->interest);
-  strangers_.insert(connection->id);
+  unauthenticated_.insert(connection->id);
   connections_.emplace(connection->id, std::move(connection));
   count(&Counts::accepted);
 }
 
-// Out of descriptors: the older half of the strangers makes room, and the queue waits a moment.
+// Out of descriptors: the older half of the unauthenticated makes room, and the queue waits a
+// moment.
 void Server::Loop::pause_accepting() {
   log_warn_once(octavo::str("rendezvous at ", address_,
                             ": out of open files; raise their limit (ulimit -n) to more than twice "
                             "the number of ranks"));
-  for (size_t left = strangers_.size() / 2; strangers_.size() > left;)
-    drop(connections_.at(*strangers_.begin()), &Counts::turned_away);
+  for (size_t left = unauthenticated_.size() / 2; unauthenticated_.size() > left;)
+    drop(connections_.at(*unauthenticated_.begin()), &Counts::turned_away);
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
   accepting_ = false;
   accept_again_ = Clock::now() + kAcceptPause;
@@ -308,9 +309,9 @@ void Server::Loop::drop(const Ptr& which, Counter reason) {
   if (connection->waiting) resume_waiting(*connection);
   buffered_ -= connection->charged;
   connection->charged = 0;
-  const bool stranger = strangers_.erase(connection->id) != 0;
+  const bool unauthenticated = unauthenticated_.erase(connection->id) != 0;
   // A rank that ends closes its connection, and that is no news.
-  if (stranger || reason != &Counts::left_early) count(reason, connection.get());
+  if (unauthenticated || reason != &Counts::left_early) count(reason, connection.get());
   connection->fd.reset();
   refresh_counts();
 }

@@ -97,7 +97,7 @@ class Server::Loop {
   Clock::time_point accept_again_;
   uint64_t next_id_ = 2;  // 0: the listener, 1: the stop event
   std::unordered_map<uint64_t, Ptr> connections_;
-  std::set<uint64_t> strangers_;  // oldest first
+  std::set<uint64_t> unauthenticated_;  // oldest first
   std::unordered_map<std::string, std::set<uint64_t>> waiting_for_;
   std::set<std::pair<Clock::time_point, uint64_t>> waiting_until_;
   size_t buffered_ = 0;

@@ -12,7 +12,8 @@ constexpr int kReadsPerRound = 32;  // so that one large value does not hold up 
 
 }  // namespace
 
-// Of the message that is coming: never more than that is read, so that strangers cost nothing.
+// Of the message that is coming: never more than that is read, so that unauthenticated clients cost
+// nothing.
 size_t Server::Loop::wanted_bytes(const Connection& connection) {
   if (connection.stage == Connection::Stage::kHello) return kHelloBytes;
   if (connection.stage == Connection::Stage::kProof) return kProofBytes;
@@ -72,7 +73,7 @@ void Server::Loop::on_proof(const Ptr& connection) {
       proof(secret_, "client", connection->client_hello, connection->server_hello);
   const bool good = same_bytes(connection->in, wanted);
   connection->in.clear();
-  const bool room = connections_.size() - strangers_.size() < limits_.connections;
+  const bool room = connections_.size() - unauthenticated_.size() < limits_.connections;
   if (!good || !room) {
     connection->out = std::string(kAnswerBytes, '\0');
     if (good) connection->out[0] = kAnswerFull;
@@ -80,7 +81,7 @@ void Server::Loop::on_proof(const Ptr& connection) {
     drop(connection, good ? &Counts::turned_away : &Counts::wrong_secret);
     return;
   }
-  strangers_.erase(connection->id);
+  unauthenticated_.erase(connection->id);
   connection->stage = Connection::Stage::kLetIn;
   count(&Counts::let_in);
   connection->out =

@@ -1,5 +1,5 @@
 #pragma once
-// A flat map from byte strings to ids for vocabularies that come from strangers: when a file makes
+// A flat map from byte strings to ids for untrusted vocabularies: when a file makes
 // keys collide, the table is built again with another seed, so that looking up stays short.
 
 #include <cstdint>

@@ -24,7 +24,7 @@ class Tokenizer {
   // places are. Added tokens that are not special are recognised (`encode_special_tokens` of the
   // Hugging Face library, `split_special_tokens` of transformers).
   virtual size_t encode_text(std::string_view text, std::vector<TokenId>& out) const = 0;
-  // As encode, but no added token is recognised: for text of strangers inside a chat template.
+  // As encode, but no added token is recognised: for untrusted text inside a chat template.
   virtual void encode_plain(std::string_view text, std::vector<TokenId>& out) const = 0;
   // The added token that is written like this, if there is one.
   virtual std::optional<TokenId> added_token(std::string_view content) const = 0;

@@ -219,7 +219,7 @@ TEST_F(ComparisonTest, HellaSwagByRows) {
   EXPECT_EQ(judge({pair}, {}).verdict, Verdict::kNotEnoughData);
 }
 
-TEST_F(ComparisonTest, PageAndJsonHoldEverythingAndNoMarkupOfStrangers) {
+TEST_F(ComparisonTest, PageAndJsonHoldEverythingAndNoUntrustedMarkup) {
   MadeRun made;
   made.precision = "<script>alert(1)</script>";
   RunFolder b = run("b", 1.004, made);

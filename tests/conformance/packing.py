@@ -1,6 +1,6 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=conformance timeout=600 gate="" measures="src/models src/nn src/engine"
-"""Documents that share a row are strangers: logits and gradients of a packed batch are those of its documents one by
+"""Documents that share a row do not see each other: logits and gradients of a packed batch are those of its documents one by
 one, for GPT-2 and Llama, in FP32.
 
 Parts of the documents are not learned, one document not at all, one is a single token, and the last of a row is cut off

@@ -323,7 +323,7 @@ def checkpoint_file_that_is_a_link(work):
     return "not a plain file"
 
 
-# -- rendezvous: what a stranger's server says to a rank
+# -- rendezvous: what an untrusted server says to a rank
 
 @case("rendezvous")
 def rendezvous_that_is_a_web_server(work):

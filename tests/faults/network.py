@@ -5,7 +5,7 @@
 ports        a training on two ranks listens at loopback by default, without the metrics endpoint; at a stated address
              and nowhere else; every interface, a missing secret and a busy port are refused by name
 flood        10,000 bad connections to the rendezvous, /metrics, /healthz and Gloo's ports of a running training: it ends
-             with the same losses and weights as an undisturbed one; nobody is let in; memory and open files come back;
+             with the same losses and weights as an undisturbed one; nobody is authenticated; memory and open files come back;
              who has the secret is served meanwhile
 late         a second node joins while bad connections come
 
@@ -31,7 +31,7 @@ USAGE, ENVIRONMENT = 2, 3
 SECRET = "a secret of this test, of many letters"
 MEETING, METRICS = "127.0.0.2", "127.0.0.3"  # loopback, and not the default
 MOST_GROWTH = 0.05
-HANDSHAKE = 5  # seconds that a stranger has
+HANDSHAKE = 5  # seconds that an unauthenticated client has
 TIMES_SLOWER = 5  # that the median step may become: the attack runs on the same cores
 
 
@@ -240,7 +240,7 @@ def flood(checks, work, steps, counts):
     checks.want("so are its weights", weights and weights == undisturbed.folder.tensors(steps), f"{len(weights)} files")
     for name, floods in attack.floods.items():
         mistakes, wrong = sum(f.mistakes for f in floods), [f.wrong for f in floods if f.wrong]
-        checks.want(f"{name}: nobody is let in, of {sum(f.made for f in floods)}", mistakes == 0, wrong or 0)
+        checks.want(f"{name}: nobody is authenticated, of {sum(f.made for f in floods)}", mistakes == 0, wrong or 0)
     checks.want("who has the secret and who reads pages is served meanwhile",
                 attack.good == len(attack.waits) > 0, f"{attack.good} of {len(attack.waits)}")
     files = [(b[0], a[0]) for b, a in zip(attack.before, attack.after)]

@@ -96,7 +96,7 @@ TEST(Splits, Globs) {
   EXPECT_TRUE(path_match("data/", "data/a/b"));
   EXPECT_FALSE(path_match("", "a"));
   EXPECT_FALSE(path_match("data", "data/a"));
-  // Patterns of a stranger must not cost more than a moment.
+  // Untrusted patterns must not cost more than a moment.
   std::string many = "**/a", name = "a";
   for (int i = 0; i < 30; ++i) {
     many += "/**/a";

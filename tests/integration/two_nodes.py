@@ -103,7 +103,7 @@ def compare(work, nodes):
     return problems
 
 
-def check_strangers(work, nodes):
+def check_foreign_clients(work, nodes):
     """A node with another secret, and one with none, are told so at once."""
     problems = []
     for name, secret in (("wrong", "another secret, and long enough too"), ("none", "")):
@@ -154,7 +154,7 @@ def main():
     with tempfile.TemporaryDirectory() as temporary, Nodes() as nodes:
         work = pathlib.Path(temporary)
         common.prepare_data(work)
-        problems = compare(work, nodes) + check_strangers(work, nodes)
+        problems = compare(work, nodes) + check_foreign_clients(work, nodes)
         cut_problems, seconds = cut_the_cable(work, nodes)
     problems += cut_problems
     for problem in problems:

@@ -260,7 +260,7 @@ TEST_F(ImportFiles, HostileFiles) {
   config::expect_refused([&] { import_files(config::Words{one, two}); }, {"one file of each kind"});
 }
 
-// Names and values of a stranger cannot write to the terminal or into the YAML.
+// Untrusted names and values cannot write to the terminal or into the YAML.
 TEST_F(ImportFiles, ControlCharactersAreEscaped) {
   const Import import =
       of("t.yaml",

@@ -98,7 +98,7 @@ TEST(Secrets, FromEnvironmentOrFile) {
   ::unsetenv("OCTAVO_RENDEZVOUS_SECRET_FILE");
 }
 
-TEST(Strangers, GarbageGetsNoAnswer) {
+TEST(Unauthenticated, GarbageGetsNoAnswer) {
   const Server server("127.0.0.1", 0, kSecret);
   const Fd fd = knock(server);
   say(fd, "GET / HTTP/1.1\r\nHost: somewhere.example\r\nUser-Agent: x\r\n\r\n");
@@ -106,7 +106,7 @@ TEST(Strangers, GarbageGetsNoAnswer) {
   EXPECT_TRUE(becomes_true([&] { return server.counts().garbage == 1; }));
 }
 
-TEST(Strangers, ARequestInsteadOfAProofGetsNothing) {
+TEST(Unauthenticated, ARequestInsteadOfAProofGetsNothing) {
   const Server server("127.0.0.1", 0, kSecret);
   auto client = client_of(server);
   client->set("key", "value");
@@ -119,7 +119,7 @@ TEST(Strangers, ARequestInsteadOfAProofGetsNothing) {
 }
 
 // A proof that was right once, sent again to another connection.
-TEST(Strangers, AReplayedProofIsWrong) {
+TEST(Unauthenticated, AReplayedProofIsWrong) {
   const Server server("127.0.0.1", 0, kSecret);
   const std::string hello = encode_hello({kVersion, std::string(kNonceBytes, 'n')});
   const Fd first = knock(server);
@@ -134,7 +134,7 @@ TEST(Strangers, AReplayedProofIsWrong) {
   EXPECT_EQ(hear(second, 1), std::string(1, '\0'));
 }
 
-TEST(Strangers, SlowOnesAreDropped) {
+TEST(Unauthenticated, SlowOnesAreDropped) {
   Limits limits;
   limits.handshake = milliseconds(300);
   const Server server("127.0.0.1", 0, kSecret, limits);
@@ -154,9 +154,9 @@ TEST(Strangers, SlowOnesAreDropped) {
   client_of(server)->set("a", "b");
 }
 
-TEST(Strangers, TheOldestMakesRoom) {
+TEST(Unauthenticated, TheOldestMakesRoom) {
   Limits limits;
-  limits.strangers = 8;
+  limits.unauthenticated = 8;
   limits.handshake = seconds(60);
   const Server server("127.0.0.1", 0, kSecret, limits);
   std::vector<Fd> silent;
@@ -168,9 +168,9 @@ TEST(Strangers, TheOldestMakesRoom) {
 }
 
 // Garbage, silence, hellos without proof, wrong proofs and early leavers, while a client works.
-TEST(Strangers, TwoThousandDoNotDisturbAClient) {
+TEST(Unauthenticated, TwoThousandDoNotDisturbAClient) {
   Limits limits;
-  limits.strangers = 64;
+  limits.unauthenticated = 64;
   limits.handshake = milliseconds(200);
   const Server server("127.0.0.1", 0, kSecret, limits);
   auto client = client_of(server);
@@ -213,8 +213,8 @@ TEST(Strangers, TwoThousandDoNotDisturbAClient) {
   client_of(server)->set("a", "b");
 }
 
-// A server that may open few files, in a process of its own: strangers cannot use them up.
-TEST(Strangers, CannotTakeAllDescriptors) {
+// A server that may open few files, in a process of its own: clients cannot use them up.
+TEST(Unauthenticated, CannotTakeAllDescriptors) {
   const int port = Server("127.0.0.1", 0, kSecret).port();
   const pid_t pid = ::fork();
   if (pid == 0) {

@@ -1,4 +1,4 @@
-// tokenizer.json from a stranger: damage is called damage, and what would change the ids without
+// An untrusted tokenizer.json: damage is called damage, and what would change the ids without
 // being implemented is refused.
 
 #include <functional>

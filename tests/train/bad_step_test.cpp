@@ -69,7 +69,8 @@ TEST_F(BadStep, AWeightThatIsNotFiniteIsHealedByARollbackAlone) {
     if (goes_on)
       EXPECT_TRUE(train_step(*run).skipped);
     else
-      expect_failure(ExitCode::kGuard, "does not heal a weight", [&] { train_step(*run); });
+      expect_failure(ExitCode::kGuard, "cannot repair a non-finite weight",
+                     [&] { train_step(*run); });
   }
 }
 

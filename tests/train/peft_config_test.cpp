@@ -1,4 +1,4 @@
-// An adapter_config.json of a stranger.
+// An untrusted adapter_config.json.
 #include "train/state/peft_config.h"
 
 #include "expect_failure.h"

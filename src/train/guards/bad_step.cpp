@@ -35,7 +35,7 @@ std::string not_finite(const Run& run, const StepStats& stats, double loss) {
 bool may_skip(const Run& run, const Incident& incident, std::string& reason) {
   const auto& p = run.progress;
   if (incident.weights_are_bad && run.settings.bad_steps != BadSteps::kRollBack) {
-    reason = "Leaving out steps does not heal a weight";
+    reason = "Skipping steps cannot repair a non-finite weight";
     return false;
   }
   if (run.settings.bad_steps != BadSteps::kStop) {

@@ -1,5 +1,5 @@
 #pragma once
-// The adapter_config.json of PEFT, from a stranger.
+// PEFT's adapter_config.json: untrusted input.
 
 #include <string>
 
