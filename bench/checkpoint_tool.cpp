@@ -1,6 +1,6 @@
-// The octavo side of bench/checkpoint.py: GPT-2 124M on random tokens, the real training step and the
-// real saves.
-// usage: checkpoint_tool FOLDER BATCH LENGTH ACCUMULATION; then for every word on stdin one line:
+// The octavo side of bench/checkpoint.py: GPT-2 124M on random tokens, the real training step and
+// the real saves. usage: checkpoint_tool FOLDER BATCH LENGTH ACCUMULATION; then for every word on
+// stdin one line:
 //   step   a training step: seconds
 //   saved  the same with a save in the background started before it: seconds, and the seconds of
 //          them that training stood still, and seconds until the save had ended after the step

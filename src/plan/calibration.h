@@ -1,5 +1,6 @@
 #pragma once
-// The constants that no data sheet gives, fitted by bench/calibrate_plan.py to published measurements.
+// The constants that no data sheet gives, fitted by bench/calibrate_plan.py to published
+// measurements.
 
 #include <map>
 #include <string>

@@ -1,6 +1,6 @@
 #pragma once
-// What one rank sends in a step, by formula: bench/comm_bytes.py holds dist's counters against it. And
-// how long a collective takes before its first byte arrives, which grows with the ranks.
+// What one rank sends in a step, by formula: bench/comm_bytes.py holds dist's counters against it.
+// And how long a collective takes before its first byte arrives, which grows with the ranks.
 
 #include <cstdint>
 

@@ -1,5 +1,6 @@
 // The C++ side of tests/integration/gpu_gemms.py.
-// usage: gpu_gemms_tool BACKEND CAPABILITY: in a process on the fake CUDA device of that capability,
+// usage: gpu_gemms_tool BACKEND CAPABILITY: in a process on the fake CUDA device of that
+// capability,
 //        with products computed
 //        gpu_gemms_tool operations: every operation of the aten backend once; kernels do not run
 // The last line is cases=N failed=0 caught=M of M.
