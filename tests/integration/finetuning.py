@@ -1,5 +1,5 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
-# test: label=integration timeout=600 gate=""
+# test: label=integration timeout=600 gate="" alone
 """Runs every command of docs/finetuning.md, as it stands there, with stand-ins for what it names.
 
 The models are tiny random ones of the same architectures, the data sets a few real rows; both lie in a Hugging Face cache

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# test: label=integration timeout=1200 gate=""
+# test: label=integration timeout=1200 gate="" alone
 """Runs the quick start of README.md as it stands, in a folder of its own, to generated text, in under ten minutes.
 
 The commands are the lines of the ```bash block under `<!-- test: quickstart -->`. They run in one shell, in a scratch folder
