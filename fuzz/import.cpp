@@ -9,11 +9,11 @@ OCTAVO_FUZZ_TARGET(input) {
   const char* name = input[0] == 'j' ? "input.json" : input[0] == 's' ? "input.sh" : "input.yaml";
   const std::string path = folder.write(name, input.substr(1)).string();
   fuzz::refusal_of([&] {
-    const config::Import import = config::import_files(std::vector{path});
+    const migrate::Import import = migrate::import_files(std::vector{path});
     if (input.size() % 128 == 0) {  // the reports are long: for some of the inputs
-      config::import_text(import);
-      config::import_json(import);
+      migrate::import_text(import);
+      migrate::import_json(import);
     }
-    if (!import.is_refused()) config::import_yaml(import);
+    if (!import.is_refused()) migrate::import_yaml(import);
   });
 }

@@ -65,11 +65,11 @@ void drive_loop(std::string_view input) {
     if (::send(client.get(), part.data(), part.size(), MSG_NOSIGNAL) < 0) break;
     loop.run_once();
     received(client.get());
-    if (connection->parked) break;  // it waits, and nobody will come
+    if (connection->waiting) break;  // it waits, and nobody will come
   }
   loop.drop(connection, &Counts::left_early);
   fuzz::check(loop.connections_.empty() && loop.unauthenticated_.empty() && loop.buffered_ == 0 &&
-                  loop.waiting_for_.empty() && loop.parked_until_.empty(),
+                  loop.waiting_for_.empty() && loop.waiting_until_.empty(),
               "something is left of a connection that is gone");
   fuzz::check(loop.table_.keys() <= 64 && loop.table_.bytes() <= 1 << 16, "more than the limits");
 }
