@@ -138,8 +138,8 @@ class Text:
         self.noisy = set()
 
     def spoil(self, step, share):
-        begin = (step - 1) * STEP_BYTES
-        for at in self.random.sample(range(begin, begin + STEP_BYTES), int(share * STEP_BYTES)):
+        begin = (step - 1) * STEP_BYTES + 1  # the first byte is the last that the step before predicts
+        for at in self.random.sample(range(begin, begin + STEP_BYTES - 1), int(share * (STEP_BYTES - 1))):
             self.bytes[at] = self.random.randrange(128, 256)
         self.noisy.add(step)
 
