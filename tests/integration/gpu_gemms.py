@@ -1,5 +1,5 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
-# test: label=integration timeout=600 gate=""
+# test: label=integration timeout=600 gate="--short" night=""
 """FP8 products and the other operations of the CUDA path, on the fake CUDA device.
 
 products: every recipe that a compute capability has x {forward, input gradient, weight gradient} x backend, odd shapes
@@ -9,7 +9,7 @@ reference's up to accumulation, the call the one that was meant. Wrong layouts, 
 purpose must be caught: refused, or wrong numbers.
 operations: every operation of the aten backend once: accepted, and the host never waits. Kernels do not run there.
 
-usage: gpu_gemms.py [BACKEND …]
+usage: gpu_gemms.py [--short] [BACKEND …]    --short: one compute capability for each way that GEMMs are called
 Last line: cases=N failed=0 caught=M of M
 """
 import os
@@ -22,6 +22,7 @@ import fake_cuda
 TOOL = fake_cuda.LIBRARIES.parent / "bin" / "gpu_gemms_tool"
 BACKENDS = ["aten", "te"]
 CAPABILITIES = (89, 90, 100, 103, 120)  # that have FP8
+SHORT = (90, 100, 120)
 LAST_LINE = re.compile(r"^cases=(\d+) failed=(\d+) caught=(\d+) of (\d+)\s*\Z", re.MULTILINE)
 
 
@@ -44,9 +45,11 @@ def main():
     fake_cuda.require_libraries()
     if not TOOL.exists():
         raise SystemExit(f"wanted {TOOL}, found none; ninja gpu_gemms_tool")
-    runs = [(["operations"], dict(capability=capability)) for capability in (80, *CAPABILITIES)]
+    capabilities = SHORT if "--short" in sys.argv else CAPABILITIES
+    backends = [word for word in sys.argv[1:] if word != "--short"] or BACKENDS
+    runs = [(["operations"], dict(capability=capability)) for capability in (80, *capabilities)]
     runs += [([backend, str(capability)], dict(capability=capability, compute=True))
-             for backend in (sys.argv[1:] or BACKENDS) for capability in CAPABILITIES]
+             for backend in backends for capability in capabilities]
     runs.append((["rehearsal", "80"], dict(capability=80, compute=True)))
     totals = [sum(column) for column in zip(*(run(arguments, **options) for arguments, options in runs))]
     cases, failed, caught, mutations = totals

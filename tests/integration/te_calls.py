@@ -1,5 +1,5 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
-# test: label=integration timeout=600 gate=""
+# test: label=integration timeout=600 gate="--short" night=""
 """What src/engine/te asks of Transformer Engine, twice.
 
 accept: the real library, on the fake CUDA device of each compute capability that has FP8: it accepts each of our quantize, norm,
@@ -9,6 +9,7 @@ steps: a stand-in for the library in the CPU's memory (te_double/), with the sam
 GPT-2 and a small Llama by every recipe, in every bit the same as the rehearsal on the CPU.
 library: what is said of a library that is missing, not one, or of another version.
 
+usage: te_calls.py [--short]    --short: one compute capability for each set of kernels
 Last line: cases=N failed=0
 """
 import os
@@ -25,6 +26,7 @@ BUILD = fake_cuda.LIBRARIES.parent
 TOOL = BUILD / "bin" / "te_calls_tool"
 DOUBLE = BUILD / "lib" / "libte_double.so"
 CAPABILITIES = (89, 90, 100, 103, 120)
+SHORT = (90, 100, 120)
 
 
 def run(name, arguments, variables):
@@ -78,7 +80,7 @@ def main():
         headers = pathlib.Path(cuda_home) / "include" / "cuda_runtime.h"  # of a CUDA that does not fit the wheel's NVRTC
         headers.parent.mkdir()
         headers.write_text("#error another CUDA\n")
-        for capability in CAPABILITIES:
+        for capability in SHORT if "--short" in sys.argv else CAPABILITIES:
             double = plain | {"OCTAVO_TE_LIBRARY": str(DOUBLE), "OCTAVO_TE_DOUBLE_CAPABILITY": str(capability)}
             fake = fake_cuda.environment(capability=capability, base=plain | {"CUDA_HOME": cuda_home})
             for name, arguments, variables in (("accept", ["accept", str(capability)], fake), ("steps", ["steps"], double)):
