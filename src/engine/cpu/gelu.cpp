@@ -18,11 +18,7 @@ constexpr float kSqrt2OverPi = 0.7978845608028654f, kCubic = 0.044715f;
 HWY_INLINE VF sigmoid_2u(F32 d, VF x) {
   const VF inner = hn::MulAdd(hn::Mul(x, x), hn::Set(d, kCubic), hn::Set(d, 1.0f));
   const VF minus_2u = hn::Mul(hn::Mul(x, inner), hn::Set(d, -2 * kSqrt2OverPi));
-  // exp overflows above 88; the sigmoid is 0 there to every digit, and must be: x may be huge.
-  const VF limit = hn::Set(d, 87.0f);
-  const VF e = fast_exp(d, hn::Min(minus_2u, limit));
-  const VF s = fast_reciprocal(d, hn::Add(hn::Set(d, 1.0f), e));
-  return hn::IfThenZeroElse(hn::Gt(minus_2u, limit), s);
+  return sigmoid_of_minus(d, minus_2u);
 }
 
 template <typename T>

@@ -156,6 +156,16 @@ HWY_INLINE VF fast_reciprocal(F32 d, VF x) {
   return hn::Mul(y, hn::NegMulAdd(x, y, two));
 }
 
+// 1 / (1 + exp(minus_x)), exactly 0 and 1 far out: a factor beside it may be huge.
+HWY_INLINE VF sigmoid_of_minus(F32 d, VF minus_x) {
+  const VF limit = hn::Set(d, 87.0f), one = hn::Set(d, 1.0f);  // exp overflows above 88
+  const VF e = fast_exp(d, hn::Min(minus_x, limit));
+  VF s = fast_reciprocal(d, hn::Add(one, e));
+  // AVX2's estimate of 1 / 1 ends an ulp below 1. Above 17.4 1 + e is 1, and so is the sigmoid.
+  s = hn::IfThenElse(hn::Lt(minus_x, hn::Set(d, -17.4f)), one, s);
+  return hn::IfThenZeroElse(hn::Gt(minus_x, limit), s);
+}
+
 }  // namespace octavo::engine::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

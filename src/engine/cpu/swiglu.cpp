@@ -13,13 +13,7 @@ HWY_BEFORE_NAMESPACE();
 namespace octavo::engine::cpu::HWY_NAMESPACE {
 
 HWY_INLINE VF sigmoid(F32 d, VF x) {
-  // exp overflows above 88; the sigmoid is 0 there to every digit, and must be: x may be huge.
-  const VF limit = hn::Set(d, 87.0f), minus = hn::Neg(x), one = hn::Set(d, 1.0f);
-  const VF e = fast_exp(d, hn::Min(minus, limit));
-  VF s = fast_reciprocal(d, hn::Add(one, e));
-  // AVX2's estimate of 1 / 1 ends an ulp below 1. Above 17.4 1 + e is 1, and so is the sigmoid.
-  s = hn::IfThenElse(hn::Lt(minus, hn::Set(d, -17.4f)), one, s);
-  return unless_nan(x, hn::IfThenZeroElse(hn::Gt(minus, limit), s));
+  return unless_nan(x, sigmoid_of_minus(d, hn::Neg(x)));
 }
 
 template <typename T>
