@@ -62,7 +62,7 @@ std::vector<Entry> entries_of(const plan::Shape& shape, const fp8::Options& fp8,
     entry.times.shape = {tokens, outputs, inputs};
     all.push_back(std::move(entry));
   };
-  for (const plan::Product& p : plan::block_products(shape))
+  for (const plan::LinearShape& p : plan::block_linears(shape))
     add(p.name, p.outputs, p.inputs, shape.layers);
   const size_t blocks = all.size();
   add("head", shape.vocab, shape.hidden, 1);

@@ -1,5 +1,5 @@
 #pragma once
-// octavo bench: every product of a model in FP8 against BF16 on this machine, whole steps, and from
+// octavo bench: every GEMM of a model in FP8 against BF16 on this machine, whole steps, and from
 // how many tokens on FP8 pays.
 
 #include <optional>

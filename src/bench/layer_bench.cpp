@@ -162,7 +162,7 @@ double LayerTimes::flops() const {
 double quantize_share(const Round& round, Gemm gemm, bool frozen) {
   const auto of = [&](Role role) { return round.quantize[static_cast<size_t>(role)]; };
   const double x = of(Role::kInput), w = of(Role::kWeight) / 2, dy = of(Role::kGradient);
-  const double share = frozen ? 1 : 0.5;  // of x and dy, which then serve one product
+  const double share = frozen ? 1 : 0.5;  // of x and dy, which then serve one GEMM
   switch (gemm) {
     case Gemm::kForward:
       return share * x + w;

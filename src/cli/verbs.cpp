@@ -27,11 +27,11 @@ constexpr Verb kVerbs[] = {
     {"doctor", "[CONFIG.yaml] [--key value]…", "the same as verify", config::kVerifyArguments,
      doctor},
     {"diagnose", "[CONFIG.yaml] [--checkpoint WHICH] [--capture FILE] [--key value]…",
-     "which products run in FP8, how healthy they are, what other recipes would give, what to "
+     "which GEMMs run in FP8, how healthy they are, what other recipes would give, what to "
      "change",
      config::kDiagnoseArguments, core},
     {"bench", "[CONFIG.yaml] [--model_name NAME] [--batch_size N] [--bench_seconds S]…",
-     "FP8 against BF16 on this machine: every product of a model, whole steps, and from how many "
+     "FP8 against BF16 on this machine: every GEMM of a model, whole steps, and from how many "
      "tokens on FP8 pays",
      config::kBenchArguments, core},
     {"data prepare",

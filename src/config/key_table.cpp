@@ -212,12 +212,12 @@ std::vector<Key> precision_keys() {
   return {
       enum_key("mixed_precision", &S::mixed_precision,
                {Precision::kFp8, Precision::kBf16, Precision::kFp32},
-               "What the matrix products run in. fp8: the linear layers, and the rest in BF16; "
+               "What the GEMMs run in. fp8: the linear layers, and the rest in BF16; "
                "generate takes it as bf16. What the weights and the optimizer keep: "
                "master_dtype, moment_dtype.")
           .read_by(kModelUsers),
       enum_key("master_dtype", &S::master_dtype, {StateType::kFp32, StateType::kBf16},
-               "The weights that training adds to. fp32: beside a BF16 copy that the products "
+               "The weights that training adds to. fp32: beside a BF16 copy that the GEMMs "
                "read. bf16: one BF16 weight, rounded stochastically. Norms and biases are FP32."),
       enum_key("moment_dtype", &S::moment_dtype,
                {StateType::kFp32, StateType::kBf16, StateType::kFp8},

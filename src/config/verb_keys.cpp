@@ -99,7 +99,7 @@ std::vector<Key> diagnose_keys() {
 std::vector<Key> bench_keys() {
   return {
       real_key("bench_seconds", &S::bench_seconds, 1, 1e6,
-               "About how long the products are timed: half for the model's own batch, half for "
+               "About how long the GEMMs are timed: half for the model's own batch, half for "
                "other numbers of tokens. Each runs at least five times, however long that takes."),
       int_key("bench_steps", &S::bench_steps, 0, 100'000,
               "Whole training steps that are timed in BF16 and in FP8, after two to warm up. 0: "

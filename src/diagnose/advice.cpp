@@ -10,7 +10,7 @@
 namespace octavo::diagnose {
 namespace {
 
-// A recipe is worth a thought when its products are this much nearer to the truth.
+// A recipe is worth a thought when its GEMMs are this much nearer to the truth.
 constexpr double kWorthwhile = 0.75;
 // A part outside FP8 is worth a line from this share of the FLOPs on.
 constexpr double kLargePart = 0.2;
@@ -204,7 +204,7 @@ void add_bf16_parts(const Diagnosis& found, std::vector<Advice>& advice) {
                             : "nothing in a config: attention is always in BF16; its share falls "
                               "with a shorter max_seq_length or a wider model",
                         str(line.layer, " takes ", percent_text(line.flops_share),
-                            " of the FLOPs of matrix products, which FP8 cannot speed up")});
+                            " of the FLOPs of GEMMs, which FP8 cannot speed up")});
 }
 
 // Healthy, and still there may be something better: the least change among what is about as good.
@@ -224,7 +224,7 @@ void add_better_recipe(const Diagnosis& found, std::vector<Advice>& advice) {
   const auto better = std::ranges::find_if(
       possible, [&](const auto& candidate) { return candidate.second <= kAsGood * least; });
   advice.push_back({false, keys_of(better->first, now) + needs(better->first),
-                    str("error of the products ", percent_text(better->second), " instead of ",
+                    str("error of the GEMMs ", percent_text(better->second), " instead of ",
                         percent_text(in_use.error), " on the same tensors")});
 }
 

@@ -36,7 +36,7 @@ struct Diagnosis {
 // Troubled tensors before healthy ones, then by signal to noise.
 void sort_worst_first(std::vector<nn::Fp8TensorReport>& reports);
 
-// Mean squared error of the products over the layers on which the variant is legal, as a root; and
+// Mean squared error of the GEMMs over the layers on which the variant is legal, as a root; and
 // on how many it is not.
 struct Overall {
   double error = 0;

@@ -67,7 +67,7 @@ std::string legend(const Diagnosis& found, const std::vector<Variant>& all) {
               "\n";
       continue;
     }
-    text += printed(" error of the products %6.2f%%, %lld of %zu layers sick", 100 * o.error,
+    text += printed(" error of the GEMMs %6.2f%%, %lld of %zu layers sick", 100 * o.error,
                     static_cast<long long>(o.troubled), found.layers.size());
     if (o.refused > 0) text += printed(", %lld refused", static_cast<long long>(o.refused));
     text += i == 0 ? "  <- in use\n" : "\n";
@@ -121,7 +121,7 @@ std::string class_tables(const Diagnosis& found, const std::vector<Variant>& all
     for (const Variant& v : all) text += value_or_dash(class_sqnr(found, v, role), "%9.1f");
     text += "\n";
   }
-  text += printed("  %-32s", "error of the product") + numbers(all);
+  text += printed("  %-32s", "error of the GEMM") + numbers(all);
   for (const nn::Gemm gemm : nn::kGemms) {
     text += printed("    %-30s", std::string(nn::name_of(gemm)).c_str());
     for (const Variant& v : all)
@@ -180,7 +180,7 @@ Json health_json(const fp8::TensorHealth& h) {
           {"elements", h.elements}};
 }
 
-Json errors_json(const ProductErrors& errors) {
+Json errors_json(const GemmErrors& errors) {
   Json out = Json::object();
   for (const nn::Gemm gemm : nn::kGemms)
     if (const auto& error = errors[static_cast<size_t>(gemm)])

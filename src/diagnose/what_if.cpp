@@ -58,14 +58,12 @@ double relative_row_error(const Tensor& found, const Tensor& wanted) {
   return std::sqrt(at::where(counted, off / size, 0).sum().item<double>() / rows);
 }
 
-// The product in FP32 is the truth, and that in BF16 the least that quantizing adds to.
+// The GEMM in FP32 is the truth, and that in BF16 the least that quantizing adds to.
 struct Comparison {
   Gemm gemm;
   Tensor wanted, result;  // result: where implementations write
-  std::optional<double>& of(ProductErrors& errors) const {
-    return errors[static_cast<size_t>(gemm)];
-  }
-  void take(ProductErrors& errors) const {
+  std::optional<double>& of(GemmErrors& errors) const { return errors[static_cast<size_t>(gemm)]; }
+  void take(GemmErrors& errors) const {
     of(errors) = gemm == Gemm::kForward ? relative_row_error(result, wanted)
                                         : relative_error(result, wanted);
   }

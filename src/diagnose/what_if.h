@@ -1,5 +1,5 @@
 #pragma once
-// What a variant does to the tensors of one linear layer, and to its three products.
+// What a variant does to the tensors of one linear layer, and to its three GEMMs.
 
 #include <ATen/core/Tensor.h>
 
@@ -21,27 +21,27 @@ struct TensorFigures {
   fp8::TensorHealth health;
 };
 
-// Relative to the product in FP32 of the numbers before they were quantized: root of the squares of
-// the difference over those of the product. Of the forward product each row, a token, counts the
+// Relative to the FP32 GEMM of the numbers before they were quantized: root of the squares of
+// the difference over those of its result. Of the forward GEMM each row, a token, counts the
 // same: norms make tokens alike, and one with an outlier must not hide what becomes of the others.
 // Of gradients the whole: a token counts as much as it would move the weights. Nothing where a
-// product does not run.
-using ProductErrors = std::array<std::optional<double>, 3>;  // by nn::Gemm
+// GEMM does not run.
+using GemmErrors = std::array<std::optional<double>, 3>;  // by nn::Gemm
 
 struct VariantFigures {
   Variant variant;
   std::string refusal;  // why the hardware would not run it on this layer
   std::vector<TensorFigures> tensors;
-  ProductErrors errors;
+  GemmErrors errors;
 
-  double error() const;  // of all products: root of the mean square
+  double error() const;  // of all GEMMs: root of the mean square
   bool is_legal() const { return refusal.empty(); }
 };
 
 struct LayerFigures {
   std::string layer;
   int64_t outputs = 0, inputs = 0;
-  ProductErrors bf16;  // of plain BF16 products: the floor
+  GemmErrors bf16;  // of plain BF16 GEMMs: the floor
   std::vector<VariantFigures> variants;
 
   const VariantFigures* best() const;  // smallest error among the legal; null when none is
@@ -52,7 +52,7 @@ struct LayerFigures {
 using FactorOf = std::function<float(const Variant&, fp8::Role, fp8::Direction)>;
 
 // Adds to `stats`, which has its variants: statistics of x[T,I] and w[O,I] and the error of the
-// forward product; then statistics of dy[T,O] and the errors of both gradients (of the weight's
+// forward GEMM; then statistics of dy[T,O] and the errors of both gradients (of the weight's
 // where x is defined). `engine` rehearses: any device, any recipe.
 void look_forward(const engine::Engine& engine, const at::Tensor& x, const at::Tensor& w,
                   const FactorOf& factor, LayerFigures& stats);

@@ -1,5 +1,5 @@
 #pragma once
-// The products of a linear layer in FP8, and the quantizers that feed them. One implementation does
+// The GEMMs of a linear layer in FP8, and the quantizers that feed them. One implementation does
 // both, because how codes and scales lie in memory is its own affair: Transformer Engine wants the
 // column copy transposed and E8M0 scales swizzled, `_scaled_mm_v2` wants views of the same, the
 // rehearsal wants BF16. Layers only say which copies they need and pass the result on.
@@ -17,7 +17,7 @@
 
 namespace octavo::engine {
 
-// One copy of a matrix, quantized along the sum of the product that reads it.
+// One copy of a matrix, quantized along the sum of the GEMM that reads it.
 struct Fp8Copy {
   at::Tensor codes;   // one byte an element
   at::Tensor scales;  // decode factors: FP32, or E8M0 bytes; the layout is the implementation's

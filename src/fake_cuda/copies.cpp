@@ -1,5 +1,5 @@
 // Copies and memsets. To the host they always happen. To and on the device they happen when
-// products are computed, or when they are small: the weights of a large model would otherwise make
+// GEMMs are computed, or when they are small: the weights of a large model would otherwise make
 // memory real that nobody reads.
 #include <cstring>
 

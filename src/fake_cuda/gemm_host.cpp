@@ -1,4 +1,4 @@
-// A matrix product on the host: plain, blocked, in FP32. D is column-major, so the product is made
+// A GEMM on the host: plain, blocked, in FP32. D is column-major, so the GEMM is made
 // transposed: rows of the result are columns of D, `left` is op(B) and `right` op(A).
 #include <algorithm>
 #include <atomic>
@@ -62,7 +62,7 @@ bool has_block_scales(const ScaleView& scales) {
          scales.mode == CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
 }
 
-// One operand of one product of a batch.
+// One operand of one GEMM of a batch.
 struct Source {
   const char* data;
   int type;
@@ -92,9 +92,9 @@ Source source_of(const GemmOperand& x, const Walk& walk, std::int64_t batch, std
           {is_fp8(x.type) ? x.scale : nullptr, is_fp8(x.type) ? x.scale_mode : 0, outer, inner}};
 }
 
-class Product {
+class HostGemm {
  public:
-  Product(const Gemm& gemm, std::int64_t batch)
+  HostGemm(const Gemm& gemm, std::int64_t batch)
       : gemm_(gemm),
         right_(source_of(gemm.a, walk_left(gemm.a), batch, gemm.m, gemm.k)),
         left_(source_of(gemm.b, walk_right(gemm.b), batch, gemm.n, gemm.k)),
@@ -195,7 +195,7 @@ float gelu_gradient(float x) {
   return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * kGeluA * (1 + 3 * kGeluB * x * x);
 }
 
-float Product::after_epilogue(std::int64_t i, std::int64_t j, float value) const {
+float HostGemm::after_epilogue(std::int64_t i, std::int64_t j, float value) const {
   const int epilogue = gemm_.epilogue;
   if ((epilogue & CUBLASLT_EPILOGUE_BIAS) != 0 && gemm_.bias != nullptr) {
     value += load_element(gemm_.bias, gemm_.bias_type, i);
@@ -213,7 +213,7 @@ float Product::after_epilogue(std::int64_t i, std::int64_t j, float value) const
   return value;
 }
 
-void Product::finish(std::int64_t j, std::int64_t i0, const float* sums) const {
+void HostGemm::finish(std::int64_t j, std::int64_t i0, const float* sums) const {
   const float left_scale = left_.scales.whole(j);
   const auto* const d_scale =
       is_fp8(gemm_.d.type) ? static_cast<const float*>(gemm_.d.scale) : nullptr;
@@ -232,8 +232,8 @@ void Product::finish(std::int64_t j, std::int64_t i0, const float* sums) const {
   }
 }
 
-// Sums over the contracted dimension of one operand, which cuBLASLt can leave beside the product.
-void Product::bias_gradients() const {
+// Sums over the contracted dimension of one operand, which cuBLASLt can leave beside the GEMM.
+void HostGemm::bias_gradients() const {
   const bool of_a = gemm_.epilogue == CUBLASLT_EPILOGUE_BGRADA;
   if ((!of_a && gemm_.epilogue != CUBLASLT_EPILOGUE_BGRADB) || gemm_.bias == nullptr) return;
   const Source& source = of_a ? right_ : left_;
@@ -260,7 +260,7 @@ Walk walk_right(const GemmOperand& b) {
 }
 
 void compute_gemm(const Gemm& gemm) {
-  for (std::int64_t batch = 0; batch < gemm.batch_count; ++batch) Product(gemm, batch).run();
+  for (std::int64_t batch = 0; batch < gemm.batch_count; ++batch) HostGemm(gemm, batch).run();
 }
 
 }  // namespace octavo::fake_cuda

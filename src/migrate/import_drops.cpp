@@ -60,7 +60,7 @@ constexpr Mapping kLlamaFactoryDrops[] = {
     {"ddp_timeout", "", "no such limit in octavo"},
     {"ddp_find_unused_parameters", "", "every parameter has a gradient; no cost"},
     {"torch_compile", "", "octavo is compiled; no cost"},
-    {"tf32", "", "FP32 products are FP32"},
+    {"tf32", "", "FP32 GEMMs are FP32"},
     {"push_to_hub", "", "checkpoints export, then upload by hand"},
     {"lr_scheduler_kwargs.*", "", "read with lr_scheduler_type cosine_with_min_lr only"},
     {"fsdp_config.*", "", "wrapping and prefetching are octavo's own; no cost"},

@@ -180,7 +180,7 @@ void load_in_fp8(Importer& importer, const ForeignEntry& entry) {
   if (!importer.flag(entry)) return importer.leave(entry, "off");
   importer.drop(entry, "weights quantized for inference");
   importer.find(kRefused, "load_in_fp8", entry,
-                "it stores weights in FP8 for inference; no product of training runs in FP8",
+                "it stores weights in FP8 for inference; no GEMM of training runs in FP8",
                 "a run that is called FP8 and has BF16's speed",
                 "write fp8: true for training in FP8, or remove it");
 }

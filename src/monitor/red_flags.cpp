@@ -191,7 +191,7 @@ void RedFlags::look_at_speed(const StepRecord& record, Flags& flags) {
               " in BF16",
               rehearsal ? "; this is a rehearsal, which says nothing about a GPU's speed" : ""),
           "larger batch_size or max_seq_length, fp8_skip for small layers, cuda_graph; where "
-          "products are too small for FP8 to pay, train in bf16");
+          "GEMMs are too small for FP8 to pay, train in bf16");
 }
 
 void RedFlags::look_at_ranks(const StepRecord& record, Flags& flags) {

@@ -114,7 +114,7 @@ const Fp8Matrix& Fp8Layer::weight(const Param& param, bool column) {
 }
 
 void Fp8Layer::release_weight(Direction direction, bool training) {
-  if (shared_.copies == WeightCopies::kProduct) {
+  if (shared_.copies == WeightCopies::kGemm) {
     weight_.row = weight_.column = {};
     return;
   }

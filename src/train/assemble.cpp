@@ -38,7 +38,7 @@ optim::AdamWOptions optimizer_options(const config::Settings& s) {
           .seed = static_cast<uint64_t>(s.seed)};
 }
 
-// Where memory is short, a weight is quantized for each product: 8B parameters take a GPU some 10
+// Where memory is short, a weight is quantized for each GEMM: 8B parameters take a GPU some 10
 // ms and would fill 16 GB.
 nn::WeightCopies weight_copies(const Run& run) {
   const auto& s = run.settings;
@@ -46,7 +46,7 @@ nn::WeightCopies weight_copies(const Run& run) {
   if (dist::shards_of(s.sharding_mode, run.world).weights && run.world.size() > 1)
     return nn::WeightCopies::kKeep;
   if (run.engine->target.device.is_cuda() && s.gradient_checkpointing)
-    return nn::WeightCopies::kProduct;
+    return nn::WeightCopies::kGemm;
   return s.gradient_accumulation_steps > 1 ? nn::WeightCopies::kKeep : nn::WeightCopies::kStep;
 }
 

@@ -21,7 +21,7 @@ namespace {
 using config::DeviceChoice;
 
 at::ScalarType compute_of(const config::Settings& settings) {
-  // FP8 products take and give BF16.
+  // FP8 GEMMs take and give BF16.
   return settings.mixed_precision == config::Precision::kFp32 ? at::kFloat : at::kBFloat16;
 }
 
@@ -47,7 +47,7 @@ engine::Fp8Kernels kernels_of(const std::optional<fp8::Decision>& decision) {
 }
 
 // The same numbers from the same seed on a GPU too: flash attention's backward and sorted scatters
-// in a fixed order, and BF16 products that are summed in FP32 to the end. What it costs was never
+// in a fixed order, and BF16 GEMMs that are summed in FP32 to the end. What it costs was never
 // measured; bits that differ from run to run cost more.
 void make_reproducible() {
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);

@@ -58,7 +58,7 @@ void take_counts(DryRun& found) {
   fake_cuda::Counters c{};
   fake_cuda::api()->counters(&c);
   found.launches = static_cast<int64_t>(c.of(Kind::kLaunch));
-  found.products = static_cast<int64_t>(c.of(Kind::kGemm));
+  found.gemms = static_cast<int64_t>(c.of(Kind::kGemm));
   found.collectives = static_cast<int64_t>(c.of(Kind::kCollective));
   found.waits = static_cast<int64_t>(c.of(Kind::kCopyToHost));
   found.allocations = static_cast<int64_t>(c.of(Kind::kMalloc));

@@ -35,7 +35,7 @@ void announce(const Run& run, const std::string& resumed_from) {
                " tokens, warm-up ", run.schedule.warmup_steps, "; an epoch has ",
                run.loader->samples_per_epoch(), " samples"));
   announce_epochs(run);
-  if (run.fp8_decision) log_info("matrix products:\n" + gemm_table(gemm_lines(run)));
+  if (run.fp8_decision) log_info("GEMMs:\n" + gemm_table(gemm_lines(run)));
   if (!resumed_from.empty())
     log_info(str("resumed from ", resumed_from, " at step ", run.progress.step));
   if (run.val_data == nullptr && s.eval_freq > 0)
@@ -135,7 +135,7 @@ int end_run(const Run& run, Outputs& outputs, bool run_saves) {
 }
 
 int run_to_the_end(Run& run, const std::string& resumed_from) {
-  // What a device that is not there holds is not worth its place on a disk.
+  // What a fake device holds is not worth its place on a disk.
   const bool run_saves = !engine::is_fake(run.engine->target.device);
   if (run.world.is_first()) {
     make_room(run);

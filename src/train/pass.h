@@ -14,7 +14,7 @@ namespace octavo::train {
 struct StepStats {
   double loss = 0, z = 0, penalty = 0;  // sums over tokens, or micro-batches
   bool has_penalty = false;             // of activations
-  double probes = 0;                    // finite when all products and all ranks' gradients are
+  double probes = 0;                    // finite when all GEMMs and all ranks' gradients are
   bool stop_asked = false;              // some rank was asked to stop
   optim::AdamW::Norm norm;
 

@@ -49,7 +49,7 @@ class StepGraph {
   struct Captured {
     std::unique_ptr<engine::Graph> graph;
     MicroBatch result;
-    std::vector<std::array<nn::Linear::Ran, 3>> ran;  // products of each linear layer
+    std::vector<std::array<nn::Linear::Ran, 3>> ran;  // GEMMs of each linear layer
   };
   void begin_step(const Run& run, double share);
   bool capture(Run& run, Captured& into, const Pass& pass);

@@ -169,7 +169,7 @@ void check(engine::Attention& op, engine::Attention& oracle, Bench& bench) {
   const at::Tensor there_qkv = bench.there(qkv);
   const auto found = op.forward(there_qkv, shape);
   const at::Tensor gradient = op.backward(bench.there(d_out), there_qkv, found, shape);
-  // In BF16 probabilities and their gradients may be rounded before the next product.
+  // In BF16 probabilities and their gradients may be rounded before the next GEMM.
   const double rounded = bench.compute() == at::kBFloat16 ? 0x1p-7 : 0x1p-16;
   const auto slack = [&](const at::Tensor& t) {
     return at::scalar_tensor(rounded * magnitude_of(t).max().item<double>(), at::kDouble);

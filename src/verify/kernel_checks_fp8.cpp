@@ -1,4 +1,4 @@
-// The FP8 products: quantized on the device, multiplied there, compared with the reference, which
+// The FP8 GEMMs: quantized on the device, multiplied there, compared with the reference, which
 // quantizes and multiplies in plain loops.
 
 #include "engine/fp8_linear.h"

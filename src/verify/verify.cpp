@@ -136,7 +136,7 @@ class Verification {
             "not checked here",
             Status::kNotChecked,
             "",
-            "kernels, products and speed of a GPU: the CPU's were. Run octavo verify --require_gpu "
+            "kernels, GEMMs and speed of a GPU: the CPU's were. Run octavo verify --require_gpu "
             "on "
             "the machine that trains",
             ""};

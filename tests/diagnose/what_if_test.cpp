@@ -91,7 +91,7 @@ TEST(WhatIf, FiguresAreThoseOfPlainLoops) {
   EXPECT_EQ(compared, 4 * 3 + 2 * 6 + 5);
 }
 
-TEST(WhatIf, ProductErrorIsThatOfTheDecodedOperands) {
+TEST(WhatIf, GemmErrorIsThatOfTheDecodedOperands) {
   const Tensor x = drawn({kTokens, kInputs}, 5), w = drawn({kOutputs, kInputs}, 6),
                dy = drawn({kTokens, kOutputs}, 7);
   const LayerFigures found = look(x, w, dy, factors_of(x, w, dy));

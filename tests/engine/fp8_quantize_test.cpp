@@ -14,7 +14,7 @@ namespace {
 using fp8::Direction;
 using fp8::Recipe;
 
-using Fp8Quantize = Fp8Linear;  // its products are tested in fp8_linear_test.cpp
+using Fp8Quantize = Fp8Linear;  // its GEMMs are tested in fp8_linear_test.cpp
 OCTAVO_OP_TESTS(Fp8Quantize);
 
 struct Wanted {

@@ -6,7 +6,7 @@
 
 #include <cstdlib>
 
-#include "engine/cpu/product.h"
+#include "engine/cpu/gemm.h"
 #include "engine/engine.h"
 #include "expect_failure.h"
 

@@ -96,7 +96,7 @@ def wrong_with(fault):
             return f"not {key}"
     incident = fault["incident"]
     places, ranks_named = [PLACES[fault["tensor"]] + fault["name"]], [[fault["rank"]]]
-    if fault["tensor"] == "weight gradient":  # a sum over ranks, that no further product reads: its name is all there is
+    if fault["tensor"] == "weight gradient":  # a sum over ranks, that no further GEMM reads: its name is all there is
         if not incident["what"].startswith(f"{places[0]} is not finite"):
             return f"what {incident['what']}"
         places, ranks_named = ["", *places], [[], *ranks_named]

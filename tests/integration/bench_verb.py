@@ -22,17 +22,17 @@ LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_si
          "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
          "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu",
          "tie_word_embeddings": True}
-PRODUCTS = ["forward", "input gradient", "weight gradient"]
+GEMMS = ["forward", "input gradient", "weight gradient"]
 
 
-def check_json(found, shapes, products):
-    """Every shape with every product; medians inside their quartiles; rates and ratios follow from times."""
+def check_json(found, shapes, gemms):
+    """Every shape with every GEMM; medians inside their quartiles; rates and ratios follow from times."""
     sizes = [(s["outputs"], s["inputs"]) for s in found["shapes"]]
     if sizes != shapes:
         sys.exit(f"wanted the shapes {shapes}, found {sizes}")
     for shape in found["shapes"]:
-        if [p["product"] for p in shape["products"]] != products or shape["rounds"] < 5:
-            sys.exit(f"wanted {products}, five rounds or more; found {shape}")
+        if [p["product"] for p in shape["products"]] != gemms or shape["rounds"] < 5:
+            sys.exit(f"wanted {gemms}, five rounds or more; found {shape}")
         for p in shape["products"]:
             times = [p["bf16_seconds"], p["fp8_seconds"], p["quantize_seconds"], p["ratio"]]
             if not all(0 < t["low"] <= t["median"] <= t["high"] for t in times):
@@ -67,7 +67,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         work = pathlib.Path(name)
         found = json.loads(octavo(work, "bench", *SIZES, "--json", "--output", work / "bench.html").stdout)
-        check_json(found, [(768, 256), (256, 256), (1024, 256), (256, 1024), (2048, 256)], PRODUCTS)
+        check_json(found, [(768, 256), (256, 256), (1024, 256), (256, 1024), (2048, 256)], GEMMS)
         if not found["shapes"][-1]["stays_in_bf16"] or found["shapes"][0]["stays_in_bf16"]:
             sys.exit("wanted the head, and it alone, marked as staying in BF16")
         html = browser.self_contained(work / "bench.html")
@@ -84,7 +84,7 @@ def main():
         llama = json.loads(octavo(work, "bench", "--model_name", work / "llama", "--lora_rank", 4, "--fp8_recipe", "current",
                                   "--max_seq_length", 64, "--batch_size", 4, "--bench_seconds", 1, "--bench_steps", 2,
                                   "--json").stdout)
-        check_json(llama, [(256, 128), (128, 128), (512, 128), (128, 256)], PRODUCTS[:2])
+        check_json(llama, [(256, 128), (128, 128), (512, 128), (128, 256)], GEMMS[:2])
         commands = common.page_commands("bench.md", "bench_verb")
         for command in commands:
             done = subprocess.run(command, shell=True, cwd=work, env=common.page_environment(), capture_output=True, text=True)

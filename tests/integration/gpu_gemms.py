@@ -1,8 +1,8 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=integration timeout=600 gate=""
-"""FP8 products and the other operations of the CUDA path, on the fake CUDA device.
+"""FP8 GEMMs and the other operations of the CUDA path, on the fake CUDA device.
 
-products: every recipe that a compute capability has x {forward, input gradient, weight gradient} x backend, odd shapes
+GEMMs: every recipe that a compute capability has x {forward, input gradient, weight gradient} x backend, odd shapes
 included. Matrices are quantized and laid out in the CPU's memory by the backend's own code and copied to the device; the real
 libtorch_cuda (or Transformer Engine) makes the call, the host computes what cuBLASLt was told, and the result must be the
 reference's up to accumulation, the call the one that was meant. Wrong layouts, unpadded, unswizzled and swapped scales made on

@@ -1,4 +1,4 @@
-// The problems: every recipe, format and product on odd shapes, and what they must give.
+// The problems: every recipe, format and GEMM on odd shapes, and what they must give.
 
 #include "base/error.h"
 #include "engine/aten/aten.h"
@@ -73,14 +73,14 @@ class Maker {
 };
 
 // The sum of the magnitudes of what is added up.
-Tensor magnitudes(engine::Fp8Linear& reference, Product product, Fp8Matrix a, Fp8Matrix b,
+Tensor magnitudes(engine::Fp8Linear& reference, GemmKind gemm, Fp8Matrix a, Fp8Matrix b,
                   const Tensor& like) {
   for (engine::Fp8Matrix* m : {&a, &b})
     for (engine::Fp8Copy* copy : {&m->row, &m->column}) copy->codes = copy->codes.bitwise_and(0x7F);
   Tensor result = at::empty_like(like, like.options().dtype(at::kDouble));
-  if (product == Product::kForward)
+  if (gemm == GemmKind::kForward)
     reference.forward(a, b, Tensor(), result);
-  else if (product == Product::kInputGradient)
+  else if (gemm == GemmKind::kInputGradient)
     reference.input_gradient(a, b, result);
   else
     reference.weight_gradient(a, b, result, engine::Accumulate::kOverwrite);
@@ -92,19 +92,19 @@ void solve(Maker& maker, Problem& p, const Both& a, const Both& b) {
   p.right = b.made;
   const bool add = p.before.defined();
   const std::vector<int64_t> sizes =
-      p.product == Product::kForward         ? std::vector{p.shape.tokens, p.shape.out}
-      : p.product == Product::kInputGradient ? std::vector{p.shape.tokens, p.shape.in}
-                                             : std::vector{p.shape.out, p.shape.in};
+      p.gemm == GemmKind::kForward         ? std::vector{p.shape.tokens, p.shape.out}
+      : p.gemm == GemmKind::kInputGradient ? std::vector{p.shape.tokens, p.shape.in}
+                                           : std::vector{p.shape.out, p.shape.in};
   p.wanted = add ? p.before.to(at::kDouble) : at::empty(sizes, at::kDouble);
   auto& reference = maker.reference();
-  if (p.product == Product::kForward)
+  if (p.gemm == GemmKind::kForward)
     reference.forward(a.reference, b.reference, p.bias, p.wanted);
-  else if (p.product == Product::kInputGradient)
+  else if (p.gemm == GemmKind::kInputGradient)
     reference.input_gradient(a.reference, b.reference, p.wanted);
   else
     reference.weight_gradient(a.reference, b.reference, p.wanted,
                               add ? engine::Accumulate::kAdd : engine::Accumulate::kOverwrite);
-  p.slack = 2e-6 * magnitudes(reference, p.product, a.reference, b.reference, p.wanted);
+  p.slack = 2e-6 * magnitudes(reference, p.gemm, a.reference, b.reference, p.wanted);
 }
 
 }  // namespace
@@ -127,14 +127,14 @@ std::vector<Problem> problems_of(const Backend& backend) {
           solve(maker, problem, a, b);
           problems.push_back(std::move(problem));
         };
-        add({.product = Product::kForward}, x, w);
-        add({.product = Product::kForward, .bias = at::randn({s.out}).to(at::kBFloat16)}, x, w);
-        add({.product = Product::kInputGradient}, dy, w);
+        add({.gemm = GemmKind::kForward}, x, w);
+        add({.gemm = GemmKind::kForward, .bias = at::randn({s.out}).to(at::kBFloat16)}, x, w);
+        add({.gemm = GemmKind::kInputGradient}, dy, w);
         if (!fp8::token_refusal(recipe, s.tokens).empty()) continue;
         for (const auto result : {at::kFloat, at::kBFloat16}) {
           const Tensor before = at::randn({s.out, s.in}).to(result);
-          add({.product = Product::kWeightGradient, .result = result}, dy, x);
-          add({.product = Product::kWeightGradient, .before = before, .result = result}, dy, x);
+          add({.gemm = GemmKind::kWeightGradient, .result = result}, dy, x);
+          add({.gemm = GemmKind::kWeightGradient, .before = before, .result = result}, dy, x);
         }
       }
   return problems;

@@ -1,7 +1,7 @@
 // The C++ side of tests/integration/gpu_graph.py: steps of a training run on the fake CUDA device.
 // usage: gpu_graph_tool STEPS FALLBACK [--key value]…
 //        gpu_graph_tool spoil 0 [--key value]…: a pass that waits for the device, then plain steps
-// A line of JSON for each step: what it asked of the device, and the names of its kernels, products
+// A line of JSON for each step: what it asked of the device, and the names of its kernels, GEMMs
 // and memsets in order, apart for what a graph did. Evaluations run as eval_freq says; of those it
 // is looked whether they write where the graphs still read or write. After step FALLBACK the FP8
 // guard's fallback takes a layer to BF16 (0: never). The last line is the receipt.
@@ -43,13 +43,13 @@ Stretch stretch_of(const fake_cuda::GemmOperand& operand) {
   return {begin, begin + static_cast<uintptr_t>(operand.ld * operand.cols * width)};
 }
 
-std::vector<fake_cuda::Gemm> products() {
+std::vector<fake_cuda::Gemm> gemms() {
   std::vector<fake_cuda::Gemm> gemms(fake_cuda::api()->gemms(nullptr, 0, 0));
   fake_cuda::api()->gemms(gemms.data(), 0, gemms.size());
   return gemms;
 }
 
-// Results, and what was quantized for a product: memory that was allocated on the way.
+// Results, and what was quantized for a GEMM: memory that was allocated on the way.
 std::vector<Stretch> written_on_the_way(const std::vector<fake_cuda::Gemm>& gemms) {
   std::vector<Stretch> found;
   for (const auto& gemm : gemms) {
@@ -88,7 +88,7 @@ int64_t evaluate_beside(train::Run& run, const std::vector<Stretch>& of_graphs) 
   fake_cuda::api()->reset();
   train::evaluate(run);
   int64_t overlaps = 0;
-  for (const Stretch& stretch : written_on_the_way(products()))
+  for (const Stretch& stretch : written_on_the_way(gemms()))
     overlaps +=
         std::ranges::any_of(of_graphs, [&](const Stretch& s) { return s.overlaps(stretch); });
   return overlaps;
@@ -106,11 +106,11 @@ std::unique_ptr<train::Run> start(const std::vector<std::string>& args) {
 }
 
 void print_receipt(const train::Run& run) {
-  int64_t counted = 0;  // products, as the receipt of a run tells them
+  int64_t counted = 0;  // GEMMs, as the receipt of a run tells them
   for (const auto& layer : run.model->linears())
     for (const auto& ran : layer->ran) counted += ran.fp8 + ran.other;
   Json receipt = run.graph != nullptr ? run.graph->receipt() : Json::object();
-  receipt["products"] = counted;
+  receipt["gemms"] = counted;
   receipt["layers"] = run.model->linears().size();
   std::printf("%s\n", receipt.dump().c_str());
 }
@@ -124,7 +124,7 @@ int run_steps(int64_t steps, int64_t fallback, const std::vector<std::string>& a
     train::train_step(*run);
     Json line = counts();
     line["names"] = kernel_names();
-    if (line["graph_launches"] > 0) of_graphs = written_on_the_way(products());
+    if (line["graph_launches"] > 0) of_graphs = written_on_the_way(gemms());
     if (settings.eval_freq > 0 && i % settings.eval_freq == 0)
       line["overlaps"] = evaluate_beside(*run, of_graphs);
     std::printf("%s\n", line.dump().c_str());

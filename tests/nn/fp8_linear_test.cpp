@@ -1,4 +1,4 @@
-// The FP8 side of a linear layer: what it keeps, when it quantizes, and the three products.
+// The FP8 side of a linear layer: what it keeps, when it quantizes, and the three GEMMs.
 
 #include <map>
 
@@ -48,7 +48,7 @@ class Fp8LayerTest : public Fp8Test, public testing::WithParamInterface<Recipe> 
 INSTANTIATE_TEST_SUITE_P(, Fp8LayerTest, testing::ValuesIn(kRecipes),
                          [](const auto& info) { return std::string(config::name_of(info.param)); });
 
-// The same by hand, from the oracle's quantizer and products: y, dx, dw and db.
+// The same by hand, from the oracle's quantizer and GEMMs: y, dx, dw and db.
 struct Wanted {
   at::Tensor y, dx, dw, db;
 };
@@ -99,7 +99,7 @@ class ByHand {
 // FP32 sums, then one rounding to BF16: a unit in the last place where the sum is near a tie.
 constexpr double kBf16Unit = 0x1p-8;
 
-TEST_P(Fp8LayerTest, GradientsAreThoseOfTheProductsByHand) {
+TEST_P(Fp8LayerTest, GradientsAreThoseOfTheGemmsByHand) {
   for (const bool biased : {true, false}) {
     SCOPED_TRACE(biased ? "with bias" : "without bias");
     layer = fp8_test_layer("l", 0, kOutputs, kInputs, biased);
@@ -212,7 +212,7 @@ TEST_P(Fp8LayerTest, QuantizesTheWeightOncePerVersion) {
 }
 
 // Not the old copy of either direction.
-TEST_P(Fp8LayerTest, AChangedWeightIsSeenByAllProducts) {
+TEST_P(Fp8LayerTest, AChangedWeightIsSeenByAllGemms) {
   backward(linear(engine, input(), layer), output_gradient());
   {
     const at::NoGradGuard no_grad;

@@ -74,7 +74,7 @@ TEST_F(BadStep, AWeightThatIsNotFiniteIsHealedByARollbackAlone) {
   }
 }
 
-TEST_F(BadStep, AGradientThatNoProductReadsIsNamedItself) {
+TEST_F(BadStep, AGradientThatNoGemmReadsIsNamedItself) {
   const auto run = started(BadSteps::kSkip);
   Incident incident;
   incident.what = "the gradient of a weight is not finite";

@@ -47,7 +47,7 @@ TEST(KernelChecks, FindWhatIsWrong) {
   }
 }
 
-// The reference, with one product a little off.
+// The reference, with one GEMM a little off.
 struct WrongFp8 : engine::Fp8Linear {
   explicit WrongFp8(int kind) : wrong(kind) {}
   int wrong;
@@ -84,7 +84,7 @@ struct WrongFp8 : engine::Fp8Linear {
   }
 };
 
-TEST(KernelChecks, FindWrongFp8ProductsWithinTheToleranceOfMatrixUnits) {
+TEST(KernelChecks, FindWrongFp8GemmsWithinTheToleranceOfMatrixUnits) {
   for (const fp8::Recipe recipe : fp8::kRecipes)
     for (int wrong = 0; wrong < 6; ++wrong) {
       if (wrong == 5 && !fp8::uses_history(recipe)) continue;

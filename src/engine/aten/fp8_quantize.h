@@ -1,7 +1,7 @@
 #pragma once
 // Quantizing by libtorch's kernels, bit for bit as fp8/quantize.h says, on any device and without
 // waiting for it. Everything here is of one direction of one matrix, [rows, columns] as it is
-// stored; how a product wants it is fp8_layout.h's affair.
+// stored; how a GEMM wants it is fp8_layout.h's affair.
 
 #include <ATen/core/Tensor.h>
 

@@ -1,4 +1,4 @@
-// FP8 products by definition: plain-loop quantizers (fp8/quantize.cpp), and products of the decoded
+// FP8 GEMMs by definition: plain-loop quantizers (fp8/quantize.cpp), and GEMMs of the decoded
 // values in FP64.
 
 #include <ATen/ATen.h>
@@ -35,8 +35,8 @@ class PlainFp8Linear final : public Fp8Linear {
   }
   void weight_gradient(const Fp8Matrix& dy, const Fp8Matrix& x, Tensor& dw,
                        Accumulate mode) override {
-    const Tensor product = at::mm(exact(dy, Direction::kColumn).t(), exact(x, Direction::kColumn));
-    dw.copy_(mode == Accumulate::kAdd ? dw.to(at::kDouble) + product : product);
+    const Tensor result = at::mm(exact(dy, Direction::kColumn).t(), exact(x, Direction::kColumn));
+    dw.copy_(mode == Accumulate::kAdd ? dw.to(at::kDouble) + result : result);
   }
 
   void update_factors(Tensor& history, Tensor& factors, const std::vector<fp8::Format>& formats,

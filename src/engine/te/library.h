@@ -104,7 +104,7 @@ const Library& library();
 struct DeviceFacts {
   int capability = 0;  // 10 * major + minor
   int multiprocessors = 1;
-  // FP8 products of one scale per tensor take operands in any layout (10.x); others want the summed
+  // FP8 GEMMs of one scale per tensor take operands in any layout (10.x); others want the summed
   // dimension contiguous, and so a transposed column copy.
   bool any_layout = false;
 };

@@ -92,7 +92,7 @@ void name_place(Run& run, Incident& incident) {
     incident.place = infinite;
   else if (!std::isfinite(incident.loss))
     incident.place = run.probes->name_of_place(run.probes->places() / 2);
-  // Otherwise a gradient that no further product reads; `what` names it.
+  // Otherwise a gradient that no further GEMM reads; `what` names it.
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 
 #include "base/checked.h"
 #include "engine/cpu/bf16_rows.h"
-#include "engine/cpu/product.h"
+#include "engine/cpu/gemm.h"
 
 namespace octavo::engine::cpu {
 namespace {
@@ -24,21 +24,21 @@ struct Slice {
   int64_t first, count;
 };
 
-// A part of the product: c[m,n] (+)= a[m,k] b[k,n].
+// A part of the GEMM: c[m,n] (+)= a[m,k] b[k,n].
 struct Panel {
   Slice m, n, k;
-  const Product* gemm = nullptr;
+  const Gemm* gemm = nullptr;
 };
 
 enum class Cut : uint8_t { kM, kN, kK };
 
-Cut longest(const ProductShape& s) {
+Cut longest(const GemmShape& s) {
   if (s.k > s.m && s.k > s.n) return Cut::kK;
   return s.m > s.n ? Cut::kM : Cut::kN;
 }
 
 // FP32 numbers that one more row (kM), column (kN) or term (kK) needs.
-int64_t floats_per_unit(const ProductShape& s, Cut cut) {
+int64_t floats_per_unit(const GemmShape& s, Cut cut) {
   if (cut == Cut::kK) return s.m + s.n;
   const int64_t other = cut == Cut::kM ? s.n : s.m;
   return s.k + (s.fp32_result ? 0 : other);
@@ -81,9 +81,9 @@ void round_part(const float* from, void* matrix, int64_t stride, Slice rows, Sli
   });
 }
 
-class Widened final : public Product {
+class Widened final : public Gemm {
  public:
-  explicit Widened(const ProductShape& shape) : shape_(shape), cut_(longest(shape)) {
+  explicit Widened(const GemmShape& shape) : shape_(shape), cut_(longest(shape)) {
     const int64_t length = cut_ == Cut::kM ? shape.m : cut_ == Cut::kN ? shape.n : shape.k;
     for (const Slice& slice : slices(length, floats_per_unit(shape, cut_))) {
       Panel panel{{0, shape.m}, {0, shape.n}, {0, shape.k}};
@@ -108,7 +108,7 @@ class Widened final : public Product {
     auto* a32 = reinterpret_cast<float*>(take(bytes_of(a_floats_)));
     auto* b32 = reinterpret_cast<float*>(take(bytes_of(b_floats_)));
     auto* sums = reinterpret_cast<float*>(take(bytes_of(sums_)));
-    const ProductShape& s = shape_;
+    const GemmShape& s = shape_;
     for (const Panel& p : panels_) {
       const bool first = &p == &panels_.front();
       // What the cut does not touch is widened once.
@@ -131,8 +131,8 @@ class Widened final : public Product {
     return round_up(static_cast<size_t>(floats) * sizeof(float), kLine);
   }
 
-  const Product& gemm_of(const Panel& p) {
-    ProductShape shape = shape_;
+  const Gemm& gemm_of(const Panel& p) {
+    GemmShape shape = shape_;
     shape.m = p.m.count;
     shape.n = p.n.count;
     shape.k = p.k.count;
@@ -147,9 +147,9 @@ class Widened final : public Product {
     return *made;
   }
 
-  ProductShape shape_;
+  GemmShape shape_;
   Cut cut_;
-  std::map<ProductShape, std::unique_ptr<Product>> gemms_;
+  std::map<GemmShape, std::unique_ptr<Gemm>> gemms_;
   std::vector<Panel> panels_;
   int64_t a_floats_ = 0, b_floats_ = 0, sums_ = 0;
   size_t gemm_scratch_ = 0;
@@ -157,7 +157,7 @@ class Widened final : public Product {
 
 }  // namespace
 
-std::unique_ptr<Product> make_widened(const ProductShape& shape) {
+std::unique_ptr<Gemm> make_widened(const GemmShape& shape) {
   return std::make_unique<Widened>(shape);
 }
 
