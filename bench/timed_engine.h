@@ -86,10 +86,9 @@ struct TimedFp8Linear final : Timed<engine::Fp8Linear> {
     const Timer timer(table, "FP8 factors");
     inner->update_factors(history, factors, formats, algo, margin, recompute);
   }
-  Tensor health_figures(const Tensor& x, const Matrix& quantized,
-                        fp8::Direction direction) override {
+  Tensor health_stats(const Tensor& x, const Matrix& quantized, fp8::Direction direction) override {
     const Timer timer(table, "FP8 statistics");
-    return inner->health_figures(x, quantized, direction);
+    return inner->health_stats(x, quantized, direction);
   }
 };
 

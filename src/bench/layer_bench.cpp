@@ -126,10 +126,10 @@ class Runners {
   Fp8Matrix x_, w_, dy_;
 };
 
-template <typename Figure>
-Spread over_rounds(const LayerTimes& times, const Figure& figure) {
+template <typename Measure>
+Spread over_rounds(const LayerTimes& times, const Measure& measure) {
   std::vector<double> values;
-  for (const Round& round : times.rounds) values.push_back(figure(round));
+  for (const Round& round : times.rounds) values.push_back(measure(round));
   return spread_of(std::move(values));
 }
 

@@ -88,7 +88,7 @@ std::string about_line(const Bench& b) {
 std::string rehearsal_line() {
   return "REHEARSAL: FP8's numbers are computed on BF16 units, with quantizing on top: it "
          "cannot be faster, and what looks so is noise.\nNo speed of a GPU follows from these "
-         "figures; octavo plan forecasts "
+         "numbers; octavo plan forecasts "
          "one.\n";
 }
 

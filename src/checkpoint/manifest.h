@@ -1,5 +1,5 @@
 #pragma once
-// manifest.json: what a checkpoint consists of (sealed_json.h). Private to this room.
+// manifest.json: what a checkpoint consists of (sealed_json.h). Private to this module.
 //
 // One process wrote it (version 1): the manifest lists the files, one for each group, with the
 // hashes of their tensors. Several ranks did (version 2): the files of a group are

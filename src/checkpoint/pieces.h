@@ -1,6 +1,6 @@
 #pragma once
 // Tensors in pieces. Each rank of a run writes the rows that it has; which rank writes what several
-// have, and where rows are to be found again, is said here. Private to this room.
+// have, and where rows are to be found again, is said here. Private to this module.
 
 #include <ATen/core/Tensor.h>
 

@@ -1,6 +1,6 @@
 #pragma once
 // An opened checkpoint: finds, checks and puts together rows. Files and lists are opened when first
-// needed, and each piece is hashed once. Not for several threads at a time. Private to this room.
+// needed, and each piece is hashed once. Not for several threads at a time. Private to this module.
 
 #include <map>
 #include <optional>

@@ -67,7 +67,7 @@ Home home_of(const fs::path& root, const std::string& run) {
   const std::string others = runs_text(root);
   fail(ExitCode::kUsage, "checkpoint", "wanted a checkpoint of run ", quote_name(run), " in ",
        (root / run).string(), ", found none there; in ", root.string(), " there is ", others,
-       others == "no run" ? "" : " (--resume NAME goes on from that one)",
+       others == "no run" ? "" : " (--resume NAME resumes from that one)",
        "; start without resume, or set checkpoint_dir to where they are");
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Which run of a checkpoint_dir is meant, and where its checkpoints lie. Private to this room.
+// Which run of a checkpoint_dir is meant, and where its checkpoints lie. Private to this module.
 
 #include <string>
 #include <vector>

@@ -170,17 +170,17 @@ void give_up(const SaveJob& job, const fs::path& folder, const std::string& reas
   const auto tell = [&] { write_file_atomic(note, reason.substr(0, 2000)); };
   try {
     fs::create_directory(folder);
-    bool told = true;  // first, so that ranks whose files vanish know why
+    bool announced = true;  // first, so that ranks whose files vanish know why
     try {
       tell();
     } catch (const Error&) {
-      told = false;  // a full disk has room for it once the files are gone
+      announced = false;  // a full disk has room for it once the files are gone
     }
     for (const auto& entry : fs::directory_iterator(folder)) {
       std::error_code ignored;  // a rank may be removing its files itself
       if (entry.path() != note) fs::remove(entry.path(), ignored);
     }
-    if (!told) tell();
+    if (!announced) tell();
   } catch (const std::exception& error) {  // the first failure is the one to tell
     log_warn(str("checkpoint: the other ranks could not be told that step ", job.state.step,
                  " is not saved (", error.what(), "); they will wait for their timeout"));

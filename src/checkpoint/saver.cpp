@@ -122,7 +122,7 @@ void Saver::start(State state, SaveOptions options) {
       running.succeeded = true;
     } catch (const std::exception& error) {
       log_warn(str("CHECKPOINT NOT SAVED: step ", running.job.state.step, ": ", error.what(),
-                   " — training goes on; earlier checkpoints are untouched"));
+                   " — training continues; earlier checkpoints are untouched"));
     }
     running.snapshot->close();
     count(running.succeeded, seconds_now() - begin);

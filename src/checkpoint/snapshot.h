@@ -1,8 +1,8 @@
 #pragma once
-// The tensors of a save that is written while training goes on. They are read in chunks straight
+// The tensors of a save that is written while training continues. They are read in chunks straight
 // from where they are, and do not change before the next update of the weights. When that is due,
 // secure() copies what was not read yet: with a disk that is fast enough nothing is ever copied,
-// and with a slow one training waits for memory and not for the disk. Private to this room.
+// and with a slow one training waits for memory and not for the disk. Private to this module.
 
 #include <ATen/core/Tensor.h>
 

@@ -62,7 +62,7 @@ constexpr Verb kVerbs[] = {
      schedule},
     {"sweep run",
      "SWEEP.yaml [CONFIG.yaml] [--agents N] [--database FILE] [--key value]… [-- --key value…]",
-     "run a W&B sweep file to its end with several agents, and report; again: it goes on",
+     "run a W&B sweep file to its end with several agents, and report; again: it continues",
      {"sweep run", kSweepCreate | kSweepAgent | kSweepRun, 2, false},
      sweep_run},
     {"sweep create",

@@ -28,7 +28,7 @@ struct EncodeContext {
   std::vector<uint64_t> begins;  // source_begins
   RowFormat format;
   ChatTemplate chat_template = ChatTemplate::kNone;  // of rows with answers
-  bool learn_all = false;
+  bool loss_on_all = false;
   bool special_in_text = false;  // texts may spell special tokens
   uint64_t sample_length = 0;    // of packed documents; 0: plain tokens
   std::vector<Cut> cuts;         // of the sources
@@ -44,9 +44,9 @@ struct EncodedUnit {
   uint64_t train_tokens = 0;  // tokens before this index are training, the others validation
   uint64_t empty_texts = 0, empty_answers = 0;  // rows that were left out
   uint64_t special_in_text = 0;  // places that are spelled like special tokens and stayed text
-  // Of packed documents: cut to the length of a sample, and left out because the cut left nothing
-  // to learn.
-  uint64_t cut_documents = 0, unlearned_documents = 0;
+  // Of packed documents: cut to the length of a sample, and left out because the cut left no
+  // loss token.
+  uint64_t cut_documents = 0, documents_without_loss = 0;
   std::vector<std::string> skipped_places;  // of the first rows with answers that were left out
 };
 

@@ -139,10 +139,10 @@ void encode_chat_row(const EncodeContext& context, const Cut& cut, Row& row, Enc
   });
   const bool too_long = chat.ids.size() > context.sample_length;
   if (too_long) chat.ids.resize(context.sample_length);
-  bool learned = false;  // the first token follows nothing that it could be learned from
-  for (size_t i = 1; i < chat.ids.size(); ++i) learned |= context.learn_all || chat.learned[i];
-  if (!learned) {
-    ++result.unlearned_documents;
+  bool has_loss = false;  // the first token follows nothing that could predict it
+  for (size_t i = 1; i < chat.ids.size(); ++i) has_loss |= context.loss_on_all || chat.in_loss[i];
+  if (!has_loss) {
+    ++result.documents_without_loss;
     note_skipped(row, result);
     return;
   }
@@ -152,8 +152,8 @@ void encode_chat_row(const EncodeContext& context, const Cut& cut, Row& row, Enc
     auto word = static_cast<uint32_t>(chat.ids[i]);
     if (i == 0)
       word |= kStartFlag;
-    else if (context.learn_all || chat.learned[i])
-      word |= kLearnedFlag;
+    else if (context.loss_on_all || chat.in_loss[i])
+      word |= kLossFlag;
     result.tokens.push_back(static_cast<int32_t>(word));
   }
   if (row.bytes.begin < cut.val_begin) result.train_tokens = result.tokens.size();

@@ -103,7 +103,7 @@ void Tally::add(const EncodedUnit& unit, size_t set) {
   empty_texts_ += unit.empty_texts;
   empty_answers_ += unit.empty_answers;
   cut_ += unit.cut_documents;
-  too_long_ += unit.unlearned_documents;
+  too_long_ += unit.documents_without_loss;
   special_ += unit.special_in_text;
   for (const std::string& place : unit.skipped_places)
     if (places_.size() < kMostPlaces) places_.push_back(place);

@@ -50,7 +50,7 @@ std::string needs(const Variant& variant) {
                  : std::string());
 }
 
-bool is_troubled(const VariantFigures& stats) {
+bool is_troubled(const VariantStats& stats) {
   return std::ranges::any_of(stats.tensors,
                              [](const auto& t) { return !fp8::trouble(t.health).empty(); });
 }
@@ -75,7 +75,7 @@ const nn::Fp8TensorReport* worst_of(const Diagnosis& found,
   return nullptr;
 }
 
-const LayerFigures* figures_of(const Diagnosis& found, const std::string& layer) {
+const LayerStats* stats_of(const Diagnosis& found, const std::string& layer) {
   const auto it =
       std::ranges::find_if(found.layers, [&](const auto& l) { return l.layer == layer; });
   return it == found.layers.end() ? nullptr : &*it;
@@ -86,8 +86,8 @@ std::vector<std::string> healed_by(const Diagnosis& found, const Variant& varian
                                    const std::vector<std::string>& layers) {
   std::vector<std::string> healed;
   for (const std::string& layer : layers) {
-    const LayerFigures* stats = figures_of(found, layer);
-    const VariantFigures* v = stats != nullptr ? stats->find(variant) : nullptr;
+    const LayerStats* stats = stats_of(found, layer);
+    const VariantStats* v = stats != nullptr ? stats->find(variant) : nullptr;
     if (v != nullptr && v->is_legal() && !is_troubled(*v)) healed.push_back(layer);
   }
   return healed;
@@ -96,8 +96,8 @@ std::vector<std::string> healed_by(const Diagnosis& found, const Variant& varian
 // A layer that is well now would be sick.
 bool harms(const Diagnosis& found, const Variant& variant) {
   const Variant now = variant_of(found.in_use);
-  return std::ranges::any_of(found.layers, [&](const LayerFigures& layer) {
-    const VariantFigures *before = layer.find(now), *after = layer.find(variant);
+  return std::ranges::any_of(found.layers, [&](const LayerStats& layer) {
+    const VariantStats *before = layer.find(now), *after = layer.find(variant);
     return before != nullptr && after != nullptr && !is_troubled(*before) && is_troubled(*after);
   });
 }
@@ -113,11 +113,11 @@ std::string first_few(const std::vector<std::string>& names) {
 // The worst tensor now, and what the same tensor would be.
 std::string before_and_after(const Diagnosis& found, const nn::Fp8TensorReport& worst,
                              const Variant& variant) {
-  const LayerFigures* stats = figures_of(found, worst.layer);
-  const VariantFigures* v = stats != nullptr ? stats->find(variant) : nullptr;
+  const LayerStats* stats = stats_of(found, worst.layer);
+  const VariantStats* v = stats != nullptr ? stats->find(variant) : nullptr;
   std::string text = str(worst.layer, " ", worst.tensor, ": ", worst.trouble);
   if (v == nullptr) return text;
-  for (const TensorFigures& t : v->tensors)
+  for (const TensorStats& t : v->tensors)
     if (t.role == worst.role) {
       char now[96];
       std::snprintf(now, sizeof now, "; with %s %.1f%% underflow, %.1f dB",
@@ -245,11 +245,11 @@ void sort_worst_first(std::vector<nn::Fp8TensorReport>& reports) {
   });
 }
 
-Overall overall(const std::vector<LayerFigures>& layers, const Variant& variant) {
+Overall overall(const std::vector<LayerStats>& layers, const Variant& variant) {
   Overall o;
   double squares = 0;
-  for (const LayerFigures& layer : layers) {
-    const VariantFigures* v = layer.find(variant);
+  for (const LayerStats& layer : layers) {
+    const VariantStats* v = layer.find(variant);
     if (v == nullptr || !v->is_legal()) {
       ++o.refused;
       continue;

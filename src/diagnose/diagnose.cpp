@@ -111,7 +111,7 @@ void look(train::Run& run, const config::Settings& settings, Diagnosis& found) {
   each = kLook;
   found.health = run_pass(run, ++step);
   bar.finish();
-  found.layers = observer.take_figures();
+  found.layers = observer.take_stats();
   if (!settings.capture.empty())
     checkpoint::write_safetensors(settings.capture, observer.take_tensors(),
                                   {{"about", "octavo diagnose: operands of linear layers"}});

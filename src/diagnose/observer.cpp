@@ -25,7 +25,7 @@ Observer::Observer(const engine::Engine& engine, const nn::LinearList& layers, O
   for (const auto& layer : layers) {
     const auto w = layer->weight->sizes();
     places_[layer.get()] = seen_.size();
-    seen_.push_back({layer, {}, {}, figures_for(layer->name, w[0], w[1], options_.tokens, all)});
+    seen_.push_back({layer, {}, {}, stats_for(layer->name, w[0], w[1], options_.tokens, all)});
     layer->observer = this;
   }
 }
@@ -105,8 +105,8 @@ void Observer::on_gradient(nn::Linear& layer, const Tensor& dy) {
   if (options_.on_layer) options_.on_layer(layer.name);
 }
 
-std::vector<LayerFigures> Observer::take_figures() {
-  std::vector<LayerFigures> all;
+std::vector<LayerStats> Observer::take_stats() {
+  std::vector<LayerStats> all;
   for (Seen& s : seen_) all.push_back(std::move(s.stats));
   return all;
 }

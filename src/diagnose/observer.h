@@ -34,7 +34,7 @@ class Observer final : public nn::LinearObserver {
   void on_gradient(nn::Linear& layer, const at::Tensor& dy) override;
 
   // In the order of the layers.
-  std::vector<LayerFigures> take_figures();
+  std::vector<LayerStats> take_stats();
   // "<layer>.input", "<layer>.weight", "<layer>.gradient", in BF16.
   std::vector<std::pair<std::string, at::Tensor>> take_tensors();
 
@@ -43,7 +43,7 @@ class Observer final : public nn::LinearObserver {
     nn::LinearPtr layer;
     std::array<float, 3> amax{};  // of the passes before, by role
     at::Tensor x;                 // until its gradient comes
-    LayerFigures stats;
+    LayerStats stats;
   };
   Seen& seen(const nn::Linear& layer);
   void remember(Seen& seen, fp8::Role role, const at::Tensor& tensor);

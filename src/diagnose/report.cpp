@@ -78,9 +78,9 @@ std::string legend(const Diagnosis& found, const std::vector<Variant>& all) {
 // Over all layers, from sums of squares.
 double class_sqnr(const Diagnosis& found, const Variant& variant, Role role) {
   fp8::TensorHealth sum;
-  for (const LayerFigures& layer : found.layers)
-    if (const VariantFigures* v = layer.find(variant))
-      for (const TensorFigures& t : v->tensors)
+  for (const LayerStats& layer : found.layers)
+    if (const VariantStats* v = layer.find(variant))
+      for (const TensorStats& t : v->tensors)
         if (t.role == role) {
           // Each tensor counts the same, whatever its size and scale.
           sum.signal += 1;
@@ -92,8 +92,8 @@ double class_sqnr(const Diagnosis& found, const Variant& variant, Role role) {
 double class_error(const Diagnosis& found, const Variant& variant, nn::Gemm gemm) {
   double squares = 0;
   int64_t count = 0;
-  for (const LayerFigures& layer : found.layers)
-    if (const VariantFigures* v = layer.find(variant))
+  for (const LayerStats& layer : found.layers)
+    if (const VariantStats* v = layer.find(variant))
       if (const auto& error = v->errors[static_cast<size_t>(gemm)]) {
         squares += *error * *error;
         ++count;
@@ -132,9 +132,9 @@ std::string class_tables(const Diagnosis& found, const std::vector<Variant>& all
 }
 
 std::string layer_table(const Diagnosis& found, const std::vector<Variant>& all) {
-  std::vector<const LayerFigures*> layers;
-  for (const LayerFigures& layer : found.layers) layers.push_back(&layer);
-  const auto in_use = [&](const LayerFigures* l) { return l->find(all.front())->error(); };
+  std::vector<const LayerStats*> layers;
+  for (const LayerStats& layer : found.layers) layers.push_back(&layer);
+  const auto in_use = [&](const LayerStats* l) { return l->find(all.front())->error(); };
   std::ranges::stable_sort(layers, [&](auto* a, auto* b) { return in_use(a) > in_use(b); });
   std::string text = printed("  %-32s", "by layer, worst first; * best") + numbers(all);
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -144,7 +144,7 @@ std::string layer_table(const Diagnosis& found, const std::vector<Variant>& all)
     }
     text += printed("    %-30s", layers[i]->layer.c_str());
     for (const Variant& variant : all) {
-      const VariantFigures* v = layers[i]->find(variant);
+      const VariantStats* v = layers[i]->find(variant);
       text += v->is_legal()
                   ? printed("%7.2f%%%c", 100 * v->error(), v == layers[i]->best() ? '*' : ' ')
                   : printed("%9s", "-");
@@ -188,11 +188,11 @@ Json errors_json(const GemmErrors& errors) {
   return out;
 }
 
-Json layer_json(const LayerFigures& layer) {
+Json layer_json(const LayerStats& layer) {
   Json list = Json::array();
-  for (const VariantFigures& v : layer.variants) {
+  for (const VariantStats& v : layer.variants) {
     Json tensors = Json::array();
-    for (const TensorFigures& t : v.tensors) {
+    for (const TensorStats& t : v.tensors) {
       Json one = health_json(t.health);
       one["tensor"] = fp8::name_of(t.role);
       one["copy"] = t.direction == fp8::Direction::kRow ? "rows" : "columns";
@@ -205,7 +205,7 @@ Json layer_json(const LayerFigures& layer) {
                     {"products", errors_json(v.errors)},
                     {"tensors", tensors}});
   }
-  const VariantFigures* best = layer.best();
+  const VariantStats* best = layer.best();
   return {{"layer", layer.layer},
           {"outputs", layer.outputs},
           {"inputs", layer.inputs},
@@ -232,7 +232,7 @@ Json json_of(const Diagnosis& found) {
     one["trouble"] = r.trouble;
     health.push_back(std::move(one));
   }
-  for (const LayerFigures& layer : found.layers) layers.push_back(layer_json(layer));
+  for (const LayerStats& layer : found.layers) layers.push_back(layer_json(layer));
   for (const Advice& a : found.advice)
     advice.push_back({{"needed", a.needed}, {"what", a.what}, {"evidence", a.evidence}});
   Json overalls = Json::array();

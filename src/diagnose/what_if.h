@@ -15,7 +15,7 @@
 
 namespace octavo::diagnose {
 
-struct TensorFigures {
+struct TensorStats {
   fp8::Role role = fp8::Role::kInput;
   fp8::Direction direction = fp8::Direction::kRow;
   fp8::TensorHealth health;
@@ -28,24 +28,24 @@ struct TensorFigures {
 // GEMM does not run.
 using GemmErrors = std::array<std::optional<double>, 3>;  // by nn::Gemm
 
-struct VariantFigures {
+struct VariantStats {
   Variant variant;
   std::string refusal;  // why the hardware would not run it on this layer
-  std::vector<TensorFigures> tensors;
+  std::vector<TensorStats> tensors;
   GemmErrors errors;
 
   double error() const;  // of all GEMMs: root of the mean square
   bool is_legal() const { return refusal.empty(); }
 };
 
-struct LayerFigures {
+struct LayerStats {
   std::string layer;
   int64_t outputs = 0, inputs = 0;
   GemmErrors bf16;  // of plain BF16 GEMMs: the floor
-  std::vector<VariantFigures> variants;
+  std::vector<VariantStats> variants;
 
-  const VariantFigures* best() const;  // smallest error among the legal; null when none is
-  const VariantFigures* find(const Variant& variant) const;
+  const VariantStats* best() const;  // smallest error among the legal; null when none is
+  const VariantStats* find(const Variant& variant) const;
 };
 
 // The factor of delayed for a tensor of the layer; not asked for by other recipes.
@@ -55,12 +55,12 @@ using FactorOf = std::function<float(const Variant&, fp8::Role, fp8::Direction)>
 // forward GEMM; then statistics of dy[T,O] and the errors of both gradients (of the weight's
 // where x is defined). `engine` rehearses: any device, any recipe.
 void look_forward(const engine::Engine& engine, const at::Tensor& x, const at::Tensor& w,
-                  const FactorOf& factor, LayerFigures& stats);
+                  const FactorOf& factor, LayerStats& stats);
 void look_backward(const engine::Engine& engine, const at::Tensor& dy, const at::Tensor& x,
-                   const at::Tensor& w, const FactorOf& factor, LayerFigures& stats);
+                   const at::Tensor& w, const FactorOf& factor, LayerStats& stats);
 
 // A layer's stats before it was looked at: which variants may run on it.
-LayerFigures figures_for(const std::string& layer, int64_t outputs, int64_t inputs, int64_t tokens,
-                         const std::vector<Variant>& variants);
+LayerStats stats_for(const std::string& layer, int64_t outputs, int64_t inputs, int64_t tokens,
+                     const std::vector<Variant>& variants);
 
 }  // namespace octavo::diagnose

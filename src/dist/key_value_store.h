@@ -1,7 +1,7 @@
 #pragma once
-// The keys of this generation in the store where ranks met, whichever store it is: ours, or
-// torchrun's. Every call ends within the patience, and fails with rendezvous::Unreachable when the
-// store does not answer.
+// The keys of this generation in the store of the ranks' rendezvous, whichever store it is: ours,
+// or torchrun's. Every call ends within the patience, and fails with rendezvous::Unreachable when
+// the store does not answer.
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 

@@ -1,5 +1,5 @@
 #pragma once
-// What a rank says when the run cannot go on: which rank was lost and in which collective it was
+// What a rank says when the run cannot continue: which rank was lost and in which collective it was
 // missed, or why this one leaves.
 
 #include <cstdint>

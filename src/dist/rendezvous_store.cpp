@@ -126,9 +126,9 @@ Rendezvous::~Rendezvous() {
   }
 }
 
-Rendezvous meet(const launch::RankInfo& place, milliseconds timeout) {
-  Rendezvous met;
-  if (place.ranks == 1) return met;
+Rendezvous join_rendezvous(const launch::RankInfo& place, milliseconds timeout) {
+  Rendezvous joined;
+  if (place.ranks == 1) return joined;
   // Gloo writes to peers that may be gone: that is an error to be named, not the end of this rank.
   std::signal(SIGPIPE, SIG_IGN);
   c10::intrusive_ptr<c10d::Store> store;
@@ -137,16 +137,16 @@ Rendezvous meet(const launch::RankInfo& place, milliseconds timeout) {
   } else {
     const std::string secret = rendezvous::secret_from_environment();
     if (place.rank == 0 && !place.store_is_running)
-      met.server =
+      joined.server =
           std::make_unique<rendezvous::Server>(place.master_address, place.master_port, secret);
-    met.client = std::make_shared<rendezvous::Client>(place.master_address, place.master_port,
-                                                      secret, timeout);
-    store = c10::make_intrusive<RendezvousStore>(met.client, timeout);
+    joined.client = std::make_shared<rendezvous::Client>(place.master_address, place.master_port,
+                                                         secret, timeout);
+    store = c10::make_intrusive<RendezvousStore>(joined.client, timeout);
   }
-  met.store =
+  joined.store =
       c10::make_intrusive<c10d::PrefixStore>(octavo::str("generation/", place.generation), store);
-  met.watch = std::make_unique<Watch>(place, KeyValueStore::open(place, timeout));
-  return met;
+  joined.watch = std::make_unique<Watch>(place, KeyValueStore::open(place, timeout));
+  return joined;
 }
 
 }  // namespace octavo::dist

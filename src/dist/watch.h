@@ -1,7 +1,7 @@
 #pragma once
 // A thread in every rank that waits for the alarm which the first rank (or launcher) raises that
-// knows the run cannot go on. A rank whose main thread hangs in a collective can so still say that
-// it lives, and the ranks that say nothing are the lost ones:
+// knows the run cannot continue. A rank whose main thread hangs in a collective can so still say
+// that it lives, and the ranks that say nothing are the lost ones:
 //
 //   1. whoever sees a collective fail raises the alarm;
 //   2. every rank's watch answers it with lost/<rank>;

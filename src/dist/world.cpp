@@ -73,7 +73,7 @@ World World::connect(const launch::RankInfo& place, const WorldOptions& options)
          "; start as many everywhere, or take fsdp_full");
   auto made = std::make_unique<Connection>();
   Connection* c = made.get();
-  c->rendezvous = meet(place, options.timeout);
+  c->rendezvous = join_rendezvous(place, options.timeout);
   const GroupFactory factory{place, options, c->rendezvous.store,
                              own_address(place, options.interface),
                              [c, place](const std::string& what, const std::string& error) {

@@ -18,7 +18,7 @@
 namespace octavo::dist {
 
 struct WorldOptions {
-  std::chrono::milliseconds timeout{600'000};  // of one collective, and of the first meeting
+  std::chrono::milliseconds timeout{600'000};  // of one collective, and of the rendezvous
   std::string interface;                       // network interface; "": as the address chooses
   at::Device device = at::kCPU;
   bool hybrid = false;  // weights are spread over the ranks of a node and equal on all nodes

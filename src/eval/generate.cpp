@@ -114,9 +114,9 @@ at::Tensor Generator::logits_after(std::vector<TokenId> ids) {
       .cpu();
 }
 
-std::vector<TokenId> Generator::go_on(const std::vector<TokenId>& ids,
-                                      const GenerateOptions& options,
-                                      const std::function<void(TokenId)>& on_token) {
+std::vector<TokenId> Generator::continue_text(const std::vector<TokenId>& ids,
+                                              const GenerateOptions& options,
+                                              const std::function<void(TokenId)>& on_token) {
   const at::NoGradGuard no_grad;
   std::vector<TokenId> made, next = ids;
   while (std::ssize(made) < options.max_new_tokens) {
@@ -143,7 +143,7 @@ std::vector<TokenId> generate(const engine::Engine& engine, const models::Model&
   if (ids.empty()) ids.push_back(tokenizer.end_of_document());  // the start of a document
   options.stop.push_back(tokenizer.end_of_document());
   if (options.never.empty()) options.never = ids_without_token(model, tokenizer);
-  return Generator(engine, model).go_on(ids, options, on_token);
+  return Generator(engine, model).continue_text(ids, options, on_token);
 }
 
 }  // namespace octavo::eval

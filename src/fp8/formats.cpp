@@ -14,7 +14,7 @@ constexpr uint32_t kInfinity = 0x7F800000;
 constexpr uint32_t kHalf = 0x80000000;  // as a 0.32 fixed-point fraction
 
 // |x| between two neighbouring codes: `below` is the one at or below it, and `fraction` the way to
-// the next in 1/2^32, rounded down. `below` goes on counting past the largest code of the format.
+// the next in 1/2^32, rounded down. `below` continues counting past the largest code of the format.
 struct Bracket {
   uint32_t below;
   uint32_t fraction;

@@ -45,7 +45,7 @@ double TensorHealth::sqnr_db() const {
   return std::min(kNoNoise, 10 * std::log10(std::max(signal / noise, 1e-20)));
 }
 
-std::array<double, kHealthFigures> to_figures(const TensorHealth& h) {
+std::array<double, kHealthStats> to_stats(const TensorHealth& h) {
   const auto count = [](int64_t n) { return static_cast<double>(n); };
   return {count(h.elements),
           count(h.nonzero),
@@ -59,7 +59,7 @@ std::array<double, kHealthFigures> to_figures(const TensorHealth& h) {
           h.noise};
 }
 
-TensorHealth from_figures(std::span<const double, kHealthFigures> f) {
+TensorHealth from_stats(std::span<const double, kHealthStats> f) {
   const auto count = [&](size_t i) { return static_cast<int64_t>(f[i]); };
   TensorHealth h;
   h.elements = count(0);

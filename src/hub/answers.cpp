@@ -78,10 +78,10 @@ void fail_answer(const Answer& answer, const RepoCache& cache, const Http& http,
          " cannot be trusted: ", answer.problem,
          "; behind a proxy that opens TLS, set SSL_CERT_FILE to its certificates. ",
          by_hand(cache));
-  // A partial file stays: the next run goes on there.
+  // A partial file stays: the next run continues there.
   fail(ExitCode::kEnvironment, "hub", what, ": cannot be fetched from ", http.endpoint(), ": ",
-       describe(answer), file.empty() ? "" : "; what has arrived is kept, run again to go on", ". ",
-       by_hand(cache));
+       describe(answer), file.empty() ? "" : "; what has arrived is kept, run again to continue",
+       ". ", by_hand(cache));
 }
 
 }  // namespace octavo::hub

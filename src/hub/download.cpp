@@ -147,7 +147,8 @@ class Fetcher {
       if (partial.size() > file.size) partial.cut(0);
       resumed = partial.size() > 0;
       if (resumed)
-        log_info(str("[hub] ", file.name, ": goes on at byte ", partial.size(), " of ", file.size));
+        log_info(
+            str("[hub] ", file.name, ": continues at byte ", partial.size(), " of ", file.size));
       receive(file, partial);
     }
     fsync_path(path);

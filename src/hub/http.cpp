@@ -186,7 +186,7 @@ Answer Http::one_request(const std::string& url, uint64_t from, const Sink& sink
   answer.error_code = transfer.error_code;
   if (stop_requested())
     fail(ExitCode::kStopped, "hub", "download stopped by ", stop_reason(),
-         "; run the same command again and it goes on where it stopped");
+         "; run the same command again and it resumes where it stopped");
   const bool page_cut = code == CURLE_WRITE_ERROR && transfer.refusal.empty();
   if (!transfer.refusal.empty()) {
     answer.problem = transfer.refusal;

@@ -131,9 +131,9 @@ int run(const config::Settings& settings, const Work& work, const Variables& var
       if (*number != SIGCHLD) stop_signal = *number;
     return stop_signal != 0;
   };
-  LaunchCoordinator meeting(place.node, place.nodes, place.master_address, place.master_port,
-                            interrupted);
-  place.master_port = meeting.port();
+  LaunchCoordinator coordinator(place.node, place.nodes, place.master_address, place.master_port,
+                                interrupted);
+  place.master_port = coordinator.port();
 
   // Named by the launcher when it has no name: the ranks that are started again are to find it.
   const std::string name = name_of_run(work.train, settings.auto_resume);
@@ -148,7 +148,7 @@ int run(const config::Settings& settings, const Work& work, const Variables& var
           .variables = rank_variables(place, variables),
           .log_dir = settings.log_dir};
   job.on_death = [&](int rank, const std::string& text) {
-    meeting.post_death(rank, text, job.first.generation);
+    coordinator.post_death(rank, text, job.first.generation);
   };
   if (settings.auto_resume) {
     job.variables[kBeginsAnewVariable] = "1";
@@ -157,10 +157,11 @@ int run(const config::Settings& settings, const Work& work, const Variables& var
   for (;; ++job.first.generation) {
     Outcome own = supervise(job, signals, stop_signal);
     own.curable = own.curable && stop_signal == 0;
-    const Verdict verdict = meeting.agree(job.first.generation, own, [&](const Outcome& outcome) {
-      return decided(policy, outcome, stop_signal == 0,
-                     newest_step(checkpoints_of(root, name), before));
-    });
+    const Verdict verdict =
+        coordinator.agree(job.first.generation, own, [&](const Outcome& outcome) {
+          return decided(policy, outcome, stop_signal == 0,
+                         newest_step(checkpoints_of(root, name), before));
+        });
     if (!verdict.restart || stop_signal != 0) {
       if (!verdict.outcome.what.empty()) log_error(verdict.outcome.what);
       return verdict.outcome.code;

@@ -154,7 +154,7 @@ RankInfo slurm_rank_info(const Variables& variables) {
   if (place.nodes > 1 && place.rank == 0 && is_loopback_name(place.master_address))
     fail(ExitCode::kEnvironment, "launch", "wanted an address of ", place.master_address,
          " that other nodes can reach, found that here this name is loopback; export MASTER_ADDR, ",
-         "or mend /etc/hosts");
+         "or fix /etc/hosts");
   const uint64_t job = job_number(variables, "SLURM_JOB_ID");
   const uint64_t step = job_number(variables, "SLURM_STEP_ID");
   place.master_port =

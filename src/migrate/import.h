@@ -13,7 +13,7 @@
 
 namespace octavo::migrate {
 
-// A key of theirs that became one of ours.
+// A key of theirs that became one of our keys.
 struct Carried {
   std::string where;               // "train.yaml:3", or "LLaMA-Factory's default"
   std::string theirs, from;        // their key and value
@@ -34,7 +34,7 @@ struct Finding {
   std::string done;     // what import did, or what to do
 };
 
-// A key of theirs that is in no key of ours.
+// A key of theirs that none of our keys has.
 struct UnmappedKey {
   std::string where, theirs, from;
   std::string ours;  // the name that it will have, when it is only not there yet

@@ -1,6 +1,6 @@
 #pragma once
-// The tables of what maps to what, and the object that their conversions fill. Not for other rooms:
-// they take import.h.
+// The tables of what maps to what, and the object that their conversions fill. Not for other
+// modules: they take import.h.
 
 #include <span>
 #include <string>

@@ -107,7 +107,8 @@ bool WandbLive::has_ended(int* status) {
 void WandbLive::lost(const std::string& why) {
   pid_ = -1;
   ++failures_;
-  log_warn(str("W&B: the live upload ended (", why, "); training goes on, ", by_hand(run_folder_)));
+  log_warn(
+      str("W&B: the live upload ended (", why, "); training continues, ", by_hand(run_folder_)));
 }
 
 void WandbLive::look() {

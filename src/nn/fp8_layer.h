@@ -93,12 +93,12 @@ class Fp8Layer {
                                                        const at::Tensor& dy, const at::Tensor& x,
                                                        Param* bias, bool row, bool column);
 
-  // What was measured since the last take_measured(), micro-batch after micro-batch: its figures
+  // What was measured since the last take_measured(), micro-batch after micro-batch: its stats
   // (fp8/health.h) lie on the device until the host reads those of all layers at once.
   struct Measured {
     fp8::Role role;
     fp8::Direction direction;
-    at::Tensor figures;
+    at::Tensor stats;
   };
   const std::vector<Measured>& measured() const { return measured_; }
   std::vector<Measured> take_measured() { return std::exchange(measured_, {}); }

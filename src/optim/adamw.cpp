@@ -130,9 +130,10 @@ void AdamW::load(int64_t steps, const std::function<at::Tensor(const std::string
     load_one("v", params_[i]->name, v_[i], Which::kSecond);
   }
   for (const auto& [what, count] : converted)
-    log_warn(str("resume: ", count, " moments of the optimizer were converted from ", what,
-                 " (moment_dtype is another than the checkpoint's); training goes on, but not bit "
-                 "for bit as it would have"));
+    log_warn(
+        str("resume: ", count, " moments of the optimizer were converted from ", what,
+            " (moment_dtype is another than the checkpoint's); training continues, but not bit "
+            "for bit as it would have"));
   steps_ = steps;
 }
 

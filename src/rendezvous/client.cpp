@@ -45,11 +45,11 @@ bool shake_hands(int fd, const std::string& where, const std::string& secret,
     *why = "it has as many connections as it may";
     return false;
   }
-  const bool let_in = answer[0] == kAnswerLetIn;
-  if (let_in && same_bytes({answer.data() + 1, kProofBytes}, wanted)) return true;
+  const bool accepted = answer[0] == kAnswerAccepted;
+  if (accepted && same_bytes({answer.data() + 1, kProofBytes}, wanted)) return true;
   fail(ExitCode::kUsage, "rendezvous", "the rendezvous at ", where,
-       let_in ? " let us in without knowing our secret itself"
-              : " did not let us in: its secret is not ours",
+       accepted ? " let us in without knowing our secret itself"
+                : " did not let us in: its secret is not ours",
        "; OCTAVO_RENDEZVOUS_SECRET or OCTAVO_RENDEZVOUS_SECRET_FILE must say the same on all "
        "nodes");
 }

@@ -113,7 +113,7 @@ bool Store::create(const fs::path& path, const SweepPlan& plan) {
     Statement hash(database, "SELECT value FROM sweep WHERE name = 'hash'");
     if (!hash.next() || hash.text(0) != hash_of(plan))
       fail(ExitCode::kUsage, "sweep", path.string(),
-           ": wanted the database of this sweep to go on with, found that of another (its file, "
+           ": wanted the database of this sweep to continue, found that of another (its file, "
            "configuration, flags, run_cap or seed is not the same); give another --database");
     SweepPlan kept = stored_plan(database);
     kept.attempts = plan.attempts;  // may be changed on the way

@@ -209,7 +209,7 @@ void build_model(Run& run, const config::Settings& resolved, int64_t vocab, Weig
 
 namespace {
 
-// Everything behind the meeting of the ranks.
+// Everything behind the rendezvous of the ranks.
 void assemble_run(const std::unique_ptr<Run>& run, config::Settings settings,
                   std::string* resumed_from, Weights weights) {
   // What is downloaded or prepared is so once, while the others wait.

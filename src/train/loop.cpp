@@ -126,7 +126,7 @@ int end_run(const Run& run, Outputs& outputs, bool run_saves) {
               stopped ? ExitCode::kStopped : ExitCode::kOk);
   if (stopped) {
     log_info(str("stopped by ", reason_to_stop(), " after step ", run.progress.step,
-                 "; go on with the same command and --resume latest"));
+                 "; continue with the same command and --resume latest"));
     return static_cast<int>(ExitCode::kStopped);
   }
   log_info(str("done: ", run.progress.step, " steps; run in ", outputs.folder().string(),
@@ -166,8 +166,7 @@ int run_to_the_end(Run& run, const std::string& resumed_from) {
     const bool save_is_due = last || save_waits || is_due(step, s.checkpoint_freq) ||
                              (evaluates && eval.best && s.checkpoint_freq > 0);
     save_waits = save_is_due && !last && is_in_doubt(run);
-    if (save_waits)
-      log_info("the checkpoint waits for a step that can be learned from (bad_steps)");
+    if (save_waits) log_info("the checkpoint waits for a step that is not skipped (bad_steps)");
     const bool saves = save_is_due && !save_waits && run_saves;
     guard_replicas(outputs, [&] { check_replicas(run, saves); });
     if (saves) {

@@ -23,7 +23,7 @@ struct StepStats {
   }
 };
 
-// All ranks call these together. `tokens`: that the step learns from, on all ranks.
+// All ranks call these together. `tokens`: the loss tokens of the step, on all ranks.
 void begin_step(Run& run);
 StepStats run_passes(Run& run, const std::vector<data::Batch>& batches, double tokens);
 

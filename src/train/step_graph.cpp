@@ -116,7 +116,7 @@ void StepGraph::begin_step(const Run& run, double share) {
   const bool captured = first_.graph != nullptr, same = !captured || share == share_;
   const bool measuring = run.fp8 != nullptr && run.fp8->measuring();
   if (measuring) say_once(said_measuring_, "steps that take FP8 statistics run eagerly");
-  if (!same) say_once(said_share_, "steps that learn from fewer tokens than others run eagerly");
+  if (!same) say_once(said_share_, "steps with fewer loss tokens than others run eagerly");
   replays_ = refused_.empty() && warm_up_ == 0 && same && !measuring;
   if (warm_up_ > 0 && !measuring) --warm_up_;
   ++(replays_ ? replayed_ : eager_);

@@ -1,4 +1,4 @@
-// Does this run, as it is set, go on bit for bit after a stop? Tried, not believed.
+// Does this run, as it is set, continue bit for bit after a stop? Tried, not believed.
 
 #include <ATen/ATen.h>
 

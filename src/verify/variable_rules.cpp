@@ -222,7 +222,7 @@ Verdict allocator(const std::string& value, const Facts&) {
                               : str("did you mean ", nearest, "?")};
     }
     if (key == "backend" && part.find("cudaMallocAsync") != part.npos)
-      return {Status::kWarn, "octavo's memory figures are those of libtorch's own allocator",
+      return {Status::kWarn, "octavo's memory numbers are those of libtorch's own allocator",
               "leave backend out"};
   }
   return {};

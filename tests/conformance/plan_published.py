@@ -57,7 +57,7 @@ def boasts(median, ninety, share):
     said = {name: float(value) for name, value in re.findall(r"(k\w+) = ([0-9.]+);", text)}
     worse = said["kMedianError"] < median - 0.005 or said["kNinetyError"] < ninety - 0.005 or said["kGainShare"] > share + 0.005
     if worse:
-        print(f"src/plan/accuracy.h says better than these figures: {said}")
+        print(f"src/plan/accuracy.h says better than these results: {said}")
     return worse
 
 

@@ -64,7 +64,7 @@ def stack_of(row):
 
 def gpu_of(row):
     """Pages of torchao and torchtitan that say only "H100": the machines of the same team, which the pages that do name
-    theirs describe as 96 GB HBM2e, 500 W; torchao's own roofline table calls those figures "H100" too."""
+    theirs describe as 96 GB HBM2e, 500 W; torchao's own roofline table calls those numbers "H100" too."""
     if row["gpu"] == "H100 SXM 80GB" and re.search(r"pytorch/(ao|torchtitan)", row["source"]):
         return "h100_500w"
     return GPUS[row["gpu"]]

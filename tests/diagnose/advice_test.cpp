@@ -25,8 +25,8 @@ fp8::TensorHealth health(double underflowed_percent, double sqnr_db) {
 Diagnosis sick_but(const std::vector<Variant>& healthy, const fp8::Options& in_use) {
   Diagnosis found;
   found.in_use = in_use;
-  LayerFigures stats = figures_for("h.0.mlp.c_fc", 256, 256, 256, variants(in_use));
-  for (VariantFigures& v : stats.variants) {
+  LayerStats stats = stats_for("h.0.mlp.c_fc", 256, 256, 256, variants(in_use));
+  for (VariantStats& v : stats.variants) {
     const bool well = std::ranges::find(healthy, v.variant) != healthy.end();
     v.tensors.push_back(
         {Role::kGradient, fp8::Direction::kRow, well ? health(0.1, 30) : health(80, 5)});
@@ -109,7 +109,7 @@ TEST(Advice, HealthyAndNothingBetter) {
 
 TEST(Advice, ABetterRecipeIsWorthAThought) {
   Diagnosis found = sick_but(variants({}), {});
-  for (VariantFigures& v : found.layers.front().variants)
+  for (VariantStats& v : found.layers.front().variants)
     if (v.variant.recipe == Recipe::kRowwise) v.errors = {0.02, 0.02, 0.02};
   const auto advice = advise(found);
   ASSERT_EQ(advice.size(), 1U);

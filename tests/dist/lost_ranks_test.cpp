@@ -14,19 +14,19 @@ namespace {
 
 // Sums in a ring for ever, as a training does; `timeout` of one collective.
 void train_for_ever(const launch::RankInfo& place, milliseconds timeout, int leaver = -1) {
-  Rendezvous met = meet(place, seconds(20));
-  const auto gloo = make_gloo(met.store, place.rank, place.ranks, {"127.0.0.1", timeout});
+  Rendezvous joined = join_rendezvous(place, seconds(20));
+  const auto gloo = make_gloo(joined.store, place.rank, place.ranks, {"127.0.0.1", timeout});
   for (int step = 0;; ++step) {
     const std::string name = str("all-reduce of layers.3 (#", step, ", group all)");
     try {
       std::vector<at::Tensor> sum = {at::ones({5000})};
       gloo->allreduce(sum)->wait();
     } catch (const std::exception& error) {
-      fail_lost(met, place, name, step, error.what());
+      fail_lost(joined, place, name, step, error.what());
     }
     if (step == 5) log_info("under way");
     if (step > 5 && place.rank == leaver) {
-      announce_exit(met, place, "[train] the loss is not finite", ExitCode::kGuard);
+      announce_exit(joined, place, "[train] the loss is not finite", ExitCode::kGuard);
       fail(ExitCode::kGuard, "train", "the loss is not finite");
     }
     std::this_thread::sleep_for(milliseconds(5));
@@ -106,8 +106,8 @@ TEST(Lost, ARankThatLeavesSaysWhy) {
 TEST(Lost, ARankThatHangsIsEndedAndNotTakenForTheLostOne) {
   Ranks ranks(3, true, [](const launch::RankInfo& place) {
     if (place.rank != 0) return train_for_ever(place, seconds(60));
-    const Rendezvous met = meet(place, seconds(20));
-    const auto gloo = make_gloo(met.store, place.rank, place.ranks, {"127.0.0.1", seconds(60)});
+    const Rendezvous joined = join_rendezvous(place, seconds(20));
+    const auto gloo = make_gloo(joined.store, place.rank, place.ranks, {"127.0.0.1", seconds(60)});
     log_info("under way");
     std::this_thread::sleep_for(seconds(60));
   });

@@ -78,8 +78,8 @@ TEST(Store, ErrorsAreC10ds) {
 }
 
 void all_reduce_once(const launch::RankInfo& place) {
-  const Rendezvous met = meet(place, seconds(20));
-  const auto gloo = make_gloo(met.store, place.rank, place.ranks, {"127.0.0.1", seconds(20)});
+  const Rendezvous joined = join_rendezvous(place, seconds(20));
+  const auto gloo = make_gloo(joined.store, place.rank, place.ranks, {"127.0.0.1", seconds(20)});
   std::vector<at::Tensor> sum = {at::full({1000}, place.rank + 1.0)};
   gloo->allreduce(sum)->wait();
   const double wanted = place.ranks * (place.ranks + 1) / 2.0;
@@ -125,9 +125,9 @@ TEST(LaunchCoordinator, TwoGenerationsDoNotMeet) {
   place.master_address = "127.0.0.1";
   place.master_port = server.port();
   place.store_is_running = true;
-  Rendezvous first = meet(place, seconds(5));
+  Rendezvous first = join_rendezvous(place, seconds(5));
   place.generation = 1;
-  Rendezvous second = meet(place, seconds(5));
+  Rendezvous second = join_rendezvous(place, seconds(5));
   first.store->set("key", "of the first");
   EXPECT_FALSE(second.store->check({"key"}));
 }

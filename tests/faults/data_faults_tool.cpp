@@ -78,7 +78,7 @@ bool same(const Batch& a, const Batch& b) {
   return a.inputs == b.inputs && a.targets == b.targets && a.after.samples == b.after.samples;
 }
 
-// Rows that are neither the wanted ones nor empty of anything to learn; `left_out` counts those.
+// Rows that are neither the wanted ones nor without loss tokens; `left_out` counts those.
 int wrong_rows(const Batch& found, const Batch& wanted, int64_t& left_out) {
   int wrong = 0;
   for (int64_t row = 0; row < kRows; ++row) {

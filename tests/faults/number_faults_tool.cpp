@@ -1,5 +1,5 @@
 // NaN and infinity put into a training step on purpose, at places of a real run: which place is
-// named, on which rank, what cause is found, and whether anything was learned. Driven by
+// named, on which rank, what cause is found, and whether an update was applied. Driven by
 // tests/faults/bad_steps.py, one process for each rank.
 // usage: number_faults_tool CONFIG FLAG…   (as `octavo train` takes them). Prints one JSON line.
 
@@ -128,7 +128,7 @@ Json one_fault(Run& run, const Fault& fault) {
                  {"skipped", record.skipped},
                  {"unchanged", unchanged}};
   if (!run.incidents.empty()) result["incident"] = run.incidents.front().json();
-  result["goes_on"] = !train_step(run).skipped;
+  result["resumes"] = !train_step(run).skipped;
   return result;
 }
 

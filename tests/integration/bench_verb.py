@@ -1,7 +1,7 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=integration timeout=600 gate=""
 """Runs `octavo bench` on a small model and a Llama with adapters: is the table complete, does the JSON agree with itself, are
-the pictures and the page drawn, and does it say that a CPU's figures are the rehearsal's. --keep FOLDER keeps the page and
+the pictures and the page drawn, and does it say that a CPU's results are the rehearsal's. --keep FOLDER keeps the page and
 PNGs of it.
 """
 import json
@@ -42,14 +42,14 @@ def check_json(found, shapes, gemms):
             alone = p["bf16_seconds"]["median"] / p["fp8_seconds"]["median"]
             if p["flops"] != flops or not math.isclose(rate, p["bf16_gflops"], rel_tol=1e-9) or \
                     not math.isclose(alone, p["ratio_alone"], rel_tol=1e-9):
-                sys.exit(f"figures do not follow from the times: {p}")
+                sys.exit(f"results do not follow from the times: {p}")
     tokens = [p["tokens"] for p in found["sweep"]]
     if len(tokens) < 3 or tokens != [128 << i for i in range(len(tokens))]:
         sys.exit(f"wanted three numbers of tokens or more, found {tokens}")
     if found["pays_from_tokens"] is not None:
         sys.exit(f"a rehearsal cannot pay, found that it does from {found['pays_from_tokens']} tokens on")
     if not found["rehearsal"] or "No speed of a GPU follows" not in found["note"]:
-        sys.exit(f"a CPU's figures must be called the rehearsal's, found {found['note']}")
+        sys.exit(f"a CPU's results must be called the rehearsal's, found {found['note']}")
     if found["step"]["ratio"]["median"] <= 0 or found["step"]["precision"] != "FP8 rehearsal":
         sys.exit(f"wanted whole steps, found {found['step']}")
 

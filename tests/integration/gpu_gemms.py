@@ -26,7 +26,7 @@ LAST_LINE = re.compile(r"^cases=(\d+) failed=(\d+) caught=(\d+) of (\d+)\s*\Z", 
 
 
 def run(arguments, **options):
-    """The four figures of one process. A process that ends without its last line is one failed case."""
+    """The four results of one process. A process that ends without its last line is one failed case."""
     base = os.environ | {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "2"}
     done = subprocess.run([TOOL, *arguments], env=fake_cuda.environment(base=base, **options), text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=900, check=False)
@@ -37,7 +37,7 @@ def run(arguments, **options):
         print(done.stdout[-6000:])
     elif arguments[0] == "operations" and os.environ.get("OCTAVO_VERBOSE"):
         print(done.stdout)
-    return [int(figure) for figure in found.groups()] if found else [1, 1, 0, 0]
+    return [int(number) for number in found.groups()] if found else [1, 1, 0, 0]
 
 
 def main():

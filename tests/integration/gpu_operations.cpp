@@ -226,7 +226,7 @@ void check_quantizers(Calls& calls) {
       });
       for (const fp8::Direction d : {fp8::Direction::kRow, fp8::Direction::kColumn})
         calls.check(str("statistics of ", config::name_of(recipe), " for ", capability),
-                    [&] { op->health_figures(x, made, d); });
+                    [&] { op->health_stats(x, made, d); });
     }
     Tensor history = on_gpu({16, 30}, at::kFloat), factors = on_gpu({30}, at::kFloat);
     const std::vector<fp8::Format> formats(30, fp8::Format::kE4M3);

@@ -214,7 +214,7 @@ void Acceptance::wrong_uses() {
   cases_.refuses("what the library itself refuses", "nvte_set_tensor_param_v2", [&] {
     engine::te::library().nvte_set_tensor_param_v2(nullptr, kNVTEAmax, nullptr, 0);
   });
-  // Made by hand: no quantizer of ours gives it.
+  // Made by hand: none of our quantizers gives it.
   const auto blocks = capability_ == 90 ? fp8::Granularity::kBlock32 : fp8::Granularity::kBlock128;
   cases_.refuses("a GEMM of blocks that the device does not have", "compute capability", [&] {
     Fp8Matrix a = x, b = w;

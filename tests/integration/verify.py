@@ -4,7 +4,7 @@
 
 Every case is a claim about one finding (its status, words of what was found, words of the fix), an exit code or a time.
 Libraries of other versions and an NVML with two cards are compiled here from a few lines of C, because this machine has
-neither. The last line has the figures; the exit code is 1 when a case failed.
+neither. The last line has the results; the exit code is 1 when a case failed.
 """
 import json
 import os

@@ -297,7 +297,7 @@ TEST(RedFlags, AGuardAndAnEvaluation) {
   EXPECT_EQ(names(flags.on_eval({.step = 8, .val_loss = std::nan("")})),
             std::vector<std::string>{"nan_loss"});
   EXPECT_EQ(flags.receipt()["nan_loss"], 2);
-  // The run goes on, and so may the trouble: one flag, and again after a loss that is a number.
+  // The run continues, and so may the trouble: one flag, and again after a loss that is a number.
   EXPECT_EQ(names(flags.on_eval({.step = 9, .val_loss = HUGE_VAL})), kNone);
   EXPECT_EQ(names(flags.on_eval({.step = 10, .val_loss = 2})), kNone);
   EXPECT_EQ(names(flags.on_eval({.step = 11, .val_loss = std::nan("")})),

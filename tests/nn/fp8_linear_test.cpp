@@ -308,8 +308,8 @@ TEST_P(Fp8LayerTest, MeasuresOnlyWhenAsked) {
     // Where both copies hold the same numbers, one of them says it all.
     if (fp8::traits_of(GetParam()).activations == fp8::Granularity::kTensor)
       EXPECT_EQ(found.direction, Direction::kRow);
-    const auto health = fp8::from_figures(std::span<const double, fp8::kHealthFigures>(
-        found.figures.const_data_ptr<double>(), fp8::kHealthFigures));
+    const auto health = fp8::from_stats(std::span<const double, fp8::kHealthStats>(
+        found.stats.const_data_ptr<double>(), fp8::kHealthStats));
     elements_of[{found.role, found.direction}] += health.elements;
     const fp8::Incidents& seen = health.incidents;
     EXPECT_EQ(seen.nan + seen.inf + seen.saturated, 0) << "role " << static_cast<int>(found.role);

@@ -211,7 +211,7 @@ TEST_F(Fp8GuardTest, OutliersThatSaturateAreNamedAndFallBack) {
   EXPECT_EQ(model.layers_in_fp8(), 5);
   const std::string second = step(model, 1, outliers());
   EXPECT_TRUE(has(second, "fp8: step 4: h.0.mlp.c_fc: input: ")) << second;
-  EXPECT_TRUE(has(second, "h.0.mlp.c_fc goes on in BF16 from step 5")) << second;
+  EXPECT_TRUE(has(second, "h.0.mlp.c_fc continues in BF16 from step 5")) << second;
   const Reasons found = reasons(model);
   EXPECT_TRUE(has(found[1], "fp8_guard at step 4: input: ")) << found[1];
   EXPECT_EQ((Reasons{found[0], found[2], found[3], found[4]}), Reasons(4));
@@ -219,7 +219,7 @@ TEST_F(Fp8GuardTest, OutliersThatSaturateAreNamedAndFallBack) {
   EXPECT_EQ(model.fallbacks()[0].layer, "h.0.mlp.c_fc");
   EXPECT_EQ(model.fallbacks()[0].step, 4);
   EXPECT_TRUE(has(model.fallbacks()[0].reason, "saturated"));
-  // Training goes on, this layer in BF16, and nobody complains of it any more.
+  // Training continues, this layer in BF16, and nobody complains of it any more.
   EXPECT_EQ(step(model, 1, outliers()), "");
   for (const auto& r : reports) EXPECT_NE(r.layer, "h.0.mlp.c_fc");
   for (const auto& ran : layers[1]->ran) EXPECT_TRUE(ran.fp8 == 4 && ran.other == 1);
@@ -270,7 +270,7 @@ TEST_F(Fp8GuardTest, NanAndZerosAreNamedAtOnceAndFallBack) {
             << who << what;
       EXPECT_EQ(model.layers_in_fp8(), 5);
       const std::string second = step(model, 2, fault.fed, true);
-      EXPECT_TRUE(has(second, "h.1.attn.c_attn goes on in BF16")) << second;
+      EXPECT_TRUE(has(second, "h.1.attn.c_attn continues in BF16")) << second;
       EXPECT_EQ(model.layers_in_fp8(), 4);
       EXPECT_TRUE(has(reasons(model)[2], fault.text));
     }

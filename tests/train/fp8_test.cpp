@@ -283,7 +283,7 @@ TEST_F(Fp8, DelayedScalingThatStartsLateIsNotJudgedAtOnce) {
 
 // --- metrics
 
-TEST_F(Fp8, MetricsHaveTheFiguresThatAreWatched) {
+TEST_F(Fp8, MetricsHaveTheStatsThatAreWatched) {
   auto s = settings();
   s.fp8_stats_freq = 2;
   const auto run = start_faulty(s);

@@ -78,9 +78,9 @@ struct WrongFp8 : engine::Fp8Linear {
     right->update_factors(history, factors, formats, algo, margin + (wrong == 5 ? 1 : 0),
                           recompute);
   }
-  at::Tensor health_figures(const at::Tensor& x, const engine::Fp8Matrix& quantized,
-                            fp8::Direction direction) override {
-    return right->health_figures(x, quantized, direction);
+  at::Tensor health_stats(const at::Tensor& x, const engine::Fp8Matrix& quantized,
+                          fp8::Direction direction) override {
+    return right->health_stats(x, quantized, direction);
   }
 };
 

@@ -61,7 +61,7 @@ class AtenRehearsal final : public Fp8Linear {
     update_.run(history, factors, formats, algo, margin, recompute);
   }
 
-  Tensor health_figures(const Tensor& x, const Fp8Matrix& quantized, Direction direction) override {
+  Tensor health_stats(const Tensor& x, const Fp8Matrix& quantized, Direction direction) override {
     const Fp8Copy& copy = quantized.copy(direction);
     const fp8::Side& side = quantized.side(direction);
     const fp8::Grid grid = quantized.grid(direction);

@@ -137,7 +137,7 @@ class ScaledMm final : public Fp8Linear {
     update_.run(history, factors, formats, algo, margin, recompute);
   }
 
-  Tensor health_figures(const Tensor& x, const Fp8Matrix& quantized, Direction direction) override {
+  Tensor health_stats(const Tensor& x, const Fp8Matrix& quantized, Direction direction) override {
     const fp8::Side& side = quantized.side(direction);
     const Fp8Copy& copy = quantized.copy(direction);
     PlainFp8 plain;

@@ -88,15 +88,15 @@ class Rehearsal final : public Fp8Linear {
     update_factors_in_memory(history, factors, formats, algo, margin, recompute);
   }
 
-  Tensor health_figures(const Tensor& x, const Fp8Matrix& quantized, Direction direction) override {
+  Tensor health_stats(const Tensor& x, const Fp8Matrix& quantized, Direction direction) override {
     const Fp8Copy& copy = quantized.copy(direction);
     const fp8::Side& side = quantized.side(direction);
     const Tensor numbers = values(quantized, direction), factors = decode_factors(copy);
-    return figures_in_memory(cpu::measure(matrix_of(x), data<uint16_t>(numbers),
-                                          {.format = side.format,
-                                           .grid = quantized.grid(direction),
-                                           .decode = data<float>(factors),
-                                           .values_are_decoded = !is_per_tensor(side)}));
+    return stats_in_memory(cpu::measure(matrix_of(x), data<uint16_t>(numbers),
+                                        {.format = side.format,
+                                         .grid = quantized.grid(direction),
+                                         .decode = data<float>(factors),
+                                         .values_are_decoded = !is_per_tensor(side)}));
   }
 
   int64_t infinite_operands() const override { return infinite_operands_; }

@@ -44,7 +44,7 @@ class PlainFp8Linear final : public Fp8Linear {
     update_factors_in_memory(history, factors, formats, algo, margin, recompute);
   }
 
-  Tensor health_figures(const Tensor& x, const Fp8Matrix& quantized, Direction direction) override {
+  Tensor health_stats(const Tensor& x, const Fp8Matrix& quantized, Direction direction) override {
     const Fp8Copy& copy = quantized.copy(direction);
     const fp8::Side& side = quantized.side(direction);
     const fp8::Grid grid = quantized.grid(direction);
@@ -66,7 +66,7 @@ class PlainFp8Linear final : public Fp8Linear {
     }
     health.elements = x.numel();
     health.amax = amax.value;
-    return figures_in_memory(health);
+    return stats_in_memory(health);
   }
 
  private:

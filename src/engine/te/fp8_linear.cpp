@@ -158,7 +158,7 @@ class TeFp8Linear final : public Fp8Linear {
     at::where_out(factors, ran, made, factors);
   }
 
-  Tensor health_figures(const Tensor& x, const Fp8Matrix& quantized, Direction direction) override {
+  Tensor health_stats(const Tensor& x, const Fp8Matrix& quantized, Direction direction) override {
     return aten::measure_plain(x, plain_copy(quantized, direction, facts_of(x.device())),
                                quantized.side(direction), quantized.grid(direction));
   }

@@ -1,7 +1,7 @@
 #pragma once
 // Transformer Engine's C library, opened at run time: octavo is not linked against it, and a
 // process without a GPU never loads it. The types of its functions come from its own headers; this
-// is the only room that sees them, and CUDA's with them.
+// is the only module that sees them, and CUDA's with them.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/DeviceGuard.h>

@@ -50,7 +50,7 @@ void leave_batch_note(const Run& run, const Batches& next) {
                      {"step", run.progress.step + 1}};
   write_file_atomic(path, note.dump(2) + "\n");
   log_warn(str("out of memory in step ", run.progress.step + 1, " with batch_size ",
-               run.settings.batch_size, ": a restart goes on with ", next.batch, " (",
+               run.settings.batch_size, ": a restart continues with ", next.batch, " (",
                path.string(), ")"));
 }
 

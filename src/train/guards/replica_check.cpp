@@ -94,7 +94,7 @@ std::string advice(const dist::ReplicaDifference& found) {
       found.told_apart() ? "Take the machine of rank " : "Test the machines of ranks ",
       join(ranks, ", "),
       found.told_apart() ? " out of the run and test its memory and processor" : "",
-      ", then go on with --resume latest: every checkpoint was compared before it was written. "
+      ", then continue with --resume latest: every checkpoint was compared before it was written. "
       "When machines differ from the first step on, they are of several kinds or run several "
       "versions; replica_check_freq 0 trains on them all the same");
 }

@@ -108,14 +108,14 @@ void Outputs::end(const std::string& status, ExitCode code) {
 }
 
 void Outputs::leave_receipt(const std::string& status, const Json& sinks) {
-  Json told = sinks;
-  if (receipts_lost_ > 0) told["receipts_lost"] = receipts_lost_;
+  Json counted = sinks;
+  if (receipts_lost_ > 0) counted["receipts_lost"] = receipts_lost_;
   try {
-    write_receipt(run_, folder_, status, told, flags_->receipt());
+    write_receipt(run_, folder_, status, counted, flags_->receipt());
   } catch (const std::exception& error) {
     ++receipts_lost_;
     log_warn(str("receipt.json cannot be written (", error.what(),
-                 "); the run goes on as it would have"));
+                 "); the run continues as it would have"));
   }
 }
 

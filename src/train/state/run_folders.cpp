@@ -85,22 +85,24 @@ constexpr const char* kOverwriteText =
 
 void refuse_new(const config::Settings& s, const Left& left) {
   fail(ExitCode::kUsage, "train", "wanted a new run ", s.run_name, ", found ", described(s, left),
-       "; give ", left.checkpoints.empty() ? "" : "--resume latest to go on with it, ",
+       "; give ", left.checkpoints.empty() ? "" : "--resume latest to continue it, ",
        "--run_name OTHER for a run beside it, ", kOverwriteText);
 }
 
 void refuse_fork(const config::Settings& s, const Left& left, const checkpoint::Owner& owner) {
-  fail(ExitCode::kUsage, "train", "wanted to go on from ", owner.path.string(), " (run ", owner.run,
-       ") as run ", s.run_name, ", found ", described(s, left), "; give --run_name OTHER, ",
-       owner.run.empty() ? "" : str("--run_name ", owner.run, " to go on with that run, "),
-       left.checkpoints.empty() ? "" : str("--resume latest to go on with ", s.run_name, ", "),
+  fail(ExitCode::kUsage, "train", "wanted to resume from ", owner.path.string(), " (run ",
+       owner.run, ") as run ", s.run_name, ", found ", described(s, left),
+       "; give --run_name OTHER, ",
+       owner.run.empty() ? "" : str("--run_name ", owner.run, " to continue that run, "),
+       left.checkpoints.empty() ? "" : str("--resume latest to continue ", s.run_name, ", "),
        kOverwriteText);
 }
 
 void refuse_history(const config::Settings& s, const checkpoint::Owner& owner) {
-  fail(ExitCode::kUsage, "train", "wanted the history of the run that saved ", owner.path.string(),
-       " in ", run_folder(s).string(), ", found that of another run of the same name; give ",
-       "--run_name OTHER to go on from the checkpoint under another name, or move the folder away");
+  fail(
+      ExitCode::kUsage, "train", "wanted the history of the run that saved ", owner.path.string(),
+      " in ", run_folder(s).string(), ", found that of another run of the same name; give ",
+      "--run_name OTHER to resume from the checkpoint under another name, or move the folder away");
 }
 
 void refuse_mixture(const config::Settings& s, const fs::path& saved,
@@ -176,7 +178,7 @@ RunFolders claim_alone(config::Settings& s, const dist::World& world) {
   for (const checkpoint::Summary& saved : checkpoint::list(checkpoint_folder(s)))
     if (are_two(saved.run_id, owner.run_id)) refuse_mixture(s, saved.path, owner);
   if (s.overwrite)
-    log_info("overwrite: the run goes on from its own checkpoint, nothing is removed");
+    log_info("overwrite: the run resumes from its own checkpoint, nothing is removed");
   return {owner.run_id.empty() ? new_id() : owner.run_id, true, nullptr, {}};
 }
 
@@ -196,31 +198,31 @@ fs::path checkpoint_folder(const config::Settings& settings) {
 
 RunFolders claim_folders(config::Settings& settings, dist::World& world) {
   RunFolders claim;
-  Json told;
+  Json agreed;
   if (world.is_first()) try {
       claim = claim_alone(settings, world);
       claim.made = try_output_folders(settings, world.rank());
       claim.lock = locked(run_folder(settings));
-      told = {{"name", settings.run_name}, {"id", claim.run_id}, {"goes_on", claim.goes_on}};
+      agreed = {{"name", settings.run_name}, {"id", claim.run_id}, {"resumes", claim.resumes}};
     } catch (const Error& error) {
       if (world.size() == 1) throw;
-      told = {{"error", error.what()}, {"code", static_cast<int>(error.code())}};
+      agreed = {{"error", error.what()}, {"code", static_cast<int>(error.code())}};
     }
-  told = parse_json(world.from_first(told.dump(), "the run's name"), "the first rank's claim");
-  if (told.contains("error"))
-    fail(static_cast<ExitCode>(told.at("code").get<int>()), "train",
-         "the first rank: ", told.at("error").get<std::string>());
+  agreed = parse_json(world.from_first(agreed.dump(), "the run's name"), "the first rank's claim");
+  if (agreed.contains("error"))
+    fail(static_cast<ExitCode>(agreed.at("code").get<int>()), "train",
+         "the first rank: ", agreed.at("error").get<std::string>());
   if (world.is_first()) return claim;
-  settings.run_name = told.at("name").get<std::string>();
-  claim.run_id = told.at("id").get<std::string>();
-  claim.goes_on = told.at("goes_on").get<bool>();
+  settings.run_name = agreed.at("name").get<std::string>();
+  claim.run_id = agreed.at("id").get<std::string>();
+  claim.resumes = agreed.at("resumes").get<bool>();
   try_output_folders(settings, world.rank());  // each node has its own view of the disk
   return claim;
 }
 
 void make_room(const Run& run) {
   const config::Settings& s = run.settings;
-  if (run.claim.goes_on || !s.overwrite) return;
+  if (run.claim.resumes || !s.overwrite) return;
   const Left left = left_by(s);
   if (left.nothing()) return;
   log_warn(str("overwrite: removing ", described(s, left)));
