@@ -56,7 +56,7 @@ struct Operands {
 
 // As nn::Fp8Layer orders them.
 Fp8Matrix cast(const engine::Engine& engine, const Tensor& tensor, Role role,
-               const RaceOptions& options) {
+               const LayerBenchOptions& options) {
   Tensor factor, amax;
   if (fp8::uses_history(options.recipe)) {
     factor = at::ones({1}, tensor.options().dtype(at::kFloat));
@@ -78,7 +78,7 @@ Fp8Matrix cast(const engine::Engine& engine, const Tensor& tensor, Role role,
 // Everything that is timed, and the matrices it works on.
 class Runners {
  public:
-  Runners(const engine::Engine& engine, const LayerShape& shape, const RaceOptions& options)
+  Runners(const engine::Engine& engine, const LayerShape& shape, const LayerBenchOptions& options)
       : engine_(engine), options_(options), o_(engine.target, shape) {}
 
   Round turn() {
@@ -121,7 +121,7 @@ class Runners {
   }
 
   const engine::Engine& engine_;
-  const RaceOptions& options_;
+  const LayerBenchOptions& options_;
   Operands o_;
   Fp8Matrix x_, w_, dy_;
 };
@@ -203,8 +203,8 @@ Spread LayerTimes::ratio(Gemm gemm) const {
   });
 }
 
-LayerTimes race_layer(const engine::Engine& engine, const LayerShape& shape,
-                      const RaceOptions& options) {
+LayerTimes time_layer(const engine::Engine& engine, const LayerShape& shape,
+                      const LayerBenchOptions& options) {
   LayerTimes times{
       .shape = shape, .frozen = options.frozen, .has_fp8 = options.has_fp8, .rounds = {}};
   Runners runners(engine, shape, options);

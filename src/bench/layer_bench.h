@@ -49,14 +49,14 @@ double quantize_share(const Round& round, nn::Gemm gemm, bool frozen);
 double whole_bf16(const Round& round);
 double whole_fp8(const Round& round);
 
-struct RaceOptions {
+struct LayerBenchOptions {
   fp8::Recipe recipe = fp8::kDefaultRecipe;
   fp8::FormatChoice format = fp8::FormatChoice::kHybrid;
   bool frozen = false, has_fp8 = true;
   int least_rounds = 5;
   double seconds = 0;  // more rounds until then
 };
-LayerTimes race_layer(const engine::Engine& engine, const LayerShape& shape,
-                      const RaceOptions& options);
+LayerTimes time_layer(const engine::Engine& engine, const LayerShape& shape,
+                      const LayerBenchOptions& options);
 
 }  // namespace octavo::bench

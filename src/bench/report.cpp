@@ -65,7 +65,7 @@ Json entry_json(const Entry& e) {
           {"products", gemms}};
 }
 
-Json steps_json(const StepRace& s) {
+Json steps_json(const StepTimes& s) {
   if (!s.problem.empty()) return {{"problem", s.problem}};
   return {{"steps", s.steps},
           {"in_turns", s.in_turns},
@@ -111,7 +111,7 @@ std::string pays_line(const Bench& b) {
 
 std::string steps_line(const Bench& b) {
   if (!b.steps) return "";
-  const StepRace& s = *b.steps;
+  const StepTimes& s = *b.steps;
   if (!s.problem.empty()) return "whole step: not timed: " + s.problem + "\n";
   const double tokens = static_cast<double>(b.tokens() * b.passes);
   return printed(

@@ -43,7 +43,7 @@ struct PartEntry {  // a rank's list
   uint64_t size = 0;
 };
 
-using Index = std::map<std::string, std::map<std::string, TensorPlace>>;  // group, tensor
+using Index = std::map<std::string, std::map<std::string, TensorLocation>>;  // group, tensor
 
 struct Manifest {
   int64_t step = 0;

@@ -21,7 +21,8 @@ struct SaveJob {
   double timeout = 600;                     // seconds to wait for the other ranks
   std::map<std::string, NamedTensors> own;  // what this process writes, by group
   // Bytes of a tensor of `own`; not set: straight from the tensors.
-  std::function<void(const std::string& group, const std::string& name, const Take& take)> feed;
+  std::function<void(const std::string& group, const std::string& name, const ByteConsumer& take)>
+      feed;
   std::function<void()> check;  // throws when other ranks are not to be waited for any longer
   void stage(std::string_view name) const {
     if (options.on_stage) options.on_stage(name);

@@ -114,7 +114,9 @@ void Saver::start(State state, SaveOptions options) {
   running_ = std::move(prepared);
   Running& running = *running_;
   running.job.feed = [&running](const std::string& group, const std::string& name,
-                                const Take& take) { running.snapshot->feed(group, name, take); };
+                                const ByteConsumer& take) {
+    running.snapshot->feed(group, name, take);
+  };
   running.thread = std::thread([this, &running, begin] {
     lower_priority();
     try {
@@ -136,7 +138,7 @@ void Saver::before_update() {
   if (running_ == nullptr || running_->ended) return;
   const double begin = seconds_now();
   const uint64_t budget = budget_of(options_);
-  const Snapshot::Secured secured = running_->snapshot->secure(budget);
+  const Snapshot::SecureStats secured = running_->snapshot->secure(budget);
   if (secured.waited > 0)
     log_info(str("checkpoint: ", format_bytes(static_cast<double>(secured.waited)), " of step ",
                  running_->job.state.step, " did not fit into the ",

@@ -14,7 +14,7 @@
 namespace octavo::data {
 
 // Where the validation part of a source begins.
-struct Cut {
+struct ValidationCut {
   // A document that starts at or behind this input byte is validation. The last document of a data
   // set is cut in two when the byte falls inside it; any other document stays whole.
   uint64_t val_begin = UINT64_MAX;
@@ -29,9 +29,9 @@ struct EncodeContext {
   RowFormat format;
   ChatTemplate chat_template = ChatTemplate::kNone;  // of rows with answers
   bool loss_on_all = false;
-  bool special_in_text = false;  // texts may spell special tokens
-  uint64_t sample_length = 0;    // of packed documents; 0: plain tokens
-  std::vector<Cut> cuts;         // of the sources
+  bool special_in_text = false;     // texts may spell special tokens
+  uint64_t sample_length = 0;       // of packed documents; 0: plain tokens
+  std::vector<ValidationCut> cuts;  // of the sources
   // Where the last document of all ends: it has no end-of-document token.
   uint64_t last_end = 0;
 };

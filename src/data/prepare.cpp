@@ -220,7 +220,7 @@ EncodeContext make_context(const PrepareOptions& options, const tokenizer::Token
                         .special_in_text = options.special_tokens_in_text,
                         .sample_length = options.max_seq_length};
   context.last_end = last_document_end(inputs.sources, context.begins, 0, inputs.sources.size());
-  context.cuts = cuts_of(options, inputs.sources, context.begins, inputs.first_val);
+  context.cuts = validation_cuts(options, inputs.sources, context.begins, inputs.first_val);
   return context;
 }
 

@@ -211,11 +211,11 @@ void add_bf16_parts(const Diagnosis& found, std::vector<Advice>& advice) {
 void add_better_recipe(const Diagnosis& found, std::vector<Advice>& advice) {
   constexpr double kAsGood = 1.03;
   const Variant now = variant_of(found.in_use);
-  const Overall in_use = overall(found.layers, now);
+  const VariantSummary in_use = summarize(found.layers, now);
   std::vector<std::pair<Variant, double>> possible;
   double least = in_use.error;
   for (const Variant& variant : variants(found.in_use)) {
-    const Overall o = overall(found.layers, variant);
+    const VariantSummary o = summarize(found.layers, variant);
     if (o.refused > in_use.refused || o.troubled > 0 || o.layers == 0) continue;
     possible.emplace_back(variant, o.error);
     least = std::min(least, o.error);
@@ -245,8 +245,8 @@ void sort_worst_first(std::vector<nn::Fp8TensorReport>& reports) {
   });
 }
 
-Overall overall(const std::vector<LayerStats>& layers, const Variant& variant) {
-  Overall o;
+VariantSummary summarize(const std::vector<LayerStats>& layers, const Variant& variant) {
+  VariantSummary o;
   double squares = 0;
   for (const LayerStats& layer : layers) {
     const VariantStats* v = layer.find(variant);

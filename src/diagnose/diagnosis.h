@@ -38,11 +38,11 @@ void sort_worst_first(std::vector<nn::Fp8TensorReport>& reports);
 
 // Mean squared error of the GEMMs over the layers on which the variant is legal, as a root; and
 // on how many it is not.
-struct Overall {
+struct VariantSummary {
   double error = 0;
   int64_t layers = 0, refused = 0, troubled = 0;
 };
-Overall overall(const std::vector<LayerStats>& layers, const Variant& variant);
+VariantSummary summarize(const std::vector<LayerStats>& layers, const Variant& variant);
 
 // What to change, with the evidence: what is needed first.
 std::vector<Advice> advise(const Diagnosis& found);

@@ -58,7 +58,7 @@ std::string legend(const Diagnosis& found, const std::vector<Variant>& all) {
       "\nwhat if: the same tensors by every recipe and format. delayed takes its scale from the ";
   text += printed("%lld batches before\n", static_cast<long long>(found.passes_before));
   for (size_t i = 0; i < all.size(); ++i) {
-    const Overall o = overall(found.layers, all[i]);
+    const VariantSummary o = summarize(found.layers, all[i]);
     text += printed("  (%zu) %-24s", i + 1, name_of(all[i]).c_str());
     if (o.layers == 0) {
       text += " runs on no layer of this model: " +
@@ -237,7 +237,7 @@ Json json_of(const Diagnosis& found) {
     advice.push_back({{"needed", a.needed}, {"what", a.what}, {"evidence", a.evidence}});
   Json overalls = Json::array();
   for (const Variant& v : variants(found.in_use)) {
-    const Overall o = overall(found.layers, v);
+    const VariantSummary o = summarize(found.layers, v);
     overalls.push_back({{"variant", name_of(v)},
                         {"error", o.error},
                         {"layers", o.layers},

@@ -115,8 +115,8 @@ LayerStats stats_for(const std::string& layer, int64_t outputs, int64_t inputs, 
   return stats;
 }
 
-void look_forward(const engine::Engine& engine, const Tensor& x, const Tensor& w,
-                  const FactorOf& factor, LayerStats& stats) {
+void measure_forward(const engine::Engine& engine, const Tensor& x, const Tensor& w,
+                     const FactorOf& factor, LayerStats& stats) {
   const at::NoGradGuard no_grad;
   const Tensor input = in_bf16(x), weight = in_bf16(w);
   Comparison y = comparison(Gemm::kForward, input, weight.t(), at::kBFloat16);
@@ -133,8 +133,8 @@ void look_forward(const engine::Engine& engine, const Tensor& x, const Tensor& w
   }
 }
 
-void look_backward(const engine::Engine& engine, const Tensor& dy, const Tensor& x, const Tensor& w,
-                   const FactorOf& factor, LayerStats& stats) {
+void measure_backward(const engine::Engine& engine, const Tensor& dy, const Tensor& x,
+                      const Tensor& w, const FactorOf& factor, LayerStats& stats) {
   using engine::Accumulate;
   const at::NoGradGuard no_grad;
   const Tensor gradient = in_bf16(dy), weight = in_bf16(w);

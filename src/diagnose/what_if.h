@@ -54,10 +54,10 @@ using FactorOf = std::function<float(const Variant&, fp8::Role, fp8::Direction)>
 // Adds to `stats`, which has its variants: statistics of x[T,I] and w[O,I] and the error of the
 // forward GEMM; then statistics of dy[T,O] and the errors of both gradients (of the weight's
 // where x is defined). `engine` rehearses: any device, any recipe.
-void look_forward(const engine::Engine& engine, const at::Tensor& x, const at::Tensor& w,
-                  const FactorOf& factor, LayerStats& stats);
-void look_backward(const engine::Engine& engine, const at::Tensor& dy, const at::Tensor& x,
-                   const at::Tensor& w, const FactorOf& factor, LayerStats& stats);
+void measure_forward(const engine::Engine& engine, const at::Tensor& x, const at::Tensor& w,
+                     const FactorOf& factor, LayerStats& stats);
+void measure_backward(const engine::Engine& engine, const at::Tensor& dy, const at::Tensor& x,
+                      const at::Tensor& w, const FactorOf& factor, LayerStats& stats);
 
 // A layer's stats before it was looked at: which variants may run on it.
 LayerStats stats_for(const std::string& layer, int64_t outputs, int64_t inputs, int64_t tokens,

@@ -60,6 +60,6 @@ struct Rendezvous {
 
 // All ranks call it. Rank 0 starts the store when no launcher did; `timeout` is for the others to
 // reach it, and is the store's own for c10d.
-Rendezvous join_rendezvous(const launch::RankInfo& place, std::chrono::milliseconds timeout);
+Rendezvous join_rendezvous(const launch::RankInfo& rank_info, std::chrono::milliseconds timeout);
 
 }  // namespace octavo::dist

@@ -78,7 +78,7 @@ Generator::Generator(const engine::Engine& engine, const models::Model& model)
       cache_(model.make_cache(std::min(kFirstCapacity, model.context()))) {}
 
 // Makes the cache larger, or, at the model's limit, forgets the older half of the text.
-bool Generator::make_room(int64_t tokens) {
+bool Generator::make_space(int64_t tokens) {
   if (cache_.length + tokens <= cache_.capacity) return true;
   const int64_t context = model_.context(), wanted = cache_.length + tokens;
   if (wanted <= context) {
@@ -104,7 +104,7 @@ bool Generator::make_room(int64_t tokens) {
 
 at::Tensor Generator::logits_after(std::vector<TokenId> ids) {
   text_.insert(text_.end(), ids.begin(), ids.end());
-  if (!make_room(std::ssize(ids))) ids = text_;
+  if (!make_space(std::ssize(ids))) ids = text_;
   const auto count = std::ssize(ids);
   const at::Tensor window =
       at::from_blob(ids.data(), {count}, at::kInt).clone().to(engine_.target.device);

@@ -41,7 +41,7 @@ class Generator {
  private:
   at::Tensor logits_after(std::vector<tokenizer::TokenId> ids);
   // Whether there is room for so many tokens; else all of text_ must be read anew.
-  bool make_room(int64_t tokens);
+  bool make_space(int64_t tokens);
 
   const engine::Engine& engine_;
   const models::Model& model_;

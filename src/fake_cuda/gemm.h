@@ -22,11 +22,11 @@ void store_element(void* data, int type, std::int64_t index, float value);
 
 // How an operand's stored elements are reached: `outer` counts rows of op(A) or columns of op(B),
 // `inner` the contracted dimension.
-struct Walk {
+struct Strides {
   std::int64_t outer_stride, inner_stride;
 };
-Walk walk_left(const GemmOperand& a);   // op(A)
-Walk walk_right(const GemmOperand& b);  // op(B)
+Strides left_strides(const GemmOperand& a);   // op(A)
+Strides right_strides(const GemmOperand& b);  // op(B)
 
 // What an operand's scales say; sizes are those of the operand, not padded.
 struct ScaleView {

@@ -66,14 +66,14 @@ bool has_block_scales(const ScaleView& scales) {
 struct Source {
   const char* data;
   int type;
-  Walk walk;
+  Strides strides;
   ScaleView scales;
 
   // Row `at` in FP32, with E8M0 scales (which are exact) multiplied in.
   void decode_row(std::int64_t at, float* out, std::int64_t out_stride) const {
     for (std::int64_t l = 0; l < scales.inner; ++l) {
       out[l * out_stride] =
-          load_element(data, type, at * walk.outer_stride + l * walk.inner_stride);
+          load_element(data, type, at * strides.outer_stride + l * strides.inner_stride);
     }
     if (!has_mx_scales(scales) || scales.inner == 0) return;
     for (std::int64_t l = 0; l < scales.inner; ++l)
@@ -82,13 +82,13 @@ struct Source {
   }
 };
 
-Source source_of(const GemmOperand& x, const Walk& walk, std::int64_t batch, std::int64_t outer,
-                 std::int64_t inner) {
+Source source_of(const GemmOperand& x, const Strides& strides, std::int64_t batch,
+                 std::int64_t outer, std::int64_t inner) {
   const auto* const data =
       static_cast<const char*>(x.data) + batch * x.batch_stride * element_bytes(x.type);
   return {data,
           x.type,
-          walk,
+          strides,
           {is_fp8(x.type) ? x.scale : nullptr, is_fp8(x.type) ? x.scale_mode : 0, outer, inner}};
 }
 
@@ -96,8 +96,8 @@ class HostGemm {
  public:
   HostGemm(const Gemm& gemm, std::int64_t batch)
       : gemm_(gemm),
-        right_(source_of(gemm.a, walk_left(gemm.a), batch, gemm.m, gemm.k)),
-        left_(source_of(gemm.b, walk_right(gemm.b), batch, gemm.n, gemm.k)),
+        right_(source_of(gemm.a, left_strides(gemm.a), batch, gemm.m, gemm.k)),
+        left_(source_of(gemm.b, right_strides(gemm.b), batch, gemm.n, gemm.k)),
         batch_(batch),
         blocks_(has_block_scales(right_.scales) || has_block_scales(left_.scales)),
         multiply_(__builtin_cpu_supports("avx2") ? multiply_tile_avx2 : multiply_tile_plain) {}
@@ -248,14 +248,14 @@ void HostGemm::bias_gradients() const {
 
 }  // namespace
 
-Walk walk_left(const GemmOperand& a) {
+Strides left_strides(const GemmOperand& a) {
   const bool rows_adjacent = a.order != CUBLASLT_ORDER_ROW;  // stored column by column
   const bool outer_is_row = a.op == CUBLAS_OP_N;
-  return rows_adjacent == outer_is_row ? Walk{1, a.ld} : Walk{a.ld, 1};
+  return rows_adjacent == outer_is_row ? Strides{1, a.ld} : Strides{a.ld, 1};
 }
 
-Walk walk_right(const GemmOperand& b) {
-  const Walk stored = walk_left(b);  // op(B) has the contracted dimension first
+Strides right_strides(const GemmOperand& b) {
+  const Strides stored = left_strides(b);  // op(B) has the contracted dimension first
   return {stored.inner_stride, stored.outer_stride};
 }
 

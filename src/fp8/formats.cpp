@@ -95,7 +95,7 @@ void encode_all(std::span<const float> values, std::span<uint8_t> codes, Overflo
 
 template <Format kFormat>
 void encode_all_stochastic(std::span<const float> values, std::span<uint8_t> codes,
-                           const Draw& draw, Incidents& incidents) {
+                           const RandomPosition& draw, Incidents& incidents) {
   std::array<uint32_t, 4> block{};
   for (size_t i = 0; i < values.size(); ++i) {
     const uint64_t element = draw.first + i;
@@ -158,7 +158,7 @@ void encode(Format format, std::span<const float> values, std::span<uint8_t> cod
 }
 
 void encode_stochastic(Format format, std::span<const float> values, std::span<uint8_t> codes,
-                       const Draw& draw, Incidents& incidents) {
+                       const RandomPosition& draw, Incidents& incidents) {
   OCTAVO_ASSERT(values.size() == codes.size());
   if (format == Format::kE4M3)
     encode_all_stochastic<Format::kE4M3>(values, codes, draw, incidents);

@@ -30,7 +30,8 @@ std::string perhaps(const RepoCache& cache) {
   return nearest.empty() || nearest == cache.repo().id ? "" : " Perhaps " + nearest + " is meant.";
 }
 
-[[noreturn]] void fail_refused(const Answer& answer, const RepoCache& cache, const Http& http) {
+[[noreturn]] void fail_refused(const HttpResponse& answer, const RepoCache& cache,
+                               const Http& http) {
   const Repo& repo = cache.repo();
   const std::string page =
       http.endpoint() + (repo.kind == Kind::kDataset ? "/datasets/" : "/") + repo.id;
@@ -46,7 +47,7 @@ std::string perhaps(const RepoCache& cache) {
 
 }  // namespace
 
-std::string describe(const Answer& answer) {
+std::string describe(const HttpResponse& answer) {
   if (!answer.problem.empty()) return answer.problem;
   return str("HTTP ", answer.status, answer.error_code.empty() ? "" : " " + answer.error_code);
 }
@@ -60,7 +61,7 @@ std::string by_hand(const RepoCache& cache) {
              cache.folder().string());
 }
 
-void fail_answer(const Answer& answer, const RepoCache& cache, const Http& http,
+void fail_answer(const HttpResponse& answer, const RepoCache& cache, const Http& http,
                  const std::string& file) {
   const Repo& repo = cache.repo();
   const std::string what = file.empty() ? repo.id : repo.id + ", " + file;

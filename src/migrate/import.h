@@ -14,7 +14,7 @@
 namespace octavo::migrate {
 
 // A key of theirs that became one of our keys.
-struct Carried {
+struct MappedKey {
   std::string where;               // "train.yaml:3", or "LLaMA-Factory's default"
   std::string theirs, from;        // their key and value
   std::string ours, to;            // our key and value, as YAML
@@ -43,7 +43,7 @@ struct UnmappedKey {
 
 struct Import {
   std::vector<std::string> files;  // "train.yaml: LLaMA-Factory"
-  std::vector<Carried> carried;
+  std::vector<MappedKey> mapped;
   std::vector<Finding> findings;
   std::vector<UnmappedKey> understood;  // not available in this version
   std::vector<UnmappedKey> dropped;     // no counterpart

@@ -115,11 +115,11 @@ class Fp8Layer {
   std::array<std::array<int64_t, 2>, 3> slots_{};
   engine::Fp8Matrix weight_;
   std::optional<uint64_t> weight_version_;
-  struct KeptPart {
+  struct VersionedPart {
     Part part;
     uint64_t version = 0;
   };
-  std::array<std::optional<KeptPart>, 2> parts_;  // by direction
+  std::array<std::optional<VersionedPart>, 2> parts_;  // by direction
   at::Tensor agreed_;
   std::vector<Measured> measured_;
 };

@@ -48,14 +48,14 @@ struct Linear : torch::CustomClassHolder {
   at::Tensor probe;                    // two slots (nn/probes.h); undefined: nobody looks
 
   // What really ran, for the receipt: how often each GEMM ran in FP8 and otherwise.
-  struct Ran {
+  struct GemmCounts {
     int64_t fp8 = 0, other = 0;
   };
-  std::array<Ran, 3> ran;
+  std::array<GemmCounts, 3> gemm_counts;
   int64_t saved_bytes = 0;  // kept for the backward pass by the last forward pass
 
   void count(Gemm gemm, bool in_fp8) {
-    Ran& r = ran[static_cast<size_t>(gemm)];
+    GemmCounts& r = gemm_counts[static_cast<size_t>(gemm)];
     ++(in_fp8 ? r.fp8 : r.other);
   }
 };

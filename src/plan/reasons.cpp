@@ -21,23 +21,23 @@ std::string times(double ratio) {
   return text;
 }
 
-struct Loss {
+struct GainLoss {
   double share;
   std::string line;
 };
 
 // The verdict and its largest reason.
 std::string in_one_line(const StepTime& high, const StepTime& low) {
-  const Loss parts[] = {{high.adapters, "LoRA adapters"},
-                        {high.attention, "attention"},
-                        {high.head, "the LM head"},
-                        {high.elementwise, "norms and activations"},
-                        {high.optimizer, "the optimizer"},
-                        {high.collectives, "collectives"},
-                        {high.host, "the host"}};
-  const Loss& largest =
+  const GainLoss parts[] = {{high.adapters, "LoRA adapters"},
+                            {high.attention, "attention"},
+                            {high.head, "the LM head"},
+                            {high.elementwise, "norms and activations"},
+                            {high.optimizer, "the optimizer"},
+                            {high.collectives, "collectives"},
+                            {high.host, "the host"}};
+  const GainLoss& largest =
       *std::max_element(std::begin(parts), std::end(parts),
-                        [](const Loss& a, const Loss& b) { return a.share < b.share; });
+                        [](const GainLoss& a, const GainLoss& b) { return a.share < b.share; });
   return str("FP8 gives ", times(high.total / low.total), "x: it speeds up ",
              percent(high.gemms / high.total),
              " of the step; the largest part that it does not "
@@ -74,7 +74,7 @@ std::vector<std::string> gain_reasons(Workload work, const Calibration& calibrat
   if (low.quantize > 0)
     lines.push_back(str("quantizing takes ", percent(low.quantize / whole),
                         " of the BF16 step back: ", times(whole / low.total), "x is left"));
-  std::vector<Loss> losses = {
+  std::vector<GainLoss> losses = {
       {high.attention / whole, "attention stays in BF16: its share grows with the sequence length"},
       {high.head / whole, "the LM head and loss stay in BF16: large vocabularies on narrow models"},
       {high.adapters / whole,
@@ -84,9 +84,9 @@ std::vector<std::string> gain_reasons(Workload work, const Calibration& calibrat
       {high.host / whole, "the host cannot launch faster"},
       {high.optimizer / whole, "the optimizer is bound by memory"}};
   std::sort(losses.begin(), losses.end(),
-            [](const Loss& a, const Loss& b) { return a.share > b.share; });
+            [](const GainLoss& a, const GainLoss& b) { return a.share > b.share; });
   constexpr double kWorthALine = 0.04;
-  for (const Loss& loss : losses)
+  for (const GainLoss& loss : losses)
     if (loss.share >= kWorthALine) lines.push_back(str(percent(loss.share), ": ", loss.line));
   if (const std::string names = short_gemms(work, calibration); !names.empty())
     lines.push_back("short sides leave FP8's units waiting: " + names);

@@ -64,7 +64,7 @@ std::optional<Ending> TrialRun::run() {
   while (child.update()) {
     wait_for_news(signals_, watched, kTrialTick);
     handle_signals(child);
-    if (!give_sign_of_life()) {
+    if (!send_heartbeat()) {
       log_warn(str("trial ", trial_.number,
                    " was given to another agent while this one was silent; its process is ended"));
       child.end_now();
@@ -89,7 +89,7 @@ void TrialRun::handle_signals(const WatchedChild& child) {
   }
 }
 
-bool TrialRun::give_sign_of_life() {
+bool TrialRun::send_heartbeat() {
   const double every = std::min(10.0, options_.timeout / 6);
   const Clock::time_point now = Clock::now();
   if (std::chrono::duration<double>(now - last_try_).count() < every) return true;

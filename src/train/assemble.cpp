@@ -177,7 +177,7 @@ void describe_base(Run& run, const config::Settings& resolved) {
     save_base(base_of(run.settings, resolved, run.model->hugging_face_config()), described);
   const std::string text = run.world.from_first(described.dump(), "the base of the adapters");
   run.base = parse_base(parse_json(text, "the first rank"), "the first rank");
-  if (run.base.from == BaseModel::From::kRandom && run.settings.resume.empty() &&
+  if (run.base.kind == BaseModel::Kind::kRandom && run.settings.resume.empty() &&
       run.settings.init_from.empty())
     log_warn(str("adapters: the weights beside them are random and stay so (",
                  run.settings.model_name,

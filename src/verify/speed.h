@@ -11,7 +11,7 @@
 namespace octavo::verify {
 
 // Seconds of the three GEMMs of one layer, x[size, size] and w[size, size].
-struct Race {
+struct LayerSpeed {
   int64_t size = 0;
   fp8::Recipe recipe = fp8::kDefaultRecipe;
   bool native = false;        // FP8 matrix units; otherwise the rehearsal
@@ -22,9 +22,9 @@ struct Race {
 };
 
 // `target.fp8`: whose kernels.
-Race run_race(const engine::Target& target, fp8::Recipe recipe);
+LayerSpeed measure_layer_speed(const engine::Target& target, fp8::Recipe recipe);
 
 // `recipe` native on this device?
-Finding judge_speed(const Race& race);
+Finding judge_speed(const LayerSpeed& speed);
 
 }  // namespace octavo::verify

@@ -100,7 +100,7 @@ Finding judge_run(const TinyRun& run, const TinyRun& bf16, bool wants_native) {
 
 }  // namespace
 
-std::string made_up_text() {
+std::string synthetic_text() {
   constexpr const char* kWords[] = {"the ",  "step ",  "of ",   "a ",     "scale ", "and ",
                                     "bits ", "learn ", "from ", "eight ", "is ",    "small "};
   std::string text;
@@ -117,7 +117,7 @@ std::vector<TinyRun> train_tiny(const config::Settings& settings,
                                 const std::vector<fp8::Recipe>& recipes,
                                 const std::function<void(const std::string&)>& said) {
   const TemporaryFolder folder;
-  write_file_atomic(folder.path() / "text.txt", made_up_text());
+  write_file_atomic(folder.path() / "text.txt", synthetic_text());
   std::vector<TinyRun> runs;
   set_log_level(LogLevel::kWarn);  // each run would tell its whole story
   const auto train_one = [&](const std::string& name, const config::Settings& s) {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <csignal>
 
-#include "compare/made_run.h"
+#include "compare/synthetic_run.h"
 #include "expect_failure.h"
 
 namespace octavo::compare {

@@ -42,8 +42,8 @@ FactorOf factors_of(const Tensor& x, const Tensor& w, const Tensor& dy, double g
 LayerStats look(const Tensor& x, const Tensor& w, const Tensor& dy, const FactorOf& factor,
                 const fp8::Options& in_use = {}) {
   LayerStats stats = stats_for("layer", w.size(0), w.size(1), x.size(0), variants(in_use));
-  look_forward(rehearsal(), x, w, factor, stats);
-  look_backward(rehearsal(), dy, x, w, factor, stats);
+  measure_forward(rehearsal(), x, w, factor, stats);
+  measure_backward(rehearsal(), dy, x, w, factor, stats);
   return stats;
 }
 

@@ -118,9 +118,9 @@ void finish_all(Ranks& ranks, int count) {
 }
 
 TEST(Replicas, NameRankAndTensor) {
-  Ranks ranks(3, true, [](const launch::RankInfo& place) {
+  Ranks ranks(3, true, [](const launch::RankInfo& rank_info) {
     at::set_num_threads(1);
-    World world = World::connect(place, {.timeout = seconds(20)});
+    World world = World::connect(rank_info, {.timeout = seconds(20)});
     Replicas replicas(world, at::kCPU);
     const at::Tensor a = at::arange(100, at::kFloat), b = at::arange(33, at::kBFloat16);
     const std::vector<Replicated> list = {{"a", "master weights", a}, {"b", "first moments", b}};
@@ -148,13 +148,13 @@ TEST(Replicas, NameRankAndTensor) {
 
 // Three nodes of two: rows are compared with those of the same shard.
 TEST(Replicas, RowsOfShards) {
-  Ranks ranks(6, true, [](launch::RankInfo place) {
+  Ranks ranks(6, true, [](launch::RankInfo rank_info) {
     at::set_num_threads(1);
-    place.nodes = 3;
-    place.local_ranks = 2;
-    place.node = place.rank / 2;
-    place.local_rank = place.rank % 2;
-    World world = World::connect(place, {.timeout = seconds(20), .hybrid = true});
+    rank_info.nodes = 3;
+    rank_info.local_ranks = 2;
+    rank_info.node = rank_info.rank / 2;
+    rank_info.local_rank = rank_info.rank % 2;
+    World world = World::connect(rank_info, {.timeout = seconds(20), .hybrid = true});
     Replicas replicas(world, at::kCPU);
     const at::Tensor rows = at::full({8}, static_cast<float>(world.shard())), all = at::ones({5});
     const std::vector<Replicated> list = {{"rows", "master weights", rows, true},
@@ -170,9 +170,9 @@ TEST(Replicas, RowsOfShards) {
 }
 
 TEST(Replicas, TwoCannotBeToldApart) {
-  Ranks ranks(2, true, [](const launch::RankInfo& place) {
+  Ranks ranks(2, true, [](const launch::RankInfo& rank_info) {
     at::set_num_threads(1);
-    World world = World::connect(place, {.timeout = seconds(20)});
+    World world = World::connect(rank_info, {.timeout = seconds(20)});
     Replicas replicas(world, at::kCPU);
     const at::Tensor a = at::ones({10});
     if (world.rank() == 1) flip(a, 3);

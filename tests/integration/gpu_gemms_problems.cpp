@@ -37,7 +37,7 @@ std::vector<FormatChoice> formats_of(Recipe recipe) {
 }
 
 // A matrix as the backend and as the reference have it.
-struct Both {
+struct BackendAndReference {
   Fp8Matrix made, reference;
 };
 
@@ -46,7 +46,7 @@ class Maker {
   Maker(const Backend& backend, Recipe recipe, FormatChoice format)
       : backend_(backend), recipe_(recipe), format_(format) {}
 
-  Both matrix(int64_t rows, int64_t columns, double scale, Role role) {
+  BackendAndReference matrix(int64_t rows, int64_t columns, double scale, Role role) {
     // Rows and columns of different sizes: a scale in the wrong place shows.
     const Tensor sizes =
         at::exp2(at::randint(-3, 4, {rows, 1})) * at::exp2(at::randint(-3, 4, {1, columns}));
@@ -87,7 +87,7 @@ Tensor magnitudes(engine::Fp8Linear& reference, GemmKind gemm, Fp8Matrix a, Fp8M
   return result;
 }
 
-void solve(Maker& maker, Problem& p, const Both& a, const Both& b) {
+void solve(Maker& maker, Problem& p, const BackendAndReference& a, const BackendAndReference& b) {
   p.left = a.made;
   p.right = b.made;
   const bool add = p.before.defined();
@@ -118,10 +118,11 @@ std::vector<Problem> problems_of(const Backend& backend) {
         if (!fp8::refusal(recipe, s.out, s.in).empty()) continue;
         if (backend.serves && !backend.serves(recipe, s)) continue;
         Maker maker(backend, recipe, format);
-        const Both x = maker.matrix(s.tokens, s.in, 1, Role::kInput),
-                   w = maker.matrix(s.out, s.in, 0.1, Role::kWeight),
-                   dy = maker.matrix(s.tokens, s.out, 0.01, Role::kGradient);
-        const auto add = [&](Problem problem, const Both& a, const Both& b) {
+        const BackendAndReference x = maker.matrix(s.tokens, s.in, 1, Role::kInput),
+                                  w = maker.matrix(s.out, s.in, 0.1, Role::kWeight),
+                                  dy = maker.matrix(s.tokens, s.out, 0.01, Role::kGradient);
+        const auto add = [&](Problem problem, const BackendAndReference& a,
+                             const BackendAndReference& b) {
           problem.recipe = recipe;
           problem.shape = s;
           solve(maker, problem, a, b);

@@ -26,9 +26,9 @@ namespace {
 using namespace octavo;
 using fake_cuda::Kind;
 
-struct Stretch {
+struct MemoryRange {
   uintptr_t begin = 0, end = 0;
-  bool overlaps(const Stretch& other) const { return begin < other.end && other.begin < end; }
+  bool overlaps(const MemoryRange& other) const { return begin < other.end && other.begin < end; }
 };
 
 constexpr int kFloat32 = 0, kE4m3 = 28, kE5m2 = 29;  // cudaDataType_t
@@ -37,7 +37,7 @@ bool is_fp8(const fake_cuda::GemmOperand& operand) {
   return operand.type == kE4m3 || operand.type == kE5m2;
 }
 
-Stretch stretch_of(const fake_cuda::GemmOperand& operand) {
+MemoryRange range_of(const fake_cuda::GemmOperand& operand) {
   const int64_t width = is_fp8(operand) ? 1 : operand.type == kFloat32 ? 4 : 2;
   const auto begin = reinterpret_cast<uintptr_t>(operand.data);
   return {begin, begin + static_cast<uintptr_t>(operand.ld * operand.cols * width)};
@@ -50,12 +50,12 @@ std::vector<fake_cuda::Gemm> gemms() {
 }
 
 // Results, and what was quantized for a GEMM: memory that was allocated on the way.
-std::vector<Stretch> written_on_the_way(const std::vector<fake_cuda::Gemm>& gemms) {
-  std::vector<Stretch> found;
+std::vector<MemoryRange> written_on_the_way(const std::vector<fake_cuda::Gemm>& gemms) {
+  std::vector<MemoryRange> found;
   for (const auto& gemm : gemms) {
-    if (gemm.d.type != kFloat32) found.push_back(stretch_of(gemm.d));  // FP32: gradients
+    if (gemm.d.type != kFloat32) found.push_back(range_of(gemm.d));  // FP32: gradients
     for (const auto& operand : {gemm.a, gemm.b})
-      if (is_fp8(operand)) found.push_back(stretch_of(operand));
+      if (is_fp8(operand)) found.push_back(range_of(operand));
   }
   return found;
 }
@@ -84,13 +84,13 @@ Json kernel_names() {
 }
 
 // How many stretches of memory an evaluation wrote that the graphs count on.
-int64_t evaluate_beside(train::Run& run, const std::vector<Stretch>& of_graphs) {
+int64_t evaluate_beside(train::Run& run, const std::vector<MemoryRange>& of_graphs) {
   fake_cuda::api()->reset();
   train::evaluate(run);
   int64_t overlaps = 0;
-  for (const Stretch& stretch : written_on_the_way(gemms()))
+  for (const MemoryRange& range : written_on_the_way(gemms()))
     overlaps +=
-        std::ranges::any_of(of_graphs, [&](const Stretch& s) { return s.overlaps(stretch); });
+        std::ranges::any_of(of_graphs, [&](const MemoryRange& s) { return s.overlaps(range); });
   return overlaps;
 }
 
@@ -108,7 +108,7 @@ std::unique_ptr<train::Run> start(const std::vector<std::string>& args) {
 void print_receipt(const train::Run& run) {
   int64_t counted = 0;  // GEMMs, as the receipt of a run tells them
   for (const auto& layer : run.model->linears())
-    for (const auto& ran : layer->ran) counted += ran.fp8 + ran.other;
+    for (const auto& ran : layer->gemm_counts) counted += ran.fp8 + ran.other;
   Json receipt = run.graph != nullptr ? run.graph->receipt() : Json::object();
   receipt["gemms"] = counted;
   receipt["layers"] = run.model->linears().size();
@@ -118,7 +118,7 @@ void print_receipt(const train::Run& run) {
 int run_steps(int64_t steps, int64_t fallback, const std::vector<std::string>& args) {
   const auto run = start(args);
   const config::Settings& settings = run->settings;
-  std::vector<Stretch> of_graphs;
+  std::vector<MemoryRange> of_graphs;
   for (int64_t i = 1; i <= steps; ++i) {
     fake_cuda::api()->reset();
     train::train_step(*run);

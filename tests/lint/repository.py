@@ -16,7 +16,7 @@ MAX_FUNCTION_LINES = 60
 MAX_RECIPE_FILES = 12  # today: 11
 CODE = {".cpp", ".h", ".hpp", ".cu", ".cuh", ".py", ".sh", ".cmake"}
 # Programs of the repository that are not scripts with a header (scripts.py), each run without arguments.
-EXECUTABLES = ["bootstrap", ".ci/run", ".ci/nightly", ".ci/tidy", "fuzz/run", "packaging/deb", "packaging/lock",
+EXECUTABLES = ["bootstrap", ".ci/run", ".ci/nightly", ".ci/tidy", "fuzz/run.py", "packaging/deb", "packaging/lock",
                "packaging/sbom", "packaging/wheel", "tests/fetch_data.py"]
 # Folders of one machine, and places that packages come from: neither belongs into a tree that others clone.
 MACHINE_WORDS = [

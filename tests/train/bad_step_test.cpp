@@ -108,9 +108,9 @@ TEST_F(BadStep, ARollbackBringsBackWeightsAndMomentsAlone) {
   ASSERT_FALSE(at::equal(weight_of(*run), saved));
   expect_lower(*run);
   for (int i = 0; i < 3; ++i) train_step(*run);
-  EXPECT_TRUE(is_in_doubt(*run));
+  EXPECT_TRUE(is_suspect(*run));
   roll_back(*run);
-  EXPECT_FALSE(is_in_doubt(*run));
+  EXPECT_FALSE(is_suspect(*run));
   EXPECT_TRUE(at::equal(weight_of(*run), saved));
   EXPECT_EQ(run->optimizer->steps(), 40);
   EXPECT_EQ(run->progress.step, 48);

@@ -30,17 +30,17 @@ struct Panel {
   const Gemm* gemm = nullptr;
 };
 
-enum class Cut : uint8_t { kM, kN, kK };
+enum class SplitAxis : uint8_t { kM, kN, kK };
 
-Cut longest(const GemmShape& s) {
-  if (s.k > s.m && s.k > s.n) return Cut::kK;
-  return s.m > s.n ? Cut::kM : Cut::kN;
+SplitAxis longest(const GemmShape& s) {
+  if (s.k > s.m && s.k > s.n) return SplitAxis::kK;
+  return s.m > s.n ? SplitAxis::kM : SplitAxis::kN;
 }
 
 // FP32 numbers that one more row (kM), column (kN) or term (kK) needs.
-int64_t floats_per_unit(const GemmShape& s, Cut cut) {
-  if (cut == Cut::kK) return s.m + s.n;
-  const int64_t other = cut == Cut::kM ? s.n : s.m;
+int64_t floats_per_unit(const GemmShape& s, SplitAxis axis) {
+  if (axis == SplitAxis::kK) return s.m + s.n;
+  const int64_t other = axis == SplitAxis::kM ? s.n : s.m;
   return s.k + (s.fp32_result ? 0 : other);
 }
 
@@ -83,11 +83,13 @@ void round_part(const float* from, void* matrix, int64_t stride, Slice rows, Sli
 
 class Widened final : public Gemm {
  public:
-  explicit Widened(const GemmShape& shape) : shape_(shape), cut_(longest(shape)) {
-    const int64_t length = cut_ == Cut::kM ? shape.m : cut_ == Cut::kN ? shape.n : shape.k;
-    for (const Slice& slice : slices(length, floats_per_unit(shape, cut_))) {
+  explicit Widened(const GemmShape& shape) : shape_(shape), split_(longest(shape)) {
+    const int64_t length = split_ == SplitAxis::kM   ? shape.m
+                           : split_ == SplitAxis::kN ? shape.n
+                                                     : shape.k;
+    for (const Slice& slice : slices(length, floats_per_unit(shape, split_))) {
       Panel panel{{0, shape.m}, {0, shape.n}, {0, shape.k}};
-      (cut_ == Cut::kM ? panel.m : cut_ == Cut::kN ? panel.n : panel.k) = slice;
+      (split_ == SplitAxis::kM ? panel.m : split_ == SplitAxis::kN ? panel.n : panel.k) = slice;
       panel.gemm = &gemm_of(panel);
       a_floats_ = std::max(a_floats_, panel.m.count * panel.k.count);
       b_floats_ = std::max(b_floats_, panel.k.count * panel.n.count);
@@ -112,9 +114,9 @@ class Widened final : public Gemm {
     for (const Panel& p : panels_) {
       const bool first = &p == &panels_.front();
       // What the cut does not touch is widened once.
-      if (first || cut_ != Cut::kN)
+      if (first || split_ != SplitAxis::kN)
         s.a_transposed ? widen_part(a, s.lda, p.k, p.m, a32) : widen_part(a, s.lda, p.m, p.k, a32);
-      if (first || cut_ != Cut::kM)
+      if (first || split_ != SplitAxis::kM)
         s.b_transposed ? widen_part(b, s.ldb, p.n, p.k, b32) : widen_part(b, s.ldb, p.k, p.n, b32);
       if (!s.fp32_result && s.add && p.k.first == 0) widen_part(c, s.ldc, p.m, p.n, sums);
       const auto* its_bias =
@@ -148,7 +150,7 @@ class Widened final : public Gemm {
   }
 
   GemmShape shape_;
-  Cut cut_;
+  SplitAxis split_;
   std::map<GemmShape, std::unique_ptr<Gemm>> gemms_;
   std::vector<Panel> panels_;
   int64_t a_floats_ = 0, b_floats_ = 0, sums_ = 0;

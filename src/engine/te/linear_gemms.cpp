@@ -21,12 +21,12 @@ using fp8::Granularity;
 // What Transformer Engine's own layers give cuBLASLt on compute capability 9.0 and above.
 constexpr int64_t kWorkspaceBytes = (int64_t{32} << 20) + 1024, kWorkspaceAlignment = 256;
 
-struct Wanted {
+struct ExpectedShape {
   int64_t rows, columns;
 };
 
 // The library does not look at the result's shape: a wrong one would be written past its end.
-void check_result(const char* name, const Tensor& d, const Wanted& wanted, bool forward) {
+void check_result(const char* name, const Tensor& d, const ExpectedShape& wanted, bool forward) {
   const bool typed = d.defined() && (d.scalar_type() == at::kBFloat16 ||
                                      (!forward && d.scalar_type() == at::kFloat));
   if (typed && d.dim() == 2 && d.size(0) == wanted.rows && d.size(1) == wanted.columns &&
@@ -40,7 +40,7 @@ void check_result(const char* name, const Tensor& d, const Wanted& wanted, bool 
 
 // Rules of the matrix units and of cuBLASLt, for dimensions that the caller chose. Those of m and n
 // are as Transformer Engine checks them; the others are checked nowhere or only inside cuBLASLt.
-void check_sides(const char* name, Granularity granularity, const Wanted& d, int64_t summed,
+void check_sides(const char* name, Granularity granularity, const ExpectedShape& d, int64_t summed,
                  const DeviceFacts& facts) {
   const auto want = [&](bool met, const char* rule) {
     if (!met)

@@ -10,7 +10,7 @@
 
 namespace octavo::train {
 
-void leave_batch_note(const Run& run, const Batches& next);
+void write_batch_note(const Run& run, const Batches& next);
 
 // Of a run that resumes or was restarted; the first rank's answer, on all of them. A run that
 // begins anew removes it.

@@ -122,7 +122,7 @@ void skip_step(Run& run, Incident incident, const std::vector<data::Batch>& batc
   if (run.settings.bad_steps != BadSteps::kStop) ++progress.bad_step_skips;
 }
 
-bool is_in_doubt(const Run& run) {
+bool is_suspect(const Run& run) {
   return run.settings.bad_steps == BadSteps::kRollBack && run.progress.skipped_in_a_row > 0;
 }
 

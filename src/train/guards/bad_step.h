@@ -19,7 +19,7 @@ void skip_step(Run& run, Incident incident, const std::vector<data::Batch>& batc
 // After three skipped steps in a row, with bad_steps rollback: the weights, moments and FP8 state
 // of the last checkpoint. Step and data continue from where they are, so that what was in between
 // is left out.
-bool is_in_doubt(const Run& run);  // no checkpoint is made: it would be what is gone back to
+bool is_suspect(const Run& run);  // no checkpoint is made: it would be what is gone back to
 bool rollback_is_due(const Run& run);
 void roll_back(Run& run);
 

@@ -77,7 +77,7 @@ void add_layer(const Run& run, const nn::LinearPtr& layer, const std::string& re
   const bool in_fp8 = run.fp8 != nullptr && reason.empty();
   for (const Gemm gemm : nn::kGemms) {
     if (gemm == Gemm::kWeightGradient && !layer->weight->trainable) continue;
-    const auto& ran = layer->ran[static_cast<size_t>(gemm)];
+    const auto& ran = layer->gemm_counts[static_cast<size_t>(gemm)];
     lines.push_back(
         {.layer = layer->name,
          .gemm = std::string(nn::name_of(gemm)),

@@ -90,7 +90,7 @@ checkpoint::Saver& saver_of(Run& run, const std::string& run_name) {
       checkpoint::SaverOptions{.part = {world.rank(), world.size(), world.shards(),
                                         world.from_first(new_token(), "the token of checkpoints")},
                                .timeout = std::max(kLeastPatience, run.settings.dist_timeout),
-                               .processes = world.place().local_ranks});
+                               .processes = world.rank_info().local_ranks});
   return *run.saver;
 }
 

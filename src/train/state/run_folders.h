@@ -32,6 +32,6 @@ RunFolders claim_folders(config::Settings& settings, dist::World& world);
 
 // Right before the run writes for the first time, on the first rank: with overwrite, what the run
 // of this name left is removed.
-void make_room(const Run& run);
+void remove_overwritten(const Run& run);
 
 }  // namespace octavo::train
