@@ -44,11 +44,11 @@ Values side_values(const std::vector<std::string>& words, const char* side) {
     const size_t equals = word.find('=');
     const config::Key* key = config::find_key(word.substr(0, equals));
     if (equals == word.npos || key == nullptr)
-      fail(ExitCode::kUsage, "report", "--", side,
+      fail(ExitCode::kUsage, "compare", "--", side,
            ": wanted key=value with a key of train, found '", word, "'",
            key == nullptr ? str("; nearest: ", config::nearest_key(word.substr(0, equals))) : "");
     if (!(key->readers & config::reader::kTrain) || std::ranges::count(kOwnKeys, key->name) > 0)
-      fail(ExitCode::kUsage, "report", "--", side, ": ", key->name,
+      fail(ExitCode::kUsage, "compare", "--", side, ": ", key->name,
            " is not a setting in which the sides may differ");
     values[key->name] = word.substr(equals + 1);
   }
@@ -101,12 +101,12 @@ bool made_before(const RunPlan& plan, const PlannedRun& run) {
   for (const fs::path& other : {plan.folder, run.folder})
     if (fs::exists(other / "metrics.jsonl", error) &&
         (other == plan.folder || !fs::exists(command_file(plan, run), error)))
-      fail(ExitCode::kUsage, "report", "wanted ", plan.folder.string(),
+      fail(ExitCode::kUsage, "compare", "wanted ", plan.folder.string(),
            " for this comparison, found a run that it did not make in ", other.string(),
            "; give another --run_name");
   if (!fs::exists(command_file(plan, run), error)) return false;
   if (read_file(command_file(plan, run), size_t{1} << 20) != command_of(plan, run))
-    fail(ExitCode::kUsage, "report", "wanted ", plan.folder.string(),
+    fail(ExitCode::kUsage, "compare", "wanted ", plan.folder.string(),
          " for this comparison, found runs of other settings in it; give another --run_name, or "
          "remove the folder");
   const std::string status = status_of(run.folder);
@@ -179,12 +179,12 @@ int run_child(const std::vector<std::string>& command, const fs::path& log, Sign
     tick(child.last_line());
   }
   if (child.by_signal() != 0 && told_to_stop)
-    fail(ExitCode::kStopped, "report", "ended on request; the same command resumes from here");
+    fail(ExitCode::kStopped, "compare", "ended on request; the same command resumes from here");
   if (child.by_signal() != 0)
-    fail(ExitCode::kEnvironment, "report", command[1], " ended with ", child.end_text(), ": ",
+    fail(ExitCode::kEnvironment, "compare", command[1], " ended with ", child.end_text(), ": ",
          child.last_line(), "; see ", log.string());
   if (child.code() != 0 && child.code() != static_cast<int>(ExitCode::kGuard))
-    fail(static_cast<ExitCode>(child.code()), "report",
+    fail(static_cast<ExitCode>(child.code()), "compare",
          child.code() == static_cast<int>(ExitCode::kStopped)
              ? std::string("stopped on request; the same command resumes from here")
              : str(command[1], " ended with ", child.end_text(), ": ", child.last_line(), "; see ",

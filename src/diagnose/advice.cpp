@@ -52,7 +52,7 @@ std::string needs(const Variant& variant) {
 
 bool is_troubled(const VariantStats& stats) {
   return std::ranges::any_of(stats.tensors,
-                             [](const auto& t) { return !fp8::trouble(t.health).empty(); });
+                             [](const auto& t) { return !fp8::health_problem(t.health).empty(); });
 }
 
 // No way to quantize helps against numbers that are broken themselves.

@@ -196,7 +196,7 @@ Json layer_json(const LayerStats& layer) {
       Json one = health_json(t.health);
       one["tensor"] = fp8::name_of(t.role);
       one["copy"] = t.direction == fp8::Direction::kRow ? "rows" : "columns";
-      one["trouble"] = fp8::trouble(t.health);
+      one["trouble"] = fp8::health_problem(t.health);
       tensors.push_back(std::move(one));
     }
     list.push_back({{"variant", name_of(v.variant)},

@@ -72,7 +72,7 @@ TensorHealth from_stats(std::span<const double, kHealthStats> f) {
   return h;
 }
 
-std::string trouble(const TensorHealth& h, const Limits& limits) {
+std::string health_problem(const TensorHealth& h, const Limits& limits) {
   if (h.incidents.nan > 0) return std::to_string(h.incidents.nan) + " NaN";
   if (h.incidents.inf > 0) return std::to_string(h.incidents.inf) + " infinite";
   if (h.elements > 0 && h.nonzero == 0) return "all zero";

@@ -38,6 +38,6 @@ struct Limits {
 };
 
 // "" when healthy, else what is wrong, with the number and the limit.
-std::string trouble(const TensorHealth& health, const Limits& limits = {});
+std::string health_problem(const TensorHealth& health, const Limits& limits = {});
 
 }  // namespace octavo::fp8

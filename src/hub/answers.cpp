@@ -52,7 +52,7 @@ std::string describe(const HttpResponse& answer) {
   return str("HTTP ", answer.status, answer.error_code.empty() ? "" : " " + answer.error_code);
 }
 
-std::string by_hand(const RepoCache& cache) {
+std::string manual_steps(const RepoCache& cache) {
   const bool model = cache.repo().kind == Kind::kModel;
   return str("Without a network: copy ",
              model ? "config.json, tokenizer.json and the safetensors files" : "the files",
@@ -78,11 +78,11 @@ void fail_answer(const HttpResponse& answer, const RepoCache& cache, const Http&
     fail(ExitCode::kEnvironment, "hub", what, ": ", http.endpoint(),
          " cannot be trusted: ", answer.problem,
          "; behind a proxy that opens TLS, set SSL_CERT_FILE to its certificates. ",
-         by_hand(cache));
+         manual_steps(cache));
   // A partial file stays: the next run continues there.
   fail(ExitCode::kEnvironment, "hub", what, ": cannot be fetched from ", http.endpoint(), ": ",
        describe(answer), file.empty() ? "" : "; what has arrived is kept, run again to continue",
-       ". ", by_hand(cache));
+       ". ", manual_steps(cache));
 }
 
 }  // namespace octavo::hub

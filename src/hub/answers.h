@@ -16,6 +16,6 @@ std::string describe(const HttpResponse& answer);
                               const std::string& file);
 
 // How to do without the network; ends a message.
-std::string by_hand(const RepoCache& cache);
+std::string manual_steps(const RepoCache& cache);
 
 }  // namespace octavo::hub

@@ -109,7 +109,7 @@ void RedFlags::check_uniform(int64_t step, const char* what, double loss, bool w
     raise(flags, step, "worse_than_uniform", worse_than_uniform_, kUniform);
 }
 
-std::string RedFlags::last_words() const {
+std::string RedFlags::final_remark() const {
   if (worse_than_uniform_.empty()) return "";
   return str("the model is worse than one that guesses every token: ", worse_than_uniform_,
              "; it is of no use. ", kUniform);

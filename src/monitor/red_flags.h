@@ -35,7 +35,7 @@ class RedFlags {
 
   // What to say at the end of a run whose last losses are worse than guessing; "" when they are
   // not.
-  std::string last_words() const;
+  std::string final_remark() const;
 
   int64_t total() const { return total_; }
   Json receipt() const;  // how many of each

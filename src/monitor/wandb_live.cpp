@@ -111,7 +111,7 @@ void WandbLive::lost(const std::string& why) {
       str("W&B: the live upload ended (", why, "); training continues, ", by_hand(run_folder_)));
 }
 
-void WandbLive::look() {
+void WandbLive::check_running() {
   std::error_code error;
   if (!started_ && fs::exists(run_folder_, error)) {
     started_ = true;

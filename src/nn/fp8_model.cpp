@@ -181,7 +181,7 @@ std::vector<Fp8TensorReport> Fp8Model::collect() {
     options_.over_ranks(all);
   }
   if (!early)
-    for (auto& r : reports) r.trouble = fp8::trouble(r.health);
+    for (auto& r : reports) r.trouble = fp8::health_problem(r.health);
   if (options_.guard != config::Fp8Guard::kOff && !early) judge(reports);
   return reports;
 }

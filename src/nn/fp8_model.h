@@ -90,8 +90,8 @@ class Fp8Model {
 
   // For checkpoints: tensors of the scaling state; load() returns the slots that start anew.
   std::vector<std::pair<std::string, at::Tensor>> state() const { return shared_.scaling.state(); }
-  std::vector<std::pair<std::string, at::Tensor>> alike_on_ranks() const {
-    return shared_.scaling.alike();
+  std::vector<std::pair<std::string, at::Tensor>> replicated_state() const {
+    return shared_.scaling.replicated();
   }
   std::vector<std::string> load(const std::function<at::Tensor(const std::string&)>& find) {
     loaded_ = true;

@@ -43,11 +43,11 @@ class Bench {
   at::Tensor random_parameter(at::IntArrayRef shape) const { return random(shape).to(at::kFloat); }
 
   // A copy on the device that is checked.
-  at::Tensor there(const at::Tensor& t) const {
+  at::Tensor to_device(const at::Tensor& t) const {
     return t.defined() ? t.to(device_, false, true) : t;
   }
   // Of a parameter: FP32 on CPUs, the compute dtype on GPUs.
-  at::Tensor parameter_there(const at::Tensor& t) const {
+  at::Tensor parameter_to_device(const at::Tensor& t) const {
     return on_gpu() ? t.to(at::TensorOptions(device_).dtype(compute_)) : t.clone();
   }
 

@@ -34,7 +34,7 @@ Diagnosis sick_but(const std::vector<Variant>& healthy, const fp8::Options& in_u
   }
   const auto& now = stats.variants.front().tensors.front();
   found.health.push_back(
-      {"h.0.mlp.c_fc", "gradient", Role::kGradient, now.health, fp8::trouble(now.health)});
+      {"h.0.mlp.c_fc", "gradient", Role::kGradient, now.health, fp8::health_problem(now.health)});
   found.layers.push_back(std::move(stats));
   return found;
 }
@@ -69,7 +69,7 @@ TEST(Advice, LayersThatNothingHealsStayInBf16) {
 TEST(Advice, BrokenNumbersAreNoMatterOfRecipes) {
   Diagnosis found = sick_but({{Recipe::kCurrent, FormatChoice::kHybrid, 0}}, {});
   found.health.front().health.incidents.nan = 3;
-  found.health.front().trouble = fp8::trouble(found.health.front().health);
+  found.health.front().trouble = fp8::health_problem(found.health.front().health);
   const auto advice = advise(found);
   ASSERT_EQ(advice.size(), 1U);
   EXPECT_NE(advice.front().what.find("checkpoint"), std::string::npos);
@@ -80,7 +80,7 @@ TEST(Advice, ASaturatedTensorOfDelayedIsAnOldScale) {
   Diagnosis found = sick_but({{Recipe::kCurrent, FormatChoice::kHybrid, 0}}, {});
   auto& report = found.health.front();
   report.health.incidents.saturated = 100;
-  report.trouble = fp8::trouble(report.health);
+  report.trouble = fp8::health_problem(report.health);
   EXPECT_TRUE(advise(found).front().what.starts_with("fp8_margin 1"));
   found.in_use.interval = 50;
   EXPECT_TRUE(advise(found).front().what.starts_with("fp8_interval 1"));

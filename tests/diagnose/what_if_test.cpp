@@ -153,9 +153,9 @@ TEST(WhatIf, AMarginTooHighUnderflowsAndAScaleTooOldSaturates) {
   const VariantStats& in_use = high.variants.front();
   EXPECT_EQ(in_use.variant.margin, 16);
   EXPECT_GT(in_use.tensors.front().health.underflowed_percent(), 40);
-  EXPECT_FALSE(fp8::trouble(in_use.tensors.front().health).empty());
+  EXPECT_FALSE(fp8::health_problem(in_use.tensors.front().health).empty());
   EXPECT_EQ(high.variants[1].variant.margin, 0);
-  EXPECT_TRUE(fp8::trouble(high.variants[1].tensors.front().health).empty());
+  EXPECT_TRUE(fp8::health_problem(high.variants[1].tensors.front().health).empty());
 
   // The tensors grew a hundred times since the scale was made.
   const LayerStats old = look(x, w, dy, factors_of(x, w, dy, 100));

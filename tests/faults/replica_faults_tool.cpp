@@ -148,7 +148,7 @@ class Faults {
     const bool two = run_.world.size() == 2;
     const std::vector<int> wanted = two ? std::vector<int>{0, 1} : std::vector<int>{rank};
     return named.parameter == hit.parameter && named.kind == hit.kind &&
-           named.odd.told_apart == !two && named.odd.ranks == wanted;
+           named.odd.has_majority == !two && named.odd.ranks == wanted;
   }
 
   void flip_and_find(uint64_t number) {

@@ -184,7 +184,7 @@ class Case:
         return f"{self.name}: wanted {'; '.join(missing)}; exit code {self.code}\n{logs}" if missing else ""
 
 
-def told_apart(work, weights):
+def has_majority(work, weights):
     for name, keys in (("every 10 steps", {}), ("before a checkpoint", {"frequency": 1_000_000})):
         case = Case(work, name.replace(" ", "-"), weights, **keys)
         words = ("rank 0 (", f"master weights of {HIT}", "alike after step", "--resume latest")
@@ -264,7 +264,7 @@ def main():
             modes[mode] = flip_in_mode(work, mode, count)
             tally.lost += wrong_in(modes[mode])
         weights = known_weights(work)
-        for cases in (told_apart, two_ranks, not_compared)[:1 if short else 3]:
+        for cases in (has_majority, two_ranks, not_compared)[:1 if short else 3]:
             for name, problem in cases(work, weights):
                 tally.note(name, problem)
                 runs += 1

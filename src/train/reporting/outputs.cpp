@@ -99,7 +99,7 @@ void Outputs::end(const std::string& status, ExitCode code) {
   damage_->update(run_);
   if (!writes()) return;
   write_incidents();
-  if (const std::string words = flags_->last_words(); !words.empty()) log_warn(words);
+  if (const std::string words = flags_->final_remark(); !words.empty()) log_warn(words);
   console_->on_end(static_cast<int>(code));
   background_->on_end(static_cast<int>(code));
   Json sinks = background_->receipt();
