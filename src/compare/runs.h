@@ -38,8 +38,7 @@ void make_runs(const RunPlan& plan);
 std::vector<std::pair<fs::path, fs::path>> pairs_in(const fs::path& folder);
 
 // One child to its end, with its output in `log`; signals are passed to it. `tick` is called a few
-// times a second with the last line that it printed. The exit code; an Error when a signal ended
-// it.
+// times a second with the last line it printed. The exit code; an Error when a signal ended it.
 int run_child(const std::vector<std::string>& command, const fs::path& log, SignalWatch& signals,
               const std::function<void(const std::string& line)>& tick);
 

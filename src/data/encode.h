@@ -44,8 +44,7 @@ struct EncodedUnit {
   uint64_t train_tokens = 0;  // tokens before this index are training, the others validation
   uint64_t empty_texts = 0, empty_answers = 0;  // rows that were left out
   uint64_t special_in_text = 0;  // places that are spelled like special tokens and stayed text
-  // Of packed documents: cut to the length of a sample, and left out because the cut left no
-  // loss token.
+  // Of packed documents: cut to the length of a sample; left out for want of a loss token.
   uint64_t cut_documents = 0, documents_without_loss = 0;
   std::vector<std::string> skipped_places;  // of the first rows with answers that were left out
 };

@@ -104,8 +104,7 @@ void Watch::run() {
     publish(verdict);
   } catch (const std::exception& error) {
     if (is_stopping()) return;
-    // Collectives need no store: the run may continue, and fails by itself when that host was a
-    // rank.
+    // Collectives need no store: the run may continue; it fails by itself if that host was a rank.
     const std::string lost = store_is_lost();
     log_warn(octavo::str(lost, " (", error.what(), ")"));
     publish(lost);

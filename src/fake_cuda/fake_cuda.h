@@ -28,8 +28,7 @@ namespace octavo::fake_cuda {
 
 enum class Kind : std::int32_t {
   kLaunch,        // a kernel that was launched (name: of the kernel)
-  kGemm,          // a GEMM by cuBLAS or cuBLASLt (name: of the entry point); not counted as a
-                  // launch
+  kGemm,          // a GEMM by cuBLAS or cuBLASLt (name: of the entry point); no launch
   kCopyToDevice,  // bytes
   kCopyToHost,
   kCopyOnDevice,

@@ -6,8 +6,7 @@
 //   client: hello  = magic (8), version (2), nonce (32)
 //   server: hello  = magic (8), version (2), nonce (32)     nothing goes out before a right hello
 //   client: proof  = HMAC-SHA256(secret, "client", both hellos)
-//   server: answer = 1 (authenticated), 2 (full) or 0, then its own proof, HMAC(secret, "server",
-//   both)
+//   server: answer = 1 (accepted), 2 (full) or 0, then its own proof, HMAC(secret, "server", both)
 // then frames: length (4), body. Requests and replies have one form each, whatever the operation.
 // Numbers are little-endian. The connection is not encrypted: the secret keeps others out of the
 // store, it hides nothing from somebody who reads the wire.

@@ -46,8 +46,7 @@ std::vector<uint32_t> words_of(const fs::path& folder, const std::string& split 
   return {tokens.begin(), tokens.end()};
 }
 
-// Documents of a packed `bytes` set as text: letters in the loss upper case, '|' the end of a
-// document,
+// Documents of a packed `bytes` set as text: loss tokens upper case, '|' the end of a document,
 // '.' for padding; samples are cut by spaces.
 std::string shown(const std::vector<uint32_t>& words, size_t length) {
   std::string text;
