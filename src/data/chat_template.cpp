@@ -13,10 +13,10 @@ namespace {
 class Renderer {
  public:
   void text(std::string_view text, bool in_loss = false) {
-    segments_.push_back({Segment::Kind::kText, std::string(text), learned});
+    segments_.push_back({Segment::Kind::kText, std::string(text), in_loss});
   }
   void marker(std::string_view name, bool in_loss = false) {
-    segments_.push_back({Segment::Kind::kMarker, std::string(name), learned});
+    segments_.push_back({Segment::Kind::kMarker, std::string(name), in_loss});
   }
   void begin() { segments_.push_back({Segment::Kind::kBegin, "", false}); }
   void end_of_document() { segments_.push_back({Segment::Kind::kEndOfDocument, "", true}); }

@@ -37,8 +37,8 @@ QuantizeSpec order_for(Recipe recipe, Role role, Direction direction, const Benc
   order.factor = at::full({1}, kFactor);
   order.amax = at::zeros({1});
   if (bench != nullptr) {
-    order.factor = bench->there(order.factor);
-    order.amax = bench->there(order.amax);
+    order.factor = bench->to_device(order.factor);
+    order.amax = bench->to_device(order.amax);
   }
   return order;
 }

@@ -4,8 +4,8 @@
 
 sites      NaN and infinity at 21 places (both operands of eight layers, four weights, a weight's gradient; two ranks in
            turn), in BF16 and every FP8 recipe, once, in FP8 only, or always: the layer, the pass and the rank are named
-           (of a gradient, which is a sum over ranks, the weight), the cause is hardware, fp8 or model or data, nothing is
-           learned, and the next step is sound
+           (of a gradient, which is a sum over ranks, the weight), the cause is hardware, fp8 or model or data, no update is
+           applied, and the next step is sound
 spikes     100 steps of a real training whose data is partly noise: not applied; at most one other step in 10,000 is
 rollback   three such steps in a row: the weights of the last checkpoint, bit for bit; resumed in the middle, the same run;
            a budget that is used up, and a run without checkpoints, end with exit code 4; the default leaves no step out
