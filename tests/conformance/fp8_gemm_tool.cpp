@@ -125,7 +125,7 @@ class Training {
   NamedTensors run() {
     for (int64_t s = 1; in_.tensors().contains(str("w.", s)); ++s) step(s);
     for (const nn::Gemm gemm : nn::kGemms)
-      if (layer_->ran[static_cast<size_t>(gemm)].other != 0)
+      if (layer_->gemm_counts[static_cast<size_t>(gemm)].other != 0)
         fail(ExitCode::kGuard, "fp8_gemm_tool", "the ", name_of(gemm), " did not run in FP8");
     return out_;
   }
