@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PYTORCH_STEP = ROOT / "bench/pytorch_gpt2_step.py"
 BUILD = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release"))
 BATCH, LENGTH, STEPS, THREADS = 4, 256, 3, 2
-TURNS = int(os.environ.get("TURNS", "6"))  # at least 5 for a figure that counts
+TURNS = int(os.environ.get("TURNS", "6"))  # at least 5 for a result that counts
 TARGET_RATIO, TARGET_COMPILE, TARGET_BARE = 1.3, 1.1, 0.6
 
 PYTORCH_WORKER = r"""

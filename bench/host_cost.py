@@ -1,6 +1,6 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../.deps/venv/bin/python" "$0" "$@"'
 # bench:
-"""What a training step costs the host: GPT-2 124M, 8 x 1024 tokens, on a CUDA device that is not there (src/fake_cuda), where
+"""What a training step costs the host: GPT-2 124M, 8 x 1024 tokens, on the fake CUDA device (src/fake_cuda), where
 launches take no time and so only the host's work is left. octavo in BF16 and in FP8 through Transformer Engine, and PyTorch
 eager (BF16 autocast, fused AdamW, flash attention), each in a process of its own, taking turns.
 
@@ -106,7 +106,7 @@ def main():
     for process in sides.values():
         process.stdin.close()
         process.wait()
-    print("\n| side | host ms a step | kernels | products | memsets | cudaMalloc | waits |\n|---|---|---|---|---|---|---|")
+    print("\n| side | host ms a step | kernels | GEMMs | memsets | cudaMalloc | waits |\n|---|---|---|---|---|---|---|")
     for side in sides:
         row = " | ".join(f"{counts[side][name]:g}" for name in COUNTS)
         print(f"| {side} | {1e3 * statistics.median(times[side]):.2f} | {row} |")

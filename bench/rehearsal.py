@@ -4,7 +4,7 @@
 
 Every side lives in a process of its own that sleeps until its turn; a turn is a few steps. BF16 has a turn before and
 after each recipe, because the machine's speed drifts by more within a round than the recipes differ: a recipe's ratio
-is to the BF16 steps on either side of it, and the figure is the median over rounds. torchao's step is tensorwise with
+is to the BF16 steps on either side of it, and the result is the median over rounds. torchao's step is tensorwise with
 dynamic scales, which is our recipe `current`; both leave the language-model head in BF16. It takes turns with `current`
 once the other recipes are done, because all seven processes at once want 24 GB.
 """
@@ -22,7 +22,7 @@ RECIPES = {"delayed": 1.10, "current": 1.10, "rowwise": 1.20, "blockwise": 1.20,
 TARGET_TORCHAO, TARGET_SAVED = 3.0, 0.52
 GB_PER_WORKER = 3.4
 STEP_BENCH = BUILD / "bin/step_bench"
-FIGURES = ("loss", "peak_mb", "linear_saved_mb", "saved_mb")
+RESULTS = ("loss", "peak_mb", "linear_saved_mb", "saved_mb")
 
 # The PyTorch step of gpt2_vs_pytorch, with the linear layers of the blocks turned into torchao's.
 TORCHAO_WORKER = r"""
@@ -36,7 +36,7 @@ def in_fp8(model):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=6, help="at least 5 for a figure that counts [6]")
+    parser.add_argument("--rounds", type=int, default=6, help="at least 5 for a result that counts [6]")
     parser.add_argument("--recipes", default=",".join(RECIPES), help="the recipes to run, with commas [all]")
     parser.add_argument("--no-torchao", action="store_true", help="leave PyTorch out")
     options = parser.parse_args()
@@ -66,7 +66,7 @@ def step_bench(name):
 
 class Worker:
     def __init__(self, name):
-        self.name, self.figures = name, {}
+        self.name, self.results = name, {}
         env = dict(os.environ, OMP_NUM_THREADS=str(THREADS))
         command = step_bench(name)
         if name == "torchao":
@@ -85,18 +85,18 @@ class Worker:
         if len([word for word in words if "=" not in word]) != steps:
             self.process.stdin.close()
             sys.exit(f"{self.name}: wanted the times of {steps} steps, found {words}; exit code {self.process.wait()}")
-        self.figures = {key: float(value) for key, value in (word.split("=") for word in words if "=" in word)}
+        self.results = {key: float(value) for key, value in (word.split("=") for word in words if "=" in word)}
         if self.name != "torchao":
-            self.check_figures()
+            self.check_results()
         return [float(word) for word in words if "=" not in word]
 
-    def check_figures(self):
-        missing = [key for key in FIGURES if key not in self.figures]
+    def check_results(self):
+        missing = [key for key in RESULTS if key not in self.results]
         if missing:
-            sys.exit(f"{self.name}: wanted {', '.join(FIGURES)} from {STEP_BENCH.name}, found no {', '.join(missing)}; "
+            sys.exit(f"{self.name}: wanted {', '.join(RESULTS)} from {STEP_BENCH.name}, found no {', '.join(missing)}; "
                      "build it from this tree")
-        if not math.isfinite(self.figures["loss"]):
-            sys.exit(f"{self.name}: wanted a finite loss, found {self.figures['loss']}")
+        if not math.isfinite(self.results["loss"]):
+            sys.exit(f"{self.name}: wanted a finite loss, found {self.results['loss']}")
 
     def end(self):
         self.process.stdin.close()
@@ -140,9 +140,9 @@ def run_rounds(count, base, others):
 
 def print_memory(workers, recipes):
     """What linear layers keep for backward, what all layers keep, and the peak; returns the worst share of BF16's."""
-    bf16, worst = workers["bf16"].figures, 0.0
+    bf16, worst = workers["bf16"].results, 0.0
     for name in ["bf16", *recipes]:
-        mine = workers[name].figures
+        mine = workers[name].results
         share = mine["linear_saved_mb"] / bf16["linear_saved_mb"]
         worst = max(worst, share if name != "bf16" else 0.0)
         print(f"memory {name}: linear layers keep {mine['linear_saved_mb']:.1f} MB ({share:.3f}), "
@@ -182,12 +182,12 @@ def main():
         short.append("current")
     if short:
         print_profiles(["bf16", *short])
-    figures = [f"fp8_over_bf16_{name}={ratio[name]:.3f}" for name in options.recipes]
-    figures += [f"vs_torchao={versus['torchao']:.2f}"] if wants_torchao else []
-    figures += [f"saved={saved:.3f}"]
-    figures += [f"{name}_tok_s={BATCH * LENGTH / statistics.median(turns[name]):.0f}" for name in turns]
+    results = [f"fp8_over_bf16_{name}={ratio[name]:.3f}" for name in options.recipes]
+    results += [f"vs_torchao={versus['torchao']:.2f}"] if wants_torchao else []
+    results += [f"saved={saved:.3f}"]
+    results += [f"{name}_tok_s={BATCH * LENGTH / statistics.median(turns[name]):.0f}" for name in turns]
     # The slowest BF16 turn over the fastest: far from 1, the machine was not quiet and the ratios mean little.
-    print(*figures, f"bf16_spread={max(turns['bf16']) / min(turns['bf16']):.2f} rounds={options.rounds}")
+    print(*results, f"bf16_spread={max(turns['bf16']) / min(turns['bf16']):.2f} rounds={options.rounds}")
     return 1 if short or saved > TARGET_SAVED else 0
 
 

@@ -50,7 +50,7 @@ class Octavo:
         self.process = subprocess.Popen([OCTAVO, "train", *flags], cwd=work, stdout=subprocess.PIPE, text=True)
 
     def turn(self, last_step):
-        """Goes on to the end of that step. {step: (loss, seconds)} of all steps so far."""
+        """Continues to the end of that step. {step: (loss, seconds)} of all steps so far."""
         self.process.send_signal(signal.SIGCONT)
         while last_step not in self.steps:
             line = self.process.stdout.readline()
@@ -127,7 +127,7 @@ def worker(folder, batches):
 
 
 def compare(ours, theirs):
-    """The last line's figures and whether they are good."""
+    """The last line's results and whether they are good."""
     worst = max(range(1, ALL_STEPS + 1), key=lambda step: abs(ours[step][0] / theirs[step][0] - 1))
     loss_rel = abs(ours[worst][0] / theirs[worst][0] - 1)
     medians = []

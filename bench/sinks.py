@@ -177,7 +177,7 @@ def counted(folder):
     if not receipt:  # the first one still stands there
         return {"jsonl": 0, "dropped": 0, "receipt": folder.log().count("receipt.json cannot be written")}
     return {name: sink["failures"] for name, sink in receipt["sinks"].items()} | {
-        "dropped": receipt["dropped"], "strangers": sum(receipt["sinks"].get("prometheus", {}).get(name, 0) for name in (
+        "dropped": receipt["dropped"], "untrusted": sum(receipt["sinks"].get("prometheus", {}).get(name, 0) for name in (
             "refused", "too_slow", "pushed_out", "left"))}
 
 
@@ -264,7 +264,7 @@ def folder_gone(folder):
 
 # The injection, the counter that must have moved, and whether metrics.jsonl must be whole.
 FAILURES = [(full_disk, "jsonl", False), (full_disk, "tensorboard", False), (full_disk, "wandb", False),
-            (port_taken, "prometheus", True), (flooded, "strangers", True), (uploader_dies, "wandb", True),
+            (port_taken, "prometheus", True), (flooded, "untrusted", True), (uploader_dies, "wandb", True),
             (no_server, "wandb", True), (reader_gone, "console", True), (reader_stuck, "console", True),
             (folder_gone, "receipt", True)]
 
@@ -325,20 +325,20 @@ def main():
         work = pathlib.Path(name)
         common.prepare_data(work)
         wrong, injected = ([], 0) if options.skip_failures else failures(work)
-        figures = {} if options.skip_cost else cost(work, options.pairs, options.block)
-    if figures and not 0 < figures["processors"] <= TARGET:
-        wrong.append(f"all sinks cost {figures['processors']:.2f}% of a step's processor time, wanted at most {TARGET}%")
-    if figures and figures["clock"][1] > TARGET:
-        wrong.append(f"all sinks cost at least {figures['clock'][1]:.2f}% of a step by the clock, wanted at most {TARGET}%")
-    if figures and figures["scrapes"] == 0:
+        results = {} if options.skip_cost else cost(work, options.pairs, options.block)
+    if results and not 0 < results["processors"] <= TARGET:
+        wrong.append(f"all sinks cost {results['processors']:.2f}% of a step's processor time, wanted at most {TARGET}%")
+    if results and results["clock"][1] > TARGET:
+        wrong.append(f"all sinks cost at least {results['clock'][1]:.2f}% of a step by the clock, wanted at most {TARGET}%")
+    if results and results["scrapes"] == 0:
         wrong.append("nobody could read the metrics")
     for line in wrong:
         print(line)
     text = ""
-    if figures:
-        text = (f"step_ms={figures['step_ms']:.1f} scrapes={figures['scrapes']} processor_percent="
-                f"{figures['processors']:.3f} clock_percent={figures['clock'][0]:.2f} "
-                f"clock_low={figures['clock'][1]:.2f} clock_high={figures['clock'][2]:.2f} ")
+    if results:
+        text = (f"step_ms={results['step_ms']:.1f} scrapes={results['scrapes']} processor_percent="
+                f"{results['processors']:.3f} clock_percent={results['clock'][0]:.2f} "
+                f"clock_low={results['clock'][1]:.2f} clock_high={results['clock'][2]:.2f} ")
     print(f"{text}failures_injected={injected} wrong={len(wrong)} {'FAILED' if wrong else 'ok'}")
     return 1 if wrong else 0
 

@@ -60,9 +60,9 @@ struct TimedMatmul final : Timed<engine::Matmul> {
 struct TimedFp8Linear final : Timed<engine::Fp8Linear> {
   using Timed::Timed;
   using Matrix = engine::Fp8Matrix;
-  using Order = engine::QuantizeSpec;
-  Matrix quantize(const Tensor& x, fp8::Recipe recipe, const Order& row,
-                  const Order& column) override {
+  using Spec = engine::QuantizeSpec;
+  Matrix quantize(const Tensor& x, fp8::Recipe recipe, const Spec& row,
+                  const Spec& column) override {
     const char* part = column.keep         ? "FP8 quantize inputs"
                        : x.requires_grad() ? "FP8 quantize weights"
                                            : "FP8 quantize gradients";
@@ -86,10 +86,9 @@ struct TimedFp8Linear final : Timed<engine::Fp8Linear> {
     const Timer timer(table, "FP8 factors");
     inner->update_factors(history, factors, formats, algo, margin, recompute);
   }
-  Tensor health_figures(const Tensor& x, const Matrix& quantized,
-                        fp8::Direction direction) override {
+  Tensor health_stats(const Tensor& x, const Matrix& quantized, fp8::Direction direction) override {
     const Timer timer(table, "FP8 statistics");
-    return inner->health_figures(x, quantized, direction);
+    return inner->health_stats(x, quantized, direction);
   }
 };
 

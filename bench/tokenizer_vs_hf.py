@@ -200,11 +200,11 @@ def check_family(name, work, files, lines, documents, rounds):
     corpus = check_corpus(name, ours, theirs, files)
     plain, versioned = check_lines(name, lines, ours, theirs)
     mine, other = measure_speed(name, ours, theirs, documents, rounds)
-    figures = (f"vectors={good}/{total} corpus_diffs={corpus} fuzz_lines={len(lines)} fuzz_diffs={plain} "
+    results = (f"vectors={good}/{total} corpus_diffs={corpus} fuzz_lines={len(lines)} fuzz_diffs={plain} "
                f"unicode_version_diffs={versioned} mb_s={mine:.1f} hf_mb_s={other:.2f} "
                f"ratio={mine / other:.1f}")
-    print(f"{name}: {figures}", flush=True)
-    return good == total and corpus == 0 and plain == 0, mine / other, figures
+    print(f"{name}: {results}", flush=True)
+    return good == total and corpus == 0 and plain == 0, mine / other, results
 
 
 def main():
@@ -217,11 +217,11 @@ def main():
     documents = speed_documents(files)
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
-        same, ratio, figures = check_family("gpt2", work, files, lines, documents, ROUNDS)
+        same, ratio, results = check_family("gpt2", work, files, lines, documents, ROUNDS)
         for name in ("llama3", "qwen2"):
             same &= check_family(name, work, files, lines, documents, 1)[0]
         variant_diffs = check_variants(work)
-    print(f"{figures} variant_diffs={variant_diffs}")
+    print(f"{results} variant_diffs={variant_diffs}")
     return 0 if same and variant_diffs == 0 and ratio >= WANTED_RATIO else 1
 
 

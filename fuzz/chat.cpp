@@ -31,7 +31,7 @@ OCTAVO_FUZZ_TARGET(input) {
         markers += segment.kind == data::Segment::Kind::kMarker ||
                    segment.kind == data::Segment::Kind::kEndOfDocument;
       const data::EncodedChat chat = data::encode_chat(*tokenizer, segments);
-      fuzz::check(chat.ids.size() == chat.learned.size(), "ids without marks");
+      fuzz::check(chat.ids.size() == chat.in_loss.size(), "ids without marks");
       for (const tokenizer::TokenId id : chat.ids) found += id >= fuzz::kFirstAdded;
       fuzz::check(found == markers, "untrusted text became a marker");
     }

@@ -5,7 +5,7 @@ import re
 from targets import FINDINGS, ROOT, TARGETS
 
 PATH = ROOT / "fuzz" / "results.txt"
-HEAD = """# Written by fuzz/run: inputs that every target has been through under AddressSanitizer and UBSan, over all runs
+HEAD = """# Written by fuzz/run.py: inputs that every target has been through under AddressSanitizer and UBSan, over all runs
 # and versions of the code; lines of the parser's own files that the corpus reaches; inputs kept in fuzz/findings.
 """
 FIELDS = {"executions": 0, "cpu_seconds": 0, "coverage": "-"}

@@ -45,7 +45,7 @@ void shake_hands(Server::Loop& loop, int client) {
   ::send(client, mine.data(), mine.size(), MSG_NOSIGNAL);
   loop.run_once();
   const std::string answer = received(client);
-  fuzz::check(answer.size() == kAnswerBytes && answer[0] == kAnswerLetIn, "not let in");
+  fuzz::check(answer.size() == kAnswerBytes && answer[0] == kAnswerAccepted, "not authenticated");
 }
 
 void drive_loop(std::string_view input) {

@@ -1,3 +1,4 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../.deps/venv/bin/python" "$0" "$@"'
 """Runs the libFuzzer targets of this folder, with AddressSanitizer and UBSan, and keeps what they find.
 
 An input may take one second of processor time and 256 MB. Findings are kept in fuzz/findings/TARGET and replayed with
@@ -219,7 +220,7 @@ def close(targets, results, options):
 
 
 def parsed_options():
-    parser = argparse.ArgumentParser(prog="fuzz/run", description=__doc__,
+    parser = argparse.ArgumentParser(prog="fuzz/run.py", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}; all when none is given")
     parser.add_argument("--seconds", type=int, default=60, help="for each target (60)")

@@ -22,8 +22,8 @@ enum class ExitCode : int {
 
 class Error : public std::runtime_error {
  public:
-  Error(ExitCode code, std::string_view room, const std::string& message)
-      : std::runtime_error("[" + std::string(room) + "] " + message), code_(code) {}
+  Error(ExitCode code, std::string_view module, const std::string& message)
+      : std::runtime_error("[" + std::string(module) + "] " + message), code_(code) {}
   ExitCode code() const { return code_; }
 
  private:
@@ -40,8 +40,8 @@ std::string str(const Parts&... parts) {
 
 // Messages say what was wanted, what was found and what to do.
 template <typename... Parts>
-[[noreturn]] void fail(ExitCode code, std::string_view room, const Parts&... parts) {
-  throw Error(code, room, octavo::str(parts...));
+[[noreturn]] void fail(ExitCode code, std::string_view module, const Parts&... parts) {
+  throw Error(code, module, octavo::str(parts...));
 }
 
 [[noreturn]] void assertion_failed(const char* expression, const char* file, int line);

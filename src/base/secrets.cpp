@@ -74,17 +74,17 @@ class KnownSecrets {
 
   void add(std::string_view value) {
     if (value.size() < kShortest) return;
-    const Known one{value.size(), XXH3_64bits(value.data(), value.size())};
+    const SecretHash one{value.size(), XXH3_64bits(value.data(), value.size())};
     const std::lock_guard lock(mutex_);
     if (std::ranges::find(values_, one) != values_.end()) return;
     values_.push_back(one);
     // Longest first: one may be a part of another.
-    std::ranges::sort(values_, std::greater{}, &Known::size);
+    std::ranges::sort(values_, std::greater{}, &SecretHash::size);
   }
 
   void hide(std::string& text) const {
     const std::lock_guard lock(mutex_);
-    for (const Known& value : values_)
+    for (const SecretHash& value : values_)
       for (size_t i = 0; i + value.size <= text.size(); ++i)
         if (XXH3_64bits(text.data() + i, value.size) == value.hash)
           text.replace(i, value.size, kMask);
@@ -93,10 +93,10 @@ class KnownSecrets {
   bool empty() const { return values_.empty(); }
 
  private:
-  struct Known {
+  struct SecretHash {
     size_t size;
     XXH64_hash_t hash;
-    bool operator==(const Known&) const = default;
+    bool operator==(const SecretHash&) const = default;
   };
 
   KnownSecrets() {
@@ -115,7 +115,7 @@ class KnownSecrets {
   }
 
   mutable std::mutex mutex_;
-  std::vector<Known> values_;
+  std::vector<SecretHash> values_;
 };
 
 }  // namespace

@@ -62,7 +62,7 @@ std::vector<Entry> entries_of(const plan::Shape& shape, const fp8::Options& fp8,
     entry.times.shape = {tokens, outputs, inputs};
     all.push_back(std::move(entry));
   };
-  for (const plan::Product& p : plan::block_products(shape))
+  for (const plan::LinearShape& p : plan::block_linears(shape))
     add(p.name, p.outputs, p.inputs, shape.layers);
   const size_t blocks = all.size();
   add("head", shape.vocab, shape.hidden, 1);
@@ -82,35 +82,35 @@ class Clock {
 
 struct Field {
   const engine::Engine& engine;
-  RaceOptions options;
+  LayerBenchOptions options;
   double seconds = 0;  // for all of it
 };
 
-void race_entries(const Field& field, std::vector<Entry>& entries, octavo::Progress& bar) {
+void time_entries(const Field& field, std::vector<Entry>& entries, octavo::Progress& bar) {
   double all = 0, done = 0;
   for (const Entry& e : entries) all += e.times.flops();
   for (Entry& entry : entries) {
-    RaceOptions options = field.options;
+    LayerBenchOptions options = field.options;
     options.has_fp8 = entry.refusal.empty();
     // The first rounds take as long as they take; each gets its share of the time.
     options.seconds = field.seconds * entry.times.flops() / all;
-    entry.times = race_layer(field.engine, entry.times.shape, options);
+    entry.times = time_layer(field.engine, entry.times.shape, options);
     done += entry.times.flops();
     bar.set(0.5 * done / all, entry.name);
   }
 }
 
 // Round by round over the layers of a block.
-SweepPoint race_point(const Field& field, const std::vector<Entry>& entries, int64_t tokens,
+SweepPoint time_point(const Field& field, const std::vector<Entry>& entries, int64_t tokens,
                       double seconds) {
   std::vector<std::vector<Round>> layers;
   size_t rounds = SIZE_MAX;
   for (const Entry& e : entries) {
     if (e.is_head || !e.refusal.empty()) continue;
-    RaceOptions options = field.options;
+    LayerBenchOptions options = field.options;
     options.seconds = seconds / static_cast<double>(entries.size());
     auto times =
-        race_layer(field.engine, {tokens, e.times.shape.outputs, e.times.shape.inputs}, options);
+        time_layer(field.engine, {tokens, e.times.shape.outputs, e.times.shape.inputs}, options);
     rounds = std::min(rounds, times.rounds.size());
     layers.push_back(std::move(times.rounds));
   }
@@ -128,7 +128,7 @@ SweepPoint race_point(const Field& field, const std::vector<Entry>& entries, int
   return {tokens, spread_of(bf16).median, spread_of(fp8).median, spread_of(ratio)};
 }
 
-void race_tokens(const Field& field, Bench& bench, octavo::Progress& bar) {
+void time_tokens(const Field& field, Bench& bench, octavo::Progress& bar) {
   const int64_t most = field.engine.target.device.is_cuda() ? kMostTokensGpu : kMostTokensCpu;
   const Clock clock;
   double last = 0;
@@ -141,7 +141,7 @@ void race_tokens(const Field& field, Bench& bench, octavo::Progress& bar) {
     }
     const double before = clock.seconds();
     try {
-      bench.sweep.push_back(race_point(field, bench.entries, tokens, std::max(left, 0.0) / 16));
+      bench.sweep.push_back(time_point(field, bench.entries, tokens, std::max(left, 0.0) / 16));
     } catch (const c10::OutOfMemoryError&) {
       bench.sweep_end = octavo::str("the memory was full at ", tokens, " tokens");
       log_warn("bench: " + bench.sweep_end);
@@ -195,7 +195,7 @@ Bench run_bench(const config::Settings& given) {
   bench.entries = entries_of(shape, decision.options, bench.tokens());
   if (std::ranges::none_of(bench.entries,
                            [](const Entry& e) { return e.refusal.empty() && !e.is_head; }))
-    fail(ExitCode::kUsage, "race", "no layer of the blocks can run in FP8 (",
+    fail(ExitCode::kUsage, "bench", "no layer of the blocks can run in FP8 (",
          bench.entries.front().refusal,
          "); change the sizes, batch_size x max_seq_length or fp8_recipe");
   const engine::Engine engine(train::target_of(settings));
@@ -206,14 +206,14 @@ Bench run_bench(const config::Settings& given) {
                     settings.bench_seconds / 2};
   octavo::Progress bar("bench", 1, "");
   try {
-    race_entries(field, bench.entries, bar);
+    time_entries(field, bench.entries, bar);
   } catch (const c10::OutOfMemoryError& error) {
     train::fail_out_of_memory(error);
   }
-  race_tokens(field, bench, bar);
+  time_tokens(field, bench, bar);
   bar.finish();
   if (settings.bench_steps > 0)
-    bench.steps = race_steps(settings, [](const std::string& note) { log_info("bench: " + note); });
+    bench.steps = time_steps(settings, [](const std::string& note) { log_info("bench: " + note); });
   return bench;
 }
 

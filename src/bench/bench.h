@@ -1,5 +1,5 @@
 #pragma once
-// octavo bench: every product of a model in FP8 against BF16 on this machine, whole steps, and from
+// octavo bench: every GEMM of a model in FP8 against BF16 on this machine, whole steps, and from
 // how many tokens on FP8 pays.
 
 #include <optional>
@@ -36,7 +36,7 @@ struct Bench {
   std::vector<Entry> entries;
   std::vector<SweepPoint> sweep;
   std::string sweep_end;  // why it ended where it did; "" at its last point
-  std::optional<StepRace> steps;
+  std::optional<StepTimes> steps;
 
   int64_t tokens() const { return batch * length; }
   // Of the sweep. A rehearsal has BF16's work and its own on top: what looks like a lead is noise.

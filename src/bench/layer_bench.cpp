@@ -56,7 +56,7 @@ struct Operands {
 
 // As nn::Fp8Layer orders them.
 Fp8Matrix cast(const engine::Engine& engine, const Tensor& tensor, Role role,
-               const RaceOptions& options) {
+               const LayerBenchOptions& options) {
   Tensor factor, amax;
   if (fp8::uses_history(options.recipe)) {
     factor = at::ones({1}, tensor.options().dtype(at::kFloat));
@@ -78,7 +78,7 @@ Fp8Matrix cast(const engine::Engine& engine, const Tensor& tensor, Role role,
 // Everything that is timed, and the matrices it works on.
 class Runners {
  public:
-  Runners(const engine::Engine& engine, const LayerShape& shape, const RaceOptions& options)
+  Runners(const engine::Engine& engine, const LayerShape& shape, const LayerBenchOptions& options)
       : engine_(engine), options_(options), o_(engine.target, shape) {}
 
   Round turn() {
@@ -121,15 +121,15 @@ class Runners {
   }
 
   const engine::Engine& engine_;
-  const RaceOptions& options_;
+  const LayerBenchOptions& options_;
   Operands o_;
   Fp8Matrix x_, w_, dy_;
 };
 
-template <typename Figure>
-Spread over_rounds(const LayerTimes& times, const Figure& figure) {
+template <typename Measure>
+Spread over_rounds(const LayerTimes& times, const Measure& measure) {
   std::vector<double> values;
-  for (const Round& round : times.rounds) values.push_back(figure(round));
+  for (const Round& round : times.rounds) values.push_back(measure(round));
   return spread_of(std::move(values));
 }
 
@@ -162,7 +162,7 @@ double LayerTimes::flops() const {
 double quantize_share(const Round& round, Gemm gemm, bool frozen) {
   const auto of = [&](Role role) { return round.quantize[static_cast<size_t>(role)]; };
   const double x = of(Role::kInput), w = of(Role::kWeight) / 2, dy = of(Role::kGradient);
-  const double share = frozen ? 1 : 0.5;  // of x and dy, which then serve one product
+  const double share = frozen ? 1 : 0.5;  // of x and dy, which then serve one GEMM
   switch (gemm) {
     case Gemm::kForward:
       return share * x + w;
@@ -203,8 +203,8 @@ Spread LayerTimes::ratio(Gemm gemm) const {
   });
 }
 
-LayerTimes race_layer(const engine::Engine& engine, const LayerShape& shape,
-                      const RaceOptions& options) {
+LayerTimes time_layer(const engine::Engine& engine, const LayerShape& shape,
+                      const LayerBenchOptions& options) {
   LayerTimes times{
       .shape = shape, .frozen = options.frozen, .has_fp8 = options.has_fp8, .rounds = {}};
   Runners runners(engine, shape, options);

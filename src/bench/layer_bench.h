@@ -35,28 +35,28 @@ struct LayerTimes {
   std::vector<Round> rounds;  // without the first, which warms up
 
   std::vector<nn::Gemm> gemms() const;
-  double flops() const;  // of one product
+  double flops() const;  // of one GEMM
   Spread bf16(nn::Gemm gemm) const;
-  Spread fp8(nn::Gemm gemm) const;       // the product alone
+  Spread fp8(nn::Gemm gemm) const;       // the GEMM alone
   Spread quantize(nn::Gemm gemm) const;  // its share
   Spread ratio(nn::Gemm gemm) const;     // BF16 over FP8 with its quantizing; above 1 FP8 is faster
 };
 
-// A matrix is quantized once and read by two products: each has half of it. An input whose weight
+// A matrix is quantized once and read by two GEMMs: each has half of it. An input whose weight
 // is frozen is read by one.
 double quantize_share(const Round& round, nn::Gemm gemm, bool frozen);
-// Of all products of a layer.
+// Of all GEMMs of a layer.
 double whole_bf16(const Round& round);
 double whole_fp8(const Round& round);
 
-struct RaceOptions {
+struct LayerBenchOptions {
   fp8::Recipe recipe = fp8::kDefaultRecipe;
   fp8::FormatChoice format = fp8::FormatChoice::kHybrid;
   bool frozen = false, has_fp8 = true;
   int least_rounds = 5;
   double seconds = 0;  // more rounds until then
 };
-LayerTimes race_layer(const engine::Engine& engine, const LayerShape& shape,
-                      const RaceOptions& options);
+LayerTimes time_layer(const engine::Engine& engine, const LayerShape& shape,
+                      const LayerBenchOptions& options);
 
 }  // namespace octavo::bench

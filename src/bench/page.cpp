@@ -29,7 +29,7 @@ double ratio_of(const LayerTimes& times, size_t gemm) {
   return std::round(100 * times.ratio(times.gemms()[gemm]).median) / 100;
 }
 
-std::vector<std::vector<std::string>> product_rows(const Bench& bench) {
+std::vector<std::vector<std::string>> gemm_rows(const Bench& bench) {
   std::vector<std::vector<std::string>> rows;
   for (const Entry& e : bench.entries)
     for (const nn::Gemm gemm : e.times.gemms()) {
@@ -54,7 +54,7 @@ std::vector<std::vector<std::string>> product_rows(const Bench& bench) {
 
 }  // namespace
 
-std::string products_picture(const Bench& bench) {
+std::string gemms_picture(const Bench& bench) {
   chart::BarChart picture;
   picture.title = "BF16 time over FP8 time, with quantizing" + rehearsed(bench);
   picture.y_label = "above 1: FP8 is faster";
@@ -92,10 +92,10 @@ std::string page_of(const Bench& bench) {
   chart::Page page("octavo bench: " + bench.model);
   page.text(about_line(bench));
   if (bench.is_rehearsal) page.text(rehearsal_line());
-  page.heading("Product by product");
-  page.picture(products_picture(bench));
-  page.table({"layer", "weight", "product", "BF16 ms", "FP8 ms", "quantize ms", "alone", "with it"},
-             product_rows(bench));
+  page.heading("GEMM by GEMM");
+  page.picture(gemms_picture(bench));
+  page.table({"layer", "weight", "GEMM", "BF16 ms", "FP8 ms", "quantize ms", "alone", "with it"},
+             gemm_rows(bench));
   page.heading("From how many tokens on");
   page.picture(tokens_picture(bench));
   page.text(pays_line(bench));

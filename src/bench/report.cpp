@@ -18,7 +18,7 @@ std::string milliseconds(const Spread& s) {
   return printed("%.3f (%.3f-%.3f)", 1e3 * s.median, 1e3 * s.low, 1e3 * s.high);
 }
 
-std::string product_row(const LayerTimes& times, nn::Gemm gemm) {
+std::string gemm_row(const LayerTimes& times, nn::Gemm gemm) {
   const Spread bf16 = times.bf16(gemm);
   std::string row =
       printed("    %-16s %-24s %13s", std::string(nn::name_of(gemm)).c_str(),
@@ -35,7 +35,7 @@ Json spread_json(const Spread& s) {
   return {{"median", s.median}, {"low", s.low}, {"high", s.high}};
 }
 
-Json product_json(const LayerTimes& times, nn::Gemm gemm) {
+Json gemm_json(const LayerTimes& times, nn::Gemm gemm) {
   const Spread bf16 = times.bf16(gemm);
   Json one = {{"product", nn::name_of(gemm)},
               {"flops", times.flops()},
@@ -52,8 +52,8 @@ Json product_json(const LayerTimes& times, nn::Gemm gemm) {
 }
 
 Json entry_json(const Entry& e) {
-  Json products = Json::array();
-  for (const nn::Gemm gemm : e.times.gemms()) products.push_back(product_json(e.times, gemm));
+  Json gemms = Json::array();
+  for (const nn::Gemm gemm : e.times.gemms()) gemms.push_back(gemm_json(e.times, gemm));
   return {{"name", e.name},
           {"layers", e.layers},
           {"tokens", e.times.shape.tokens},
@@ -62,10 +62,10 @@ Json entry_json(const Entry& e) {
           {"rounds", e.times.rounds.size()},
           {"refusal", e.refusal},
           {"stays_in_bf16", e.is_head || !e.refusal.empty()},
-          {"products", products}};
+          {"products", gemms}};
 }
 
-Json steps_json(const StepRace& s) {
+Json steps_json(const StepTimes& s) {
   if (!s.problem.empty()) return {{"problem", s.problem}};
   return {{"steps", s.steps},
           {"in_turns", s.in_turns},
@@ -88,7 +88,7 @@ std::string about_line(const Bench& b) {
 std::string rehearsal_line() {
   return "REHEARSAL: FP8's numbers are computed on BF16 units, with quantizing on top: it "
          "cannot be faster, and what looks so is noise.\nNo speed of a GPU follows from these "
-         "figures; octavo plan forecasts "
+         "numbers; octavo plan forecasts "
          "one.\n";
 }
 
@@ -111,7 +111,7 @@ std::string pays_line(const Bench& b) {
 
 std::string steps_line(const Bench& b) {
   if (!b.steps) return "";
-  const StepRace& s = *b.steps;
+  const StepTimes& s = *b.steps;
   if (!s.problem.empty()) return "whole step: not timed: " + s.problem + "\n";
   const double tokens = static_cast<double>(b.tokens() * b.passes);
   return printed(
@@ -126,9 +126,9 @@ std::string steps_line(const Bench& b) {
 std::string text_of(const Bench& b) {
   std::string text = about_line(b) + (b.is_rehearsal ? rehearsal_line() : "");
   text += printed(
-      "products, ms: median (quartiles); each has half of the quantizing of both its operands\n"
+      "GEMMs, ms: median (quartiles); each has half of the quantizing of both its operands\n"
       "    %-16s %-24s %13s | %-24s %13s %7s | %9s %7s\n",
-      "product", "BF16", "", "FP8 product alone", "", "", "quantize", "with it");
+      "GEMM", "BF16", "", "FP8 GEMM alone", "", "", "quantize", "with it");
   for (const Entry& e : b.entries) {
     text += printed("  %s: %lld x %lld, %lld layer(s), %zu rounds", e.name.c_str(),
                     static_cast<long long>(e.times.shape.outputs),
@@ -137,7 +137,7 @@ std::string text_of(const Bench& b) {
     if (!e.refusal.empty()) text += "; BF16 alone: " + e.refusal;
     if (e.is_head) text += "; training keeps it in BF16";
     text += "\n";
-    for (const nn::Gemm gemm : e.times.gemms()) text += product_row(e.times, gemm);
+    for (const nn::Gemm gemm : e.times.gemms()) text += gemm_row(e.times, gemm);
   }
   text += "linear layers of a block against tokens (BF16 over FP8 with its quantizing)\n";
   for (const SweepPoint& p : b.sweep)

@@ -10,9 +10,9 @@ namespace octavo::bench {
 
 std::string text_of(const Bench& bench);
 Json json_of(const Bench& bench);
-std::string products_picture(const Bench& bench);  // SVG: BF16 over FP8, product by product
-std::string tokens_picture(const Bench& bench);    // SVG: the same against tokens
-std::string page_of(const Bench& bench);           // HTML, with both
+std::string gemms_picture(const Bench& bench);   // SVG: BF16 over FP8, GEMM by GEMM
+std::string tokens_picture(const Bench& bench);  // SVG: the same against tokens
+std::string page_of(const Bench& bench);         // HTML, with both
 
 // The lines that all of them share.
 std::string about_line(const Bench& bench);

@@ -25,9 +25,9 @@ config::Settings step_settings(config::Settings s, bool in_fp8) {
   return s;
 }
 
-class Racer {
+class StepRunner {
  public:
-  Racer(const config::Settings& settings, bool in_fp8) {
+  StepRunner(const config::Settings& settings, bool in_fp8) {
     train::start_on_random_tokens(run_, step_settings(settings, in_fp8));
     for (int64_t i = 0; i < kWarmUpSteps; ++i) train::train_step(run_);
   }
@@ -40,43 +40,43 @@ class Racer {
 
 }  // namespace
 
-StepRace race_steps(const config::Settings& settings,
-                    const std::function<void(const std::string& note)>& said) {
-  StepRace race{.steps = settings.bench_steps,
-                .in_turns = !train::device_of(settings).is_cuda(),
-                .bf16 = {},
-                .fp8 = {},
-                .ratio = {},
-                .fp8_precision = {},
-                .problem = {}};
+StepTimes time_steps(const config::Settings& settings,
+                     const std::function<void(const std::string& note)>& said) {
+  StepTimes times{.steps = settings.bench_steps,
+                  .in_turns = !train::device_of(settings).is_cuda(),
+                  .bf16 = {},
+                  .fp8 = {},
+                  .ratio = {},
+                  .fp8_precision = {},
+                  .problem = {}};
   std::vector<double> bf16, fp8, ratios;
   try {
     said("whole steps, BF16");
-    auto first = std::make_unique<Racer>(settings, false);
-    if (!race.in_turns) {
-      for (int64_t i = 0; i < race.steps; ++i) bf16.push_back(first->step());
+    auto first = std::make_unique<StepRunner>(settings, false);
+    if (!times.in_turns) {
+      for (int64_t i = 0; i < times.steps; ++i) bf16.push_back(first->step());
       first.reset();
     }
     said("whole steps, FP8");
-    Racer second(settings, true);
-    race.fp8_precision = second.precision();
-    for (int64_t i = 0; i < race.steps; ++i) {
-      if (race.in_turns) bf16.push_back(first->step());
+    StepRunner second(settings, true);
+    times.fp8_precision = second.precision();
+    for (int64_t i = 0; i < times.steps; ++i) {
+      if (times.in_turns) bf16.push_back(first->step());
       fp8.push_back(second.step());
       ratios.push_back(bf16[static_cast<size_t>(i)] / fp8.back());
     }
   } catch (const c10::OutOfMemoryError& error) {
-    race.problem = "the memory is full: " + first_line(error.what_without_backtrace()) +
-                   "; take a smaller batch_size";
+    times.problem = "the memory is full: " + first_line(error.what_without_backtrace()) +
+                    "; take a smaller batch_size";
   }
-  if (race.problem.empty()) {
-    race.bf16 = spread_of(bf16);
-    race.fp8 = spread_of(fp8);
-    race.ratio = spread_of(ratios);
+  if (times.problem.empty()) {
+    times.bf16 = spread_of(bf16);
+    times.fp8 = spread_of(fp8);
+    times.ratio = spread_of(ratios);
   } else {
-    log_warn("whole steps were not timed: " + race.problem);
+    log_warn("whole steps were not timed: " + times.problem);
   }
-  return race;
+  return times;
 }
 
 }  // namespace octavo::bench

@@ -9,7 +9,7 @@
 
 namespace octavo::bench {
 
-struct StepRace {
+struct StepTimes {
   int64_t steps = 0;  // of each
   bool in_turns = true;
   Spread bf16, fp8, ratio;    // seconds; ratio: BF16 over FP8
@@ -19,7 +19,7 @@ struct StepRace {
 
 // On a CPU both models are there and take turns; on a GPU, whose memory may hold one, one comes
 // after the other. Settings with the weights drawn at random.
-StepRace race_steps(const config::Settings& settings,
-                    const std::function<void(const std::string& note)>& said);
+StepTimes time_steps(const config::Settings& settings,
+                     const std::function<void(const std::string& note)>& said);
 
 }  // namespace octavo::bench

@@ -7,7 +7,7 @@
 
 namespace octavo::chart {
 
-// Everything is escaped, except pictures, which come from svg() of this room.
+// Everything is escaped, except pictures, which come from svg() of this module.
 class Page {
  public:
   explicit Page(std::string title);

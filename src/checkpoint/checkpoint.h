@@ -105,7 +105,7 @@ fs::path resolve(const fs::path& checkpoint_dir, const std::string& what,
 
 // For many ranks: one of them chooses and tells the others. Checks the manifest and the sizes of
 // all files, and no hash. `damaged`: those that were chosen before and found to be so; the fallback
-// goes on from them. `passed_over` receives all that were.
+// resumes from them. `passed_over` receives all that were.
 fs::path choose(const fs::path& checkpoint_dir, const std::string& what,
                 const std::vector<fs::path>& damaged = {},
                 std::vector<fs::path>* passed_over = nullptr, const std::string& run = "");

@@ -1,6 +1,6 @@
 #pragma once
 // The folder side of checkpoints: names, links, the lock, leftovers of killed saves. Private to
-// this room. Names in a checkpoint directory:
+// this module. Names in a checkpoint directory:
 //   step-00000250              a checkpoint, once manifest.json is in it
 //   latest, best_model         relative links to one
 //   latest -> <run>/latest     in the folder above: of the run that saved last

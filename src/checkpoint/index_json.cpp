@@ -16,7 +16,7 @@ int checked_rank(const Json& value, size_t ranks, const std::string& source) {
 }
 
 // Ordered, beginning with row 0, each with rows.
-void read_uneven(const Json& list, size_t ranks, const std::string& source, TensorPlace& place) {
+void read_uneven(const Json& list, size_t ranks, const std::string& source, TensorLocation& place) {
   for (const Json& piece : list) {
     const bool pair = piece.is_array() && piece.size() == 2 && piece[0].is_number_unsigned();
     const int64_t before = place.at.empty() ? -1 : place.at.back().first;
@@ -29,8 +29,8 @@ void read_uneven(const Json& list, size_t ranks, const std::string& source, Tens
   if (place.at.empty()) fail(ExitCode::kDamaged, "checkpoint", source, ": a tensor without pieces");
 }
 
-TensorPlace parse_place(const Json& entry, size_t ranks, const std::string& source) {
-  TensorPlace place;
+TensorLocation parse_place(const Json& entry, size_t ranks, const std::string& source) {
+  TensorLocation place;
   place.dtype = dtype_field(entry, "dtype", source);
   place.shape = shape_field(entry, "shape", source);
   if (entry.contains("at")) {

@@ -1,5 +1,5 @@
 #pragma once
-// Private to this room.
+// Private to this module.
 
 #include "checkpoint/manifest.h"
 

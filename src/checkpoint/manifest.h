@@ -1,5 +1,5 @@
 #pragma once
-// manifest.json: what a checkpoint consists of (sealed_json.h). Private to this room.
+// manifest.json: what a checkpoint consists of (sealed_json.h). Private to this module.
 //
 // One process wrote it (version 1): the manifest lists the files, one for each group, with the
 // hashes of their tensors. Several ranks did (version 2): the files of a group are
@@ -43,7 +43,7 @@ struct PartEntry {  // a rank's list
   uint64_t size = 0;
 };
 
-using Index = std::map<std::string, std::map<std::string, TensorPlace>>;  // group, tensor
+using Index = std::map<std::string, std::map<std::string, TensorLocation>>;  // group, tensor
 
 struct Manifest {
   int64_t step = 0;

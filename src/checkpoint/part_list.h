@@ -1,7 +1,7 @@
 #pragma once
 // A rank's list of what it wrote (part-00002-of-00004.json): its files with sizes and hashes, and
 // for every tensor in them which rows of which shape they are. It is written last, when the files
-// are durable: a list that is there says that the rank is done. Private to this room.
+// are durable: a list that is there says that the rank is done. Private to this module.
 
 #include <string>
 #include <vector>

@@ -60,7 +60,7 @@ const Slice* slice_of(const State& state, const std::string& group, const std::s
 
 }  // namespace
 
-std::vector<PlacedPiece> pieces_with(const TensorPlace& place, int64_t first, int64_t count) {
+std::vector<PlacedPiece> pieces_with(const TensorLocation& place, int64_t first, int64_t count) {
   const int64_t rows = row_count(place.shape);
   OCTAVO_ASSERT(first >= 0 && count >= 0 && first <= rows && count <= rows - first);
   if (place.at.empty() && place.every == 0) return {{0, rows, place.first_rank}};
@@ -80,8 +80,8 @@ std::vector<PlacedPiece> pieces_with(const TensorPlace& place, int64_t first, in
   return found;
 }
 
-TensorPlace place_of(const std::string& name, at::ScalarType dtype, std::vector<int64_t> shape,
-                     std::vector<PlacedPiece> pieces) {
+TensorLocation place_of(const std::string& name, at::ScalarType dtype, std::vector<int64_t> shape,
+                        std::vector<PlacedPiece> pieces) {
   std::sort(pieces.begin(), pieces.end(), [](const PlacedPiece& a, const PlacedPiece& b) {
     return std::tie(a.first_row, a.rank) < std::tie(b.first_row, b.rank);
   });
@@ -96,7 +96,7 @@ TensorPlace place_of(const std::string& name, at::ScalarType dtype, std::vector<
   if (next != row_count(shape))
     fail(ExitCode::kEnvironment, "checkpoint", "tensor ", quote_name(name),
          ": the pieces of the ranks have ", next, " rows, wanted ", row_count(shape));
-  TensorPlace place{dtype, std::move(shape), 0, pieces.front().rank, {}};
+  TensorLocation place{dtype, std::move(shape), 0, pieces.front().rank, {}};
   if (pieces.size() == 1) return place;
   place.every = pieces.front().rows;
   bool regular = pieces.back().rows <= place.every;

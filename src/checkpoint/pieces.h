@@ -1,6 +1,6 @@
 #pragma once
 // Tensors in pieces. Each rank of a run writes the rows that it has; which rank writes what several
-// have, and where rows are to be found again, is said here. Private to this room.
+// have, and where rows are to be found again, is said here. Private to this module.
 
 #include <ATen/core/Tensor.h>
 
@@ -21,7 +21,7 @@ inline int64_t row_count(at::IntArrayRef shape) {
 }
 
 // Where the rows of one tensor are: an entry of the manifest's index.
-struct TensorPlace {
+struct TensorLocation {
   at::ScalarType dtype = at::kFloat;
   std::vector<int64_t> shape;
   // Piece i has `every` rows (the last what is left) and is rank first_rank + i's. 0: one piece.
@@ -36,11 +36,11 @@ struct PlacedPiece {
 };
 
 // The pieces that have any of these rows, in order. Of an empty tensor its only piece.
-std::vector<PlacedPiece> pieces_with(const TensorPlace& place, int64_t first, int64_t count);
+std::vector<PlacedPiece> pieces_with(const TensorLocation& place, int64_t first, int64_t count);
 
 // The place of a tensor from its pieces. Fails when they do not make up the whole.
-TensorPlace place_of(const std::string& name, at::ScalarType dtype, std::vector<int64_t> shape,
-                     std::vector<PlacedPiece> pieces);
+TensorLocation place_of(const std::string& name, at::ScalarType dtype, std::vector<int64_t> shape,
+                        std::vector<PlacedPiece> pieces);
 
 // Bytes of a whole tensor of the state, of which this rank may have a slice.
 uint64_t full_bytes(const State& state, const std::string& group, const std::string& name,

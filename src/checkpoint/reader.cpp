@@ -72,7 +72,7 @@ at::Tensor Reader::checked_tensor(OpenFile& file, const std::string& name) {
   return reader.tensor(name);
 }
 
-const std::map<std::string, TensorPlace>& Reader::outlines(const std::string& group) {
+const std::map<std::string, TensorLocation>& Reader::outlines(const std::string& group) {
   const auto known = manifest_.index.find(group);
   if (known != manifest_.index.end() || manifest_.in_parts()) return manifest_.index[group];
   auto& places = manifest_.index[group];
@@ -85,7 +85,7 @@ const std::map<std::string, TensorPlace>& Reader::outlines(const std::string& gr
 }
 
 at::Tensor Reader::piece(const std::string& group, const std::string& name,
-                         const TensorPlace& place, const PlacedPiece& wanted) {
+                         const TensorLocation& place, const PlacedPiece& wanted) {
   auto& files = files_of(wanted.rank);
   const auto file = files.find(group);
   if (file == files.end())
@@ -109,7 +109,7 @@ at::Tensor Reader::rows(const std::string& group, const std::string& name, int64
   const auto& all = outlines(group);
   const auto found = all.find(name);
   if (found == all.end()) return {};
-  const TensorPlace& place = found->second;
+  const TensorLocation& place = found->second;
   const int64_t total = row_count(place.shape);
   if (first < 0 || count < 0 || first > total || count > total - first)
     fail(ExitCode::kUsage, "checkpoint", "tensor ", quote_name(name), ": wanted rows ", first,

@@ -1,6 +1,6 @@
 #pragma once
 // An opened checkpoint: finds, checks and puts together rows. Files and lists are opened when first
-// needed, and each piece is hashed once. Not for several threads at a time. Private to this room.
+// needed, and each piece is hashed once. Not for several threads at a time. Private to this module.
 
 #include <map>
 #include <optional>
@@ -18,7 +18,7 @@ class Reader {
   const Manifest& manifest() const { return manifest_; }
 
   // Types and shapes of a group, by name.
-  const std::map<std::string, TensorPlace>& outlines(const std::string& group);
+  const std::map<std::string, TensorLocation>& outlines(const std::string& group);
   at::Tensor rows(const std::string& group, const std::string& name, int64_t first, int64_t count);
 
  private:
@@ -32,7 +32,7 @@ class Reader {
   std::map<std::string, OpenFile>& files_of(int rank);
   SafetensorsReader& opened(OpenFile& file);
   at::Tensor checked_tensor(OpenFile& file, const std::string& name);
-  at::Tensor piece(const std::string& group, const std::string& name, const TensorPlace& place,
+  at::Tensor piece(const std::string& group, const std::string& name, const TensorLocation& place,
                    const PlacedPiece& wanted);
   [[noreturn]] void fail_damaged(const std::string& problem) const;
 

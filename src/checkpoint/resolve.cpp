@@ -44,20 +44,21 @@ void check_sizes(const fs::path& checkpoint) {
 
 // The link's target, then older steps, newest first. Steps above the link belong to a branch of
 // training that was given up by resuming from an earlier checkpoint.
-std::vector<StepFolder> latest_candidates(const Home& home) {
-  const fs::path& directory = home.folder;
-  auto folders = steps_of(home);
+std::vector<StepFolder> latest_candidates(const RunCheckpoints& run_checkpoints) {
+  const fs::path& directory = run_checkpoints.folder;
+  auto folders = steps_of(run_checkpoints);
   std::reverse(folders.begin(), folders.end());
   if (folders.empty())
     fail(ExitCode::kUsage, "checkpoint", "wanted the latest checkpoint in ", directory.string(),
          ", found none there; start without resume, or set checkpoint_dir to where they are");
   auto link = read_link(directory, kLatestLink);
   // The link may be another run's by now, or be about runs.
-  const bool foreign = link && !home.only.empty() && run_of(directory / *link) != home.only;
+  const bool foreign =
+      link && !run_checkpoints.only.empty() && run_of(directory / *link) != run_checkpoints.only;
   if (!link || foreign) {
     log_warn(str("checkpoint: no usable `latest` link in ", directory.string(),
-                 home.only.empty() ? "" : " for run " + home.only, "; taking ",
-                 folders.front().path.filename().string(), ", the highest step"));
+                 run_checkpoints.only.empty() ? "" : " for run " + run_checkpoints.only,
+                 "; taking ", folders.front().path.filename().string(), ", the highest step"));
     return folders;
   }
   int64_t wanted = *parse_step_folder(*link);
@@ -74,9 +75,10 @@ struct Resolved {
   std::vector<fs::path> passed_over;
 };
 
-Resolved take_latest(const Home& home, const std::function<void(const fs::path&)>& attempt) {
+Resolved take_latest(const RunCheckpoints& run_checkpoints,
+                     const std::function<void(const fs::path&)>& attempt) {
   Resolved resolved;
-  for (const StepFolder& folder : latest_candidates(home)) {
+  for (const StepFolder& folder : latest_candidates(run_checkpoints)) {
     try {
       attempt(folder.path);
       resolved.path = folder.path;
@@ -88,8 +90,8 @@ Resolved take_latest(const Home& home, const std::function<void(const fs::path&)
     }
   }
   fail(ExitCode::kDamaged, "checkpoint", "wanted a good checkpoint at or before `latest` in ",
-       home.folder.string(), ", found only damaged ones (", available(home.folder),
-       "); name one to resume from, or start without resume");
+       run_checkpoints.folder.string(), ", found only damaged ones (",
+       available(run_checkpoints.folder), "); name one to resume from, or start without resume");
 }
 
 // The folder of that name, or what a save that was killed while replacing it left aside.
@@ -104,17 +106,20 @@ fs::path step_or_aside(const fs::path& directory, const std::string& name) {
   return directory / name;
 }
 
-fs::path locate_best(const Home& home) {
-  const auto link = read_link(home.folder, kBestLink);
+fs::path locate_best(const RunCheckpoints& run_checkpoints) {
+  const auto link = read_link(run_checkpoints.folder, kBestLink);
   if (!link)
-    fail(ExitCode::kUsage, "checkpoint", "wanted the best checkpoint in ", home.folder.string(),
+    fail(ExitCode::kUsage, "checkpoint", "wanted the best checkpoint in ",
+         run_checkpoints.folder.string(),
          ", found no best_model link (it is made after the first evaluation); there is ",
-         available(home.folder));
-  if (const std::string run = run_of(home.folder / *link); !home.only.empty() && run != home.only)
+         available(run_checkpoints.folder));
+  if (const std::string run = run_of(run_checkpoints.folder / *link);
+      !run_checkpoints.only.empty() && run != run_checkpoints.only)
     fail(ExitCode::kUsage, "checkpoint", "wanted the best checkpoint of run ",
-         quote_name(home.only), " in ", home.folder.string(), ", found that best_model is run ",
-         quote_name(run), "'s; name a step: there is ", available(home.folder));
-  return step_or_aside(home.folder, *link);
+         quote_name(run_checkpoints.only), " in ", run_checkpoints.folder.string(),
+         ", found that best_model is run ", quote_name(run), "'s; name a step: there is ",
+         available(run_checkpoints.folder));
+  return step_or_aside(run_checkpoints.folder, *link);
 }
 
 // A step by its name alone: of the run that is meant, else of the only one that has it.
@@ -159,7 +164,7 @@ fs::path named_path(const fs::path& root, const std::string& what, const std::st
 // The folder that `what` names, existing and real; not yet checked.
 fs::path locate(const fs::path& root, const std::string& what, const std::string& run) {
   if (what == "best" || what == kBestLink)
-    return locate_best(run.empty() ? newest_home(root) : home_of(root, run));
+    return locate_best(run.empty() ? newest_run_checkpoints(root) : checkpoints_of(root, run));
   std::error_code error;
   const fs::path real = fs::canonical(named_path(root, what, run), error);
   if (error || !fs::is_directory(real)) fail_unknown(root, what);
@@ -169,27 +174,29 @@ fs::path locate(const fs::path& root, const std::string& what, const std::string
   return real;
 }
 
-// The home whose newest checkpoint is meant; nothing when `what` names one checkpoint.
-std::optional<Home> wanted_home(const fs::path& root, const std::string& what,
-                                const std::string& run) {
-  if (what == kLatestLink) return run.empty() ? newest_home(root) : home_of(root, run);
+// The run whose newest checkpoint is meant; nothing when `what` names one checkpoint.
+std::optional<RunCheckpoints> wanted_run(const fs::path& root, const std::string& what,
+                                         const std::string& run) {
+  if (what == kLatestLink)
+    return run.empty() ? newest_run_checkpoints(root) : checkpoints_of(root, run);
   if (what == "best" || what == kBestLink || what.empty()) return std::nullopt;
   if (is_plain(what) && parse_step_folder(what)) return std::nullopt;
   const fs::path path = named_path(root, what, run);
   std::error_code none;
   if (fs::is_directory(path, none) && !fs::exists(path / kManifestName, none) &&
       !step_folders(path).empty())
-    return Home{path, ""};
+    return RunCheckpoints{path, ""};
   // A run from before it had a folder of its own.
   if (is_plain(what) && !fs::exists(path, none))
-    if (Home older{root, what}; !steps_of(older).empty()) return older;
+    if (RunCheckpoints older{root, what}; !steps_of(older).empty()) return older;
   return std::nullopt;
 }
 
 Resolved resolve_with(const fs::path& root, const std::string& what, const std::string& run,
                       const std::function<void(const fs::path&)>& attempt) {
   return with_io_errors("read checkpoints in " + root.string(), [&] {
-    if (const auto home = wanted_home(root, what, run)) return take_latest(*home, attempt);
+    if (const auto run_checkpoints = wanted_run(root, what, run))
+      return take_latest(*run_checkpoints, attempt);
     fs::path path = locate(root, what, run);
     attempt(path);
     return Resolved{path, {}};
@@ -236,8 +243,9 @@ bool is_checkpoint_name(const fs::path& checkpoint_dir, const std::string& what)
 Owner owner_of(const fs::path& checkpoint_dir, const std::string& what, const std::string& run) {
   return with_io_errors("read checkpoints in " + checkpoint_dir.string(), [&] {
     std::vector<fs::path> candidates;
-    if (const auto home = wanted_home(checkpoint_dir, what, run)) {
-      for (const StepFolder& folder : latest_candidates(*home)) candidates.push_back(folder.path);
+    if (const auto run_checkpoints = wanted_run(checkpoint_dir, what, run)) {
+      for (const StepFolder& folder : latest_candidates(*run_checkpoints))
+        candidates.push_back(folder.path);
     } else {
       candidates.push_back(locate(checkpoint_dir, what, run));
     }

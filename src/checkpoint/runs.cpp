@@ -23,8 +23,8 @@ std::string last_saved(const std::vector<StepFolder>& folders) {
 }
 
 // There is no link to go by.
-Home home_by_time(const fs::path& root, const std::vector<std::string>& runs) {
-  Home newest{root, ""};
+RunCheckpoints newest_by_time(const fs::path& root, const std::vector<std::string>& runs) {
+  RunCheckpoints newest{root, ""};
   std::string last = last_saved(step_folders(root));
   for (const std::string& run : runs)
     if (std::string saved = last_saved(step_folders(root / run)); saved > last) {
@@ -60,31 +60,32 @@ std::string runs_text(const fs::path& root) {
   return "run " + join(names, ", run ") + (more > 0 ? str(" and ", more, " more") : "");
 }
 
-Home home_of(const fs::path& root, const std::string& run) {
+RunCheckpoints checkpoints_of(const fs::path& root, const std::string& run) {
   if (!step_folders(root / run).empty()) return {root / run, ""};
-  const Home older{root, run};
+  const RunCheckpoints older{root, run};
   if (!steps_of(older).empty()) return older;
   const std::string others = runs_text(root);
   fail(ExitCode::kUsage, "checkpoint", "wanted a checkpoint of run ", quote_name(run), " in ",
        (root / run).string(), ", found none there; in ", root.string(), " there is ", others,
-       others == "no run" ? "" : " (--resume NAME goes on from that one)",
+       others == "no run" ? "" : " (--resume NAME resumes from that one)",
        "; start without resume, or set checkpoint_dir to where they are");
 }
 
-Home newest_home(const fs::path& root) {
+RunCheckpoints newest_run_checkpoints(const fs::path& root) {
   if (const std::string run = newest_run(root); !run.empty()) return {root / run, ""};
   const auto runs = runs_in(root);
   std::error_code none;
   const std::string link = fs::read_symlink(root / kLatestLink, none).string();
-  if (!runs.empty() && !parse_step_folder(link)) return home_by_time(root, runs);
+  if (!runs.empty() && !parse_step_folder(link)) return newest_by_time(root, runs);
   // One run, or several from before they had folders: the link says whose.
   return {root, parse_step_folder(link) ? run_of(root / link) : ""};
 }
 
-std::vector<StepFolder> steps_of(const Home& home) {
-  std::vector<StepFolder> folders = step_folders(home.folder);
-  if (!home.only.empty())
-    std::erase_if(folders, [&](const StepFolder& f) { return run_of(f.path) != home.only; });
+std::vector<StepFolder> steps_of(const RunCheckpoints& run_checkpoints) {
+  std::vector<StepFolder> folders = step_folders(run_checkpoints.folder);
+  if (!run_checkpoints.only.empty())
+    std::erase_if(folders,
+                  [&](const StepFolder& f) { return run_of(f.path) != run_checkpoints.only; });
   return folders;
 }
 

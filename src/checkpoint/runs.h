@@ -1,5 +1,5 @@
 #pragma once
-// Which run of a checkpoint_dir is meant, and where its checkpoints lie. Private to this room.
+// Which run of a checkpoint_dir is meant, and where its checkpoints lie. Private to this module.
 
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@
 namespace octavo::checkpoint {
 
 // The step folders of one run.
-struct Home {
+struct RunCheckpoints {
   fs::path folder;
   // "": all that are in the folder. Else those of this run: checkpoints of several lie in one
   // folder from before each had its own.
@@ -18,12 +18,12 @@ struct Home {
 };
 
 // Of the run of that name; an error when it has no checkpoint.
-Home home_of(const fs::path& root, const std::string& run);
+RunCheckpoints checkpoints_of(const fs::path& root, const std::string& run);
 // Of the run that saved last. Nothing need be there.
-Home newest_home(const fs::path& root);
+RunCheckpoints newest_run_checkpoints(const fs::path& root);
 
 // Oldest step first.
-std::vector<StepFolder> steps_of(const Home& home);
+std::vector<StepFolder> steps_of(const RunCheckpoints& run_checkpoints);
 
 // "run a, run b" or "no run": what to choose from, for messages.
 std::string runs_text(const fs::path& root);

@@ -78,10 +78,10 @@ WrittenFile write_safetensors_streamed(
 
 // The same for bytes that come in pieces: `feed` calls `take` with the tensor's bytes from first to
 // last, in as many pieces as it likes; a piece is used up when `take` returns.
-using Take = std::function<void(std::span<const std::byte>)>;
-using Feed = std::function<void(const std::string& name, const Take& take)>;
+using ByteConsumer = std::function<void(std::span<const std::byte>)>;
+using ByteProducer = std::function<void(const std::string& name, const ByteConsumer& take)>;
 WrittenFile write_safetensors_fed(const fs::path& path, const NamedTensors& outlines,
-                                  const Feed& feed,
+                                  const ByteProducer& feed,
                                   const std::map<std::string, std::string>& metadata);
 
 // The order in which the writers above ask for tensors.

@@ -77,7 +77,7 @@ NamedTensors in_file_order(const NamedTensors& outlines) {
 }
 
 WrittenFile write_safetensors_fed(const fs::path& path, const NamedTensors& outlines,
-                                  const Feed& feed,
+                                  const ByteProducer& feed,
                                   const std::map<std::string, std::string>& metadata) {
   check_tensors(path, outlines);
   auto order = file_order(outlines);
@@ -122,7 +122,7 @@ WrittenFile write_safetensors_streamed(
     const std::map<std::string, std::string>& metadata) {
   std::map<std::string_view, const at::Tensor*> outline;
   for (const auto& item : outlines) outline[item.first] = &item.second;
-  const Feed feed = [&](const std::string& name, const Take& take) {
+  const ByteProducer feed = [&](const std::string& name, const ByteConsumer& take) {
     // Small enough to be hashed, copied and hashed again within the processor's cache.
     constexpr size_t kPiece = size_t{256} << 10;
     const at::Tensor tensor = produce(name).detach().cpu().contiguous();

@@ -205,13 +205,13 @@ ManifestFile write_group(const SaveJob& job, const fs::path& folder, const std::
   const auto own = job.own.find(group);
   const NamedTensors none;
   const NamedTensors& tensors = own == job.own.end() ? none : own->second;
-  WrittenFile written =
-      job.feed
-          ? write_safetensors_fed(
-                folder / file_name, tensors,
-                [&](const std::string& name, const Take& take) { job.feed(group, name, take); },
-                metadata)
-          : write_safetensors_hashed(folder / file_name, tensors, metadata);
+  WrittenFile written = job.feed ? write_safetensors_fed(
+                                       folder / file_name, tensors,
+                                       [&](const std::string& name, const ByteConsumer& take) {
+                                         job.feed(group, name, take);
+                                       },
+                                       metadata)
+                                 : write_safetensors_hashed(folder / file_name, tensors, metadata);
   job.stage(file_name);
   return {file_name,           written.size, written.hash, std::move(written.tensor_hashes),
           written.header_hash, group,        job.part.rank};

@@ -1,9 +1,9 @@
 #pragma once
-// One save of one process: all of it, or a rank's part in it. Private to this room.
+// One save of one process: all of it, or a rank's part in it. Private to this module.
 //
 // The ranks of a run meet in the file system and nowhere else. Each writes its files into one
 // hidden folder whose name they agree on beforehand, and its list when they are durable. The first
-// rank waits for all lists, writes the manifest, and goes on as if it had written everything
+// rank waits for all lists, writes the manifest, and continues as if it had written everything
 // itself. The others wait until the folder has got its name, or is gone.
 
 #include <functional>
@@ -21,7 +21,8 @@ struct SaveJob {
   double timeout = 600;                     // seconds to wait for the other ranks
   std::map<std::string, NamedTensors> own;  // what this process writes, by group
   // Bytes of a tensor of `own`; not set: straight from the tensors.
-  std::function<void(const std::string& group, const std::string& name, const Take& take)> feed;
+  std::function<void(const std::string& group, const std::string& name, const ByteConsumer& take)>
+      feed;
   std::function<void()> check;  // throws when other ranks are not to be waited for any longer
   void stage(std::string_view name) const {
     if (options.on_stage) options.on_stage(name);

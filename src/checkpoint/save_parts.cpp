@@ -18,9 +18,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Sleeps a little longer each time: short saves end soon, and long ones are not in a hurry.
-class Patience {
+class PollBackoff {
  public:
-  explicit Patience(const SaveJob& job)
+  explicit PollBackoff(const SaveJob& job)
       : job_(job), end_(Clock::now() + std::chrono::duration<double>(job.timeout)) {}
   bool is_over() const { return Clock::now() >= end_; }
   void sleep() {
@@ -117,7 +117,7 @@ std::string some_ranks(const std::vector<std::string>& ranks) {
 
 void wait_for_lists(const SaveJob& job, const fs::path& folder) {
   const auto ranks = static_cast<size_t>(job.part.ranks);
-  for (Patience patience(job);; patience.sleep()) {
+  for (PollBackoff backoff(job);; backoff.sleep()) {
     std::set<std::string> names;
     for (const auto& entry : fs::directory_iterator(folder))
       names.insert(entry.path().filename().string());
@@ -129,7 +129,7 @@ void wait_for_lists(const SaveJob& job, const fs::path& folder) {
       if (!names.contains(part_name(rank, ranks))) missing.push_back(str(rank));
     }
     if (missing.empty()) return;
-    if (patience.is_over())
+    if (backoff.is_over())
       fail(
           ExitCode::kEnvironment, "checkpoint", "waited ", job.timeout, " s for the part of rank ",
           some_ranks(missing), " of ", ranks, " in ", job.directory.string(),
@@ -170,17 +170,17 @@ void give_up(const SaveJob& job, const fs::path& folder, const std::string& reas
   const auto tell = [&] { write_file_atomic(note, reason.substr(0, 2000)); };
   try {
     fs::create_directory(folder);
-    bool told = true;  // first, so that ranks whose files vanish know why
+    bool announced = true;  // first, so that ranks whose files vanish know why
     try {
       tell();
     } catch (const Error&) {
-      told = false;  // a full disk has room for it once the files are gone
+      announced = false;  // a full disk has room for it once the files are gone
     }
     for (const auto& entry : fs::directory_iterator(folder)) {
       std::error_code ignored;  // a rank may be removing its files itself
       if (entry.path() != note) fs::remove(entry.path(), ignored);
     }
-    if (!told) tell();
+    if (!announced) tell();
   } catch (const std::exception& error) {  // the first failure is the one to tell
     log_warn(str("checkpoint: the other ranks could not be told that step ", job.state.step,
                  " is not saved (", error.what(), "); they will wait for their timeout"));
@@ -226,9 +226,9 @@ void check_first_rank(const SaveJob& job, const fs::path& folder) {
 // Until the first rank has given the folder its name, or has given up.
 fs::path wait_for_name(const SaveJob& job, const fs::path& folder) {
   const fs::path target = job.directory / step_folder_name(job.state.step);
-  for (Patience patience(job); fs::exists(folder); patience.sleep()) {
+  for (PollBackoff backoff(job); fs::exists(folder); backoff.sleep()) {
     check_first_rank(job, folder);
-    if (patience.is_over())
+    if (backoff.is_over())
       fail(ExitCode::kEnvironment, "checkpoint", "waited ", job.timeout,
            " s for the first rank to finish ", target.string(), "; see its log");
   }

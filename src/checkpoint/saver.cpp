@@ -114,7 +114,9 @@ void Saver::start(State state, SaveOptions options) {
   running_ = std::move(prepared);
   Running& running = *running_;
   running.job.feed = [&running](const std::string& group, const std::string& name,
-                                const Take& take) { running.snapshot->feed(group, name, take); };
+                                const ByteConsumer& take) {
+    running.snapshot->feed(group, name, take);
+  };
   running.thread = std::thread([this, &running, begin] {
     lower_priority();
     try {
@@ -122,7 +124,7 @@ void Saver::start(State state, SaveOptions options) {
       running.succeeded = true;
     } catch (const std::exception& error) {
       log_warn(str("CHECKPOINT NOT SAVED: step ", running.job.state.step, ": ", error.what(),
-                   " — training goes on; earlier checkpoints are untouched"));
+                   " — training continues; earlier checkpoints are untouched"));
     }
     running.snapshot->close();
     count(running.succeeded, seconds_now() - begin);
@@ -136,7 +138,7 @@ void Saver::before_update() {
   if (running_ == nullptr || running_->ended) return;
   const double begin = seconds_now();
   const uint64_t budget = budget_of(options_);
-  const Snapshot::Secured secured = running_->snapshot->secure(budget);
+  const Snapshot::SecureStats secured = running_->snapshot->secure(budget);
   if (secured.waited > 0)
     log_info(str("checkpoint: ", format_bytes(static_cast<double>(secured.waited)), " of step ",
                  running_->job.state.step, " did not fit into the ",

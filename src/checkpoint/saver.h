@@ -41,7 +41,7 @@ class Saver {
   Saver& operator=(const Saver&) = delete;
 
   // Returns at once; waits for a save that is still in progress, and says so. A failure is a
-  // warning and is counted; training goes on.
+  // warning and is counted; training continues.
   void start(State state, SaveOptions options);
   // Call right before weights or moments change. Returns when the save in progress no longer needs
   // them.

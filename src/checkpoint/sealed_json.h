@@ -1,6 +1,6 @@
 #pragma once
 // JSON text whose first field is the hash of the rest of the text, so that a flipped bit anywhere
-// in it is seen. Private to this room.
+// in it is seen. Private to this module.
 
 #include <c10/core/ScalarType.h>
 

@@ -53,7 +53,7 @@ Snapshot::Snapshot(const std::map<std::string, NamedTensors>& groups) {
     }
 }
 
-void Snapshot::feed(const std::string& group, const std::string& name, const Take& take) {
+void Snapshot::feed(const std::string& group, const std::string& name, const ByteConsumer& take) {
   const auto [from, to] = of_tensor_.at({group, name});
   for (size_t i = from; i < to; ++i) {
     Chunk& chunk = chunks_[i];
@@ -74,8 +74,8 @@ void Snapshot::feed(const std::string& group, const std::string& name, const Tak
   }
 }
 
-Snapshot::Secured Snapshot::secure(uint64_t budget) {
-  Secured result;
+Snapshot::SecureStats Snapshot::secure(uint64_t budget) {
+  SecureStats result;
   std::unique_lock lock(mutex_);
   for (size_t i = chunks_.size(); i-- > 0 && !closed_;) {
     Chunk& chunk = chunks_[i];

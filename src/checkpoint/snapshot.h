@@ -1,8 +1,8 @@
 #pragma once
-// The tensors of a save that is written while training goes on. They are read in chunks straight
+// The tensors of a save that is written while training continues. They are read in chunks straight
 // from where they are, and do not change before the next update of the weights. When that is due,
 // secure() copies what was not read yet: with a disk that is fast enough nothing is ever copied,
-// and with a slow one training waits for memory and not for the disk. Private to this room.
+// and with a slow one training waits for memory and not for the disk. Private to this module.
 
 #include <ATen/core/Tensor.h>
 
@@ -22,14 +22,14 @@ class Snapshot {
   explicit Snapshot(const std::map<std::string, NamedTensors>& groups);
 
   // For the thread that writes: the bytes of a tensor, as live or as copied.
-  void feed(const std::string& group, const std::string& name, const Take& take);
+  void feed(const std::string& group, const std::string& name, const ByteConsumer& take);
 
-  struct Secured {
+  struct SecureStats {
     uint64_t copied = 0, waited = 0;  // bytes: copied, and waited for because no copy had room
   };
   // Returns when no live tensor will be read any more. At most `budget` bytes are copied, the ones
   // first that are written last.
-  Secured secure(uint64_t budget);
+  SecureStats secure(uint64_t budget);
 
   // Nothing will be read any more: the save has ended.
   void close();

@@ -28,10 +28,10 @@ constexpr size_t kBlock = size_t{8} << 20;
 constexpr size_t kDiskPage =
     4096;  // O_DIRECT wants addresses, offsets and sizes in multiples of it
 
-struct Freed {
+struct FreeDeleter {
   void operator()(std::byte* memory) const { std::free(memory); }
 };
-using Block = std::unique_ptr<std::byte, Freed>;
+using Block = std::unique_ptr<std::byte, FreeDeleter>;
 
 Block make_block() {
   Block block(static_cast<std::byte*>(std::aligned_alloc(kDiskPage, kBlock)));

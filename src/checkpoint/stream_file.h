@@ -2,7 +2,7 @@
 // Writes large files at the disk's own speed and with little of the processor: blocks go to the
 // disk past the page cache (O_DIRECT) from a second thread while the next is filled and hashed.
 // Files of less than one block, and file systems without O_DIRECT, take the usual way. Private to
-// this room.
+// this module.
 
 #include <cstddef>
 #include <cstdint>

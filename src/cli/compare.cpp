@@ -76,13 +76,13 @@ int compare(const Verb& verb, Args args) {
   write_file_atomic(page, compare::page_of(comparison, bounds));
   const std::string json = compare::json_of(comparison, bounds)
                                .dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
-  const fs::path figures = fs::path(page).replace_extension(".json");
-  write_file_atomic(figures, json + "\n");
+  const fs::path numbers = fs::path(page).replace_extension(".json");
+  write_file_atomic(numbers, json + "\n");
   if (s.json)
     std::printf("%s\n", json.c_str());
   else
-    std::printf("%sreport: %s, figures: %s\n", compare::text_of(comparison).c_str(), page.c_str(),
-                figures.c_str());
+    std::printf("%sreport: %s, numbers: %s\n", compare::text_of(comparison).c_str(), page.c_str(),
+                numbers.c_str());
   return compare::exit_code(comparison.verdict);
 }
 

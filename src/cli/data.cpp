@@ -44,8 +44,8 @@ int data_prepare(const Verb& verb, Args args) {
   if (result.sample_length > 0) {
     const double tokens = static_cast<double>(result.train_tokens + result.val_tokens) / 100;
     std::cout << "packed into samples of " << result.sample_length << ": " << std::fixed
-              << std::setprecision(1) << static_cast<double>(result.learned_tokens) / tokens
-              << "% of the tokens are learned, "
+              << std::setprecision(1) << static_cast<double>(result.loss_tokens) / tokens
+              << "% of the tokens are loss tokens, "
               << static_cast<double>(result.padding_tokens) / tokens << "% are padding\n";
   }
   return 0;

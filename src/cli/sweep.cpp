@@ -50,7 +50,7 @@ SweepWork created(const Verb& verb, Args args) {
   sweep::Store store(work.database);
   const std::string trials =
       store.total() > 0 ? str(store.total(), " trials") : std::string("any number of trials");
-  log_info(str(work.database.string(), is_new ? ": made, " : ": goes on, ", trials, ", ",
+  log_info(str(work.database.string(), is_new ? ": made, " : ": continues, ", trials, ", ",
                sweep::name_of(store.definition().method), ", ", store.definition().metric,
                is_new ? "" : str("; ", store.counts().ended(), " have ended")));
   return work;

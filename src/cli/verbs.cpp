@@ -27,11 +27,11 @@ constexpr Verb kVerbs[] = {
     {"doctor", "[CONFIG.yaml] [--key value]…", "the same as verify", config::kVerifyArguments,
      doctor},
     {"diagnose", "[CONFIG.yaml] [--checkpoint WHICH] [--capture FILE] [--key value]…",
-     "which products run in FP8, how healthy they are, what other recipes would give, what to "
+     "which GEMMs run in FP8, how healthy they are, what other recipes would give, what to "
      "change",
      config::kDiagnoseArguments, core},
     {"bench", "[CONFIG.yaml] [--model_name NAME] [--batch_size N] [--bench_seconds S]…",
-     "FP8 against BF16 on this machine: every product of a model, whole steps, and from how many "
+     "FP8 against BF16 on this machine: every GEMM of a model, whole steps, and from how many "
      "tokens on FP8 pays",
      config::kBenchArguments, core},
     {"data prepare",
@@ -62,7 +62,7 @@ constexpr Verb kVerbs[] = {
      schedule},
     {"sweep run",
      "SWEEP.yaml [CONFIG.yaml] [--agents N] [--database FILE] [--key value]… [-- --key value…]",
-     "run a W&B sweep file to its end with several agents, and report; again: it goes on",
+     "run a W&B sweep file to its end with several agents, and report; again: it continues",
      {"sweep run", kSweepCreate | kSweepAgent | kSweepRun, 2, false},
      sweep_run},
     {"sweep create",

@@ -1,5 +1,5 @@
 #pragma once
-// One entry per verb; each verb's file parses, calls the room that does the work and returns the
+// One entry per verb; each verb's file parses, calls the module that does the work and returns the
 // exit code.
 
 #include <span>

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "compare/figures.h"
+#include "compare/pair_results.h"
 #include "compare/verdict.h"
 
 namespace octavo::compare {

@@ -39,7 +39,7 @@ Answers read_answers(const fs::path& path) {
 // it.
 fs::path last_checkpoint(const RunFolder& run) {
   if (!run.settings)
-    fail(ExitCode::kUsage, "report", run.name(), ": wanted config.yaml to find its checkpoint");
+    fail(ExitCode::kUsage, "compare", run.name(), ": wanted config.yaml to find its checkpoint");
   const fs::path root = launch::checkpoint_root(*run.settings);
   const std::string& name_of_run = run.settings->run_name;
   const fs::path folder =
@@ -51,7 +51,7 @@ fs::path last_checkpoint(const RunFolder& run) {
       std::snprintf(name, sizeof name, "step-%08lld", static_cast<long long>(step));
       return folder / name;
     }
-  fail(ExitCode::kUsage, "report", run.name(), ": wanted the checkpoint of its last step, ", last,
+  fail(ExitCode::kUsage, "compare", run.name(), ": wanted the checkpoint of its last step, ", last,
        ", found none in ", folder.string());
 }
 
@@ -74,13 +74,13 @@ Answers answers_of(const RunFolder& run, const Task& task, SignalWatch& signals,
        "hellaswag", "--eval_data", task.file, "--eval_limit", std::to_string(task.limit),
        "--checkpoint", checkpoint.string(), "--output", kept.string()},
       run.folder / "hellaswag.log", signals, tick);
-  if (code != 0) fail(ExitCode::kGuard, "report", run.name(), ": eval was ended by a guard");
+  if (code != 0) fail(ExitCode::kGuard, "compare", run.name(), ": eval was ended by a guard");
   return read_answers(kept);
 }
 
 TaskScores scores_of(const Answers& a, const Answers& b) {
   if (a.right.size() != b.right.size() || a.right.empty())
-    fail(ExitCode::kDamaged, "report", "wanted the same rows of HellaSwag for both runs, found ",
+    fail(ExitCode::kDamaged, "compare", "wanted the same rows of HellaSwag for both runs, found ",
          a.right.size(), " and ", b.right.size());
   TaskScores scores{a.percent(), b.percent(), {}};
   for (size_t i = 0; i < a.right.size(); ++i)
@@ -93,7 +93,7 @@ TaskScores scores_of(const Answers& a, const Answers& b) {
 void add_hellaswag(std::vector<Pair>& pairs, const std::string& file, int64_t limit) {
   std::error_code error;
   if (!fs::is_regular_file(file, error))
-    fail(ExitCode::kUsage, "report",
+    fail(ExitCode::kUsage, "compare",
          "wanted HellaSwag's file (hellaswag_val.jsonl), found no file ", file);
   const Task task{.file = file, .hash = hash_file(file), .limit = limit};
   SignalWatch signals;

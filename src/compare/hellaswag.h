@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "compare/figures.h"
+#include "compare/pair_results.h"
 
 namespace octavo::compare {
 

@@ -26,7 +26,8 @@ int64_t for_each_line(const fs::path& path, const std::function<void(std::string
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
                                                              std::fclose);
   if (file == nullptr)
-    fail(ExitCode::kUsage, "report", "wanted to read ", path.string(), ", found permission denied");
+    fail(ExitCode::kUsage, "compare", "wanted to read ", path.string(),
+         ", found permission denied");
   std::vector<char> buffer(size_t{1} << 20);
   std::string line;
   int64_t too_long = 0;
@@ -82,7 +83,7 @@ bool take_record(RunFolder& run, const Json& record) {
   if (step < 0 || step > kLastStep) return false;
   if (record.contains("train/loss")) {
     if (run.steps.size() >= kMostSteps)
-      fail(ExitCode::kUsage, "report", run.folder.string(), "/metrics.jsonl: wanted at most ",
+      fail(ExitCode::kUsage, "compare", run.folder.string(), "/metrics.jsonl: wanted at most ",
            kMostSteps, " steps, found more; cut the file to the part of interest");
     run.repeated_steps += run.steps.contains(step);
     run.steps[step] = {loss_in(record, "train/loss"), number_in(record, "perf/step_seconds"),
@@ -207,13 +208,13 @@ std::string RunFolder::label() const {
 RunFolder read_run(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_regular_file(folder / "metrics.jsonl", error))
-    fail(ExitCode::kUsage, "report", "wanted a run's folder with metrics.jsonl, found none in ",
+    fail(ExitCode::kUsage, "compare", "wanted a run's folder with metrics.jsonl, found none in ",
          folder.string(), "; runs are in runs/<run_name>");
   RunFolder run;
   run.folder = folder;
   read_metrics(run);
   if (run.steps.empty())
-    fail(ExitCode::kDamaged, "report", folder.string(), "/metrics.jsonl: wanted steps of a run, ",
+    fail(ExitCode::kDamaged, "compare", folder.string(), "/metrics.jsonl: wanted steps of a run, ",
          "found none in it (", run.bad_lines, " lines are no records)");
   read_receipt(run);
   read_settings(run);

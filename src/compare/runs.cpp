@@ -44,11 +44,11 @@ Values side_values(const std::vector<std::string>& words, const char* side) {
     const size_t equals = word.find('=');
     const config::Key* key = config::find_key(word.substr(0, equals));
     if (equals == word.npos || key == nullptr)
-      fail(ExitCode::kUsage, "report", "--", side,
+      fail(ExitCode::kUsage, "compare", "--", side,
            ": wanted key=value with a key of train, found '", word, "'",
            key == nullptr ? str("; nearest: ", config::nearest_key(word.substr(0, equals))) : "");
     if (!(key->readers & config::reader::kTrain) || std::ranges::count(kOwnKeys, key->name) > 0)
-      fail(ExitCode::kUsage, "report", "--", side, ": ", key->name,
+      fail(ExitCode::kUsage, "compare", "--", side, ": ", key->name,
            " is not a setting in which the sides may differ");
     values[key->name] = word.substr(equals + 1);
   }
@@ -81,12 +81,12 @@ std::vector<std::string> arguments_of(const config::Parsed& parsed, Values value
   return arguments;
 }
 
-// What the run was told, to notice that another command uses the same folder.
-std::string told(const RunPlan& plan, const PlannedRun& run) {
+// The command of a run, to notice that another command uses the same folder.
+std::string command_of(const RunPlan& plan, const PlannedRun& run) {
   return join(run.arguments, "\n") + "\nconfig " + plan.config_hash + "\n";
 }
 
-fs::path told_file(const RunPlan& plan, const PlannedRun& run) {
+fs::path command_file(const RunPlan& plan, const PlannedRun& run) {
   return plan.folder / (run.name + ".command");
 }
 
@@ -100,13 +100,13 @@ bool made_before(const RunPlan& plan, const PlannedRun& run) {
   std::error_code error;
   for (const fs::path& other : {plan.folder, run.folder})
     if (fs::exists(other / "metrics.jsonl", error) &&
-        (other == plan.folder || !fs::exists(told_file(plan, run), error)))
-      fail(ExitCode::kUsage, "report", "wanted ", plan.folder.string(),
+        (other == plan.folder || !fs::exists(command_file(plan, run), error)))
+      fail(ExitCode::kUsage, "compare", "wanted ", plan.folder.string(),
            " for this comparison, found a run that it did not make in ", other.string(),
            "; give another --run_name");
-  if (!fs::exists(told_file(plan, run), error)) return false;
-  if (read_file(told_file(plan, run), size_t{1} << 20) != told(plan, run))
-    fail(ExitCode::kUsage, "report", "wanted ", plan.folder.string(),
+  if (!fs::exists(command_file(plan, run), error)) return false;
+  if (read_file(command_file(plan, run), size_t{1} << 20) != command_of(plan, run))
+    fail(ExitCode::kUsage, "compare", "wanted ", plan.folder.string(),
          " for this comparison, found runs of other settings in it; give another --run_name, or "
          "remove the folder");
   const std::string status = status_of(run.folder);
@@ -179,14 +179,14 @@ int run_child(const std::vector<std::string>& command, const fs::path& log, Sign
     tick(child.last_line());
   }
   if (child.by_signal() != 0 && told_to_stop)
-    fail(ExitCode::kStopped, "report", "ended on request; the same command goes on from here");
+    fail(ExitCode::kStopped, "compare", "ended on request; the same command resumes from here");
   if (child.by_signal() != 0)
-    fail(ExitCode::kEnvironment, "report", command[1], " ended with ", child.end_text(), ": ",
+    fail(ExitCode::kEnvironment, "compare", command[1], " ended with ", child.end_text(), ": ",
          child.last_line(), "; see ", log.string());
   if (child.code() != 0 && child.code() != static_cast<int>(ExitCode::kGuard))
-    fail(static_cast<ExitCode>(child.code()), "report",
+    fail(static_cast<ExitCode>(child.code()), "compare",
          child.code() == static_cast<int>(ExitCode::kStopped)
-             ? std::string("stopped on request; the same command goes on from here")
+             ? std::string("stopped on request; the same command resumes from here")
              : str(command[1], " ended with ", child.end_text(), ": ", child.last_line(), "; see ",
                    log.string()));
   return child.code();
@@ -206,7 +206,7 @@ void make_runs(const RunPlan& plan) {
   Progress progress("compare", each * static_cast<double>(open.size()), steps ? "steps" : "runs");
   for (size_t i = 0; i < open.size(); ++i) {
     const PlannedRun& run = *open[i];
-    write_file_atomic(told_file(plan, run), told(plan, run));
+    write_file_atomic(command_file(plan, run), command_of(plan, run));
     monitor::MetricFile metrics(run.folder / "metrics.jsonl", "train/loss");
     const std::string note = str("run ", i + 1, " of ", open.size(), ", ", run.name);
     const auto tick = [&](const std::string&) {

@@ -1,7 +1,7 @@
 #pragma once
 // `compare CONFIG`: trains the pairs itself, one run after the other, as child processes of this
 // program. A comparison is one folder with a run folder for each side and seed; what is finished
-// there is not run again, what was stopped goes on from its checkpoint.
+// there is not run again, what was stopped resumes from its checkpoint.
 
 #include <functional>
 #include <string>
@@ -37,8 +37,8 @@ void make_runs(const RunPlan& plan);
 // The pairs (A, B) of a comparison's folder, by seed.
 std::vector<std::pair<fs::path, fs::path>> pairs_in(const fs::path& folder);
 
-// One child to its end, with its output in `log`; signals go on to it. `tick` is called a few times
-// a second with the last line that it printed. The exit code; an Error when a signal ended it.
+// One child to its end, with its output in `log`; signals are passed to it. `tick` is called a few
+// times a second with the last line it printed. The exit code; an Error when a signal ended it.
 int run_child(const std::vector<std::string>& command, const fs::path& log, SignalWatch& signals,
               const std::function<void(const std::string& line)>& tick);
 

@@ -107,7 +107,7 @@ std::vector<Key> shard_keys() {
       enum_key(
           "data_damage", &S::data_damage, {DataDamage::kStop, DataDamage::kSkip},
           "When a block of a shard does not match its hash or has an id beyond the vocabulary. "
-          "stop: end with exit code 5. skip: learn nothing from the samples that touch it, and "
+          "stop: end with exit code 5. skip: leave the samples that touch it out of the loss, and "
           "write it into data_damage.jsonl of the run; more than 5% of a split ends the run."),
   };
 }
@@ -138,8 +138,8 @@ std::vector<Key> row_keys() {
                "model was trained with, unless this names another.")
           .read_by(kMakers | reader::kGenerate | reader::kCheckpoints),
       enum_key("train_on", &S::train_on, {TrainOn::kAnswer, TrainOn::kAll},
-               "What is learned of rows with a prompt and an answer, and of chats: the answers, or "
-               "all. Plain text is always learned as a whole.")
+               "What counts in the loss of rows with a prompt and an answer, and of chats: the "
+               "answers, or all. Plain text always counts as a whole.")
           .read_by(kMakers),
       bool_key("packing", &S::packing,
                "Several short documents share a sample, without seeing each other. false: one "
@@ -212,12 +212,12 @@ std::vector<Key> precision_keys() {
   return {
       enum_key("mixed_precision", &S::mixed_precision,
                {Precision::kFp8, Precision::kBf16, Precision::kFp32},
-               "What the matrix products run in. fp8: the linear layers, and the rest in BF16; "
+               "What the GEMMs run in. fp8: the linear layers, and the rest in BF16; "
                "generate takes it as bf16. What the weights and the optimizer keep: "
                "master_dtype, moment_dtype.")
           .read_by(kModelUsers),
       enum_key("master_dtype", &S::master_dtype, {StateType::kFp32, StateType::kBf16},
-               "The weights that training adds to. fp32: beside a BF16 copy that the products "
+               "The weights that training adds to. fp32: beside a BF16 copy that the GEMMs "
                "read. bf16: one BF16 weight, rounded stochastically. Norms and biases are FP32."),
       enum_key("moment_dtype", &S::moment_dtype,
                {StateType::kFp32, StateType::kBf16, StateType::kFp8},
@@ -245,15 +245,15 @@ std::vector<Key> precision_keys() {
   };
 }
 
-// What is done about steps that must not be learned from, and about ranks that went wrong.
+// What is done about steps that must not be applied, and about ranks that went wrong.
 std::vector<Key> fault_keys() {
   return {
       enum_key(
           "bad_steps", &S::bad_steps, {BadSteps::kStop, BadSteps::kSkip, BadSteps::kRollBack},
           "When a step's numbers are not finite, or its loss is six sigmas, and a tenth, above "
           "those of the last 128. stop: what is not finite ends the run (but see fp8_guard), a "
-          "spike is flagged and learned from. skip: the step is not applied. rollback: and after "
-          "three in a row the weights go back to the last checkpoint, while the data goes on. "
+          "spike is flagged and applied. skip: the step is not applied. rollback: and after "
+          "three in a row the weights go back to the last checkpoint, while the data continues. "
           "incidents.jsonl of the run has a line for each."),
       int_key("bad_step_budget", &S::bad_step_budget, 1, kMany,
               "How many steps bad_steps may skip before the run ends with exit code 4."),
@@ -419,12 +419,12 @@ std::vector<Key> checkpoint_keys() {
       int_key("keep_checkpoints", &S::keep_checkpoints, 0, 1'000'000,
               "How many of the run's newest to keep; latest and best_model always stay. 0: all."),
       text_key("resume", &S::resume,
-               "Go on from a checkpoint: latest or best (of run_name, or without one of the run "
+               "Resume from a checkpoint: latest or best (of run_name, or without one of the run "
                "that saved last), a run's name, or a path. Empty: start anew."),
       bool_key("overwrite", &S::overwrite,
                "Replace the run of the same run_name: its history and its checkpoints are removed. "
-               "Without it a run that has made a step is never written over; with resume, which "
-               "goes on, nothing is removed."),
+               "Without it a run that has made a step is never written over; with resume "
+               "nothing is removed."),
       bool_key("list_checkpoints", &S::list_checkpoints,
                "List the checkpoints and stop: checkpoints list."),
       enum_key("export_format", &S::export_format,
@@ -498,7 +498,7 @@ std::vector<Key> output_keys() {
                "Where the result goes: a folder (data prepare, checkpoints export) or a file "
                "(schedule; eval: each row's answer; verify: all findings as JSON; config import: "
                "the YAML; config schema and docs, which print it otherwise; sweep: the report; "
-               "diagnose: all figures as JSON; bench and compare: the page).")
+               "diagnose: all numbers as JSON; bench and compare: the page).")
           .read_by(reader::kPrepare | reader::kCheckpoints | reader::kSchedule | reader::kConfig |
                    reader::kEval | reader::kImport | reader::kSweepReport | reader::kSweepRun |
                    reader::kDiagnose | reader::kBench | reader::kCompare),
@@ -561,7 +561,7 @@ std::span<const SectionInfo> sections() {
       {Section::kLora, "lora", "Adapters instead of all weights."},
       {Section::kFp8, "fp8", "Eight-bit training."},
       {Section::kRun, "run", "What is watched and written down on the way."},
-      {Section::kCheckpoints, "checkpoints", "Saving and going on."},
+      {Section::kCheckpoints, "checkpoints", "Saving and resuming."},
       {Section::kGenerate, "generate", "Text from a trained model."},
       {Section::kEval, "eval", "How good a model is."},
       {Section::kVerify, "verify", "Whether this machine is able."},

@@ -17,7 +17,7 @@ constexpr Readers kPrecisionReaders = reader::kTrain | reader::kVerify | reader:
 constexpr Readers kLengthReaders = reader::kTrain | reader::kSchedule;
 
 // What one level (the flags, or the file) says about FP8, and the key that says it.
-struct Say {
+struct Fp8Choice {
   bool fp8;
   std::string key;
 };
@@ -76,21 +76,21 @@ class Resolver {
   // beside use_fp8, which then meant FP8.
   bool file_gives_everything() const { return 2 * file_.origins.size() > keys().size(); }
 
-  static std::optional<Say> plain_say(const Parsed& level, Kind kind) {
+  static std::optional<Fp8Choice> plain_choice(const Parsed& level, Kind kind) {
     const Settings& s = level.settings;
-    std::optional<Say> say;
+    std::optional<Fp8Choice> choice;
     if (level.given("mixed_precision") && level.origin_of("mixed_precision").kind == kind)
-      say = Say{s.mixed_precision == Precision::kFp8, "mixed_precision"};
+      choice = Fp8Choice{s.mixed_precision == Precision::kFp8, "mixed_precision"};
     if (level.given("use_fp8") && level.origin_of("use_fp8").kind == kind)
-      if (!say || (s.use_fp8 && !say->fp8)) say = Say{s.use_fp8, "use_fp8"};
-    return say;
+      if (!choice || (s.use_fp8 && !choice->fp8)) choice = Fp8Choice{s.use_fp8, "use_fp8"};
+    return choice;
   }
   // A recipe that is asked for asks for FP8.
-  static std::optional<Say> recipe_say(const Parsed& level, Kind kind) {
+  static std::optional<Fp8Choice> recipe_choice(const Parsed& level, Kind kind) {
     if (level.origin_of("fp8_scenario").kind == kind &&
         level.settings.fp8_scenario != Fp8Scenario::kNone)
-      return Say{true, "fp8_scenario"};
-    if (level.origin_of("fp8_recipe").kind == kind) return Say{true, "fp8_recipe"};
+      return Fp8Choice{true, "fp8_scenario"};
+    if (level.origin_of("fp8_recipe").kind == kind) return Fp8Choice{true, "fp8_recipe"};
     return std::nullopt;
   }
 
@@ -103,9 +103,10 @@ class Resolver {
   }
 
   void resolve_precision() {
-    const auto by_flag = plain_say(parsed_, Kind::kFlag), recipe = recipe_say(parsed_, Kind::kFlag);
-    const auto by_file = plain_say(file_, Kind::kFile),
-               file_recipe = recipe_say(file_, Kind::kFile);
+    const auto by_flag = plain_choice(parsed_, Kind::kFlag),
+               recipe = recipe_choice(parsed_, Kind::kFlag);
+    const auto by_file = plain_choice(file_, Kind::kFile),
+               file_recipe = recipe_choice(file_, Kind::kFile);
     refuse_two_precisions(parsed_, Kind::kFlag);
     if (!file_gives_everything()) refuse_two_precisions(file_, Kind::kFile);
     if (by_flag && !by_flag->fp8 && recipe)

@@ -181,7 +181,7 @@ struct Settings {
   std::string capture;  // file; "": none
 
   // bench
-  double bench_seconds = 60;  // of the products; steps come on top
+  double bench_seconds = 60;  // of the GEMMs; steps come on top
   int64_t bench_steps = 5;    // 0: no whole steps
 
   // compare

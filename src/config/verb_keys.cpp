@@ -99,7 +99,7 @@ std::vector<Key> diagnose_keys() {
 std::vector<Key> bench_keys() {
   return {
       real_key("bench_seconds", &S::bench_seconds, 1, 1e6,
-               "About how long the products are timed: half for the model's own batch, half for "
+               "About how long the GEMMs are timed: half for the model's own batch, half for "
                "other numbers of tokens. Each runs at least five times, however long that takes."),
       int_key("bench_steps", &S::bench_steps, 0, 100'000,
               "Whole training steps that are timed in BF16 and in FP8, after two to warm up. 0: "
@@ -119,17 +119,18 @@ std::vector<Key> launch_keys() {
           "else 1."),
       int_key("node_rank", &S::node_rank, -1, 65535,
               "Which of the nodes this is, from 0 on. -1: RANK where GPU_NUM is set, else 0."),
-      text_key("master_address", &S::master_address,
-               "Address or name of node 0, where ranks meet: it listens there and nowhere else. "
-               "Empty: MASTER_ADDR where GPU_NUM is set; loopback for one node."),
+      text_key(
+          "master_address", &S::master_address,
+          "Address or name of node 0, where ranks rendezvous: it listens there and nowhere else. "
+          "Empty: MASTER_ADDR where GPU_NUM is set; loopback for one node."),
       int_key("master_port", &S::master_port, 0, 65535,
-              "Port of the meeting point. 0: MASTER_PORT where GPU_NUM is set; a free one for one "
+              "Port of the rendezvous. 0: MASTER_PORT where GPU_NUM is set; a free one for one "
               "node, else 29500."),
       int_key("max_restarts", &S::max_restarts, 0, 1'000'000,
               "How often the ranks are started again, from the newest checkpoint, when one was "
               "killed or its machine failed (exit code 3). It ends early when no step was gained."),
       bool_key("auto_resume", &S::auto_resume,
-               "Go on from the newest checkpoint of the command's run when there is "
+               "Resume from the newest checkpoint of the command's run when there is "
                "one: for jobs that a scheduler runs again."),
       text_key("log_dir", &S::log_dir,
                "Folder for rank-<r>.log, one for each rank. Empty: the terminal, with the rank "

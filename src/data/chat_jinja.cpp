@@ -149,12 +149,12 @@ std::string jinja_of(ChatTemplate kind, const tokenizer::Tokenizer& tokenizer) {
 
 tokenizer::TokenId end_of_answer(ChatTemplate kind, const tokenizer::Tokenizer& tokenizer) {
   check_template(kind, tokenizer);
-  // The template itself says it: what is learned last of an answer.
+  // The template itself says it: the last loss token of an answer.
   const auto chat =
       encode_chat(tokenizer, render_chat(kind, {{"user", "a", ""}, {"assistant", "b", ""}}, false));
   for (size_t i = chat.ids.size(); i-- > 0;)
-    if (chat.learned[i] != 0) return chat.ids[i];
-  OCTAVO_ASSERT(!"an answer ends with a token that is learned");
+    if (chat.in_loss[i] != 0) return chat.ids[i];
+  OCTAVO_ASSERT(!"an answer ends with a loss token");
   return 0;
 }
 

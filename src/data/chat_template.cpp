@@ -12,11 +12,11 @@ namespace {
 
 class Renderer {
  public:
-  void text(std::string_view text, bool learned = false) {
-    segments_.push_back({Segment::Kind::kText, std::string(text), learned});
+  void text(std::string_view text, bool in_loss = false) {
+    segments_.push_back({Segment::Kind::kText, std::string(text), in_loss});
   }
-  void marker(std::string_view name, bool learned = false) {
-    segments_.push_back({Segment::Kind::kMarker, std::string(name), learned});
+  void marker(std::string_view name, bool in_loss = false) {
+    segments_.push_back({Segment::Kind::kMarker, std::string(name), in_loss});
   }
   void begin() { segments_.push_back({Segment::Kind::kBegin, "", false}); }
   void end_of_document() { segments_.push_back({Segment::Kind::kEndOfDocument, "", true}); }
@@ -186,7 +186,7 @@ std::vector<Segment> render_chat(ChatTemplate kind, const std::vector<Message>& 
 EncodedChat encode_chat(const tokenizer::Tokenizer& tokenizer,
                         const std::vector<Segment>& segments) {
   EncodedChat chat;
-  const auto mark = [&](bool learned) { chat.learned.resize(chat.ids.size(), learned ? 1 : 0); };
+  const auto mark = [&](bool in_loss) { chat.in_loss.resize(chat.ids.size(), in_loss ? 1 : 0); };
   for (size_t i = 0; i < segments.size(); ++i) {
     const Segment& segment = segments[i];
     switch (segment.kind) {
@@ -205,14 +205,14 @@ EncodedChat encode_chat(const tokenizer::Tokenizer& tokenizer,
       case Segment::Kind::kText: {
         std::string text = segment.text;
         for (; i + 1 < segments.size() && segments[i + 1].kind == Segment::Kind::kText &&
-               segments[i + 1].learned == segment.learned;
+               segments[i + 1].in_loss == segment.in_loss;
              ++i)
           text += segments[i + 1].text;
         tokenizer.encode_plain(text, chat.ids);
         break;
       }
     }
-    mark(segment.learned);
+    mark(segment.in_loss);
   }
   return chat;
 }

@@ -1,7 +1,7 @@
 #pragma once
 // Chats as text: the templates of the models we know. A chat becomes segments, each of which is a
-// marker (one token) or text, and is learned or not. Text is never searched for markers, so what a
-// user wrote cannot end a turn or start another.
+// marker (one token) or text, and counts in the loss or not. Text is never searched for markers, so
+// what a user wrote cannot end a turn or start another.
 
 #include <string>
 #include <vector>
@@ -28,7 +28,7 @@ struct Segment {
   };
   Kind kind = Kind::kText;
   std::string text;
-  bool learned = false;  // of an answer: the model writes it
+  bool in_loss = false;  // of an answer: the model writes it
 };
 
 // The template that the tokenizer's added tokens show, else alpaca. Never kAuto.
@@ -38,13 +38,13 @@ ChatTemplate template_named(const std::string& name, const std::string& source);
 // Fails when the tokenizer lacks a marker of the template.
 void check_template(ChatTemplate kind, const tokenizer::Tokenizer& tokenizer);
 
-// `open_turn`: ends with the beginning of an answer, for the model to go on.
+// `open_turn`: ends with the beginning of an answer, for the model to continue.
 std::vector<Segment> render_chat(ChatTemplate kind, const std::vector<Message>& messages,
                                  bool open_turn);
 
 struct EncodedChat {
   std::vector<tokenizer::TokenId> ids;
-  std::vector<char> learned;  // of each id
+  std::vector<char> in_loss;  // of each id
 };
 // Text between two markers is encoded in one piece, except where an answer begins: there a model
 // that generates has its prompt's end.

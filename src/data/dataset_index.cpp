@@ -90,8 +90,8 @@ Json shard_to_json(const ShardInfo& shard) {
                {"documents", shard.documents},
                {"bytes", shard.bytes},
                {"hash", shard.hash_text()}};
-  if (shard.learned > 0 || shard.padding > 0) {
-    json["learned"] = shard.learned;
+  if (shard.loss_tokens > 0 || shard.padding > 0) {
+    json["learned"] = shard.loss_tokens;
     json["padding"] = shard.padding;
   }
   return json;
@@ -104,7 +104,7 @@ ShardInfo shard_from_json(const Json& object, const std::string& source) {
   shard.documents = json_size(object, "documents", source);
   shard.bytes = json_size(object, "bytes", source);
   if (object.contains("learned")) {
-    shard.learned = json_size(object, "learned", source);
+    shard.loss_tokens = json_size(object, "learned", source);
     shard.padding = json_size(object, "padding", source);
   }
   const std::string hash = json_string(object, "hash", source);

@@ -26,7 +26,7 @@ struct SplitIndex {
 struct DatasetIndex {
   std::string tokenizer_name;
   ShardKind kind;
-  std::string plan;  // hash of sources and options: decides whether a restart may go on
+  std::string plan;  // hash of sources and options: decides whether a restart may continue
   Json options = Json::object();
   uint64_t source_files = 0, source_bytes = 0;
   std::string sources_fingerprint;

@@ -11,7 +11,7 @@
 namespace octavo::data {
 namespace {
 
-// Text under way: units are let in while they fit, and always one.
+// Text under way: units are admitted while they fit, and always one.
 constexpr uint64_t kBudgetBytes = uint64_t{128} << 20;
 
 }  // namespace

@@ -14,7 +14,7 @@
 namespace octavo::data {
 
 // Where the validation part of a source begins.
-struct Cut {
+struct ValidationCut {
   // A document that starts at or behind this input byte is validation. The last document of a data
   // set is cut in two when the byte falls inside it; any other document stays whole.
   uint64_t val_begin = UINT64_MAX;
@@ -28,10 +28,10 @@ struct EncodeContext {
   std::vector<uint64_t> begins;  // source_begins
   RowFormat format;
   ChatTemplate chat_template = ChatTemplate::kNone;  // of rows with answers
-  bool learn_all = false;
-  bool special_in_text = false;  // texts may spell special tokens
-  uint64_t sample_length = 0;    // of packed documents; 0: plain tokens
-  std::vector<Cut> cuts;         // of the sources
+  bool loss_on_all = false;
+  bool special_in_text = false;     // texts may spell special tokens
+  uint64_t sample_length = 0;       // of packed documents; 0: plain tokens
+  std::vector<ValidationCut> cuts;  // of the sources
   // Where the last document of all ends: it has no end-of-document token.
   uint64_t last_end = 0;
 };
@@ -44,9 +44,8 @@ struct EncodedUnit {
   uint64_t train_tokens = 0;  // tokens before this index are training, the others validation
   uint64_t empty_texts = 0, empty_answers = 0;  // rows that were left out
   uint64_t special_in_text = 0;  // places that are spelled like special tokens and stayed text
-  // Of packed documents: cut to the length of a sample, and left out because the cut left nothing
-  // to learn.
-  uint64_t cut_documents = 0, unlearned_documents = 0;
+  // Of packed documents: cut to the length of a sample; left out for want of a loss token.
+  uint64_t cut_documents = 0, documents_without_loss = 0;
   std::vector<std::string> skipped_places;  // of the first rows with answers that were left out
 };
 

@@ -46,7 +46,7 @@ void end_document(const EncodeContext& context, EncodedUnit& result) {
 // The document from token `first` on is the last of its data set; the cut may fall inside its
 // bytes. Behind the part that is trained on comes an end of document, where other documents follow
 // it.
-void cut_document(const EncodeContext& context, RowPlace bytes, uint64_t val_begin, size_t first,
+void cut_document(const EncodeContext& context, RowLocation bytes, uint64_t val_begin, size_t first,
                   bool is_last, EncodedUnit& result) {
   const uint64_t before = tokens_before_cut(result.tokens.size() - first, bytes.begin,
                                             bytes.end - bytes.begin, val_begin);
@@ -61,7 +61,7 @@ void cut_document(const EncodeContext& context, RowPlace bytes, uint64_t val_beg
 
 void encode_text(const EncodeContext& context, const Unit& unit, EncodedUnit& result) {
   const Source& source = context.sources[unit.start.file];
-  const Cut& cut = context.cuts[unit.start.file];
+  const ValidationCut& cut = context.cuts[unit.start.file];
   const uint64_t file_begin = context.begins[unit.start.file];
   const uint64_t file_end = context.begins[unit.start.file + 1];
   const bool is_last = file_end == context.last_end;
@@ -87,12 +87,13 @@ void encode_text(const EncodeContext& context, const Unit& unit, EncodedUnit& re
 
 // One row: where it stands in all the inputs laid end to end, and in its file.
 struct Row {
-  RowPlace bytes;
+  RowLocation bytes;
   std::string place;  // for messages
   Json json;
 };
 
-void encode_text_row(const EncodeContext& context, const Cut& cut, Row& row, EncodedUnit& result) {
+void encode_text_row(const EncodeContext& context, const ValidationCut& cut, Row& row,
+                     EncodedUnit& result) {
   const size_t first = result.tokens.size();
   const std::string text = text_of_row(context.format, row.json, row.place);
   append(context.tokenizer.begin_ids(), result);
@@ -126,7 +127,8 @@ bool has_answer(const std::vector<Message>& messages) {
 }
 
 // A row with answers becomes one document of at most a sample's length, its tokens with flags.
-void encode_chat_row(const EncodeContext& context, const Cut& cut, Row& row, EncodedUnit& result) {
+void encode_chat_row(const EncodeContext& context, const ValidationCut& cut, Row& row,
+                     EncodedUnit& result) {
   const std::vector<Message> messages = messages_of_row(context.format, row.json, row.place);
   if (!has_answer(messages)) {
     ++result.empty_answers;
@@ -139,10 +141,10 @@ void encode_chat_row(const EncodeContext& context, const Cut& cut, Row& row, Enc
   });
   const bool too_long = chat.ids.size() > context.sample_length;
   if (too_long) chat.ids.resize(context.sample_length);
-  bool learned = false;  // the first token follows nothing that it could be learned from
-  for (size_t i = 1; i < chat.ids.size(); ++i) learned |= context.learn_all || chat.learned[i];
-  if (!learned) {
-    ++result.unlearned_documents;
+  bool has_loss = false;  // the first token follows nothing that could predict it
+  for (size_t i = 1; i < chat.ids.size(); ++i) has_loss |= context.loss_on_all || chat.in_loss[i];
+  if (!has_loss) {
+    ++result.documents_without_loss;
     note_skipped(row, result);
     return;
   }
@@ -152,8 +154,8 @@ void encode_chat_row(const EncodeContext& context, const Cut& cut, Row& row, Enc
     auto word = static_cast<uint32_t>(chat.ids[i]);
     if (i == 0)
       word |= kStartFlag;
-    else if (context.learn_all || chat.learned[i])
-      word |= kLearnedFlag;
+    else if (context.loss_on_all || chat.in_loss[i])
+      word |= kLossFlag;
     result.tokens.push_back(static_cast<int32_t>(word));
   }
   if (row.bytes.begin < cut.val_begin) result.train_tokens = result.tokens.size();
@@ -161,7 +163,7 @@ void encode_chat_row(const EncodeContext& context, const Cut& cut, Row& row, Enc
 
 void encode_rows(const EncodeContext& context, const Unit& unit, EncodedUnit& result) {
   const Source& source = context.sources[unit.start.file];
-  const Cut& cut = context.cuts[unit.start.file];
+  const ValidationCut& cut = context.cuts[unit.start.file];
   const uint64_t file_begin = context.begins[unit.start.file];
   const std::string_view text = unit.text;
   uint64_t number = unit.start.line;
@@ -171,7 +173,7 @@ void encode_rows(const EncodeContext& context, const Unit& unit, EncodedUnit& re
     Row row;
     const uint64_t begin = unit.start.offset + from;
     row.bytes =
-        unit.places.empty() ? RowPlace{begin, begin + line.size()} : unit.places.at(row_index);
+        unit.places.empty() ? RowLocation{begin, begin + line.size()} : unit.places.at(row_index);
     row.bytes.begin += file_begin;
     row.bytes.end += file_begin;
     from = newline == std::string_view::npos ? text.size() : newline + 1;

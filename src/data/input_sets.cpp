@@ -66,17 +66,18 @@ size_t list_set_sources(const PrepareOptions& options, std::vector<Source>& sour
   return first_val;
 }
 
-std::vector<Cut> cuts_of(const PrepareOptions& options, const std::vector<Source>& sources,
-                         const std::vector<uint64_t>& begins, size_t first_val) {
+std::vector<ValidationCut> validation_cuts(const PrepareOptions& options,
+                                           const std::vector<Source>& sources,
+                                           const std::vector<uint64_t>& begins, size_t first_val) {
   const std::vector<InputSet> sets = sets_of(options);
-  std::vector<Cut> cuts(sources.size());
+  std::vector<ValidationCut> cuts(sources.size());
   for (size_t i = first_val; i < sources.size(); ++i) cuts[i].val_begin = begins[i];
   for (size_t first = 0, end = 0; first < first_val; first = end) {
     const size_t set = sources[first].set;
     for (end = first; end < first_val && sources[end].set == set;) ++end;
     if (sets[set].val_inputs > 0 || options.val_fraction == 0) continue;
     const auto bytes = static_cast<double>(begins[end] - begins[first]);
-    const Cut cut{
+    const ValidationCut cut{
         begins[first] + static_cast<uint64_t>(std::floor(bytes * (1 - options.val_fraction))),
         last_document_end(sources, begins, first, end)};
     std::fill(cuts.begin() + static_cast<std::ptrdiff_t>(first),
@@ -103,7 +104,7 @@ void Tally::add(const EncodedUnit& unit, size_t set) {
   empty_texts_ += unit.empty_texts;
   empty_answers_ += unit.empty_answers;
   cut_ += unit.cut_documents;
-  too_long_ += unit.unlearned_documents;
+  too_long_ += unit.documents_without_loss;
   special_ += unit.special_in_text;
   for (const std::string& place : unit.skipped_places)
     if (places_.size() < kMostPlaces) places_.push_back(place);

@@ -24,8 +24,9 @@ bool holds_out_by_set(const PrepareOptions& options);
 size_t list_set_sources(const PrepareOptions& options, std::vector<Source>& sources);
 
 // Of each source. The sources from `first_val` on are validation as a whole.
-std::vector<Cut> cuts_of(const PrepareOptions& options, const std::vector<Source>& sources,
-                         const std::vector<uint64_t>& begins, size_t first_val);
+std::vector<ValidationCut> validation_cuts(const PrepareOptions& options,
+                                           const std::vector<Source>& sources,
+                                           const std::vector<uint64_t>& begins, size_t first_val);
 
 // What was made of each data set so far.
 class Tally {

@@ -66,9 +66,9 @@ void describe_split(std::ostream& out, const fs::path& folder, const DatasetInde
       << "), " << split.documents() << " documents start here, " << split.shards.size()
       << " shards, " << format_bytes(double(bytes)) << "\n";
   if (index.kind.packed()) {
-    uint64_t learned = 0, padding = 0;
+    uint64_t loss_tokens = 0, padding = 0;
     for (const ShardInfo& shard : split.shards) {
-      learned += shard.learned;
+      loss_tokens += shard.loss_tokens;
       padding += shard.padding;
     }
     const auto share = [&](uint64_t part) {
@@ -76,7 +76,7 @@ void describe_split(std::ostream& out, const fs::path& folder, const DatasetInde
     };
     out << "  packed: " << split.tokens() / index.kind.sample_length << " samples of "
         << index.kind.sample_length << " tokens, " << std::fixed << std::setprecision(1)
-        << share(learned) << "% learned, " << share(padding) << "% padding\n";
+        << share(loss_tokens) << "% loss tokens, " << share(padding) << "% padding\n";
   }
   out << "  begins: " << preview(folder, index, name) << "\n";
   out << "  " << std::left << std::setw(18) << "shard" << std::right << std::setw(14) << "tokens"

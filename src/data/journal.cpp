@@ -101,7 +101,7 @@ void Journal::write_line(const std::string& payload) {
   }
   if (done < line.size() || ::fdatasync(fd_) != 0)
     fail(ExitCode::kEnvironment, "data", "cannot write ", path_.string(), ": ",
-         std::strerror(errno), "; free some space and run the same command to go on");
+         std::strerror(errno), "; free some space and run the same command to continue");
 }
 
 void Journal::remove() {

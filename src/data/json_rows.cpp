@@ -85,8 +85,8 @@ void JsonRowReader::scan_string(std::string& out) {
 }
 
 // One value, with every line end outside of strings as a space.
-RowPlace JsonRowReader::scan_value(std::string& out) {
-  RowPlace place{.begin = window_begin_ + at_};
+RowLocation JsonRowReader::scan_value(std::string& out) {
+  RowLocation place{.begin = window_begin_ + at_};
   std::string value;
   uint64_t depth = 0;
   for (;;) {

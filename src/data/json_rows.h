@@ -21,7 +21,7 @@ class JsonRowReader : public RowReader {
   int peek();
   int skip_space();  // the next character, not taken
   void start();
-  RowPlace scan_value(std::string& out);
+  RowLocation scan_value(std::string& out);
   void scan_string(std::string& out);
   bool more_rows();  // takes what stands between two rows
   [[noreturn]] void damaged(const std::string& what) const;

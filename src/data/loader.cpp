@@ -94,11 +94,11 @@ struct Loader::State {
     batch.starts.push_back(static_cast<int32_t>(batch.inputs.size()));
     batch.inputs.insert(batch.inputs.end(), sample.begin(), sample.end() - 1);
     batch.targets.insert(batch.targets.end(), sample.begin() + 1, sample.end());
-    batch.learned += options.length;
+    batch.loss_tokens += options.length;
   }
 
   // A token is a target of the one before it, when both are of one document and it is to be
-  // learned.
+  // in the loss.
   void add_packed(uint64_t begin, Batch& batch) {
     sample.resize(static_cast<size_t>(options.length));
     if (!read_sample(begin)) return leave_out(batch);
@@ -107,10 +107,10 @@ struct Loader::State {
       const uint32_t next = i + 1 < sample.size() ? static_cast<uint32_t>(sample[i + 1]) : 0;
       if (i == 0 || (word & kStartFlag) != 0)
         batch.starts.push_back(static_cast<int32_t>(batch.inputs.size()));
-      const bool learned = (next & kLearnedFlag) != 0 && (next & kStartFlag) == 0;
+      const bool in_loss = (next & kLossFlag) != 0 && (next & kStartFlag) == 0;
       batch.inputs.push_back(static_cast<int32_t>(word & kIdMask));
-      batch.targets.push_back(learned ? static_cast<int32_t>(next & kIdMask) : -1);
-      batch.learned += learned ? 1 : 0;
+      batch.targets.push_back(in_loss ? static_cast<int32_t>(next & kIdMask) : -1);
+      batch.loss_tokens += in_loss ? 1 : 0;
     }
   }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Parts of this room that need large libraries are loaded when they are first needed.
+// Parts of this module that need large libraries are loaded when they are first needed.
 
 #include <string>
 

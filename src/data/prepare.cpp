@@ -216,11 +216,11 @@ EncodeContext make_context(const PrepareOptions& options, const tokenizer::Token
                         .begins = source_begins(inputs.sources),
                         .format = inputs.rows.format,
                         .chat_template = inputs.rows.chat_template,
-                        .learn_all = options.train_on == config::TrainOn::kAll,
+                        .loss_on_all = options.train_on == config::TrainOn::kAll,
                         .special_in_text = options.special_tokens_in_text,
                         .sample_length = options.max_seq_length};
   context.last_end = last_document_end(inputs.sources, context.begins, 0, inputs.sources.size());
-  context.cuts = cuts_of(options, inputs.sources, context.begins, inputs.first_val);
+  context.cuts = validation_cuts(options, inputs.sources, context.begins, inputs.first_val);
   return context;
 }
 
@@ -253,7 +253,7 @@ Tally write_shards(const PrepareOptions& options, const EncodeContext& context, 
   while (const auto unit = encoder.next()) {
     if (stop_requested())
       fail(ExitCode::kStopped, "data", "stopped by ", stop_reason(), " with ",
-           journal.finished().size(), " shards finished; run the same command to go on");
+           journal.finished().size(), " shards finished; run the same command to continue");
     journal.note(tally.to_json());  // of the units before this one, where a restart begins
     output->write(*unit, std::exchange(skip, 0));
     bytes_done += unit->source_bytes;
@@ -277,7 +277,7 @@ PrepareResult summarise(const DatasetIndex& index) {
     result.documents += split.documents();
     result.shards += static_cast<int>(split.shards.size());
     for (const ShardInfo& shard : split.shards) {
-      result.learned_tokens += shard.learned;
+      result.loss_tokens += shard.loss_tokens;
       result.padding_tokens += shard.padding;
     }
   }
@@ -308,7 +308,7 @@ PrepareResult run(const PrepareOptions& options) {
   Journal journal(options.output, index.plan);
   remove_leftovers(options.output, journal);
   const size_t reused = journal.finished().size();
-  if (reused > 0) log_info(str("data: going on behind ", reused, " finished shards"));
+  if (reused > 0) log_info(str("data: continuing behind ", reused, " finished shards"));
   const EncodeContext context = make_context(options, *tokenizer, inputs);
   const Tally tally = write_shards(options, context, workers, index.kind, journal);
   tally.check(options);

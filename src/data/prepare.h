@@ -56,10 +56,10 @@ PrepareOptions prepare_options(const config::Settings& settings,
 
 struct PrepareResult {
   uint64_t train_tokens = 0, val_tokens = 0, documents = 0;
-  uint64_t bytes = 0;                               // of the inputs
-  uint64_t sample_length = 0;                       // packed: tokens in a sample
-  uint64_t learned_tokens = 0, padding_tokens = 0;  // of packed samples
-  int shards = 0, shards_reused = 0;  // reused: finished by an earlier, interrupted call
+  uint64_t bytes = 0;                            // of the inputs
+  uint64_t sample_length = 0;                    // packed: tokens in a sample
+  uint64_t loss_tokens = 0, padding_tokens = 0;  // of packed samples
+  int shards = 0, shards_reused = 0;             // reused: finished by an earlier, interrupted call
   double seconds = 0;
 };
 
@@ -70,7 +70,7 @@ struct PrepareResult {
 // written last. A folder that holds another data set is refused.
 //
 // Rows with answers are packed: every sample is max_seq_length tokens of whole documents that do
-// not see each other, with a mark at each token that is to be learned.
+// not see each other, with a mark at each loss token.
 PrepareResult prepare(const PrepareOptions& options);
 
 // Whether the rows have answers, so that the data depends on max_seq_length and the template.

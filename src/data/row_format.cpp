@@ -7,14 +7,14 @@
 namespace octavo::data {
 namespace {
 
-struct KnownSet {
+struct KnownDataset {
   const char* name;
   const char* prompt;
   const char* response;
   const char* input;
 };
 // In this order: Alpaca's rows have a text as well.
-constexpr KnownSet kKnownSets[] = {
+constexpr KnownDataset kKnownSets[] = {
     {"OpenMathInstruct-2", "problem", "generated_solution", ""},
     {"GSM8K", "question", "answer", ""},
     {"Alpaca", "instruction", "output", "input"},
@@ -131,7 +131,7 @@ RowFormat detect_format(const FieldNames& given, const Json& row, const std::str
   if (given.text != "text" || !row.is_object()) return text_format(given.text);
   for (const char* field : kMessageFields)
     if (row.contains(field) && row[field].is_array()) return messages_format(field);
-  for (const KnownSet& set : kKnownSets)
+  for (const KnownDataset& set : kKnownSets)
     if (has_string(row, set.prompt) && has_string(row, set.response))
       return prompt_format(set.name, set.prompt, set.response,
                            set.input[0] != '\0' && row.contains(set.input) ? set.input : "");

@@ -34,12 +34,12 @@ std::optional<FirstRow> first_row_of(const Source& source) {
   return std::nullopt;
 }
 
-struct Found {
+struct DetectedFormat {
   RowFormat format;
   Json row;  // null when no input has rows
 };
 
-Found find_first(const PrepareOptions& options, const std::vector<Source>& sources) {
+DetectedFormat find_first(const PrepareOptions& options, const std::vector<Source>& sources) {
   const FieldNames given{options.text_field, options.prompt_field, options.response_field,
                          options.messages_field};
   for (const Source& source : sources) {
@@ -47,7 +47,7 @@ Found find_first(const PrepareOptions& options, const std::vector<Source>& sourc
     if (auto first = first_row_of(source))
       return {detect_format(given, first->row, first->place), std::move(first->row)};
   }
-  Found none;
+  DetectedFormat none;
   none.format.text = options.text_field;
   return none;
 }
@@ -78,7 +78,7 @@ RowFormat find_format(const PrepareOptions& options, const std::vector<Source>& 
 
 RowPlan plan_rows(const PrepareOptions& options, const tokenizer::Tokenizer& tokenizer,
                   const std::vector<Source>& sources) {
-  const Found found = find_first(options, sources);
+  const DetectedFormat found = find_first(options, sources);
   RowPlan plan{.format = found.format};
   if (plan.format.has_answers())
     plan.chat_template = choose_template(options, tokenizer, plan.format, found.row);

@@ -9,14 +9,14 @@
 
 namespace octavo::data {
 
-struct RowPlace {
+struct RowLocation {
   uint64_t begin = 0,
            end = 0;  // bytes of the file; estimated where rows have no place of their own
 };
 
 struct RowBatch {
   std::string lines;  // one JSON value and a newline each
-  std::vector<RowPlace> places;
+  std::vector<RowLocation> places;
   // Where the next batch begins: a byte of the file and the number (from 1) of the row.
   uint64_t next_offset = 0, next_row = 1;
   bool ends_file = false;

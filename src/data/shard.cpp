@@ -113,7 +113,7 @@ void ShardWriter::put(const void* data, size_t bytes, uint64_t offset) {
     if (done < 0 && errno == EINTR) continue;
     if (done < 0)
       fail(ExitCode::kEnvironment, "data", "cannot write ", temporary_.string(), ": ",
-           std::strerror(errno), "; free some space and run the same command to go on");
+           std::strerror(errno), "; free some space and run the same command to continue");
     from += done;
     bytes -= static_cast<size_t>(done);
     offset += static_cast<uint64_t>(done);
@@ -141,7 +141,7 @@ void ShardWriter::append(std::span<const int32_t> tokens) {
       const uint32_t mask = kind_.packed() ? kIdMask : UINT32_MAX;
       for (const int32_t token : part) {
         largest = std::max(largest, static_cast<uint32_t>(token) & mask);
-        learned_ += kind_.packed() && (static_cast<uint32_t>(token) & kLearnedFlag) != 0 ? 1 : 0;
+        loss_tokens_ += kind_.packed() && (static_cast<uint32_t>(token) & kLossFlag) != 0 ? 1 : 0;
       }
       std::memcpy(block_.data() + filled, part.data(), part.size_bytes());
     }
@@ -202,10 +202,12 @@ ShardInfo ShardWriter::finish() {
   const bool synced = ::fsync(fd) == 0;
   if (::close(fd) != 0 || !synced)
     fail(ExitCode::kEnvironment, "data", "cannot make ", temporary_.string(),
-         " durable: ", std::strerror(errno), "; free some space and run the same command to go on");
+         " durable: ", std::strerror(errno),
+         "; free some space and run the same command to continue");
   fs::rename(temporary_, folder_ / name_);
   fsync_path(folder_);
-  return {name_, header.tokens, header.documents, written_, hash_array(page), learned_, padding_};
+  return {name_,        header.tokens, header.documents, written_, hash_array(page),
+          loss_tokens_, padding_};
 }
 
 Shard::Shard(const fs::path& folder, const ShardInfo& info, const ShardKind& kind,

@@ -39,8 +39,8 @@ struct ShardHeader {
 struct ShardInfo {
   std::string name;
   uint64_t tokens = 0, documents = 0, bytes = 0;
-  std::array<char, 32> hash{};        // of the header
-  uint64_t learned = 0, padding = 0;  // of packed tokens
+  std::array<char, 32> hash{};            // of the header
+  uint64_t loss_tokens = 0, padding = 0;  // of packed tokens
   std::string hash_text() const { return {hash.data(), hash.size()}; }
 };
 
@@ -53,8 +53,8 @@ struct ShardKind {
   uint32_t token_bytes() const { return vocab_size <= 65536 && !packed() ? 2 : 4; }
 };
 
-// A packed token: its id, and whether it is to be learned and whether a document begins with it.
-constexpr uint32_t kLearnedFlag = uint32_t{1} << 31, kStartFlag = uint32_t{1} << 30;
+// A packed token: its id, whether it is a loss token, and whether a document begins with it.
+constexpr uint32_t kLossFlag = uint32_t{1} << 31, kStartFlag = uint32_t{1} << 30;
 constexpr uint32_t kIdMask = kStartFlag - 1;
 
 // Tokens of a shard that must not be trained on, and why.
@@ -93,7 +93,7 @@ class ShardWriter {
   std::string name_;
   ShardKind kind_;
   int fd_ = -1;
-  uint64_t tokens_ = 0, written_ = kShardHeaderBytes, learned_ = 0, padding_ = 0;
+  uint64_t tokens_ = 0, written_ = kShardHeaderBytes, loss_tokens_ = 0, padding_ = 0;
   std::vector<std::byte> block_;
   std::vector<uint64_t> documents_, hashes_;
 };

@@ -56,14 +56,14 @@ uint64_t sample_count(const TokenData& data, int64_t length);
 struct Batch {
   int64_t rows = 0, length = 0;
   std::vector<int32_t> inputs;   // rows x length
-  std::vector<int32_t> targets;  // -1: nothing to learn here
+  std::vector<int32_t> targets;  // -1: not in the loss
   // Where documents begin in the rows laid end to end, ascending; each row's first position is one.
   std::vector<int32_t> starts;
   // The numbers of the samples in it, row by row; short of `rows` in the last batches of a run.
   std::vector<uint64_t> samples = {};
-  int64_t learned = 0;   // targets that are not -1
-  int64_t left_out = 0;  // rows that nothing is learned from because their tokens are damaged
-  Position after;        // where to resume once this batch has been trained on
+  int64_t loss_tokens = 0;  // targets that are not -1
+  int64_t left_out = 0;     // rows left out of the loss because their tokens are damaged
+  Position after;           // where to resume once this batch has been trained on
 };
 
 // Reads ahead on its own thread. Deterministic: batch k depends on (data, seed, position) only.
@@ -76,11 +76,11 @@ class Loader {
     bool shuffle = true;
     int rank = 0, world = 1;  // rank r takes rows [r * rows, (r + 1) * rows) of each global batch
     // The position behind the last sample. A batch that reaches beyond it keeps its shape: rows
-    // without a sample have nothing to learn. 0: there is no end.
+    // without a sample have no loss tokens. 0: there is no end.
     uint64_t end = 0;
     int read_ahead = 4;
-    // Samples with damaged tokens: nothing is learned from them. Their places in the order stay, so
-    // that everything else is trained on as it would have been. False: they are an error.
+    // Samples with damaged tokens: none of theirs is in the loss. Their places in the order stay,
+    // so that everything else is trained on as it would have been. False: they are an error.
     bool skip_damaged = false;
   };
   Loader(std::shared_ptr<const TokenData> data, const Options& options, Position start);

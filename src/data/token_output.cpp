@@ -47,8 +47,8 @@ class PlainOutput : public TokenOutput {
   uint64_t shard_tokens_;
 };
 
-// A shard is a packing of its own: no sample is open when it ends, so that a later call can go on
-// behind it without knowing more than the place.
+// A shard is a packing of its own: no sample is open when it ends, so that a later call can
+// continue behind it without knowing more than the place.
 class PackedOutput : public TokenOutput {
  public:
   PackedOutput(const OutputOptions& options, Journal& journal)

@@ -1,6 +1,6 @@
 #pragma once
 // Encoded units to shards, split by split. Each finished shard is noted in the journal with the
-// place in the input behind it, so that a later call can go on there.
+// place in the input behind it, so that a later call can continue there.
 
 #include <map>
 #include <memory>

@@ -31,7 +31,7 @@ struct UnitPosition {
 struct Unit {
   UnitPosition start;
   std::string text;
-  std::vector<RowPlace> places;  // of the rows; none when they stand in the file as in `text`
+  std::vector<RowLocation> places;  // of the rows; none when they stand in the file as in `text`
   uint64_t source_bytes = 0;
   bool ends_file = false;
 };

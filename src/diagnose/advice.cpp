@@ -10,7 +10,7 @@
 namespace octavo::diagnose {
 namespace {
 
-// A recipe is worth a thought when its products are this much nearer to the truth.
+// A recipe is worth a thought when its GEMMs are this much nearer to the truth.
 constexpr double kWorthwhile = 0.75;
 // A part outside FP8 is worth a line from this share of the FLOPs on.
 constexpr double kLargePart = 0.2;
@@ -50,9 +50,9 @@ std::string needs(const Variant& variant) {
                  : std::string());
 }
 
-bool is_troubled(const VariantFigures& stats) {
+bool is_troubled(const VariantStats& stats) {
   return std::ranges::any_of(stats.tensors,
-                             [](const auto& t) { return !fp8::trouble(t.health).empty(); });
+                             [](const auto& t) { return !fp8::health_problem(t.health).empty(); });
 }
 
 // No way to quantize helps against numbers that are broken themselves.
@@ -75,7 +75,7 @@ const nn::Fp8TensorReport* worst_of(const Diagnosis& found,
   return nullptr;
 }
 
-const LayerFigures* figures_of(const Diagnosis& found, const std::string& layer) {
+const LayerStats* stats_of(const Diagnosis& found, const std::string& layer) {
   const auto it =
       std::ranges::find_if(found.layers, [&](const auto& l) { return l.layer == layer; });
   return it == found.layers.end() ? nullptr : &*it;
@@ -86,8 +86,8 @@ std::vector<std::string> healed_by(const Diagnosis& found, const Variant& varian
                                    const std::vector<std::string>& layers) {
   std::vector<std::string> healed;
   for (const std::string& layer : layers) {
-    const LayerFigures* stats = figures_of(found, layer);
-    const VariantFigures* v = stats != nullptr ? stats->find(variant) : nullptr;
+    const LayerStats* stats = stats_of(found, layer);
+    const VariantStats* v = stats != nullptr ? stats->find(variant) : nullptr;
     if (v != nullptr && v->is_legal() && !is_troubled(*v)) healed.push_back(layer);
   }
   return healed;
@@ -96,8 +96,8 @@ std::vector<std::string> healed_by(const Diagnosis& found, const Variant& varian
 // A layer that is well now would be sick.
 bool harms(const Diagnosis& found, const Variant& variant) {
   const Variant now = variant_of(found.in_use);
-  return std::ranges::any_of(found.layers, [&](const LayerFigures& layer) {
-    const VariantFigures *before = layer.find(now), *after = layer.find(variant);
+  return std::ranges::any_of(found.layers, [&](const LayerStats& layer) {
+    const VariantStats *before = layer.find(now), *after = layer.find(variant);
     return before != nullptr && after != nullptr && !is_troubled(*before) && is_troubled(*after);
   });
 }
@@ -113,11 +113,11 @@ std::string first_few(const std::vector<std::string>& names) {
 // The worst tensor now, and what the same tensor would be.
 std::string before_and_after(const Diagnosis& found, const nn::Fp8TensorReport& worst,
                              const Variant& variant) {
-  const LayerFigures* stats = figures_of(found, worst.layer);
-  const VariantFigures* v = stats != nullptr ? stats->find(variant) : nullptr;
+  const LayerStats* stats = stats_of(found, worst.layer);
+  const VariantStats* v = stats != nullptr ? stats->find(variant) : nullptr;
   std::string text = str(worst.layer, " ", worst.tensor, ": ", worst.trouble);
   if (v == nullptr) return text;
-  for (const TensorFigures& t : v->tensors)
+  for (const TensorStats& t : v->tensors)
     if (t.role == worst.role) {
       char now[96];
       std::snprintf(now, sizeof now, "; with %s %.1f%% underflow, %.1f dB",
@@ -204,18 +204,18 @@ void add_bf16_parts(const Diagnosis& found, std::vector<Advice>& advice) {
                             : "nothing in a config: attention is always in BF16; its share falls "
                               "with a shorter max_seq_length or a wider model",
                         str(line.layer, " takes ", percent_text(line.flops_share),
-                            " of the FLOPs of matrix products, which FP8 cannot speed up")});
+                            " of the FLOPs of GEMMs, which FP8 cannot speed up")});
 }
 
 // Healthy, and still there may be something better: the least change among what is about as good.
 void add_better_recipe(const Diagnosis& found, std::vector<Advice>& advice) {
   constexpr double kAsGood = 1.03;
   const Variant now = variant_of(found.in_use);
-  const Overall in_use = overall(found.layers, now);
+  const VariantSummary in_use = summarize(found.layers, now);
   std::vector<std::pair<Variant, double>> possible;
   double least = in_use.error;
   for (const Variant& variant : variants(found.in_use)) {
-    const Overall o = overall(found.layers, variant);
+    const VariantSummary o = summarize(found.layers, variant);
     if (o.refused > in_use.refused || o.troubled > 0 || o.layers == 0) continue;
     possible.emplace_back(variant, o.error);
     least = std::min(least, o.error);
@@ -224,7 +224,7 @@ void add_better_recipe(const Diagnosis& found, std::vector<Advice>& advice) {
   const auto better = std::ranges::find_if(
       possible, [&](const auto& candidate) { return candidate.second <= kAsGood * least; });
   advice.push_back({false, keys_of(better->first, now) + needs(better->first),
-                    str("error of the products ", percent_text(better->second), " instead of ",
+                    str("error of the GEMMs ", percent_text(better->second), " instead of ",
                         percent_text(in_use.error), " on the same tensors")});
 }
 
@@ -245,11 +245,11 @@ void sort_worst_first(std::vector<nn::Fp8TensorReport>& reports) {
   });
 }
 
-Overall overall(const std::vector<LayerFigures>& layers, const Variant& variant) {
-  Overall o;
+VariantSummary summarize(const std::vector<LayerStats>& layers, const Variant& variant) {
+  VariantSummary o;
   double squares = 0;
-  for (const LayerFigures& layer : layers) {
-    const VariantFigures* v = layer.find(variant);
+  for (const LayerStats& layer : layers) {
+    const VariantStats* v = layer.find(variant);
     if (v == nullptr || !v->is_legal()) {
       ++o.refused;
       continue;

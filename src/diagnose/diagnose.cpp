@@ -107,11 +107,11 @@ void look(train::Run& run, const config::Settings& settings, Diagnosis& found) {
                      .on_layer = [&](const std::string& layer) { bar.set(done += each, layer); }});
   int64_t step = run.progress.step;
   for (int64_t i = 0; i < kPassesBefore; ++i) run_pass(run, ++step);
-  observer.start_looking(run.fp8->state());
+  observer.start_observing(run.fp8->state());
   each = kLook;
   found.health = run_pass(run, ++step);
   bar.finish();
-  found.layers = observer.take_figures();
+  found.layers = observer.take_stats();
   if (!settings.capture.empty())
     checkpoint::write_safetensors(settings.capture, observer.take_tensors(),
                                   {{"about", "octavo diagnose: operands of linear layers"}});

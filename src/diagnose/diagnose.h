@@ -1,5 +1,5 @@
 #pragma once
-// octavo diagnose: which products run in FP8, how healthy they are, what another recipe would have
+// octavo diagnose: which GEMMs run in FP8, how healthy they are, what another recipe would have
 // given on the same tensors, and what to change.
 
 #include "config/parse.h"

@@ -26,7 +26,7 @@ struct Diagnosis {
   fp8::Options in_use;
   std::vector<train::GemmLine> coverage;
   std::vector<nn::Fp8TensorReport> health;  // of what runs in FP8, worst first
-  std::vector<LayerFigures> layers;         // every linear layer, in FP8 or not
+  std::vector<LayerStats> layers;           // every linear layer, in FP8 or not
   std::vector<Advice> advice;
 
   // A layer in FP8 of which a tensor is in trouble.
@@ -36,13 +36,13 @@ struct Diagnosis {
 // Troubled tensors before healthy ones, then by signal to noise.
 void sort_worst_first(std::vector<nn::Fp8TensorReport>& reports);
 
-// Mean squared error of the products over the layers on which the variant is legal, as a root; and
+// Mean squared error of the GEMMs over the layers on which the variant is legal, as a root; and
 // on how many it is not.
-struct Overall {
+struct VariantSummary {
   double error = 0;
   int64_t layers = 0, refused = 0, troubled = 0;
 };
-Overall overall(const std::vector<LayerFigures>& layers, const Variant& variant);
+VariantSummary summarize(const std::vector<LayerStats>& layers, const Variant& variant);
 
 // What to change, with the evidence: what is needed first.
 std::vector<Advice> advise(const Diagnosis& found);

@@ -24,46 +24,46 @@ Observer::Observer(const engine::Engine& engine, const nn::LinearList& layers, O
   const auto all = variants(options_.in_use);
   for (const auto& layer : layers) {
     const auto w = layer->weight->sizes();
-    places_[layer.get()] = seen_.size();
-    seen_.push_back({layer, {}, {}, figures_for(layer->name, w[0], w[1], options_.tokens, all)});
+    places_[layer.get()] = layers_.size();
+    layers_.push_back({layer, {}, {}, stats_for(layer->name, w[0], w[1], options_.tokens, all)});
     layer->observer = this;
   }
 }
 
 Observer::~Observer() {
-  for (const Seen& s : seen_) s.layer->observer = nullptr;
+  for (const ObservedLayer& s : layers_) s.layer->observer = nullptr;
 }
 
-Observer::Seen& Observer::seen(const nn::Linear& layer) {
+Observer::ObservedLayer& Observer::observed(const nn::Linear& layer) {
   const auto place = places_.find(&layer);
   OCTAVO_ASSERT(place != places_.end());
-  return seen_[place->second];
+  return layers_[place->second];
 }
 
-void Observer::remember(Seen& seen, Role role, const Tensor& tensor) {
-  float& amax = seen.amax[static_cast<size_t>(role)];
+void Observer::remember(ObservedLayer& observed, Role role, const Tensor& tensor) {
+  float& amax = observed.amax[static_cast<size_t>(role)];
   amax = std::fmax(amax, largest_magnitude(tensor));
 }
 
-void Observer::start_looking(const std::vector<std::pair<std::string, Tensor>>& state) {
+void Observer::start_observing(const std::vector<std::pair<std::string, Tensor>>& state) {
   constexpr std::string_view kPrefix = "factor.";
   for (const auto& [name, tensor] : state)
     if (name.starts_with(kPrefix)) factors_[name.substr(kPrefix.size())] = tensor.item<float>();
   looking_ = true;
 }
 
-FactorOf Observer::factor_of(const Seen& seen) const {
-  return [this, &seen](const Variant& variant, Role role, Direction direction) {
+FactorOf Observer::factor_of(const ObservedLayer& observed) const {
+  return [this, &observed](const Variant& variant, Role role, Direction direction) {
     const fp8::Format format = side_of(variant.recipe, variant.format, role, direction).format;
     const bool own_slot =
         direction == Direction::kColumn &&
         format != side_of(variant.recipe, variant.format, role, Direction::kRow).format;
     if (variant == variant_of(options_.in_use)) {
       const auto found = factors_.find(
-          octavo::str(seen.stats.layer, ".", fp8::name_of(role), own_slot ? ".column" : ""));
+          octavo::str(observed.stats.layer, ".", fp8::name_of(role), own_slot ? ".column" : ""));
       if (found != factors_.end()) return found->second;
     }
-    const float amax = seen.amax[static_cast<size_t>(role)];
+    const float amax = observed.amax[static_cast<size_t>(role)];
     if (amax == 0 || !std::isfinite(amax)) return 1.0f;
     const float factor =
         std::ldexp(fp8::max_value(format), -static_cast<int>(variant.margin)) / amax;
@@ -73,7 +73,7 @@ FactorOf Observer::factor_of(const Seen& seen) const {
 
 void Observer::on_input(nn::Linear& layer, const Tensor& x) {
   OCTAVO_ASSERT(x.defined());  // of a step that takes statistics
-  Seen& it = seen(layer);
+  ObservedLayer& it = observed(layer);
   const Tensor w = layer.weight->weights();
   if (!looking_) {
     remember(it, Role::kInput, x);
@@ -86,13 +86,13 @@ void Observer::on_input(nn::Linear& layer, const Tensor& x) {
     tensors_[layer.name + ".input"] = x.detach().to(at::kCPU, at::kBFloat16, false, true);
     tensors_[layer.name + ".weight"] = w.detach().to(at::kCPU, at::kBFloat16, false, true);
   }
-  look_forward(engine_, x, w, factor_of(it), it.stats);
+  measure_forward(engine_, x, w, factor_of(it), it.stats);
   if (options_.on_layer) options_.on_layer(layer.name);
 }
 
 void Observer::on_gradient(nn::Linear& layer, const Tensor& dy) {
   OCTAVO_ASSERT(dy.defined());
-  Seen& it = seen(layer);
+  ObservedLayer& it = observed(layer);
   if (!looking_) {
     remember(it, Role::kGradient, dy);
     if (options_.on_layer) options_.on_layer(layer.name);
@@ -100,14 +100,14 @@ void Observer::on_gradient(nn::Linear& layer, const Tensor& dy) {
   }
   if (options_.keep_tensors)
     tensors_[layer.name + ".gradient"] = dy.detach().to(at::kCPU, at::kBFloat16, false, true);
-  look_backward(engine_, dy, std::exchange(it.x, {}), layer.weight->weights(), factor_of(it),
-                it.stats);
+  measure_backward(engine_, dy, std::exchange(it.x, {}), layer.weight->weights(), factor_of(it),
+                   it.stats);
   if (options_.on_layer) options_.on_layer(layer.name);
 }
 
-std::vector<LayerFigures> Observer::take_figures() {
-  std::vector<LayerFigures> all;
-  for (Seen& s : seen_) all.push_back(std::move(s.stats));
+std::vector<LayerStats> Observer::take_stats() {
+  std::vector<LayerStats> all;
+  for (ObservedLayer& s : layers_) all.push_back(std::move(s.stats));
   return all;
 }
 

@@ -28,30 +28,30 @@ class Observer final : public nn::LinearObserver {
   // From now on tensors are looked at; before, only their largest magnitudes are remembered, from
   // which delayed takes its factors. `state`: of the run's own delayed scaling, which is taken
   // where it has a tensor.
-  void start_looking(const std::vector<std::pair<std::string, at::Tensor>>& state);
+  void start_observing(const std::vector<std::pair<std::string, at::Tensor>>& state);
 
   void on_input(nn::Linear& layer, const at::Tensor& x) override;
   void on_gradient(nn::Linear& layer, const at::Tensor& dy) override;
 
   // In the order of the layers.
-  std::vector<LayerFigures> take_figures();
+  std::vector<LayerStats> take_stats();
   // "<layer>.input", "<layer>.weight", "<layer>.gradient", in BF16.
   std::vector<std::pair<std::string, at::Tensor>> take_tensors();
 
  private:
-  struct Seen {
+  struct ObservedLayer {
     nn::LinearPtr layer;
     std::array<float, 3> amax{};  // of the passes before, by role
     at::Tensor x;                 // until its gradient comes
-    LayerFigures stats;
+    LayerStats stats;
   };
-  Seen& seen(const nn::Linear& layer);
-  void remember(Seen& seen, fp8::Role role, const at::Tensor& tensor);
-  FactorOf factor_of(const Seen& seen) const;
+  ObservedLayer& observed(const nn::Linear& layer);
+  void remember(ObservedLayer& observed, fp8::Role role, const at::Tensor& tensor);
+  FactorOf factor_of(const ObservedLayer& observed) const;
 
   const engine::Engine& engine_;
   Options options_;
-  std::vector<Seen> seen_;
+  std::vector<ObservedLayer> layers_;
   std::map<const nn::Linear*, size_t> places_;
   std::map<std::string, float> factors_;  // "<layer>.<role>", as Fp8Scaling names them
   std::map<std::string, at::Tensor> tensors_;

@@ -58,7 +58,7 @@ std::string legend(const Diagnosis& found, const std::vector<Variant>& all) {
       "\nwhat if: the same tensors by every recipe and format. delayed takes its scale from the ";
   text += printed("%lld batches before\n", static_cast<long long>(found.passes_before));
   for (size_t i = 0; i < all.size(); ++i) {
-    const Overall o = overall(found.layers, all[i]);
+    const VariantSummary o = summarize(found.layers, all[i]);
     text += printed("  (%zu) %-24s", i + 1, name_of(all[i]).c_str());
     if (o.layers == 0) {
       text += " runs on no layer of this model: " +
@@ -67,7 +67,7 @@ std::string legend(const Diagnosis& found, const std::vector<Variant>& all) {
               "\n";
       continue;
     }
-    text += printed(" error of the products %6.2f%%, %lld of %zu layers sick", 100 * o.error,
+    text += printed(" error of the GEMMs %6.2f%%, %lld of %zu layers sick", 100 * o.error,
                     static_cast<long long>(o.troubled), found.layers.size());
     if (o.refused > 0) text += printed(", %lld refused", static_cast<long long>(o.refused));
     text += i == 0 ? "  <- in use\n" : "\n";
@@ -78,9 +78,9 @@ std::string legend(const Diagnosis& found, const std::vector<Variant>& all) {
 // Over all layers, from sums of squares.
 double class_sqnr(const Diagnosis& found, const Variant& variant, Role role) {
   fp8::TensorHealth sum;
-  for (const LayerFigures& layer : found.layers)
-    if (const VariantFigures* v = layer.find(variant))
-      for (const TensorFigures& t : v->tensors)
+  for (const LayerStats& layer : found.layers)
+    if (const VariantStats* v = layer.find(variant))
+      for (const TensorStats& t : v->tensors)
         if (t.role == role) {
           // Each tensor counts the same, whatever its size and scale.
           sum.signal += 1;
@@ -92,8 +92,8 @@ double class_sqnr(const Diagnosis& found, const Variant& variant, Role role) {
 double class_error(const Diagnosis& found, const Variant& variant, nn::Gemm gemm) {
   double squares = 0;
   int64_t count = 0;
-  for (const LayerFigures& layer : found.layers)
-    if (const VariantFigures* v = layer.find(variant))
+  for (const LayerStats& layer : found.layers)
+    if (const VariantStats* v = layer.find(variant))
       if (const auto& error = v->errors[static_cast<size_t>(gemm)]) {
         squares += *error * *error;
         ++count;
@@ -121,7 +121,7 @@ std::string class_tables(const Diagnosis& found, const std::vector<Variant>& all
     for (const Variant& v : all) text += value_or_dash(class_sqnr(found, v, role), "%9.1f");
     text += "\n";
   }
-  text += printed("  %-32s", "error of the product") + numbers(all);
+  text += printed("  %-32s", "error of the GEMM") + numbers(all);
   for (const nn::Gemm gemm : nn::kGemms) {
     text += printed("    %-30s", std::string(nn::name_of(gemm)).c_str());
     for (const Variant& v : all)
@@ -132,9 +132,9 @@ std::string class_tables(const Diagnosis& found, const std::vector<Variant>& all
 }
 
 std::string layer_table(const Diagnosis& found, const std::vector<Variant>& all) {
-  std::vector<const LayerFigures*> layers;
-  for (const LayerFigures& layer : found.layers) layers.push_back(&layer);
-  const auto in_use = [&](const LayerFigures* l) { return l->find(all.front())->error(); };
+  std::vector<const LayerStats*> layers;
+  for (const LayerStats& layer : found.layers) layers.push_back(&layer);
+  const auto in_use = [&](const LayerStats* l) { return l->find(all.front())->error(); };
   std::ranges::stable_sort(layers, [&](auto* a, auto* b) { return in_use(a) > in_use(b); });
   std::string text = printed("  %-32s", "by layer, worst first; * best") + numbers(all);
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -144,7 +144,7 @@ std::string layer_table(const Diagnosis& found, const std::vector<Variant>& all)
     }
     text += printed("    %-30s", layers[i]->layer.c_str());
     for (const Variant& variant : all) {
-      const VariantFigures* v = layers[i]->find(variant);
+      const VariantStats* v = layers[i]->find(variant);
       text += v->is_legal()
                   ? printed("%7.2f%%%c", 100 * v->error(), v == layers[i]->best() ? '*' : ' ')
                   : printed("%9s", "-");
@@ -180,7 +180,7 @@ Json health_json(const fp8::TensorHealth& h) {
           {"elements", h.elements}};
 }
 
-Json errors_json(const ProductErrors& errors) {
+Json errors_json(const GemmErrors& errors) {
   Json out = Json::object();
   for (const nn::Gemm gemm : nn::kGemms)
     if (const auto& error = errors[static_cast<size_t>(gemm)])
@@ -188,15 +188,15 @@ Json errors_json(const ProductErrors& errors) {
   return out;
 }
 
-Json layer_json(const LayerFigures& layer) {
+Json layer_json(const LayerStats& layer) {
   Json list = Json::array();
-  for (const VariantFigures& v : layer.variants) {
+  for (const VariantStats& v : layer.variants) {
     Json tensors = Json::array();
-    for (const TensorFigures& t : v.tensors) {
+    for (const TensorStats& t : v.tensors) {
       Json one = health_json(t.health);
       one["tensor"] = fp8::name_of(t.role);
       one["copy"] = t.direction == fp8::Direction::kRow ? "rows" : "columns";
-      one["trouble"] = fp8::trouble(t.health);
+      one["trouble"] = fp8::health_problem(t.health);
       tensors.push_back(std::move(one));
     }
     list.push_back({{"variant", name_of(v.variant)},
@@ -205,7 +205,7 @@ Json layer_json(const LayerFigures& layer) {
                     {"products", errors_json(v.errors)},
                     {"tensors", tensors}});
   }
-  const VariantFigures* best = layer.best();
+  const VariantStats* best = layer.best();
   return {{"layer", layer.layer},
           {"outputs", layer.outputs},
           {"inputs", layer.inputs},
@@ -232,12 +232,12 @@ Json json_of(const Diagnosis& found) {
     one["trouble"] = r.trouble;
     health.push_back(std::move(one));
   }
-  for (const LayerFigures& layer : found.layers) layers.push_back(layer_json(layer));
+  for (const LayerStats& layer : found.layers) layers.push_back(layer_json(layer));
   for (const Advice& a : found.advice)
     advice.push_back({{"needed", a.needed}, {"what", a.what}, {"evidence", a.evidence}});
   Json overalls = Json::array();
   for (const Variant& v : variants(found.in_use)) {
-    const Overall o = overall(found.layers, v);
+    const VariantSummary o = summarize(found.layers, v);
     overalls.push_back({{"variant", name_of(v)},
                         {"error", o.error},
                         {"layers", o.layers},

@@ -35,7 +35,7 @@ Fp8Matrix quantized(const engine::Engine& engine, const Tensor& tensor, const Va
 }
 
 void add_health(const engine::Engine& engine, const Tensor& tensor, const Fp8Matrix& made,
-                Role role, VariantFigures& stats) {
+                Role role, VariantStats& stats) {
   const bool same = made.row_side == made.column_side && is_symmetric(made.row_side.granularity);
   for (const Direction direction : {Direction::kRow, Direction::kColumn})
     if (direction == Direction::kRow || !same)
@@ -58,14 +58,12 @@ double relative_row_error(const Tensor& found, const Tensor& wanted) {
   return std::sqrt(at::where(counted, off / size, 0).sum().item<double>() / rows);
 }
 
-// The product in FP32 is the truth, and that in BF16 the least that quantizing adds to.
+// The GEMM in FP32 is the truth, and that in BF16 the least that quantizing adds to.
 struct Comparison {
   Gemm gemm;
   Tensor wanted, result;  // result: where implementations write
-  std::optional<double>& of(ProductErrors& errors) const {
-    return errors[static_cast<size_t>(gemm)];
-  }
-  void take(ProductErrors& errors) const {
+  std::optional<double>& of(GemmErrors& errors) const { return errors[static_cast<size_t>(gemm)]; }
+  void take(GemmErrors& errors) const {
     of(errors) = gemm == Gemm::kForward ? relative_row_error(result, wanted)
                                         : relative_error(result, wanted);
   }
@@ -83,7 +81,7 @@ Tensor in_bf16(const Tensor& tensor) {
 
 }  // namespace
 
-double VariantFigures::error() const {
+double VariantStats::error() const {
   double squares = 0;
   int count = 0;
   for (const auto& error : errors)
@@ -94,22 +92,22 @@ double VariantFigures::error() const {
   return count > 0 ? std::sqrt(squares / count) : 0;
 }
 
-const VariantFigures* LayerFigures::best() const {
-  const VariantFigures* found = nullptr;
-  for (const VariantFigures& v : variants)
+const VariantStats* LayerStats::best() const {
+  const VariantStats* found = nullptr;
+  for (const VariantStats& v : variants)
     if (v.is_legal() && (found == nullptr || v.error() < found->error())) found = &v;
   return found;
 }
 
-const VariantFigures* LayerFigures::find(const Variant& variant) const {
+const VariantStats* LayerStats::find(const Variant& variant) const {
   const auto found =
       std::ranges::find_if(variants, [&](const auto& v) { return v.variant == variant; });
   return found == variants.end() ? nullptr : &*found;
 }
 
-LayerFigures figures_for(const std::string& layer, int64_t outputs, int64_t inputs, int64_t tokens,
-                         const std::vector<Variant>& variants) {
-  LayerFigures stats{
+LayerStats stats_for(const std::string& layer, int64_t outputs, int64_t inputs, int64_t tokens,
+                     const std::vector<Variant>& variants) {
+  LayerStats stats{
       .layer = layer, .outputs = outputs, .inputs = inputs, .bf16 = {}, .variants = {}};
   for (const Variant& variant : variants)
     stats.variants.push_back(
@@ -117,14 +115,14 @@ LayerFigures figures_for(const std::string& layer, int64_t outputs, int64_t inpu
   return stats;
 }
 
-void look_forward(const engine::Engine& engine, const Tensor& x, const Tensor& w,
-                  const FactorOf& factor, LayerFigures& stats) {
+void measure_forward(const engine::Engine& engine, const Tensor& x, const Tensor& w,
+                     const FactorOf& factor, LayerStats& stats) {
   const at::NoGradGuard no_grad;
   const Tensor input = in_bf16(x), weight = in_bf16(w);
   Comparison y = comparison(Gemm::kForward, input, weight.t(), at::kBFloat16);
   engine.matmul->forward(input, weight, {}, y.result);
   y.take(stats.bf16);
-  for (VariantFigures& v : stats.variants) {
+  for (VariantStats& v : stats.variants) {
     if (!v.is_legal()) continue;
     const Fp8Matrix made_x = quantized(engine, input, v.variant, Role::kInput, factor),
                     made_w = quantized(engine, weight, v.variant, Role::kWeight, factor);
@@ -135,8 +133,8 @@ void look_forward(const engine::Engine& engine, const Tensor& x, const Tensor& w
   }
 }
 
-void look_backward(const engine::Engine& engine, const Tensor& dy, const Tensor& x, const Tensor& w,
-                   const FactorOf& factor, LayerFigures& stats) {
+void measure_backward(const engine::Engine& engine, const Tensor& dy, const Tensor& x,
+                      const Tensor& w, const FactorOf& factor, LayerStats& stats) {
   using engine::Accumulate;
   const at::NoGradGuard no_grad;
   const Tensor gradient = in_bf16(dy), weight = in_bf16(w);
@@ -150,7 +148,7 @@ void look_backward(const engine::Engine& engine, const Tensor& dy, const Tensor&
     engine.matmul->weight_gradient(gradient, input, dw->result, Accumulate::kOverwrite);
     dw->take(stats.bf16);
   }
-  for (VariantFigures& v : stats.variants) {
+  for (VariantStats& v : stats.variants) {
     if (!v.is_legal()) continue;
     const Fp8Matrix made = quantized(engine, gradient, v.variant, Role::kGradient, factor);
     add_health(engine, gradient, made, Role::kGradient, v);

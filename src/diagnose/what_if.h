@@ -1,5 +1,5 @@
 #pragma once
-// What a variant does to the tensors of one linear layer, and to its three products.
+// What a variant does to the tensors of one linear layer, and to its three GEMMs.
 
 #include <ATen/core/Tensor.h>
 
@@ -15,52 +15,52 @@
 
 namespace octavo::diagnose {
 
-struct TensorFigures {
+struct TensorStats {
   fp8::Role role = fp8::Role::kInput;
   fp8::Direction direction = fp8::Direction::kRow;
   fp8::TensorHealth health;
 };
 
-// Relative to the product in FP32 of the numbers before they were quantized: root of the squares of
-// the difference over those of the product. Of the forward product each row, a token, counts the
+// Relative to the FP32 GEMM of the numbers before they were quantized: root of the squares of
+// the difference over those of its result. Of the forward GEMM each row, a token, counts the
 // same: norms make tokens alike, and one with an outlier must not hide what becomes of the others.
 // Of gradients the whole: a token counts as much as it would move the weights. Nothing where a
-// product does not run.
-using ProductErrors = std::array<std::optional<double>, 3>;  // by nn::Gemm
+// GEMM does not run.
+using GemmErrors = std::array<std::optional<double>, 3>;  // by nn::Gemm
 
-struct VariantFigures {
+struct VariantStats {
   Variant variant;
   std::string refusal;  // why the hardware would not run it on this layer
-  std::vector<TensorFigures> tensors;
-  ProductErrors errors;
+  std::vector<TensorStats> tensors;
+  GemmErrors errors;
 
-  double error() const;  // of all products: root of the mean square
+  double error() const;  // of all GEMMs: root of the mean square
   bool is_legal() const { return refusal.empty(); }
 };
 
-struct LayerFigures {
+struct LayerStats {
   std::string layer;
   int64_t outputs = 0, inputs = 0;
-  ProductErrors bf16;  // of plain BF16 products: the floor
-  std::vector<VariantFigures> variants;
+  GemmErrors bf16;  // of plain BF16 GEMMs: the floor
+  std::vector<VariantStats> variants;
 
-  const VariantFigures* best() const;  // smallest error among the legal; null when none is
-  const VariantFigures* find(const Variant& variant) const;
+  const VariantStats* best() const;  // smallest error among the legal; null when none is
+  const VariantStats* find(const Variant& variant) const;
 };
 
 // The factor of delayed for a tensor of the layer; not asked for by other recipes.
 using FactorOf = std::function<float(const Variant&, fp8::Role, fp8::Direction)>;
 
 // Adds to `stats`, which has its variants: statistics of x[T,I] and w[O,I] and the error of the
-// forward product; then statistics of dy[T,O] and the errors of both gradients (of the weight's
+// forward GEMM; then statistics of dy[T,O] and the errors of both gradients (of the weight's
 // where x is defined). `engine` rehearses: any device, any recipe.
-void look_forward(const engine::Engine& engine, const at::Tensor& x, const at::Tensor& w,
-                  const FactorOf& factor, LayerFigures& stats);
-void look_backward(const engine::Engine& engine, const at::Tensor& dy, const at::Tensor& x,
-                   const at::Tensor& w, const FactorOf& factor, LayerFigures& stats);
+void measure_forward(const engine::Engine& engine, const at::Tensor& x, const at::Tensor& w,
+                     const FactorOf& factor, LayerStats& stats);
+void measure_backward(const engine::Engine& engine, const at::Tensor& dy, const at::Tensor& x,
+                      const at::Tensor& w, const FactorOf& factor, LayerStats& stats);
 
 // A layer's stats before it was looked at: which variants may run on it.
-LayerFigures figures_for(const std::string& layer, int64_t outputs, int64_t inputs, int64_t tokens,
-                         const std::vector<Variant>& variants);
+LayerStats stats_for(const std::string& layer, int64_t outputs, int64_t inputs, int64_t tokens,
+                     const std::vector<Variant>& variants);
 
 }  // namespace octavo::diagnose

@@ -46,29 +46,29 @@ void Sharding::agree_on_magnitudes() {
   }
 }
 
-void Sharding::gather_part(const Part& part, bool backward, Coming& coming) const {
+void Sharding::gather_part(const Part& part, bool backward, PendingGather& gather) const {
   nn::Param& p = *part.param;
   const int ranks = world_.shards();
   if (!travels_in_fp8(part)) {
     if (!p.padded.defined()) p.padded = room_for_all(p.own, ranks);
-    coming.weights.outputs.push_back(p.padded);
-    coming.weights.inputs.push_back(p.own);
-    coming.plain.push_back(part.param);
+    gather.weights.outputs.push_back(p.padded);
+    gather.weights.inputs.push_back(p.own);
+    gather.plain.push_back(part.param);
     return;
   }
   const auto add = [&](Direction direction) {
     const nn::Fp8Layer::Part own = part.layer->fp8->part(p, direction);
     nn::Fp8Layer::Part whole{room_for_all(own.codes, ranks), own.scales, own.shared_scales};
-    coming.codes.outputs.push_back(whole.codes);
-    coming.codes.inputs.push_back(own.codes);
+    gather.codes.outputs.push_back(whole.codes);
+    gather.codes.inputs.push_back(own.codes);
     if (!own.shared_scales) {
       whole.scales = room_for_all(own.scales, ranks);
       // Bytes go with the codes.
-      auto& call = own.scales.scalar_type() == at::kByte ? coming.codes : coming.scales;
+      auto& call = own.scales.scalar_type() == at::kByte ? gather.codes : gather.scales;
       call.outputs.push_back(whole.scales);
       call.inputs.push_back(own.scales);
     }
-    coming.fp8.push_back({part.layer, direction, whole});
+    gather.fp8.push_back({part.layer, direction, whole});
   };
   const bool both = part.layer->fp8->one_part_serves_both();
   if (!backward || both || options_.recompute) add(Direction::kRow);
@@ -77,31 +77,31 @@ void Sharding::gather_part(const Part& part, bool backward, Coming& coming) cons
 
 void Sharding::start_gather(size_t number, bool backward) {
   Unit& unit = units_[number];
-  if (unit.coming != nullptr || unit.here || unit.spread.empty()) return;
+  if (unit.gather != nullptr || unit.here || unit.spread.empty()) return;
   if (!magnitudes_known_) agree_on_magnitudes();
-  auto coming = std::make_unique<Coming>();
-  for (const Part& part : unit.spread) gather_part(part, backward, *coming);
+  auto gather = std::make_unique<PendingGather>();
+  for (const Part& part : unit.spread) gather_part(part, backward, *gather);
   Group& group = world_.gathering();
   const std::string name = name_of(number);
-  for (auto* call : {&coming->weights, &coming->codes, &coming->scales})
+  for (auto* call : {&gather->weights, &gather->codes, &gather->scales})
     call->pending = group.all_gather(name, call->outputs, call->inputs);
-  unit.coming = std::move(coming);
+  unit.gather = std::move(gather);
 }
 
 void Sharding::finish_gather(size_t number) {
   Unit& unit = units_[number];
-  if (unit.coming == nullptr) return;
-  const auto coming = std::move(unit.coming);
-  for (auto* call : {&coming->weights, &coming->codes, &coming->scales}) call->pending.wait();
-  for (const auto& p : coming->plain) p->compute = p->padded.narrow(0, 0, p->sizes()[0]);
-  for (const auto& it : coming->fp8)
+  if (unit.gather == nullptr) return;
+  const auto gather = std::move(unit.gather);
+  for (auto* call : {&gather->weights, &gather->codes, &gather->scales}) call->pending.wait();
+  for (const auto& p : gather->plain) p->compute = p->padded.narrow(0, 0, p->sizes()[0]);
+  for (const auto& it : gather->fp8)
     it.layer->fp8->adopt(*it.layer->weight, it.direction, it.whole);
   unit.here = true;
 }
 
 void Sharding::release(size_t number) {
   Unit& unit = units_[number];
-  if (unit.coming != nullptr) finish_gather(number);
+  if (unit.gather != nullptr) finish_gather(number);
   if (!unit.here) return;
   for (const Part& part : unit.spread) {
     part.param->compute.reset();

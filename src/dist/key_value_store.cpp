@@ -24,11 +24,11 @@ constexpr milliseconds kPoll{500};  // torchrun's store cannot be waited at with
 
 class RendezvousKeyValueStore : public KeyValueStore {
  public:
-  RendezvousKeyValueStore(const launch::RankInfo& place, milliseconds timeout)
-      : client_(place.master_address, place.master_port, rendezvous::secret_from_environment(),
-                timeout),
-        prefix_(rendezvous::generation_prefix(place.generation)) {
-    client_.set_patience(kPatience);
+  RendezvousKeyValueStore(const launch::RankInfo& rank_info, milliseconds timeout)
+      : client_(rank_info.master_address, rank_info.master_port,
+                rendezvous::secret_from_environment(), timeout),
+        prefix_(rendezvous::generation_prefix(rank_info.generation)) {
+    client_.set_answer_timeout(kPatience);
   }
   void set(const std::string& key, const std::string& value) override {
     client_.set(prefix_ + key, value);
@@ -64,9 +64,9 @@ class RendezvousKeyValueStore : public KeyValueStore {
 
 class TorchKeyValueStore : public KeyValueStore {
  public:
-  TorchKeyValueStore(const launch::RankInfo& place, milliseconds timeout)
-      : store_(c10::make_intrusive<c10d::PrefixStore>(octavo::str("generation/", place.generation),
-                                                      torch_store(place, timeout))) {
+  TorchKeyValueStore(const launch::RankInfo& rank_info, milliseconds timeout)
+      : store_(c10::make_intrusive<c10d::PrefixStore>(
+            octavo::str("generation/", rank_info.generation), torch_store(rank_info, timeout))) {
     store_->setTimeout(kPatience);
   }
   void set(const std::string& key, const std::string& value) override {
@@ -126,26 +126,27 @@ class TorchKeyValueStore : public KeyValueStore {
 
 }  // namespace
 
-std::shared_ptr<KeyValueStore> KeyValueStore::open(const launch::RankInfo& place,
+std::shared_ptr<KeyValueStore> KeyValueStore::open(const launch::RankInfo& rank_info,
                                                    milliseconds timeout) {
-  if (place.store_is_torch) return std::make_shared<TorchKeyValueStore>(place, timeout);
-  return std::make_shared<RendezvousKeyValueStore>(place, timeout);
+  if (rank_info.store_is_torch) return std::make_shared<TorchKeyValueStore>(rank_info, timeout);
+  return std::make_shared<RendezvousKeyValueStore>(rank_info, timeout);
 }
 
-std::string host_of_store(const launch::RankInfo& place) {
-  const std::string where = octavo::str(place.master_address, " port ", place.master_port);
-  if (place.store_is_torch) return octavo::str("torchrun's agent at ", where);
-  if (place.store_is_running) return octavo::str("the launcher of node 0 at ", where);
+std::string host_of_store(const launch::RankInfo& rank_info) {
+  const std::string where = octavo::str(rank_info.master_address, " port ", rank_info.master_port);
+  if (rank_info.store_is_torch) return octavo::str("torchrun's agent at ", where);
+  if (rank_info.store_is_running) return octavo::str("the launcher of node 0 at ", where);
   return octavo::str("rank 0 at ", where);
 }
 
-c10::intrusive_ptr<c10d::Store> torch_store(const launch::RankInfo& place, milliseconds timeout) {
+c10::intrusive_ptr<c10d::Store> torch_store(const launch::RankInfo& rank_info,
+                                            milliseconds timeout) {
   c10d::TCPStoreOptions options;
-  options.port = static_cast<uint16_t>(place.master_port);
+  options.port = static_cast<uint16_t>(rank_info.master_port);
   options.isServer = false;
   options.waitWorkers = false;
   options.timeout = timeout;
-  return c10::make_intrusive<c10d::TCPStore>(place.master_address, options);
+  return c10::make_intrusive<c10d::TCPStore>(rank_info.master_address, options);
 }
 
 }  // namespace octavo::dist

@@ -1,7 +1,7 @@
 #pragma once
-// The keys of this generation in the store where ranks met, whichever store it is: ours, or
-// torchrun's. Every call ends within the patience, and fails with rendezvous::Unreachable when the
-// store does not answer.
+// The keys of this generation in the store of the ranks' rendezvous, whichever store it is: ours,
+// or torchrun's. Every call ends within the patience, and fails with rendezvous::Unreachable when
+// the store does not answer.
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -18,7 +18,7 @@ namespace octavo::dist {
 class KeyValueStore {
  public:
   // A connection of its own.
-  static std::shared_ptr<KeyValueStore> open(const launch::RankInfo& place,
+  static std::shared_ptr<KeyValueStore> open(const launch::RankInfo& rank_info,
                                              std::chrono::milliseconds timeout);
 
   virtual ~KeyValueStore() = default;
@@ -38,10 +38,10 @@ class KeyValueStore {
 };
 
 // How messages call the process that hosts the store.
-std::string host_of_store(const launch::RankInfo& place);
+std::string host_of_store(const launch::RankInfo& rank_info);
 
 // torchrun's store, as a client.
-c10::intrusive_ptr<c10d::Store> torch_store(const launch::RankInfo& place,
+c10::intrusive_ptr<c10d::Store> torch_store(const launch::RankInfo& rank_info,
                                             std::chrono::milliseconds timeout);
 
 }  // namespace octavo::dist

@@ -12,16 +12,16 @@ constexpr size_t kLongestError = 500;
 
 // c10d's messages begin with a place in its source and carry a stack, one frame a line.
 std::string plain(const std::string& text) {
-  const size_t place = text.starts_with("[/") ? text.find("] ") : std::string::npos;
-  const size_t begin = place == std::string::npos ? 0 : place + 2;
+  const size_t rank_info = text.starts_with("[/") ? text.find("] ") : std::string::npos;
+  const size_t begin = rank_info == std::string::npos ? 0 : rank_info + 2;
   const size_t end = std::min(text.find('\n', begin), text.size());
   return text.substr(begin, std::min(end - begin, kLongestError));
 }
 
 }  // namespace
 
-void fail_lost(Rendezvous& rendezvous, const launch::RankInfo& place, const std::string& collective,
-               int64_t step, const std::string& error) {
+void fail_lost(Rendezvous& rendezvous, const launch::RankInfo& rank_info,
+               const std::string& collective, int64_t step, const std::string& error) {
   const auto start = std::chrono::steady_clock::now();
   const std::string missed = octavo::str("missed in ", collective, " at step ", step);
   std::string verdict = "it cannot be found out which rank is lost";
@@ -34,20 +34,20 @@ void fail_lost(Rendezvous& rendezvous, const launch::RankInfo& place, const std:
                           .count() /
                       100;
   // Said here and not only where the Error is caught: what is in between may hang or be ended.
-  log_error(octavo::str(verdict, "; ", missed, " by rank ", place.rank, " (", plain(error),
+  log_error(octavo::str(verdict, "; ", missed, " by rank ", rank_info.rank, " (", plain(error),
                         "; then the others were asked for ", tenths / 10, ".", tenths % 10, " s)"));
   fail(ExitCode::kEnvironment, "dist", verdict, "; ", missed);
 }
 
-void announce_exit(Rendezvous& rendezvous, const launch::RankInfo& place, const std::string& error,
-                   ExitCode code) noexcept {
+void announce_exit(Rendezvous& rendezvous, const launch::RankInfo& rank_info,
+                   const std::string& error, ExitCode code) noexcept {
   try {
     if (rendezvous.watch == nullptr || rendezvous.watch->failed()) return;
-    const std::string text = octavo::str("rank ", place.rank, " left: ", plain(error));
+    const std::string text = octavo::str("rank ", rank_info.rank, " left: ", plain(error));
     rendezvous.watch->set_leaving(static_cast<int>(code));
     if (rendezvous.client != nullptr) {
-      const std::string prefix = rendezvous::generation_prefix(place.generation);
-      rendezvous.client->set_patience(std::chrono::milliseconds(1000));
+      const std::string prefix = rendezvous::generation_prefix(rank_info.generation);
+      rendezvous.client->set_answer_timeout(std::chrono::milliseconds(1000));
       rendezvous.client->compare_set(prefix + "left", "", text);
       rendezvous.client->compare_set(prefix + "alarm", "", text);
     } else {

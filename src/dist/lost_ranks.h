@@ -1,5 +1,5 @@
 #pragma once
-// What a rank says when the run cannot go on: which rank was lost and in which collective it was
+// What a rank says when the run cannot continue: which rank was lost and in which collective it was
 // missed, or why this one leaves.
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace octavo::dist {
 
 // A collective ("reduce-scatter of layers.3 (#123, group shard)") failed or timed out: asks the
 // others, logs one line that names the lost rank, and fails with kEnvironment. Takes some seconds.
-[[noreturn]] void fail_lost(Rendezvous& rendezvous, const launch::RankInfo& place,
+[[noreturn]] void fail_lost(Rendezvous& rendezvous, const launch::RankInfo& rank_info,
                             const std::string& collective, int64_t step, const std::string& error);
 
 // This rank is about to fail by itself with `code`: the others will name it and `error`. Takes a
 // second at most; after fail_lost it does nothing.
-void announce_exit(Rendezvous& rendezvous, const launch::RankInfo& place, const std::string& error,
-                   ExitCode code = ExitCode::kEnvironment) noexcept;
+void announce_exit(Rendezvous& rendezvous, const launch::RankInfo& rank_info,
+                   const std::string& error, ExitCode code = ExitCode::kEnvironment) noexcept;
 
 }  // namespace octavo::dist

@@ -22,46 +22,47 @@ void Sharding::start_reduction(size_t number) {
   if (unit.reduced || (keeps_gradients() && !last_pass_)) return;
   unit.reduced = true;
   const bool ddp = options_.mode == ShardingMode::kDdp;
-  Going going{.unit = number, .pending = {}, .sent = {}, .received = {}};
+  PendingReduction reduction{.unit = number, .pending = {}, .sent = {}, .received = {}};
   for (const Part& part : unit.spread) {
     nn::Param& p = *part.param;
     if (!p.trainable) continue;
     OCTAVO_ASSERT(!p.grad_fresh);  // no gradient reached it
     const Tensor sent = p.padded_grad.to(options_.reduce_dtype);
-    going.sent.push_back(sent);
+    reduction.sent.push_back(sent);
     if (ddp) continue;
     const bool in_place = sent.is_same(p.padded_grad) && !p.own_grad.defined();
     const bool direct = p.own_grad.defined() && p.own_grad_fresh &&
                         p.own_grad.scalar_type() == options_.reduce_dtype;
-    going.received.push_back(in_place ? sent.narrow(0, p.first_row, p.chunk)
-                             : direct ? p.own_grad
-                                      : at::empty({p.chunk, p.sizes()[1]}, sent.options()));
+    reduction.received.push_back(in_place ? sent.narrow(0, p.first_row, p.chunk)
+                                 : direct ? p.own_grad
+                                          : at::empty({p.chunk, p.sizes()[1]}, sent.options()));
   }
-  if (going.sent.empty()) return;
+  if (reduction.sent.empty()) return;
   Group& group = world_.reducing();
-  going.pending = ddp ? group.all_reduce(name_of(number), going.sent)
-                      : group.reduce_scatter(name_of(number), going.received, going.sent);
-  going_.push_back(std::move(going));
+  reduction.pending =
+      ddp ? group.all_reduce(name_of(number), reduction.sent)
+          : group.reduce_scatter(name_of(number), reduction.received, reduction.sent);
+  reductions_.push_back(std::move(reduction));
   if (!keeps_gradients()) finish_reductions(kMostUnderWay);
 }
 
 void Sharding::finish_reductions(size_t most_left) {
-  while (going_.size() > most_left) {
-    finish_reduction(going_.front());
-    going_.erase(going_.begin());
+  while (reductions_.size() > most_left) {
+    finish_reduction(reductions_.front());
+    reductions_.erase(reductions_.begin());
   }
 }
 
-void Sharding::finish_reduction(Going& going) {
-  going.pending.wait();
+void Sharding::finish_reduction(PendingReduction& reduction) {
+  reduction.pending.wait();
   size_t i = 0;
-  for (const Part& part : units_[going.unit].spread) {
+  for (const Part& part : units_[reduction.unit].spread) {
     nn::Param& p = *part.param;
     if (!p.trainable) continue;
-    const Tensor& sent = going.sent[i];
+    const Tensor& sent = reduction.sent[i];
     if (options_.mode == ShardingMode::kDdp) {
       if (!sent.is_same(p.padded_grad)) p.padded_grad.copy_(sent);
-    } else if (const Tensor& received = going.received[i]; p.own_grad.defined()) {
+    } else if (const Tensor& received = reduction.received[i]; p.own_grad.defined()) {
       if (!received.is_same(p.own_grad)) {
         if (p.own_grad_fresh)
           p.own_grad.copy_(received);

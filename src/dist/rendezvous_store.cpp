@@ -115,7 +115,7 @@ Rendezvous::~Rendezvous() {
   if (failed || client == nullptr) return;
   try {
     const std::string prefix = rendezvous::generation_prefix(generation) + "done/";
-    client->set_patience(milliseconds(1000));
+    client->set_answer_timeout(milliseconds(1000));
     client->set(prefix + std::to_string(rank), "");
     if (server == nullptr) return;
     std::vector<std::string> all;
@@ -126,27 +126,27 @@ Rendezvous::~Rendezvous() {
   }
 }
 
-Rendezvous meet(const launch::RankInfo& place, milliseconds timeout) {
-  Rendezvous met;
-  if (place.ranks == 1) return met;
+Rendezvous join_rendezvous(const launch::RankInfo& rank_info, milliseconds timeout) {
+  Rendezvous joined;
+  if (rank_info.ranks == 1) return joined;
   // Gloo writes to peers that may be gone: that is an error to be named, not the end of this rank.
   std::signal(SIGPIPE, SIG_IGN);
   c10::intrusive_ptr<c10d::Store> store;
-  if (place.store_is_torch) {
-    store = torch_store(place, timeout);
+  if (rank_info.store_is_torch) {
+    store = torch_store(rank_info, timeout);
   } else {
     const std::string secret = rendezvous::secret_from_environment();
-    if (place.rank == 0 && !place.store_is_running)
-      met.server =
-          std::make_unique<rendezvous::Server>(place.master_address, place.master_port, secret);
-    met.client = std::make_shared<rendezvous::Client>(place.master_address, place.master_port,
-                                                      secret, timeout);
-    store = c10::make_intrusive<RendezvousStore>(met.client, timeout);
+    if (rank_info.rank == 0 && !rank_info.store_is_running)
+      joined.server = std::make_unique<rendezvous::Server>(rank_info.master_address,
+                                                           rank_info.master_port, secret);
+    joined.client = std::make_shared<rendezvous::Client>(rank_info.master_address,
+                                                         rank_info.master_port, secret, timeout);
+    store = c10::make_intrusive<RendezvousStore>(joined.client, timeout);
   }
-  met.store =
-      c10::make_intrusive<c10d::PrefixStore>(octavo::str("generation/", place.generation), store);
-  met.watch = std::make_unique<Watch>(place, KeyValueStore::open(place, timeout));
-  return met;
+  joined.store = c10::make_intrusive<c10d::PrefixStore>(
+      octavo::str("generation/", rank_info.generation), store);
+  joined.watch = std::make_unique<Watch>(rank_info, KeyValueStore::open(rank_info, timeout));
+  return joined;
 }
 
 }  // namespace octavo::dist

@@ -1,6 +1,6 @@
 #pragma once
-// Where the ranks of a run meet: a c10d::Store over our own rendezvous (or torchrun's), which the
-// process groups of c10d connect through, and on which ranks that fail are named.
+// Where the ranks of a run rendezvous: a c10d::Store over our own rendezvous (or torchrun's), which
+// the process groups of c10d connect through, and on which ranks that fail are named.
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -60,6 +60,6 @@ struct Rendezvous {
 
 // All ranks call it. Rank 0 starts the store when no launcher did; `timeout` is for the others to
 // reach it, and is the store's own for c10d.
-Rendezvous meet(const launch::RankInfo& place, std::chrono::milliseconds timeout);
+Rendezvous join_rendezvous(const launch::RankInfo& rank_info, std::chrono::milliseconds timeout);
 
 }  // namespace octavo::dist

@@ -59,9 +59,9 @@ std::optional<Disagreement> find_disagreement(std::span<const int64_t> hashes,
   if (votes.size() == 1) return std::nullopt;
   const auto most =
       std::ranges::max_element(votes, {}, [](const auto& vote) { return vote.second; });
-  Disagreement odd{.told_apart = 2 * most->second > hashes.size(), .replicas = replicas};
+  Disagreement odd{.has_majority = 2 * most->second > hashes.size(), .replicas = replicas};
   for (size_t i = 0; i < hashes.size(); ++i)
-    if (!odd.told_apart || hashes[i] != most->first) odd.ranks.push_back(replicas[i]);
+    if (!odd.has_majority || hashes[i] != most->first) odd.ranks.push_back(replicas[i]);
   return odd;
 }
 
@@ -71,8 +71,8 @@ std::vector<int> ReplicaDifference::ranks() const {
   return {found.begin(), found.end()};
 }
 
-bool ReplicaDifference::told_apart() const {
-  return std::ranges::all_of(tensors, [](const Tensor& t) { return t.odd.told_apart; });
+bool ReplicaDifference::has_majority() const {
+  return std::ranges::all_of(tensors, [](const Tensor& t) { return t.odd.has_majority; });
 }
 
 std::string ReplicaDifference::text() const {
@@ -84,7 +84,7 @@ std::string ReplicaDifference::text() const {
     }
     const std::string what = octavo::str(t.kind, " of ", t.parameter);
     const std::string who = spoken_ranks(t.odd.ranks, hosts);
-    lines.push_back(t.odd.told_apart
+    lines.push_back(t.odd.has_majority
                         ? octavo::str(who, " against ", t.odd.replicas.size() - t.odd.ranks.size(),
                                       " others: ", what)
                         : octavo::str(who, ", which cannot be told apart: ", what));

@@ -42,7 +42,7 @@ struct Replicated {
 // Who stands against the majority; nobody knows when there is none.
 struct Disagreement {
   std::vector<int> ranks;     // the odd ones, or all when there is no majority
-  bool told_apart = false;    // more than half of the replicas are alike
+  bool has_majority = false;  // more than half of the replicas are alike
   std::vector<int> replicas;  // that were compared
 };
 // Of the hashes of `replicas`, in their order. Nothing when all are alike.
@@ -60,7 +60,7 @@ struct ReplicaDifference {
   std::vector<std::string> hosts;  // of all ranks
 
   std::vector<int> ranks() const;  // the odd ones, or those that cannot be told apart
-  bool told_apart() const;         // of every tensor
+  bool has_majority() const;       // of every tensor
   std::string text() const;        // who differs, in what, since when
 };
 

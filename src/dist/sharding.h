@@ -70,7 +70,7 @@ class Sharding final : public nn::WeightGatherer {
     nn::Linear* layer = nullptr;  // whose weight it is
     bool has_fp8_part = false;    // its rows can be quantized before they travel
   };
-  struct Coming {  // a gather under way: one call for each dtype that travels
+  struct PendingGather {  // a gather under way: one call for each dtype that travels
     struct Call {
       std::vector<at::Tensor> outputs, inputs;
       Pending pending;
@@ -87,9 +87,9 @@ class Sharding final : public nn::WeightGatherer {
   struct Unit {
     std::vector<Part> spread;
     bool here = true, reduced = false;
-    std::unique_ptr<Coming> coming;
+    std::unique_ptr<PendingGather> gather;
   };
-  struct Going {  // a reduction under way
+  struct PendingReduction {  // a reduction under way
     size_t unit = 0;
     Pending pending;
     std::vector<at::Tensor> sent, received;
@@ -103,11 +103,11 @@ class Sharding final : public nn::WeightGatherer {
   bool serves_backward(const Unit& unit) const;
   size_t next_of(size_t unit, bool is_head) const;
   void start_gather(size_t unit, bool backward);
-  void gather_part(const Part& part, bool backward, Coming& coming) const;
+  void gather_part(const Part& part, bool backward, PendingGather& gather) const;
   void finish_gather(size_t unit);
   void release(size_t unit);
   void start_reduction(size_t unit);
-  void finish_reduction(Going& going);
+  void finish_reduction(PendingReduction& reduction);
   void finish_reductions(size_t most_left);
   void sum_whole_gradients();
   void sum_over_nodes();
@@ -116,7 +116,7 @@ class Sharding final : public nn::WeightGatherer {
   ShardingOptions options_;
   std::vector<Unit> units_;
   nn::ParamList whole_;  // trained, and whole on every rank
-  std::vector<Going> going_;
+  std::vector<PendingReduction> reductions_;
   bool last_pass_ = true, plain_ = false, magnitudes_known_ = false;
   size_t last_visited_ = 0;
   std::string fp8_gather_reason_;  // why a layer does not travel in FP8; the first one

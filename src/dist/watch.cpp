@@ -31,8 +31,8 @@ std::string named(const std::vector<int64_t>& ranks, int64_t count) {
 
 }  // namespace
 
-Watch::Watch(launch::RankInfo place, std::shared_ptr<KeyValueStore> board)
-    : place_(std::move(place)), store_(std::move(board)), thread_([this] { run(); }) {}
+Watch::Watch(launch::RankInfo rank_info, std::shared_ptr<KeyValueStore> store)
+    : rank_info_(std::move(rank_info)), store_(std::move(store)), thread_([this] { run(); }) {}
 
 Watch::~Watch() {
   {
@@ -60,7 +60,7 @@ bool Watch::failed() const {
 }
 
 std::string Watch::store_is_lost() const {
-  return octavo::str(host_of_store(place_),
+  return octavo::str(host_of_store(rank_info_),
                      " is lost, or the way to it, and with it the store where ranks are named");
 }
 
@@ -81,7 +81,7 @@ std::string Watch::ask(const std::string& why) {
     if (verdict_) return *verdict_;
   }
   try {
-    store_->set_first("alarm", octavo::str("rank ", place_.rank, " ", why));
+    store_->set_first("alarm", octavo::str("rank ", rank_info_.rank, " ", why));
   } catch (const Error& error) {
     const std::lock_guard lock(mutex_);  // it may have come meanwhile
     if (!verdict_) {
@@ -104,7 +104,7 @@ void Watch::run() {
     publish(verdict);
   } catch (const std::exception& error) {
     if (is_stopping()) return;
-    // Collectives need no store: the run may go on, and fails by itself when that host was a rank.
+    // Collectives need no store: the run may continue; it fails by itself if that host was a rank.
     const std::string lost = store_is_lost();
     log_warn(octavo::str(lost, " (", error.what(), ")"));
     publish(lost);
@@ -135,7 +135,7 @@ std::string Watch::verdict_on(const std::string& alarm) {
     where = where_;
     leaving = leaving_.has_value();
   }
-  store_->set(octavo::str("lost/", place_.rank), where);
+  store_->set(octavo::str("lost/", rank_info_.rank), where);
   if (leaving) return alarm;  // it will not be here long enough to ask for the others
   log_warn(octavo::str("the run ends: ", alarm));
   if (store_->add("surveyors", 1) != 1)
@@ -149,29 +149,29 @@ std::string Watch::verdict_on(const std::string& alarm) {
 
 // Those that do not answer. A launcher knows at once who has died, and others may only be slow:
 // then they are not waited for.
-Watch::Silent Watch::silent_ranks() {
+Watch::MissingRanks Watch::missing_ranks() {
   const auto start = Clock::now();
   for (;;) {
-    Silent silent;
-    silent.missing = store_->missing("lost/", place_.ranks);
-    for (const int64_t rank : silent.missing.first)
-      if (const auto death = store_->death_of(rank)) silent.dead.emplace_back(rank, *death);
-    silent.waited = std::chrono::duration_cast<milliseconds>(Clock::now() - start);
-    const bool all_known = silent.dead.size() == static_cast<size_t>(silent.missing.count);
-    const bool some_known = !silent.dead.empty() && silent.waited >= kOtherDeaths;
-    if (all_known || some_known || silent.waited >= kSurvey) return silent;
+    MissingRanks found;
+    found.missing = store_->missing("lost/", rank_info_.ranks);
+    for (const int64_t rank : found.missing.first)
+      if (const auto death = store_->death_of(rank)) found.dead.emplace_back(rank, *death);
+    found.waited = std::chrono::duration_cast<milliseconds>(Clock::now() - start);
+    const bool all_known = found.dead.size() == static_cast<size_t>(found.missing.count);
+    const bool some_known = !found.dead.empty() && found.waited >= kOtherDeaths;
+    if (all_known || some_known || found.waited >= kSurvey) return found;
     std::this_thread::sleep_for(kAskAgain);
   }
 }
 
 std::string Watch::survey() {
-  const Silent silent = silent_ranks();
-  const int64_t count = silent.missing.count;
+  const MissingRanks found = missing_ranks();
+  const int64_t count = found.missing.count;
   std::string text;
-  if (!silent.dead.empty()) {
+  if (!found.dead.empty()) {
     std::vector<int64_t> ranks;
     std::string how;
-    for (const auto& [rank, death] : silent.dead) {
+    for (const auto& [rank, death] : found.dead) {
       ranks.push_back(rank);
       how += octavo::str(how.empty() ? ": " : "; ", death);
     }
@@ -179,14 +179,14 @@ std::string Watch::survey() {
     text = named(ranks, known) + " lost" + how;
     if (count > known) text += octavo::str(" (no answer yet from ", count - known, " more)");
   } else if (count > 0) {
-    text = octavo::str(named(silent.missing.first, count), " lost (no answer within ",
-                       silent.waited.count(), " ms)");
+    text = octavo::str(named(found.missing.first, count), " lost (no answer within ",
+                       found.waited.count(), " ms)");
   }
   if (const auto left = store_->try_get("left"))
     return octavo::str(*left, text.empty() ? "" : "; ", text);
   if (!text.empty()) return text;
-  text = octavo::str("all ", place_.ranks, " ranks answer:");
-  for (int rank = 0; rank < std::min(place_.ranks, 16); ++rank)
+  text = octavo::str("all ", rank_info_.ranks, " ranks answer:");
+  for (int rank = 0; rank < std::min(rank_info_.ranks, 16); ++rank)
     text += octavo::str(rank == 0 ? " rank " : ", rank ", rank, " in ",
                         store_->try_get(octavo::str("lost/", rank)).value_or("?"));
   return text;

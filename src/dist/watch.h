@@ -1,7 +1,7 @@
 #pragma once
 // A thread in every rank that waits for the alarm which the first rank (or launcher) raises that
-// knows the run cannot go on. A rank whose main thread hangs in a collective can so still say that
-// it lives, and the ranks that say nothing are the lost ones:
+// knows the run cannot continue. A rank whose main thread hangs in a collective can so still say
+// that it lives, and the ranks that say nothing are the lost ones:
 //
 //   1. whoever sees a collective fail raises the alarm;
 //   2. every rank's watch answers it with lost/<rank>;
@@ -26,14 +26,14 @@ namespace octavo::dist {
 
 class Watch {
  public:
-  Watch(launch::RankInfo place, std::shared_ptr<KeyValueStore> board);
+  Watch(launch::RankInfo rank_info, std::shared_ptr<KeyValueStore> store);
   ~Watch();
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
-  int rank() const { return place_.rank; }
-  int ranks() const { return place_.ranks; }
-  int generation() const { return place_.generation; }
+  int rank() const { return rank_info_.rank; }
+  int ranks() const { return rank_info_.ranks; }
+  int generation() const { return rank_info_.generation; }
 
   // What this rank is doing, for messages of the others.
   void set_where(const std::string& where);
@@ -50,17 +50,17 @@ class Watch {
   std::string store_is_lost() const;
   std::string wait_for_alarm();
   std::string verdict_on(const std::string& alarm);
-  struct Silent {
+  struct MissingRanks {
     rendezvous::Missing missing;
     std::vector<std::pair<int64_t, std::string>> dead;  // of them, and how they ended
     std::chrono::milliseconds waited{0};
   };
-  Silent silent_ranks();
+  MissingRanks missing_ranks();
   std::string survey();
   void publish(const std::string& verdict);
   void end_process_unless_it_ends(const std::string& alarm);
 
-  const launch::RankInfo place_;
+  const launch::RankInfo rank_info_;
   const std::shared_ptr<KeyValueStore> store_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -28,15 +28,15 @@ struct World::Connection {
 namespace {
 
 // The address of this machine that the other ranks reach it at.
-std::string own_address(const launch::RankInfo& place, const std::string& interface) {
+std::string own_address(const launch::RankInfo& rank_info, const std::string& interface) {
   const std::string name = launch::chosen_interface(interface, launch::environment());
   if (!name.empty()) return launch::interface_address(name);
-  return address_towards(place.master_address, place.master_port);
+  return address_towards(rank_info.master_address, rank_info.master_port);
 }
 
 // Makes groups: each with keys of its own in the store.
 struct GroupFactory {
-  const launch::RankInfo& place;
+  const launch::RankInfo& rank_info;
   const WorldOptions& options;
   const c10::intrusive_ptr<c10d::Store>& store;
   std::string address;
@@ -63,41 +63,41 @@ World::World(World&&) noexcept = default;
 World& World::operator=(World&&) noexcept = default;
 World::~World() = default;
 
-World World::connect(const launch::RankInfo& place, const WorldOptions& options) {
+World World::connect(const launch::RankInfo& rank_info, const WorldOptions& options) {
   World world;
-  world.place_ = place;
-  if (place.ranks == 1) return world;
-  if (options.hybrid && place.ranks % place.local_ranks != 0)
+  world.rank_info_ = rank_info;
+  if (rank_info.ranks == 1) return world;
+  if (options.hybrid && rank_info.ranks % rank_info.local_ranks != 0)
     fail(ExitCode::kUsage, "dist", "sharding_mode hybrid wants as many ranks on every node, found ",
-         place.ranks, " ranks and ", place.local_ranks, " on node ", place.node,
+         rank_info.ranks, " ranks and ", rank_info.local_ranks, " on node ", rank_info.node,
          "; start as many everywhere, or take fsdp_full");
   auto made = std::make_unique<Connection>();
   Connection* c = made.get();
-  c->rendezvous = meet(place, options.timeout);
-  const GroupFactory factory{place, options, c->rendezvous.store,
-                             own_address(place, options.interface),
-                             [c, place](const std::string& what, const std::string& error) {
-                               fail_lost(c->rendezvous, place, what, c->step, error);
+  c->rendezvous = join_rendezvous(rank_info, options.timeout);
+  const GroupFactory factory{rank_info, options, c->rendezvous.store,
+                             own_address(rank_info, options.interface),
+                             [c, rank_info](const std::string& what, const std::string& error) {
+                               fail_lost(c->rendezvous, rank_info, what, c->step, error);
                              }};
   const bool gpu = options.device.is_cuda();
   try {
-    c->shards = options.hybrid ? place.local_ranks : place.ranks;
-    c->shard = options.hybrid ? place.local_rank : place.rank;
-    c->host = factory.make("all", 0, place.rank, place.ranks, false);
-    if (gpu) c->device = factory.make("device", 0, place.rank, place.ranks, true);
-    const int node = options.hybrid ? place.node : 0;
+    c->shards = options.hybrid ? rank_info.local_ranks : rank_info.ranks;
+    c->shard = options.hybrid ? rank_info.local_rank : rank_info.rank;
+    c->host = factory.make("all", 0, rank_info.rank, rank_info.ranks, false);
+    if (gpu) c->device = factory.make("device", 0, rank_info.rank, rank_info.ranks, true);
+    const int node = options.hybrid ? rank_info.node : 0;
     c->gathering = factory.make("gather", node, c->shard, c->shards, gpu);
     c->reducing = factory.make("reduce", node, c->shard, c->shards, gpu);
-    c->replicas = options.hybrid ? factory.make("replicas", place.local_rank, place.node,
-                                                place.ranks / place.local_ranks, gpu)
+    c->replicas = options.hybrid ? factory.make("replicas", rank_info.local_rank, rank_info.node,
+                                                rank_info.ranks / rank_info.local_ranks, gpu)
                                  : std::make_unique<Group>();
   } catch (const c10::Error& error) {
-    fail_lost(c->rendezvous, place, "connecting", 0, error.what_without_backtrace());
+    fail_lost(c->rendezvous, rank_info, "connecting", 0, error.what_without_backtrace());
   }
   world.connection_ = std::move(made);
-  log_info(octavo::str("ranks: ", place.ranks, " on ", place.nodes, " node(s), this is ",
-                       place.rank, " (started by ",
-                       place.launcher.empty() ? "hand" : place.launcher, "), ",
+  log_info(octavo::str("ranks: ", rank_info.ranks, " on ", rank_info.nodes, " node(s), this is ",
+                       rank_info.rank, " (started by ",
+                       rank_info.launcher.empty() ? "hand" : rank_info.launcher, "), ",
                        gpu ? "NCCL" : "Gloo", " at ", factory.address));
   return world;
 }
@@ -170,12 +170,12 @@ void World::rank_zero_first(const std::string& what, const std::function<void()>
   const auto wait_for = [&](const std::string& key) {
     while (!store.check({key})) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   };
-  const std::string first = "turn/" + what, mine = octavo::str(first, "/", place_.node);
+  const std::string first = "turn/" + what, mine = octavo::str(first, "/", rank_info_.node);
   if (!is_first()) wait_for(first);
-  if (!is_first() && place_.local_rank != 0) wait_for(mine);
+  if (!is_first() && rank_info_.local_rank != 0) wait_for(mine);
   work();
   if (is_first()) store.set(first, yes);
-  if (place_.local_rank == 0) store.set(mine, yes);
+  if (rank_info_.local_rank == 0) store.set(mine, yes);
 }
 
 void World::set_step(int64_t step) {
@@ -185,7 +185,7 @@ void World::set_step(int64_t step) {
 void World::announce_exit(const std::exception& error) noexcept {
   if (connection_ == nullptr) return;
   const auto* ours = dynamic_cast<const Error*>(&error);
-  dist::announce_exit(connection_->rendezvous, place_, error.what(),
+  dist::announce_exit(connection_->rendezvous, rank_info_, error.what(),
                       ours != nullptr ? ours->code() : ExitCode::kEnvironment);
 }
 
@@ -209,7 +209,7 @@ double World::waited_seconds() const {
 }
 
 Json World::receipt() const {
-  Json json = {{"ranks", size()}, {"nodes", place_.nodes}, {"launcher", place_.launcher}};
+  Json json = {{"ranks", size()}, {"nodes", rank_info_.nodes}, {"launcher", rank_info_.launcher}};
   if (connection_ == nullptr) return json;
   const Usage all = usage();
   const auto one = [](const Group::Counts& c) {

@@ -18,7 +18,7 @@
 namespace octavo::dist {
 
 struct WorldOptions {
-  std::chrono::milliseconds timeout{600'000};  // of one collective, and of the first meeting
+  std::chrono::milliseconds timeout{600'000};  // of one collective, and of the rendezvous
   std::string interface;                       // network interface; "": as the address chooses
   at::Device device = at::kCPU;
   bool hybrid = false;  // weights are spread over the ranks of a node and equal on all nodes
@@ -32,12 +32,12 @@ class World {
   ~World();
 
   // Meets the other ranks that the launcher's variables speak of. All ranks call it.
-  static World connect(const launch::RankInfo& place, const WorldOptions& options);
+  static World connect(const launch::RankInfo& rank_info, const WorldOptions& options);
 
-  int rank() const { return place_.rank; }
-  int size() const { return place_.ranks; }
+  int rank() const { return rank_info_.rank; }
+  int size() const { return rank_info_.ranks; }
   bool is_first() const { return rank() == 0; }
-  const launch::RankInfo& place() const { return place_; }
+  const launch::RankInfo& rank_info() const { return rank_info_; }
 
   // Ranks that the rows of a matrix are spread over, and this one's number among them: all, or
   // those of a node.
@@ -77,7 +77,7 @@ class World {
   struct Connection;
   void over_all(at::Tensor& values, const std::string& what, Op op);
 
-  launch::RankInfo place_;
+  launch::RankInfo rank_info_;
   std::unique_ptr<Connection> connection_;  // null: of one
 };
 

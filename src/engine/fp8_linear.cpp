@@ -36,14 +36,14 @@ at::Tensor Fp8Linear::factor_of(fp8::Format format, const at::Tensor& amax) {
 
 fp8::TensorHealth Fp8Linear::measure(const at::Tensor& x, const Fp8Matrix& quantized,
                                      fp8::Direction direction) {
-  const at::Tensor figures = health_figures(x, quantized, direction).cpu();
-  return fp8::from_figures(std::span<const double, fp8::kHealthFigures>(
-      figures.const_data_ptr<double>(), fp8::kHealthFigures));
+  const at::Tensor stats = health_stats(x, quantized, direction).cpu();
+  return fp8::from_stats(std::span<const double, fp8::kHealthStats>(stats.const_data_ptr<double>(),
+                                                                    fp8::kHealthStats));
 }
 
-at::Tensor figures_in_memory(const fp8::TensorHealth& health) {
-  at::Tensor made = at::empty({fp8::kHealthFigures}, at::kDouble);
-  std::ranges::copy(fp8::to_figures(health), made.mutable_data_ptr<double>());
+at::Tensor stats_in_memory(const fp8::TensorHealth& health) {
+  at::Tensor made = at::empty({fp8::kHealthStats}, at::kDouble);
+  std::ranges::copy(fp8::to_stats(health), made.mutable_data_ptr<double>());
   return made;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The products of a linear layer in FP8, and the quantizers that feed them. One implementation does
+// The GEMMs of a linear layer in FP8, and the quantizers that feed them. One implementation does
 // both, because how codes and scales lie in memory is its own affair: Transformer Engine wants the
 // column copy transposed and E8M0 scales swizzled, `_scaled_mm_v2` wants views of the same, the
 // rehearsal wants BF16. Layers only say which copies they need and pass the result on.
@@ -17,7 +17,7 @@
 
 namespace octavo::engine {
 
-// One copy of a matrix, quantized along the sum of the product that reads it.
+// One copy of a matrix, quantized along the sum of the GEMM that reads it.
 struct Fp8Copy {
   at::Tensor codes;   // one byte an element
   at::Tensor scales;  // decode factors: FP32, or E8M0 bytes; the layout is the implementation's
@@ -130,11 +130,11 @@ struct Fp8Linear {
                               const std::vector<fp8::Format>& formats, fp8::AmaxAlgo algo,
                               int64_t margin, bool recompute) = 0;
 
-  // What quantizing did to x: a pass of its own, for the steps that take statistics. As the figures
+  // What quantizing did to x: a pass of its own, for the steps that take statistics. As the stats
   // of fp8/health.h, FP64 on the device of x, which is not waited for; of a tensor on a GPU that
   // is large they are those of a part of its rows, see aten/fp8_quantize.h.
-  virtual at::Tensor health_figures(const at::Tensor& x, const Fp8Matrix& quantized,
-                                    fp8::Direction direction) = 0;
+  virtual at::Tensor health_stats(const at::Tensor& x, const Fp8Matrix& quantized,
+                                  fp8::Direction direction) = 0;
   // The same, waited for.
   fp8::TensorHealth measure(const at::Tensor& x, const Fp8Matrix& quantized,
                             fp8::Direction direction);
@@ -148,8 +148,8 @@ struct Fp8Linear {
   virtual int64_t blocks_below_range() const { return 0; }
 };
 
-// What health_figures() gives, of figures that are in the CPU's memory.
-at::Tensor figures_in_memory(const fp8::TensorHealth& health);
+// What health_stats() gives, of stats that are in the CPU's memory.
+at::Tensor stats_in_memory(const fp8::TensorHealth& health);
 
 // update_factors() for tensors in the CPU's memory.
 void update_factors_in_memory(at::Tensor& history, at::Tensor& factors,

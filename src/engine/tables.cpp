@@ -44,17 +44,17 @@ std::string on_cpu_with_bf16_units(const Target& t) {
   return {};
 }
 
-std::string bf16_products(const Target& t) {
+std::string bf16_gemms(const Target& t) {
   return t.compute != at::kBFloat16 ? "multiplies BF16 only" : unless_reference(t);
 }
 
-// By libtorch's FP8 products, whose layouts follow the compute capability.
+// By libtorch's FP8 GEMMs, whose layouts follow the compute capability.
 template <int kLeast, int kMost>
 std::string on_gpu_with_fp8(const Target& t) {
   if (!t.device.is_cuda()) return "runs on GPUs only";
-  if (t.fp8 != Fp8Kernels::kAten) return "libtorch's FP8 products were not asked for";
+  if (t.fp8 != Fp8Kernels::kAten) return "libtorch's FP8 GEMMs were not asked for";
   if (t.capability < kLeast || t.capability > kMost) return "for other compute capabilities";
-  return bf16_products(t);
+  return bf16_gemms(t);
 }
 
 std::string cpu_or_bf16(const Target& t) {
@@ -121,7 +121,7 @@ std::span<const Implementation<Fp8Linear>> implementations<Fp8Linear>() {
       {"aten/sm100", on_gpu_with_fp8<100, 119>, [] { return aten::make_scaled_mm(100); }},
       {"aten/sm89", on_gpu_with_fp8<89, 89>, [] { return aten::make_scaled_mm(89); }},
       {"aten/sm120", on_gpu_with_fp8<120, 999>, [] { return aten::make_scaled_mm(89); }},
-      {"aten/rehearsal", bf16_products, aten::make_rehearsal},
+      {"aten/rehearsal", bf16_gemms, aten::make_rehearsal},
       {"reference", serves_all, reference::make_fp8_linear},
   };
   return kTable;

@@ -78,7 +78,7 @@ Generator::Generator(const engine::Engine& engine, const models::Model& model)
       cache_(model.make_cache(std::min(kFirstCapacity, model.context()))) {}
 
 // Makes the cache larger, or, at the model's limit, forgets the older half of the text.
-bool Generator::make_room(int64_t tokens) {
+bool Generator::make_space(int64_t tokens) {
   if (cache_.length + tokens <= cache_.capacity) return true;
   const int64_t context = model_.context(), wanted = cache_.length + tokens;
   if (wanted <= context) {
@@ -104,7 +104,7 @@ bool Generator::make_room(int64_t tokens) {
 
 at::Tensor Generator::logits_after(std::vector<TokenId> ids) {
   text_.insert(text_.end(), ids.begin(), ids.end());
-  if (!make_room(std::ssize(ids))) ids = text_;
+  if (!make_space(std::ssize(ids))) ids = text_;
   const auto count = std::ssize(ids);
   const at::Tensor window =
       at::from_blob(ids.data(), {count}, at::kInt).clone().to(engine_.target.device);
@@ -114,9 +114,9 @@ at::Tensor Generator::logits_after(std::vector<TokenId> ids) {
       .cpu();
 }
 
-std::vector<TokenId> Generator::go_on(const std::vector<TokenId>& ids,
-                                      const GenerateOptions& options,
-                                      const std::function<void(TokenId)>& on_token) {
+std::vector<TokenId> Generator::continue_text(const std::vector<TokenId>& ids,
+                                              const GenerateOptions& options,
+                                              const std::function<void(TokenId)>& on_token) {
   const at::NoGradGuard no_grad;
   std::vector<TokenId> made, next = ids;
   while (std::ssize(made) < options.max_new_tokens) {
@@ -143,7 +143,7 @@ std::vector<TokenId> generate(const engine::Engine& engine, const models::Model&
   if (ids.empty()) ids.push_back(tokenizer.end_of_document());  // the start of a document
   options.stop.push_back(tokenizer.end_of_document());
   if (options.never.empty()) options.never = ids_without_token(model, tokenizer);
-  return Generator(engine, model).go_on(ids, options, on_token);
+  return Generator(engine, model).continue_text(ids, options, on_token);
 }
 
 }  // namespace octavo::eval

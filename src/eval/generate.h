@@ -34,14 +34,14 @@ class Generator {
   Generator(const engine::Engine& engine, const models::Model& model);
 
   // Reads `ids`, then draws tokens, calling `on_token` with each. Returns the new ids.
-  std::vector<tokenizer::TokenId> go_on(const std::vector<tokenizer::TokenId>& ids,
-                                        const GenerateOptions& options,
-                                        const std::function<void(tokenizer::TokenId)>& on_token);
+  std::vector<tokenizer::TokenId> continue_text(
+      const std::vector<tokenizer::TokenId>& ids, const GenerateOptions& options,
+      const std::function<void(tokenizer::TokenId)>& on_token);
 
  private:
   at::Tensor logits_after(std::vector<tokenizer::TokenId> ids);
   // Whether there is room for so many tokens; else all of text_ must be read anew.
-  bool make_room(int64_t tokens);
+  bool make_space(int64_t tokens);
 
   const engine::Engine& engine_;
   const models::Model& model_;

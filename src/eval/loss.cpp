@@ -13,7 +13,7 @@ namespace {
 void drop_rows(data::Batch& batch, int64_t kept) {
   if (kept >= batch.rows) return;
   const auto first = batch.targets.begin() + std::max<int64_t>(kept, 0) * batch.length;
-  batch.learned -= std::count_if(first, batch.targets.end(), [](int32_t t) { return t >= 0; });
+  batch.loss_tokens -= std::count_if(first, batch.targets.end(), [](int32_t t) { return t >= 0; });
   std::fill(first, batch.targets.end(), -1);
 }
 
@@ -49,7 +49,7 @@ LossSum sum_loss(const engine::Engine& engine, const models::Model& model, const
     // The last round may have fewer batches than ranks; weights that come and go need all of them.
     if (i + samples.rank < batches) {
       sums += found;
-      tokens += batch.learned;
+      tokens += batch.loss_tokens;
     }
     on_batch(std::min(i + samples.ranks, batches), batches);
   }

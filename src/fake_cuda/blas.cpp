@@ -1,4 +1,4 @@
-// cuBLAS: handles, and the products that ATen asks of it.
+// cuBLAS: handles, and the GEMMs that ATen asks of it.
 #include "fake_cuda/device.h"
 #include "fake_cuda/gemm.h"
 #include "fake_cuda/record.h"

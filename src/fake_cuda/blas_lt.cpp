@@ -1,5 +1,5 @@
 // cuBLASLt. Descriptors and layouts are made by the real library, which keeps and checks their
-// attributes without a device; they are read back here when a product is asked for.
+// attributes without a device; they are read back here when a GEMM is asked for.
 #include <cublasLt.h>
 #include <dlfcn.h>
 

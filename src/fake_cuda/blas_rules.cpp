@@ -1,4 +1,4 @@
-// What cuBLASLt refuses. The rules of FP8 products come from its documentation; other types have
+// What cuBLASLt refuses. The rules of FP8 GEMMs come from its documentation; other types have
 // none that matter here.
 #include <cublasLt.h>
 

@@ -1,5 +1,5 @@
 // Copies and memsets. To the host they always happen. To and on the device they happen when
-// products are computed, or when they are small: the weights of a large model would otherwise make
+// GEMMs are computed, or when they are small: the weights of a large model would otherwise make
 // memory real that nobody reads.
 #include <cstring>
 
@@ -29,8 +29,8 @@ bool on_device(const void* pointer) {
   return place == MemoryKind::kDevice || place == MemoryKind::kManaged;
 }
 
-Kind kind_of(const Copy& copy, cudaMemcpyKind told) {
-  switch (told) {
+Kind kind_of(const Copy& copy, cudaMemcpyKind requested) {
+  switch (requested) {
     case cudaMemcpyHostToDevice:
       return Kind::kCopyToDevice;
     case cudaMemcpyDeviceToHost:
@@ -51,12 +51,12 @@ void move_rows(const Copy& copy) {
   }
 }
 
-cudaError_t do_copy(const Copy& copy, cudaMemcpyKind told, cudaStream_t stream, const char* entry,
-                    bool waits) {
+cudaError_t do_copy(const Copy& copy, cudaMemcpyKind requested, cudaStream_t stream,
+                    const char* entry, bool waits) {
   const std::size_t total = copy.bytes * copy.rows;
   if (total == 0) return cudaSuccess;
   if (waits && capture_forbids()) return remember(cudaErrorStreamCaptureUnsupported);
-  const Kind kind = kind_of(copy, told);
+  const Kind kind = kind_of(copy, requested);
   const void* const host = kind == Kind::kCopyToHost ? copy.to : copy.from;
   if (!waits && kind != Kind::kCopyOnDevice && allocation_of(host).place == MemoryKind::kUnknown) {
     count_pageable_copy();

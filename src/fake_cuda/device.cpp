@@ -68,7 +68,7 @@ DeviceOptions read_options() {
   say("this process sees " + std::to_string(read.devices) +
       " CUDA device(s) of compute capability " + std::to_string(read.capability / 10) + "." +
       std::to_string(read.capability % 10) + " that are not there; kernels do not run" +
-      (read.compute ? ", matrix products do" : ""));
+      (read.compute ? ", GEMMs do" : ""));
   return read;
 }
 

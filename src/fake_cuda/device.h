@@ -1,4 +1,4 @@
-// The device's options and figures, and what every file of this room needs of it.
+// The device's options and properties, and what every file of this module needs of it.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -21,7 +21,7 @@ struct DeviceOptions {
 // Read once, on the first call; a value that is not understood ends the process with a message.
 const DeviceOptions& options();
 
-// The figures of the chosen compute capability, after those of a real card of that kind.
+// The properties of the chosen compute capability, after those of a real card of that kind.
 struct DeviceModel {
   int capability;
   int multiprocessors;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kGranularity = 2 << 20;
 
-struct Created {
+struct PhysicalAllocation {
   int device;
   std::size_t bytes;
   int mappings;
@@ -24,7 +24,7 @@ struct Created {
 
 struct Handles {
   std::mutex mutex;
-  std::unordered_map<CUmemGenericAllocationHandle, Created> created;
+  std::unordered_map<CUmemGenericAllocationHandle, PhysicalAllocation> created;
   std::unordered_map<CUdeviceptr, CUmemGenericAllocationHandle> mapped;
   CUmemGenericAllocationHandle next = 1;
 };

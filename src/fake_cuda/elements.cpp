@@ -1,4 +1,4 @@
-// Number formats of matrix elements. Written here once more, because this room stands above those
+// Number formats of matrix elements. Written here once more, because this module stands above those
 // that have them, and because a test double should not share the code it tests.
 #include <library_types.h>
 

@@ -11,7 +11,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct Mark {
+struct EventState {
   int device;
   unsigned flags;
   bool recorded = false;
@@ -19,20 +19,20 @@ struct Mark {
   std::shared_ptr<Capture> capture;  // of the stream on which it was recorded last
 };
 
-std::unordered_set<Mark*>& marks() {
-  static auto* const only = new std::unordered_set<Mark*>;  // under stream_mutex()
+std::unordered_set<EventState*>& marks() {
+  static auto* const only = new std::unordered_set<EventState*>;  // under stream_mutex()
   return *only;
 }
 
-Mark* find_mark(cudaEvent_t handle) {
-  auto* const candidate = reinterpret_cast<Mark*>(handle);
+EventState* find_mark(cudaEvent_t handle) {
+  auto* const candidate = reinterpret_cast<EventState*>(handle);
   return marks().contains(candidate) ? candidate : nullptr;
 }
 
 cudaError_t record_mark(cudaEvent_t handle, cudaStream_t stream_handle, const char* entry) {
   {
     const std::lock_guard lock(stream_mutex());
-    Mark* const mark = find_mark(handle);
+    EventState* const mark = find_mark(handle);
     Stream* stream = nullptr;
     if (mark == nullptr || !find_stream(stream_handle, &stream))
       return remember(cudaErrorInvalidResourceHandle);
@@ -54,7 +54,7 @@ extern "C" {
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* handle, unsigned flags) {
   if (availability() != cudaSuccess) return remember(availability());
   auto* const mark =
-      new Mark{.device = current_device(), .flags = flags, .when = {}, .capture = nullptr};
+      new EventState{.device = current_device(), .flags = flags, .when = {}, .capture = nullptr};
   const std::lock_guard lock(stream_mutex());
   marks().insert(mark);
   *handle = reinterpret_cast<cudaEvent_t>(mark);
@@ -67,7 +67,7 @@ cudaError_t cudaEventCreate(cudaEvent_t* handle) {
 
 cudaError_t cudaEventDestroy(cudaEvent_t handle) {
   const std::lock_guard lock(stream_mutex());
-  Mark* const mark = find_mark(handle);
+  EventState* const mark = find_mark(handle);
   if (mark == nullptr) return remember(cudaErrorInvalidResourceHandle);
   marks().erase(mark);
   delete mark;
@@ -90,7 +90,7 @@ cudaError_t cudaEventQuery(cudaEvent_t handle) {
 cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   {
     const std::lock_guard lock(stream_mutex());
-    const Mark* const mark = find_mark(handle);
+    const EventState* const mark = find_mark(handle);
     if (mark == nullptr) return remember(cudaErrorInvalidResourceHandle);
     if (!mark->recorded) return cudaSuccess;  // nothing to wait for
   }
@@ -100,8 +100,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   const std::lock_guard lock(stream_mutex());
-  const Mark* const first = find_mark(begin);
-  const Mark* const second = find_mark(end);
+  const EventState* const first = find_mark(begin);
+  const EventState* const second = find_mark(end);
   if (first == nullptr || second == nullptr || !first->recorded || !second->recorded) {
     return remember(cudaErrorInvalidResourceHandle);
   }
@@ -113,7 +113,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream_handle, cudaEvent_t handle, unsigned) {
   {
     const std::lock_guard lock(stream_mutex());
-    Mark* const mark = find_mark(handle);
+    EventState* const mark = find_mark(handle);
     Stream* stream = nullptr;
     if (mark == nullptr || !find_stream(stream_handle, &stream))
       return remember(cudaErrorInvalidResourceHandle);

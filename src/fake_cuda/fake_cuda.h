@@ -1,10 +1,10 @@
-// A CUDA device that is not there: what tests and benches say to it, and what it remembers.
+// A fake CUDA device: what tests and benches say to it, and what it remembers.
 //
 // liboctavo_fake_cuda.so, loaded before everything else (LD_PRELOAD), answers for the CUDA runtime,
 // the driver, cuBLAS, cuBLASLt and NCCL. The real libtorch_cuda and libtransformer_engine run their
-// host code on it: device queries, argument checks, the caching allocator, launches, matrix
-// products with their layouts and scales. Kernels never execute. Device memory is address space
-// that costs nothing until touched. With OCTAVO_FAKE_CUDA_COMPUTE=1 matrix products (and large
+// host code on it: device queries, argument checks, the caching allocator, launches,
+// GEMMs with their layouts and scales. Kernels never execute. Device memory is address space
+// that costs nothing until touched. With OCTAVO_FAKE_CUDA_COMPUTE=1 GEMMs (and large
 // copies) do happen, on the host, exactly as told, so that a wrong layout gives a wrong number.
 //
 // It is never a fallback: a process meets it only when somebody starts it with environment(...).
@@ -12,7 +12,7 @@
 //   OCTAVO_FAKE_CUDA_CAPABILITY  80, 89, 90 (default), 100 or 120
 //   OCTAVO_FAKE_CUDA_MEMORY      bytes of each device (default: what an 80 GB H100 has)
 //   OCTAVO_FAKE_CUDA_DEVICES     how many (default 1)
-//   OCTAVO_FAKE_CUDA_COMPUTE     1: matrix products, large copies and large memsets really happen
+//   OCTAVO_FAKE_CUDA_COMPUTE     1: GEMMs, large copies and large memsets really happen
 //   OCTAVO_FAKE_CUDA_DRIVER      version of the driver (default 13020)
 //   OCTAVO_FAKE_CUDA_EVENTS      how many events are kept (default 1000000; later ones are counted
 //   as dropped) OCTAVO_FAKE_CUDA_RECORD      file to which the counts are added at exit, one line
@@ -27,9 +27,8 @@
 namespace octavo::fake_cuda {
 
 enum class Kind : std::int32_t {
-  kLaunch,  // a kernel that was launched (name: of the kernel)
-  kGemm,    // a matrix product by cuBLAS or cuBLASLt (name: of the entry point); not counted as a
-            // launch
+  kLaunch,        // a kernel that was launched (name: of the kernel)
+  kGemm,          // a GEMM by cuBLAS or cuBLASLt (name: of the entry point); no launch
   kCopyToDevice,  // bytes
   kCopyToHost,
   kCopyOnDevice,
@@ -81,7 +80,7 @@ struct Event {
   std::uint64_t bytes;
 };
 
-// One operand of a matrix product, as CUDA was told. Types are cudaDataType_t, operations
+// One operand of a GEMM, as CUDA was told. Types are cudaDataType_t, operations
 // cublasOperation_t (0 N, 1 T), orders cublasLtOrder_t (0 column, 1 row), scale modes
 // cublasLtMatmulMatrixScale_t.
 struct GemmOperand {
@@ -92,7 +91,7 @@ struct GemmOperand {
   std::int32_t type, op, order, scale_mode;
 };
 
-// A product D = epilogue(alpha * op(A) op(B) + beta * C); D has m rows and n columns, in CUDA's
+// A GEMM D = epilogue(alpha * op(A) op(B) + beta * C); D has m rows and n columns, in CUDA's
 // column-major reading.
 struct Gemm {
   const char* entry;  // which function was called
@@ -113,14 +112,14 @@ struct Gemm {
   void* amax_d;             // where the largest absolute value of D goes, or null
   std::uint64_t workspace;  // bytes
   std::int32_t
-      captured;  // 1: put into a graph; the same product appears again when the graph is launched
+      captured;  // 1: put into a graph; the same GEMM appears again when the graph is launched
   std::int32_t computed;  // 1: the host really did it
 };
 
 // The functions of liboctavo_fake_cuda.so. Lists are copied out; `first` skips.
 struct Api {
   std::uint64_t version;  // kApiVersion of the library
-  void (*reset)();        // counters, events and products begin anew; memory in use stays
+  void (*reset)();        // counters, events and GEMMs begin anew; memory in use stays
   void (*counters)(Counters* out);
   std::uint64_t (*events)(Event* out, std::uint64_t first,
                           std::uint64_t capacity);  // how many there are in all

@@ -1,4 +1,4 @@
-// Matrix products: what is refused, what is recorded, and the host's way to compute one.
+// GEMMs: what is refused, what is recorded, and the host's way to compute one.
 #pragma once
 #include <cublas_v2.h>
 
@@ -16,17 +16,17 @@ inline constexpr int kMxBlock = 32;
 bool is_fp8(int type);
 int element_bytes(int type);  // 0: a type that is unknown here
 
-// Numbers of every type that a product can have, one at a time.
+// Numbers of every type that a GEMM can have, one at a time.
 float load_element(const void* data, int type, std::int64_t index);
 void store_element(void* data, int type, std::int64_t index, float value);
 
 // How an operand's stored elements are reached: `outer` counts rows of op(A) or columns of op(B),
 // `inner` the contracted dimension.
-struct Walk {
+struct Strides {
   std::int64_t outer_stride, inner_stride;
 };
-Walk walk_left(const GemmOperand& a);   // op(A)
-Walk walk_right(const GemmOperand& b);  // op(B)
+Strides left_strides(const GemmOperand& a);   // op(A)
+Strides right_strides(const GemmOperand& b);  // op(B)
 
 // What an operand's scales say; sizes are those of the operand, not padded.
 struct ScaleView {
@@ -38,7 +38,7 @@ struct ScaleView {
   float block(std::int64_t at, std::int64_t inner_block) const;  // factor of a block of 128
   float mx_block(std::int64_t at,
                  std::int64_t inner_block) const;  // factor of a block of 32, from the tiled layout
-  // Scales of padding take part in the product as 0 * scale: a NaN there is a NaN in the result.
+  // Scales of padding take part in the GEMM as 0 * scale: a NaN there is a NaN in the result.
   bool padding_is_nan(std::int64_t at) const;
 };
 
@@ -50,7 +50,7 @@ struct Refusal {
 };
 Refusal refusal_of(const Gemm& gemm, bool pointers);
 
-// Records the product and, when the device computes, does it; on a stream under capture both wait
+// Records the GEMM and, when the device computes, does it; on a stream under capture both wait
 // for the launch.
 cublasStatus_t submit_gemm(const Gemm& gemm);
 

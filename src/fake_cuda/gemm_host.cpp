@@ -1,4 +1,4 @@
-// A matrix product on the host: plain, blocked, in FP32. D is column-major, so the product is made
+// A GEMM on the host: plain, blocked, in FP32. D is column-major, so the GEMM is made
 // transposed: rows of the result are columns of D, `left` is op(B) and `right` op(A).
 #include <algorithm>
 #include <atomic>
@@ -62,18 +62,18 @@ bool has_block_scales(const ScaleView& scales) {
          scales.mode == CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
 }
 
-// One operand of one product of a batch.
+// One operand of one GEMM of a batch.
 struct Source {
   const char* data;
   int type;
-  Walk walk;
+  Strides strides;
   ScaleView scales;
 
   // Row `at` in FP32, with E8M0 scales (which are exact) multiplied in.
   void decode_row(std::int64_t at, float* out, std::int64_t out_stride) const {
     for (std::int64_t l = 0; l < scales.inner; ++l) {
       out[l * out_stride] =
-          load_element(data, type, at * walk.outer_stride + l * walk.inner_stride);
+          load_element(data, type, at * strides.outer_stride + l * strides.inner_stride);
     }
     if (!has_mx_scales(scales) || scales.inner == 0) return;
     for (std::int64_t l = 0; l < scales.inner; ++l)
@@ -82,22 +82,22 @@ struct Source {
   }
 };
 
-Source source_of(const GemmOperand& x, const Walk& walk, std::int64_t batch, std::int64_t outer,
-                 std::int64_t inner) {
+Source source_of(const GemmOperand& x, const Strides& strides, std::int64_t batch,
+                 std::int64_t outer, std::int64_t inner) {
   const auto* const data =
       static_cast<const char*>(x.data) + batch * x.batch_stride * element_bytes(x.type);
   return {data,
           x.type,
-          walk,
+          strides,
           {is_fp8(x.type) ? x.scale : nullptr, is_fp8(x.type) ? x.scale_mode : 0, outer, inner}};
 }
 
-class Product {
+class HostGemm {
  public:
-  Product(const Gemm& gemm, std::int64_t batch)
+  HostGemm(const Gemm& gemm, std::int64_t batch)
       : gemm_(gemm),
-        right_(source_of(gemm.a, walk_left(gemm.a), batch, gemm.m, gemm.k)),
-        left_(source_of(gemm.b, walk_right(gemm.b), batch, gemm.n, gemm.k)),
+        right_(source_of(gemm.a, left_strides(gemm.a), batch, gemm.m, gemm.k)),
+        left_(source_of(gemm.b, right_strides(gemm.b), batch, gemm.n, gemm.k)),
         batch_(batch),
         blocks_(has_block_scales(right_.scales) || has_block_scales(left_.scales)),
         multiply_(__builtin_cpu_supports("avx2") ? multiply_tile_avx2 : multiply_tile_plain) {}
@@ -195,7 +195,7 @@ float gelu_gradient(float x) {
   return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * kGeluA * (1 + 3 * kGeluB * x * x);
 }
 
-float Product::after_epilogue(std::int64_t i, std::int64_t j, float value) const {
+float HostGemm::after_epilogue(std::int64_t i, std::int64_t j, float value) const {
   const int epilogue = gemm_.epilogue;
   if ((epilogue & CUBLASLT_EPILOGUE_BIAS) != 0 && gemm_.bias != nullptr) {
     value += load_element(gemm_.bias, gemm_.bias_type, i);
@@ -213,7 +213,7 @@ float Product::after_epilogue(std::int64_t i, std::int64_t j, float value) const
   return value;
 }
 
-void Product::finish(std::int64_t j, std::int64_t i0, const float* sums) const {
+void HostGemm::finish(std::int64_t j, std::int64_t i0, const float* sums) const {
   const float left_scale = left_.scales.whole(j);
   const auto* const d_scale =
       is_fp8(gemm_.d.type) ? static_cast<const float*>(gemm_.d.scale) : nullptr;
@@ -232,8 +232,8 @@ void Product::finish(std::int64_t j, std::int64_t i0, const float* sums) const {
   }
 }
 
-// Sums over the contracted dimension of one operand, which cuBLASLt can leave beside the product.
-void Product::bias_gradients() const {
+// Sums over the contracted dimension of one operand, which cuBLASLt can leave beside the GEMM.
+void HostGemm::bias_gradients() const {
   const bool of_a = gemm_.epilogue == CUBLASLT_EPILOGUE_BGRADA;
   if ((!of_a && gemm_.epilogue != CUBLASLT_EPILOGUE_BGRADB) || gemm_.bias == nullptr) return;
   const Source& source = of_a ? right_ : left_;
@@ -248,19 +248,19 @@ void Product::bias_gradients() const {
 
 }  // namespace
 
-Walk walk_left(const GemmOperand& a) {
+Strides left_strides(const GemmOperand& a) {
   const bool rows_adjacent = a.order != CUBLASLT_ORDER_ROW;  // stored column by column
   const bool outer_is_row = a.op == CUBLAS_OP_N;
-  return rows_adjacent == outer_is_row ? Walk{1, a.ld} : Walk{a.ld, 1};
+  return rows_adjacent == outer_is_row ? Strides{1, a.ld} : Strides{a.ld, 1};
 }
 
-Walk walk_right(const GemmOperand& b) {
-  const Walk stored = walk_left(b);  // op(B) has the contracted dimension first
+Strides right_strides(const GemmOperand& b) {
+  const Strides stored = left_strides(b);  // op(B) has the contracted dimension first
   return {stored.inner_stride, stored.outer_stride};
 }
 
 void compute_gemm(const Gemm& gemm) {
-  for (std::int64_t batch = 0; batch < gemm.batch_count; ++batch) Product(gemm, batch).run();
+  for (std::int64_t batch = 0; batch < gemm.batch_count; ++batch) HostGemm(gemm, batch).run();
 }
 
 }  // namespace octavo::fake_cuda

@@ -1,4 +1,4 @@
-// What the device did, kept for tests: counters, an ordered list, and every matrix product.
+// What the device did, kept for tests: counters, an ordered list, and every GEMM.
 #pragma once
 #include <cuda_runtime_api.h>
 

@@ -113,7 +113,7 @@ Decision bf16(const Request& request, const Device& device) {
   settle(request, decision, recipe);
   // The one thing to know: what else was asked of FP8 does not matter in BF16.
   decision.warnings = {
-      str(lacks(device, recipe), "; training goes on in BF16. For FP8 take ", advice(device))};
+      str(lacks(device, recipe), "; training continues in BF16. For FP8 take ", advice(device))};
   return decision;
 }
 

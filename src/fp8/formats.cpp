@@ -14,7 +14,7 @@ constexpr uint32_t kInfinity = 0x7F800000;
 constexpr uint32_t kHalf = 0x80000000;  // as a 0.32 fixed-point fraction
 
 // |x| between two neighbouring codes: `below` is the one at or below it, and `fraction` the way to
-// the next in 1/2^32, rounded down. `below` goes on counting past the largest code of the format.
+// the next in 1/2^32, rounded down. `below` continues counting past the largest code of the format.
 struct Bracket {
   uint32_t below;
   uint32_t fraction;
@@ -95,7 +95,7 @@ void encode_all(std::span<const float> values, std::span<uint8_t> codes, Overflo
 
 template <Format kFormat>
 void encode_all_stochastic(std::span<const float> values, std::span<uint8_t> codes,
-                           const Draw& draw, Incidents& incidents) {
+                           const RandomPosition& draw, Incidents& incidents) {
   std::array<uint32_t, 4> block{};
   for (size_t i = 0; i < values.size(); ++i) {
     const uint64_t element = draw.first + i;
@@ -158,7 +158,7 @@ void encode(Format format, std::span<const float> values, std::span<uint8_t> cod
 }
 
 void encode_stochastic(Format format, std::span<const float> values, std::span<uint8_t> codes,
-                       const Draw& draw, Incidents& incidents) {
+                       const RandomPosition& draw, Incidents& incidents) {
   OCTAVO_ASSERT(values.size() == codes.size());
   if (format == Format::kE4M3)
     encode_all_stochastic<Format::kE4M3>(values, codes, draw, incidents);

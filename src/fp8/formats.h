@@ -119,11 +119,11 @@ void encode(Format format, std::span<const float> values, std::span<uint8_t> cod
             Overflow overflow, Incidents& incidents);
 // Element i of `values` is element n = first + i of the tensor and uses word n % 4 of
 // philox(seed, stream, n / 4): a number of its own, the same however the tensor is cut up.
-struct Draw {
+struct RandomPosition {
   uint64_t seed = 0, stream = 0, first = 0;
 };
 void encode_stochastic(Format format, std::span<const float> values, std::span<uint8_t> codes,
-                       const Draw& draw, Incidents& incidents);
+                       const RandomPosition& draw, Incidents& incidents);
 void decode(Format format, std::span<const uint8_t> codes, std::span<float> values);
 
 // E8M0, a scale that is a power of two: code b is 2^(b - 127), 255 is NaN.

@@ -45,7 +45,7 @@ double TensorHealth::sqnr_db() const {
   return std::min(kNoNoise, 10 * std::log10(std::max(signal / noise, 1e-20)));
 }
 
-std::array<double, kHealthFigures> to_figures(const TensorHealth& h) {
+std::array<double, kHealthStats> to_stats(const TensorHealth& h) {
   const auto count = [](int64_t n) { return static_cast<double>(n); };
   return {count(h.elements),
           count(h.nonzero),
@@ -59,7 +59,7 @@ std::array<double, kHealthFigures> to_figures(const TensorHealth& h) {
           h.noise};
 }
 
-TensorHealth from_figures(std::span<const double, kHealthFigures> f) {
+TensorHealth from_stats(std::span<const double, kHealthStats> f) {
   const auto count = [&](size_t i) { return static_cast<int64_t>(f[i]); };
   TensorHealth h;
   h.elements = count(0);
@@ -72,7 +72,7 @@ TensorHealth from_figures(std::span<const double, kHealthFigures> f) {
   return h;
 }
 
-std::string trouble(const TensorHealth& h, const Limits& limits) {
+std::string health_problem(const TensorHealth& h, const Limits& limits) {
   if (h.incidents.nan > 0) return std::to_string(h.incidents.nan) + " NaN";
   if (h.incidents.inf > 0) return std::to_string(h.incidents.inf) + " infinite";
   if (h.elements > 0 && h.nonzero == 0) return "all zero";

@@ -25,9 +25,9 @@ struct TensorHealth {
 
 // The same as plain numbers, which a device can hold until the host reads all of a step at once:
 // elements, nonzero, NaN, infinite, saturated, underflowed, amax, factor, signal, noise.
-constexpr int64_t kHealthFigures = 10;
-std::array<double, kHealthFigures> to_figures(const TensorHealth& health);
-TensorHealth from_figures(std::span<const double, kHealthFigures> figures);
+constexpr int64_t kHealthStats = 10;
+std::array<double, kHealthStats> to_stats(const TensorHealth& health);
+TensorHealth from_stats(std::span<const double, kHealthStats> stats);
 
 // Beyond these a tensor is in trouble. From what a healthy run shows (docs/fp8.md): saturation is
 // zero when a scale fits; E4M3 and E5M2 with a fitting scale give about 31 and 25 dB.
@@ -38,6 +38,6 @@ struct Limits {
 };
 
 // "" when healthy, else what is wrong, with the number and the limit.
-std::string trouble(const TensorHealth& health, const Limits& limits = {});
+std::string health_problem(const TensorHealth& health, const Limits& limits = {});
 
 }  // namespace octavo::fp8

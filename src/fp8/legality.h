@@ -12,10 +12,10 @@
 namespace octavo::fp8 {
 
 // Why a weight [outputs, inputs] cannot run by the recipe, such as "outputs 50257 is not a multiple
-// of 16"; "" when it can. Each side is summed over, or is the width of a result, in some product.
+// of 16"; "" when it can. Each side is summed over, or is the width of a result, in some GEMM.
 std::string refusal(Recipe recipe, int64_t outputs, int64_t inputs);
 // The same of the tokens of a micro-batch, which the weight gradient sums over. The other two
-// products take any number.
+// GEMMs take any number.
 std::string token_refusal(Recipe recipe, int64_t tokens);
 // Of both: the sides first. `tokens` 0: not known yet, and not judged.
 std::string refusal(Recipe recipe, int64_t outputs, int64_t inputs, int64_t tokens);

@@ -16,7 +16,7 @@ Format format_of(FormatChoice choice, Role role, Direction direction) {
     case FormatChoice::kHybrid:
       return role == Role::kGradient ? Format::kE5M2 : Format::kE4M3;
     case FormatChoice::kE5m2:
-      // There is no E5M2 x E5M2 product: the weight gradient reads the gradient in E5M2, so it must
+      // There is no E5M2 x E5M2 GEMM: the weight gradient reads the gradient in E5M2, so it must
       // read the input in E4M3.
       if (role == Role::kWeight || (role == Role::kInput && direction == Direction::kColumn))
         return Format::kE4M3;

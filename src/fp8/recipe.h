@@ -34,7 +34,7 @@ constexpr FormatChoice default_format(Recipe recipe) {
 enum class Role : uint8_t { kInput, kWeight, kGradient };
 std::string_view name_of(Role role);  // "input", "weight", "gradient"
 
-// A product sums over the columns of a stored matrix, and reads its row copy, or over its rows, and
+// A GEMM sums over the columns of a stored matrix, and reads its row copy, or over its rows, and
 // reads its column copy. Blocks always lie along the sum.
 //                   row copy            column copy
 //   x[T,I]          forward             weight gradient

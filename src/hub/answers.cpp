@@ -30,7 +30,8 @@ std::string perhaps(const RepoCache& cache) {
   return nearest.empty() || nearest == cache.repo().id ? "" : " Perhaps " + nearest + " is meant.";
 }
 
-[[noreturn]] void fail_refused(const Answer& answer, const RepoCache& cache, const Http& http) {
+[[noreturn]] void fail_refused(const HttpResponse& answer, const RepoCache& cache,
+                               const Http& http) {
   const Repo& repo = cache.repo();
   const std::string page =
       http.endpoint() + (repo.kind == Kind::kDataset ? "/datasets/" : "/") + repo.id;
@@ -46,12 +47,12 @@ std::string perhaps(const RepoCache& cache) {
 
 }  // namespace
 
-std::string describe(const Answer& answer) {
+std::string describe(const HttpResponse& answer) {
   if (!answer.problem.empty()) return answer.problem;
   return str("HTTP ", answer.status, answer.error_code.empty() ? "" : " " + answer.error_code);
 }
 
-std::string by_hand(const RepoCache& cache) {
+std::string manual_steps(const RepoCache& cache) {
   const bool model = cache.repo().kind == Kind::kModel;
   return str("Without a network: copy ",
              model ? "config.json, tokenizer.json and the safetensors files" : "the files",
@@ -60,7 +61,7 @@ std::string by_hand(const RepoCache& cache) {
              cache.folder().string());
 }
 
-void fail_answer(const Answer& answer, const RepoCache& cache, const Http& http,
+void fail_answer(const HttpResponse& answer, const RepoCache& cache, const Http& http,
                  const std::string& file) {
   const Repo& repo = cache.repo();
   const std::string what = file.empty() ? repo.id : repo.id + ", " + file;
@@ -77,11 +78,11 @@ void fail_answer(const Answer& answer, const RepoCache& cache, const Http& http,
     fail(ExitCode::kEnvironment, "hub", what, ": ", http.endpoint(),
          " cannot be trusted: ", answer.problem,
          "; behind a proxy that opens TLS, set SSL_CERT_FILE to its certificates. ",
-         by_hand(cache));
-  // A partial file stays: the next run goes on there.
+         manual_steps(cache));
+  // A partial file stays: the next run continues there.
   fail(ExitCode::kEnvironment, "hub", what, ": cannot be fetched from ", http.endpoint(), ": ",
-       describe(answer), file.empty() ? "" : "; what has arrived is kept, run again to go on", ". ",
-       by_hand(cache));
+       describe(answer), file.empty() ? "" : "; what has arrived is kept, run again to continue",
+       ". ", manual_steps(cache));
 }
 
 }  // namespace octavo::hub

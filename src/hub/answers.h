@@ -9,13 +9,13 @@
 namespace octavo::hub {
 
 // "HTTP 503", "Could not resolve host: …"
-std::string describe(const Answer& answer);
+std::string describe(const HttpResponse& answer);
 
 // `file` may be empty: the list of files was asked for.
-[[noreturn]] void fail_answer(const Answer& answer, const RepoCache& cache, const Http& http,
+[[noreturn]] void fail_answer(const HttpResponse& answer, const RepoCache& cache, const Http& http,
                               const std::string& file);
 
 // How to do without the network; ends a message.
-std::string by_hand(const RepoCache& cache);
+std::string manual_steps(const RepoCache& cache);
 
 }  // namespace octavo::hub

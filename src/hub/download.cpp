@@ -33,7 +33,7 @@ void wait_before_retry(int retry) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
 }
 
-void say_retry(const std::string& what, const Answer& answer, int retry) {
+void say_retry(const std::string& what, const HttpResponse& answer, int retry) {
   log_warn(str("[hub] ", what, ": ", describe(answer), "; try ", retry + 1, " of ", kRetries + 1));
 }
 
@@ -147,7 +147,8 @@ class Fetcher {
       if (partial.size() > file.size) partial.cut(0);
       resumed = partial.size() > 0;
       if (resumed)
-        log_info(str("[hub] ", file.name, ": goes on at byte ", partial.size(), " of ", file.size));
+        log_info(
+            str("[hub] ", file.name, ": continues at byte ", partial.size(), " of ", file.size));
       receive(file, partial);
     }
     fsync_path(path);
@@ -182,7 +183,7 @@ class Fetcher {
     };
     for (int retry = 0; partial.size() < file.size;) {
       const uint64_t before = partial.size();
-      Answer answer = http_.get(path, before, sink);
+      HttpResponse answer = http_.get(path, before, sink);
       if (partial.size() == file.size) break;
       if (answer.good()) answer.problem = "the connection ended too early";
       bar_->clear();
@@ -213,12 +214,14 @@ Listing fetch_listing(Http& http, const RepoCache& cache) {
                                percent_encode(repo.revision, false), "?blobs=true");
   for (int retry = 0;;) {
     std::string body;
-    const Answer answer = http.get(path, 0, [&](uint64_t, std::string_view bytes) -> std::string {
-      if (body.size() + bytes.size() > kMaxListingBytes)
-        return str("wanted a list of files of at most ", kMaxListingBytes, " bytes, found more");
-      body += bytes;
-      return "";
-    });
+    const HttpResponse answer =
+        http.get(path, 0, [&](uint64_t, std::string_view bytes) -> std::string {
+          if (body.size() + bytes.size() > kMaxListingBytes)
+            return str("wanted a list of files of at most ", kMaxListingBytes,
+                       " bytes, found more");
+          body += bytes;
+          return "";
+        });
     if (answer.good()) return parse_listing(parse_json(body, repo.id + " (hub)"), repo.id);
     if (!answer.may_pass() || ++retry > kRetries) fail_answer(answer, cache, http, "");
     say_retry("the list of files of " + repo.id, answer, retry);

@@ -145,11 +145,11 @@ Http::Http(std::string endpoint, std::string token)
 
 Http::~Http() = default;
 
-Answer Http::get(const std::string& path, uint64_t from, const Sink& sink) {
+HttpResponse Http::get(const std::string& path, uint64_t from, const Sink& sink) {
   std::string url = endpoint_ + path;
   for (int redirects = 0; redirects <= kMaxRedirects; ++redirects) {
     std::string next;
-    Answer answer = one_request(url, from, sink, next);
+    HttpResponse answer = one_request(url, from, sink, next);
     if (next.empty()) return answer;
     const Origin here = origin_of(url), there = origin_of(next);
     if (here.scheme == "https" && there.scheme != "https")
@@ -159,8 +159,8 @@ Answer Http::get(const std::string& path, uint64_t from, const Sink& sink) {
   return {0, str("more than ", kMaxRedirects, " redirects"), {}, false};
 }
 
-Answer Http::one_request(const std::string& url, uint64_t from, const Sink& sink,
-                         std::string& next) {
+HttpResponse Http::one_request(const std::string& url, uint64_t from, const Sink& sink,
+                               std::string& next) {
   CURL* curl = curl_.get();
   curl_easy_reset(curl);  // keeps connections
   const Origin origin = origin_of(url);
@@ -181,12 +181,12 @@ Answer Http::one_request(const std::string& url, uint64_t from, const Sink& sink
 
   const CURLcode code = curl_easy_perform(curl);
   if (transfer.thrown) std::rethrow_exception(transfer.thrown);
-  Answer answer;
+  HttpResponse answer;
   curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &answer.status);
   answer.error_code = transfer.error_code;
   if (stop_requested())
     fail(ExitCode::kStopped, "hub", "download stopped by ", stop_reason(),
-         "; run the same command again and it goes on where it stopped");
+         "; run the same command again and it resumes where it stopped");
   const bool page_cut = code == CURLE_WRITE_ERROR && transfer.refusal.empty();
   if (!transfer.refusal.empty()) {
     answer.problem = transfer.refusal;

@@ -11,7 +11,7 @@
 
 namespace octavo::hub {
 
-struct Answer {
+struct HttpResponse {
   long status = 0;          // 0: no answer, see `problem`
   std::string problem;      // why there was none, or why it broke off
   std::string error_code;   // X-Error-Code: GatedRepo, RepoNotFound, RevisionNotFound, …
@@ -36,14 +36,15 @@ class Http {
 
   // `path` begins with a slash and is percent-encoded. The body goes to `sink` from byte `from` on,
   // or from 0 when the server does not serve parts.
-  Answer get(const std::string& path, uint64_t from, const Sink& sink);
+  HttpResponse get(const std::string& path, uint64_t from, const Sink& sink);
 
   const std::string& endpoint() const { return endpoint_; }
   bool has_token() const { return !token_.empty(); }
 
  private:
   struct Transfer;
-  Answer one_request(const std::string& url, uint64_t from, const Sink& sink, std::string& next);
+  HttpResponse one_request(const std::string& url, uint64_t from, const Sink& sink,
+                           std::string& next);
 
   std::string endpoint_, token_;
   std::unique_ptr<void, void (*)(void*)> curl_;

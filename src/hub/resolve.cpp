@@ -60,7 +60,7 @@ void check_online(const RepoCache& cache, bool offline, const std::string& why) 
   if (!offline) return;
   fail(ExitCode::kUsage, "hub", cache.repo().id, ": wanted it in the Hugging Face cache ",
        cache.root().string(), ", because offline is set; found ", why,
-       ". Run once with a network, or do it by hand. ", by_hand(cache));
+       ". Run once with a network, or do it by hand. ", manual_steps(cache));
 }
 
 void say_cached(const RepoCache& cache, const std::string& commit) {

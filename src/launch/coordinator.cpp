@@ -72,7 +72,7 @@ LaunchCoordinator::LaunchCoordinator(int node, int nodes, const std::string& add
     server_ =
         std::make_unique<rendezvous::Server>(address, port, rendezvous::secret_from_environment());
   client_ = connected(address, server_ != nullptr ? server_->port() : port);
-  client_->set_patience(kPatience);
+  client_->set_answer_timeout(kPatience);
 }
 
 std::unique_ptr<rendezvous::Client> LaunchCoordinator::connected(const std::string& address,

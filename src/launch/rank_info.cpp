@@ -18,54 +18,56 @@ RankInfo octavo_place(const Variables& variables) {
   const auto wanted = [&](const char* name, int least, int most) {
     return needed_number(variables, name, least, most, kSelf);
   };
-  RankInfo place;
-  place.launcher = "octavo";
-  place.ranks = wanted("OCTAVO_RANKS", 1, kMostRanks);
-  place.rank = wanted("OCTAVO_RANK", 0, place.ranks - 1);
-  place.local_ranks = wanted("OCTAVO_LOCAL_RANKS", 1, place.ranks);
-  place.local_rank = wanted("OCTAVO_LOCAL_RANK", 0, place.local_ranks - 1);
-  place.nodes = wanted("OCTAVO_NODES", 1, place.ranks);
-  place.node = wanted("OCTAVO_NODE", 0, place.nodes - 1);
-  place.generation = wanted("OCTAVO_GENERATION", 0, kMostRanks);
-  place.master_port = wanted("OCTAVO_MASTER_PORT", 1, kLastPort);
-  place.master_address = address(variables, "OCTAVO_MASTER_ADDRESS").value_or("127.0.0.1");
-  place.store_is_running = true;
-  return place;
+  RankInfo rank_info;
+  rank_info.launcher = "octavo";
+  rank_info.ranks = wanted("OCTAVO_RANKS", 1, kMostRanks);
+  rank_info.rank = wanted("OCTAVO_RANK", 0, rank_info.ranks - 1);
+  rank_info.local_ranks = wanted("OCTAVO_LOCAL_RANKS", 1, rank_info.ranks);
+  rank_info.local_rank = wanted("OCTAVO_LOCAL_RANK", 0, rank_info.local_ranks - 1);
+  rank_info.nodes = wanted("OCTAVO_NODES", 1, rank_info.ranks);
+  rank_info.node = wanted("OCTAVO_NODE", 0, rank_info.nodes - 1);
+  rank_info.generation = wanted("OCTAVO_GENERATION", 0, kMostRanks);
+  rank_info.master_port = wanted("OCTAVO_MASTER_PORT", 1, kLastPort);
+  rank_info.master_address = address(variables, "OCTAVO_MASTER_ADDRESS").value_or("127.0.0.1");
+  rank_info.store_is_running = true;
+  return rank_info;
 }
 
 // RANK and WORLD_SIZE count processes, as torchrun and PyTorch's users set them.
 RankInfo torchrun_place(const Variables& variables) {
   constexpr std::string_view kSelf = "RANK and WORLD_SIZE";
-  RankInfo place;
-  place.launcher = "torchrun";
-  place.ranks = needed_number(variables, "WORLD_SIZE", 1, kMostRanks, "RANK");
-  place.rank = needed_number(variables, "RANK", 0, place.ranks - 1, "WORLD_SIZE");
-  place.local_ranks =
-      number(variables, "LOCAL_WORLD_SIZE", 1, place.ranks).value_or(place.ranks == 1 ? 1 : 0);
-  if (place.local_ranks == 0) needed_number(variables, "LOCAL_WORLD_SIZE", 1, place.ranks, kSelf);
-  place.local_rank = needed_number(variables, "LOCAL_RANK", 0, place.local_ranks - 1, kSelf);
-  if (const auto nodes = number(variables, "GROUP_WORLD_SIZE", 1, place.ranks)) {
-    place.nodes = *nodes;
+  RankInfo rank_info;
+  rank_info.launcher = "torchrun";
+  rank_info.ranks = needed_number(variables, "WORLD_SIZE", 1, kMostRanks, "RANK");
+  rank_info.rank = needed_number(variables, "RANK", 0, rank_info.ranks - 1, "WORLD_SIZE");
+  rank_info.local_ranks = number(variables, "LOCAL_WORLD_SIZE", 1, rank_info.ranks)
+                              .value_or(rank_info.ranks == 1 ? 1 : 0);
+  if (rank_info.local_ranks == 0)
+    needed_number(variables, "LOCAL_WORLD_SIZE", 1, rank_info.ranks, kSelf);
+  rank_info.local_rank =
+      needed_number(variables, "LOCAL_RANK", 0, rank_info.local_ranks - 1, kSelf);
+  if (const auto nodes = number(variables, "GROUP_WORLD_SIZE", 1, rank_info.ranks)) {
+    rank_info.nodes = *nodes;
   } else {
-    if (place.ranks % place.local_ranks != 0)
+    if (rank_info.ranks % rank_info.local_ranks != 0)
       fail(ExitCode::kUsage, "launch",
-           "wanted WORLD_SIZE as a multiple of LOCAL_WORLD_SIZE, found ", place.ranks, " and ",
-           place.local_ranks, "; give every node as many ranks");
-    place.nodes = place.ranks / place.local_ranks;
+           "wanted WORLD_SIZE as a multiple of LOCAL_WORLD_SIZE, found ", rank_info.ranks, " and ",
+           rank_info.local_ranks, "; give every node as many ranks");
+    rank_info.nodes = rank_info.ranks / rank_info.local_ranks;
   }
-  place.node =
-      number(variables, "GROUP_RANK", 0, place.nodes - 1).value_or(place.rank / place.local_ranks);
-  place.store_is_torch = variable(variables, "TORCHELASTIC_USE_AGENT_STORE") == "True";
-  place.store_is_running = place.store_is_torch;
-  place.generation = number(variables, "TORCHELASTIC_RESTART_COUNT", 0, kMostRanks).value_or(0);
-  if (place.ranks == 1) return place;
+  rank_info.node = number(variables, "GROUP_RANK", 0, rank_info.nodes - 1)
+                       .value_or(rank_info.rank / rank_info.local_ranks);
+  rank_info.store_is_torch = variable(variables, "TORCHELASTIC_USE_AGENT_STORE") == "True";
+  rank_info.store_is_running = rank_info.store_is_torch;
+  rank_info.generation = number(variables, "TORCHELASTIC_RESTART_COUNT", 0, kMostRanks).value_or(0);
+  if (rank_info.ranks == 1) return rank_info;
   const std::optional<std::string> master = address(variables, "MASTER_ADDR");
   if (!master)
     fail(ExitCode::kUsage, "launch", "wanted MASTER_ADDR beside ", kSelf, ", found it unset; ",
          "start the ranks with torchrun or octavo launch, or set it to the first node's address");
-  place.master_address = *master;
-  place.master_port = needed_number(variables, "MASTER_PORT", 1, kLastPort, kSelf);
-  return place;
+  rank_info.master_address = *master;
+  rank_info.master_port = needed_number(variables, "MASTER_PORT", 1, kLastPort, kSelf);
+  return rank_info;
 }
 
 // MASTER_PORT, or one that follows from the name of this mpirun, which its ranks share.
@@ -85,36 +87,38 @@ RankInfo mpi_place(const Variables& variables) {
   const std::string_view ranks = open ? "OMPI_COMM_WORLD_SIZE" : "PMI_SIZE";
   const std::string_view local_rank = open ? "OMPI_COMM_WORLD_LOCAL_RANK" : "MPI_LOCALRANKID";
   const std::string_view local_ranks = open ? "OMPI_COMM_WORLD_LOCAL_SIZE" : "MPI_LOCALNRANKS";
-  RankInfo place;
-  place.launcher = "mpi";
-  place.ranks = needed_number(variables, ranks, 1, kMostRanks, rank);
-  place.rank = needed_number(variables, rank, 0, place.ranks - 1, ranks);
-  place.local_ranks = needed_number(variables, local_ranks, 1, place.ranks, rank);
-  place.local_rank = needed_number(variables, local_rank, 0, place.local_ranks - 1, rank);
+  RankInfo rank_info;
+  rank_info.launcher = "mpi";
+  rank_info.ranks = needed_number(variables, ranks, 1, kMostRanks, rank);
+  rank_info.rank = needed_number(variables, rank, 0, rank_info.ranks - 1, ranks);
+  rank_info.local_ranks = needed_number(variables, local_ranks, 1, rank_info.ranks, rank);
+  rank_info.local_rank = needed_number(variables, local_rank, 0, rank_info.local_ranks - 1, rank);
   // mpirun does not say which node this is: it follows from a layout in blocks.
-  if (place.ranks % place.local_ranks != 0 || place.rank % place.local_ranks != place.local_rank)
+  if (rank_info.ranks % rank_info.local_ranks != 0 ||
+      rank_info.rank % rank_info.local_ranks != rank_info.local_rank)
     fail(ExitCode::kUsage, "launch", "mpirun: wanted nodes with as many ranks each, numbered node ",
-         "by node, found rank ", place.rank, " of ", place.ranks, " as local rank ",
-         place.local_rank, " of ", place.local_ranks, "; use --map-by slot --rank-by slot");
-  place.nodes = place.ranks / place.local_ranks;
-  place.node = place.rank / place.local_ranks;
-  if (place.ranks == 1) return place;
+         "by node, found rank ", rank_info.rank, " of ", rank_info.ranks, " as local rank ",
+         rank_info.local_rank, " of ", rank_info.local_ranks, "; use --map-by slot --rank-by slot");
+  rank_info.nodes = rank_info.ranks / rank_info.local_ranks;
+  rank_info.node = rank_info.rank / rank_info.local_ranks;
+  if (rank_info.ranks == 1) return rank_info;
   const std::optional<std::string> master = address(variables, "MASTER_ADDR");
-  if (!master && place.nodes > 1)
-    fail(ExitCode::kUsage, "launch", "mpirun over ", place.nodes, " nodes: wanted MASTER_ADDR, ",
+  if (!master && rank_info.nodes > 1)
+    fail(ExitCode::kUsage, "launch", "mpirun over ", rank_info.nodes,
+         " nodes: wanted MASTER_ADDR, ",
          "found it unset; add -x MASTER_ADDR=<address of the first node>");
-  place.master_address = master.value_or("127.0.0.1");
-  place.master_port = mpi_port(variables, rank);
-  return place;
+  rank_info.master_address = master.value_or("127.0.0.1");
+  rank_info.master_port = mpi_port(variables, rank);
+  return rank_info;
 }
 
 // RANK and friends set by a hand-written script inside a step must say what the step says.
-void check_against_slurm(const RankInfo& place, const Variables& variables) {
+void check_against_slurm(const RankInfo& rank_info, const Variables& variables) {
   if (!in_slurm_step(variables) || is_set(variables, "TORCHELASTIC_RUN_ID")) return;
   const RankInfo step = slurm_rank_info(variables);
-  if (step.ranks == 1 || (step.rank == place.rank && step.ranks == place.ranks)) return;
+  if (step.ranks == 1 || (step.rank == rank_info.rank && step.ranks == rank_info.ranks)) return;
   fail(ExitCode::kUsage, "launch", "wanted RANK and WORLD_SIZE as the SLURM step has them, found ",
-       place.rank, " of ", place.ranks, " and SLURM_PROCID ", step.rank, " of ", step.ranks,
+       rank_info.rank, " of ", rank_info.ranks, " and SLURM_PROCID ", step.rank, " of ", step.ranks,
        "; unset RANK and WORLD_SIZE, octavo reads SLURM's own variables");
 }
 
@@ -140,9 +144,9 @@ RankInfo rank_info_of(const Variables& variables) {
   if (is_set(variables, "OCTAVO_RANK")) return octavo_place(variables);
   const bool ranked = is_set(variables, "RANK") || is_set(variables, "WORLD_SIZE");
   if (ranked && is_set(variables, "LOCAL_RANK")) {
-    RankInfo place = torchrun_place(variables);
-    check_against_slurm(place, variables);
-    return place;
+    RankInfo rank_info = torchrun_place(variables);
+    check_against_slurm(rank_info, variables);
+    return rank_info;
   }
   if (is_mpi(variables)) return mpi_place(variables);
   if (in_slurm_step(variables)) return slurm_rank_info(variables);
@@ -162,30 +166,31 @@ std::optional<RankInfo> guide_rank_info(const Variables& variables) {
   constexpr int kMostPerNode = 1024;
   const std::optional<int> gpus = number(variables, "GPU_NUM", 1, kMostPerNode);
   if (!gpus || is_set(variables, "LOCAL_RANK")) return std::nullopt;
-  RankInfo place;
-  place.launcher = "guide";
-  place.local_ranks = *gpus;
-  place.nodes = number(variables, "WORLD_SIZE", 1, kMostRanks / kMostPerNode).value_or(1);
-  place.node = place.nodes == 1 ? number(variables, "RANK", 0, 0).value_or(0)
-                                : needed_number(variables, "RANK", 0, place.nodes - 1,
-                                                "GPU_NUM and WORLD_SIZE (the number of nodes)");
-  place.ranks = place.nodes * place.local_ranks;
-  place.rank = place.node * place.local_ranks;
-  place.master_address = address(variables, "MASTER_ADDR").value_or("");
-  place.master_port = number(variables, "MASTER_PORT", 1, kLastPort).value_or(0);
-  return place;
+  RankInfo rank_info;
+  rank_info.launcher = "guide";
+  rank_info.local_ranks = *gpus;
+  rank_info.nodes = number(variables, "WORLD_SIZE", 1, kMostRanks / kMostPerNode).value_or(1);
+  rank_info.node = rank_info.nodes == 1
+                       ? number(variables, "RANK", 0, 0).value_or(0)
+                       : needed_number(variables, "RANK", 0, rank_info.nodes - 1,
+                                       "GPU_NUM and WORLD_SIZE (the number of nodes)");
+  rank_info.ranks = rank_info.nodes * rank_info.local_ranks;
+  rank_info.rank = rank_info.node * rank_info.local_ranks;
+  rank_info.master_address = address(variables, "MASTER_ADDR").value_or("");
+  rank_info.master_port = number(variables, "MASTER_PORT", 1, kLastPort).value_or(0);
+  return rank_info;
 }
 
-Variables variables_of(const RankInfo& place) {
-  return {{"OCTAVO_RANK", std::to_string(place.rank)},
-          {"OCTAVO_RANKS", std::to_string(place.ranks)},
-          {"OCTAVO_LOCAL_RANK", std::to_string(place.local_rank)},
-          {"OCTAVO_LOCAL_RANKS", std::to_string(place.local_ranks)},
-          {"OCTAVO_NODE", std::to_string(place.node)},
-          {"OCTAVO_NODES", std::to_string(place.nodes)},
-          {"OCTAVO_GENERATION", std::to_string(place.generation)},
-          {"OCTAVO_MASTER_ADDRESS", place.master_address},
-          {"OCTAVO_MASTER_PORT", std::to_string(place.master_port)}};
+Variables variables_of(const RankInfo& rank_info) {
+  return {{"OCTAVO_RANK", std::to_string(rank_info.rank)},
+          {"OCTAVO_RANKS", std::to_string(rank_info.ranks)},
+          {"OCTAVO_LOCAL_RANK", std::to_string(rank_info.local_rank)},
+          {"OCTAVO_LOCAL_RANKS", std::to_string(rank_info.local_ranks)},
+          {"OCTAVO_NODE", std::to_string(rank_info.node)},
+          {"OCTAVO_NODES", std::to_string(rank_info.nodes)},
+          {"OCTAVO_GENERATION", std::to_string(rank_info.generation)},
+          {"OCTAVO_MASTER_ADDRESS", rank_info.master_address},
+          {"OCTAVO_MASTER_PORT", std::to_string(rank_info.master_port)}};
 }
 
 }  // namespace octavo::launch

@@ -32,6 +32,6 @@ inline RankInfo rank_info_from_environment() {
 std::optional<RankInfo> guide_rank_info(const Variables& variables);
 
 // The variables that say this place to a rank of octavo launch.
-Variables variables_of(const RankInfo& place);
+Variables variables_of(const RankInfo& rank_info);
 
 }  // namespace octavo::launch

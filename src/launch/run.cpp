@@ -26,10 +26,10 @@ int chosen_or(int64_t key, int otherwise) {
   return key >= 0 ? static_cast<int>(key) : otherwise;
 }
 
-Variables rank_variables(const RankInfo& place, const Variables& variables) {
+Variables rank_variables(const RankInfo& rank_info, const Variables& variables) {
   Variables added;
   if (!is_set(variables, "OMP_NUM_THREADS"))
-    added["OMP_NUM_THREADS"] = std::to_string(std::max(1, usable_cores() / place.local_ranks));
+    added["OMP_NUM_THREADS"] = std::to_string(std::max(1, usable_cores() / rank_info.local_ranks));
   return added;
 }
 
@@ -83,46 +83,47 @@ int gpus_here(const Variables& variables) {
 
 RankInfo node_rank_info(const config::Settings& settings, const Variables& variables) {
   const std::optional<RankInfo> guide = guide_rank_info(variables);
-  RankInfo place = guide.value_or(RankInfo{});
-  place.launcher = "octavo";
-  place.store_is_running = true;
+  RankInfo rank_info = guide.value_or(RankInfo{});
+  rank_info.launcher = "octavo";
+  rank_info.store_is_running = true;
   if (settings.nproc > 0)
-    place.local_ranks = static_cast<int>(settings.nproc);
+    rank_info.local_ranks = static_cast<int>(settings.nproc);
   else if (!guide)
-    place.local_ranks = std::max(1, gpus_here(variables));
-  if (settings.nnodes > 0) place.nodes = static_cast<int>(settings.nnodes);
-  place.node = chosen_or(settings.node_rank, place.node);
-  if (place.nodes > kMostRanks / place.local_ranks)
+    rank_info.local_ranks = std::max(1, gpus_here(variables));
+  if (settings.nnodes > 0) rank_info.nodes = static_cast<int>(settings.nnodes);
+  rank_info.node = chosen_or(settings.node_rank, rank_info.node);
+  if (rank_info.nodes > kMostRanks / rank_info.local_ranks)
     fail(ExitCode::kUsage, "launch", "wanted at most ", kMostRanks, " ranks, found nnodes ",
-         place.nodes, " x nproc ", place.local_ranks);
-  if (place.node >= place.nodes)
-    fail(ExitCode::kUsage, "launch", "wanted node_rank from 0 to ", place.nodes - 1, ", found ",
-         place.node, "; it counts from 0 to nnodes - 1");
-  if (place.nodes > 1 && settings.node_rank < 0 && !guide)
-    fail(ExitCode::kUsage, "launch", "nnodes ", place.nodes, ": wanted node_rank, found none; ",
+         rank_info.nodes, " x nproc ", rank_info.local_ranks);
+  if (rank_info.node >= rank_info.nodes)
+    fail(ExitCode::kUsage, "launch", "wanted node_rank from 0 to ", rank_info.nodes - 1, ", found ",
+         rank_info.node, "; it counts from 0 to nnodes - 1");
+  if (rank_info.nodes > 1 && settings.node_rank < 0 && !guide)
+    fail(ExitCode::kUsage, "launch", "nnodes ", rank_info.nodes, ": wanted node_rank, found none; ",
          "give every node its own, from 0 on");
-  place.ranks = place.nodes * place.local_ranks;
-  place.rank = place.node * place.local_ranks;
-  if (!settings.master_address.empty()) place.master_address = settings.master_address;
-  if (settings.master_port > 0) place.master_port = static_cast<int>(settings.master_port);
-  if (place.nodes > 1 && place.master_address.empty())
-    fail(ExitCode::kUsage, "launch", "nnodes ", place.nodes,
+  rank_info.ranks = rank_info.nodes * rank_info.local_ranks;
+  rank_info.rank = rank_info.node * rank_info.local_ranks;
+  if (!settings.master_address.empty()) rank_info.master_address = settings.master_address;
+  if (settings.master_port > 0) rank_info.master_port = static_cast<int>(settings.master_port);
+  if (rank_info.nodes > 1 && rank_info.master_address.empty())
+    fail(ExitCode::kUsage, "launch", "nnodes ", rank_info.nodes,
          ": wanted master_address, found none; ",
          "give the first node's address or name on every node");
-  if (place.nodes == 1 && settings.master_address.empty()) {
-    place.master_address = "127.0.0.1";  // whatever MASTER_ADDR says: nobody else needs to come in
-    if (settings.master_port == 0) place.master_port = 0;
-  } else if (place.master_port == 0) {
-    place.master_port = kUsualPort;
+  if (rank_info.nodes == 1 && settings.master_address.empty()) {
+    rank_info.master_address =
+        "127.0.0.1";  // whatever MASTER_ADDR says: nobody else needs to come in
+    if (settings.master_port == 0) rank_info.master_port = 0;
+  } else if (rank_info.master_port == 0) {
+    rank_info.master_port = kUsualPort;
   }
-  return place;
+  return rank_info;
 }
 
 int run(const config::Settings& settings, const Work& work, const Variables& variables) {
   check_launcher(variables);
   chosen_interface("", variables);  // wrong names fail here, once, and not on every rank
-  RankInfo place = node_rank_info(settings, variables);
-  if (place.nodes == 1) have_secret();
+  RankInfo rank_info = node_rank_info(settings, variables);
+  if (rank_info.nodes == 1) have_secret();
   if (!settings.log_dir.empty()) fs::create_directories(settings.log_dir);
   SignalWatch signals;
   int stop_signal = 0;
@@ -131,9 +132,9 @@ int run(const config::Settings& settings, const Work& work, const Variables& var
       if (*number != SIGCHLD) stop_signal = *number;
     return stop_signal != 0;
   };
-  LaunchCoordinator meeting(place.node, place.nodes, place.master_address, place.master_port,
-                            interrupted);
-  place.master_port = meeting.port();
+  LaunchCoordinator coordinator(rank_info.node, rank_info.nodes, rank_info.master_address,
+                                rank_info.master_port, interrupted);
+  rank_info.master_port = coordinator.port();
 
   // Named by the launcher when it has no name: the ranks that are started again are to find it.
   const std::string name = name_of_run(work.train, settings.auto_resume);
@@ -144,11 +145,11 @@ int run(const config::Settings& settings, const Work& work, const Variables& var
   const Checkpoints before = continues ? Checkpoints{} : checkpoints_of(root, name);
   RestartPolicy policy(settings.max_restarts);
   Job job{.command = command,
-          .first = place,
-          .variables = rank_variables(place, variables),
+          .first = rank_info,
+          .variables = rank_variables(rank_info, variables),
           .log_dir = settings.log_dir};
   job.on_death = [&](int rank, const std::string& text) {
-    meeting.post_death(rank, text, job.first.generation);
+    coordinator.post_death(rank, text, job.first.generation);
   };
   if (settings.auto_resume) {
     job.variables[kBeginsAnewVariable] = "1";
@@ -157,16 +158,17 @@ int run(const config::Settings& settings, const Work& work, const Variables& var
   for (;; ++job.first.generation) {
     Outcome own = supervise(job, signals, stop_signal);
     own.curable = own.curable && stop_signal == 0;
-    const Verdict verdict = meeting.agree(job.first.generation, own, [&](const Outcome& outcome) {
-      return decided(policy, outcome, stop_signal == 0,
-                     newest_step(checkpoints_of(root, name), before));
-    });
+    const Verdict verdict =
+        coordinator.agree(job.first.generation, own, [&](const Outcome& outcome) {
+          return decided(policy, outcome, stop_signal == 0,
+                         newest_step(checkpoints_of(root, name), before));
+        });
     if (!verdict.restart || stop_signal != 0) {
       if (!verdict.outcome.what.empty()) log_error(verdict.outcome.what);
       return verdict.outcome.code;
     }
     if (verdict.resume) job.command = resuming(command);
-    if (place.node != 0) log_warn(str(verdict.outcome.what, "; the ranks are started again"));
+    if (rank_info.node != 0) log_warn(str(verdict.outcome.what, "; the ranks are started again"));
   }
 }
 

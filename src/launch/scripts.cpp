@@ -46,7 +46,7 @@ if [[ -n "${SWEEP_ID:-}" ]]; then
   arguments+=(--run_name "$name")
 @UNNAMED@fi
 
-# A job that was requeued goes on where it stopped; one that had not saved yet starts anew.
+# A job that was requeued resumes where it stopped; one that had not saved yet starts anew.
 start=$((${SLURM_RESTART_COUNT:-0} + 1))
 if [[ $start -gt 1 ]]; then
   saved="$("$OCTAVO" train "${arguments[@]}" --list_checkpoints)"
@@ -109,7 +109,7 @@ spec:
           backoffLimit: @BACKOFF@
           podFailurePolicy:
             rules:
-              # 75: stopped on request and resumable; the pod is made anew and goes on.
+              # 75: stopped on request and resumable; the pod is made anew and continues.
               - action: Ignore
                 onExitCodes: {containerName: octavo, operator: In, values: [75]}
               - action: Ignore

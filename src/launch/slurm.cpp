@@ -127,39 +127,39 @@ bool in_slurm_step(const Variables& variables) {
 
 RankInfo slurm_rank_info(const Variables& variables) {
   constexpr std::string_view kStep = "SLURM_STEP_ID";
-  RankInfo place;
-  place.launcher = "slurm";
+  RankInfo rank_info;
+  rank_info.launcher = "slurm";
   const auto count = [&](const char* step, const char* job) {
     return needed_number(variables, is_set(variables, step) ? step : job, 1, kMostRanks, kStep);
   };
-  place.ranks = count("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS");
-  place.nodes = count("SLURM_STEP_NUM_NODES", "SLURM_NNODES");
-  place.rank = needed_number(variables, "SLURM_PROCID", 0, place.ranks - 1, kStep);
-  place.node = needed_number(variables, "SLURM_NODEID", 0, place.nodes - 1, kStep);
-  place.local_rank = needed_number(variables, "SLURM_LOCALID", 0, place.ranks - 1, kStep);
+  rank_info.ranks = count("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS");
+  rank_info.nodes = count("SLURM_STEP_NUM_NODES", "SLURM_NNODES");
+  rank_info.rank = needed_number(variables, "SLURM_PROCID", 0, rank_info.ranks - 1, kStep);
+  rank_info.node = needed_number(variables, "SLURM_NODEID", 0, rank_info.nodes - 1, kStep);
+  rank_info.local_rank = needed_number(variables, "SLURM_LOCALID", 0, rank_info.ranks - 1, kStep);
   const std::string tasks = either(variables, "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE");
   const std::vector<int> counts = expand_counts(tasks);
-  if (counts.size() != static_cast<size_t>(place.nodes))
-    fail(ExitCode::kUsage, "launch", "SLURM: wanted tasks for ", place.nodes, " nodes, found '",
+  if (counts.size() != static_cast<size_t>(rank_info.nodes))
+    fail(ExitCode::kUsage, "launch", "SLURM: wanted tasks for ", rank_info.nodes, " nodes, found '",
          tasks, "'; start the ranks with one srun");
-  place.local_ranks = counts[static_cast<size_t>(place.node)];
-  if (place.ranks == 1) return place;
+  rank_info.local_ranks = counts[static_cast<size_t>(rank_info.node)];
+  if (rank_info.ranks == 1) return rank_info;
 
   const std::string hosts = either(variables, "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST");
   const std::optional<std::string> master = address(variables, "MASTER_ADDR");
-  if (place.nodes == 1 && !master)
-    place.master_address = "127.0.0.1";
+  if (rank_info.nodes == 1 && !master)
+    rank_info.master_address = "127.0.0.1";
   else
-    place.master_address = master ? *master : expand_hosts(hosts).front();
-  if (place.nodes > 1 && place.rank == 0 && is_loopback_name(place.master_address))
-    fail(ExitCode::kEnvironment, "launch", "wanted an address of ", place.master_address,
+    rank_info.master_address = master ? *master : expand_hosts(hosts).front();
+  if (rank_info.nodes > 1 && rank_info.rank == 0 && is_loopback_name(rank_info.master_address))
+    fail(ExitCode::kEnvironment, "launch", "wanted an address of ", rank_info.master_address,
          " that other nodes can reach, found that here this name is loopback; export MASTER_ADDR, ",
-         "or mend /etc/hosts");
+         "or fix /etc/hosts");
   const uint64_t job = job_number(variables, "SLURM_JOB_ID");
   const uint64_t step = job_number(variables, "SLURM_STEP_ID");
-  place.master_port =
+  rank_info.master_port =
       number(variables, "MASTER_PORT", 1, 65535).value_or(port_of_job(job + 97 * step));
-  return place;
+  return rank_info;
 }
 
 }  // namespace octavo::launch

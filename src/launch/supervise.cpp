@@ -69,23 +69,24 @@ class Ranks {
 
  private:
   void start(int local) {
-    RankInfo place = job_.first;
-    place.rank += local;
-    place.local_rank = local;
+    RankInfo rank_info = job_.first;
+    rank_info.rank += local;
+    rank_info.local_rank = local;
     Variables variables = job_.variables;
-    variables.merge(variables_of(place));
+    variables.merge(variables_of(rank_info));
     // The first rank draws on a terminal itself; elsewhere its last line is worth keeping.
-    const bool as_is = place.rank == 0;
+    const bool as_is = rank_info.rank == 0;
     const bool own_output = !as_is || !job_.log_dir.empty() || isatty(STDERR_FILENO) == 0;
     Rank rank;
     rank.child = start_child(job_.command, variables, own_output);
-    rank.end.rank = place.rank;
+    rank.end.rank = rank_info.rank;
     if (own_output) {
       std::shared_ptr<LogFile> log;
       if (!job_.log_dir.empty())
-        log = std::make_shared<LogFile>(fs::path(job_.log_dir) / str("rank-", place.rank, ".log"));
+        log = std::make_shared<LogFile>(fs::path(job_.log_dir) /
+                                        str("rank-", rank_info.rank, ".log"));
       const bool shown = as_is || log == nullptr;
-      const std::string prefix = as_is ? "" : str("[rank ", place.rank, "] ");
+      const std::string prefix = as_is ? "" : str("[rank ", rank_info.rank, "] ");
       rank.streams.push_back({rank.child.out, Relay(shown ? STDOUT_FILENO : -1, prefix, log)});
       rank.streams.push_back({rank.child.err, Relay(shown ? STDERR_FILENO : -1, prefix, log)});
     }

@@ -13,8 +13,8 @@
 
 namespace octavo::migrate {
 
-// A key of theirs that became one of ours.
-struct Carried {
+// A key of theirs that became one of our keys.
+struct MappedKey {
   std::string where;               // "train.yaml:3", or "LLaMA-Factory's default"
   std::string theirs, from;        // their key and value
   std::string ours, to;            // our key and value, as YAML
@@ -34,7 +34,7 @@ struct Finding {
   std::string done;     // what import did, or what to do
 };
 
-// A key of theirs that is in no key of ours.
+// A key of theirs that none of our keys has.
 struct UnmappedKey {
   std::string where, theirs, from;
   std::string ours;  // the name that it will have, when it is only not there yet
@@ -43,7 +43,7 @@ struct UnmappedKey {
 
 struct Import {
   std::vector<std::string> files;  // "train.yaml: LLaMA-Factory"
-  std::vector<Carried> carried;
+  std::vector<MappedKey> mapped;
   std::vector<Finding> findings;
   std::vector<UnmappedKey> understood;  // not available in this version
   std::vector<UnmappedKey> dropped;     // no counterpart

@@ -124,7 +124,7 @@ void Importer::convert(const ForeignFile& file, const ForeignEntry& entry) {
                                  "; octavo has one of this name: add it by hand if it is meant"));
   if (mapping->convert != nullptr) return mapping->convert(*this, entry);
   if (mapping->ours.empty()) return drop(entry, mapping->how);
-  carry(entry, mapping->ours, entry.values, mapping->how);
+  map_to(entry, mapping->ours, entry.values, mapping->how);
 }
 
 std::optional<HubDataset> short_dataset(std::string_view name) {
@@ -138,8 +138,8 @@ void Importer::convert_guide(const ForeignEntry& entry) {
   const config::Key* key = config::find_key(entry.path);
   if (key != nullptr && key->name == "dataset" && entry.values.size() == 1)
     if (const std::optional<HubDataset> whole = short_dataset(entry.values.front())) {
-      carry(entry, "dataset", std::string(whole->name));
-      if (!whole->config.empty()) carry(entry, "dataset_config", std::string(whole->config));
+      map_to(entry, "dataset", std::string(whole->name));
+      if (!whole->config.empty()) map_to(entry, "dataset_config", std::string(whole->config));
       return find(
           Finding::Verdict::kRepaired, "short_dataset_name", entry,
           "the script's own short name; the hub has no data set of this name",
@@ -151,24 +151,24 @@ void Importer::convert_guide(const ForeignEntry& entry) {
   if (key != nullptr && key->name == "max_batch_size" &&
       entry_of(ForeignForm::kGuide, "auto_batch_size") == nullptr &&
       entry_of(ForeignForm::kGuide, "batch_size") == nullptr) {
-    carry(entry, "max_batch_size", entry.values);
-    carry(entry, "auto_batch_size", std::string("true"));
+    map_to(entry, "max_batch_size", entry.values);
+    map_to(entry, "auto_batch_size", std::string("true"));
     return find(Finding::Verdict::kRepaired, "adaptive_batch", entry,
                 "the script takes the largest batch that fits, up to this one",
                 "octavo would train with its default batch_size 8", "auto_batch_size: true");
   }
-  if (key != nullptr) return carry(entry, key->name, entry.values);
-  if (is_planned(entry.path)) return carry(entry, entry.path, entry.values);
+  if (key != nullptr) return map_to(entry, key->name, entry.values);
+  if (is_planned(entry.path)) return map_to(entry, entry.path, entry.values);
   const Mapping* mapping = find_mapping(ForeignForm::kLlamaFactory, entry.path);
   if (mapping != nullptr && mapping->convert != nullptr) return mapping->convert(*this, entry);
   if (mapping != nullptr && mapping->ours.empty()) return drop(entry, mapping->how);
-  if (mapping != nullptr) return carry(entry, mapping->ours, entry.values, mapping->how);
+  if (mapping != nullptr) return map_to(entry, mapping->ours, entry.values, mapping->how);
   const std::string nearest = config::nearest_key(entry.path);
   drop(entry, nearest.empty() ? "no such key" : "no such key; did you mean " + nearest + "?");
 }
 
-void Importer::carry(const ForeignEntry& entry, std::string_view ours,
-                     std::vector<std::string> words, std::string_view note) {
+void Importer::map_to(const ForeignEntry& entry, std::string_view ours,
+                      std::vector<std::string> words, std::string_view note) {
   const config::Key* key = available_key(ours);
   if (key == nullptr) {
     OCTAVO_ASSERT(is_planned(ours));
@@ -200,9 +200,9 @@ void Importer::carry(const ForeignEntry& entry, std::string_view ours,
 }
 
 // False when another file or key has said it already.
-bool Importer::store(Carried item) {
+bool Importer::store(MappedKey item) {
   const config::Key* key = config::find_key(item.ours);
-  for (Carried& before : result.carried) {
+  for (MappedKey& before : result.mapped) {
     if (before.ours != item.ours) continue;
     if (item.is_default) return false;
     if (before.to != item.to)
@@ -216,7 +216,7 @@ bool Importer::store(Carried item) {
     return false;
   }
   key->store(result.settings, item.words);
-  result.carried.push_back(std::move(item));
+  result.mapped.push_back(std::move(item));
   return true;
 }
 
@@ -262,8 +262,8 @@ const ForeignFile* Importer::file_of(ForeignForm form) const {
   return nullptr;
 }
 
-const Carried* Importer::carried(std::string_view ours) const {
-  for (const Carried& item : result.carried)
+const MappedKey* Importer::mapped(std::string_view ours) const {
+  for (const MappedKey& item : result.mapped)
     if (item.ours == ours) return &item;
   return nullptr;
 }

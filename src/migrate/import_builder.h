@@ -1,6 +1,6 @@
 #pragma once
-// The tables of what maps to what, and the object that their conversions fill. Not for other rooms:
-// they take import.h.
+// The tables of what maps to what, and the object that their conversions fill. Not for other
+// modules: they take import.h.
 
 #include <span>
 #include <string>
@@ -50,11 +50,11 @@ class Importer {
 
   // The value becomes our key's; or "understood" when this version has no such key. A value that
   // our key does not take is an Error that names the place.
-  void carry(const ForeignEntry& entry, std::string_view ours, std::vector<std::string> words,
-             std::string_view note = "");
-  void carry(const ForeignEntry& entry, std::string_view ours, std::string word,
-             std::string_view note = "") {
-    carry(entry, ours, std::vector{std::move(word)}, note);
+  void map_to(const ForeignEntry& entry, std::string_view ours, std::vector<std::string> words,
+              std::string_view note = "");
+  void map_to(const ForeignEntry& entry, std::string_view ours, std::string word,
+              std::string_view note = "") {
+    map_to(entry, ours, std::vector{std::move(word)}, note);
   }
   void drop(const ForeignEntry& entry, std::string_view why);   // no counterpart
   void leave(const ForeignEntry& entry, std::string_view why);  // nothing to set
@@ -68,7 +68,7 @@ class Importer {
   bool is_on(ForeignForm form, std::string_view path) const;
   const ForeignFile* file_of(ForeignForm form) const;  // nullptr: none was given
   bool has(ForeignForm form) const { return file_of(form) != nullptr; }
-  const Carried* carried(std::string_view ours) const;
+  const MappedKey* mapped(std::string_view ours) const;
 
   // Readings of an entry; each is an Error when the value is not such a thing.
   std::string word(const ForeignEntry& entry) const;
@@ -80,7 +80,7 @@ class Importer {
   void convert(const ForeignFile& file, const ForeignEntry& entry);
   void convert_guide(const ForeignEntry& entry);
   void add_defaults();
-  bool store(Carried item);
+  bool store(MappedKey item);
 
   std::vector<ForeignFile> files_;
 };

@@ -12,14 +12,14 @@ namespace {
 
 using enum Finding::Verdict;
 
-struct GuideVariable {
+struct AdvisedVariable {
   std::string_view name, value, truth;
 };
 
 // The list that the guides hand around. What each really does: docs/verify.md.
 constexpr std::string_view kPythonOnly =
     "read by Transformer Engine's Python layers; octavo has none";
-constexpr GuideVariable kGuideVariables[] = {
+constexpr AdvisedVariable kAdvisedVariables[] = {
     {"CUDA_DEVICE_MAX_CONNECTIONS", "1",
      "orders launches for Megatron's tensor parallelism; octavo does not need it"},
     {"NVTE_FP8_ALLREDUCE", "1", "read by no version of Transformer Engine, CUDA or NCCL"},
@@ -29,9 +29,9 @@ constexpr GuideVariable kGuideVariables[] = {
     {"NVTE_FUSED_ATTN", "1", kPythonOnly},
 };
 
-const GuideVariable* guide_variable(std::string_view name) {
-  const auto* const found = std::ranges::find(kGuideVariables, name, &GuideVariable::name);
-  return found == std::end(kGuideVariables) ? nullptr : found;
+const AdvisedVariable* find_advised(std::string_view name) {
+  const auto* const found = std::ranges::find(kAdvisedVariables, name, &AdvisedVariable::name);
+  return found == std::end(kAdvisedVariables) ? nullptr : found;
 }
 
 // The guides count nodes in WORLD_SIZE; everybody else counts processes.
@@ -56,7 +56,7 @@ bool wants_fp8(const Importer& importer) {
 
 void check_batch_product(Importer& importer) {
   const ForeignEntry* total = importer.entry_of(ForeignForm::kDeepSpeed, "train_batch_size");
-  const Carried* micro = importer.carried("batch_size");
+  const MappedKey* micro = importer.mapped("batch_size");
   if (total == nullptr || micro == nullptr || micro->is_default || total->values.size() != 1 ||
       total->values.front() == "auto")
     return;
@@ -93,16 +93,16 @@ void check_lora_gain(Importer& importer) {
 
 // octavo evaluates unless told not to, and refuses to when nothing is kept for it.
 void check_evaluation(Importer& importer) {
-  const Carried* kept = importer.carried("val_fraction");
-  if (kept == nullptr || kept->to != "0" || importer.carried("eval_freq") != nullptr) return;
+  const MappedKey* kept = importer.mapped("val_fraction");
+  if (kept == nullptr || kept->to != "0" || importer.mapped("eval_freq") != nullptr) return;
   const ForeignEntry reason{.path = kept->theirs, .values = {kept->from}, .where = kept->where};
-  importer.carry(reason, "eval_freq", "0");
+  importer.map_to(reason, "eval_freq", "0");
   importer.find(kRepaired, "nothing_to_evaluate", reason, "no rows are kept for evaluation",
                 "no validation loss", "eval_freq 0; keep a share for a validation loss");
 }
 
 void check_precision(Importer& importer) {
-  if (!importer.has(ForeignForm::kDeepSpeed) || importer.carried("mixed_precision") != nullptr)
+  if (!importer.has(ForeignForm::kDeepSpeed) || importer.mapped("mixed_precision") != nullptr)
     return;
   importer.result.findings.push_back({kNote, "no_precision", "all files together",
                                       "no file switches bf16 or fp8 on",
@@ -112,7 +112,7 @@ void check_precision(Importer& importer) {
 
 void check_names(Importer& importer) {
   for (const char* key : {"model_name", "dataset"})
-    if (importer.carried(key) == nullptr)
+    if (importer.mapped(key) == nullptr)
       importer.result.findings.push_back(
           {kNote, str("no_", key), "all files together", str("no file says ", key),
            std::string_view(key) == "dataset" ? "train stops without data"
@@ -122,12 +122,12 @@ void check_names(Importer& importer) {
 
 void check_variables(Importer& importer, std::span<const ForeignFile> files) {
   std::vector<std::string> missing;
-  for (const GuideVariable& variable : kGuideVariables) missing.emplace_back(variable.name);
+  for (const AdvisedVariable& variable : kAdvisedVariables) missing.emplace_back(variable.name);
   for (const ForeignFile& file : files) {
     if (file.form != ForeignForm::kVariables) continue;
     for (const ForeignEntry& entry : file.entries) {
       std::erase(missing, entry.path);
-      const GuideVariable* known = guide_variable(entry.path);
+      const AdvisedVariable* known = find_advised(entry.path);
       importer.drop(entry, known == nullptr ? "a variable, not a key; octavo verify looks at those "
                                               "that matter"
                                             : known->truth);

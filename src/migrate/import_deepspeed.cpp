@@ -13,8 +13,8 @@ constexpr ForeignForm kSpeed = ForeignForm::kDeepSpeed;
 void ds_stage(Importer& importer, const ForeignEntry& entry) {
   static constexpr const char* kModes[] = {"ddp", "zero1", "zero2", "fsdp_full"};
   const int64_t stage = importer.whole(entry, 0, 3);
-  importer.carry(entry, "sharding_mode", kModes[stage],
-                 "octavo launch --nproc N starts the ranks that share");
+  importer.map_to(entry, "sharding_mode", kModes[stage],
+                  "octavo launch --nproc N starts the ranks that share");
 }
 
 void ds_offload(Importer& importer, const ForeignEntry& entry) {
@@ -47,14 +47,14 @@ void ds_communication(Importer& importer, const ForeignEntry& entry) {
 
 void ds_gradient_type(Importer& importer, const ForeignEntry& entry) {
   const std::string type = importer.word(entry);
-  importer.carry(entry, "gradient_dtype", type == "fp16" ? "bf16" : type,
-                 type == "fp32" ? "4 bytes a weight; bf16 halves it" : "");
+  importer.map_to(entry, "gradient_dtype", type == "fp16" ? "bf16" : type,
+                  type == "fp32" ? "4 bytes a weight; bf16 halves it" : "");
 }
 
 void ds_train_batch(Importer& importer, const ForeignEntry& entry) {
   const int64_t size = importer.whole(entry, 1, int64_t{1} << 40);
-  importer.carry(entry, "target_effective_batch_size", config::print_number(size),
-                 "batch_size, gradient_accumulation_steps and the number of GPUs say it");
+  importer.map_to(entry, "target_effective_batch_size", config::print_number(size),
+                  "batch_size, gradient_accumulation_steps and the number of GPUs say it");
 }
 
 void ds_fp8(Importer& importer, const ForeignEntry& entry) {
@@ -64,7 +64,7 @@ void ds_fp8(Importer& importer, const ForeignEntry& entry) {
   else if (importer.is_on(ForeignForm::kLlamaFactory, "fp8"))
     importer.leave(entry, "the YAML's fp8 says it");
   else
-    importer.carry(entry, "mixed_precision", "fp8", "what was meant");
+    importer.map_to(entry, "mixed_precision", "fp8", "what was meant");
   for (const Finding& finding : importer.result.findings)
     if (finding.id == "deepspeed_fp8_section") return;  // once for the section
   importer.find(kRepaired, "deepspeed_fp8_section", entry,
@@ -76,7 +76,7 @@ void ds_fp8(Importer& importer, const ForeignEntry& entry) {
 void ds_bf16(Importer& importer, const ForeignEntry& entry) {
   if (!importer.flag(entry)) return importer.leave(entry, "off");
   if (wants_fp8(importer)) return importer.leave(entry, "what is not FP8 is always BF16");
-  importer.carry(entry, "mixed_precision", "bf16");
+  importer.map_to(entry, "mixed_precision", "bf16");
 }
 
 void ds_fp16(Importer& importer, const ForeignEntry& entry) {
@@ -85,7 +85,7 @@ void ds_fp16(Importer& importer, const ForeignEntry& entry) {
     importer.find(kRefused, "two_precisions", entry, "bf16 is enabled too", "DeepSpeed stops at it",
                   "keep bf16 and switch fp16 off");
   if (wants_fp8(importer)) return importer.drop(entry, "octavo has BF16 in its place");
-  importer.carry(entry, "mixed_precision", "bf16");
+  importer.map_to(entry, "mixed_precision", "bf16");
   importer.find(kRepaired, "fp16", entry, "octavo has no FP16",
                 "BF16 has 3 bits less of precision and needs no loss scaling",
                 "mixed_precision bf16");
@@ -105,17 +105,17 @@ void ds_betas(Importer& importer, const ForeignEntry& entry) {
   if (entry.values.size() != 2)
     fail(ExitCode::kUsage, "config", entry.where, ": ", entry.path, ": wanted two numbers, found ",
          entry.text(), "; write [0.9, 0.95]");
-  importer.carry(entry, "beta1", entry.values[0]);
-  importer.carry(entry, "beta2", entry.values[1]);
+  importer.map_to(entry, "beta1", entry.values[0]);
+  importer.map_to(entry, "beta2", entry.values[1]);
 }
 
 void ds_scheduler(Importer& importer, const ForeignEntry& entry) {
   const std::string type = importer.word(entry);
   if (type == "WarmupLR")
-    return importer.carry(entry, "min_lr_ratio", "1", "constant after the warm-up");
+    return importer.map_to(entry, "min_lr_ratio", "1", "constant after the warm-up");
   if (type == "WarmupCosineLR")
     return importer.leave(entry, "a cosine, as octavo's; cos_min_ratio says where it ends");
-  importer.carry(entry, "min_lr_ratio", "0");
+  importer.map_to(entry, "min_lr_ratio", "0");
   importer.find(kRepaired, "other_schedule", entry, "octavo's learning rate falls as a cosine",
                 "another curve: a cosine is above a straight line at first, and below it later",
                 "a cosine down to 0 (min_lr_ratio 0)");
@@ -124,7 +124,7 @@ void ds_scheduler(Importer& importer, const ForeignEntry& entry) {
 void ds_steps_per_print(Importer& importer, const ForeignEntry& entry) {
   if (importer.has(ForeignForm::kLlamaFactory))
     return importer.drop(entry, "DeepSpeed's own lines; logging_steps is carried");
-  importer.carry(entry, "log_freq", entry.values);
+  importer.map_to(entry, "log_freq", entry.values);
 }
 
 }  // namespace

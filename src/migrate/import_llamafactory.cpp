@@ -20,7 +20,7 @@ constexpr int64_t kManySteps = int64_t{1} << 40;
 // ---- what is trained
 
 void lf_dataset(Importer& importer, const ForeignEntry& entry) {
-  importer.carry(entry, "dataset", comma_parts(entry));
+  importer.map_to(entry, "dataset", comma_parts(entry));
   for (const std::string& name : comma_parts(entry))
     if (name.find('/') == name.npos)
       return importer.find(
@@ -38,28 +38,29 @@ void lf_template(Importer& importer, const ForeignEntry& entry) {
                                                                              {"empty", "none"}};
   const std::string name = importer.word(entry);
   for (const auto& [theirs, ours] : kNames)
-    if (name == theirs) return importer.carry(entry, "chat_template", std::string(ours));
-  importer.carry(entry, "chat_template", "auto");
+    if (name == theirs) return importer.map_to(entry, "chat_template", std::string(ours));
+  importer.map_to(entry, "chat_template", "auto");
   importer.find(kRepaired, "other_template", entry, "octavo has no template of this name",
                 "prompts may be written differently than the model has learned them",
                 "chat_template auto: as the tokenizer's added tokens say");
 }
 
 void lf_train_on_prompt(Importer& importer, const ForeignEntry& entry) {
-  importer.carry(entry, "train_on", importer.flag(entry) ? "all" : "answer");
+  importer.map_to(entry, "train_on", importer.flag(entry) ? "all" : "answer");
 }
 
 void lf_packing(Importer& importer, const ForeignEntry& entry) {
   const bool pretraining = importer.word_of(kLlama, "stage") == "pt";
   const bool neat = importer.is_on(kLlama, "neat_packing");
   const bool packs = importer.flag(entry) || (entry.is_default && (pretraining || neat));
-  importer.carry(entry, "packing", packs ? "true" : "false",
-                 packs ? "documents in one sample do not see each other (their neat_packing)" : "");
+  importer.map_to(
+      entry, "packing", packs ? "true" : "false",
+      packs ? "documents in one sample do not see each other (their neat_packing)" : "");
 }
 
 void lf_neat_packing(Importer& importer, const ForeignEntry& entry) {
   if (!importer.flag(entry)) return importer.leave(entry, "off");
-  importer.carry(entry, "packing", "true");
+  importer.map_to(entry, "packing", "true");
 }
 
 void lf_stage(Importer& importer, const ForeignEntry& entry) {
@@ -74,7 +75,7 @@ void lf_stage(Importer& importer, const ForeignEntry& entry) {
 
 void lf_finetuning_type(Importer& importer, const ForeignEntry& entry) {
   const std::string type = importer.word(entry);
-  if (type == "full") return importer.carry(entry, "lora_rank", "0");
+  if (type == "full") return importer.map_to(entry, "lora_rank", "0");
   if (type == "lora") return importer.leave(entry, "lora_rank says it");
   importer.drop(entry, "octavo trains all weights, or LoRA adapters");
   importer.find(kRefused, "other_finetuning", entry, "octavo trains all weights or LoRA adapters",
@@ -89,7 +90,7 @@ template <const char* kOurs>
 void lf_lora(Importer& importer, const ForeignEntry& entry) {
   if (!trains_adapters(importer))
     return importer.drop(entry, "not read: finetuning_type is not lora");
-  importer.carry(
+  importer.map_to(
       entry, kOurs,
       std::string_view(kOurs) == "lora_target_modules" ? comma_parts(entry) : entry.values);
 }
@@ -104,7 +105,7 @@ void lf_quantization_bit(Importer& importer, const ForeignEntry& entry) {
                          "quantized weights are frozen, and finetuning_type is not lora",
                          "LLaMA-Factory stops as well", "take finetuning_type lora, or leave it");
   }
-  importer.carry(entry, "lora_base", "fp8", "E4M3 with a scale for each 128x128 block");
+  importer.map_to(entry, "lora_base", "fp8", "E4M3 with a scale for each 128x128 block");
   if (bits < 8)
     importer.find(kRepaired, "fewer_bits", entry, "octavo keeps frozen weights in BF16 or FP8",
                   str("8 bits a weight instead of ", bits, ": of an 8B model ",
@@ -125,7 +126,7 @@ void lf_epochs(Importer& importer, const ForeignEntry& entry) {
     return;
   }
   const double whole = std::max(1.0, std::ceil(epochs));
-  importer.carry(entry, "num_epochs", config::print_number(static_cast<int64_t>(whole)));
+  importer.map_to(entry, "num_epochs", config::print_number(static_cast<int64_t>(whole)));
   if (whole != epochs)
     importer.find(kRepaired, "part_of_an_epoch", entry, "octavo counts whole epochs",
                   str("the run is ", whole / std::max(epochs, 1e-9), " times as long"),
@@ -135,17 +136,17 @@ void lf_epochs(Importer& importer, const ForeignEntry& entry) {
 void lf_max_steps(Importer& importer, const ForeignEntry& entry) {
   const int64_t steps = importer.whole(entry, -1, kManySteps);
   if (steps <= 0) return importer.leave(entry, "num_train_epochs decides");
-  importer.carry(entry, "max_steps", config::print_number(steps));
+  importer.map_to(entry, "max_steps", config::print_number(steps));
 }
 
 void carry_warmup_share(Importer& importer, const ForeignEntry& entry, double share) {
   const ForeignEntry* length = importer.entry_of(kLlama, "max_steps");
   const int64_t steps = length == nullptr ? 0 : importer.whole(*length, -1, kManySteps);
   if (steps > 0)
-    return importer.carry(
+    return importer.map_to(
         entry, "warmup_steps",
         config::print_number(static_cast<int64_t>(std::ceil(share * static_cast<double>(steps)))));
-  importer.carry(entry, "warmup_steps", "-1");
+  importer.map_to(entry, "warmup_steps", "-1");
   importer.find(kRepaired, "warmup_ratio", entry,
                 "a share of a length that only the data says; octavo counts warm-up in steps",
                 "another warm-up: a twentieth of the run, at most 2000 steps",
@@ -164,7 +165,7 @@ void lf_warmup_steps(Importer& importer, const ForeignEntry& entry) {
   if (steps > 0 && steps < 1) return carry_warmup_share(importer, entry, steps);
   if (steps == 0 && importer.entry_of(kLlama, "warmup_ratio") != nullptr)
     return importer.leave(entry, "warmup_ratio says it");
-  importer.carry(entry, "warmup_steps", entry.values);
+  importer.map_to(entry, "warmup_steps", entry.values);
 }
 
 // The share of the learning rate that a cosine with a floor ends at.
@@ -179,14 +180,14 @@ std::string floor_share(const Importer& importer) {
 }
 
 void lf_schedule(Importer& importer, const ForeignEntry& entry) {
-  if (entry.is_default && importer.carried("min_lr_ratio") != nullptr) return;
+  if (entry.is_default && importer.mapped("min_lr_ratio") != nullptr) return;
   const std::string type = importer.word(entry);
-  if (type == "cosine") return importer.carry(entry, "min_lr_ratio", "0", "a cosine down to 0");
+  if (type == "cosine") return importer.map_to(entry, "min_lr_ratio", "0", "a cosine down to 0");
   if (type == "cosine_with_min_lr")
-    return importer.carry(entry, "min_lr_ratio", floor_share(importer));
+    return importer.map_to(entry, "min_lr_ratio", floor_share(importer));
   if (type == "constant" || type == "constant_with_warmup")
-    return importer.carry(entry, "min_lr_ratio", "1", "a cosine that ends where it begins");
-  importer.carry(entry, "min_lr_ratio", "0");
+    return importer.map_to(entry, "min_lr_ratio", "1", "a cosine that ends where it begins");
+  importer.map_to(entry, "min_lr_ratio", "0");
   importer.find(kRepaired, "other_schedule", entry, "octavo's learning rate falls as a cosine",
                 "another curve: a cosine is above a straight line at first, and below it later",
                 "a cosine down to 0 (min_lr_ratio 0)");
@@ -195,7 +196,7 @@ void lf_schedule(Importer& importer, const ForeignEntry& entry) {
 void lf_optim(Importer& importer, const ForeignEntry& entry) {
   const std::string name = importer.word(entry);
   if (name.find("8bit") != name.npos && name.find("adamw") != name.npos)
-    return importer.carry(entry, "moment_dtype", "fp8", "E4M3, one scale for 128 values");
+    return importer.map_to(entry, "moment_dtype", "fp8", "E4M3, one scale for 128 values");
   if (name.starts_with("adamw_torch") || name == "adamw_hf" || name == "adamw_apex_fused")
     return importer.leave(entry, "AdamW is octavo's optimizer");
   importer.drop(entry, "octavo has AdamW");
@@ -205,12 +206,12 @@ void lf_optim(Importer& importer, const ForeignEntry& entry) {
 }
 
 void lf_recompute(Importer& importer, const ForeignEntry& entry) {
-  importer.carry(entry, "gradient_checkpointing", importer.flag(entry) ? "false" : "true",
-                 "about a third more work for less memory");
+  importer.map_to(entry, "gradient_checkpointing", importer.flag(entry) ? "false" : "true",
+                  "about a third more work for less memory");
 }
 
 void lf_shuffling(Importer& importer, const ForeignEntry& entry) {
-  importer.carry(entry, "shuffle", importer.flag(entry) ? "false" : "true");
+  importer.map_to(entry, "shuffle", importer.flag(entry) ? "false" : "true");
 }
 
 }  // namespace

@@ -25,15 +25,15 @@ std::vector<std::string> comma_parts(const ForeignEntry& entry) {
 
 void val_size(Importer& importer, const ForeignEntry& entry) {
   const double size = importer.number(entry, 0, 1e12);
-  if (size < 1) return importer.carry(entry, "val_fraction", entry.values);
-  importer.carry(entry, "val_fraction", "0.1");
+  if (size < 1) return importer.map_to(entry, "val_fraction", entry.values);
+  importer.map_to(entry, "val_fraction", "0.1");
   importer.find(kRepaired, "validation_count", entry, "a number of rows; octavo keeps a share",
                 "more or fewer rows are kept from training", "val_fraction 0.1; correct the share");
 }
 
 void eval_strategy(Importer& importer, const ForeignEntry& entry) {
   const std::string when = importer.word(entry);
-  if (when == "no" || when == "false") return importer.carry(entry, "eval_freq", "0");
+  if (when == "no" || when == "false") return importer.map_to(entry, "eval_freq", "0");
   if (when == "steps") return importer.leave(entry, "eval_steps says it");
   importer.drop(entry, "octavo evaluates every eval_freq steps, 250 unless told");
 }
@@ -44,8 +44,8 @@ void eval_steps(Importer& importer, const ForeignEntry& entry) {
   if (when == "no" || when == "false") return importer.drop(entry, "not read: eval_strategy no");
   const ForeignEntry* kept = importer.entry_of(kLlama, "val_size");
   if (kept == nullptr || importer.number(*kept, 0, 1e12) > 0)
-    return importer.carry(entry, "eval_freq", entry.values);
-  importer.carry(entry, "eval_freq", "0");
+    return importer.map_to(entry, "eval_freq", entry.values);
+  importer.map_to(entry, "eval_freq", "0");
   importer.find(kRepaired, "nothing_to_evaluate", entry, "val_size is 0, and nothing is kept",
                 "no validation loss", "eval_freq 0; give val_size for a validation loss");
 }
@@ -53,7 +53,7 @@ void eval_steps(Importer& importer, const ForeignEntry& entry) {
 void save_strategy(Importer& importer, const ForeignEntry& entry) {
   const std::string when = importer.word(entry);
   if (when == "no" || when == "false")
-    return importer.carry(entry, "checkpoint_freq", "0", "one at the end all the same");
+    return importer.map_to(entry, "checkpoint_freq", "0", "one at the end all the same");
   if (when == "steps") return importer.leave(entry, "save_steps says it");
   importer.drop(entry, "octavo saves every checkpoint_freq steps, and at the end");
 }
@@ -61,13 +61,13 @@ void save_strategy(Importer& importer, const ForeignEntry& entry) {
 void save_steps(Importer& importer, const ForeignEntry& entry) {
   const std::string when = importer.word_of(kLlama, "save_strategy");
   if (!when.empty() && when != "steps") return importer.drop(entry, "not read: save_strategy");
-  importer.carry(entry, "checkpoint_freq", entry.values);
+  importer.map_to(entry, "checkpoint_freq", entry.values);
 }
 
 void resume(Importer& importer, const ForeignEntry& entry) {
   const std::optional<bool> on = config::parse_bool(importer.word(entry));
   if (on && !*on) return importer.leave(entry, "off");
-  if (on) return importer.carry(entry, "resume", "latest");
+  if (on) return importer.map_to(entry, "resume", "latest");
   importer.drop(entry,
                 "their checkpoints are not octavo's: start from the exported model "
                 "(init_from); the optimizer's state is lost");
@@ -75,8 +75,8 @@ void resume(Importer& importer, const ForeignEntry& entry) {
 
 void report_to(Importer& importer, const ForeignEntry& entry) {
   for (const std::string& name : comma_parts(entry)) {
-    if (name == "wandb" || name == "all") importer.carry(entry, "use_wandb", "true");
-    if (name == "tensorboard" || name == "all") importer.carry(entry, "use_tensorboard", "true");
+    if (name == "wandb" || name == "all") importer.map_to(entry, "use_wandb", "true");
+    if (name == "tensorboard" || name == "all") importer.map_to(entry, "use_tensorboard", "true");
     if (name == "none") importer.leave(entry, "metrics.jsonl is always written");
     if (name != "wandb" && name != "tensorboard" && name != "all" && name != "none")
       importer.drop(entry, "octavo writes metrics.jsonl; no such service");
@@ -94,7 +94,7 @@ void fsdp(Importer& importer, const ForeignEntry& entry) {
   const std::string words = join(entry.values, " ");
   for (const auto& [theirs, ours] : kModes)
     if (words.find(theirs) != words.npos)
-      return importer.carry(entry, "sharding_mode", std::string(ours));
+      return importer.map_to(entry, "sharding_mode", std::string(ours));
   importer.drop(entry, "no sharding that octavo knows");
 }
 
@@ -117,7 +117,7 @@ void deepspeed(Importer& importer, const ForeignEntry& entry) {
 
 void fp8(Importer& importer, const ForeignEntry& entry) {
   if (!importer.flag(entry)) return importer.leave(entry, "off");
-  importer.carry(entry, "mixed_precision", "fp8");
+  importer.map_to(entry, "mixed_precision", "fp8");
   if (!importer.is_on(kLlama, "bf16"))
     importer.find(kRepaired, "fp8_without_bf16", entry,
                   "bf16: true is missing, so what is not FP8 runs in FP32 there",
@@ -131,16 +131,16 @@ void bf16(Importer& importer, const ForeignEntry& entry) {
     importer.find(kRefused, "two_precisions", entry, "fp16: true is given too",
                   "Hugging Face's Trainer stops at it", "keep bf16 and remove fp16");
   if (wants_fp8(importer)) return importer.leave(entry, "what is not FP8 is always BF16");
-  if (on) return importer.carry(entry, "mixed_precision", "bf16");
+  if (on) return importer.map_to(entry, "mixed_precision", "bf16");
   if (fp16 || importer.is_on(kLlama, "pure_bf16")) return importer.leave(entry, "off");
-  importer.carry(entry, "mixed_precision", "fp32", "neither bf16 nor fp16 nor fp8 is on");
+  importer.map_to(entry, "mixed_precision", "fp32", "neither bf16 nor fp16 nor fp8 is on");
 }
 
 void fp16(Importer& importer, const ForeignEntry& entry) {
   if (!importer.flag(entry)) return importer.leave(entry, "off");
   if (wants_fp8(importer) || importer.is_on(kLlama, "bf16"))
     return importer.drop(entry, "octavo has BF16 in its place");
-  importer.carry(entry, "mixed_precision", "bf16");
+  importer.map_to(entry, "mixed_precision", "bf16");
   importer.find(kRepaired, "fp16", entry, "octavo has no FP16",
                 "BF16 has 3 bits less of precision and needs no loss scaling",
                 "mixed_precision bf16");
@@ -148,22 +148,22 @@ void fp16(Importer& importer, const ForeignEntry& entry) {
 
 void pure_bf16(Importer& importer, const ForeignEntry& entry) {
   if (!importer.flag(entry)) return importer.leave(entry, "off");
-  if (!wants_fp8(importer)) importer.carry(entry, "mixed_precision", "bf16");
+  if (!wants_fp8(importer)) importer.map_to(entry, "mixed_precision", "bf16");
   for (const char* key : {"master_dtype", "moment_dtype", "gradient_dtype"})
-    importer.carry(entry, key, "bf16", "rounded stochastically, where theirs rounds to nearest");
+    importer.map_to(entry, key, "bf16", "rounded stochastically, where theirs rounds to nearest");
 }
 
 void fp8_backend(Importer& importer, const ForeignEntry& entry) {
   if (!wants_fp8(importer)) return importer.leave(entry, "not read: fp8 is off");
   const std::string backend = importer.word(entry);
   if (backend == "te")
-    return importer.carry(entry, "fp8_backend", "te",
-                          "the recipe is octavo's: delayed, hybrid, history 1024");
+    return importer.map_to(entry, "fp8_backend", "te",
+                           "the recipe is octavo's: delayed, hybrid, history 1024");
   if (backend == "torchao") {
-    importer.carry(entry, "fp8_backend", "aten", "the same cuBLASLt kernels");
-    return importer.carry(entry, "fp8_recipe", "rowwise", "torchao's recipe in LLaMA-Factory");
+    importer.map_to(entry, "fp8_backend", "aten", "the same cuBLASLt kernels");
+    return importer.map_to(entry, "fp8_recipe", "rowwise", "torchao's recipe in LLaMA-Factory");
   }
-  importer.carry(entry, "fp8_backend", "te");
+  importer.map_to(entry, "fp8_backend", "te");
   if (backend == "msamp")
     return importer.find(kRepaired, "msamp", entry, "octavo has no MS-AMP",
                          "optimizer states are FP32 unless moment_dtype says fp8",
@@ -180,7 +180,7 @@ void load_in_fp8(Importer& importer, const ForeignEntry& entry) {
   if (!importer.flag(entry)) return importer.leave(entry, "off");
   importer.drop(entry, "weights quantized for inference");
   importer.find(kRefused, "load_in_fp8", entry,
-                "it stores weights in FP8 for inference; no product of training runs in FP8",
+                "it stores weights in FP8 for inference; no GEMM of training runs in FP8",
                 "a run that is called FP8 and has BF16's speed",
                 "write fp8: true for training in FP8, or remove it");
 }

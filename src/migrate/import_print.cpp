@@ -28,9 +28,9 @@ std::string pair_text(const std::string& key, const std::string& value) {
   return shown_text(key) + (value.empty() ? "" : ": " + value);
 }
 
-std::string carried_lines(const Import& import, bool defaults) {
+std::string mapped_lines(const Import& import, bool defaults) {
   std::string out;
-  for (const Carried& item : import.carried) {
+  for (const MappedKey& item : import.mapped) {
     if (item.is_default != defaults) continue;
     out += str("  ", pair_text(item.theirs, item.from), " -> ", item.ours, ": ", item.to,
                item.note.empty() ? "" : "  (" + item.note + ")", "\n");
@@ -38,7 +38,7 @@ std::string carried_lines(const Import& import, bool defaults) {
   return out;
 }
 
-std::string uncarried_lines(const std::vector<UnmappedKey>& items) {
+std::string unmapped_lines(const std::vector<UnmappedKey>& items) {
   std::string out;
   for (const UnmappedKey& item : items)
     out += str("  ", pair_text(item.theirs, item.from), item.ours.empty() ? "" : " -> " + item.ours,
@@ -107,7 +107,7 @@ std::string import_yaml(const Import& import) {
     std::string lines;
     for (const config::Key& key : config::keys()) {
       if (key.section != section.section) continue;
-      for (const Carried& item : import.carried)
+      for (const MappedKey& item : import.mapped)
         if (item.ours == key.name)
           lines += str(key.name, ": ", key.text(import.settings), "  # ", shown_text(item.theirs),
                        item.is_default ? ", their default" : "", "\n");
@@ -120,16 +120,16 @@ std::string import_yaml(const Import& import) {
 std::string import_text(const Import& import) {
   std::string out;
   for (const std::string& file : import.files) out += file + "\n";
-  out += part("carried over (theirs -> ours)", carried_lines(import, false));
-  out += part("their defaults, where octavo's are others", carried_lines(import, true));
+  out += part("carried over (theirs -> ours)", mapped_lines(import, false));
+  out += part("their defaults, where octavo's are others", mapped_lines(import, true));
   out += part("wrong with it", finding_lines(import));
-  out += part("understood, not available in this version", uncarried_lines(import.understood));
-  out += part("no counterpart, not carried over", uncarried_lines(import.dropped));
-  out += part("nothing to set", uncarried_lines(import.unset));
+  out += part("understood, not available in this version", unmapped_lines(import.understood));
+  out += part("no counterpart, not carried over", unmapped_lines(import.dropped));
+  out += part("nothing to set", unmapped_lines(import.unset));
   const auto count = [&](Finding::Verdict verdict) {
     return std::ranges::count(import.findings, verdict, &Finding::verdict);
   };
-  return out + str("\ncarried=", import.carried.size(),
+  return out + str("\ncarried=", import.mapped.size(),
                    " refused=", count(Finding::Verdict::kRefused),
                    " repaired=", count(Finding::Verdict::kRepaired),
                    " notes=", count(Finding::Verdict::kNote), " later=", import.understood.size(),
@@ -138,7 +138,7 @@ std::string import_text(const Import& import) {
 
 std::string import_json(const Import& import) {
   OrderedJson carried = OrderedJson::array(), findings = OrderedJson::array();
-  for (const Carried& item : import.carried)
+  for (const MappedKey& item : import.mapped)
     carried.push_back({{"where", item.where},
                        {"theirs", item.theirs},
                        {"from", item.from},

@@ -86,7 +86,7 @@ bool AsyncSink::Shared::push(Record record) {
     if (weight + added > limits.waiting && !is_end) {
       if (dropped++ == 0)
         log_warn(str(limits.what,
-                     ": what takes them does not keep up, records are dropped; training goes on, "
+                     ": what takes them does not keep up, records are dropped; training continues, "
                      "and receipt.json says how many"));
       return false;
     }
@@ -115,7 +115,7 @@ void AsyncSink::Shared::deliver(const Record& record) {
     } catch (const std::exception& error) {
       if (slot.threw++ == 0)
         log_warn(str(limits.what, ": ", slot.sink->name(), " failed (", error.what(),
-                     "); training goes on, and receipt.json counts it"));
+                     "); training continues, and receipt.json counts it"));
     }
   }
 }

@@ -1,6 +1,6 @@
 #pragma once
 // One queue and one thread before the sinks that may be slow or fail. A step hands its record over
-// and goes on: a full queue drops the record and counts it, and never makes the step wait.
+// and continues: a full queue drops the record and counts it, and never makes the step wait.
 
 #include <chrono>
 #include <cstdint>

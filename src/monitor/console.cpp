@@ -67,7 +67,7 @@ class ConsoleSink final : public Sink {
     const std::string why = std::strerror(errno);
     if (failures_++ == 0)
       log_warn(str("step lines cannot be written to standard output (", why,
-                   "); training goes on, and metrics.jsonl has every step"));
+                   "); training continues, and metrics.jsonl has every step"));
   }
 
   int64_t max_steps_, log_freq_;

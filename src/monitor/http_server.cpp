@@ -116,7 +116,7 @@ void HttpServer::listen(const std::string& address) {
     if (endpoint.wildcard)
       log_warn(str("metrics_address ", address,
                    " is every interface of this machine: whoever "
-                   "reaches it reads the run's figures"));
+                   "reaches it reads the run's metrics"));
     return;
   }
   fail(ExitCode::kEnvironment, "monitor", "cannot listen at '", address, "' (", why, ")");

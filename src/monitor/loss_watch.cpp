@@ -39,7 +39,7 @@ HalfMean half_mean(const std::vector<double>& ring, size_t begin, size_t count) 
 
 SpikeDetector::Verdict SpikeDetector::judge(double loss) const {
   if (losses_.size() < kLeastLosses) return {};
-  const auto [median, spread] = losses_.usual();
+  const auto [median, spread] = losses_.robust_stats();
   const double sigma = std::max(spread, kLeastSigmaShare * std::abs(median));
   const double sigmas = sigma > 0 ? (loss - median) / sigma : 0;
   return {.spike = sigmas > kSpikeSigmas && loss - median > kSpikeShare * std::abs(median),
@@ -78,7 +78,7 @@ ExplosionDetector::Verdict ExplosionDetector::judge(double norm) const {
     const double least = *std::ranges::min_element(log_norms_.values());
     return {.explodes = log_norm - least > std::log(kYoungExplosion), .reference = std::exp(least)};
   }
-  const auto [median, sigma] = log_norms_.usual();
+  const auto [median, sigma] = log_norms_.robust_stats();
   const double off = log_norm - median;
   return {.explodes = off > std::max(std::log(kExplosion), kSpikeSigmas * sigma),
           .usual = off < std::log(kUsualNorm),

@@ -10,9 +10,9 @@ namespace {
 
 constexpr int kMostOctaves = 64;  // bins of a histogram; a wider spread has wider bins
 
-// The figures that are watched: the factors' geometric means over the tensors of the forward and
+// The stats that are watched: the factors' geometric means over the tensors of the forward and
 // of the backward pass, and the worst of the rest.
-void add_fp8_figures(const std::vector<Fp8Tensor>& tensors, Metrics& metrics) {
+void add_fp8_stats(const std::vector<Fp8Tensor>& tensors, Metrics& metrics) {
   double log_scale[2] = {}, count[2] = {}, amax = 0, underflow = 0, saturation = 0, sqnr = 200;
   for (const Fp8Tensor& t : tensors) {
     const auto& h = t.health;
@@ -66,7 +66,7 @@ Metrics metrics_of(const StepRecord& r) {
     metrics.push_back({"fp8/layers", static_cast<double>(r.fp8_layers)});
     metrics.push_back({"fp8/fallbacks", static_cast<double>(r.fp8_fallbacks)});
   }
-  if (!r.fp8_tensors.empty()) add_fp8_figures(r.fp8_tensors, metrics);
+  if (!r.fp8_tensors.empty()) add_fp8_stats(r.fp8_tensors, metrics);
   add_gpus(r.gpus, metrics);
   return metrics;
 }

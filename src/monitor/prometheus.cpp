@@ -63,7 +63,7 @@ class PrometheusSink final : public Sink {
                    server_->address(), "/healthz"));
     } catch (const Error& error) {
       failures_ = 1;
-      log_warn(str("no metrics endpoint: ", error.what(), "; training goes on without it"));
+      log_warn(str("no metrics endpoint: ", error.what(), "; training continues without it"));
     }
   }
 

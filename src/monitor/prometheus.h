@@ -8,7 +8,7 @@
 
 namespace octavo::monitor {
 
-// An address in use is counted and said; training goes on. One that is none is wrong use.
+// An address in use is counted and said; training continues. One that is none is wrong use.
 std::unique_ptr<Sink> make_prometheus_sink(const std::string& address, const std::string& run_name);
 
 }  // namespace octavo::monitor

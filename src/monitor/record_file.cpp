@@ -17,7 +17,7 @@ RecordFile::RecordFile(std::string what, fs::path path)
 bool RecordFile::failed(const std::string& why) {
   if (failures_++ == 0)
     log_warn(str(what_, " cannot be written to ", path_.string(), " (", why,
-                 "); training goes on without, and receipt.json says how many are missing"));
+                 "); training continues without, and receipt.json says how many are missing"));
   return false;
 }
 

@@ -18,15 +18,15 @@ std::string times(double value) {
 }
 
 // The worst of the tensors that are in trouble for this reason, and how many layers are.
-struct Troubled {
+struct WorstTensor {
   const Fp8Tensor* worst = nullptr;
   double percent = 0;
   std::vector<std::string> layers;
 };
 
 template <typename Percent>
-Troubled troubled_by(const std::vector<Fp8Tensor>& tensors, double limit, Percent&& percent_of) {
-  Troubled found;
+WorstTensor worst_by(const std::vector<Fp8Tensor>& tensors, double limit, Percent&& percent_of) {
+  WorstTensor found;
   for (const Fp8Tensor& t : tensors) {
     const double percent = percent_of(t.health);
     // Delayed factors are no verdict in the first steps: then nothing is in trouble.
@@ -39,7 +39,7 @@ Troubled troubled_by(const std::vector<Fp8Tensor>& tensors, double limit, Percen
   return found;
 }
 
-std::string say_troubled(const Troubled& found, const char* what) {
+std::string describe_worst(const WorstTensor& found, const char* what) {
   return str(found.worst->layer, " ", found.worst->tensor, ": ", rounded(found.percent), "% ", what,
              found.layers.size() > 1 ? str("; ", found.layers.size(), " layers in all") : "");
 }
@@ -78,11 +78,11 @@ void RedFlags::remember(const StepRecord& record) {
 
 std::vector<Flag> RedFlags::on_step(const StepRecord& record) {
   Flags flags;
-  look_at_loss(record, flags);
-  look_at_norm(record, flags);
-  if (!record.fp8_tensors.empty()) look_at_fp8(record, flags);
-  look_at_speed(record, flags);
-  if (!record.rank_seconds.empty()) look_at_ranks(record, flags);
+  check_loss(record, flags);
+  check_norm(record, flags);
+  if (!record.fp8_tensors.empty()) check_fp8(record, flags);
+  check_speed(record, flags);
+  if (!record.rank_seconds.empty()) check_ranks(record, flags);
   first_step_ = false;
   return flags;
 }
@@ -94,12 +94,12 @@ std::vector<Flag> RedFlags::on_eval(const EvalRecord& record) {
     raise(flags, record.step, "nan_loss", str("the validation loss is ", record.val_loss),
           kNotFinite);
   const bool worse = uniform_.worse_evaluation(record.step, record.val_loss);
-  look_at_uniform(record.step, "validation loss", record.val_loss, worse, false, flags);
+  check_uniform(record.step, "validation loss", record.val_loss, worse, false, flags);
   return flags;
 }
 
-void RedFlags::look_at_uniform(int64_t step, const char* what, double loss, bool worse, bool better,
-                               Flags& flags) {
+void RedFlags::check_uniform(int64_t step, const char* what, double loss, bool worse, bool better,
+                             Flags& flags) {
   if (worse)
     worse_than_uniform_ = str(what, " ", rounded(loss), ", guessing has ",
                               rounded(uniform_.uniform()), " (ln of the vocabulary)");
@@ -109,7 +109,7 @@ void RedFlags::look_at_uniform(int64_t step, const char* what, double loss, bool
     raise(flags, step, "worse_than_uniform", worse_than_uniform_, kUniform);
 }
 
-std::string RedFlags::last_words() const {
+std::string RedFlags::final_remark() const {
   if (worse_than_uniform_.empty()) return "";
   return str("the model is worse than one that guesses every token: ", worse_than_uniform_,
              "; it is of no use. ", kUniform);
@@ -121,7 +121,7 @@ Flag RedFlags::on_guard(int64_t step, const std::string& seen, bool spikes) {
   return flags.front();
 }
 
-void RedFlags::look_at_loss(const StepRecord& record, Flags& flags) {
+void RedFlags::check_loss(const StepRecord& record, Flags& flags) {
   const SpikeDetector::Verdict spike = spikes_.judge(record.loss);
   spikes_.add(record.loss);
   // One odd batch is nobody's business, unless it is very odd.
@@ -133,7 +133,7 @@ void RedFlags::look_at_loss(const StepRecord& record, Flags& flags) {
               rounded(spike.sigmas), " sigmas above it"),
           kSpikes);
   const UniformDetector::Verdict guess = uniform_.add(record.step, record.loss);
-  look_at_uniform(record.step, "loss", guess.loss, guess.worse, guess.better, flags);
+  check_uniform(record.step, "loss", guess.loss, guess.worse, guess.better, flags);
   const PlateauDetector::Verdict flat = plateau_.add(record.loss, record.learning_rate);
   if (flat.looked && flat_.begins(flat.plateau, flat.improves))
     raise(flags, record.step, "plateau",
@@ -143,7 +143,7 @@ void RedFlags::look_at_loss(const StepRecord& record, Flags& flags) {
           "three times as much; else the model has learned what its size or data allow");
 }
 
-void RedFlags::look_at_norm(const StepRecord& record, Flags& flags) {
+void RedFlags::check_norm(const StepRecord& record, Flags& flags) {
   ExplosionDetector::Verdict norm = norms_.judge(record.grad_norm);
   if (record.skipped) norm = {.explodes = true, .usual = false, .reference = norm.reference};
   norms_.add(record.grad_norm);
@@ -156,26 +156,26 @@ void RedFlags::look_at_norm(const StepRecord& record, Flags& flags) {
           "before it when the loss has left its course");
 }
 
-void RedFlags::look_at_fp8(const StepRecord& record, Flags& flags) {
+void RedFlags::check_fp8(const StepRecord& record, Flags& flags) {
   const fp8::Limits limits;
   const auto& tensors = record.fp8_tensors;
-  const Troubled high = troubled_by(tensors, limits.saturated_percent,
+  const WorstTensor high = worst_by(tensors, limits.saturated_percent,
                                     [](const auto& h) { return h.saturated_percent(); });
   if (saturating_.begins(high.worst != nullptr, high.worst == nullptr))
-    raise(flags, record.step, "saturating_layer", say_troubled(high, "of it saturates"),
+    raise(flags, record.step, "saturating_layer", describe_worst(high, "of it saturates"),
           str("fp8_interval 1, fp8_margin 1, fp8_recipe current or blockwise; or keep it in BF16: "
               "fp8_skip ",
               high.worst->layer, ", fp8_guard fallback"));
-  const Troubled low = troubled_by(tensors, limits.underflowed_percent,
+  const WorstTensor low = worst_by(tensors, limits.underflowed_percent,
                                    [](const auto& h) { return h.underflowed_percent(); });
   if (underflowing_.begins(low.worst != nullptr, low.worst == nullptr))
-    raise(flags, record.step, "underflowing_layer", say_troubled(low, "of it becomes zero"),
+    raise(flags, record.step, "underflowing_layer", describe_worst(low, "of it becomes zero"),
           str("fp8_margin 0, fp8_format hybrid, a shorter fp8_amax_history, fp8_recipe current or "
               "blockwise; or keep it in BF16: fp8_skip ",
               low.worst->layer, ", fp8_guard fallback"));
 }
 
-void RedFlags::look_at_speed(const StepRecord& record, Flags& flags) {
+void RedFlags::check_speed(const StepRecord& record, Flags& flags) {
   // The first step waits for the loader to start.
   if (!first_step_) waits_.add(record.data_wait_seconds, record.seconds);
   if (starving_.begins(waits_.bad(), waits_.good()))
@@ -191,10 +191,10 @@ void RedFlags::look_at_speed(const StepRecord& record, Flags& flags) {
               " in BF16",
               rehearsal ? "; this is a rehearsal, which says nothing about a GPU's speed" : ""),
           "larger batch_size or max_seq_length, fp8_skip for small layers, cuda_graph; where "
-          "products are too small for FP8 to pay, train in bf16");
+          "GEMMs are too small for FP8 to pay, train in bf16");
 }
 
-void RedFlags::look_at_ranks(const StepRecord& record, Flags& flags) {
+void RedFlags::check_ranks(const StepRecord& record, Flags& flags) {
   const SlowRankDetector::Verdict rank = ranks_.add(record.rank_seconds);
   if (slow_rank_.begins(rank.slow, rank.even))
     raise(flags, record.step, "slow_rank",

@@ -35,7 +35,7 @@ class RedFlags {
 
   // What to say at the end of a run whose last losses are worse than guessing; "" when they are
   // not.
-  std::string last_words() const;
+  std::string final_remark() const;
 
   int64_t total() const { return total_; }
   Json receipt() const;  // how many of each
@@ -43,13 +43,13 @@ class RedFlags {
  private:
   using Flags = std::vector<Flag>;
   void raise(Flags& flags, int64_t step, const char* name, std::string seen, std::string remedy);
-  void look_at_loss(const StepRecord& record, Flags& flags);
-  void look_at_uniform(int64_t step, const char* what, double loss, bool worse, bool better,
-                       Flags& flags);
-  void look_at_norm(const StepRecord& record, Flags& flags);
-  void look_at_fp8(const StepRecord& record, Flags& flags);
-  void look_at_speed(const StepRecord& record, Flags& flags);
-  void look_at_ranks(const StepRecord& record, Flags& flags);
+  void check_loss(const StepRecord& record, Flags& flags);
+  void check_uniform(int64_t step, const char* what, double loss, bool worse, bool better,
+                     Flags& flags);
+  void check_norm(const StepRecord& record, Flags& flags);
+  void check_fp8(const StepRecord& record, Flags& flags);
+  void check_speed(const StepRecord& record, Flags& flags);
+  void check_ranks(const StepRecord& record, Flags& flags);
 
   SpikeDetector spikes_;
   ExplosionDetector norms_;

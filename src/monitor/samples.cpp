@@ -21,7 +21,7 @@ class SamplesSink final : public Sink {
     } catch (const std::exception& error) {
       if (failures_++ == 0)
         log_warn(str("samples cannot be written to ", folder_.string(), " (", error.what(),
-                     "); training goes on without, and receipt.json says how many are missing"));
+                     "); training continues without, and receipt.json says how many are missing"));
     }
   }
 

@@ -104,7 +104,7 @@ class WandbSink final : public Sink {
       const Json value = {{"_type", "histogram"}, {"bins", h.edges}, {"values", h.counts}};
       add(h.name, value.dump());
     }
-    if (live_ != nullptr) live_->look();
+    if (live_ != nullptr) live_->check_running();
   }
 
   void on_eval(const EvalRecord& r) override {

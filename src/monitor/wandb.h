@@ -15,7 +15,7 @@ struct WandbOptions {
   fs::path folder;  // runs/<run>/wandb; the offline run becomes a folder in it
   std::string project, run_name;
   std::vector<std::pair<std::string, std::string>> config;  // key, value as JSON
-  int64_t last_step = 0;  // after a resume: the run of the folder goes on, in a file of its own
+  int64_t last_step = 0;  // after a resume: the run of the folder continues, in a file of its own
   bool may_upload = true;
 };
 

@@ -107,10 +107,11 @@ bool WandbLive::has_ended(int* status) {
 void WandbLive::lost(const std::string& why) {
   pid_ = -1;
   ++failures_;
-  log_warn(str("W&B: the live upload ended (", why, "); training goes on, ", by_hand(run_folder_)));
+  log_warn(
+      str("W&B: the live upload ended (", why, "); training continues, ", by_hand(run_folder_)));
 }
 
-void WandbLive::look() {
+void WandbLive::check_running() {
   std::error_code error;
   if (!started_ && fs::exists(run_folder_, error)) {
     started_ = true;

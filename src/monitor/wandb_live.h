@@ -21,7 +21,7 @@ class WandbLive {
   WandbLive(const WandbLive&) = delete;
   WandbLive& operator=(const WandbLive&) = delete;
 
-  void look();  // whether it still runs; said and counted once when it does not
+  void check_running();  // whether it still runs; said and counted once when it does not
   void finish(std::chrono::seconds patience);  // waits for the end of the upload, not longer
   int64_t failures() const { return failures_; }
 

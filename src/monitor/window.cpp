@@ -38,7 +38,7 @@ double median_of(std::vector<double> values) {
   return *middle;
 }
 
-Window::Usual Window::usual() const {
+Window::RobustStats Window::robust_stats() const {
   const double median = median_of(values_);
   std::vector<double> distances;
   distances.reserve(size());

@@ -17,11 +17,11 @@ class Window {
   double mean() const;
 
   // Neither moves when some numbers are far off.
-  struct Usual {
+  struct RobustStats {
     double median = 0;
     double sigma = 0;  // 1.4826 times the median distance from it: a normal distribution's sigma
   };
-  Usual usual() const;
+  RobustStats robust_stats() const;
 
  private:
   size_t most_, next_ = 0;

@@ -34,7 +34,7 @@ Tensor drop_mask(const AdapterShared& shared, const std::string& layer, const Te
   return mask.to(like.device(), like.scalar_type());
 }
 
-Tensor product(const engine::Engine& engine, const Tensor& x, const Tensor& w) {
+Tensor matmul(const engine::Engine& engine, const Tensor& x, const Tensor& w) {
   Tensor y = at::empty({x.size(0), w.size(0)}, x.options());
   engine.matmul->forward(x, w, Tensor(), y);
   return y;
@@ -50,8 +50,8 @@ void adapters_forward(const engine::Engine& engine, const Linear& layer, const T
   const Tensor input = drops ? x * mask : x;
   if (kept != nullptr) *kept = {input, mask};
   for (const Adapter& adapter : layer.adapters) {
-    const Tensor low = product(engine, input, adapter.a->compute).mul_(shared.scale);
-    y.narrow(1, adapter.first_row, adapter.rows).add_(product(engine, low, adapter.b->compute));
+    const Tensor low = matmul(engine, input, adapter.a->compute).mul_(shared.scale);
+    y.narrow(1, adapter.first_row, adapter.rows).add_(matmul(engine, low, adapter.b->compute));
     if (kept != nullptr) kept->push_back(low);
   }
 }

@@ -1,6 +1,6 @@
 #pragma once
 // The halves of a transformer's block, each one node of autograd's graph: what is between a norm
-// and the product that reads it, or between the two products of an MLP, never leaves the node, so
+// and the GEMM that reads it, or between the two GEMMs of an MLP, never leaves the node, so
 // that an engine may quantize it in the pass that makes it.
 
 #include <ATen/core/Tensor.h>

@@ -114,7 +114,7 @@ const Fp8Matrix& Fp8Layer::weight(const Param& param, bool column) {
 }
 
 void Fp8Layer::release_weight(Direction direction, bool training) {
-  if (shared_.copies == WeightCopies::kProduct) {
+  if (shared_.copies == WeightCopies::kGemm) {
     weight_.row = weight_.column = {};
     return;
   }
@@ -155,7 +155,7 @@ void Fp8Layer::measure(Role role, const Tensor& x, const Fp8Matrix& quantized) {
         (same && direction == Direction::kColumn && quantized.row.defined()))
       continue;
     measured_.push_back(
-        {role, direction, shared_.engine->fp8_linear->health_figures(x, quantized, direction)});
+        {role, direction, shared_.engine->fp8_linear->health_stats(x, quantized, direction)});
   }
 }
 

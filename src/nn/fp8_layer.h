@@ -19,10 +19,10 @@ namespace octavo::nn {
 
 // How long a quantized weight lives.
 enum class WeightCopies : uint8_t {
-  kKeep,    // until the weight changes: the next micro-batch uses it again
-  kStep,    // a copy that serves one product is let go after it: its memory is still in the cache
-            // when the next layer takes it
-  kProduct  // no longer than one product: never in memory for more than one layer
+  kKeep,  // until the weight changes: the next micro-batch uses it again
+  kStep,  // a copy that serves one GEMM is let go after it: its memory is still in the cache
+          // when the next layer takes it
+  kGemm   // no longer than one GEMM: never in memory for more than one layer
 };
 
 // What the layers of a model share.
@@ -38,7 +38,7 @@ class Fp8Layer {
  public:
   Fp8Layer(Fp8Shared& shared, const std::string& layer_name);
 
-  // For the forward product; `training` records the largest magnitude, `keep` makes the copy that
+  // For the forward GEMM; `training` records the largest magnitude, `keep` makes the copy that
   // the weight gradient will read.
   engine::Fp8Matrix input(const at::Tensor& x, bool training, bool keep);
   // The same of norm(x) and of an activation of x in one pass. Nothing when the engine has no such
@@ -84,7 +84,7 @@ class Fp8Layer {
   // The weight from everybody's parts. Until forget_weight().
   void adopt(const Param& param, fp8::Direction direction, const Part& whole);
 
-  // After a product: lets the copy go that nobody will read. `training`: of a training step.
+  // After a GEMM: lets the copy go that nobody will read. `training`: of a training step.
   void release_weight(fp8::Direction direction, bool training);
   // `row` is read by the input gradient, `column` by the weight gradient.
   engine::Fp8Matrix gradient(const at::Tensor& dy, bool row, bool column);
@@ -93,12 +93,12 @@ class Fp8Layer {
                                                        const at::Tensor& dy, const at::Tensor& x,
                                                        Param* bias, bool row, bool column);
 
-  // What was measured since the last take_measured(), micro-batch after micro-batch: its figures
+  // What was measured since the last take_measured(), micro-batch after micro-batch: its stats
   // (fp8/health.h) lie on the device until the host reads those of all layers at once.
   struct Measured {
     fp8::Role role;
     fp8::Direction direction;
-    at::Tensor figures;
+    at::Tensor stats;
   };
   const std::vector<Measured>& measured() const { return measured_; }
   std::vector<Measured> take_measured() { return std::exchange(measured_, {}); }
@@ -115,11 +115,11 @@ class Fp8Layer {
   std::array<std::array<int64_t, 2>, 3> slots_{};
   engine::Fp8Matrix weight_;
   std::optional<uint64_t> weight_version_;
-  struct KeptPart {
+  struct VersionedPart {
     Part part;
     uint64_t version = 0;
   };
-  std::array<std::optional<KeptPart>, 2> parts_;  // by direction
+  std::array<std::optional<VersionedPart>, 2> parts_;  // by direction
   at::Tensor agreed_;
   std::vector<Measured> measured_;
 };

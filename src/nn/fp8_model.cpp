@@ -85,7 +85,7 @@ void Fp8Model::begin_step(int64_t step) {
   const bool anew = step_ == 0 && fp8::uses_history(options_.fp8.recipe) && !loaded_;
   if (anew) first_judged_ = step + kNotJudged;
   step_ = step;
-  figures_.reset();
+  stats_.reset();
   // After a dropped step the guard must know why before the next ones are dropped too.
   const bool due = step % std::max<int64_t>(options_.stats_freq, 1) == 0 || dropped_;
   shared_.measuring = options_.stats_freq > 0 && due;
@@ -127,35 +127,35 @@ std::vector<Fp8TensorReport> Fp8Model::drop_step() {
 void Fp8Model::abandon_step() {
   shared_.scaling.drop_step();
   shared_.measuring = false;
-  figures_.reset();
+  stats_.reset();
   for (const auto& plan : plan_)
     if (plan.layer->fp8 != nullptr) plan.layer->fp8->take_measured();
   forget_weights();
 }
 
-at::Tensor Fp8Model::figures() const {
+at::Tensor Fp8Model::stats() const {
   std::vector<at::Tensor> all;
   for (const auto& plan : plan_)
     if (plan.layer->fp8 != nullptr)
-      for (const auto& m : plan.layer->fp8->measured()) all.push_back(m.figures);
+      for (const auto& m : plan.layer->fp8->measured()) all.push_back(m.stats);
   return all.empty() ? at::Tensor() : at::cat(all);
 }
 
 // One report for each tensor of each layer, over the micro-batches.
 std::vector<Fp8TensorReport> Fp8Model::read_measured() {
   std::vector<Fp8TensorReport> reports;
-  const at::Tensor here = figures();
+  const at::Tensor here = stats();
   if (!here.defined()) return reports;
-  if (!figures_.defined() || figures_.numel() != here.numel()) figures_ = here.cpu();
-  const at::Tensor on_host = std::exchange(figures_, {}).contiguous();
+  if (!stats_.defined() || stats_.numel() != here.numel()) stats_ = here.cpu();
+  const at::Tensor on_host = std::exchange(stats_, {}).contiguous();
   const auto* next = on_host.const_data_ptr<double>();
   for (const auto& plan : plan_) {
     if (plan.layer->fp8 == nullptr) continue;
     const size_t first = reports.size();
     for (const auto& m : plan.layer->fp8->take_measured()) {
-      const auto found = fp8::from_figures(
-          std::span<const double, fp8::kHealthFigures>(next, fp8::kHealthFigures));
-      next += fp8::kHealthFigures;
+      const auto found =
+          fp8::from_stats(std::span<const double, fp8::kHealthStats>(next, fp8::kHealthStats));
+      next += fp8::kHealthStats;
       const std::string tensor = tensor_name(m);
       const auto known =
           std::find_if(reports.begin() + static_cast<std::ptrdiff_t>(first), reports.end(),
@@ -181,7 +181,7 @@ std::vector<Fp8TensorReport> Fp8Model::collect() {
     options_.over_ranks(all);
   }
   if (!early)
-    for (auto& r : reports) r.trouble = fp8::trouble(r.health);
+    for (auto& r : reports) r.trouble = fp8::health_problem(r.health);
   if (options_.guard != config::Fp8Guard::kOff && !early) judge(reports);
   return reports;
 }
@@ -225,7 +225,7 @@ void Fp8Model::fall_back(const Fp8Fallback& fallback) {
   plan->layer->fp8.reset();
   plan->reason = str("fp8_guard at step ", fallback.step, ": ", fallback.reason);
   fallbacks_.push_back(fallback);
-  log_warn(str("fp8: ", fallback.layer, " goes on in BF16 from step ", fallback.step + 1, " (",
+  log_warn(str("fp8: ", fallback.layer, " continues in BF16 from step ", fallback.step + 1, " (",
                fallback.reason, ")"));
 }
 

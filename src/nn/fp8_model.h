@@ -67,11 +67,11 @@ class Fp8Model {
   // The largest magnitudes of this step, FP32: a maximum over ranks is due before finish_step.
   // Undefined unless the recipe is delayed.
   at::Tensor amaxes();
-  // The figures of this step's statistics, flat, on the device; undefined when there are none.
+  // This step's statistics, flat, on the device; undefined when there are none.
   // Whoever copies numbers of the step to the host copies these along and hands them back, so that
   // statistics cost no wait of their own.
-  at::Tensor figures() const;
-  void take_figures(at::Tensor on_host) { figures_ = std::move(on_host); }
+  at::Tensor stats() const;
+  void take_stats(at::Tensor on_host) { stats_ = std::move(on_host); }
   // The tensor whose largest magnitude of this step is infinite, under delayed scaling; "": none.
   std::string infinite_tensor() const { return shared_.scaling.infinite_slot(); }
   // Factors for the next step, statistics and the guard. Empty unless this step took statistics.
@@ -90,8 +90,8 @@ class Fp8Model {
 
   // For checkpoints: tensors of the scaling state; load() returns the slots that start anew.
   std::vector<std::pair<std::string, at::Tensor>> state() const { return shared_.scaling.state(); }
-  std::vector<std::pair<std::string, at::Tensor>> alike_on_ranks() const {
-    return shared_.scaling.alike();
+  std::vector<std::pair<std::string, at::Tensor>> replicated_state() const {
+    return shared_.scaling.replicated();
   }
   std::vector<std::string> load(const std::function<at::Tensor(const std::string&)>& find) {
     loaded_ = true;
@@ -115,7 +115,7 @@ class Fp8Model {
   int64_t first_judged_ = 0;  // step
   bool loaded_ = false;       // the scaling state is a checkpoint's
   bool dropped_ = false;      // the step before was
-  at::Tensor figures_;        // of this step, on the host
+  at::Tensor stats_;          // of this step, on the host
 };
 
 }  // namespace octavo::nn

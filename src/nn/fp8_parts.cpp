@@ -63,7 +63,7 @@ Fp8Layer::Part Fp8Layer::part(const Param& param, Direction direction) {
       shared_.engine->fp8_linear->quantize_part(rows, recipe, direction, made);
   result.codes = copy.codes.narrow(0, 0, param.chunk);
   result.scales = copy.scales;
-  kept = KeptPart{result, param.version};
+  kept = VersionedPart{result, param.version};
   return result;
 }
 

@@ -71,7 +71,7 @@ std::vector<std::pair<std::string, Tensor>> Fp8Scaling::state() const {
   return tensors;
 }
 
-std::vector<std::pair<std::string, Tensor>> Fp8Scaling::alike() const {
+std::vector<std::pair<std::string, Tensor>> Fp8Scaling::replicated() const {
   if (!history_.defined()) return {};
   return {{"factors", factors_}, {"amax_history", history_.narrow(0, 1, history_.size(0) - 1)}};
 }

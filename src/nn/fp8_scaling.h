@@ -40,7 +40,7 @@ class Fp8Scaling {
   std::vector<std::pair<std::string, at::Tensor>> state() const;
   // The same memory, as all ranks have it alike: without the history's row of the step in progress,
   // which is a rank's own until ranks join theirs.
-  std::vector<std::pair<std::string, at::Tensor>> alike() const;
+  std::vector<std::pair<std::string, at::Tensor>> replicated() const;
   // Returns the slots that were not found and start anew. Of a history of another length the newest
   // entries are taken.
   std::vector<std::string> load(const std::function<at::Tensor(const std::string&)>& find);

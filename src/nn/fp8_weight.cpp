@@ -18,7 +18,7 @@ namespace {
 constexpr fp8::Format kFormat = fp8::Format::kE4M3;
 
 // One row of blocks: the rows from `first` to `last` of the matrix.
-struct Band {
+struct BlockRow {
   int64_t first = 0, last = 0, columns = 0;
 };
 
@@ -30,7 +30,7 @@ float scale_of(float amax) {
 }
 
 // The largest magnitude in the band from column `left` to `right`; NaN when there is one.
-float block_amax(const float* values, const Band& band, int64_t left, int64_t right) {
+float block_amax(const float* values, const BlockRow& band, int64_t left, int64_t right) {
   float amax = 0;
   for (int64_t r = band.first; r < band.last; ++r)
     for (int64_t c = left; c < right; ++c) {
@@ -41,7 +41,7 @@ float block_amax(const float* values, const Band& band, int64_t left, int64_t ri
   return amax;
 }
 
-Band band_of(const at::Tensor& matrix, const Fp8Block& block, int64_t index) {
+BlockRow band_of(const at::Tensor& matrix, const Fp8Block& block, int64_t index) {
   const int64_t first = index * block.rows;
   return {first, std::min(first + block.rows, matrix.size(0)), matrix.size(1)};
 }
@@ -81,7 +81,7 @@ Fp8Weight quantize_weight(const at::Tensor& weight, const Fp8Block& block,
   const float* scale_data = scales.const_data_ptr<float>();
   auto* codes = made.codes.mutable_data_ptr<uint8_t>();
   for_bands(bands, [&](int64_t i) {
-    const Band band = band_of(source, block, i);
+    const BlockRow band = band_of(source, block, i);
     for (int64_t r = band.first; r < band.last; ++r)
       for (int64_t c = 0; c < band.columns; ++c) {
         const int64_t at = r * band.columns + c;

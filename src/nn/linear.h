@@ -26,7 +26,7 @@ std::string_view name_of(Gemm gemm);
 
 struct Linear;
 
-// Sees the operands of a layer's products in a training pass, as numbers: of a step that takes
+// Sees the operands of a layer's GEMMs in a training pass, as numbers: of a step that takes
 // statistics (Fp8Shared::measuring), since fused passes never write them.
 struct LinearObserver {
   virtual ~LinearObserver() = default;
@@ -47,15 +47,15 @@ struct Linear : torch::CustomClassHolder {
   LinearObserver* observer = nullptr;  // null in training
   at::Tensor probe;                    // two slots (nn/probes.h); undefined: nobody looks
 
-  // What really ran, for the receipt: how often each product ran in FP8 and otherwise.
-  struct Ran {
+  // What really ran, for the receipt: how often each GEMM ran in FP8 and otherwise.
+  struct GemmCounts {
     int64_t fp8 = 0, other = 0;
   };
-  std::array<Ran, 3> ran;
+  std::array<GemmCounts, 3> gemm_counts;
   int64_t saved_bytes = 0;  // kept for the backward pass by the last forward pass
 
   void count(Gemm gemm, bool in_fp8) {
-    Ran& r = ran[static_cast<size_t>(gemm)];
+    GemmCounts& r = gemm_counts[static_cast<size_t>(gemm)];
     ++(in_fp8 ? r.fp8 : r.other);
   }
 };
@@ -68,14 +68,14 @@ LinearPtr make_linear(std::string name, int64_t block, ParamPtr weight, ParamPtr
 // that of a trained one when the layer has any.
 at::Tensor trained_leaf(const Linear& layer);
 
-// What a product reads: numbers, or what a fused pass has quantized for the layer already.
+// What a GEMM reads: numbers, or what a fused pass has quantized for the layer already.
 struct LinearOperand {
   at::Tensor values;  // undefined when `quantized` is there
   std::optional<engine::Fp8Matrix> quantized;
   int64_t rows() const { return quantized ? quantized->rows : values.size(0); }
 };
 
-// The forward product. `kept` receives what linear_backward needs of x: x itself, or its codes and
+// The forward GEMM. `kept` receives what linear_backward needs of x: x itself, or its codes and
 // scales; nothing of it when the weight is frozen; then what the adapters need. `kept` null says
 // that this is no training step.
 at::Tensor linear_forward(const Engine& engine, Linear& layer, const LinearOperand& x,

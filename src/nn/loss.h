@@ -1,6 +1,6 @@
 #pragma once
 // The language-model head and its loss in one node. Logits exist for `chunk_rows` tokens at a time,
-// in the compute dtype, and become their own gradient in place; the head's products of the backward
+// in the compute dtype, and become their own gradient in place; the head's GEMMs of the backward
 // pass run at once. So the whole [T, V] matrix is never held, and never copied to FP32.
 
 #include <ATen/core/Tensor.h>

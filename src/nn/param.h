@@ -1,6 +1,6 @@
 #pragma once
 // A parameter: the master that the optimizer owns, the copy that layers compute with, and the
-// gradient. Layers add to `grad` themselves (autograd sees an undefined gradient), so that products
+// gradient. Layers add to `grad` themselves (autograd sees an undefined gradient), so that GEMMs
 // accumulate in FP32.
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,5 @@
 #pragma once
-// Where the numbers of a pass stop being finite. Every product of a linear layer adds some of its
+// Where the numbers of a pass stop being finite. Every GEMM of a linear layer adds some of its
 // results, at least one of each row, to a slot of its layer: a NaN or an infinity in an operand
 // fills a row of the result, so the first slot that is not finite names the layer. It costs a
 // strided read and no wait for the device; the slots are read when a step has gone wrong.

@@ -115,7 +115,8 @@ std::vector<std::pair<std::string, at::Tensor>> AdamW::state() const {
 
 void AdamW::load(int64_t steps, const std::function<at::Tensor(const std::string&)>& find) {
   std::map<std::string, int> converted;  // "FP32 to FP8" -> how many
-  const auto load_one = [&](const char* moment, const std::string& param, Moment& to, Which which) {
+  const auto load_one = [&](const char* moment, const std::string& param, Moment& to,
+                            MomentOrder order) {
     const std::string name = str(moment, ".", param);
     Moment stored{find(name), {}};
     if (stored.values.defined() && stored.values.scalar_type() == at::kByte)
@@ -123,16 +124,17 @@ void AdamW::load(int64_t steps, const std::function<at::Tensor(const std::string
     const MomentType then = type_of(stored, to.values.sizes(), name);
     const MomentType now = type_of(to, to.values.sizes(), name);
     if (then != now) ++converted[str(name_of(then), " to ", name_of(now))];
-    copy_moment(stored, to, which);
+    copy_moment(stored, to, order);
   };
   for (size_t i = 0; i < params_.size(); ++i) {
-    load_one("m", params_[i]->name, m_[i], Which::kFirst);
-    load_one("v", params_[i]->name, v_[i], Which::kSecond);
+    load_one("m", params_[i]->name, m_[i], MomentOrder::kFirst);
+    load_one("v", params_[i]->name, v_[i], MomentOrder::kSecond);
   }
   for (const auto& [what, count] : converted)
-    log_warn(str("resume: ", count, " moments of the optimizer were converted from ", what,
-                 " (moment_dtype is another than the checkpoint's); training goes on, but not bit "
-                 "for bit as it would have"));
+    log_warn(
+        str("resume: ", count, " moments of the optimizer were converted from ", what,
+            " (moment_dtype is another than the checkpoint's); training continues, but not bit "
+            "for bit as it would have"));
   steps_ = steps;
 }
 

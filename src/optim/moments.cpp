@@ -20,7 +20,7 @@ at::ScalarType dtype_of(MomentType type) {
 }
 
 // In the CPU's memory.
-Tensor to_fp32(const Moment& from, Which which) {
+Tensor to_fp32(const Moment& from, MomentOrder order) {
   const Tensor values = from.values.cpu().contiguous();
   if (values.scalar_type() != at::kByte) return values.to(at::kFloat);
   const Tensor scales = from.scales.cpu().contiguous();
@@ -29,14 +29,15 @@ Tensor to_fp32(const Moment& from, Which which) {
   const auto* scale = scales.const_data_ptr<float>();
   auto* out = result.mutable_data_ptr<float>();
   for (int64_t i = 0; i < values.numel(); ++i)
-    out[i] = which == Which::kFirst ? adamw::decode_first(codes[i], scale[i / adamw::kBlock])
-                                    : adamw::decode_second(codes[i], scale[i / adamw::kBlock]);
+    out[i] = order == MomentOrder::kFirst
+                 ? adamw::decode_first(codes[i], scale[i / adamw::kBlock])
+                 : adamw::decode_second(codes[i], scale[i / adamw::kBlock]);
   return result;
 }
 
-Moment to_fp8(const Tensor& values, Which which) {
+Moment to_fp8(const Tensor& values, MomentOrder order) {
   Moment made = make_moment(values.sizes(), MomentType::kFp8, at::kCPU);
-  const Tensor stored = which == Which::kFirst ? values : values.sqrt();
+  const Tensor stored = order == MomentOrder::kFirst ? values : values.sqrt();
   const auto* x = stored.const_data_ptr<float>();
   auto* codes = made.values.mutable_data_ptr<uint8_t>();
   for (int64_t first = 0; first < stored.numel(); first += adamw::kBlock) {
@@ -47,8 +48,9 @@ Moment to_fp8(const Tensor& values, Which which) {
     const float scale = adamw::block_scale(largest), inverse = 1 / scale;
     made.scales.mutable_data_ptr<float>()[first / adamw::kBlock] = scale;
     for (int64_t i = first; i < end; ++i)
-      codes[i] = which == Which::kFirst ? adamw::encode_first(x[i] * inverse, adamw::kNoDraw)
-                                        : adamw::encode_second(x[i] * inverse, adamw::kNoDraw);
+      codes[i] = order == MomentOrder::kFirst
+                     ? adamw::encode_first(x[i] * inverse, adamw::kNoDraw)
+                     : adamw::encode_second(x[i] * inverse, adamw::kNoDraw);
   }
   return made;
 }
@@ -92,19 +94,19 @@ MomentType type_of(const Moment& stored, at::IntArrayRef shape, std::string_view
   return MomentType::kFp8;
 }
 
-void copy_moment(const Moment& from, Moment& to, Which which) {
+void copy_moment(const Moment& from, Moment& to, MomentOrder order) {
   const at::NoGradGuard no_grad;
   if (from.values.scalar_type() == to.values.scalar_type()) {
     to.values.copy_(from.values);
     if (to.scales.defined()) to.scales.copy_(from.scales);
     return;
   }
-  const Tensor values = to_fp32(from, which);
+  const Tensor values = to_fp32(from, order);
   if (to.values.scalar_type() != at::kByte) {
     to.values.copy_(values);
     return;
   }
-  const Moment made = to_fp8(values, which);
+  const Moment made = to_fp8(values, order);
   to.values.copy_(made.values);
   to.scales.copy_(made.scales);
 }

@@ -14,7 +14,7 @@ namespace octavo::optim {
 enum class MomentType { kFp32, kBf16, kFp8 };
 std::string_view name_of(MomentType type);
 
-enum class Which { kFirst, kSecond };
+enum class MomentOrder { kFirst, kSecond };
 
 using Moment = engine::AdamW::Moment;
 
@@ -27,6 +27,6 @@ MomentType type_of(const Moment& stored, at::IntArrayRef shape, std::string_view
 
 // `from` into `to`, which may be of another type; then what does not fit is rounded to the nearest.
 // No second moment that is not zero becomes zero.
-void copy_moment(const Moment& from, Moment& to, Which which);
+void copy_moment(const Moment& from, Moment& to, MomentOrder order);
 
 }  // namespace octavo::optim

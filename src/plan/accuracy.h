@@ -1,5 +1,5 @@
 #pragma once
-// How wrong the forecasts are: the figures of tests/conformance/plan_published.py and plan_memory,
+// How wrong the forecasts are: the results of tests/conformance/plan_published.py and plan_memory,
 // which fail when these say better than they find.
 
 namespace octavo::plan {

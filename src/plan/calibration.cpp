@@ -1,12 +1,12 @@
 // The constants and what they mean. bench/calibrate_plan.py writes the values.
 //   memory            share of the data sheet's memory bandwidth that long passes reach
-//   ramp              steps of the contraction that filling and draining a product's pipeline costs
+//   ramp              steps of the contraction that filling and draining a GEMM's pipeline costs
 //   nvlink, pcie, network   share of the link's rate that collectives reach
 //   latency           seconds of one collective per doubling of the ranks
 //   adapters          traffic of LoRA's scaling, dropout and sums, 1 = each byte moved once
 //   attention_ramp    tokens of a sequence that filling attention's pipeline costs
 //   flash2            rate of flash attention 2 on GPUs newer than it, of the tuned kernels'
-//   FAMILY.bf16, .fp8, .attention   share of the peak that large products and attention reach
+//   FAMILY.bf16, .fp8, .attention   share of the peak that large GEMMs and attention reach
 //   STACK.passes      elementwise traffic, 1 = every fusion that is obvious
 //   STACK.logits      bytes moved per logit in the loss, forward and backward
 //   STACK.quantize    traffic of quantization, 1 = each byte moved once

@@ -38,7 +38,7 @@ std::vector<std::string> words_of(std::string_view name) {
 
 }  // namespace
 
-const Gpu* gpu_called(std::string_view device_name) {
+const Gpu* gpu_of_device(std::string_view device_name) {
   const std::vector<std::string> words = words_of(device_name);
   const auto has = [&](std::string_view word) {
     return std::ranges::find(words, word) != words.end();

@@ -150,7 +150,7 @@ constexpr Change kChanges[] = {
        w.sharding = Sharding::kZero1;
        return true;
      }},
-    {"gradient_checkpointing: a third more products",
+    {"gradient_checkpointing: a third more GEMMs",
      [](MemoryWork& w) { return w.recompute ? false : (w.recompute = true); }},
     {"half the batch_size, twice the gradient_accumulation_steps",
      [](MemoryWork& w) {

@@ -28,7 +28,7 @@ std::span<const Gpu> gpus();
 double usable_bytes(const Gpu& gpu);
 const Gpu* find_gpu(std::string_view name);  // null: not known
 // The one that a driver calls so ("NVIDIA H100 80GB HBM3"); null: none of them (device_name.cpp).
-const Gpu* gpu_called(std::string_view device_name);
+const Gpu* gpu_of_device(std::string_view device_name);
 const Gpu& wanted_gpu(std::string_view name);  // or an error that lists the known ones
 
 }  // namespace octavo::plan

@@ -34,7 +34,7 @@ struct Matrices {
 
 std::vector<Matrices> block_matrices(const Shape& shape) {
   std::vector<Matrices> list;
-  for (const Product& p : block_products(shape))
+  for (const LinearShape& p : block_linears(shape))
     list.push_back({static_cast<double>(shape.layers), static_cast<double>(p.outputs * p.inputs)});
   return list;
 }
@@ -46,7 +46,7 @@ std::vector<Matrices> head_matrices(const Shape& s) {
 
 std::vector<Matrices> adapter_matrices(const MemoryWork& work) {
   std::vector<Matrices> list;
-  for (const Product& p : adapted_modules(work.shape, work.lora_targets))
+  for (const LinearShape& p : adapted_modules(work.shape, work.lora_targets))
     for (int64_t side : {p.outputs, p.inputs})
       list.push_back(
           {static_cast<double>(work.shape.layers), static_cast<double>(side * work.lora_rank)});
@@ -143,7 +143,7 @@ void add_states(const MemoryWork& work, Memory& m) {
   if (work.moments == StateType::kFp8) m.scales += 2 * kScaleShare * value_count(trained) * states;
   if (!work.fp8) return;
   // Copies live for the step unless memory is short; recipes that are not symmetric give each copy
-  // back after its product. A GPU has a transposed copy beside the first, the rehearsal one that
+  // back after its GEMM. A GPU has a transposed copy beside the first, the rehearsal one that
   // holds its codes as BF16.
   const bool symmetric = fp8::is_symmetric(fp8::traits_of(work.recipe).weights);
   const bool short_of_memory = work.recompute && !cpu;
@@ -167,7 +167,7 @@ WholeUnits whole_units(const MemoryWork& work) {
   const bool full = work.sharding == Sharding::kFull;
   if (full) {
     units.head_weights = 2 * head;
-    // Codes for both products of the block at work, and for one of the next.
+    // Codes for both GEMMs of the block at work, and for one of the next.
     units.block_weights = work.fp8 && work.fp8_gather ? 3.0 / 2 * block : 2 * block;
   }
   if ((full || work.sharding == Sharding::kZero2) && work.lora_rank == 0) {
@@ -219,7 +219,7 @@ std::vector<Moment> moments_of(const MemoryWork& work, bool keeps_codes) {
   const double logits = cpu ? held(rows * vocab * 2, cpu) + head_gradient
                             : rows * vocab * 2 + std::max(rows * vocab * 4, head_gradient);
 
-  // The largest weight of a block, made for one product.
+  // The largest weight of a block, made for one GEMM.
   const bool makes_weights = work.lora_base_fp8 || (work.fp8 && !keeps_codes);
   const double passing = tokens * passing_per_token(work) + (work.recompute ? per_block : 0) +
                          (makes_weights ? 2 * static_cast<double>(s.up_width()) * h : 0);

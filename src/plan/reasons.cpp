@@ -21,39 +21,39 @@ std::string times(double ratio) {
   return text;
 }
 
-struct Loss {
+struct GainLoss {
   double share;
   std::string line;
 };
 
 // The verdict and its largest reason.
 std::string in_one_line(const StepTime& high, const StepTime& low) {
-  const Loss parts[] = {{high.adapters, "LoRA adapters"},
-                        {high.attention, "attention"},
-                        {high.head, "the LM head"},
-                        {high.elementwise, "norms and activations"},
-                        {high.optimizer, "the optimizer"},
-                        {high.collectives, "collectives"},
-                        {high.host, "the host"}};
-  const Loss& largest =
+  const GainLoss parts[] = {{high.adapters, "LoRA adapters"},
+                            {high.attention, "attention"},
+                            {high.head, "the LM head"},
+                            {high.elementwise, "norms and activations"},
+                            {high.optimizer, "the optimizer"},
+                            {high.collectives, "collectives"},
+                            {high.host, "the host"}};
+  const GainLoss& largest =
       *std::max_element(std::begin(parts), std::end(parts),
-                        [](const Loss& a, const Loss& b) { return a.share < b.share; });
+                        [](const GainLoss& a, const GainLoss& b) { return a.share < b.share; });
   return str("FP8 gives ", times(high.total / low.total), "x: it speeds up ",
-             percent(high.products / high.total),
+             percent(high.gemms / high.total),
              " of the step; the largest part that it does not "
              "is ",
              largest.line, ", ", percent(largest.share / high.total));
 }
 
-// Products whose sides are too short for FP8 to be worth much.
-std::string short_products(const Workload& work, const Calibration& calibration) {
+// GEMMs whose sides are too short for FP8 to be worth much.
+std::string short_gemms(const Workload& work, const Calibration& calibration) {
   constexpr double kLittle = 1.45;
   std::string names;
   const double tokens = static_cast<double>(work.batch * work.length);
-  for (const Product& p : block_products(work.shape)) {
+  for (const LinearShape& p : block_linears(work.shape)) {
     const double n = static_cast<double>(p.outputs), k = static_cast<double>(p.inputs);
-    const double ratio = product_seconds(*work.gpu, calibration, tokens, n, k, false) /
-                         product_seconds(*work.gpu, calibration, tokens, n, k, true);
+    const double ratio = gemm_seconds(*work.gpu, calibration, tokens, n, k, false) /
+                         gemm_seconds(*work.gpu, calibration, tokens, n, k, true);
     if (ratio < kLittle) names += str(names.empty() ? "" : ", ", p.name, " ", times(ratio), "x");
   }
   return names;
@@ -67,14 +67,14 @@ std::vector<std::string> gain_reasons(Workload work, const Calibration& calibrat
   const StepTime high = step_time(work, calibration);
   const double whole = high.total;
   std::vector<std::string> lines = {in_one_line(high, low)};
-  lines.push_back(str("products of the blocks: ", percent(high.products / whole),
-                      " of the BF16 step, ", times(high.products / low.products),
+  lines.push_back(str("GEMMs of the blocks: ", percent(high.gemms / whole), " of the BF16 step, ",
+                      times(high.gemms / low.gemms),
                       " times as fast in FP8; the most that could be gained is ",
-                      times(whole / (whole - high.products + low.products)), "x"));
+                      times(whole / (whole - high.gemms + low.gemms)), "x"));
   if (low.quantize > 0)
     lines.push_back(str("quantizing takes ", percent(low.quantize / whole),
                         " of the BF16 step back: ", times(whole / low.total), "x is left"));
-  std::vector<Loss> losses = {
+  std::vector<GainLoss> losses = {
       {high.attention / whole, "attention stays in BF16: its share grows with the sequence length"},
       {high.head / whole, "the LM head and loss stay in BF16: large vocabularies on narrow models"},
       {high.adapters / whole,
@@ -84,11 +84,11 @@ std::vector<std::string> gain_reasons(Workload work, const Calibration& calibrat
       {high.host / whole, "the host cannot launch faster"},
       {high.optimizer / whole, "the optimizer is bound by memory"}};
   std::sort(losses.begin(), losses.end(),
-            [](const Loss& a, const Loss& b) { return a.share > b.share; });
+            [](const GainLoss& a, const GainLoss& b) { return a.share > b.share; });
   constexpr double kWorthALine = 0.04;
-  for (const Loss& loss : losses)
+  for (const GainLoss& loss : losses)
     if (loss.share >= kWorthALine) lines.push_back(str(percent(loss.share), ": ", loss.line));
-  if (const std::string names = short_products(work, calibration); !names.empty())
+  if (const std::string names = short_gemms(work, calibration); !names.empty())
     lines.push_back("short sides leave FP8's units waiting: " + names);
   return lines;
 }

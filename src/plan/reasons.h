@@ -8,7 +8,7 @@
 
 namespace octavo::plan {
 
-// For `work` in its FP8 recipe against BF16: the products' share and speed first, then what takes
+// For `work` in its FP8 recipe against BF16: the GEMMs' share and speed first, then what takes
 // the gain away, largest first.
 std::vector<std::string> gain_reasons(Workload work, const Calibration& calibration);
 

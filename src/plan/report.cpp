@@ -153,7 +153,7 @@ std::string cost_lines(const Forecast& f) {
 
 nlohmann::ordered_json parts_json(const std::vector<Part>& parts) {
   nlohmann::ordered_json out;
-  for (const Part& part : parts) out[part.name] = part.value;
+  for (const Part& part : parts) out[part.json_key] = part.value;
   return out;
 }
 
@@ -179,9 +179,9 @@ std::vector<Part> parts_of(const Memory& m) {
 }
 
 std::vector<Part> parts_of(const StepTime& t) {
-  return {{"products", t.products},   {"adapters", t.adapters},       {"LM head", t.head},
-          {"attention", t.attention}, {"elementwise", t.elementwise}, {"quantize", t.quantize},
-          {"optimizer", t.optimizer}, {"collectives", t.collectives}, {"host", t.host}};
+  return {{"GEMMs", t.gemms, "products"}, {"adapters", t.adapters},       {"LM head", t.head},
+          {"attention", t.attention},     {"elementwise", t.elementwise}, {"quantize", t.quantize},
+          {"optimizer", t.optimizer},     {"collectives", t.collectives}, {"host", t.host}};
 }
 
 std::string text_of(const Forecast& f) {

@@ -17,6 +17,7 @@ std::string picture_of(const Forecast& forecast);  // SVG
 struct Part {
   const char* name;
   double value;
+  const char* json_key = name;
 };
 std::vector<Part> parts_of(const Memory& memory);
 std::vector<Part> parts_of(const StepTime& time);

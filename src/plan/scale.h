@@ -15,7 +15,7 @@ struct ScaleCase {
   std::string model;
   int64_t gpus = 8, length = 4096;
   config::ShardingMode mode = config::ShardingMode::kFsdpFull;
-  bool fp8 = false;             // products, and weights that travel as codes
+  bool fp8 = false;             // GEMMs, and weights that travel as codes
   bool bf16_gradients = false;  // made and sent
 };
 

@@ -201,7 +201,7 @@ std::string limits_table() {
 // sequences, the batch that Llama 3 was trained with.
 std::string next_table() {
   constexpr double kSequences = 2048, kLength = 8192, kAll = 16384;
-  struct Cut {
+  struct ModelParallel {
     double tensor, pipeline;
   };
   const Shape s = shape_named("llama-3.1-405b");
@@ -210,7 +210,8 @@ std::string next_table() {
   std::string out =
       head({"tensor x pipeline", "copies of data", "sequences a copy has", "idle in the pipeline",
             "GB gathered by a GPU", "GB of activations summed by a GPU", "ranks in a ring"});
-  for (const Cut& cut : {Cut{1, 1}, Cut{8, 1}, Cut{8, 4}, Cut{8, 16}}) {
+  for (const ModelParallel& cut :
+       {ModelParallel{1, 1}, ModelParallel{8, 1}, ModelParallel{8, 4}, ModelParallel{8, 16}}) {
     const double copies = kAll / cut.tensor / cut.pipeline, each = kSequences / copies;
     const bool has_work = each >= 1;
     const double passes = has_work ? each : 1;

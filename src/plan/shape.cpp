@@ -5,7 +5,7 @@
 
 namespace octavo::plan {
 
-std::vector<Product> block_products(const Shape& shape) {
+std::vector<LinearShape> block_linears(const Shape& shape) {
   return {{"qkv", shape.qkv_width(), shape.hidden},
           {"attention out", shape.hidden, shape.query_width()},
           {shape.gated ? "gate and up" : "up", shape.up_width(), shape.hidden},
@@ -14,7 +14,7 @@ std::vector<Product> block_products(const Shape& shape) {
 
 int64_t matrix_parameters(const Shape& shape) {
   int64_t block = 0;
-  for (const Product& product : block_products(shape)) block += product.outputs * product.inputs;
+  for (const LinearShape& linear : block_linears(shape)) block += linear.outputs * linear.inputs;
   return shape.layers * block;
 }
 
@@ -44,10 +44,10 @@ LoraTargets lora_targets(const config::Settings& settings) {
   return !names.empty() && attention ? LoraTargets::kAttention : LoraTargets::kAll;
 }
 
-std::vector<Product> adapted_modules(const Shape& shape, LoraTargets targets) {
+std::vector<LinearShape> adapted_modules(const Shape& shape, LoraTargets targets) {
   const int64_t kv = shape.kv_heads * shape.head_dim, q = shape.query_width();
   const int64_t h = shape.hidden, f = shape.ffn;
-  std::vector<Product> modules;
+  std::vector<LinearShape> modules;
   if (shape.is_gpt2() || targets == LoraTargets::kQkv)
     modules = {{"qkv", q + 2 * kv, h}};  // GPT-2 has one module for all three
   else
@@ -63,7 +63,7 @@ std::vector<Product> adapted_modules(const Shape& shape, LoraTargets targets) {
 
 int64_t lora_parameters(const Shape& shape, int64_t rank, LoraTargets targets) {
   int64_t values = 0;
-  for (const Product& module : adapted_modules(shape, targets))
+  for (const LinearShape& module : adapted_modules(shape, targets))
     values += module.outputs + module.inputs;
   return shape.layers * rank * values;
 }

@@ -23,7 +23,7 @@ struct Shape {
   int64_t layers = 0, hidden = 0, ffn = 0, heads = 0, kv_heads = 0, head_dim = 0;
   int64_t vocab = 0;      // rows of the embedding, padding included
   int64_t positions = 0;  // rows of a learned position embedding; 0: rotary
-  bool gated = true;      // SwiGLU (gate and up in one product) or GELU
+  bool gated = true;      // SwiGLU (gate and up in one GEMM) or GELU
   bool tied = false;      // the head is the embedding
   bool qkv_bias = false, out_bias = false, mlp_bias = false;
   std::string refusal;  // why train cannot run this model; empty: it can
@@ -35,11 +35,11 @@ struct Shape {
 };
 
 // A linear layer of a block: `outputs` x `inputs` weights.
-struct Product {
+struct LinearShape {
   const char* name;
   int64_t outputs, inputs;
 };
-std::vector<Product> block_products(const Shape& shape);
+std::vector<LinearShape> block_linears(const Shape& shape);
 
 int64_t matrix_parameters(const Shape& shape);  // of the blocks' linear layers
 int64_t head_parameters(const Shape& shape);    // embedding, head and positions
@@ -51,7 +51,7 @@ enum class LoraTargets { kAll, kAttention, kQkv };
 // As lora_target_modules says; names of attention alone are all of attention.
 LoraTargets lora_targets(const config::Settings& settings);
 // The modules of a block that have an adapter each.
-std::vector<Product> adapted_modules(const Shape& shape, LoraTargets targets);
+std::vector<LinearShape> adapted_modules(const Shape& shape, LoraTargets targets);
 // Values that adapters of `rank` on them add.
 int64_t lora_parameters(const Shape& shape, int64_t rank, LoraTargets targets);
 

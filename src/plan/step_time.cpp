@@ -39,7 +39,7 @@ class MicroStep {
 
   StepTime micro_steps() const {
     StepTime time;
-    add_products(time);
+    add_gemms(time);
     if (frozen()) add_adapters(time);
     add_attention(time);
     add_head(time);
@@ -52,7 +52,7 @@ class MicroStep {
     time.elementwise = layers_ * tokens_ * values * 2 * (2.7 + (again_ > 0 ? 1 : 0)) *
                        stack("passes") / bandwidth();
     const double steps = static_cast<double>(work_.accumulation);
-    for (double* part : {&time.products, &time.adapters, &time.head, &time.attention,
+    for (double* part : {&time.gemms, &time.adapters, &time.head, &time.attention,
                          &time.elementwise, &time.quantize, &time.flops})
       *part *= steps;
     return time;
@@ -123,20 +123,20 @@ class MicroStep {
   double stack(const char* name) const { return of(std::string(work_.stack) + "." + name); }
   double bandwidth() const { return gpu_.memory_tb_s * 1e12 * of("memory"); }
   bool frozen() const { return work_.lora_rank > 0; }
-  double product(double m, double n, double k, bool fp8) const {
-    return product_seconds(gpu_, calibration_, m, n, k, fp8);
+  double gemm(double m, double n, double k, bool fp8) const {
+    return gemm_seconds(gpu_, calibration_, m, n, k, fp8);
   }
 
-  void add_products(StepTime& time) const {
+  void add_gemms(StepTime& time) const {
     double quantized = 0, weights = 0;  // elements of one block
     // The hardware's rule for both sides (src/fp8/legality.h).
     const int64_t multiple = low_ ? fp8::traits_of(*work_.recipe).side_multiple : 1;
-    for (const Product& p : block_products(work_.shape)) {
+    for (const LinearShape& p : block_linears(work_.shape)) {
       const double n = static_cast<double>(p.outputs), k = static_cast<double>(p.inputs);
       const bool fp8 = low_ && p.outputs % multiple == 0 && p.inputs % multiple == 0;
-      double seconds = product(tokens_, n, k, fp8) * (1 + again_) + product(tokens_, k, n, fp8);
-      if (!frozen()) seconds += product(n, k, tokens_, fp8);
-      time.products += layers_ * seconds;
+      double seconds = gemm(tokens_, n, k, fp8) * (1 + again_) + gemm(tokens_, k, n, fp8);
+      if (!frozen()) seconds += gemm(n, k, tokens_, fp8);
+      time.gemms += layers_ * seconds;
       time.flops += layers_ * 2 * tokens_ * n * k * (frozen() ? 2 : 3);
       if (!fp8) continue;
       quantized += tokens_ * (k * (1 + again_) + n);
@@ -154,16 +154,16 @@ class MicroStep {
 
   void add_adapters(StepTime& time) const {
     const double rank = static_cast<double>(work_.lora_rank);
-    for (const Product& module : adapted_modules(work_.shape, work_.lora_targets)) {
+    for (const LinearShape& module : adapted_modules(work_.shape, work_.lora_targets)) {
       const double n = static_cast<double>(module.outputs), k = static_cast<double>(module.inputs);
-      const double down = product(tokens_, rank, k, false), up = product(tokens_, n, rank, false);
+      const double down = gemm(tokens_, rank, k, false), up = gemm(tokens_, n, rank, false);
       // Forward, two gradients of each, and the passes that scale, drop and add.
       const double passes = tokens_ * (n + k) * 6 * of("adapters") * stack("passes");
       time.adapters += layers_ * ((down + up) * (3 + again_) + passes / bandwidth());
     }
   }
 
-  // Causal, so half of the square; the backward pass makes five products of the forward's two.
+  // Causal, so half of the square; the backward pass makes five GEMMs of the forward's two.
   // Short sequences leave its pipeline half empty, and half of each tile on the diagonal is waste.
   void add_attention(StepTime& time) const {
     const double length = static_cast<double>(work_.length);
@@ -179,8 +179,8 @@ class MicroStep {
   void add_head(StepTime& time) const {
     const double vocab = static_cast<double>(work_.shape.vocab);
     const double hidden = static_cast<double>(work_.shape.hidden);
-    time.head = product(tokens_, vocab, hidden, false) + product(tokens_, hidden, vocab, false);
-    if (!frozen()) time.head += product(vocab, hidden, tokens_, false);
+    time.head = gemm(tokens_, vocab, hidden, false) + gemm(tokens_, hidden, vocab, false);
+    if (!frozen()) time.head += gemm(vocab, hidden, tokens_, false);
     time.head += tokens_ * vocab * stack("logits") / bandwidth();
     time.flops += 2 * tokens_ * vocab * hidden * (frozen() ? 2 : 3);
   }
@@ -203,8 +203,8 @@ bool is_native(const Gpu& gpu, RecipeOrBf16 recipe) {
   return recipe && gpu.fp8_tflops > 0 && fp8::traits_of(*recipe).native.has(gpu.capability);
 }
 
-double product_seconds(const Gpu& gpu, const Calibration& calibration, double m, double n, double k,
-                       bool fp8) {
+double gemm_seconds(const Gpu& gpu, const Calibration& calibration, double m, double n, double k,
+                    bool fp8) {
   struct Tile {
     double rows, columns, rate;  // rate: of the largest tile's
   };
@@ -233,7 +233,7 @@ StepTime step_time(const Workload& work, const Calibration& calibration) {
   const MicroStep step(work, calibration);
   StepTime time = step.micro_steps();
   const double compute =
-      time.products + time.adapters + time.head + time.attention + time.elementwise + time.quantize;
+      time.gemms + time.adapters + time.head + time.attention + time.elementwise + time.quantize;
   time.optimizer = step.optimizer();
   time.collectives = step.collectives(compute);
   time.host = step.host(compute);

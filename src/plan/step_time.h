@@ -1,5 +1,5 @@
 #pragma once
-// The time of a training step as a roofline over everything that runs in it: products with tile
+// The time of a training step as a roofline over everything that runs in it: GEMMs with tile
 // and wave quantization, attention, elementwise passes, quantization, head, optimizer,
 // collectives, the host.
 
@@ -42,16 +42,16 @@ struct Workload {
 
 // Seconds of one optimizer step on one GPU.
 struct StepTime {
-  double products = 0, adapters = 0, head = 0, attention = 0, elementwise = 0, quantize = 0,
+  double gemms = 0, adapters = 0, head = 0, attention = 0, elementwise = 0, quantize = 0,
          optimizer = 0, collectives = 0, host = 0;
   double total = 0;
   double tokens_per_s = 0;  // of one GPU
-  double flops = 0;         // 2 x multiply-adds of products, head and attention, no recompute
+  double flops = 0;         // 2 x multiply-adds of GEMMs, head and attention, no recompute
 };
 
-// One product, C[m,n] = A[m,k] B[k,n], alone on the GPU.
-double product_seconds(const Gpu& gpu, const Calibration& calibration, double m, double n, double k,
-                       bool fp8);
+// One GEMM, C[m,n] = A[m,k] B[k,n], alone on the GPU.
+double gemm_seconds(const Gpu& gpu, const Calibration& calibration, double m, double n, double k,
+                    bool fp8);
 
 StepTime step_time(const Workload& work, const Calibration& calibration);
 

@@ -20,7 +20,7 @@ struct TrafficWork {
   // Of a gathered weight of a block: 2 in BF16; of FP8 codes 1, with `scale_bytes` beside each.
   double weight_bytes = 2;
   double scale_bytes = 0;
-  // FP8 products read a weight by rows, then by columns, and not every recipe has one copy for
+  // FP8 GEMMs read a weight by rows, then by columns, and not every recipe has one copy for
   // both. Then the last block's does not stay, and recomputation gathers both.
   bool one_copy = true;
   bool recompute = false;

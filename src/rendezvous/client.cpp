@@ -45,11 +45,11 @@ bool shake_hands(int fd, const std::string& where, const std::string& secret,
     *why = "it has as many connections as it may";
     return false;
   }
-  const bool let_in = answer[0] == kAnswerLetIn;
-  if (let_in && same_bytes({answer.data() + 1, kProofBytes}, wanted)) return true;
+  const bool accepted = answer[0] == kAnswerAccepted;
+  if (accepted && same_bytes({answer.data() + 1, kProofBytes}, wanted)) return true;
   fail(ExitCode::kUsage, "rendezvous", "the rendezvous at ", where,
-       let_in ? " let us in without knowing our secret itself"
-              : " did not let us in: its secret is not ours",
+       accepted ? " accepted us without knowing the secret itself"
+                : " did not let us in: its secret is not ours",
        "; OCTAVO_RENDEZVOUS_SECRET or OCTAVO_RENDEZVOUS_SECRET_FILE must say the same on all "
        "nodes");
 }
@@ -66,7 +66,7 @@ class Client::Pool {
 
   const std::string& address() const { return address_; }
   int port() const { return port_; }
-  void set_patience(Milliseconds patience) { patience_ = patience.count(); }
+  void set_answer_timeout(Milliseconds patience) { patience_ = patience.count(); }
 
   void connect_first(Milliseconds timeout) {
     give_back(std::make_shared<Fd>(connect(Clock::now() + timeout)));
@@ -217,8 +217,8 @@ void Client::stop() {
   pool_->stop();
 }
 
-void Client::set_patience(Milliseconds patience) {
-  pool_->set_patience(patience);
+void Client::set_answer_timeout(Milliseconds patience) {
+  pool_->set_answer_timeout(patience);
 }
 
 void Client::set(const std::string& key, const std::string& value) {

@@ -66,7 +66,7 @@ class Client {
 
   // How long an operation that waits for no key may take until the server counts as unreachable
   // (30 s unless set). A waiting one may take this much longer than its own timeout.
-  void set_patience(Milliseconds patience);
+  void set_answer_timeout(Milliseconds patience);
 
   // Operations that are under way in other threads end with Unreachable, and so do later ones.
   void stop();

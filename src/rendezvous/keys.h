@@ -11,7 +11,7 @@ inline std::string generation_prefix(int generation) {
   return "generation/" + std::to_string(generation) + "/";
 }
 
-// Set (to why) by the first who knows that the run cannot go on; every rank watches it and ends.
+// Set (to why) by the first who knows that the run cannot continue; every rank watches it and ends.
 inline std::string alarm_key(int generation) {
   return generation_prefix(generation) + "alarm";
 }

@@ -177,7 +177,8 @@ std::optional<Reply> parse_reply(std::string_view body, std::string* why) {
   reply.status = static_cast<Status>(status);
   reply.number = reader.number<int64_t>();
   reply.values = reader.strings(kMaxKeysPerRequest, kMaxFrameBytes);
-  if (!reader.at_end()) return refuse<Reply>(why, "the reply is cut off or goes on after its end");
+  if (!reader.at_end())
+    return refuse<Reply>(why, "the reply is cut off or continues after its end");
   if (status > static_cast<uint8_t>(Status::kRefused))
     return refuse<Reply>(why, "the reply has no known status");
   return reply;

@@ -6,7 +6,7 @@
 //   client: hello  = magic (8), version (2), nonce (32)
 //   server: hello  = magic (8), version (2), nonce (32)     nothing goes out before a right hello
 //   client: proof  = HMAC-SHA256(secret, "client", both hellos)
-//   server: answer = 1 (let in), 2 (full) or 0, then its own proof, HMAC(secret, "server", both)
+//   server: answer = 1 (accepted), 2 (full) or 0, then its own proof, HMAC(secret, "server", both)
 // then frames: length (4), body. Requests and replies have one form each, whatever the operation.
 // Numbers are little-endian. The connection is not encrypted: the secret keeps others out of the
 // store, it hides nothing from somebody who reads the wire.
@@ -26,7 +26,7 @@ inline constexpr size_t kNonceBytes = 32;
 inline constexpr size_t kHelloBytes = 8 + 2 + kNonceBytes;
 inline constexpr size_t kProofBytes = 32;
 inline constexpr size_t kAnswerBytes = 1 + kProofBytes;
-inline constexpr char kAnswerLetIn = 1, kAnswerFull = 2;
+inline constexpr char kAnswerAccepted = 1, kAnswerFull = 2;
 
 // What one side accepts of the other.
 inline constexpr size_t kMaxKeyBytes = 4096;

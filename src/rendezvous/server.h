@@ -1,7 +1,7 @@
 #pragma once
-// A small key-value store over TCP at which the ranks of a run meet. One thread serves everybody
-// and never waits for anybody: sockets do not block, an operation that waits for a key is parked
-// until the key comes or its time is over, and whoever has not proven the secret within the
+// A small key-value store over TCP at which the ranks of a run rendezvous. One thread serves
+// everybody and never waits for anybody: sockets do not block, an operation that waits for a key is
+// kept until the key comes or its time is over, and whoever has not proven the secret within the
 // deadline is dropped and counted. It listens on the one address it was given.
 
 #include <chrono>
@@ -27,12 +27,12 @@ struct Counts {
   int64_t garbage = 0;   // did not speak the protocol
   int64_t wrong_secret = 0;
   int64_t too_slow = 0;     // no proof within the deadline, or pushed out by newer connections
-  int64_t left_early = 0;   // closed before they were let in
+  int64_t left_early = 0;   // closed before they were authenticated
   int64_t turned_away = 0;  // over the limit of connections or of open files
   int64_t over_memory = 0;  // dropped because all buffers together were full
   int64_t requests = 0;
   int64_t refused = 0;      // requests answered with a refusal (limits, wrong form)
-  int64_t connections = 0;  // now, let in
+  int64_t connections = 0;  // now, authenticated
   int64_t keys = 0;         // now
   int64_t bytes = 0;        // now, as Limits::bytes counts
 };

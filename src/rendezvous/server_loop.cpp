@@ -48,7 +48,7 @@ const char* reason_of(int64_t Counts::*counter) {
   if (counter == &Counts::garbage) return "did not speak the protocol";
   if (counter == &Counts::wrong_secret) return "did not know the secret";
   if (counter == &Counts::too_slow) return "did not prove the secret in time";
-  if (counter == &Counts::left_early) return "left before they were let in";
+  if (counter == &Counts::left_early) return "left before they were authenticated";
   if (counter == &Counts::turned_away) return "were over the limit of connections or open files";
   if (counter == &Counts::over_memory) return "were over the limit of memory";
   return nullptr;
@@ -138,7 +138,7 @@ void Server::Loop::run() {
     try {
       run_once();
     } catch (const std::exception& error) {
-      log_error(octavo::str("rendezvous: ", error.what(), "; going on"));
+      log_error(octavo::str("rendezvous: ", error.what(), "; continuing"));
     }
   }
 }

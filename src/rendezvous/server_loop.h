@@ -33,7 +33,7 @@ struct Connection {
   Fd fd;
   sockaddr_storage peer{};
   socklen_t peer_size = 0;
-  enum class Stage { kHello, kProof, kLetIn } stage = Stage::kHello;
+  enum class Stage { kHello, kProof, kAuthenticated } stage = Stage::kHello;
   Clock::time_point handshake_deadline;
   std::string client_hello, server_hello;
   std::string in;   // of the message that is coming

@@ -46,7 +46,7 @@ void Server::Loop::on_readable(const Ptr& connection) {
     case Connection::Stage::kProof:
       on_proof(connection);
       break;
-    case Connection::Stage::kLetIn:
+    case Connection::Stage::kAuthenticated:
       on_request(connection);
       break;
   }
@@ -82,7 +82,7 @@ void Server::Loop::on_proof(const Ptr& connection) {
     return;
   }
   unauthenticated_.erase(connection->id);
-  connection->stage = Connection::Stage::kLetIn;
+  connection->stage = Connection::Stage::kAuthenticated;
   count(&Counts::let_in);
   connection->out =
       '\1' + proof(secret_, "server", connection->client_hello, connection->server_hello);

@@ -38,7 +38,7 @@ class Agent {
         return exit_code_;
       }
     }
-    log_info("stopped on request; octavo sweep agent goes on with what is left");
+    log_info("stopped on request; octavo sweep agent continues with what is left");
     return static_cast<int>(ExitCode::kStopped);
   }
 

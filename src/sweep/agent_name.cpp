@@ -46,14 +46,14 @@ std::string own_agent_name() {
   return str(place_name(), "/", getpid(), "/", start_of(getpid()));
 }
 
-Life life_of(const std::string& agent) {
+AgentState state_of_agent(const std::string& agent) {
   const std::vector<std::string> parts = split(agent, '/');
   if (parts.size() != 5 || str(parts[0], "/", parts[1], "/", parts[2]) != place_name())
-    return Life::kUnknown;
+    return AgentState::kUnknown;
   const auto pid = config::parse_number<pid_t>(parts[3]);
-  if (!pid) return Life::kUnknown;
+  if (!pid) return AgentState::kUnknown;
   const bool lives = start_of(*pid) == parts[4] && process_state(*pid) != 'Z';
-  return lives ? Life::kAlive : Life::kGone;
+  return lives ? AgentState::kAlive : AgentState::kGone;
 }
 
 std::string shown_agent(const std::string& agent) {

@@ -52,7 +52,7 @@ int64_t trial_count(const Definition& definition);
 // Is `a` better than `b`? Never when it is not a number.
 bool is_better(const Definition& definition, double a, double b);
 
-// Inside a definition's file, for the files of this room.
+// Inside a definition's file, for the files of this module.
 [[noreturn]] void refuse_entry(const std::string& source, const config::YamlEntry& entry,
                                const std::string& problem);
 double number_of(const std::string& source, const config::YamlEntry& entry);

@@ -6,8 +6,8 @@
 
 namespace octavo::sweep {
 
-bool goes_on(const Definition& sweep, int64_t band, std::span<const double> history,
-             std::vector<double> at_band) {
+bool survives_band(const Definition& sweep, int64_t band, std::span<const double> history,
+                   std::vector<double> at_band) {
   OCTAVO_ASSERT(band >= 1 && static_cast<size_t>(band) <= history.size());
   if (at_band.empty()) return true;
   const auto better = [&](double a, double b) { return is_better(sweep, a, b); };

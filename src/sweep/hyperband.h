@@ -9,8 +9,8 @@
 namespace octavo::sweep {
 
 // The values of the metric so far, and those at `band` of every trial that reached it, this one
-// among them. It goes on when it is among the best 1/eta of these.
-bool goes_on(const Definition& definition, int64_t band, std::span<const double> history,
-             std::vector<double> at_band);
+// among them. It continues when it is among the best 1/eta of these.
+bool survives_band(const Definition& definition, int64_t band, std::span<const double> history,
+                   std::vector<double> at_band);
 
 }  // namespace octavo::sweep

@@ -83,7 +83,7 @@ std::string status_text(const Report& report) {
     if (trial.state == TrialState::kRunning)
       text +=
           str("  running: trial ", trial.number, " on ", shown_agent(trial.agent),
-              life_of(trial.agent) == Life::kGone
+              state_of_agent(trial.agent) == AgentState::kGone
                   ? ", which is gone: start an agent and it is taken up again"
                   : str(", heard of ",
                         format_duration(std::max(0.0, now_seconds() - trial.heartbeat)), " ago"),

@@ -24,7 +24,7 @@ std::string report_text(const Report& report);  // and the table of trials
 nlohmann::ordered_json report_json(const Report& report);
 std::string report_html(const Report& report);  // one file, which needs no network
 
-// For the files of this room: the cells of one trial, and the names above them.
+// For the files of this module: the cells of one trial, and the names above them.
 std::vector<std::string> table_head(const Report& report);
 std::vector<std::string> table_row(const Report& report, const Trial& trial);
 std::string metric_text(const Trial& trial);  // "–" when there is none

@@ -122,7 +122,7 @@ class AgentGroup {
     const int64_t open = counts.waiting + counts.running;
     if (open > 0 || last_code_ != 0) {
       log_error(str("agents ended with exit code ", last_code_, "; ", open,
-                    " trials that began have no end; run the command again to go on"));
+                    " trials that began have no end; run the command again to continue"));
       return last_code_ != 0 ? last_code_ : static_cast<int>(ExitCode::kEnvironment);
     }
     if (counts.failed > 0) log_warn(str(counts.failed, " of ", counts.ended(), " trials failed"));

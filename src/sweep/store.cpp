@@ -113,7 +113,7 @@ bool Store::create(const fs::path& path, const SweepPlan& plan) {
     Statement hash(database, "SELECT value FROM sweep WHERE name = 'hash'");
     if (!hash.next() || hash.text(0) != hash_of(plan))
       fail(ExitCode::kUsage, "sweep", path.string(),
-           ": wanted the database of this sweep to go on with, found that of another (its file, "
+           ": wanted the database of this sweep to continue, found that of another (its file, "
            "configuration, flags, run_cap or seed is not the same); give another --database");
     SweepPlan kept = stored_plan(database);
     kept.attempts = plan.attempts;  // may be changed on the way
@@ -181,14 +181,15 @@ Counts Store::counts() {
 
 void Store::free_lost_trials(double timeout, std::vector<std::string>& news) {
   for (const Trial& trial : trials_where("WHERE state = 'running'")) {
-    const Life life = life_of(trial.agent);
+    const AgentState state = state_of_agent(trial.agent);
     const double silent = now_seconds() - trial.heartbeat;
-    if (life == Life::kAlive || (life == Life::kUnknown && silent < timeout)) continue;
+    if (state == AgentState::kAlive || (state == AgentState::kUnknown && silent < timeout))
+      continue;
     const bool again = trial.attempts < plan_.attempts;
     const std::string reason =
         str("its agent (", shown_agent(trial.agent), ") ",
-            life == Life::kGone ? "is gone"
-                                : str("was silent for ", static_cast<int64_t>(silent), " s"),
+            state == AgentState::kGone ? "is gone"
+                                       : str("was silent for ", static_cast<int64_t>(silent), " s"),
             ", attempt ", trial.attempts, " of ", plan_.attempts);
     Statement(database_,
               "UPDATE trials SET state = ?, reason = ?, ended = ? WHERE number = ? AND state = "

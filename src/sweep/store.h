@@ -48,7 +48,7 @@ struct Ending {
 
 class Store {
  public:
-  // Makes the file, or opens one of the same sweep to go on with it; of another is an Error.
+  // Makes the file, or opens one of the same sweep to continue it; of another is an Error.
   static bool create(const fs::path& path, const SweepPlan& plan);  // true: it is new
   explicit Store(const fs::path& path);
 
@@ -58,7 +58,7 @@ class Store {
   std::vector<Trial> trials() { return trials_where("ORDER BY number"); }
   Counts counts();
 
-  // A trial to go on with, or else a new one, or none. Trials of agents that are gone, or silent
+  // A trial to continue, or else a new one, or none. Trials of agents that are gone, or silent
   // for `timeout` seconds, are free again, or failed when their attempts are used up.
   TrialOffer claim(const std::string& agent, double timeout);
   // Says that the agent lives. False: the trial is no longer this attempt's.

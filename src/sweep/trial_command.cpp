@@ -38,7 +38,7 @@ void refuse_own_flags(const std::vector<std::string>& flags) {
     if (names_flag(flags, name))
       fail(ExitCode::kUsage, "sweep", "wanted flags for every trial, found --", name,
            ", of which every trial has its own; ",
-           name == "resume"             ? "a trial goes on from its checkpoint by itself"
+           name == "resume"             ? "a trial resumes from its checkpoint by itself"
            : name == "list_checkpoints" ? "leave it out"
                                         : "write it into the configuration");
 }

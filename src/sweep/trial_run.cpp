@@ -51,7 +51,7 @@ std::optional<Ending> TrialRun::run() {
   TrialCommand command = trial_command(plan, store_.definition(), trial_.values, trial_.run_name);
   const launch::Checkpoints saved = launch::checkpoints_in(command.checkpoints);
   if (!saved.empty()) {
-    log_info(str("trial ", trial_.number, " goes on from its checkpoint of step ",
+    log_info(str("trial ", trial_.number, " resumes from its checkpoint of step ",
                  saved.rbegin()->first));
     command.arguments = launch::resuming(command.arguments);
   }
@@ -64,7 +64,7 @@ std::optional<Ending> TrialRun::run() {
   while (child.update()) {
     wait_for_news(signals_, watched, kTrialTick);
     handle_signals(child);
-    if (!give_sign_of_life()) {
+    if (!send_heartbeat()) {
       log_warn(str("trial ", trial_.number,
                    " was given to another agent while this one was silent; its process is ended"));
       child.end_now();
@@ -89,7 +89,7 @@ void TrialRun::handle_signals(const WatchedChild& child) {
   }
 }
 
-bool TrialRun::give_sign_of_life() {
+bool TrialRun::send_heartbeat() {
   const double every = std::min(10.0, options_.timeout / 6);
   const Clock::time_point now = Clock::now();
   if (std::chrono::duration<double>(now - last_try_).count() < every) return true;
@@ -100,7 +100,7 @@ bool TrialRun::give_sign_of_life() {
     last_sign_ = Clock::now();
   } catch (const Error& error) {
     // The file is locked or its disk is away for a while. Others take the trial after the time-out.
-    log_warn(str(error.what(), "; the trial goes on for now"));
+    log_warn(str(error.what(), "; the trial continues for now"));
     return since < options_.timeout;
   }
   return true;
@@ -114,7 +114,7 @@ std::string TrialRun::judged_at_bands() {
     judged_band_ = band;
     const std::vector<double> peers =
         store_.mark(trial_, band, history[static_cast<size_t>(band) - 1]);
-    if (!goes_on(store_.definition(), band, history, peers))
+    if (!survives_band(store_.definition(), band, history, peers))
       return str("not among the best 1/", store_.definition().hyperband.eta, " of ", peers.size(),
                  " trials at iteration ", band);
   }
@@ -159,7 +159,7 @@ Ending TrialRun::ending(const WatchedChild& child) {
     return end;
   }
   end.reason = str(child.end_text(), "; ", child.last_line());
-  if (stop_signal_ != 0) {  // whatever it left with: it goes on from its last checkpoint
+  if (stop_signal_ != 0) {  // whatever it left with: it resumes from its last checkpoint
     end.state = TrialState::kWaiting;
     end.forgiven = true;
     return end;

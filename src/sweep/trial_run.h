@@ -33,7 +33,7 @@ class TrialRun {
   using Clock = std::chrono::steady_clock;
 
   void handle_signals(const WatchedChild& child);
-  bool give_sign_of_life();
+  bool send_heartbeat();
   // Marks every band that was reached since; why the trial should stop there, or "".
   std::string judged_at_bands();
   void judge(const WatchedChild& child);

@@ -82,7 +82,7 @@ size_t AddedTokenMatcher::split(std::string_view text, std::vector<Piece>& piece
   while (find != Find::kNone) {
     auto match = find_next(text, from);
     if (!match) break;
-    // The search goes on after the token itself, even when it is discarded or takes spaces along.
+    // The search continues after the token itself, even when it is discarded or takes spaces along.
     from = match->end;
     if (find == Find::kOrdinary && match->token->special) {
       ++left;

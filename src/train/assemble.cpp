@@ -38,7 +38,7 @@ optim::AdamWOptions optimizer_options(const config::Settings& s) {
           .seed = static_cast<uint64_t>(s.seed)};
 }
 
-// Where memory is short, a weight is quantized for each product: 8B parameters take a GPU some 10
+// Where memory is short, a weight is quantized for each GEMM: 8B parameters take a GPU some 10
 // ms and would fill 16 GB.
 nn::WeightCopies weight_copies(const Run& run) {
   const auto& s = run.settings;
@@ -46,7 +46,7 @@ nn::WeightCopies weight_copies(const Run& run) {
   if (dist::shards_of(s.sharding_mode, run.world).weights && run.world.size() > 1)
     return nn::WeightCopies::kKeep;
   if (run.engine->target.device.is_cuda() && s.gradient_checkpointing)
-    return nn::WeightCopies::kProduct;
+    return nn::WeightCopies::kGemm;
   return s.gradient_accumulation_steps > 1 ? nn::WeightCopies::kKeep : nn::WeightCopies::kStep;
 }
 
@@ -177,7 +177,7 @@ void describe_base(Run& run, const config::Settings& resolved) {
     save_base(base_of(run.settings, resolved, run.model->hugging_face_config()), described);
   const std::string text = run.world.from_first(described.dump(), "the base of the adapters");
   run.base = parse_base(parse_json(text, "the first rank"), "the first rank");
-  if (run.base.from == BaseModel::From::kRandom && run.settings.resume.empty() &&
+  if (run.base.kind == BaseModel::Kind::kRandom && run.settings.resume.empty() &&
       run.settings.init_from.empty())
     log_warn(str("adapters: the weights beside them are random and stay so (",
                  run.settings.model_name,
@@ -209,7 +209,7 @@ void build_model(Run& run, const config::Settings& resolved, int64_t vocab, Weig
 
 namespace {
 
-// Everything behind the meeting of the ranks.
+// Everything behind the rendezvous of the ranks.
 void assemble_run(const std::unique_ptr<Run>& run, config::Settings settings,
                   std::string* resumed_from, Weights weights) {
   // What is downloaded or prepared is so once, while the others wait.

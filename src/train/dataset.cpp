@@ -58,7 +58,7 @@ fs::path prepared_folder(const config::Settings& s) {
 
 }  // namespace
 
-DataPlace data_place(const config::Settings& settings) {
+DataPosition data_position(const config::Settings& settings) {
   if (is_prepared_folder(settings)) return {settings.dataset.front(), true};
   const fs::path folder = cache_folder(settings, data::prepare_options(settings, settings.dataset));
   return {folder, fs::exists(folder / "dataset.json")};

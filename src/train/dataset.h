@@ -18,11 +18,11 @@ struct DataSet {
 
 // Where open_data_set() looks, and whether prepared data is there. Prepares nothing; names of
 // models and data sets are looked up as the key `offline` says.
-struct DataPlace {
+struct DataPosition {
   fs::path folder;
   bool is_prepared = false;
 };
-DataPlace data_place(const config::Settings& settings);
+DataPosition data_position(const config::Settings& settings);
 
 // Names the tokenizer where the key does not: the model's own (data/default_tokenizer.h), or what
 // the prepared data was made with. Data of bytes for a model that has a tokenizer is refused until

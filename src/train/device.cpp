@@ -21,7 +21,7 @@ namespace {
 using config::DeviceChoice;
 
 at::ScalarType compute_of(const config::Settings& settings) {
-  // FP8 products take and give BF16.
+  // FP8 GEMMs take and give BF16.
   return settings.mixed_precision == config::Precision::kFp32 ? at::kFloat : at::kBFloat16;
 }
 
@@ -47,7 +47,7 @@ engine::Fp8Kernels kernels_of(const std::optional<fp8::Decision>& decision) {
 }
 
 // The same numbers from the same seed on a GPU too: flash attention's backward and sorted scatters
-// in a fixed order, and BF16 products that are summed in FP32 to the end. What it costs was never
+// in a fixed order, and BF16 GEMMs that are summed in FP32 to the end. What it costs was never
 // measured; bits that differ from run to run cost more.
 void make_reproducible() {
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
@@ -60,15 +60,15 @@ void make_reproducible() {
 void prepare_process(const config::Settings& settings) {
   device_of(settings);  // fails before any work is done
   engine::install_cpu_allocator();
-  const launch::RankInfo place = launch::rank_info_from_environment();
-  limit_memory(settings, place.local_ranks);
+  const launch::RankInfo rank_info = launch::rank_info_from_environment();
+  limit_memory(settings, rank_info.local_ranks);
   if (settings.num_threads > 0) {
     at::set_num_threads(static_cast<int>(settings.num_threads));
-  } else if (place.local_ranks > 1 && std::getenv("OMP_NUM_THREADS") == nullptr) {
+  } else if (rank_info.local_ranks > 1 && std::getenv("OMP_NUM_THREADS") == nullptr) {
     const int cores = static_cast<int>(std::thread::hardware_concurrency());
-    at::set_num_threads(std::max(1, cores / place.local_ranks));
+    at::set_num_threads(std::max(1, cores / rank_info.local_ranks));
     log_info(str("threads: ", at::get_num_threads(), " of ", cores, " cores for each of ",
-                 place.local_ranks, " ranks on this machine"));
+                 rank_info.local_ranks, " ranks on this machine"));
   }
   if (settings.device == DeviceChoice::kCpu) return;
   if (!engine::gpus().gpus.empty()) {
@@ -92,13 +92,13 @@ namespace {
 
 // One GPU for each rank of a machine; a scheduler may show a rank its own alone.
 c10::DeviceIndex gpu_index(size_t visible) {
-  const launch::RankInfo place = launch::rank_info_from_environment();
+  const launch::RankInfo rank_info = launch::rank_info_from_environment();
   if (visible == 1) return 0;
-  if (static_cast<size_t>(place.local_rank) >= visible)
-    fail(ExitCode::kUsage, "train", "rank ", place.rank, " is number ", place.local_rank,
+  if (static_cast<size_t>(rank_info.local_rank) >= visible)
+    fail(ExitCode::kUsage, "train", "rank ", rank_info.rank, " is number ", rank_info.local_rank,
          " of its machine, which shows ", visible,
          " GPUs; start one rank for each (octavo launch --nproc ", visible, ")");
-  return static_cast<c10::DeviceIndex>(place.local_rank);
+  return static_cast<c10::DeviceIndex>(rank_info.local_rank);
 }
 
 }  // namespace

@@ -26,12 +26,12 @@ double bytes_of(const at::Tensor& t) {
   return t.defined() ? static_cast<double>(t.nbytes()) : 0;
 }
 
-struct Kept {
+struct KeptBytes {
   double weights = 0, copies = 0, gradients = 0;
 };
 
-Kept kept_by(const Run& run) {
-  Kept kept;
+KeptBytes kept_by(const Run& run) {
+  KeptBytes kept;
   const auto add = [&](const nn::ParamList& params) {
     for (const auto& p : params) {
       kept.weights += bytes_of(p->master) + bytes_of(p->codes) + bytes_of(p->scales);
@@ -58,7 +58,7 @@ void take_counts(DryRun& found) {
   fake_cuda::Counters c{};
   fake_cuda::api()->counters(&c);
   found.launches = static_cast<int64_t>(c.of(Kind::kLaunch));
-  found.products = static_cast<int64_t>(c.of(Kind::kGemm));
+  found.gemms = static_cast<int64_t>(c.of(Kind::kGemm));
   found.collectives = static_cast<int64_t>(c.of(Kind::kCollective));
   found.waits = static_cast<int64_t>(c.of(Kind::kCopyToHost));
   found.allocations = static_cast<int64_t>(c.of(Kind::kMalloc));
@@ -84,7 +84,7 @@ DryRun measure(const config::Settings& settings) {
   found.parameters = static_cast<double>(models::parameter_count(*run.model));
   found.trained = static_cast<double>(nn::count_of(trained_params(run)));
 
-  const Kept kept = kept_by(run);
+  const KeptBytes kept = kept_by(run);
   const double moments = moments_of(run);
   const double rest = found.peak - kept.weights - kept.copies - kept.gradients - moments;
   // Where the optimizer is the peak, the activations are gone by then.

@@ -20,7 +20,7 @@ struct DryRun {
   double reserved = 0;  // asked of the device: what must fit
   double memory = 0;    // of the device
   // Of the last step.
-  int64_t launches = 0, products = 0, collectives = 0, waits = 0, allocations = 0;
+  int64_t launches = 0, gemms = 0, collectives = 0, waits = 0, allocations = 0;
   double host_seconds = 0;
 };
 

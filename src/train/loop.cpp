@@ -35,7 +35,7 @@ void announce(const Run& run, const std::string& resumed_from) {
                " tokens, warm-up ", run.schedule.warmup_steps, "; an epoch has ",
                run.loader->samples_per_epoch(), " samples"));
   announce_epochs(run);
-  if (run.fp8_decision) log_info("matrix products:\n" + gemm_table(gemm_lines(run)));
+  if (run.fp8_decision) log_info("GEMMs:\n" + gemm_table(gemm_lines(run)));
   if (!resumed_from.empty())
     log_info(str("resumed from ", resumed_from, " at step ", run.progress.step));
   if (run.val_data == nullptr && s.eval_freq > 0)
@@ -49,7 +49,7 @@ monitor::EvalRecord evaluate_and_report(Run& run, Outputs& outputs) {
   monitor::EvalRecord record = evaluate(run);
   // A model in doubt is not saved, so it cannot be the best one; nor can one that is worse than
   // guessing, or whose loss is no number.
-  record.best = !is_in_doubt(run) && record.val_loss <= run.uniform_loss() &&
+  record.best = !is_suspect(run) && record.val_loss <= run.uniform_loss() &&
                 (!run.progress.has_best || record.val_loss < run.progress.best_val_loss);
   if (record.best) {
     run.progress.has_best = true;
@@ -126,7 +126,7 @@ int end_run(const Run& run, Outputs& outputs, bool run_saves) {
               stopped ? ExitCode::kStopped : ExitCode::kOk);
   if (stopped) {
     log_info(str("stopped by ", reason_to_stop(), " after step ", run.progress.step,
-                 "; go on with the same command and --resume latest"));
+                 "; continue with the same command and --resume latest"));
     return static_cast<int>(ExitCode::kStopped);
   }
   log_info(str("done: ", run.progress.step, " steps; run in ", outputs.folder().string(),
@@ -135,10 +135,10 @@ int end_run(const Run& run, Outputs& outputs, bool run_saves) {
 }
 
 int run_to_the_end(Run& run, const std::string& resumed_from) {
-  // What a device that is not there holds is not worth its place on a disk.
+  // What a fake device holds is not worth its place on a disk.
   const bool run_saves = !engine::is_fake(run.engine->target.device);
   if (run.world.is_first()) {
-    make_room(run);
+    remove_overwritten(run);
     if (run_saves && run.progress.step < run.schedule.max_steps) check_room(run);
   }
   Outputs outputs(run);
@@ -165,9 +165,8 @@ int run_to_the_end(Run& run, const std::string& resumed_from) {
     }
     const bool save_is_due = last || save_waits || is_due(step, s.checkpoint_freq) ||
                              (evaluates && eval.best && s.checkpoint_freq > 0);
-    save_waits = save_is_due && !last && is_in_doubt(run);
-    if (save_waits)
-      log_info("the checkpoint waits for a step that can be learned from (bad_steps)");
+    save_waits = save_is_due && !last && is_suspect(run);
+    if (save_waits) log_info("the checkpoint waits for a step that is not skipped (bad_steps)");
     const bool saves = save_is_due && !save_waits && run_saves;
     guard_replicas(outputs, [&] { check_replicas(run, saves); });
     if (saves) {

@@ -131,7 +131,7 @@ Json lora_receipt(const Run& run) {
           {"parameters", nn::count_of(run.lora->params())},
           {"flops_share", share},
           {"fp8_flops_share", fp8},
-          // If products in FP8 take half the time and nothing else changes.
+          // If GEMMs in FP8 take half the time and nothing else changes.
           {"largest_fp8_gain", 1 / (1 - fp8 / 2)}};
 }
 

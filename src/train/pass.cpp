@@ -94,12 +94,12 @@ StepStats read_stats(Run& run, const at::Tensor& sums, const at::Tensor& penalty
   std::vector<at::Tensor> parts = {
       sums, penalty.defined() ? penalty.reshape({1}).to(at::kDouble) : none,
       amaxes.defined() ? amaxes.sum(at::kDouble).reshape({1}) : none, squares};
-  const at::Tensor fp8_stats = run.fp8 != nullptr ? run.fp8->figures() : at::Tensor();
+  const at::Tensor fp8_stats = run.fp8 != nullptr ? run.fp8->stats() : at::Tensor();
   if (fp8_stats.defined()) parts.push_back(fp8_stats);
   const at::Tensor all = at::cat(parts).cpu();  // the wait for the device
   const auto* slot = all.const_data_ptr<double>();
   if (fp8_stats.defined())
-    run.fp8->take_figures(all.narrow(0, kNorms + squares.numel(), fp8_stats.numel()));
+    run.fp8->take_stats(all.narrow(0, kNorms + squares.numel(), fp8_stats.numel()));
   return {.loss = slot[kLoss],
           .z = slot[kLogSumExp],
           .penalty = slot[kPenalty],
@@ -139,7 +139,7 @@ StepStats run_passes(Run& run, const std::vector<data::Batch>& batches, double t
 }
 
 void try_pass(Run& run, const data::Batch& batch) {
-  const double loss_scale = 1 / std::max(static_cast<double>(batch.learned), 1.0);
+  const double loss_scale = 1 / std::max(static_cast<double>(batch.loss_tokens), 1.0);
   if (run.lora != nullptr) run.lora->begin_pass(0);
   if (run.sharding != nullptr) run.sharding->begin_pass(/*last=*/true);
   forward_backward(run, models::to_device(batch, run.engine->target.device), loss_scale);

@@ -14,7 +14,7 @@ namespace octavo::train {
 struct StepStats {
   double loss = 0, z = 0, penalty = 0;  // sums over tokens, or micro-batches
   bool has_penalty = false;             // of activations
-  double probes = 0;                    // finite when all products and all ranks' gradients are
+  double probes = 0;                    // finite when all GEMMs and all ranks' gradients are
   bool stop_asked = false;              // some rank was asked to stop
   optim::AdamW::Norm norm;
 
@@ -23,7 +23,7 @@ struct StepStats {
   }
 };
 
-// All ranks call these together. `tokens`: that the step learns from, on all ranks.
+// All ranks call these together. `tokens`: the loss tokens of the step, on all ranks.
 void begin_step(Run& run);
 StepStats run_passes(Run& run, const std::vector<data::Batch>& batches, double tokens);
 

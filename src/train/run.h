@@ -35,9 +35,9 @@ struct Progress {
   data::Position position;  // in the training data, after the last step
   double best_val_loss = 0;
   bool has_best = false;
-  int64_t skipped_steps = 0;     // that were not learned from
+  int64_t skipped_steps = 0;     // that were not applied
   int64_t skipped_in_a_row = 0;  // up to now
-  int64_t refused_steps = 0;     // of them, by bad_steps: they count against its budget
+  int64_t bad_step_skips = 0;    // of them, by bad_steps: they count against its budget
   int64_t rollbacks = 0;
   bool stop_agreed = false;  // some rank was asked to stop, and all know
 };
@@ -52,7 +52,7 @@ struct Batching {
   bool updating = false;                   // the weights are moving: the step cannot be done again
 };
 
-// Where a run that goes on came from.
+// Where a resumed run came from.
 struct Resumed {
   std::string from;  // "": a new run
   int64_t step = 0;
@@ -82,7 +82,7 @@ struct Run {
   std::unique_ptr<checkpoint::Saver> saver;  // from the first save on
   optim::Schedule schedule;
   Progress progress;
-  monitor::SpikeDetector losses;    // of the steps that were learned from
+  monitor::SpikeDetector losses;    // of the steps that were applied
   std::vector<Incident> incidents;  // of this start of the run
   Batching batching;
   Resumed resumed;

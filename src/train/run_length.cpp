@@ -40,7 +40,7 @@ void announce_epochs(const Run& run) {
   const int64_t epochs = std::max<int64_t>(run.settings.num_epochs, 1);
   if (seen >= asked) {
     log_warn(str("num_epochs ", epochs, " asks for ", asked, " samples, and ", seen,
-                 " were seen before: nothing is left to train; raise num_epochs to go on"));
+                 " were seen before: nothing is left to train; raise num_epochs to continue"));
     return;
   }
   const uint64_t last = (asked - seen) % samples_per_step(run);

@@ -85,7 +85,7 @@ std::string changed_schedule(const optim::Schedule& then, const optim::Schedule&
           rate_text(optim::learning_rate(step, then)));
   if (step >= now.max_steps)
     text += str("; nothing is left to train: the checkpoint is at step ", step, " of ",
-                now.max_steps, ", raise max_steps to go on");
+                now.max_steps, ", raise max_steps to continue");
   return text;
 }
 

@@ -24,7 +24,7 @@ std::pair<std::vector<data::Batch>, double> read_batches(Run& run) {
   double loss_tokens = 0;
   for (int64_t i = 0; i < run.settings.gradient_accumulation_steps; ++i) {
     batches.push_back(run.loader->next());
-    loss_tokens += static_cast<double>(batches.back().learned);
+    loss_tokens += static_cast<double>(batches.back().loss_tokens);
     if (batches.back().after.samples == run.loader->end()) break;  // the last step may be short
   }
   const int ranks = run.world.size();

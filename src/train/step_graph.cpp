@@ -34,7 +34,7 @@ struct HostState {
       gradients.push_back(p->grad);
       fresh.push_back(p->grad_fresh);
     }
-    for (const auto& layer : run.model->linears()) ran.push_back(layer->ran);
+    for (const auto& layer : run.model->linears()) gemm_counts.push_back(layer->gemm_counts);
   }
   void restore_gradients(const Run& run) const {
     for (size_t i = 0; i < gradients.size(); ++i) {
@@ -43,19 +43,20 @@ struct HostState {
     }
   }
   // Returns what was counted since.
-  std::vector<std::array<nn::Linear::Ran, 3>> restore_counts(const Run& run) const {
-    auto counted = ran;
-    for (size_t i = 0; i < ran.size(); ++i) {
-      auto& now = run.model->linears()[i]->ran;
+  std::vector<std::array<nn::Linear::GemmCounts, 3>> restore_counts(const Run& run) const {
+    auto counted = gemm_counts;
+    for (size_t i = 0; i < gemm_counts.size(); ++i) {
+      auto& now = run.model->linears()[i]->gemm_counts;
       for (size_t k = 0; k < now.size(); ++k)
-        counted[i][k] = {now[k].fp8 - ran[i][k].fp8, now[k].other - ran[i][k].other};
-      now = ran[i];
+        counted[i][k] = {now[k].fp8 - gemm_counts[i][k].fp8,
+                         now[k].other - gemm_counts[i][k].other};
+      now = gemm_counts[i];
     }
     return counted;
   }
   std::vector<at::Tensor> gradients;
   std::vector<bool> fresh;
-  std::vector<std::array<nn::Linear::Ran, 3>> ran;
+  std::vector<std::array<nn::Linear::GemmCounts, 3>> gemm_counts;
 };
 
 // A layer may put its gradient into another tensor than before. Graphs that add to gradients want
@@ -92,7 +93,7 @@ void StepGraph::refuse(const std::string& reason) {
   log_warn("cuda_graph: every step runs eagerly: " + reason);
 }
 
-void StepGraph::say_once(bool& said, const std::string& what) {
+void StepGraph::log_once(bool& said, const std::string& what) {
   if (!said) log_info("cuda_graph: " + what);
   said = true;
 }
@@ -115,8 +116,8 @@ void StepGraph::begin_step(const Run& run, double share) {
   fallbacks_ = fallbacks;
   const bool captured = first_.graph != nullptr, same = !captured || share == share_;
   const bool measuring = run.fp8 != nullptr && run.fp8->measuring();
-  if (measuring) say_once(said_measuring_, "steps that take FP8 statistics run eagerly");
-  if (!same) say_once(said_share_, "steps that learn from fewer tokens than others run eagerly");
+  if (measuring) log_once(said_measuring_, "steps that take FP8 statistics run eagerly");
+  if (!same) log_once(said_share_, "steps with fewer loss tokens than others run eagerly");
   replays_ = refused_.empty() && warm_up_ == 0 && same && !measuring;
   if (warm_up_ > 0 && !measuring) --warm_up_;
   ++(replays_ ? replayed_ : eager_);
@@ -147,7 +148,7 @@ bool StepGraph::capture(Run& run, Captured& into, const Pass& pass) {
   } catch (const Error& error) {
     problem = error.what();
   }
-  into.ran = before.restore_counts(run);
+  into.gemm_counts = before.restore_counts(run);
   if (problem.empty()) {
     ++captures_;
     gradients_.clear();
@@ -185,10 +186,10 @@ MicroBatch StepGraph::run(Run& run, const data::Batch& batch, double share, cons
     params[i]->grad = gradients_[i];
     params[i]->grad_fresh = false;
   }
-  for (size_t i = 0; i < captured.ran.size(); ++i)
-    for (size_t k = 0; k < captured.ran[i].size(); ++k) {
-      run.model->linears()[i]->ran[k].fp8 += captured.ran[i][k].fp8;
-      run.model->linears()[i]->ran[k].other += captured.ran[i][k].other;
+  for (size_t i = 0; i < captured.gemm_counts.size(); ++i)
+    for (size_t k = 0; k < captured.gemm_counts[i].size(); ++k) {
+      run.model->linears()[i]->gemm_counts[k].fp8 += captured.gemm_counts[i][k].fp8;
+      run.model->linears()[i]->gemm_counts[k].other += captured.gemm_counts[i][k].other;
     }
   return captured.result;
 }

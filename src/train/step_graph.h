@@ -49,12 +49,12 @@ class StepGraph {
   struct Captured {
     std::unique_ptr<engine::Graph> graph;
     MicroBatch result;
-    std::vector<std::array<nn::Linear::Ran, 3>> ran;  // products of each linear layer
+    std::vector<std::array<nn::Linear::GemmCounts, 3>> gemm_counts;  // GEMMs of each linear layer
   };
   void begin_step(const Run& run, double share);
   bool capture(Run& run, Captured& into, const Pass& pass);
   void refuse(const std::string& reason);
-  void say_once(bool& said, const std::string& what);
+  void log_once(bool& said, const std::string& what);
 
   Captured first_, later_;
   models::DeviceBatch input_;

@@ -175,7 +175,7 @@ Finding long_run_folders(const LongRun& run) {
     worsen(f, Status::kFail, "a run_name of its own",
            "train would refuse it: give another run_name, --resume latest, or --overwrite");
   } else if (!run.settings.resume.empty()) {
-    f.found = str("goes on from ", run.settings.resume, " of ", run.checkpoint_folder.string());
+    f.found = str("resumes from ", run.settings.resume, " of ", run.checkpoint_folder.string());
   }
   return f;
 }

@@ -11,14 +11,14 @@
 namespace octavo::verify {
 namespace {
 
-// As src/models names them, in the order of plan::block_products. fp8_skip is written in these.
-std::string layer_name(const plan::Shape& shape, int64_t block, size_t product) {
+// As src/models names them, in the order of plan::block_linears. fp8_skip is written in these.
+std::string layer_name(const plan::Shape& shape, int64_t block, size_t linear) {
   constexpr const char* kGpt2[] = {"attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"};
   constexpr const char* kLlama[] = {"self_attn.qkv_proj", "self_attn.o_proj", "mlp.gate_up_proj",
                                     "mlp.down_proj"};
-  OCTAVO_ASSERT(product < std::size(kGpt2));
-  return shape.gated ? str("layers.", block, ".", kLlama[product])
-                     : str("h.", block, ".", kGpt2[product]);
+  OCTAVO_ASSERT(linear < std::size(kGpt2));
+  return shape.gated ? str("layers.", block, ".", kLlama[linear])
+                     : str("h.", block, ".", kGpt2[linear]);
 }
 
 void add_once(std::vector<std::string>& list, std::string text) {
@@ -31,25 +31,25 @@ void share_in_fp8(LongRun& run) {
   const plan::Shape& shape = run.forecast->shape;
   const config::Settings& s = run.settings;
   const fp8::Recipe recipe = fp8::request_of(s).wanted.recipe;
-  const auto products = plan::block_products(shape);
+  const auto linears = plan::block_linears(shape);
   // A search for the batch passes over sizes that the recipe refuses.
   const int64_t tokens = s.auto_batch_size ? 0 : run.batch * s.max_seq_length;
   double taken = 0, all = 0;
   std::vector<fp8::LayerName> names;
   std::map<std::string, int64_t> skipped;  // layers by pattern
   for (int64_t block = 0; block < shape.layers; ++block)
-    for (size_t p = 0; p < products.size(); ++p) {
-      const plan::Product& product = products[p];
-      const auto work = static_cast<double>(product.outputs * product.inputs);
+    for (size_t p = 0; p < linears.size(); ++p) {
+      const plan::LinearShape& linear = linears[p];
+      const auto work = static_cast<double>(linear.outputs * linear.inputs);
       all += work;
       names.push_back({layer_name(shape, block, p), block});
       const std::string pattern =
           fp8::skipped_by(s.fp8_skip, names.back().name, block, shape.layers);
-      const std::string why = fp8::refusal(recipe, product.outputs, product.inputs, tokens);
+      const std::string why = fp8::refusal(recipe, linear.outputs, linear.inputs, tokens);
       if (!pattern.empty())
         ++skipped[pattern];
       else if (!why.empty())
-        add_once(run.fp8_gaps, str(product.name, ": ", why));
+        add_once(run.fp8_gaps, str(linear.name, ": ", why));
       else
         taken += work;
     }
@@ -59,7 +59,7 @@ void share_in_fp8(LongRun& run) {
     for (const std::string& pattern : fp8::unmatched(s.fp8_skip, names, shape.layers))
       run.contradictions.push_back(str("fp8_skip: no layer is named '", pattern, "'"));
   all += static_cast<double>(shape.vocab * shape.hidden);
-  // Half of the square is masked; two products.
+  // Half of the square is masked; two GEMMs.
   all += static_cast<double>(shape.layers * shape.query_width() * s.max_seq_length);
   run.fp8_share = all > 0 ? taken / all : 0;
 }

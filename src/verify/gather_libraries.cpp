@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kPatienceMs = 20'000;
 
-struct Answer {
+struct LibraryProbe {
   char file[4096], problem[1024];
   Version version, built_for;
 };
@@ -46,45 +46,45 @@ Function* look_up(void* library, const char* name) {
 // One of the libraries: its name without the version, and how it is asked.
 struct Kind {
   std::string_view prefix;
-  void (*ask)(void* library, Answer& answer);
+  void (*ask)(void* library, LibraryProbe& answer);
 };
 
-void ask_cudart(void* library, Answer& answer) {
+void ask_cudart(void* library, LibraryProbe& answer) {
   int number = 0;
   const auto version = look_up<int(int*)>(library, "cudaRuntimeGetVersion");
   if (version != nullptr && version(&number) == 0) answer.version = from_cuda_number(number);
 }
-void ask_cublaslt(void* library, Answer& answer) {
+void ask_cublaslt(void* library, LibraryProbe& answer) {
   if (const auto f = look_up<size_t()>(library, "cublasLtGetVersion"))
     answer.version = from_decimal(f());
   if (const auto f = look_up<size_t()>(library, "cublasLtGetCudartVersion"))
     answer.built_for = from_cuda_number(static_cast<int>(f()));
 }
-void ask_cudnn(void* library, Answer& answer) {
+void ask_cudnn(void* library, LibraryProbe& answer) {
   if (const auto f = look_up<size_t()>(library, "cudnnGetVersion"))
     answer.version = f() >= 90'000 ? from_decimal(f()) : from_cuda_number(static_cast<int>(f()));
   if (const auto f = look_up<size_t()>(library, "cudnnGetCudartVersion"))
     answer.built_for = from_cuda_number(static_cast<int>(f()));
 }
-void ask_nccl(void* library, Answer& answer) {
+void ask_nccl(void* library, LibraryProbe& answer) {
   int number = 0;
   const auto version = look_up<int(int*)>(library, "ncclGetVersion");
   if (version != nullptr && version(&number) == 0)
     answer.version = from_decimal(static_cast<size_t>(number));
 }
-void ask_nvrtc(void* library, Answer& answer) {
+void ask_nvrtc(void* library, LibraryProbe& answer) {
   const auto version = look_up<int(int*, int*)>(library, "nvrtcVersion");
   if (version != nullptr) version(&answer.version.major, &answer.version.minor);
 }
-void ask_nothing(void*, Answer&) {}
+void ask_nothing(void*, LibraryProbe&) {}
 
 void say(char* out, size_t size, const char* text) {
   std::strncpy(out, text != nullptr ? text : "", size - 1);
 }
 
 // In the child: loads the file, or what the loader gives under that name.
-Answer load_and_ask(const Kind& kind, const std::string& name) {
-  Answer answer{};
+LibraryProbe load_and_ask(const Kind& kind, const std::string& name) {
+  LibraryProbe answer{};
   void* library = dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL);
   if (library == nullptr) {
     say(answer.problem, sizeof answer.problem, dlerror());
@@ -97,13 +97,13 @@ Answer load_and_ask(const Kind& kind, const std::string& name) {
   return answer;
 }
 
-void write_and_exit(int pipe, const Answer& answer) {
+void write_and_exit(int pipe, const LibraryProbe& answer) {
   const auto written = write(pipe, &answer, sizeof answer);
   _exit(written == static_cast<ssize_t>(sizeof answer) ? 0 : 1);
 }
 
 // Reads a whole answer, or says why there is none.
-bool read_answer(int pipe, Answer& answer) {
+bool read_answer(int pipe, LibraryProbe& answer) {
   auto* bytes = reinterpret_cast<char*>(&answer);
   for (size_t done = 0; done < sizeof answer;) {
     pollfd waiting{.fd = pipe, .events = POLLIN, .revents = 0};
@@ -115,7 +115,7 @@ bool read_answer(int pipe, Answer& answer) {
   return true;
 }
 
-Answer in_child(const Kind& kind, const std::string& name) {
+LibraryProbe in_child(const Kind& kind, const std::string& name) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
     fail(ExitCode::kEnvironment, "verify", "wanted a pipe, found: ", std::strerror(errno));
@@ -127,7 +127,7 @@ Answer in_child(const Kind& kind, const std::string& name) {
     write_and_exit(ends[1], load_and_ask(kind, name));
   }
   close(ends[1]);
-  Answer answer{};
+  LibraryProbe answer{};
   const bool whole = child > 0 && read_answer(ends[0], answer);
   close(ends[0]);
   if (child > 0 && !whole) kill(child, SIGKILL);
@@ -175,7 +175,7 @@ Library find_library(const fs::path& site, const Kind& kind, std::string_view us
   library.file = own_file(site, kind.prefix);
   const std::string soname = library.file.empty() ? str(kind.prefix, usual_version)
                                                   : fs::path(library.file).filename().string();
-  const Answer by_name = in_child(kind, soname);
+  const LibraryProbe by_name = in_child(kind, soname);
   if (library.file.empty()) {
     library.file = by_name.file;
     library.version = by_name.version;
@@ -183,7 +183,7 @@ Library find_library(const fs::path& site, const Kind& kind, std::string_view us
     if (!library.file.empty()) library.problem = by_name.problem;
     return library;
   }
-  const Answer own = in_child(kind, library.file);
+  const LibraryProbe own = in_child(kind, library.file);
   library.version = own.version;
   library.built_for = own.built_for;
   library.problem = own.problem;

@@ -58,15 +58,15 @@ int64_t tokenizer_size(const config::Settings& resolved) try {
 RunData long_run_data(config::Settings resolved, bool may_download) {
   RunData data;
   if (resolved.dataset.empty()) return data;
-  train::DataPlace place;
+  train::DataPosition place;
   try {
     if (resolved.tokenizer.empty()) {  // whether there is data at all comes first
       config::Settings any = resolved;
       any.tokenizer = "bytes";
-      train::data_place(any);
+      train::data_position(any);
     }
     train::settle_tokenizer(resolved);
-    place = train::data_place(resolved);
+    place = train::data_position(resolved);
   } catch (const std::exception& error) {
     data.problem = first_line(error.what());
     // The path is no file, and the hub was not asked.
@@ -122,7 +122,7 @@ void forecast_long_run(LongRun& run, const Facts& facts, bool gpu_named) {
   const bool gpu_here = !facts.gpus.gpus.empty() && s.device != config::DeviceChoice::kCpu;
   run.on_gpu = gpu_here || gpu_named;
   const plan::Gpu* gpu = plan::find_gpu(s.gpu);
-  if (gpu_here && !gpu_named) gpu = plan::gpu_called(facts.gpus.gpus.front().name);
+  if (gpu_here && !gpu_named) gpu = plan::gpu_of_device(facts.gpus.gpus.front().name);
   if (run.on_gpu && gpu == nullptr) {
     run.forecast_problem = gpu_named ? str("no GPU called ", s.gpu, " is known to octavo plan")
                                      : str("octavo plan does not know this machine's ",

@@ -42,7 +42,7 @@ Count count(const std::vector<Finding>& findings) {
   return sums;
 }
 
-Wanted wanted_of(const config::Parsed& parsed) {
+Requirements requirements_of(const config::Parsed& parsed) {
   const config::Settings& s = parsed.settings;
   const fp8::Request request = fp8::request_of(s);
   // The key's default is bf16, but who asks whether a machine is able asks about FP8.
@@ -56,7 +56,7 @@ Wanted wanted_of(const config::Parsed& parsed) {
           .recipe = request.wanted.recipe};
 }
 
-std::vector<Finding> judge(const Facts& facts, const Wanted& wanted) {
+std::vector<Finding> judge(const Facts& facts, const Requirements& wanted) {
   std::vector<Finding> all;
   for (auto part : {judge_gpus(facts, wanted), judge_libraries(facts, wanted),
                     judge_environment(facts), judge_network(facts), judge_host(facts)})

@@ -13,19 +13,19 @@
 namespace octavo::verify {
 
 // What the user wants of the machine.
-struct Wanted {
+struct Requirements {
   bool fp8 = true;           // in matrix units; false: BF16, FP32 or rehearsal are asked for
   bool require_gpu = false;  // a machine without one fails
   bool te = false;           // fp8_backend te or use_te
   fp8::Recipe recipe = fp8::kDefaultRecipe;
 };
-Wanted wanted_of(const config::Parsed& parsed);
+Requirements requirements_of(const config::Parsed& parsed);
 
-std::vector<Finding> judge(const Facts& facts, const Wanted& wanted);
+std::vector<Finding> judge(const Facts& facts, const Requirements& wanted);
 
 // Its parts, in the order of the report.
-std::vector<Finding> judge_gpus(const Facts& facts, const Wanted& wanted);
-std::vector<Finding> judge_libraries(const Facts& facts, const Wanted& wanted);
+std::vector<Finding> judge_gpus(const Facts& facts, const Requirements& wanted);
+std::vector<Finding> judge_libraries(const Facts& facts, const Requirements& wanted);
 std::vector<Finding> judge_environment(const Facts& facts);
 std::vector<Finding> judge_network(const Facts& facts);
 std::vector<Finding> judge_host(const Facts& facts);

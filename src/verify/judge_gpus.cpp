@@ -52,7 +52,7 @@ std::string fix_of_start(int code) {
   }
 }
 
-Finding without_gpu(const Facts& facts, const Wanted& wanted) {
+Finding without_gpu(const Facts& facts, const Requirements& wanted) {
   Finding f = gpu_finding("devices", Status::kNote, "a GPU of compute capability 8.9 or above",
                           "no GPU: " + facts.gpus.reason,
                           "nothing, if this machine is to rehearse on its CPU; otherwise " +
@@ -83,7 +83,7 @@ std::string recipes_of(const fp8::Device& device) {
   return names.empty() ? "no FP8 matrix units" : "FP8 recipes " + join(names, ", ");
 }
 
-Finding judge_gpu(const Facts& facts, const Wanted& wanted, size_t index) {
+Finding judge_gpu(const Facts& facts, const Requirements& wanted, size_t index) {
   const engine::GpuInfo& gpu = facts.gpus.gpus[index];
   const fp8::Device device = device_of(facts, index);
   const int capability = 10 * gpu.major + gpu.minor;
@@ -200,7 +200,7 @@ fp8::Device device_of(const Facts& facts, size_t index) {
           .name = gpu.name};
 }
 
-std::vector<Finding> judge_gpus(const Facts& facts, const Wanted& wanted) {
+std::vector<Finding> judge_gpus(const Facts& facts, const Requirements& wanted) {
   std::vector<Finding> out;
   if (!facts.driver.file.empty()) out.push_back(judge_driver(facts));
   if (facts.gpus.gpus.empty()) {

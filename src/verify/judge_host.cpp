@@ -173,7 +173,7 @@ Finding judge_cpu(const Facts& facts) {
     }
   } else if (!h.amx_bf16 && !h.avx512_bf16) {
     f.status = Status::kNote;
-    f.found += "; BF16 products run in FP32 units, several times slower";
+    f.found += "; BF16 GEMMs run in FP32 units, several times slower";
   }
   return f;
 }

@@ -102,7 +102,7 @@ std::vector<std::string> too_new_for(const Version& cublaslt) {
   return names;
 }
 
-Finding judge_cublaslt(const Facts& facts, const Wanted& wanted) {
+Finding judge_cublaslt(const Facts& facts, const Requirements& wanted) {
   const Libraries& l = facts.libraries;
   Finding f = library_finding("cuBLASLt", Status::kOk,
                               str("of CUDA ", cuda_major(l), ", 12.9 or above"), "");
@@ -149,7 +149,7 @@ int cuda_asked_for(const Library& library) {
   return 0;
 }
 
-Finding judge_te(const Facts& facts, const Wanted& wanted) {
+Finding judge_te(const Facts& facts, const Requirements& wanted) {
   const Libraries& l = facts.libraries;
   const int major = cuda_major(l);
   Finding f = library_finding("Transformer Engine", Status::kOk,
@@ -198,7 +198,7 @@ Finding judge_torch(const Facts& facts) {
 
 }  // namespace
 
-std::vector<Finding> judge_libraries(const Facts& facts, const Wanted& wanted) {
+std::vector<Finding> judge_libraries(const Facts& facts, const Requirements& wanted) {
   const Libraries& l = facts.libraries;
   std::vector<Finding> out = {judge_torch(facts),
                               judge_cudart(facts),

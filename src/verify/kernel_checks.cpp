@@ -94,40 +94,42 @@ void check(engine::Matmul& op, engine::Matmul& oracle, Bench& bench) {
   constexpr int64_t kRows = 96, kIn = 256, kOut = 384;
   const at::Tensor x = bench.random({kRows, kIn}), w = bench.random({kOut, kIn}),
                    dy = bench.random({kRows, kOut}), bias = bench.random_parameter({kOut});
-  const at::Tensor there_x = bench.there(x), there_w = bench.there(w), there_dy = bench.there(dy);
+  const at::Tensor device_x = bench.to_device(x), device_w = bench.to_device(w),
+                   device_dy = bench.to_device(dy);
   at::Tensor y = at::empty({kRows, kOut}, x.options()), dx = at::empty_like(x),
              dw = at::randn({kOut, kIn});
-  at::Tensor found_y = bench.there(y), found_dx = bench.there(dx), found_dw = bench.there(dw);
+  at::Tensor found_y = bench.to_device(y), found_dx = bench.to_device(dx),
+             found_dw = bench.to_device(dw);
   const at::Tensor dw_terms = at::mm(magnitude_of(dy).t(), magnitude_of(x)) + magnitude_of(dw);
   oracle.forward(x, w, bias, y);
-  op.forward(there_x, there_w, bench.parameter_there(bias), found_y);
+  op.forward(device_x, device_w, bench.parameter_to_device(bias), found_y);
   bench.same_sums("forward", found_y, y,
                   at::mm(magnitude_of(x), magnitude_of(w).t()) + magnitude_of(bias));
   oracle.input_gradient(dy, w, dx);
-  op.input_gradient(there_dy, there_w, found_dx);
+  op.input_gradient(device_dy, device_w, found_dx);
   bench.same_sums("input gradient", found_dx, dx, at::mm(magnitude_of(dy), magnitude_of(w)));
   oracle.weight_gradient(dy, x, dw, Accumulate::kAdd);
-  op.weight_gradient(there_dy, there_x, found_dw, Accumulate::kAdd);
+  op.weight_gradient(device_dy, device_x, found_dw, Accumulate::kAdd);
   bench.same_sums("weight gradient", found_dw, dw, dw_terms);
 }
 
 void check(engine::ColumnSum& op, engine::ColumnSum& oracle, Bench& bench) {
   const at::Tensor x = bench.random({100, 256});
-  at::Tensor sums = at::randn({256}), found = bench.there(sums);
+  at::Tensor sums = at::randn({256}), found = bench.to_device(sums);
   const at::Tensor terms = magnitude_of(x).sum(0) + magnitude_of(sums);
   oracle.add(x, sums, Accumulate::kAdd);
-  op.add(bench.there(x), found, Accumulate::kAdd);
+  op.add(bench.to_device(x), found, Accumulate::kAdd);
   bench.same_sums("sums", found, sums, terms);
 }
 
 void check(engine::CrossEntropy& op, engine::CrossEntropy& oracle, Bench& bench) {
   constexpr int64_t kRows = 64, kClasses = 1000, kPadded = 1024;
-  at::Tensor logits = bench.random({kRows, kPadded}, 3), found = bench.there(logits);
+  at::Tensor logits = bench.random({kRows, kPadded}, 3), found = bench.to_device(logits);
   at::Tensor targets = at::randint(kClasses, {kRows}, at::kInt);
   targets[3] = -1;
   const engine::CrossEntropy::Options options{kClasses, 0.25f, 1e-2f, true};
   const at::Tensor wanted_sums = oracle.run(logits, targets, options);
-  const at::Tensor sums = op.run(found, bench.there(targets), options);
+  const at::Tensor sums = op.run(found, bench.to_device(targets), options);
   bench.same_values("losses", sums.to(at::kFloat), wanted_sums.to(at::kFloat));
   bench.same_values("gradient", found, logits);
 }
@@ -138,17 +140,19 @@ void check(engine::Embedding& op, engine::Embedding& oracle, Bench& bench) {
                    positions = bench.random({kLength, kWidth}),
                    dx = bench.random({kTokens, kWidth}),
                    ids = at::randint(kVocabulary, {kTokens}, at::kInt);
-  const at::Tensor there_ids = bench.there(ids);
-  bench.same_values("forward",
-                    op.forward(there_ids, bench.there(tokens), bench.there(positions), kLength),
-                    oracle.forward(ids, tokens, positions, kLength));
+  const at::Tensor device_ids = bench.to_device(ids);
+  bench.same_values(
+      "forward",
+      op.forward(device_ids, bench.to_device(tokens), bench.to_device(positions), kLength),
+      oracle.forward(ids, tokens, positions, kLength));
   at::Tensor d_tokens = at::randn({kVocabulary, kWidth}),
              d_positions = at::randn({kLength, kWidth});
-  at::Tensor found_tokens = bench.there(d_tokens), found_positions = bench.there(d_positions);
+  at::Tensor found_tokens = bench.to_device(d_tokens),
+             found_positions = bench.to_device(d_positions);
   const at::Tensor token_terms =
       magnitude_of(d_tokens).index_add(0, ids.to(at::kLong), magnitude_of(dx));
   oracle.backward(ids, dx, d_tokens, d_positions, kLength);
-  op.backward(there_ids, bench.there(dx), found_tokens, found_positions, kLength);
+  op.backward(device_ids, bench.to_device(dx), found_tokens, found_positions, kLength);
   bench.same_sums("gradient of tokens", found_tokens, d_tokens, token_terms);
   bench.same_values("gradient of positions", found_positions, d_positions);
 }
@@ -165,11 +169,11 @@ void check(engine::Attention& op, engine::Attention& oracle, Bench& bench) {
                    d_out = bench.random({128, shape.width()});
   const auto wanted = oracle.forward(qkv, shape);
   const at::Tensor wanted_gradient = oracle.backward(d_out, qkv, wanted, shape);
-  if (bench.on_gpu()) shape.starts = bench.there(at::tensor({0, 70, 128}, at::kInt));
-  const at::Tensor there_qkv = bench.there(qkv);
-  const auto found = op.forward(there_qkv, shape);
-  const at::Tensor gradient = op.backward(bench.there(d_out), there_qkv, found, shape);
-  // In BF16 probabilities and their gradients may be rounded before the next product.
+  if (bench.on_gpu()) shape.starts = bench.to_device(at::tensor({0, 70, 128}, at::kInt));
+  const at::Tensor device_qkv = bench.to_device(qkv);
+  const auto found = op.forward(device_qkv, shape);
+  const at::Tensor gradient = op.backward(bench.to_device(d_out), device_qkv, found, shape);
+  // In BF16 probabilities and their gradients may be rounded before the next GEMM.
   const double rounded = bench.compute() == at::kBFloat16 ? 0x1p-7 : 0x1p-16;
   const auto slack = [&](const at::Tensor& t) {
     return at::scalar_tensor(rounded * magnitude_of(t).max().item<double>(), at::kDouble);

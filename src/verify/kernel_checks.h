@@ -13,7 +13,7 @@ namespace octavo::verify {
 
 // How far a value may be from the reference's: its last rounding (one unit in the last place of
 // BF16, two of FP32) and
-//   of_sum      of the magnitudes that were added up, for products and sums
+//   of_sum      of the magnitudes that were added up, for GEMMs and sums
 //   of_largest  of the largest value of the tensor, for everything else
 struct Tolerance {
   double of_sum = 0, of_largest = 0;
@@ -23,7 +23,7 @@ struct Tolerance {
 // `name`: of the implementation. Those of libtorch and Transformer Engine round to BF16 between
 // kernels; matrix units of GPUs drop bits of FP32 sums that a CPU keeps.
 Tolerance tolerance_of(std::string_view name, at::Device device, at::ScalarType compute);
-// Of products of FP8 matrix units. Hopper's keep 14 bits of a sum.
+// Of GEMMs of FP8 matrix units. Hopper's keep 14 bits of a sum.
 Tolerance native_fp8_tolerance();
 
 class Bench {
@@ -43,11 +43,11 @@ class Bench {
   at::Tensor random_parameter(at::IntArrayRef shape) const { return random(shape).to(at::kFloat); }
 
   // A copy on the device that is checked.
-  at::Tensor there(const at::Tensor& t) const {
+  at::Tensor to_device(const at::Tensor& t) const {
     return t.defined() ? t.to(device_, false, true) : t;
   }
   // Of a parameter: FP32 on CPUs, the compute dtype on GPUs.
-  at::Tensor parameter_there(const at::Tensor& t) const {
+  at::Tensor parameter_to_device(const at::Tensor& t) const {
     return on_gpu() ? t.to(at::TensorOptions(device_).dtype(compute_)) : t.clone();
   }
 
@@ -84,7 +84,7 @@ void check(engine::CrossEntropy& op, engine::CrossEntropy& oracle, Bench& bench)
 void check(engine::Attention& op, engine::Attention& oracle, Bench& bench);
 void check(engine::Embedding& op, engine::Embedding& oracle, Bench& bench);
 void check(engine::AdamW& op, engine::AdamW& oracle, Bench& bench);
-// All three products of a layer in one recipe, and the update of delayed scaling.
+// All three GEMMs of a layer in one recipe, and the update of delayed scaling.
 void check(engine::Fp8Linear& op, engine::Fp8Linear& oracle, fp8::Recipe recipe, Bench& bench);
 
 }  // namespace octavo::verify

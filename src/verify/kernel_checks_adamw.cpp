@@ -19,11 +19,11 @@ AdamW::Moment moment_of(at::ScalarType type) {
 }
 
 AdamW::Update copied(const AdamW::Update& u, const Bench& bench) {
-  return {bench.there(u.master),
-          {bench.there(u.m.values), bench.there(u.m.scales)},
-          {bench.there(u.v.values), bench.there(u.v.scales)},
-          bench.there(u.grad),
-          bench.there(u.compute),
+  return {bench.to_device(u.master),
+          {bench.to_device(u.m.values), bench.to_device(u.m.scales)},
+          {bench.to_device(u.v.values), bench.to_device(u.v.scales)},
+          bench.to_device(u.grad),
+          bench.to_device(u.compute),
           u.hyper};
 }
 
@@ -69,7 +69,7 @@ void check(AdamW& op, AdamW& oracle, Bench& bench) {
     compare(bench, state.name, found[0], wanted);
   }
   const at::Tensor grad = at::randn({kElements});
-  const at::Tensor sums = at::tensor({op.sum_of_squares(bench.there(grad))}, at::kDouble),
+  const at::Tensor sums = at::tensor({op.sum_of_squares(bench.to_device(grad))}, at::kDouble),
                    wanted_sums = at::tensor({oracle.sum_of_squares(grad)}, at::kDouble);
   bench.same_sums("sum of squares", sums.to(at::kFloat), wanted_sums.to(at::kFloat), wanted_sums);
 }

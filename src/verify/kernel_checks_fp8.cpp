@@ -1,4 +1,4 @@
-// The FP8 products: quantized on the device, multiplied there, compared with the reference, which
+// The FP8 GEMMs: quantized on the device, multiplied there, compared with the reference, which
 // quantizes and multiplies in plain loops.
 
 #include "engine/fp8_linear.h"
@@ -37,8 +37,8 @@ QuantizeSpec order_for(Recipe recipe, Role role, Direction direction, const Benc
   order.factor = at::full({1}, kFactor);
   order.amax = at::zeros({1});
   if (bench != nullptr) {
-    order.factor = bench->there(order.factor);
-    order.amax = bench->there(order.amax);
+    order.factor = bench->to_device(order.factor);
+    order.amax = bench->to_device(order.amax);
   }
   return order;
 }
@@ -62,7 +62,7 @@ at::Tensor size_of(const at::Tensor& x) {
 void check_update(Fp8Linear& op, Fp8Linear& oracle, Bench& bench) {
   at::Tensor history = at::rand({16, 3}) * 10, factors = at::ones({3});
   history.select(1, 2).zero_();  // a layer that did not run keeps its factor
-  at::Tensor found_history = bench.there(history), found_factors = bench.there(factors);
+  at::Tensor found_history = bench.to_device(history), found_factors = bench.to_device(factors);
   const std::vector<fp8::Format> formats = {fp8::Format::kE4M3, fp8::Format::kE5M2,
                                             fp8::Format::kE4M3};
   oracle.update_factors(history, factors, formats, fp8::AmaxAlgo::kMax, 0, true);
@@ -77,7 +77,7 @@ void check(Fp8Linear& op, Fp8Linear& oracle, Recipe recipe, Bench& bench) {
                    dy = bench.random({kTokens, kOut}, 1e-2), bias = bench.random_parameter({kOut});
   const auto both = [&](const at::Tensor& t, Role role) {
     at::Tensor amax, found_amax;
-    Quantized made{quantized(op, bench.there(t), recipe, role, &bench, &found_amax),
+    Quantized made{quantized(op, bench.to_device(t), recipe, role, &bench, &found_amax),
                    quantized(oracle, t, recipe, role, nullptr, &amax)};
     if (amax.defined()) bench.same_bits("amax", found_amax, amax);
     return made;
@@ -86,10 +86,11 @@ void check(Fp8Linear& op, Fp8Linear& oracle, Recipe recipe, Bench& bench) {
                   qdy = both(dy, Role::kGradient);
   at::Tensor y = at::empty({kTokens, kOut}, x.options()), dx = at::empty_like(x),
              dw = at::randn({kOut, kIn}) * 1e-2;
-  at::Tensor found_y = bench.there(y), found_dx = bench.there(dx), found_dw = bench.there(dw);
+  at::Tensor found_y = bench.to_device(y), found_dx = bench.to_device(dx),
+             found_dw = bench.to_device(dw);
   const at::Tensor dw_terms = at::mm(size_of(dy).t(), size_of(x)) + size_of(dw);
   oracle.forward(qx.wanted, qw.wanted, bias, y);
-  op.forward(qx.found, qw.found, bench.parameter_there(bias), found_y);
+  op.forward(qx.found, qw.found, bench.parameter_to_device(bias), found_y);
   bench.same_sums("forward", found_y, y, at::mm(size_of(x), size_of(w).t()) + size_of(bias));
   oracle.input_gradient(qdy.wanted, qw.wanted, dx);
   op.input_gradient(qdy.found, qw.found, found_dx);

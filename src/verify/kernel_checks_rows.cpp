@@ -17,17 +17,17 @@ void check(engine::LayerNorm& op, engine::LayerNorm& oracle, Bench& bench) {
                    d_normed = bench.random({kRows, kWidth}), d_sum = bench.random({kRows, kWidth}),
                    gamma = bench.random_parameter({kWidth}),
                    beta = bench.random_parameter({kWidth});
-  const at::Tensor there_gamma = bench.parameter_there(gamma);
+  const at::Tensor there_gamma = bench.parameter_to_device(gamma);
   const auto wanted = oracle.forward(x, delta, gamma, beta, kEps);
-  const auto found = op.forward(bench.there(x), bench.there(delta), there_gamma,
-                                bench.parameter_there(beta), kEps);
+  const auto found = op.forward(bench.to_device(x), bench.to_device(delta), there_gamma,
+                                bench.parameter_to_device(beta), kEps);
   bench.same_values("sum", found.sum, wanted.sum);
   bench.same_values("norm", found.normed, wanted.normed);
   at::Tensor dgamma = at::randn({kWidth}), dbeta = at::randn({kWidth});
-  at::Tensor found_dgamma = bench.there(dgamma), found_dbeta = bench.there(dbeta);
+  at::Tensor found_dgamma = bench.to_device(dgamma), found_dbeta = bench.to_device(dbeta);
   const at::Tensor dx =
       oracle.backward(d_normed, d_sum, wanted, gamma, dgamma, dbeta, Accumulate::kAdd);
-  const at::Tensor found_dx = op.backward(bench.there(d_normed), bench.there(d_sum), found,
+  const at::Tensor found_dx = op.backward(bench.to_device(d_normed), bench.to_device(d_sum), found,
                                           there_gamma, found_dgamma, found_dbeta, Accumulate::kAdd);
   bench.same_values("gradient", found_dx, dx);
   bench.same_values("gradient of gamma", found_dgamma, dgamma);
@@ -39,26 +39,26 @@ void check(engine::RmsNorm& op, engine::RmsNorm& oracle, Bench& bench) {
   const at::Tensor x = bench.random({kRows, kWidth}, 2), delta = bench.random({kRows, kWidth}),
                    d_normed = bench.random({kRows, kWidth}), d_sum = bench.random({kRows, kWidth}),
                    gamma = bench.random_parameter({kWidth});
-  const at::Tensor there_gamma = bench.parameter_there(gamma);
+  const at::Tensor there_gamma = bench.parameter_to_device(gamma);
   const auto wanted = oracle.forward(x, delta, gamma, kEps);
-  const auto found = op.forward(bench.there(x), bench.there(delta), there_gamma, kEps);
+  const auto found = op.forward(bench.to_device(x), bench.to_device(delta), there_gamma, kEps);
   bench.same_values("sum", found.sum, wanted.sum);
   bench.same_values("norm", found.normed, wanted.normed);
-  at::Tensor dgamma = at::randn({kWidth}), found_dgamma = bench.there(dgamma);
+  at::Tensor dgamma = at::randn({kWidth}), found_dgamma = bench.to_device(dgamma);
   const at::Tensor dx = oracle.backward(d_normed, d_sum, wanted, gamma, dgamma, Accumulate::kAdd);
-  const at::Tensor found_dx = op.backward(bench.there(d_normed), bench.there(d_sum), found,
+  const at::Tensor found_dx = op.backward(bench.to_device(d_normed), bench.to_device(d_sum), found,
                                           there_gamma, found_dgamma, Accumulate::kAdd);
   bench.same_values("gradient", found_dx, dx);
   bench.same_values("gradient of gamma", found_dgamma, dgamma);
 }
 
 void check(engine::Gelu& op, engine::Gelu& oracle, Bench& bench) {
-  const at::Tensor x = bench.random({kRows, kWidth}, 3), there_x = bench.there(x);
-  bench.same_values("forward", op.forward(there_x), oracle.forward(x));
-  at::Tensor dy = bench.random({kRows, kWidth}), found = bench.there(dy),
-             dbias = at::randn({kWidth}), found_dbias = bench.there(dbias);
+  const at::Tensor x = bench.random({kRows, kWidth}, 3), device_x = bench.to_device(x);
+  bench.same_values("forward", op.forward(device_x), oracle.forward(x));
+  at::Tensor dy = bench.random({kRows, kWidth}), found = bench.to_device(dy),
+             dbias = at::randn({kWidth}), found_dbias = bench.to_device(dbias);
   oracle.backward(dy, x, dbias, Accumulate::kAdd);
-  op.backward(found, there_x, found_dbias, Accumulate::kAdd);
+  op.backward(found, device_x, found_dbias, Accumulate::kAdd);
   bench.same_values("gradient", found, dy);
   // The sum of what flows on, as it was rounded there: each of the rows by up to 2^-8.
   bench.same_within("gradient of the bias", found_dbias, dbias,
@@ -68,9 +68,9 @@ void check(engine::Gelu& op, engine::Gelu& oracle, Bench& bench) {
 
 void check(engine::SwiGlu& op, engine::SwiGlu& oracle, Bench& bench) {
   const at::Tensor x = bench.random({kRows, 2 * kWidth}, 3), dy = bench.random({kRows, kWidth}),
-                   there_x = bench.there(x);
-  bench.same_values("forward", op.forward(there_x), oracle.forward(x));
-  bench.same_values("gradient", op.backward(bench.there(dy), there_x), oracle.backward(dy, x));
+                   device_x = bench.to_device(x);
+  bench.same_values("forward", op.forward(device_x), oracle.forward(x));
+  bench.same_values("gradient", op.backward(bench.to_device(dy), device_x), oracle.backward(dy, x));
 }
 
 void check(engine::Rope& op, engine::Rope& oracle, Bench& bench) {
@@ -80,9 +80,9 @@ void check(engine::Rope& op, engine::Rope& oracle, Bench& bench) {
                    positions = at::randint(128, {kRows}, at::kInt);
   for (const bool back : {false, true}) {
     // The last head of a row is not rotated.
-    at::Tensor x = bench.random({kRows, (kHeads + 1) * kDim}), found = bench.there(x);
+    at::Tensor x = bench.random({kRows, (kHeads + 1) * kDim}), found = bench.to_device(x);
     oracle.rotate(x, positions, table, kHeads, back);
-    op.rotate(found, bench.there(positions), bench.there(table), kHeads, back);
+    op.rotate(found, bench.to_device(positions), bench.to_device(table), kHeads, back);
     bench.same_values(back ? "backward" : "forward", found, x);
   }
 }

@@ -1,4 +1,4 @@
-// Does this run, as it is set, go on bit for bit after a stop? Tried, not believed.
+// Does this run, as it is set, continue bit for bit after a stop? Tried, not believed.
 
 #include <ATen/ATen.h>
 
@@ -41,7 +41,7 @@ void write_miniature(const plan::Shape& shape, const fs::path& folder) {
 // What only the size and the data of the run decide goes; everything else stays as it is set.
 config::Settings in_miniature(const LongRun& run, const fs::path& folder) {
   config::Settings s = run.settings;
-  write_file_atomic(folder / "text.txt", made_up_text());
+  write_file_atomic(folder / "text.txt", synthetic_text());
   if (run.forecast) {
     write_miniature(run.forecast->shape, folder / "model");
     s.model_name = (folder / "model").string();
@@ -131,7 +131,7 @@ ResumeRehearsal rehearse_resume(const LongRun& run) {
                      run.data.state == RunData::State::kPrepared;
   set_log_level(LogLevel::kWarn);  // each of the three would tell its whole story
   try {
-    const BorrowedFolder place(run.checkpoint_folder);
+    const ScopedFolder place(run.checkpoint_folder);
     const TemporaryFolder folder(run.checkpoint_folder);
     result.model = whole ? run.settings.model_name + " itself, with its data"
                          : "the same settings on a miniature of the model";

@@ -14,63 +14,63 @@ namespace {
 constexpr double kPays = 1.1, kBreaksEven = 1.0;
 
 // The best of several rounds, in which all take turns.
-void measure(const engine::Target& target, Race& race) {
+void measure(const engine::Target& target, LayerSpeed& speed) {
   constexpr int kRounds = 5;
   const engine::Engine ops(target);
-  const fp8::FormatChoice format = fp8::default_format(race.recipe);
+  const fp8::FormatChoice format = fp8::default_format(speed.recipe);
   const auto times =
-      bench::race_layer(ops, {race.size, race.size, race.size},
-                        {.recipe = race.recipe, .format = format, .least_rounds = kRounds});
+      bench::time_layer(ops, {speed.size, speed.size, speed.size},
+                        {.recipe = speed.recipe, .format = format, .least_rounds = kRounds});
   const auto best = [&](const auto& seconds) {
     double least = seconds(times.rounds.front());
     for (const bench::Round& round : times.rounds) least = std::min(least, seconds(round));
     return least;
   };
   const auto weight = static_cast<size_t>(fp8::Role::kWeight);
-  race.bf16 = best(bench::whole_bf16);
-  race.fp8 = best([](const bench::Round& r) { return r.fp8[0] + r.fp8[1] + r.fp8[2]; });
-  race.fp8_with_casts =
+  speed.bf16 = best(bench::whole_bf16);
+  speed.fp8 = best([](const bench::Round& r) { return r.fp8[0] + r.fp8[1] + r.fp8[2]; });
+  speed.fp8_with_casts =
       best([&](const bench::Round& r) { return bench::whole_fp8(r) - r.quantize[weight]; });
 }
 
 }  // namespace
 
-Race run_race(const engine::Target& target, fp8::Recipe recipe) {
-  Race race{.size = target.device.is_cuda() ? 4096 : 768,
-            .recipe = recipe,
-            .native = target.fp8 != engine::Fp8Kernels::kRehearsal};
+LayerSpeed measure_layer_speed(const engine::Target& target, fp8::Recipe recipe) {
+  LayerSpeed speed{.size = target.device.is_cuda() ? 4096 : 768,
+                   .recipe = recipe,
+                   .native = target.fp8 != engine::Fp8Kernels::kRehearsal};
   try {
-    measure(target, race);
+    measure(target, speed);
   } catch (const std::exception& error) {
-    race.problem = first_line(error.what());
+    speed.problem = first_line(error.what());
   }
-  return race;
+  return speed;
 }
 
-Finding judge_speed(const Race& race) {
+Finding judge_speed(const LayerSpeed& speed) {
   Finding f{Section::kSpeed,
-            str("layer of ", race.size, ", ", config::name_of(race.recipe)),
+            str("layer of ", speed.size, ", ", config::name_of(speed.recipe)),
             Status::kOk,
             "",
             "",
             ""};
-  if (!race.problem.empty()) {
+  if (!speed.problem.empty()) {
     f.status = Status::kFail;
-    f.found = "stopped: " + race.problem;
+    f.found = "stopped: " + speed.problem;
     f.fix = "see the kernels above: the first that fails is the one to look at";
     return f;
   }
-  const double flops = 6 * std::pow(static_cast<double>(race.size), 3);
+  const double flops = 6 * std::pow(static_cast<double>(speed.size), 3);
   const auto rate = [&](double seconds) {
     const double gigaflops = flops / seconds / 1e9;
     return gigaflops < 1e4 ? str(std::lround(gigaflops), " GFLOP/s")
                            : str(std::lround(gigaflops / 1e3), " TFLOP/s");
   };
   const auto times = [](double ratio) { return std::round(100 * ratio) / 100; };
-  const double gain = race.bf16 / race.fp8_with_casts;
-  f.found = str("BF16 ", rate(race.bf16), ", FP8 ", rate(race.fp8), " (",
-                times(race.bf16 / race.fp8), "x), with casts ", times(gain), "x");
-  if (!race.native) {
+  const double gain = speed.bf16 / speed.fp8_with_casts;
+  f.found = str("BF16 ", rate(speed.bf16), ", FP8 ", rate(speed.fp8), " (",
+                times(speed.bf16 / speed.fp8), "x), with casts ", times(gain), "x");
+  if (!speed.native) {
     f.status = Status::kNote;
     f.found +=
         "; rehearsal: FP8's numbers in BF16 units, never faster. Whether FP8 pays shows on "

@@ -34,21 +34,21 @@ class TemporaryFolder {
 
 // A folder that is there while the object lives. Of it and its parents, those that were not there
 // before go away with it, unless something else was put in.
-class BorrowedFolder {
+class ScopedFolder {
  public:
-  explicit BorrowedFolder(const fs::path& folder) {
+  explicit ScopedFolder(const fs::path& folder) {
     std::error_code ignored;
     for (fs::path place = fs::absolute(folder).lexically_normal(); !fs::exists(place, ignored);
          place = place.parent_path())
       made_.push_back(place);
     fs::create_directories(folder, ignored);  // whoever writes there says what is wrong
   }
-  ~BorrowedFolder() {
+  ~ScopedFolder() {
     std::error_code ignored;
     for (const fs::path& place : made_) fs::remove(place, ignored);
   }
-  BorrowedFolder(const BorrowedFolder&) = delete;
-  BorrowedFolder& operator=(const BorrowedFolder&) = delete;
+  ScopedFolder(const ScopedFolder&) = delete;
+  ScopedFolder& operator=(const ScopedFolder&) = delete;
 
  private:
   std::vector<fs::path> made_;  // the innermost first

@@ -19,7 +19,7 @@ constexpr int64_t kSteps = 60, kAveraged = 10;
 // made for. 0.2% to 1.2% was seen in rehearsal; a wrong scale or layout gives tens.
 constexpr double kMostGap = 0.08;
 // Text of few words is learned quickly: from 5.6 to 1.2 was seen.
-constexpr double kLeastLearned = 0.7;
+constexpr double kMaxLossRatio = 0.7;
 
 config::Settings tiny_settings(const config::Settings& asked, const fs::path& folder) {
   config::Settings s;
@@ -77,8 +77,8 @@ Finding judge_run(const TinyRun& run, const TinyRun& bf16, bool wants_native) {
     f.fix = "see the kernels above: the first that fails is the one to look at";
     return f;
   }
-  f.wanted = str("a loss that falls below ", kLeastLearned, " of the first");
-  if (!(run.last_loss < kLeastLearned * run.first_loss)) {
+  f.wanted = str("a loss that falls below ", kMaxLossRatio, " of the first");
+  if (!(run.last_loss < kMaxLossRatio * run.first_loss)) {
     f.status = Status::kFail;
     f.fix = "it does not learn: see the kernels above, or report it with verify's --output file";
     return f;
@@ -100,7 +100,7 @@ Finding judge_run(const TinyRun& run, const TinyRun& bf16, bool wants_native) {
 
 }  // namespace
 
-std::string made_up_text() {
+std::string synthetic_text() {
   constexpr const char* kWords[] = {"the ",  "step ",  "of ",   "a ",     "scale ", "and ",
                                     "bits ", "learn ", "from ", "eight ", "is ",    "small "};
   std::string text;
@@ -117,7 +117,7 @@ std::vector<TinyRun> train_tiny(const config::Settings& settings,
                                 const std::vector<fp8::Recipe>& recipes,
                                 const std::function<void(const std::string&)>& said) {
   const TemporaryFolder folder;
-  write_file_atomic(folder.path() / "text.txt", made_up_text());
+  write_file_atomic(folder.path() / "text.txt", synthetic_text());
   std::vector<TinyRun> runs;
   set_log_level(LogLevel::kWarn);  // each run would tell its whole story
   const auto train_one = [&](const std::string& name, const config::Settings& s) {

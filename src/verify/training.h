@@ -12,7 +12,7 @@
 namespace octavo::verify {
 
 // Sentences of few words, the same on every machine.
-std::string made_up_text();
+std::string synthetic_text();
 
 // How one of the runs went.
 struct TinyRun {

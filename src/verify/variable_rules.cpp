@@ -222,7 +222,7 @@ Verdict allocator(const std::string& value, const Facts&) {
                               : str("did you mean ", nearest, "?")};
     }
     if (key == "backend" && part.find("cudaMallocAsync") != part.npos)
-      return {Status::kWarn, "octavo's memory figures are those of libtorch's own allocator",
+      return {Status::kWarn, "octavo's memory numbers are those of libtorch's own allocator",
               "leave backend out"};
   }
   return {};
@@ -251,7 +251,7 @@ Verdict visible_devices(const std::string& value, const Facts& facts) {
 Verdict tf32(const std::string& value, const Facts&) {
   if (!is_on(value)) return {};
   return {Status::kWarn,
-          "FP32 products keep ten bits: mixed_precision fp32 and comparisons with it mean less",
+          "FP32 GEMMs keep ten bits: mixed_precision fp32 and comparisons with it mean less",
           "unset it"};
 }
 

@@ -24,7 +24,10 @@ constexpr fp8::Recipe kPlainRecipe = fp8::Recipe::kCurrent;
 class Verification {
  public:
   Verification(const config::Parsed& parsed, const std::function<void(const std::string&)>& show)
-      : parsed_(parsed), settings_(parsed.settings), wanted_(wanted_of(parsed)), show_(show) {}
+      : parsed_(parsed),
+        settings_(parsed.settings),
+        wanted_(requirements_of(parsed)),
+        show_(show) {}
 
   Report run() {
     facts_ = gather(train::checkpoint_dir(settings_));
@@ -125,7 +128,7 @@ class Verification {
       if (!has_native() && recipe != fp8::kDefaultRecipe) continue;
       config::Settings s = fp8_settings();
       s.fp8_recipe = recipe;
-      found.push_back(judge_speed(run_race(train::target_of(s), recipe)));
+      found.push_back(judge_speed(measure_layer_speed(train::target_of(s), recipe)));
     }
     if (!on_gpu()) found.push_back(what_was_not_checked());
     add(std::move(found));
@@ -136,7 +139,7 @@ class Verification {
             "not checked here",
             Status::kNotChecked,
             "",
-            "kernels, products and speed of a GPU: the CPU's were. Run octavo verify --require_gpu "
+            "kernels, GEMMs and speed of a GPU: the CPU's were. Run octavo verify --require_gpu "
             "on "
             "the machine that trains",
             ""};
@@ -154,7 +157,7 @@ class Verification {
 
   const config::Parsed& parsed_;
   const config::Settings& settings_;
-  Wanted wanted_;
+  Requirements wanted_;
   const std::function<void(const std::string&)>& show_;
   Facts facts_;
   Report report_;

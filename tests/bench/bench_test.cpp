@@ -54,11 +54,11 @@ TEST(PaysFrom, TheCrossingThatHolds) {
   EXPECT_NEAR(*pays_from(sweep_of({1.2, 0.9, 1.1, 1.3})), 256 * std::sqrt(2), 1e-6);
 }
 
-TEST(LayerRace, TimesEveryProductAndEveryQuantizing) {
+TEST(LayerBench, TimesEveryGemmAndEveryQuantizing) {
   const engine::Engine engine(engine::Target{});
   for (const bool frozen : {false, true}) {
     const LayerTimes times =
-        race_layer(engine, {64, 128, 64}, {.frozen = frozen, .least_rounds = 4});
+        time_layer(engine, {64, 128, 64}, {.frozen = frozen, .least_rounds = 4});
     EXPECT_EQ(times.rounds.size(), 4U);
     EXPECT_EQ(times.gemms().size(), frozen ? 2U : 3U);
     EXPECT_EQ(times.flops(), 2.0 * 64 * 128 * 64);
@@ -94,7 +94,7 @@ TEST(Bench, EveryShapeOnceAndTheRehearsalIsSaid) {
   EXPECT_EQ(json["shapes"][0]["products"].size(), 3U);
   EXPECT_TRUE(json["rehearsal"]);
   EXPECT_NE(page_of(bench).find("No speed of a GPU follows"), std::string::npos);
-  EXPECT_NE(products_picture(bench).find("<svg"), std::string::npos);
+  EXPECT_NE(gemms_picture(bench).find("<svg"), std::string::npos);
   EXPECT_NE(tokens_picture(bench).find("tokens in a pass"), std::string::npos);
 }
 

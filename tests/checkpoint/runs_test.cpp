@@ -130,7 +130,7 @@ TEST(Runs, ALinkThatNamesNoRun) {
     EXPECT_GT(warning_count(), before);
   }
   fs::remove(root / "latest");
-  fs::create_directory(root / "latest");  // the user's: the save goes on, with a warning
+  fs::create_directory(root / "latest");  // the user's: the save continues, with a warning
   const int64_t before = warning_count();
   save_of(root.path(), "a", 60);
   EXPECT_EQ(warning_count(), before + 1);

@@ -149,7 +149,7 @@ TEST(Saver, AnUpdateAfterASaveThatFailedFindsNothingToCopy) {
   const at::Tensor weight = at::full({4, 16}, 1.0f);
   Snapshot snapshot(big_state(1, weight).groups);
   snapshot.close();
-  const Snapshot::Secured secured = snapshot.secure(uint64_t{1} << 30);
+  const Snapshot::SecureStats secured = snapshot.secure(uint64_t{1} << 30);
   EXPECT_EQ(secured.copied, 0);
   EXPECT_EQ(secured.waited, 0);
 }

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "compare/made_run.h"
+#include "compare/synthetic_run.h"
 
 namespace octavo::compare {
 namespace {
@@ -22,7 +22,7 @@ std::function<double(int64_t)> curve(double factor, double own, int64_t seed = 1
 
 class ComparisonTest : public ScratchTest {
  protected:
-  RunFolder run(const std::string& name, double factor, MadeRun made = {}) {
+  RunFolder run(const std::string& name, double factor, SyntheticRun made = {}) {
     made.name = name;
     made.loss = curve(factor, factor == 1 ? 0 : 0.01);
     return read_run(make_run(folder_, made));
@@ -220,7 +220,7 @@ TEST_F(ComparisonTest, HellaSwagByRows) {
 }
 
 TEST_F(ComparisonTest, PageAndJsonHoldEverythingAndNoUntrustedMarkup) {
-  MadeRun made;
+  SyntheticRun made;
   made.precision = "<script>alert(1)</script>";
   RunFolder b = run("b", 1.004, made);
   b.sample_step = 3;

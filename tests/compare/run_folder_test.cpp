@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "compare/made_run.h"
+#include "compare/synthetic_run.h"
 #include "expect_failure.h"
 
 namespace octavo::compare {
@@ -11,7 +11,7 @@ namespace {
 class RunFolderTest : public ScratchTest {};
 
 TEST_F(RunFolderTest, ReadsWhatTrainWrites) {
-  MadeRun made{.name = "fp8", .precision = "FP8 rehearsal"};
+  SyntheticRun made{.name = "fp8", .precision = "FP8 rehearsal"};
   made.settings = "seed: 7\nuse_fp8: true\nfp8_recipe: current\nmax_steps: 400\n";
   const fs::path folder = make_run(folder_, made);
   fs::create_directories(folder / "samples");

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <csignal>
 
-#include "compare/made_run.h"
+#include "compare/synthetic_run.h"
 #include "expect_failure.h"
 
 namespace octavo::compare {
@@ -100,7 +100,7 @@ std::string stopped_by(const std::vector<int>& signals, const fs::path& log) {
 
 TEST_F(RunsTest, OnlyAskingTwiceEndsARunAtOnce) {
   const fs::path log = folder_ / "child.log";
-  const std::string saved = "[report] stopped on request", ended = "[report] ended on request";
+  const std::string saved = "[compare] stopped on request", ended = "[compare] ended on request";
   EXPECT_TRUE(stopped_by({SIGTERM}, log).starts_with(saved));
   EXPECT_TRUE(stopped_by({SIGUSR1, SIGUSR1}, log).starts_with(saved));
   EXPECT_TRUE(stopped_by({SIGUSR1, SIGTERM}, log).starts_with(saved)) << "as Slurm does";

@@ -143,8 +143,8 @@ def expected(tokenizer, template, messages, end, trim):
         if message["role"] == "assistant":
             answers.append((at, at + len(content) + len(end)))
         at += len(content)
-    learned = tuple(int(any(b <= start < e for b, e in answers)) for start, _ in encoding.offsets)
-    return tuple(encoding.ids), learned
+    in_loss = tuple(int(any(b <= start < e for b, e in answers)) for start, _ in encoding.offsets)
+    return tuple(encoding.ids), in_loss
 
 
 def check_templates(work):
@@ -181,9 +181,9 @@ def check_templates(work):
         prepare([path], work / f"{name}-all", chat_template=name, train_on="all", **options)
         if sorted(ids for ids, _ in documents(work / f"{name}-all", padding)) != sorted(ids for ids, _ in wanted):
             sys.exit(f"{name}: train_on all has other tokens")
-        for ids, learned in documents(work / f"{name}-all", padding):
-            if learned != (0,) + (1,) * (len(ids) - 1):
-                sys.exit(f"{name}: train_on all does not learn all")
+        for ids, in_loss in documents(work / f"{name}-all", padding):
+            if in_loss != (0,) + (1,) * (len(ids) - 1):
+                sys.exit(f"{name}: train_on all masks some")
     return matched
 
 

@@ -4,10 +4,10 @@ Tiny random models with the real tokenizers of Qwen2, Llama 3, SmolLM2 and GPT-2
 template, all of their weights or adapters. Of each export:
 
 1. transformers' tokenizer renders conversations by the exported chat_template to the ids that `octavo data prepare`
-   gives (whole, and up to where the last answer begins, as for a model that is to go on);
+   gives (whole, and up to where the last answer begins, as for a model that is to continue);
 2. eos_token_id of config.json and of generation_config.json has the token that ends an answer, and eos_token is it;
 3. generate() of the merged model, and of the model with peft's adapters, stops at it of its own accord. The control: with
-   the base model's end alone it goes on to the limit.
+   the base model's end alone it continues to the limit.
 
 Left out on purpose, since Jinja has one text where octavo has pieces: markers in somebody's text, answers that begin with
 white space, and (template none) prompts without a line end."""
@@ -130,9 +130,9 @@ def check_ids(theirs, base, kind, work):
         assert len(found) == len(chats)
         options = dict(tokenize=True, return_dict=False)
         wanted = {tuple(theirs.apply_chat_template(m, **options)): m for m in chats}
-        for ids, learned in found:
+        for ids, in_loss in found:
             assert ids in wanted, f"{kind}: transformers has no conversation {theirs.decode(ids)!r}"
-            last = max(i for i in range(1, len(ids)) if learned[i] and not learned[i - 1])
+            last = max(i for i in range(1, len(ids)) if in_loss[i] and not in_loss[i - 1])
             opened = tuple(theirs.apply_chat_template(wanted[ids][:-1], add_generation_prompt=True, **options))
             assert opened == ids[:last], f"{kind}: {theirs.decode(opened)!r} is not how the answer begins"
             same += 2
@@ -201,7 +201,7 @@ def check_case(case, work, totals):
 
 
 def check(work):
-    """{figure: number}"""
+    """{name: number}"""
     totals = dict(chat_exports=0, stops=0, same_ids=0)
     work.mkdir()
     for case in CASES:

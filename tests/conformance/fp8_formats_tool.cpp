@@ -95,7 +95,7 @@ void encode_all_bf16(Format format, const std::string& mode) {
 }
 
 void encode_stdin_stochastic(Format format, uint64_t seed) {
-  Draw draw{.seed = seed};
+  RandomPosition draw{.seed = seed};
   Incidents incidents;
   encode_stdin([&](const std::vector<float>& values, std::vector<uint8_t>& codes) {
     encode_stochastic(format, values, codes, draw, incidents);

@@ -1,9 +1,9 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=conformance timeout=600 gate="" measures="src/fp8 src/engine src/nn"
-"""FP8 products of a linear layer against FP64, its gradients against a NumPy model of the recipe, its SQNR beside torchao's.
+"""FP8 GEMMs of a linear layer against FP64, its gradients against a NumPy model of the recipe, its SQNR beside torchao's.
 
-1. Products. Every operand is quantized here by the rules of fp8_recipes.py (NumPy and ml_dtypes); what the program quantized
-   must be the same, bit for bit. The product of those values in FP64 is the truth v. Wanted: at least 99.9% of the BF16
+1. GEMMs. Every operand is quantized here by the rules of fp8_recipes.py (NumPy and ml_dtypes); what the program quantized
+   must be the same, bit for bit. Their GEMM in FP64 is the truth v. Wanted: at least 99.9% of the BF16
    results are v rounded to nearest even, none is more than 1 ulp outside the BF16 roundings of v - B and v + B, and the FP32
    weight gradient is within B, where B is what FP32 sums explain. For K terms a_i b_i, added in any order, that is
    K 2^-24 sum|a_i b_i| if all roundings conspire, and in the order of sqrt(K) 2^-24 sum|a_i b_i| as they are (Higham and
@@ -12,7 +12,7 @@
    history and gradients accumulate. The same recipe is stated in NumPy in fp8_gemm_model.py.
    Without GELU the bounds are those of 1. With it, a BF16 rounding that falls the other way may change an FP8 code: the
    difference is measured against the model's norm.
-3. SQNR, 20 log10(|v| / |v - result|) with v the FP64 product of the numbers before quantizing, beside torchao 0.18: the least
+3. SQNR, 20 log10(|v| / |v - result|) with v the FP64 GEMM of the numbers before quantizing, beside torchao 0.18: the least
    that its tests ask for, and what it reaches itself on the same data (emulated, on a CPU).
 """
 import collections
@@ -34,7 +34,7 @@ from safetensors.torch import load_file, save_file
 
 import fp8_formats
 import fp8_recipes as rules
-from fp8_gemm_model import (F32, F64, Layer, Model, Wanted, accumulation_bound, bf16, exact_product, numbers, products_of,
+from fp8_gemm_model import (F32, F64, Layer, Model, Wanted, accumulation_bound, bf16, exact_gemm, numbers, gemms_of,
                             quantized, round_bf16, ulp_bf16)
 
 TOOL = fp8_formats.BUILD / "bin" / "fp8_gemm_tool"
@@ -157,10 +157,10 @@ class Tool:
         assert self.process.wait() == 0
 
 
-# ---- 1: products
+# ---- 1: GEMMs
 
 
-class Products:
+class Gemms:
     """All recipes on the numbers of one layer, and what they must give."""
 
     def __init__(self, tool, layer, with_bias, headroom):
@@ -192,7 +192,7 @@ class Products:
                 sent[f"factor.{role}.{direction}"] = tensor([self.factor(recipe, choice, role, direction)])
         if self.with_bias:
             sent["bias"] = tensor(self.layer.bias)
-        return self.tool.run(f"products {recipe} {choice}", sent)
+        return self.tool.run(f"gemms {recipe} {choice}", sent)
 
     def operand_differences(self, recipe, choice, found):
         """Codes, scales and values that are not those stated here; every copy must be there in some form."""
@@ -209,17 +209,17 @@ class Products:
         return count
 
     def judge(self, recipe, choice, found):
-        """{product: Count}"""
+        """{GEMM: Count}"""
         pairs = [[self.operand(recipe, choice, role, direction).values for direction in rules.DIRECTIONS]
                  for role in rules.ROLES]
         counts = {}
-        for product, (terms, a, b) in products_of(*pairs).items():
-            exact, size = exact_product(a, b)
-            if product == "y" and self.with_bias:
+        for gemm, (terms, a, b) in gemms_of(*pairs).items():
+            exact, size = exact_gemm(a, b)
+            if gemm == "y" and self.with_bias:
                 exact, size = exact + self.layer.bias, size + np.abs(self.layer.bias)
-            counts[product] = Count()
-            compare = counts[product].fp32 if product == "dw" else counts[product].bf16
-            compare(found[product], exact, accumulation_bound(terms, size))
+            counts[gemm] = Count()
+            compare = counts[gemm].fp32 if gemm == "dw" else counts[gemm].bf16
+            compare(found[gemm], exact, accumulation_bound(terms, size))
         return counts
 
 
@@ -230,14 +230,14 @@ class Tally:
         self.worst_share, self.worst_case = 1.0, "none"
         self.gradients, self.with_gelu = 0, collections.defaultdict(float)  # {(recipe, result): difference}
 
-    def products(self, products, recipe, choice):
+    def gemms(self, gemms, recipe, choice):
         """Runs and judges one case; returns what the program gave."""
-        found = products.run(recipe, choice)
-        self.operands_different += products.operand_differences(recipe, choice, found)
-        shape = (*products.layer.x.shape, products.layer.w.shape[0])
-        for product, count in products.judge(recipe, choice, found).items():
-            self.counts[recipe, product].add(count)
-            self.case(f"{recipe} {choice} {product} {shape}", count)
+        found = gemms.run(recipe, choice)
+        self.operands_different += gemms.operand_differences(recipe, choice, found)
+        shape = (*gemms.layer.x.shape, gemms.layer.w.shape[0])
+        for gemm, count in gemms.judge(recipe, choice, found).items():
+            self.counts[recipe, gemm].add(count)
+            self.case(f"{recipe} {choice} {gemm} {shape}", count)
         return found
 
     def case(self, name, count):
@@ -351,7 +351,7 @@ class Torchao:
                            mx.MXFP8Dim1CastKernelChoice.TORCH, mx.ScaleCalculationMode.RCEIL, False)
 
     def run(self, name, layer):
-        """{product: result} of tensorwise, rowwise or mxfp8."""
+        """{GEMM: result} of tensorwise, rowwise or mxfp8."""
         x = tensor(layer.x, torch.bfloat16).requires_grad_()
         w = torch.nn.Parameter(tensor(layer.w, torch.bfloat16))
         if name == "mxfp8":
@@ -374,11 +374,11 @@ class Noise:
     def __init__(self, torchao, layer, data):
         self.torchao, self.layer, self.data, self.theirs = torchao, layer, data, {}
         x, w, dy = (part.astype(F64) for part in (layer.x, layer.w, layer.dy))
-        self.truth = {product: a @ b for product, (_, a, b) in products_of((x, x), (w, w), (dy, dy)).items()}
+        self.truth = {gemm: a @ b for gemm, (_, a, b) in gemms_of((x, x), (w, w), (dy, dy)).items()}
 
     def sqnr(self, found):
-        return {product: 20 * np.log10(np.linalg.norm(truth) / np.linalg.norm(truth - found[product]))
-                for product, truth in self.truth.items()}
+        return {gemm: 20 * np.log10(np.linalg.norm(truth) / np.linalg.norm(truth - found[gemm]))
+                for gemm, truth in self.truth.items()}
 
     def compare(self, recipe, choice, found):
         """(the least of ours, how many are short)"""
@@ -386,11 +386,11 @@ class Noise:
         if twin is not None and twin not in self.theirs:
             self.theirs[twin] = self.sqnr(self.torchao.run(twin, self.layer))
         cells, short = [], 0
-        for (product, mine), least in zip(ours.items(), least_sqnr(recipe, self.data)):
-            limit = max(least, self.theirs[twin][product] - MOST_BEHIND) if twin else least
+        for (gemm, mine), least in zip(ours.items(), least_sqnr(recipe, self.data)):
+            limit = max(least, self.theirs[twin][gemm] - MOST_BEHIND) if twin else least
             short += not mine >= limit
-            theirs = f"torchao {self.theirs[twin][product]:.2f}, " if twin else ""
-            cells.append(f"{product} {mine:.2f}{'' if mine >= limit else ' SHORT'} ({theirs}asks {least})")
+            theirs = f"torchao {self.theirs[twin][gemm]:.2f}, " if twin else ""
+            cells.append(f"{gemm} {mine:.2f}{'' if mine >= limit else ' SHORT'} ({theirs}asks {least})")
         shape = f"{self.layer.x.shape[1]} -> {self.layer.w.shape[0]}"
         print(f"SQNR in dB, {self.data} numbers {shape}, {recipe} {choice}: " + ", ".join(cells), flush=True)
         return min(ours.values()), short
@@ -405,24 +405,24 @@ def torchao_numbers(chance, gradient):
     return Layer(x, w, bf16(dy), np.zeros(outputs, F32))
 
 
-def check_products(tool, tally, torchao):
+def check_gemms(tool, tally, torchao):
     """Also the SQNR: [(least, short)]"""
     chance, noises = np.random.default_rng(50), []
     for shape, with_bias, kind in SHAPES:
         layer = numbers(chance, shape, kind)
-        products = Products(tool, layer, with_bias, headroom=0.7 if with_bias else 1.3)  # 0.7: some values saturate
+        gemms = Gemms(tool, layer, with_bias, headroom=0.7 if with_bias else 1.3)  # 0.7: some values saturate
         noise = Noise(torchao, layer, kind) if kind == "realistic" and not with_bias else None
         for recipe, choice in CASES:
-            found = tally.products(products, recipe, choice)
+            found = tally.gemms(gemms, recipe, choice)
             if noise:
                 noises.append(noise.compare(recipe, choice, found))
     for gradient in ("sum", "error"):
         layer = torchao_numbers(chance, gradient)
         # Its tests run the same numbers twice: the history has today's amax.
-        products, noise = Products(tool, layer, False, headroom=1), Noise(torchao, layer, "torchao's")
+        gemms, noise = Gemms(tool, layer, False, headroom=1), Noise(torchao, layer, "torchao's")
         for recipe, choice in CASES:
             if (recipe == "mxfp8") == (gradient == "error"):
-                noises.append(noise.compare(recipe, choice, tally.products(products, recipe, choice)))
+                noises.append(noise.compare(recipe, choice, tally.gemms(gemms, recipe, choice)))
     return noises
 
 
@@ -436,10 +436,10 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         tool = Tool(folder)
         check_layers(tool, tally)
-        noises = check_products(tool, tally, Torchao())
+        noises = check_gemms(tool, tally, Torchao())
         tool.close()
-    for (recipe, product), count in tally.counts.items():
-        print(f"{recipe} {product}: {count.line()}")
+    for (recipe, gemm), count in tally.counts.items():
+        print(f"{recipe} {gemm}: {count.line()}")
     for recipe in rules.RECIPES:
         print(f"{recipe} linear_gelu, |ours - model| / |model|: " +
               ", ".join(f"{name} {tally.with_gelu[recipe, name]:.1e}" for name in ("y", "dx", "dw", "db")))

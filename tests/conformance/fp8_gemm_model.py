@@ -82,7 +82,7 @@ def quantized(recipe, choice, role, direction, values, given):
     return Operand(*(parts if direction == "row" else (part.T for part in parts)))
 
 
-def exact_product(a, b):
+def exact_gemm(a, b):
     """Of [M, K] and [K, N]: the truth, and sum|a_i b_i| (by FP32 sums, and so a little more)."""
     size = np.abs(a).astype(F32) @ np.abs(b).astype(F32)
     return a @ b, size.astype(F64) * (1 + 2.0 ** -10)
@@ -93,8 +93,8 @@ def accumulation_bound(terms, size):
     return (2 * np.sqrt(terms) + 3) * 2.0 ** -24 * size
 
 
-def products_of(x, w, dy):
-    """{product: (K, the two matrices)} from (row, column) pairs."""
+def gemms_of(x, w, dy):
+    """{GEMM: (K, the two matrices)} from (row, column) pairs."""
     return {"y": (x[0].shape[1], x[0], w[0].T), "dx": (dy[0].shape[1], dy[0], w[1]), "dw": (dy[1].shape[0], dy[1].T, x[1])}
 
 
@@ -144,16 +144,16 @@ class Model:
     def micro_batch(self, x, w, bias, dy):
         """{y, dx, dw, db: Wanted}"""
         x, w = self.quantize("input", x), self.quantize("weight", w)
-        h, size = exact_product(x[0], w[0].T)
+        h, size = exact_gemm(x[0], w[0].T)
         wanted = {"y": Wanted(h + bias, accumulation_bound(w[0].shape[1], size + np.abs(bias)))}
         if self.with_gelu:
             y, slope = gelu(round_bf16(wanted["y"].exact))
             wanted["y"], dy = Wanted(y, 0 * y), round_bf16(dy * slope).astype(F32)
-        pairs = products_of(x, w, self.quantize("gradient", dy))
-        for product in ("dx", "dw"):
-            terms, a, b = pairs[product]
-            exact, size = exact_product(a, b)
-            wanted[product] = Wanted(exact, accumulation_bound(terms, size))
+        pairs = gemms_of(x, w, self.quantize("gradient", dy))
+        for gemm in ("dx", "dw"):
+            terms, a, b = pairs[gemm]
+            exact, size = exact_gemm(a, b)
+            wanted[gemm] = Wanted(exact, accumulation_bound(terms, size))
         dy = dy.astype(F64)
         wanted["db"] = Wanted(dy.sum(0), accumulation_bound(len(dy), np.abs(dy).sum(0)))
         return wanted

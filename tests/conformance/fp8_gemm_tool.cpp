@@ -1,6 +1,6 @@
 // The C++ side of fp8_gemm.py. Jobs come as lines on stdin, each is answered by a line "done". IN
 // and OUT are safetensors files; T tokens, I inputs, O outputs.
-//   products RECIPE FORMAT IN OUT
+//   gemms RECIPE FORMAT IN OUT
 //       IN: x[T,I], w[O,I], dy[T,O] (BF16), bias[O] (FP32, may be missing), and for delayed
 //       factor.ROLE.DIRECTION (FP32 [1]). OUT: y, dx (BF16), dw (FP32), and what was quantized, as
 //       ROLE.DIRECTION.{codes,scales,values}.
@@ -45,9 +45,9 @@ fp8::Options options_of(const std::string& recipe, const std::string& format) {
       .format = named(format, {FormatChoice::kHybrid, FormatChoice::kE4m3, FormatChoice::kE5m2})};
 }
 
-class Products {
+class Gemms {
  public:
-  Products(const engine::Engine& engine, const fp8::Options& options, const SafetensorsReader& in)
+  Gemms(const engine::Engine& engine, const fp8::Options& options, const SafetensorsReader& in)
       : fp8_(*engine.fp8_linear), options_(options), in_(in) {}
 
   // Ordered as a layer orders them.
@@ -125,7 +125,7 @@ class Training {
   NamedTensors run() {
     for (int64_t s = 1; in_.tensors().contains(str("w.", s)); ++s) step(s);
     for (const nn::Gemm gemm : nn::kGemms)
-      if (layer_->ran[static_cast<size_t>(gemm)].other != 0)
+      if (layer_->gemm_counts[static_cast<size_t>(gemm)].other != 0)
         fail(ExitCode::kGuard, "fp8_gemm_tool", "the ", name_of(gemm), " did not run in FP8");
     return out_;
   }
@@ -172,12 +172,12 @@ class Training {
 
 NamedTensors run(const engine::Engine& engine, const std::vector<std::string>& job) {
   const std::string verb = job.empty() ? "" : job[0];
-  if (verb == "products" && job.size() == 5)
-    return Products(engine, options_of(job[1], job[2]), SafetensorsReader(job[3])).run();
+  if (verb == "gemms" && job.size() == 5)
+    return Gemms(engine, options_of(job[1], job[2]), SafetensorsReader(job[3])).run();
   if (verb == "train" && job.size() == 6)
     return Training(engine, job[1], options_of(job[2], job[3]), SafetensorsReader(job[4])).run();
   fail(ExitCode::kUsage, "fp8_gemm_tool",
-       "wanted products RECIPE FORMAT IN OUT | train LAYER RECIPE FORMAT IN OUT, found '", verb,
+       "wanted gemms RECIPE FORMAT IN OUT | train LAYER RECIPE FORMAT IN OUT, found '", verb,
        "' and ", job.size(), " words");
 }
 

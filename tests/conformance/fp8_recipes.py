@@ -211,7 +211,7 @@ def incidents_of(name, values, factors, codes):
 
 
 def stated_format(choice, role, direction):
-    """e5m2 is not for weights, nor for the input of the weight gradient: no product may be E5M2 x E5M2."""
+    """e5m2 is not for weights, nor for the input of the weight gradient: no GEMM may be E5M2 x E5M2."""
     if choice == "hybrid":
         return "e5m2" if role == "gradient" else "e4m3"
     if choice == "e4m3" or role == "weight" or (role, direction) == ("input", "column"):

@@ -144,7 +144,7 @@ def check_tokenizer_only(case):
 
 
 def check_resume(case):
-    """A connection cut in the middle goes on where it was, also in a later process."""
+    """A connection cut in the middle resumes where it was, also in a later process."""
     served = []
 
     def cut_twice(request):

@@ -134,7 +134,7 @@ REFUSALS = [
 
 
 def run_family(config_class, model_class, cases, more_refusals, extra=None):
-    """Ends the script with its figures. `extra(work)` gives more figures and whether they are good."""
+    """Ends the script with its results. `extra(work)` gives more results and whether they are good."""
     require(TOOL)
     torch.set_num_threads(1)  # the models are small: a second thread only waits
     worst, refusals = Agreement(), [*REFUSALS, *more_refusals]

@@ -138,12 +138,12 @@ def compare_gradients(ours, theirs):
 
 def check_gradients(folder, model, length, *options, masked=0.0, rows=3):
     """Logits, loss and the gradient of every parameter of the mean loss over random tokens; `masked` of the targets are
-    not learned. `folder` holds what `model` was saved as."""
+    not in the loss. `folder` holds what `model` was saved as."""
     vocab = model.config.vocab_size
     generator = torch.Generator().manual_seed(length)
     inputs, targets = torch.randint(0, vocab, (2, rows, length), dtype=torch.int32, generator=generator).unbind()
     targets = torch.where(torch.rand(rows, length, generator=generator) < masked, -1, targets)
-    targets[0, 0] = 0  # at least one is learned
+    targets[0, 0] = 0  # at least one is in the loss
     out = folder.parent / "-".join(["check", folder.name, str(length), *options])
     out.mkdir()
     save_batch(out / "batch.safetensors", inputs, targets)

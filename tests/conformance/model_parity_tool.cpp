@@ -1,7 +1,7 @@
 // The C++ side of the scripts that hold our models against transformers. MODEL is a Hugging Face
 // folder; everything runs in FP32. A batch is a safetensors file with inputs and targets [rows,
-// length] int32 (a negative target is not learned) and, when rows hold several documents, starts:
-// where each begins in the rows laid end to end.
+// length] int32 (a negative target is not in the loss) and, when rows hold several documents,
+// starts: where each begins in the rows laid end to end.
 //   open MODEL               only reads it: are its settings and weights taken or refused?
 //   check MODEL BATCH OUT [checkpointing]
 //                            writes OUT/logits.safetensors; OUT/gradients.safetensors of the mean
@@ -66,7 +66,7 @@ std::unique_ptr<models::Model> open_model(const fs::path& folder) {
 struct ParityBatch {
   nn::Tokens tokens;
   Tensor targets;
-  int64_t learned = 0;
+  int64_t loss_tokens = 0;
 };
 
 ParityBatch read_batch(const fs::path& path) {
@@ -74,7 +74,7 @@ ParityBatch read_batch(const fs::path& path) {
   const Tensor inputs = file.tensor("inputs").clone(), ids = inputs.flatten();
   ParityBatch batch;
   batch.targets = file.tensor("targets").flatten().clone();
-  batch.learned = batch.targets.ge(0).sum().item<int64_t>();
+  batch.loss_tokens = batch.targets.ge(0).sum().item<int64_t>();
   if (!file.tensors().contains("starts")) {
     batch.tokens = nn::rows_of(ids, inputs.size(1));
     return batch;
@@ -90,7 +90,7 @@ nn::Loss loss_of(const models::Model& model, const Tensor& hidden, const ParityB
                  bool want_gradient) {
   return nn::head_loss(fp32_engine(), hidden, model.head(), batch.targets,
                        {.classes = model.vocab_size(),
-                        .gradient_scale = 1.0 / static_cast<double>(batch.learned),
+                        .gradient_scale = 1.0 / static_cast<double>(batch.loss_tokens),
                         .want_gradient = want_gradient});
 }
 
@@ -122,7 +122,7 @@ void check(const fs::path& folder, const fs::path& in, const fs::path& out, bool
   const nn::Loss loss = loss_of(*model, hidden, batch, true);
   torch::autograd::backward({loss.root}, {});
   NamedTensors tensors = gradients_of(*model);
-  tensors.emplace_back("loss", loss.sums[0] / static_cast<double>(batch.learned));
+  tensors.emplace_back("loss", loss.sums[0] / static_cast<double>(batch.loss_tokens));
   write_safetensors(out / "gradients.safetensors", tensors, {});
 }
 
@@ -135,7 +135,7 @@ void tell_loss(const fs::path& folder, const fs::path& in) {
   const auto model = open_model(folder);
   const ParityBatch batch = read_batch(in);
   const nn::Loss loss = loss_of(*model, model->hidden(batch.tokens, nullptr), batch, false);
-  tell({{"loss", loss.sums[0].item<double>() / static_cast<double>(batch.learned)}});
+  tell({{"loss", loss.sums[0].item<double>() / static_cast<double>(batch.loss_tokens)}});
 }
 
 int64_t to_number(const std::string& text) {

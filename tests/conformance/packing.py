@@ -3,7 +3,7 @@
 """Documents that share a row do not see each other: logits and gradients of a packed batch are those of its documents one by
 one, for GPT-2 and Llama, in FP32.
 
-Parts of the documents are not learned, one document not at all, one is a single token, and the last of a row is cut off
+Parts of the documents are masked, one document is masked as a whole, one is a single token, and the last of a row is cut off
 by the row's end. The same rows without their documents' starts are the control: they must give something else.
 """
 import pathlib
@@ -20,7 +20,7 @@ from model_parity import NOTHING, TOOL, randomize, require, save_batch, tool
 LIMIT, CONTROL = 1e-5, 1e-2
 LENGTH = 96
 ROWS = ([5, 1, 40, 17, 33], [96], [31, 2, 63])  # lengths of documents
-UNLEARNED = 3  # this document
+MASKED = 3  # this document
 
 MODELS = {
     "gpt2": lambda: GPT2LMHeadModel(GPT2Config(
@@ -34,14 +34,14 @@ MODELS = {
 
 
 def documents(vocab):
-    """[(ids, targets)]; a target of -1 is not learned, as the first half of each document, like a question."""
+    """[(ids, targets)]; a target of -1 is masked, as the first half of each document, like a question."""
     generator = torch.Generator().manual_seed(vocab)
     made = []
     for number, length in enumerate(n for row in ROWS for n in row):
         ids = torch.randint(0, vocab, (length + 1,), generator=generator)
         targets = ids[1:].clone()
         targets[:length // 2] = -1
-        if number == UNLEARNED:
+        if number == MASKED:
             targets[:] = -1
         made.append((ids[:-1], targets))
     return made
@@ -54,8 +54,8 @@ def run(folder, out, inputs, targets, starts=None, *options):
     tool("check", folder, out / "batch.safetensors", out, *options)
     gradients = load_file(out / "gradients.safetensors")
     gradients.pop("loss")
-    learned = (targets >= 0).sum().item()  # the tool's gradients are of the mean
-    return load_file(out / "logits.safetensors")["logits"], {n: g.double() * learned for n, g in gradients.items()}
+    loss_tokens = (targets >= 0).sum().item()  # the tool's gradients are of the mean
+    return load_file(out / "logits.safetensors")["logits"], {n: g.double() * loss_tokens for n, g in gradients.items()}
 
 
 def worst_difference(found, wanted):
@@ -75,21 +75,21 @@ def check(name, work):
 
     logits, total = [], {}
     for number, (ids, wanted) in enumerate(parts):
-        learned = wanted if (wanted >= 0).any() else ids  # the tool wants something to learn; not counted below
-        alone, gradients = run(folder, work / f"{name}-{number}", ids[None], learned[None])
+        targets = wanted if (wanted >= 0).any() else ids  # the tool requires a loss token; not counted below
+        alone, gradients = run(folder, work / f"{name}-{number}", ids[None], targets[None])
         logits.append(alone)
-        for key, gradient in gradients.items() if learned is wanted else ():
+        for key, gradient in gradients.items() if targets is wanted else ():
             total[key] = total.get(key, 0) + gradient
-    logits, figures = torch.cat(logits), []
+    logits, results = torch.cat(logits), []
     for options in ((), ("checkpointing",)):
         packed, gradients = run(folder, work / "-".join([name, "packed", *options]), inputs, targets, starts, *options)
-        figures.append(((packed - logits).abs().max().item(), worst_difference(gradients, total)))
+        results.append(((packed - logits).abs().max().item(), worst_difference(gradients, total)))
         print(f"{name} {' '.join(options) or 'plain'}: {len(parts)} documents in {len(ROWS)} rows, logits within "
-              f"{figures[-1][0]:.2e}, gradients within {figures[-1][1]:.2e} of their norm", flush=True)
+              f"{results[-1][0]:.2e}, gradients within {results[-1][1]:.2e} of their norm", flush=True)
     mixed = run(folder, work / f"{name}-mixed", inputs, targets)[1]
     control = worst_difference(mixed, total)
     print(f"{name} without starts: gradients differ by {control:.2e}", flush=True)
-    return max(f[0] for f in figures), max(f[1] for f in figures), control, len(total)
+    return max(f[0] for f in results), max(f[1] for f in results), control, len(total)
 
 
 def main():

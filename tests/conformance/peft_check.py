@@ -3,7 +3,7 @@
 """Adapters (LoRA) between octavo and peft, on tiny random models in FP32.
 
 Adapters that octavo trained load in peft, and adapters that peft made load in octavo, beside the layers and merged into
-them, with equal logits. Kinds that are not implemented are refused. A LoRA run that was stopped goes on bit for bit, and
+them, with equal logits. Kinds that are not implemented are refused. A LoRA run that was stopped continues bit for bit, and
 its checkpoint evaluates, writes and is exported as the merged model.
 """
 import json

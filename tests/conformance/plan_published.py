@@ -16,7 +16,7 @@ import plan_rows
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MEDIAN, NINETY, GAIN, PAIRS = 0.10, 0.30, 0.12, 0.80
-PARTS = ("products", "adapters", "head", "attention", "elementwise", "quantize", "optimizer", "collectives", "host")
+PARTS = ("gemms", "adapters", "head", "attention", "elementwise", "quantize", "optimizer", "collectives", "host")
 
 
 def summary(errors):
@@ -31,7 +31,7 @@ def explain(row, error, times):
     largest = max(share, key=share.get)
     tokens = int(row["micro_batch_per_gpu"]) * int(row["seq_len"])
     if plan_rows.lora_rank(row) and error > 0:
-        reason = "LoRA: no calibration page has adapters in this stack, so their launches and small products are a guess"
+        reason = "LoRA: no calibration page has adapters in this stack, so their launches and small GEMMs are a guess"
     elif error > 0 and tokens <= 4096:
         reason = f"a micro-batch of {tokens} tokens: gaps between kernels that no calibration row of this stack shows"
     elif "POWER-LIMITED" in row["notes"]:
@@ -47,7 +47,7 @@ def explain_gain(row, off):
         return ("adapters in hand-written CUDA: no calibration page has them; the same pages' RTX 5090 rows are met, so what is "
                 "missing is how H100 runs micro-batches of 4096 tokens")
     if plan_rows.stack_of(row) == "xla" and off < 0:
-        return "XLA's FP8 is calibrated on 5B models alone, whose products are a smaller share"
+        return "XLA's FP8 is calibrated on 5B models alone, whose GEMMs are a smaller share"
     return f"largest doubt: what {row['precision']} costs in this stack on this GPU, which no calibration page shows"
 
 
@@ -57,7 +57,7 @@ def boasts(median, ninety, share):
     said = {name: float(value) for name, value in re.findall(r"(k\w+) = ([0-9.]+);", text)}
     worse = said["kMedianError"] < median - 0.005 or said["kNinetyError"] < ninety - 0.005 or said["kGainShare"] > share + 0.005
     if worse:
-        print(f"src/plan/accuracy.h says better than these figures: {said}")
+        print(f"src/plan/accuracy.h says better than these results: {said}")
     return worse
 
 

@@ -64,7 +64,7 @@ def stack_of(row):
 
 def gpu_of(row):
     """Pages of torchao and torchtitan that say only "H100": the machines of the same team, which the pages that do name
-    theirs describe as 96 GB HBM2e, 500 W; torchao's own roofline table calls those figures "H100" too."""
+    theirs describe as 96 GB HBM2e, 500 W; torchao's own roofline table calls those numbers "H100" too."""
     if row["gpu"] == "H100 SXM 80GB" and re.search(r"pytorch/(ao|torchtitan)", row["source"]):
         return "h100_500w"
     return GPUS[row["gpu"]]
@@ -147,7 +147,7 @@ def workload(row):
     sharding, group = parallelism(row)
     recompute = {"": 0, "none": 0, "selective": 1, "full": 2}[row["recompute"]]
     if "save_qkv_proj" in row["notes"]:
-        recompute = 2  # MaxText keeps one product of four and makes the rest again
+        recompute = 2  # MaxText keeps one GEMM of four and makes the rest again
     native = stack_of(row) == "native"
     targets = 2 if "linear_qkv only" in row["notes"] else 1 if "q/k/v/o" in row["notes"] else 0
     fields = [gpu_of(row), gpus, row["n_layers"], row["hidden"], row["ffn"], heads, row["n_kv_heads"] or heads, head,
@@ -156,7 +156,7 @@ def workload(row):
     return " ".join(str(field) for field in fields)
 
 
-# Transformer Engine's profile of one layer's products, kernels alone: 15872 tokens, 4096 wide, four times as wide inside.
+# Transformer Engine's profile of one layer's GEMMs, kernels alone: 15872 tokens, 4096 wide, four times as wide inside.
 PROFILED = ((15872, 12288, 4096), (15872, 4096, 4096), (15872, 16384, 4096), (15872, 4096, 16384))
 
 
@@ -167,7 +167,7 @@ def profiled_layers():
         gpu = {"B300 SXM6 AC": "b300", "H200 NVL": "h200_nvl"}.get(row["gpu"])
         if gpu and row["mode"].startswith("pre-quantised") and row["precision"] in ("bf16", "fp8-current"):
             fp8 = int(row["precision"] != "bf16")
-            lines = [f"product {gpu} {a} {b} {c} {fp8}" for m, n, k in PROFILED
+            lines = [f"gemm {gpu} {a} {b} {c} {fp8}" for m, n, k in PROFILED
                      for a, b, c in ((m, n, k), (m, k, n), (n, k, m))]
             layers.append((row["source"], lines, float(row["total_ms"])))
     return layers

@@ -2,7 +2,7 @@
 // bench/calibrate_plan.py. First argument: a file with one row per line, space-separated:
 //   gpu gpus layers hidden ffn heads kv_heads head_dim vocab gated length batch accumulation recipe
 //   sharding shard_group recompute lora_rank lora_targets optimizer_bytes stack
-// or "product gpu m n k fp8", which is answered with the seconds of that product.
+// or "gemm gpu m n k fp8", which is answered with the seconds of that GEMM.
 // Then every line of the standard input is a set of constants ("name=value …", on top of the
 // committed ones) and is answered with a line of tokens/s per GPU, one number per row. With
 // --parts, the seconds of every part follow each number, separated by commas.
@@ -22,18 +22,18 @@ namespace {
 
 using namespace octavo;
 
-struct ProductRow {
+struct GemmRow {
   const plan::Gpu* gpu = nullptr;  // null: the row is a workload
   double m = 0, n = 0, k = 0;
   bool fp8 = false;
 };
 
-ProductRow read_product(const std::string& line) {
-  ProductRow row;
+GemmRow read_gemm(const std::string& line) {
+  GemmRow row;
   std::string word, gpu;
   std::istringstream in(line);
   in >> word >> gpu >> row.m >> row.n >> row.k >> row.fp8;
-  if (!in) fail(ExitCode::kUsage, "plan_tool", "wanted product gpu m n k fp8, found: " + line);
+  if (!in) fail(ExitCode::kUsage, "plan_tool", "wanted gemm gpu m n k fp8, found: " + line);
   row.gpu = &plan::wanted_gpu(gpu);
   return row;
 }
@@ -64,12 +64,12 @@ void run(const std::vector<std::string>& args) {
   if (args.empty()) fail(ExitCode::kUsage, "plan_tool", "wanted ROWS [--parts]");
   const bool parts = args.size() > 1 && args[1] == "--parts";
   std::vector<plan::Workload> rows;
-  std::vector<ProductRow> products;  // of the same length
+  std::vector<GemmRow> gemms;  // of the same length
   std::ifstream file(args[0]);
   for (std::string line; std::getline(file, line);) {
-    const bool is_product = line.starts_with("product ");
-    products.push_back(is_product ? read_product(line) : ProductRow{});
-    rows.push_back(is_product ? plan::Workload{} : read_row(line));
+    const bool is_gemm = line.starts_with("gemm ");
+    gemms.push_back(is_gemm ? read_gemm(line) : GemmRow{});
+    rows.push_back(is_gemm ? plan::Workload{} : read_row(line));
   }
   for (std::string line; std::getline(std::cin, line);) {
     plan::Calibration calibration = plan::Calibration::fitted();
@@ -80,16 +80,15 @@ void run(const std::vector<std::string>& args) {
       calibration.set(pair.substr(0, equals), std::stod(pair.substr(equals + 1)));
     }
     for (size_t i = 0; i < rows.size(); ++i) {
-      if (const ProductRow& p = products[i]; p.gpu) {
-        std::cout << plan::product_seconds(*p.gpu, calibration, p.m, p.n, p.k, p.fp8) << " ";
+      if (const GemmRow& p = gemms[i]; p.gpu) {
+        std::cout << plan::gemm_seconds(*p.gpu, calibration, p.m, p.n, p.k, p.fp8) << " ";
         continue;
       }
       const plan::StepTime time = plan::step_time(rows[i], calibration);
       std::cout << time.tokens_per_s;
       if (parts)
-        for (double part :
-             {time.products, time.adapters, time.head, time.attention, time.elementwise,
-              time.quantize, time.optimizer, time.collectives, time.host, time.total})
+        for (double part : {time.gemms, time.adapters, time.head, time.attention, time.elementwise,
+                            time.quantize, time.optimizer, time.collectives, time.host, time.total})
           std::cout << "," << part;
       std::cout << " ";
     }

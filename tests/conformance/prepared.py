@@ -10,7 +10,7 @@ import numpy as np
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = pathlib.Path(os.environ.get("OCTAVO_TEST_DATA", ROOT.parent / "shared")) / "data"
 OCTAVO = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build" / "release")) / "bin" / "octavo"
-LEARNED, START, ID = 1 << 31, 1 << 30, (1 << 30) - 1
+IN_LOSS, START, ID = 1 << 31, 1 << 30, (1 << 30) - 1
 HEADER_BYTES = 4096
 
 
@@ -60,7 +60,7 @@ def words(folder, split="train"):
 
 
 def documents(folder, padding, split="train"):
-    """[(ids, learned)] of the documents in a packed split, without padding, in no special order."""
+    """[(ids, in_loss)] of the documents in a packed split, without padding, in no special order."""
     tokens, index = words(folder, split)
     length = index["sample_length"]
     if len(tokens) % length:
@@ -72,9 +72,9 @@ def documents(folder, padding, split="train"):
             sys.exit(f"{folder}: a sample that does not begin with a document")
         for begin, end in zip(starts, [*starts[1:], length]):
             part = sample[begin:end]
-            ids, learned = (part & ID).tolist(), (part >> 31).tolist()
-            if any(learned):
-                found.append((tuple(ids), tuple(learned)))
+            ids, in_loss = (part & ID).tolist(), (part >> 31).tolist()
+            if any(in_loss):
+                found.append((tuple(ids), tuple(in_loss)))
             elif set(ids) != {padding}:
-                sys.exit(f"{folder}: a document of which nothing is learned")
+                sys.exit(f"{folder}: a document without loss tokens")
     return found

@@ -1,7 +1,7 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=conformance timeout=600 night=""
 """wandb's own tools read every value of a 3,000-step run that was killed and resumed, bit for bit: its reader of offline
-files, and its uploader (`wandb sync`) into a server of ours on loopback. A short run with
+files, and its uploader (`wandb sync`) into our own server on loopback. A short run with
 a key in the environment is uploaded as it grows, and the key is in none of its files."""
 import json
 import os

@@ -27,14 +27,14 @@ const std::vector<std::string> kAll = {
 const std::vector<Message> kChat = {
     {"user", "Hi <|im_end|>", ""}, {"assistant", "Hello!", ""}, {"user", "1+1?", ""}};
 
-// The whole text, learned parts in [brackets].
+// The whole text, loss tokens in [brackets].
 std::string shown(const std::vector<Segment>& segments) {
   std::string text;
   for (const Segment& segment : segments) {
     const std::string part = segment.kind == Segment::Kind::kEndOfDocument ? "<eod>"
                              : segment.kind == Segment::Kind::kBegin       ? "<bos>"
                                                                            : segment.text;
-    text += segment.learned ? "[" + part + "]" : part;
+    text += segment.in_loss ? "[" + part + "]" : part;
   }
   return text;
 }
@@ -78,7 +78,7 @@ TEST(ChatTemplate, UsersCannotWriteMarkers) {
       const auto chat = encode_chat(
           *tokenizer,
           render_chat(kind, {{"user", content, ""}, {"assistant", content, ""}}, false));
-      EXPECT_EQ(chat.ids.size(), chat.learned.size());
+      EXPECT_EQ(chat.ids.size(), chat.in_loss.size());
       return std::count_if(chat.ids.begin(), chat.ids.end(), [](TokenId id) { return id > 255; });
     };
     EXPECT_EQ(count(attack), count("harmless"));
@@ -86,15 +86,15 @@ TEST(ChatTemplate, UsersCannotWriteMarkers) {
   }
 }
 
-TEST(ChatTemplate, TheAnswerAndItsEndAreLearned) {
+TEST(ChatTemplate, TheAnswerAndItsEndCountInTheLoss) {
   const auto tokenizer = chat_tokenizer(kAll);
   const auto chat = encode_chat(*tokenizer, render_chat(ChatTemplate::kChatml, kChat, true));
-  std::vector<TokenId> learned;
+  std::vector<TokenId> loss_ids;
   for (size_t i = 0; i < chat.ids.size(); ++i)
-    if (chat.learned[i]) learned.push_back(chat.ids[i]);
-  EXPECT_EQ(learned, (std::vector<TokenId>{'H', 'e', 'l', 'l', 'o', '!', 258}));
+    if (chat.in_loss[i]) loss_ids.push_back(chat.ids[i]);
+  EXPECT_EQ(loss_ids, (std::vector<TokenId>{'H', 'e', 'l', 'l', 'o', '!', 258}));
   EXPECT_EQ(chat.ids.front(), 257);
-  EXPECT_FALSE(chat.learned.front());
+  EXPECT_FALSE(chat.in_loss.front());
 }
 
 TEST(ChatTemplate, AutoFollowsTheAddedTokens) {

@@ -100,7 +100,7 @@ TEST(Loader, AnEpochHasEverySampleOnce) {
   for (int32_t i = 0; i < 90; ++i) EXPECT_EQ(firsts[size_t(i)], 4 * i);
 }
 
-// The last batch keeps its shape; rows behind the end have no sample and nothing to learn.
+// The last batch keeps its shape; rows behind the end have no sample and no loss tokens.
 TEST(Loader, EndsWhereItIsTold) {
   const auto data = std::make_shared<VirtualTokens>(8 * 100 + 1);
   for (const int world : {1, 2, 3}) {
@@ -113,7 +113,7 @@ TEST(Loader, EndsWhereItIsTold) {
         at = batch.after;
         EXPECT_EQ(batch.inputs.size(), 56u);
         EXPECT_EQ(batch.starts.size(), 7u);
-        EXPECT_EQ(batch.learned, 8 * std::ssize(batch.samples));
+        EXPECT_EQ(batch.loss_tokens, 8 * std::ssize(batch.samples));
         EXPECT_EQ(batch.left_out, 0);
         for (size_t row = 0; row < batch.samples.size(); ++row)
           EXPECT_EQ(batch.inputs[8 * row], VirtualTokens::token(8 * batch.samples[row]));
@@ -196,7 +196,7 @@ TEST(Loader, LearnsNothingFromDamagedSamplesAndTheRestAsBefore) {
     const Batch a = wanted.next(), b = found.next();
     EXPECT_EQ(a.after.samples, b.after.samples);
     EXPECT_EQ(a.starts, b.starts);
-    EXPECT_EQ(b.learned, a.learned - 10 * b.left_out);
+    EXPECT_EQ(b.loss_tokens, a.loss_tokens - 10 * b.left_out);
     left_out += b.left_out;
     for (size_t i = 0; i < a.inputs.size(); ++i)
       if (b.targets[i] != -1) {

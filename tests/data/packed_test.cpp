@@ -1,5 +1,5 @@
-// Rows with answers: which tokens are learned, how documents share samples, and that neither the
-// number of workers nor an interruption changes a byte.
+// Rows with answers: which tokens count in the loss, how documents share samples, and that neither
+// the number of workers nor an interruption changes a byte.
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -46,7 +46,7 @@ std::vector<uint32_t> words_of(const fs::path& folder, const std::string& split 
   return {tokens.begin(), tokens.end()};
 }
 
-// Documents of a packed `bytes` set as text: learned letters upper case, '|' the end of a document,
+// Documents of a packed `bytes` set as text: loss tokens upper case, '|' the end of a document,
 // '.' for padding; samples are cut by spaces.
 std::string shown(const std::vector<uint32_t>& words, size_t length) {
   std::string text;
@@ -59,13 +59,13 @@ std::string shown(const std::vector<uint32_t>& words, size_t length) {
       text += '(';
     }
     const char c = padding ? '.' : id == 256 ? '|' : static_cast<char>(id);
-    text += (words[i] & kLearnedFlag) != 0 ? static_cast<char>(std::toupper(c)) : c;
-    if ((words[i] & kLearnedFlag) != 0 && id == 256) text += '!';
+    text += (words[i] & kLossFlag) != 0 ? static_cast<char>(std::toupper(c)) : c;
+    if ((words[i] & kLossFlag) != 0 && id == 256) text += '!';
   }
   return text;
 }
 
-TEST(Packed, AnswersAreLearnedAndDocumentsFillSamplesBestFit) {
+TEST(Packed, AnswersCountInTheLossAndDocumentsFillSamplesBestFit) {
   Scratch scratch;
   put_file(scratch / "in.jsonl",
            "{\"prompt\":\"ab\",\"response\":\"cd\"}\n"          // 5 tokens
@@ -74,7 +74,7 @@ TEST(Packed, AnswersAreLearnedAndDocumentsFillSamplesBestFit) {
            "{\"prompt\":\"k\",\"response\":\"l\"}\n"            // 3: only into the first
            "{\"prompt\":\"m\",\"response\":\"\"}\n"             // left out
            "{\"prompt\":\"nopqrs\",\"response\":\"tuv\"}\n"     // cut
-           "{\"prompt\":\"nopqrstuv\",\"response\":\"w\"}\n");  // nothing left to learn
+           "{\"prompt\":\"nopqrstuv\",\"response\":\"w\"}\n");  // no loss token left
   PrepareOptions options = packed_options(scratch / "in.jsonl", scratch / "out", 8);
   const PrepareResult result = prepare(options);
   EXPECT_EQ(result.documents, 5u);
@@ -123,7 +123,7 @@ TEST(Packed, EmptyTextsAreNoLoss) {
   EXPECT_EQ(prepare(options).documents, 1u);
 }
 
-TEST(Packed, ABatchKnowsWhereDocumentsBeginAndWhatIsLearned) {
+TEST(Packed, ABatchKnowsWhereDocumentsBeginAndItsLossTokens) {
   Scratch scratch;
   put_file(scratch / "in.jsonl",
            "{\"prompt\":\"ab\",\"response\":\"cd\"}\n{\"prompt\":\"e\",\"response\":\"f\"}\n"
@@ -140,7 +140,7 @@ TEST(Packed, ABatchKnowsWhereDocumentsBeginAndWhatIsLearned) {
   EXPECT_EQ(batch.targets, (std::vector<int32_t>{-1, 'c', 'd', 256, -1, 'f', 256, -1, -1,  //
                                                  -1, 'i', 256, -1, -1, -1, -1, -1, -1}));
   EXPECT_EQ(batch.starts, (std::vector<int32_t>{0, 5, 8, 9, 13}));
-  EXPECT_EQ(batch.learned, 7);
+  EXPECT_EQ(batch.loss_tokens, 7);
   expect_failure([&] { Loader(data, {.length = 8}, {}); }, ExitCode::kUsage,
                  {"max_seq_length 9", "found 8"});
 }
@@ -152,7 +152,7 @@ TEST(Packed, PlainBatchesHaveOneDocumentPerRow) {
   Loader loader(TokenData::open(scratch / "out", "train"), {.rows = 3, .length = 10}, {});
   const Batch batch = loader.next();
   EXPECT_EQ(batch.starts, (std::vector<int32_t>{0, 10, 20}));
-  EXPECT_EQ(batch.learned, 30);
+  EXPECT_EQ(batch.loss_tokens, 30);
 }
 
 // Every document comes out once and whole, whatever the packing.

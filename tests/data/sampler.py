@@ -17,9 +17,9 @@ def main():
         sys.exit(3)
     done = subprocess.run([TOOL], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     print(done.stdout, end="")
-    lines = re.findall(r"^data_figures (.*)$", done.stdout, re.M)
+    lines = re.findall(r"^data_results (.*)$", done.stdout, re.M)
     if not lines:
-        sys.exit(f"wanted a data_figures line from {TOOL}, found none")
+        sys.exit(f"wanted a data_results line from {TOOL}, found none")
     passed = re.findall(r"^\[  PASSED  \] (\d+) tests?\.", done.stdout, re.M)
     failed = len(re.findall(r"^\[  FAILED  \] .* ms\)$", done.stdout, re.M))
     of = dict(word.split("=") for word in lines[-1].split())

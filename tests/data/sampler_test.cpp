@@ -1,4 +1,4 @@
-// The order of samples: a permutation at any size, and the figures tests/data/sampler.py reports.
+// The order of samples: a permutation at any size, and the stats tests/data/sampler.py reports.
 
 #include "data/sampler.h"
 
@@ -39,34 +39,34 @@ namespace {
 
 constexpr uint64_t kVirtualTokens = 10'000'000'000'000;
 
-struct StepStats {
+struct SamplerStats {
   uint64_t sampler_bytes = 0, exhaustive_sizes = 0, inverted = 0, missed = 0, repeated = 0;
   double seek_ns = 0, seek_p99_ns = 0;
 };
 
 // Every value of [0, size) exactly once, and the inverse leads back.
-void check_whole(uint64_t size, uint64_t key, StepStats& figures) {
+void check_whole(uint64_t size, uint64_t key, SamplerStats& stats) {
   const Permutation permutation(size, key);
   std::vector<uint8_t> seen(size, 0);
   for (uint64_t i = 0; i < size; ++i) {
     const uint64_t value = permutation(i);
     ASSERT_LT(value, size);
-    figures.repeated += seen[value]++ > 0;
+    stats.repeated += seen[value]++ > 0;
     ASSERT_EQ(permutation.inverse(value), i) << "size " << size;
   }
-  figures.missed += static_cast<uint64_t>(std::count(seen.begin(), seen.end(), 0));
-  ++figures.exhaustive_sizes;
+  stats.missed += static_cast<uint64_t>(std::count(seen.begin(), seen.end(), 0));
+  ++stats.exhaustive_sizes;
 }
 
-void check_small_sizes(StepStats& figures) {
-  for (uint64_t size = 1; size <= 1500; ++size) check_whole(size, size * 77, figures);
+void check_small_sizes(SamplerStats& stats) {
+  for (uint64_t size = 1; size <= 1500; ++size) check_whole(size, size * 77, stats);
   for (const uint64_t size : {4095, 4096, 4097, 65535, 65536, 65537, 100'003, 1'000'000})
-    check_whole(size, 5, figures);
+    check_whole(size, 5, stats);
 }
 
 // A sample is missed or repeated only if two positions share it, that is if inverting does not lead
 // back.
-void check_large_sizes(StepStats& figures) {
+void check_large_sizes(SamplerStats& stats) {
   std::mt19937_64 random(1);
   const uint64_t kTop = uint64_t{1} << 62;
   for (const uint64_t size : {kVirtualTokens / 1024, kVirtualTokens / 2048, kVirtualTokens / 1000,
@@ -78,14 +78,14 @@ void check_large_sizes(StepStats& figures) {
                                    : random() % size;
       const uint64_t value = permutation(x);
       ASSERT_LT(value, size);
-      figures.repeated += permutation.inverse(value) != x;         // else two positions share it
-      figures.missed += permutation(permutation.inverse(x)) != x;  // else no position has it
-      figures.inverted += 2;
+      stats.repeated += permutation.inverse(value) != x;         // else two positions share it
+      stats.missed += permutation(permutation.inverse(x)) != x;  // else no position has it
+      stats.inverted += 2;
     }
   }
 }
 
-void measure_seek(StepStats& figures) {
+void measure_seek(SamplerStats& stats) {
   const uint64_t samples = sample_count(kVirtualTokens, 1024);
   std::mt19937_64 random(2);
   const uint64_t before = allocated_bytes;
@@ -100,31 +100,31 @@ void measure_seek(StepStats& figures) {
     time =
         std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
   }
-  figures.sampler_bytes =
+  stats.sampler_bytes =
       allocated_bytes - before - test_bytes + sizeof(Sampler) + sizeof(Permutation);
   EXPECT_NE(sum, 0u);
   std::sort(times.begin(), times.end());
-  figures.seek_ns = times[times.size() / 2];
-  figures.seek_p99_ns = times[times.size() * 99 / 100];
+  stats.seek_ns = times[times.size() / 2];
+  stats.seek_p99_ns = times[times.size() * 99 / 100];
 }
 
 TEST(Sampler, VirtualDataSetOfTenTrillionTokens) {
-  StepStats figures;
-  check_small_sizes(figures);
-  check_large_sizes(figures);
-  measure_seek(figures);
-  EXPECT_EQ(figures.missed, 0u);
-  EXPECT_EQ(figures.repeated, 0u);
-  EXPECT_LT(figures.sampler_bytes, uint64_t{1} << 20);
-  EXPECT_LT(figures.seek_p99_ns, 10'000);
+  SamplerStats stats;
+  check_small_sizes(stats);
+  check_large_sizes(stats);
+  measure_seek(stats);
+  EXPECT_EQ(stats.missed, 0u);
+  EXPECT_EQ(stats.repeated, 0u);
+  EXPECT_LT(stats.sampler_bytes, uint64_t{1} << 20);
+  EXPECT_LT(stats.seek_p99_ns, 10'000);
   std::printf(
-      "data_figures virtual_tokens=1e13 sampler_bytes=%llu seek_ns=%.0f seek_p99_ns=%.0f "
+      "data_results virtual_tokens=1e13 sampler_bytes=%llu seek_ns=%.0f seek_p99_ns=%.0f "
       "exhaustive_sizes=%llu inverted=%llu missed=%llu repeated=%llu\n",
-      static_cast<unsigned long long>(figures.sampler_bytes), figures.seek_ns, figures.seek_p99_ns,
-      static_cast<unsigned long long>(figures.exhaustive_sizes),
-      static_cast<unsigned long long>(figures.inverted),
-      static_cast<unsigned long long>(figures.missed),
-      static_cast<unsigned long long>(figures.repeated));
+      static_cast<unsigned long long>(stats.sampler_bytes), stats.seek_ns, stats.seek_p99_ns,
+      static_cast<unsigned long long>(stats.exhaustive_sizes),
+      static_cast<unsigned long long>(stats.inverted),
+      static_cast<unsigned long long>(stats.missed),
+      static_cast<unsigned long long>(stats.repeated));
 }
 
 TEST(Sampler, EpochsAndSeedsHaveOrdersOfTheirOwn) {

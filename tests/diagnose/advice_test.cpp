@@ -25,8 +25,8 @@ fp8::TensorHealth health(double underflowed_percent, double sqnr_db) {
 Diagnosis sick_but(const std::vector<Variant>& healthy, const fp8::Options& in_use) {
   Diagnosis found;
   found.in_use = in_use;
-  LayerFigures stats = figures_for("h.0.mlp.c_fc", 256, 256, 256, variants(in_use));
-  for (VariantFigures& v : stats.variants) {
+  LayerStats stats = stats_for("h.0.mlp.c_fc", 256, 256, 256, variants(in_use));
+  for (VariantStats& v : stats.variants) {
     const bool well = std::ranges::find(healthy, v.variant) != healthy.end();
     v.tensors.push_back(
         {Role::kGradient, fp8::Direction::kRow, well ? health(0.1, 30) : health(80, 5)});
@@ -34,7 +34,7 @@ Diagnosis sick_but(const std::vector<Variant>& healthy, const fp8::Options& in_u
   }
   const auto& now = stats.variants.front().tensors.front();
   found.health.push_back(
-      {"h.0.mlp.c_fc", "gradient", Role::kGradient, now.health, fp8::trouble(now.health)});
+      {"h.0.mlp.c_fc", "gradient", Role::kGradient, now.health, fp8::health_problem(now.health)});
   found.layers.push_back(std::move(stats));
   return found;
 }
@@ -69,7 +69,7 @@ TEST(Advice, LayersThatNothingHealsStayInBf16) {
 TEST(Advice, BrokenNumbersAreNoMatterOfRecipes) {
   Diagnosis found = sick_but({{Recipe::kCurrent, FormatChoice::kHybrid, 0}}, {});
   found.health.front().health.incidents.nan = 3;
-  found.health.front().trouble = fp8::trouble(found.health.front().health);
+  found.health.front().trouble = fp8::health_problem(found.health.front().health);
   const auto advice = advise(found);
   ASSERT_EQ(advice.size(), 1U);
   EXPECT_NE(advice.front().what.find("checkpoint"), std::string::npos);
@@ -80,7 +80,7 @@ TEST(Advice, ASaturatedTensorOfDelayedIsAnOldScale) {
   Diagnosis found = sick_but({{Recipe::kCurrent, FormatChoice::kHybrid, 0}}, {});
   auto& report = found.health.front();
   report.health.incidents.saturated = 100;
-  report.trouble = fp8::trouble(report.health);
+  report.trouble = fp8::health_problem(report.health);
   EXPECT_TRUE(advise(found).front().what.starts_with("fp8_margin 1"));
   found.in_use.interval = 50;
   EXPECT_TRUE(advise(found).front().what.starts_with("fp8_interval 1"));
@@ -109,7 +109,7 @@ TEST(Advice, HealthyAndNothingBetter) {
 
 TEST(Advice, ABetterRecipeIsWorthAThought) {
   Diagnosis found = sick_but(variants({}), {});
-  for (VariantFigures& v : found.layers.front().variants)
+  for (VariantStats& v : found.layers.front().variants)
     if (v.variant.recipe == Recipe::kRowwise) v.errors = {0.02, 0.02, 0.02};
   const auto advice = advise(found);
   ASSERT_EQ(advice.size(), 1U);

@@ -19,7 +19,7 @@ config::Settings tiny() {
   return s;
 }
 
-std::string row_name(const TensorFigures& t) {
+std::string row_name(const TensorStats& t) {
   return std::string(fp8::name_of(t.role)) +
          (t.direction == fp8::Direction::kColumn ? " (columns)" : "");
 }
@@ -28,9 +28,9 @@ std::string row_name(const TensorFigures& t) {
 void expect_the_same(const Diagnosis& found) {
   int compared = 0;
   for (const auto& report : found.health)
-    for (const LayerFigures& layer : found.layers) {
+    for (const LayerStats& layer : found.layers) {
       if (layer.layer != report.layer) continue;
-      for (const TensorFigures& t : layer.variants.front().tensors)
+      for (const TensorStats& t : layer.variants.front().tensors)
         if (row_name(t) == report.tensor) {
           EXPECT_DOUBLE_EQ(t.health.sqnr_db(), report.health.sqnr_db()) << report.layer;
           EXPECT_EQ(t.health.incidents.underflowed, report.health.incidents.underflowed);

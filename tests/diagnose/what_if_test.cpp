@@ -39,11 +39,11 @@ FactorOf factors_of(const Tensor& x, const Tensor& w, const Tensor& dy, double g
   };
 }
 
-LayerFigures look(const Tensor& x, const Tensor& w, const Tensor& dy, const FactorOf& factor,
-                  const fp8::Options& in_use = {}) {
-  LayerFigures stats = figures_for("layer", w.size(0), w.size(1), x.size(0), variants(in_use));
-  look_forward(rehearsal(), x, w, factor, stats);
-  look_backward(rehearsal(), dy, x, w, factor, stats);
+LayerStats look(const Tensor& x, const Tensor& w, const Tensor& dy, const FactorOf& factor,
+                const fp8::Options& in_use = {}) {
+  LayerStats stats = stats_for("layer", w.size(0), w.size(1), x.size(0), variants(in_use));
+  measure_forward(rehearsal(), x, w, factor, stats);
+  measure_backward(rehearsal(), dy, x, w, factor, stats);
   return stats;
 }
 
@@ -70,14 +70,14 @@ Plain plainly(const Tensor& t, const Variant& v, Role role, Direction direction,
           100.0 * static_cast<double>(made.incidents.saturated) / static_cast<double>(count)};
 }
 
-TEST(WhatIf, FiguresAreThoseOfPlainLoops) {
+TEST(WhatIf, StatsAreThoseOfPlainLoops) {
   const Tensor x = drawn({kTokens, kInputs}, 1), w = drawn({kOutputs, kInputs}, 2, 0.02),
                dy = drawn({kTokens, kOutputs}, 3, 1e-5) * drawn({kTokens, 1}, 4).exp();
   const auto factor = factors_of(x, w, dy);
-  const LayerFigures found = look(x, w, dy, factor);
+  const LayerStats found = look(x, w, dy, factor);
   int compared = 0;
-  for (const VariantFigures& v : found.variants)
-    for (const TensorFigures& t : v.tensors) {
+  for (const VariantStats& v : found.variants)
+    for (const TensorStats& t : v.tensors) {
       const Tensor& tensor = t.role == Role::kInput ? x : t.role == Role::kWeight ? w : dy;
       const Plain wanted =
           plainly(tensor, v.variant, t.role, t.direction, factor(v.variant, t.role, t.direction));
@@ -91,10 +91,10 @@ TEST(WhatIf, FiguresAreThoseOfPlainLoops) {
   EXPECT_EQ(compared, 4 * 3 + 2 * 6 + 5);
 }
 
-TEST(WhatIf, ProductErrorIsThatOfTheDecodedOperands) {
+TEST(WhatIf, GemmErrorIsThatOfTheDecodedOperands) {
   const Tensor x = drawn({kTokens, kInputs}, 5), w = drawn({kOutputs, kInputs}, 6),
                dy = drawn({kTokens, kOutputs}, 7);
-  const LayerFigures found = look(x, w, dy, factors_of(x, w, dy));
+  const LayerStats found = look(x, w, dy, factors_of(x, w, dy));
   const auto decoded = [](const Tensor& t, Role role) {
     const Tensor values = t.to(at::kFloat).contiguous();
     const auto made = fp8::quantize(
@@ -109,7 +109,7 @@ TEST(WhatIf, ProductErrorIsThatOfTheDecodedOperands) {
                got = at::mm(decoded(x, Role::kInput), decoded(w, Role::kWeight).t());
   const double error =
       ((got - wanted).square().sum(1) / wanted.square().sum(1)).mean().sqrt().item<double>();
-  const VariantFigures* v = found.find({Recipe::kCurrent, FormatChoice::kHybrid, 0});
+  const VariantStats* v = found.find({Recipe::kCurrent, FormatChoice::kHybrid, 0});
   ASSERT_NE(v, nullptr);
   // What is left is the rounding of the result to BF16.
   EXPECT_NEAR(*v->errors[0], error, 0.02 * error);
@@ -124,15 +124,15 @@ TEST(WhatIf, NumbersThatFp8HoldsExactlyLoseNothing) {
   };
   const Tensor x = signs({kTokens, kInputs}), w = signs({kOutputs, kInputs}),
                dy = signs({kTokens, kOutputs});
-  const LayerFigures found = look(x, w, dy, factors_of(x, w, dy));
-  for (const VariantFigures& v : found.variants) EXPECT_LT(v.error(), 1e-6) << name_of(v.variant);
+  const LayerStats found = look(x, w, dy, factors_of(x, w, dy));
+  for (const VariantStats& v : found.variants) EXPECT_LT(v.error(), 1e-6) << name_of(v.variant);
 }
 
 TEST(WhatIf, AnOutlierIsForBlocks) {
   Tensor x = drawn({kTokens, kInputs}, 9, 1e-3);
   x[3][5] = 3e4;  // 448 / 3e4 leaves the others below E4M3's smallest value
   const Tensor w = drawn({kOutputs, kInputs}, 10), dy = drawn({kTokens, kOutputs}, 11);
-  const LayerFigures found = look(x, w, dy, factors_of(x, w, dy));
+  const LayerStats found = look(x, w, dy, factors_of(x, w, dy));
   const auto underflow = [&](const Variant& v) {
     return found.find(v)->tensors.front().health.underflowed_percent();
   };
@@ -149,24 +149,24 @@ TEST(WhatIf, AMarginTooHighUnderflowsAndAScaleTooOldSaturates) {
   const Tensor x = drawn({kTokens, kInputs}, 12), w = drawn({kOutputs, kInputs}, 13),
                dy = drawn({kTokens, kOutputs}, 14);
   const fp8::Options margin{.margin = 16};
-  const LayerFigures high = look(x, w, dy, factors_of(x, w, dy), margin);
-  const VariantFigures& in_use = high.variants.front();
+  const LayerStats high = look(x, w, dy, factors_of(x, w, dy), margin);
+  const VariantStats& in_use = high.variants.front();
   EXPECT_EQ(in_use.variant.margin, 16);
   EXPECT_GT(in_use.tensors.front().health.underflowed_percent(), 40);
-  EXPECT_FALSE(fp8::trouble(in_use.tensors.front().health).empty());
+  EXPECT_FALSE(fp8::health_problem(in_use.tensors.front().health).empty());
   EXPECT_EQ(high.variants[1].variant.margin, 0);
-  EXPECT_TRUE(fp8::trouble(high.variants[1].tensors.front().health).empty());
+  EXPECT_TRUE(fp8::health_problem(high.variants[1].tensors.front().health).empty());
 
   // The tensors grew a hundred times since the scale was made.
-  const LayerFigures old = look(x, w, dy, factors_of(x, w, dy, 100));
+  const LayerStats old = look(x, w, dy, factors_of(x, w, dy, 100));
   EXPECT_GT(old.variants.front().tensors.front().health.saturated_percent(), 1);
 }
 
 TEST(WhatIf, SizesThatTheHardwareRefusesAreNotTried) {
-  const LayerFigures stats = figures_for("narrow", 96, 96, 64, variants({}));
+  const LayerStats stats = stats_for("narrow", 96, 96, 64, variants({}));
   EXPECT_FALSE(stats.find({Recipe::kBlockwise, FormatChoice::kE4m3, 0})->is_legal());
   EXPECT_TRUE(stats.find({Recipe::kMxfp8, FormatChoice::kE4m3, 0})->is_legal());
-  const LayerFigures odd = figures_for("odd", 96, 96, 72, variants({}));
+  const LayerStats odd = stats_for("odd", 96, 96, 72, variants({}));
   EXPECT_EQ(odd.best(), nullptr);
 }
 

@@ -33,9 +33,9 @@ TEST(Groups, OfOneDoesNothing) {
 
 TEST(Groups, GatherReduceAndCount) {
   constexpr int kRanks = 3;
-  Ranks ranks(kRanks, true, [](const launch::RankInfo& place) {
+  Ranks ranks(kRanks, true, [](const launch::RankInfo& rank_info) {
     at::set_num_threads(1);
-    World world = World::connect(place, {.timeout = seconds(20)});
+    World world = World::connect(rank_info, {.timeout = seconds(20)});
     const auto r = static_cast<double>(world.rank());
     // In place: an input is its own part of the output.
     at::Tensor whole = at::zeros({6, 2});
@@ -68,9 +68,9 @@ TEST(Groups, GatherReduceAndCount) {
 TEST(Groups, TurnsAreTakenInOrder) {
   constexpr int kRanks = 3;
   const Scratch scratch;
-  Ranks ranks(kRanks, true, [&](const launch::RankInfo& place) {
+  Ranks ranks(kRanks, true, [&](const launch::RankInfo& rank_info) {
     at::set_num_threads(1);
-    World world = World::connect(place, {.timeout = seconds(20)});
+    World world = World::connect(rank_info, {.timeout = seconds(20)});
     const fs::path made = scratch / "made";
     world.rank_zero_first("something", [&] {
       want(fs::exists(made) == !world.is_first(), "the first rank goes first");
@@ -88,18 +88,19 @@ TEST(Groups, HybridHasAGroupInEachNodeAndOneAcross) {
   constexpr int kRanks = 4;
   Ranks ranks(kRanks, true, [](const launch::RankInfo& one_node) {
     at::set_num_threads(1);
-    launch::RankInfo place = one_node;
-    place.nodes = place.local_ranks = 2;
-    place.node = place.rank / 2;
-    place.local_rank = place.rank % 2;
-    World world = World::connect(place, {.timeout = seconds(20), .hybrid = true});
-    want(world.shards() == 2 && world.shard() == place.local_rank, "shards are a node's ranks");
-    at::Tensor x = at::full({1}, static_cast<double>(1 << (4 * place.rank)), at::kDouble);
+    launch::RankInfo rank_info = one_node;
+    rank_info.nodes = rank_info.local_ranks = 2;
+    rank_info.node = rank_info.rank / 2;
+    rank_info.local_rank = rank_info.rank % 2;
+    World world = World::connect(rank_info, {.timeout = seconds(20), .hybrid = true});
+    want(world.shards() == 2 && world.shard() == rank_info.local_rank, "shards are a node's ranks");
+    at::Tensor x = at::full({1}, static_cast<double>(1 << (4 * rank_info.rank)), at::kDouble);
     at::Tensor inside = x.clone(), across = x.clone();
     world.reducing().all_reduce("inside", {inside}).wait();
     world.replicas().all_reduce("across", {across}).wait();
-    want(inside.item<double>() == (place.node == 0 ? 0x11 : 0x1100), "the sum of a node");
-    want(across.item<double>() == (place.local_rank == 0 ? 0x101 : 0x1010), "the sum over nodes");
+    want(inside.item<double>() == (rank_info.node == 0 ? 0x11 : 0x1100), "the sum of a node");
+    want(across.item<double>() == (rank_info.local_rank == 0 ? 0x101 : 0x1010),
+         "the sum over nodes");
     world.barrier("the end");
   });
   finish(ranks, kRanks);

@@ -13,20 +13,21 @@ namespace octavo::dist {
 namespace {
 
 // Sums in a ring for ever, as a training does; `timeout` of one collective.
-void train_for_ever(const launch::RankInfo& place, milliseconds timeout, int leaver = -1) {
-  Rendezvous met = meet(place, seconds(20));
-  const auto gloo = make_gloo(met.store, place.rank, place.ranks, {"127.0.0.1", timeout});
+void train_for_ever(const launch::RankInfo& rank_info, milliseconds timeout, int leaver = -1) {
+  Rendezvous joined = join_rendezvous(rank_info, seconds(20));
+  const auto gloo =
+      make_gloo(joined.store, rank_info.rank, rank_info.ranks, {"127.0.0.1", timeout});
   for (int step = 0;; ++step) {
     const std::string name = str("all-reduce of layers.3 (#", step, ", group all)");
     try {
       std::vector<at::Tensor> sum = {at::ones({5000})};
       gloo->allreduce(sum)->wait();
     } catch (const std::exception& error) {
-      fail_lost(met, place, name, step, error.what());
+      fail_lost(joined, rank_info, name, step, error.what());
     }
     if (step == 5) log_info("under way");
-    if (step > 5 && place.rank == leaver) {
-      announce_exit(met, place, "[train] the loss is not finite", ExitCode::kGuard);
+    if (step > 5 && rank_info.rank == leaver) {
+      announce_exit(joined, rank_info, "[train] the loss is not finite", ExitCode::kGuard);
       fail(ExitCode::kGuard, "train", "the loss is not finite");
     }
     std::this_thread::sleep_for(milliseconds(5));
@@ -45,9 +46,9 @@ void expect_named(Ranks& ranks, int count, int lost, const std::string& part) {
 
 // A killed rank under torchrun: the store is its agent's, here a process that does nothing else.
 TEST(Lost, AKilledRankIsNamedThroughTorchrunsStore) {
-  Ranks ranks(4, false, [](const launch::RankInfo& place) {
-    if (place.rank == 0) host_torch_store(place.master_port);
-    launch::RankInfo worker = place;
+  Ranks ranks(4, false, [](const launch::RankInfo& rank_info) {
+    if (rank_info.rank == 0) host_torch_store(rank_info.master_port);
+    launch::RankInfo worker = rank_info;
     worker.store_is_torch = true;
     worker.rank -= 1;
     worker.ranks -= 1;
@@ -62,7 +63,8 @@ TEST(Lost, AKilledRankIsNamedThroughTorchrunsStore) {
 }
 
 TEST(Lost, WhatTheLauncherKnowsIsSaidAtOnce) {
-  Ranks ranks(3, true, [](const launch::RankInfo& place) { train_for_ever(place, seconds(60)); });
+  Ranks ranks(3, true,
+              [](const launch::RankInfo& rank_info) { train_for_ever(rank_info, seconds(60)); });
   ASSERT_TRUE(ranks.has_said(1, "under way"));
   const auto start = std::chrono::steady_clock::now();
   ranks.signal(1, SIGKILL);
@@ -73,21 +75,24 @@ TEST(Lost, WhatTheLauncherKnowsIsSaidAtOnce) {
 }
 
 TEST(Lost, AStoppedRankIsNamedAfterTheTimeout) {
-  Ranks ranks(4, true, [](const launch::RankInfo& place) { train_for_ever(place, seconds(1)); });
+  Ranks ranks(4, true,
+              [](const launch::RankInfo& rank_info) { train_for_ever(rank_info, seconds(1)); });
   ASSERT_TRUE(ranks.has_said(3, "under way"));
   ranks.signal(3, SIGSTOP);
   expect_named(ranks, 4, 3, "rank 3 is lost");
 }
 
 TEST(Lost, RankZeroWithTheStoreIsNamed) {
-  Ranks ranks(3, false, [](const launch::RankInfo& place) { train_for_ever(place, seconds(60)); });
+  Ranks ranks(3, false,
+              [](const launch::RankInfo& rank_info) { train_for_ever(rank_info, seconds(60)); });
   ASSERT_TRUE(ranks.has_said(0, "under way"));
   ranks.signal(0, SIGKILL);
   expect_named(ranks, 3, 0, "rank 0 at 127.0.0.1");
 }
 
 TEST(Lost, RankZeroWithTheStoreNamesOthers) {
-  Ranks ranks(4, false, [](const launch::RankInfo& place) { train_for_ever(place, seconds(60)); });
+  Ranks ranks(4, false,
+              [](const launch::RankInfo& rank_info) { train_for_ever(rank_info, seconds(60)); });
   ASSERT_TRUE(ranks.has_said(1, "under way"));
   ranks.signal(1, SIGKILL);
   expect_named(ranks, 4, 1, "rank 1 is lost");
@@ -95,7 +100,7 @@ TEST(Lost, RankZeroWithTheStoreNamesOthers) {
 
 TEST(Lost, ARankThatLeavesSaysWhy) {
   Ranks ranks(4, true,
-              [](const launch::RankInfo& place) { train_for_ever(place, seconds(60), 1); });
+              [](const launch::RankInfo& rank_info) { train_for_ever(rank_info, seconds(60), 1); });
   EXPECT_EQ(ranks.end_of(1, seconds(20)), 4) << ranks.said(1);
   expect_named(ranks, 4, 1, "rank 1 left: [train] the loss is not finite");
   EXPECT_EQ(ranks.said(0).find("is lost"), std::string::npos) << ranks.said(0);
@@ -104,10 +109,11 @@ TEST(Lost, ARankThatLeavesSaysWhy) {
 // A rank that hangs outside of any collective still answers, and is ended by its watch. Nobody else
 // fails here (they wait for the one that hangs), so it is the launcher that raises the alarm.
 TEST(Lost, ARankThatHangsIsEndedAndNotTakenForTheLostOne) {
-  Ranks ranks(3, true, [](const launch::RankInfo& place) {
-    if (place.rank != 0) return train_for_ever(place, seconds(60));
-    const Rendezvous met = meet(place, seconds(20));
-    const auto gloo = make_gloo(met.store, place.rank, place.ranks, {"127.0.0.1", seconds(60)});
+  Ranks ranks(3, true, [](const launch::RankInfo& rank_info) {
+    if (rank_info.rank != 0) return train_for_ever(rank_info, seconds(60));
+    const Rendezvous joined = join_rendezvous(rank_info, seconds(20));
+    const auto gloo =
+        make_gloo(joined.store, rank_info.rank, rank_info.ranks, {"127.0.0.1", seconds(60)});
     log_info("under way");
     std::this_thread::sleep_for(seconds(60));
   });

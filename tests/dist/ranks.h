@@ -101,15 +101,15 @@ class Ranks {
                        const std::function<void(const launch::RankInfo&)>& work) const {
     const int log = ::open(log_of(rank).c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
     ::dup2(log, STDERR_FILENO);
-    launch::RankInfo place;
-    place.rank = place.local_rank = rank;
-    place.ranks = place.local_ranks = ranks;
-    place.master_address = "127.0.0.1";
-    place.master_port = port_;
-    place.store_is_running = hosted;
+    launch::RankInfo rank_info;
+    rank_info.rank = rank_info.local_rank = rank;
+    rank_info.ranks = rank_info.local_ranks = ranks;
+    rank_info.master_address = "127.0.0.1";
+    rank_info.master_port = port_;
+    rank_info.store_is_running = hosted;
     int code = 0;
     try {
-      work(place);
+      work(rank_info);
     } catch (const Error& error) {
       log_error(error.what());
       code = static_cast<int>(error.code());

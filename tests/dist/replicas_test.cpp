@@ -94,17 +94,17 @@ TEST(Disagreement, TheMajorityIsRight) {
   EXPECT_FALSE(find_disagreement(alike, {0, 1, 2}));
   const auto of_three = find_disagreement(one, {0, 3, 6});
   ASSERT_TRUE(of_three);
-  EXPECT_TRUE(of_three->told_apart);
+  EXPECT_TRUE(of_three->has_majority);
   EXPECT_EQ(of_three->ranks, std::vector<int>{3});
   const auto of_five = find_disagreement(five, {0, 1, 2, 3, 4});
-  EXPECT_TRUE(of_five->told_apart);
+  EXPECT_TRUE(of_five->has_majority);
   EXPECT_EQ(of_five->ranks, (std::vector<int>{1, 3}));
   for (const auto& unclear : {all, two, tie}) {
     std::vector<int> ranks;
     for (size_t i = 0; i < unclear.size(); ++i) ranks.push_back(static_cast<int>(i));
     const auto odd = find_disagreement(unclear, ranks);
     ASSERT_TRUE(odd);
-    EXPECT_FALSE(odd->told_apart);
+    EXPECT_FALSE(odd->has_majority);
     EXPECT_EQ(odd->ranks, ranks);
   }
 }
@@ -118,9 +118,9 @@ void finish_all(Ranks& ranks, int count) {
 }
 
 TEST(Replicas, NameRankAndTensor) {
-  Ranks ranks(3, true, [](const launch::RankInfo& place) {
+  Ranks ranks(3, true, [](const launch::RankInfo& rank_info) {
     at::set_num_threads(1);
-    World world = World::connect(place, {.timeout = seconds(20)});
+    World world = World::connect(rank_info, {.timeout = seconds(20)});
     Replicas replicas(world, at::kCPU);
     const at::Tensor a = at::arange(100, at::kFloat), b = at::arange(33, at::kBFloat16);
     const std::vector<Replicated> list = {{"a", "master weights", a}, {"b", "first moments", b}};
@@ -129,14 +129,14 @@ TEST(Replicas, NameRankAndTensor) {
     const auto found = replicas.compare(list, 20);
     wanted(found.has_value(), "a difference");
     wanted(found->step == 20 && found->last_alike == 10, "the steps");
-    wanted(found->tensors.size() == 1 && found->told_apart(), "one tensor");
+    wanted(found->tensors.size() == 1 && found->has_majority(), "one tensor");
     wanted(found->tensors[0].parameter == "b" && found->tensors[0].kind == "first moments", "b");
     wanted(found->ranks() == std::vector<int>{2}, "rank 2");
     wanted(!found->hosts[2].empty(), "its host");
     // Two ranks with two troubles: no two ranks are alike, but every tensor has a majority.
     if (world.rank() == 0) flip(a, 99);
     const auto both = replicas.compare(list, 30);
-    wanted(both->tensors.size() == 2 && both->told_apart(), "both told apart");
+    wanted(both->tensors.size() == 2 && both->has_majority(), "both told apart");
     wanted(both->ranks() == std::vector<int>{0, 2}, "ranks 0 and 2");
     if (world.rank() == 0) flip(a, 99);
     if (world.rank() == 2) flip(b, 8);
@@ -148,13 +148,13 @@ TEST(Replicas, NameRankAndTensor) {
 
 // Three nodes of two: rows are compared with those of the same shard.
 TEST(Replicas, RowsOfShards) {
-  Ranks ranks(6, true, [](launch::RankInfo place) {
+  Ranks ranks(6, true, [](launch::RankInfo rank_info) {
     at::set_num_threads(1);
-    place.nodes = 3;
-    place.local_ranks = 2;
-    place.node = place.rank / 2;
-    place.local_rank = place.rank % 2;
-    World world = World::connect(place, {.timeout = seconds(20), .hybrid = true});
+    rank_info.nodes = 3;
+    rank_info.local_ranks = 2;
+    rank_info.node = rank_info.rank / 2;
+    rank_info.local_rank = rank_info.rank % 2;
+    World world = World::connect(rank_info, {.timeout = seconds(20), .hybrid = true});
     Replicas replicas(world, at::kCPU);
     const at::Tensor rows = at::full({8}, static_cast<float>(world.shard())), all = at::ones({5});
     const std::vector<Replicated> list = {{"rows", "master weights", rows, true},
@@ -163,21 +163,21 @@ TEST(Replicas, RowsOfShards) {
     if (world.rank() == 3) flip(rows, 17);
     const auto found = replicas.compare(list, 2);
     wanted(found.has_value() && found->tensors.size() == 1, "one difference");
-    wanted(found->told_apart() && found->ranks() == std::vector<int>{3}, "rank 3");
+    wanted(found->has_majority() && found->ranks() == std::vector<int>{3}, "rank 3");
     wanted(found->tensors[0].odd.replicas == std::vector<int>({1, 3, 5}), "among three");
   });
   finish_all(ranks, 6);
 }
 
 TEST(Replicas, TwoCannotBeToldApart) {
-  Ranks ranks(2, true, [](const launch::RankInfo& place) {
+  Ranks ranks(2, true, [](const launch::RankInfo& rank_info) {
     at::set_num_threads(1);
-    World world = World::connect(place, {.timeout = seconds(20)});
+    World world = World::connect(rank_info, {.timeout = seconds(20)});
     Replicas replicas(world, at::kCPU);
     const at::Tensor a = at::ones({10});
     if (world.rank() == 1) flip(a, 3);
     const auto found = replicas.compare({{"a", "master weights", a}}, 5);
-    wanted(found.has_value() && !found->told_apart(), "not told apart");
+    wanted(found.has_value() && !found->has_majority(), "not told apart");
     wanted(found->ranks() == std::vector<int>({0, 1}), "both named");
     wanted(found->text().find("cannot be told apart") != std::string::npos, found->text());
   });

@@ -73,16 +73,17 @@ TEST(Store, ErrorsAreC10ds) {
   store.set("word", "x");
   EXPECT_THROW(store.add("word", 1), c10::DistStoreError);
   server.reset();
-  client->set_patience(milliseconds(100));
+  client->set_answer_timeout(milliseconds(100));
   EXPECT_THROW(store.check({"word"}), c10::DistNetworkError);
 }
 
-void all_reduce_once(const launch::RankInfo& place) {
-  const Rendezvous met = meet(place, seconds(20));
-  const auto gloo = make_gloo(met.store, place.rank, place.ranks, {"127.0.0.1", seconds(20)});
-  std::vector<at::Tensor> sum = {at::full({1000}, place.rank + 1.0)};
+void all_reduce_once(const launch::RankInfo& rank_info) {
+  const Rendezvous joined = join_rendezvous(rank_info, seconds(20));
+  const auto gloo =
+      make_gloo(joined.store, rank_info.rank, rank_info.ranks, {"127.0.0.1", seconds(20)});
+  std::vector<at::Tensor> sum = {at::full({1000}, rank_info.rank + 1.0)};
   gloo->allreduce(sum)->wait();
-  const double wanted = place.ranks * (place.ranks + 1) / 2.0;
+  const double wanted = rank_info.ranks * (rank_info.ranks + 1) / 2.0;
   if (!sum[0].eq(wanted).all().item<bool>())
     fail(ExitCode::kDamaged, "test", "wanted ", wanted, ", found ", sum[0][0].item<double>());
   log_info("summed");
@@ -96,9 +97,9 @@ TEST(LaunchCoordinator, GlooConnectsThroughTheLaunchersStore) {
 
 // Without a launcher rank 0 hosts the store, and leaves last.
 TEST(LaunchCoordinator, GlooConnectsThroughRankZerosStore) {
-  Ranks ranks(3, false, [](const launch::RankInfo& place) {
-    all_reduce_once(place);
-    if (place.rank == 1) std::this_thread::sleep_for(milliseconds(300));
+  Ranks ranks(3, false, [](const launch::RankInfo& rank_info) {
+    all_reduce_once(rank_info);
+    if (rank_info.rank == 1) std::this_thread::sleep_for(milliseconds(300));
   });
   for (int rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(ranks.end_of(rank, seconds(30)), 0) << ranks.said(rank);
@@ -107,9 +108,9 @@ TEST(LaunchCoordinator, GlooConnectsThroughRankZerosStore) {
 }
 
 TEST(LaunchCoordinator, GlooConnectsThroughTorchrunsStore) {
-  Ranks ranks(3, false, [](const launch::RankInfo& place) {
-    if (place.rank == 0) host_torch_store(place.master_port);
-    launch::RankInfo worker = place;
+  Ranks ranks(3, false, [](const launch::RankInfo& rank_info) {
+    if (rank_info.rank == 0) host_torch_store(rank_info.master_port);
+    launch::RankInfo worker = rank_info;
     worker.store_is_torch = true;
     worker.rank -= 1;
     worker.ranks -= 1;
@@ -120,14 +121,14 @@ TEST(LaunchCoordinator, GlooConnectsThroughTorchrunsStore) {
 
 TEST(LaunchCoordinator, TwoGenerationsDoNotMeet) {
   const rendezvous::Server server("127.0.0.1", 0, "");
-  launch::RankInfo place;
-  place.ranks = 2;
-  place.master_address = "127.0.0.1";
-  place.master_port = server.port();
-  place.store_is_running = true;
-  Rendezvous first = meet(place, seconds(5));
-  place.generation = 1;
-  Rendezvous second = meet(place, seconds(5));
+  launch::RankInfo rank_info;
+  rank_info.ranks = 2;
+  rank_info.master_address = "127.0.0.1";
+  rank_info.master_port = server.port();
+  rank_info.store_is_running = true;
+  Rendezvous first = join_rendezvous(rank_info, seconds(5));
+  rank_info.generation = 1;
+  Rendezvous second = join_rendezvous(rank_info, seconds(5));
   first.store->set("key", "of the first");
   EXPECT_FALSE(second.store->check({"key"}));
 }

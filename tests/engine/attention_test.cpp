@@ -62,7 +62,7 @@ Magnitudes magnitudes(const at::Tensor& qkv, const at::Tensor& d_out, const Atte
 }
 
 // In BF16 an implementation may round the probabilities and their gradient to BF16 (2^-9 of each)
-// before the next product, and the saved output too: up to four roundings for the gradients, of
+// before the next GEMM, and the saved output too: up to four roundings for the gradients, of
 // which two at most are in one direction. In FP32 the exponential of a score of up to 10 loses
 // 10 x 2^-24.
 double slack_of(at::ScalarType compute, bool backward) {

@@ -10,7 +10,7 @@
 namespace octavo::engine {
 namespace {
 
-using aten::ProductRules;
+using aten::GemmRules;
 using aten::rules_of;
 using fp8::Direction;
 using fp8::Granularity;

@@ -1,4 +1,4 @@
-// The three products over quantized matrices, and the statistics of quantizing.
+// The three GEMMs over quantized matrices, and the statistics of quantizing.
 
 #include <algorithm>
 
@@ -33,9 +33,9 @@ struct Operand {
   at::Tensor row, column;  // magnitudes of what the copies stand for, FP64
 };
 
-class Products {
+class Gemms {
  public:
-  Products(Fp8Linear& op, Fp8Linear& oracle, Recipe recipe, FormatChoice choice)
+  Gemms(Fp8Linear& op, Fp8Linear& oracle, Recipe recipe, FormatChoice choice)
       : op_(op), oracle_(oracle), recipe_(recipe), choice_(choice) {}
 
   Operand operand(const at::Tensor& x, Role role) {
@@ -69,23 +69,23 @@ bool is_usual(Recipe recipe, FormatChoice choice) {
          (fp8::traits_of(recipe).chooses_format ? FormatChoice::kE4m3 : FormatChoice::kHybrid);
 }
 
-// Calls body(products, shape) for every recipe and pair of formats.
+// Calls body(gemms, shape) for every recipe and pair of formats.
 template <class Body>
-void for_each_product(Fp8Linear& op, Fp8Linear& oracle, const Body& body) {
+void for_each_gemm(Fp8Linear& op, Fp8Linear& oracle, const Body& body) {
   for (const Recipe recipe : kRecipes)
     for (const FormatChoice choice : kFormatChoices)
       for (const LinearShape& s : kLinearShapes) {
         if (!is_usual(recipe, choice)) continue;
         SCOPED_TRACE(str(config::name_of(recipe), " ", config::name_of(choice), ", ", text_of(s)));
-        Products products(op, oracle, recipe, choice);
-        body(products, s);
+        Gemms gemms(op, oracle, recipe, choice);
+        body(gemms, s);
       }
 }
 
 TEST_P(Fp8LinearValues, Forward) {
-  for_each_product(*op, *oracle, [&](Products& products, const LinearShape& s) {
-    const Operand x = products.operand(random({s.rows, s.in}), Role::kInput),
-                  w = products.operand(random({s.out, s.in}, 0.1), Role::kWeight);
+  for_each_gemm(*op, *oracle, [&](Gemms& gemms, const LinearShape& s) {
+    const Operand x = gemms.operand(random({s.rows, s.in}), Role::kInput),
+                  w = gemms.operand(random({s.out, s.in}, 0.1), Role::kWeight);
     const at::Tensor b = at::randn({s.out});
     for (const bool biased : {false, true}) {
       const at::Tensor bias = biased ? b : at::Tensor();
@@ -95,7 +95,7 @@ TEST_P(Fp8LinearValues, Forward) {
       at::Tensor slack = kSumSlack * at::mm(x.row.abs(), w.row.abs().t());
       if (biased) slack += kSumSlack * magnitude(b);
       EXPECT_TRUE(near(y, wanted, slack)) << (biased ? "with bias" : "without bias");
-      // And the oracle itself: the products of what fp8::quantize made.
+      // And the oracle itself: the GEMMs of what fp8::quantize made.
       at::Tensor exact_y = at::mm(x.row, w.row.t());
       if (biased) exact_y += b.to(at::kDouble);
       EXPECT_TRUE(near(wanted, exact_y.to(compute), slack));
@@ -104,9 +104,9 @@ TEST_P(Fp8LinearValues, Forward) {
 }
 
 TEST_P(Fp8LinearValues, InputGradient) {
-  for_each_product(*op, *oracle, [&](Products& products, const LinearShape& s) {
-    const Operand dy = products.operand(random({s.rows, s.out}, 1e-2), Role::kGradient),
-                  w = products.operand(random({s.out, s.in}, 0.1), Role::kWeight);
+  for_each_gemm(*op, *oracle, [&](Gemms& gemms, const LinearShape& s) {
+    const Operand dy = gemms.operand(random({s.rows, s.out}, 1e-2), Role::kGradient),
+                  w = gemms.operand(random({s.out, s.in}, 0.1), Role::kWeight);
     at::Tensor dx = at::full({s.rows, s.in}, NAN, compute), wanted = at::empty_like(dx);
     op->input_gradient(dy.found, w.found, dx);
     oracle->input_gradient(dy.wanted, w.wanted, wanted);
@@ -117,9 +117,9 @@ TEST_P(Fp8LinearValues, InputGradient) {
 }
 
 TEST_P(Fp8LinearValues, WeightGradient) {
-  for_each_product(*op, *oracle, [&](Products& products, const LinearShape& s) {
-    const Operand dy = products.operand(random({s.rows, s.out}, 1e-2), Role::kGradient),
-                  x = products.operand(random({s.rows, s.in}), Role::kInput);
+  for_each_gemm(*op, *oracle, [&](Gemms& gemms, const LinearShape& s) {
+    const Operand dy = gemms.operand(random({s.rows, s.out}, 1e-2), Role::kGradient),
+                  x = gemms.operand(random({s.rows, s.in}), Role::kInput);
     for (const auto mode : kBothModes) {
       const bool add = mode == Accumulate::kAdd;
       const at::Tensor before = at::randn({s.out, s.in}) * 1e-2;
@@ -172,15 +172,15 @@ TEST_P(Fp8LinearTest, E5M2InputsHaveAnotherColumnCopy) {
 TEST_P(Fp8LinearTest, ZerosGiveZerosAndNanShows) {
   for (const Recipe recipe : kRecipes) {
     SCOPED_TRACE(config::name_of(recipe));
-    Products products(*op, *oracle, recipe, FormatChoice::kE4m3);
+    Gemms gemms(*op, *oracle, recipe, FormatChoice::kE4m3);
     at::Tensor x = at::zeros({32, 64});
-    const Operand w = products.operand(at::randn({48, 64}), Role::kWeight),
-                  dy = products.operand(at::randn({32, 48}), Role::kGradient);
+    const Operand w = gemms.operand(at::randn({48, 64}), Role::kWeight),
+                  dy = gemms.operand(at::randn({32, 48}), Role::kGradient);
     at::Tensor y = at::empty({32, 48}, compute), dw = at::empty({48, 64});
-    op->forward(products.operand(x, Role::kInput).found, w.found, at::Tensor(), y);
+    op->forward(gemms.operand(x, Role::kInput).found, w.found, at::Tensor(), y);
     EXPECT_EQ(y.abs().sum().item<float>(), 0);
     x[1][63] = NAN;
-    const Operand bad = products.operand(x, Role::kInput);
+    const Operand bad = gemms.operand(x, Role::kInput);
     op->forward(bad.found, w.found, at::Tensor(), y);
     op->weight_gradient(dy.found, bad.found, dw, Accumulate::kOverwrite);
     EXPECT_TRUE(y[1].isnan().all().item<bool>());
@@ -190,12 +190,12 @@ TEST_P(Fp8LinearTest, ZerosGiveZerosAndNanShows) {
   }
 }
 
-TEST_P(Fp8LinearTest, ProductsAreTheSameTwice) {
+TEST_P(Fp8LinearTest, GemmsAreTheSameTwice) {
   for (const Recipe recipe : kRecipes) {
-    Products products(*op, *oracle, recipe, FormatChoice::kHybrid);
-    const Operand x = products.operand(at::randn({96, 256}), Role::kInput),
-                  w = products.operand(at::randn({128, 256}), Role::kWeight),
-                  dy = products.operand(at::randn({96, 128}), Role::kGradient);
+    Gemms gemms(*op, *oracle, recipe, FormatChoice::kHybrid);
+    const Operand x = gemms.operand(at::randn({96, 256}), Role::kInput),
+                  w = gemms.operand(at::randn({128, 256}), Role::kWeight),
+                  dy = gemms.operand(at::randn({96, 128}), Role::kGradient);
     at::Tensor y[2], dx[2], dw[2];
     for (int i = 0; i < 2; ++i) {
       y[i] = at::empty({96, 128}, compute);

@@ -179,7 +179,7 @@ inline QuantizeSpec no_order(const Sides& sides, fp8::Direction direction) {
   return order;
 }
 
-// One NaN is as good as another, and so is a zero: products do not see its sign.
+// One NaN is as good as another, and so is a zero: GEMMs do not see its sign.
 inline bool same_number(float found, float wanted) {
   return found == wanted || (std::isnan(found) && std::isnan(wanted));
 }

@@ -14,20 +14,20 @@ namespace {
 using fp8::Direction;
 using fp8::Recipe;
 
-using Fp8Quantize = Fp8Linear;  // its products are tested in fp8_linear_test.cpp
+using Fp8Quantize = Fp8Linear;  // its GEMMs are tested in fp8_linear_test.cpp
 OCTAVO_OP_TESTS(Fp8Quantize);
 
-struct Wanted {
+struct ExpectedCopies {
   Plain row, column;
 };
-Wanted wanted_of(const at::Tensor& x, const Sides& sides, float factor = kFactor) {
+ExpectedCopies wanted_of(const at::Tensor& x, const Sides& sides, float factor = kFactor) {
   return {plain(x, sides, Direction::kRow, factor), plain(x, sides, Direction::kColumn, factor)};
 }
 
 // As a layer orders: an input (both, the column copy for later), a gradient or a weight (both), a
 // gradient whose layer needs no input gradient (columns), an input in evaluation (rows).
-void expect_all_orders(Fp8Linear& op, const at::Tensor& x, const Sides& sides, const Wanted& wanted,
-                       float factor = kFactor) {
+void expect_all_orders(Fp8Linear& op, const at::Tensor& x, const Sides& sides,
+                       const ExpectedCopies& wanted, float factor = kFactor) {
   const int64_t columns = x.size(1);
   const QuantizeSpec row = order_of(sides, Direction::kRow, false, factor),
                      column = order_of(sides, Direction::kColumn, false, factor),
@@ -70,7 +70,7 @@ TEST_P(Fp8QuantizeValues, QuantizesAsThePlainLoops) {
       const at::Tensor x = contents()[c].make(e);
       for (const Sides& sides : all_sides()) {
         SCOPED_TRACE(str(contents()[c].name, ", ", text_of(e), ", ", text_of(sides)));
-        const Wanted wanted = wanted_of(x, sides);
+        const ExpectedCopies wanted = wanted_of(x, sides);
         with_every_kernel(by_library, [&] { expect_all_orders(*op, x, sides, wanted); });
         if (testing::Test::HasFailure()) return;  // one is enough to read
       }
@@ -85,7 +85,7 @@ TEST_P(Fp8QuantizeValues, QuantizesEveryBf16Value) {
       const at::Tensor x = every_bf16(e, shuffled);
       for (const Sides& sides : all_sides()) {
         SCOPED_TRACE(str(text_of(e), shuffled ? ", shuffled, " : ", ", text_of(sides)));
-        const Wanted wanted = wanted_of(x, sides);
+        const ExpectedCopies wanted = wanted_of(x, sides);
         with_every_kernel(by_library, [&] { expect_all_orders(*op, x, sides, wanted); });
         if (testing::Test::HasFailure()) return;
       }
@@ -100,7 +100,7 @@ TEST_P(Fp8QuantizeValues, QuantizesEveryBf16ValueByManyFactors) {
     const Sides sides = sides_of(kByFactor, choice, fp8::Role::kInput);
     for (const float factor : kFactors) {
       SCOPED_TRACE(str(text_of(sides), ", factor ", factor));
-      const Wanted wanted = wanted_of(x, sides, factor);
+      const ExpectedCopies wanted = wanted_of(x, sides, factor);
       with_every_kernel(by_library, [&] { expect_all_orders(*op, x, sides, wanted, factor); });
     }
   }

@@ -53,16 +53,16 @@ struct Case {
   friend std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name(); }
 };
 
-enum class Who { kAll, kAllButOracle, kAllInFp32 };
+enum class CaseSet { kAll, kAllButOracle, kAllInFp32 };
 
 template <class Op>
-std::vector<Case<Op>> cases(Who who) {
+std::vector<Case<Op>> cases(CaseSet set) {
   std::vector<Case<Op>> result;
   for (const auto& implementation : implementations<Op>())
     for (const auto compute : {at::kFloat, at::kBFloat16}) {
       const Case<Op> made{&implementation, compute};
-      if (who == Who::kAllButOracle && made.is_oracle()) continue;
-      if (who == Who::kAllInFp32 && compute != at::kFloat) continue;
+      if (set == CaseSet::kAllButOracle && made.is_oracle()) continue;
+      if (set == CaseSet::kAllInFp32 && compute != at::kFloat) continue;
       result.push_back(made);
     }
   return result;
@@ -100,19 +100,21 @@ class OpTest : public testing::TestWithParam<Case<Op>> {
 };
 
 // Op##Test runs for all implementations, Op##Values for all but the oracle.
-#define OCTAVO_OP_TESTS(Op)                                                                      \
-  class Op##Test : public OpTest<Op> {};                                                         \
-  class Op##Values : public OpTest<Op> {};                                                       \
-  INSTANTIATE_TEST_SUITE_P(Engine, Op##Test, testing::ValuesIn(cases<Op>(Who::kAll)),            \
-                           [](const auto& info) { return info.param.name(); });                  \
-  INSTANTIATE_TEST_SUITE_P(Engine, Op##Values, testing::ValuesIn(cases<Op>(Who::kAllButOracle)), \
+#define OCTAVO_OP_TESTS(Op)                                                               \
+  class Op##Test : public OpTest<Op> {};                                                  \
+  class Op##Values : public OpTest<Op> {};                                                \
+  INSTANTIATE_TEST_SUITE_P(Engine, Op##Test, testing::ValuesIn(cases<Op>(CaseSet::kAll)), \
+                           [](const auto& info) { return info.param.name(); });           \
+  INSTANTIATE_TEST_SUITE_P(Engine, Op##Values,                                            \
+                           testing::ValuesIn(cases<Op>(CaseSet::kAllButOracle)),          \
                            [](const auto& info) { return info.param.name(); })
 
 // Op##Gradient runs for all implementations in FP32: differences need its digits. Gradients in BF16
 // are compared with the oracle's by value.
-#define OCTAVO_OP_GRADIENT_TESTS(Op)                                                            \
-  class Op##Gradient : public OpTest<Op> {};                                                    \
-  INSTANTIATE_TEST_SUITE_P(Engine, Op##Gradient, testing::ValuesIn(cases<Op>(Who::kAllInFp32)), \
+#define OCTAVO_OP_GRADIENT_TESTS(Op)                                          \
+  class Op##Gradient : public OpTest<Op> {};                                  \
+  INSTANTIATE_TEST_SUITE_P(Engine, Op##Gradient,                              \
+                           testing::ValuesIn(cases<Op>(CaseSet::kAllInFp32)), \
                            [](const auto& info) { return info.param.name(); })
 
 inline at::Tensor exact(const at::Tensor& t) {

@@ -6,7 +6,7 @@
 
 #include <cstdlib>
 
-#include "engine/cpu/product.h"
+#include "engine/cpu/gemm.h"
 #include "engine/engine.h"
 #include "expect_failure.h"
 
@@ -19,16 +19,16 @@ const Choice* choice_of(const Engine& engine, std::string_view op) {
   return nullptr;
 }
 
-struct Wanted {
+struct ExpectedChoice {
   const char *op, *with_units, *without;
 };
-constexpr Wanted kWanted[] = {{"matmul", "cpu/onednn", "cpu/onednn_fp32"},
-                              {"fp8_linear", "cpu/rehearsal", "cpu/rehearsal_fp32"},
-                              {"attention", "cpu/blocks", "cpu/blocks_fp32"}};
+constexpr ExpectedChoice kExpected[] = {{"matmul", "cpu/onednn", "cpu/onednn_fp32"},
+                                        {"fp8_linear", "cpu/rehearsal", "cpu/rehearsal_fp32"},
+                                        {"attention", "cpu/blocks", "cpu/blocks_fp32"}};
 
 TEST(InstructionSet, WithoutBf16UnitsGemmsAreFp32AndTheReceiptSaysWhy) {
   const Engine engine(Target{.bf16_units = Bf16Units::kAbsent});
-  for (const Wanted& w : kWanted) {
+  for (const ExpectedChoice& w : kExpected) {
     const Choice* choice = choice_of(engine, w.op);
     ASSERT_NE(choice, nullptr) << w.op;
     EXPECT_EQ(choice->implementation, w.without);
@@ -41,7 +41,7 @@ TEST(InstructionSet, WithoutBf16UnitsGemmsAreFp32AndTheReceiptSaysWhy) {
 TEST(InstructionSet, WhatIsChosenHereExistsHere) {
   const Engine engine(Target{});
   const bool by_units = cpu::fastest_operands() == cpu::GemmOperands::kBf16;
-  for (const Wanted& w : kWanted) {
+  for (const ExpectedChoice& w : kExpected) {
     const Choice* choice = choice_of(engine, w.op);
     ASSERT_NE(choice, nullptr) << w.op;
     EXPECT_EQ(choice->implementation, by_units ? w.with_units : w.without);

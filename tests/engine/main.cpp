@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "engine/cpu/gemm.h"
 #include "engine/cpu/instruction_set.h"
-#include "engine/cpu/product.h"
 #include "engine/modes.h"
 
 namespace {

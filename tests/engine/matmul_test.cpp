@@ -54,7 +54,7 @@ TEST_P(MatmulValues, InputGradient) {
   }
 }
 
-// The result is FP32 whatever the operands are: BF16 products must not be rounded to BF16.
+// The result is FP32 whatever the operands are: sums of BF16 GEMMs must not be rounded to BF16.
 TEST_P(MatmulValues, WeightGradient) {
   for (const Shape& s : shapes())
     for (const auto mode : kBothModes) {
@@ -70,7 +70,7 @@ TEST_P(MatmulValues, WeightGradient) {
 
 // Into BF16: one rounding of the FP32 sum, also when added to what is there.
 TEST_P(MatmulValues, WeightGradientInBf16) {
-  if (compute != at::kBFloat16) GTEST_SKIP() << "only where products are BF16";
+  if (compute != at::kBFloat16) GTEST_SKIP() << "only where GEMMs are BF16";
   for (const Shape& s : shapes())
     for (const auto mode : kBothModes) {
       SCOPED_TRACE(text_of(s) + (mode == Accumulate::kAdd ? ", add" : ", overwrite"));

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/cpu/product.h"
+#include "engine/cpu/gemm.h"
 #include "engine/op_table.h"
 
 namespace octavo::engine {

@@ -66,16 +66,17 @@ class Row {
 };
 
 void measure(Matmul& op, const Row& row) {
-  struct Product {
+  struct LayerShape {
     const char *forward, *input, *weight;
     int64_t in, out;
   };
-  constexpr Product kProducts[] = {{"qkv y", "qkv dx", "qkv dw", kWidth, 3 * kWidth},
-                                   {"attn out y", "attn out dx", "attn out dw", kWidth, kWidth},
-                                   {"mlp up y", "mlp up dx", "mlp up dw", kWidth, 4 * kWidth},
-                                   {"mlp down y", "mlp down dx", "mlp down dw", 4 * kWidth, kWidth},
-                                   {"head y", "head dx", "head dw", kWidth, kVocab}};
-  for (const auto& p : kProducts) {
+  constexpr LayerShape kLayers[] = {
+      {"qkv y", "qkv dx", "qkv dw", kWidth, 3 * kWidth},
+      {"attn out y", "attn out dx", "attn out dw", kWidth, kWidth},
+      {"mlp up y", "mlp up dx", "mlp up dw", kWidth, 4 * kWidth},
+      {"mlp down y", "mlp down dx", "mlp down dw", 4 * kWidth, kWidth},
+      {"head y", "head dx", "head dw", kWidth, kVocab}};
+  for (const auto& p : kLayers) {
     const at::Tensor x = row.random({kTokens, p.in}), w = row.random({p.out, p.in}),
                      dy = row.random({kTokens, p.out}), bias = at::randn({p.out});
     at::Tensor y = row.empty({kTokens, p.out}), dx = row.empty({kTokens, p.in}),
@@ -88,7 +89,7 @@ void measure(Matmul& op, const Row& row) {
   }
 }
 
-// The larger product of the MLP, and what quantizing for it costs: the input as BF16 values and,
+// The larger GEMM of the MLP, and what quantizing for it costs: the input as BF16 values and,
 // for later, as codes; the gradient and the weight as values in both directions.
 void measure(Fp8Linear& op, const Row& row, fp8::Recipe recipe) {
   const auto choice = fp8::default_format(recipe);

@@ -72,7 +72,7 @@ def answered(connection):  # until the other side closes
 
 
 class Rendezvous:
-    """Who has not the secret; each returns whether it was let in. What is held stays open."""
+    """Who has not the secret; each returns whether it was authenticated. What is held stays open."""
 
     def __init__(self, address, secret):
         self.address, self.secret = address, secret
@@ -247,7 +247,7 @@ class Flood:
 
     def __init__(self, target, count, threads=1, patience=PATIENCE):
         self.target, self.left, self.patience = target, count, patience
-        self.made = self.turned_away = self.mistakes = 0  # tried; of them not even connected; let in or served
+        self.made = self.turned_away = self.mistakes = 0  # tried; of them not even connected; authenticated or served
         self.wrong, self.held, self.lock = {}, [], threading.Lock()
         self.threads = [threading.Thread(target=self._run, daemon=True) for _ in range(threads)]
         for thread in self.threads:

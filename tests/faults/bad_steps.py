@@ -1,11 +1,11 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=faults timeout=600 night="--short" alone
-"""Numbers that are not finite, and losses that spike; the last line has the figures.
+"""Numbers that are not finite, and losses that spike; the last line has the results.
 
 sites      NaN and infinity at 21 places (both operands of eight layers, four weights, a weight's gradient; two ranks in
            turn), in BF16 and every FP8 recipe, once, in FP8 only, or always: the layer, the pass and the rank are named
-           (of a gradient, which is a sum over ranks, the weight), the cause is hardware, fp8 or model or data, nothing is
-           learned, and the next step is sound
+           (of a gradient, which is a sum over ranks, the weight), the cause is hardware, fp8 or model or data, no update is
+           applied, and the next step is sound
 spikes     100 steps of a real training whose data is partly noise: not applied; at most one other step in 10,000 is
 rollback   three such steps in a row: the weights of the last checkpoint, bit for bit; resumed in the middle, the same run;
            a budget that is used up, and a run without checkpoints, end with exit code 4; the default leaves no step out
@@ -91,12 +91,12 @@ def run_ranks(work, name, count=2):
 
 def wrong_with(fault):
     """What is not as it must be, of a fault; "" when all is."""
-    for key in ("injected", "skipped", "unchanged", "goes_on"):
+    for key in ("injected", "skipped", "unchanged", "resumes"):
         if not fault[key]:
             return f"not {key}"
     incident = fault["incident"]
     places, ranks_named = [PLACES[fault["tensor"]] + fault["name"]], [[fault["rank"]]]
-    if fault["tensor"] == "weight gradient":  # a sum over ranks, that no further product reads: its name is all there is
+    if fault["tensor"] == "weight gradient":  # a sum over ranks, that no further GEMM reads: its name is all there is
         if not incident["what"].startswith(f"{places[0]} is not finite"):
             return f"what {incident['what']}"
         places, ranks_named = ["", *places], [[], *ranks_named]
@@ -215,16 +215,16 @@ def main():
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="octavo-bad-steps-") as name:
         work = pathlib.Path(name)
-        figures = sites(work, ["delayed"] if short else MODELS)
-        figures |= spikes(work, 2000 if short else 10000 + 100, 20 if short else 100)
-        figures |= rollback(work)
-    lost = (figures["sites"] - figures["sites_named"] + figures["faults_wrong"] + figures["rollback_wrong"]
-            + max(0, figures["spikes"] - figures["caught"] - (0 if short else 1))
-            + max(0, figures["false"] - (0 if short else 1)))
-    tried = figures["faults"] + figures["spikes"] + figures["rollback_cases"]
-    print(" ".join(f"{k}={v}" for k, v in figures.items()),
+        totals = sites(work, ["delayed"] if short else MODELS)
+        totals |= spikes(work, 2000 if short else 10000 + 100, 20 if short else 100)
+        totals |= rollback(work)
+    lost = (totals["sites"] - totals["sites_named"] + totals["faults_wrong"] + totals["rollback_wrong"]
+            + max(0, totals["spikes"] - totals["caught"] - (0 if short else 1))
+            + max(0, totals["false"] - (0 if short else 1)))
+    tried = totals["faults"] + totals["spikes"] + totals["rollback_cases"]
+    print(" ".join(f"{k}={v}" for k, v in totals.items()),
           f"tried={tried} survived={tried - lost} lost={lost} seconds={time.monotonic() - begin:.0f}")
-    sys.exit(0 if lost == 0 and figures["sites"] == SITES else 1)
+    sys.exit(0 if lost == 0 and totals["sites"] == SITES else 1)
 
 
 if __name__ == "__main__":

@@ -18,8 +18,9 @@ const std::vector<PlannedSave> kSaves = {{1, 10, false, 0}, {2, 20, true, 0},  {
 const std::vector<PlannedSave> kLargeSaves = {{1, 10, false, 0, 20'000}, {2, 20, true, 1, 20'000}};
 
 void mark(const Json& event) {
-  using Mark = void (*)(const char*);
-  static const auto said = reinterpret_cast<Mark>(::dlsym(RTLD_DEFAULT, "octavo_record_mark"));
+  using MarkFunction = void (*)(const char*);
+  static const auto said =
+      reinterpret_cast<MarkFunction>(::dlsym(RTLD_DEFAULT, "octavo_record_mark"));
   if (said == nullptr) fail(ExitCode::kEnvironment, "faults", "the recorder is not loaded");
   said(event.dump().c_str());
 }

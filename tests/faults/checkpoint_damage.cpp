@@ -146,17 +146,17 @@ int flip_and_cut(const fs::path& directory, int flips, int cuts) {
 
 namespace {
 
-enum class Harm { kFlip, kCut, kManifest };
+enum class DamageKind { kFlip, kCut, kManifest };
 
-void harm(const fs::path& checkpoint, Harm how) {
+void harm(const fs::path& checkpoint, DamageKind how) {
   const fs::path file = checkpoint / "model.safetensors";
-  if (how == Harm::kFlip) OpenFile(file).flip(fs::file_size(file) - 3, 5);
-  if (how == Harm::kCut) fs::resize_file(file, fs::file_size(file) / 2);
-  if (how == Harm::kManifest) fs::resize_file(checkpoint / kManifestName, 40);
+  if (how == DamageKind::kFlip) OpenFile(file).flip(fs::file_size(file) - 3, 5);
+  if (how == DamageKind::kCut) fs::resize_file(file, fs::file_size(file) / 2);
+  if (how == DamageKind::kManifest) fs::resize_file(checkpoint / kManifestName, 40);
 }
 
 // One good, the newest of two damaged, then a save that keeps `keep` and may fail at a stage.
-std::string damaged_newest(const fs::path& directory, Harm how, int keep,
+std::string damaged_newest(const fs::path& directory, DamageKind how, int keep,
                            const std::string& fails_at) {
   save_planned(directory, {1, 10, false, 0}, 1, false, "a");
   save_planned(directory, {2, 20, false, 0}, 1, false, "a");
@@ -173,11 +173,11 @@ std::string damaged_newest(const fs::path& directory, Harm how, int keep,
 }
 
 // What was just saved is damaged before retention looks at it.
-std::string damaged_at_once(const fs::path& directory, Harm how, int keep) {
+std::string damaged_at_once(const fs::path& directory, DamageKind how, int keep) {
   save_planned(directory, {1, 10, false, 0}, 1, false, "a");
   if (keep > 1) {
     save_planned(directory, {2, 20, false, 0}, 1, false, "a");
-    harm(directory / "step-00000002", Harm::kCut);
+    harm(directory / "step-00000002", DamageKind::kCut);
   }
   save_planned(directory, {3, 30, false, keep}, 1, false, "a", [&](std::string_view stage) {
     if (stage == "latest") harm(directory / "step-00000003", how);
@@ -201,7 +201,7 @@ int try_retention(const fs::path& directory) {
     lost += problem.empty() ? 0 : 1;
     if (!problem.empty()) std::fprintf(stderr, "retention %d: %s\n", tried, problem.c_str());
   };
-  for (const Harm how : {Harm::kFlip, Harm::kCut, Harm::kManifest})
+  for (const DamageKind how : {DamageKind::kFlip, DamageKind::kCut, DamageKind::kManifest})
     for (const int keep : {1, 2}) {
       for (const char* fails_at : {"", "folder", "model.safetensors", "manifest", "installed"})
         attempt([&](const fs::path& path) { return damaged_newest(path, how, keep, fails_at); });

@@ -91,12 +91,12 @@ int fill_disk(const fs::path& root, int offsets) {
   last.step = 3;
   last.mark = 30;
   error = save_planned(directory, last, 1, false, "last");
-  const bool goes_on = error.empty() && resolved_mark(directory, "latest") == last.mark &&
+  const bool resumes = error.empty() && resolved_mark(directory, "latest") == last.mark &&
                        hidden_names(directory).empty();
-  if (!goes_on) std::fprintf(stderr, "with space again, the next save: %s\n", error.c_str());
+  if (!resumes) std::fprintf(stderr, "with space again, the next save: %s\n", error.c_str());
   std::printf("%s\n",
               Json{{"tried", offsets}, {"intact", intact}, {"needed", needed}}.dump().c_str());
-  return intact == offsets && goes_on ? 0 : 1;
+  return intact == offsets && resumes ? 0 : 1;
 }
 
 }  // namespace octavo::checkpoint::faults

@@ -171,7 +171,7 @@ def newest_two_damaged(work, ranks):
     code = run(folder, ranks, "--max_steps", "30", "--resume", "latest")
     log = folder.log()
     checks.want(code == 0, f"the resume ended with exit code {code}")
-    checks.want("step-00000010 at step 10" in log, "it did not go on from step 10")
+    checks.want("step-00000010 at step 10" in log, "it did not resume from step 10")
     for damaged in ("step-00000030", "step-00000020"):
         checks.want(any("CHECKPOINT NOT USABLE" in line and damaged in line for line in log.splitlines()),
                     f"the log does not say that {damaged} is damaged")

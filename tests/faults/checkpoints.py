@@ -1,6 +1,6 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=faults timeout=600 gate="--short"
-"""Faults of checkpoints, one part after the other; the last line has the figures.
+"""Faults of checkpoints, one part after the other; the last line has the results.
 
 crashes      the file operations of saves are recorded; every prefix of them, with what was not synced kept, lost or kept
              in part, is a folder that must still have every checkpoint that was reported as saved, bit for bit
@@ -144,33 +144,33 @@ def check_retention(work):
 
 
 def run_parts(parts, work, short):
-    """({name: figure} for the last line, [Count])"""
-    figures, counts = {}, []
+    """({name: result} for the last line, [Count])"""
+    results, counts = {}, []
     if "crashes" in parts:
-        figures["prefixes"], count = check_crashes(work, short)
-        figures["states"] = count.tried
+        results["prefixes"], count = check_crashes(work, short)
+        results["states"] = count.tried
         counts.append(count)
     if "damage" in parts:
-        figures["flips"], figures["truncations"], count = check_damage(work, short)
+        results["flips"], results["truncations"], count = check_damage(work, short)
         counts.append(count)
     if "retention" in parts:
         counts.append(check_retention(work))
-        figures["retention"] = counts[-1].tried
+        results["retention"] = counts[-1].tried
     if "disk_full" in parts:
         counts.append(check_full_disk(work, short))
-        figures["disk_full"] = counts[-1].tried
+        results["disk_full"] = counts[-1].tried
         count = Count()
         for problem in checkpoint_runs.full_disks(work, short):
             count.add(problem)
-        figures["trainings_on_a_full_disk"] = count.tried
+        results["trainings_on_a_full_disk"] = count.tried
         counts.append(count)
     if "fallbacks" in parts:
         count = Count()
         for problem in checkpoint_runs.fallbacks(work, short):
             count.add(problem)
-        figures["fallbacks"] = count.tried
+        results["fallbacks"] = count.tried
         counts.append(count)
-    return figures, counts
+    return results, counts
 
 
 def main():
@@ -186,9 +186,9 @@ def main():
     if "disk_full" in parts:
         own_mounts()
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as temporary:
-        figures, counts = run_parts(parts, pathlib.Path(temporary), arguments.short)
+        results, counts = run_parts(parts, pathlib.Path(temporary), arguments.short)
     tried, lost = sum(count.tried for count in counts), sum(count.lost for count in counts)
-    print(f"tried={tried} survived={tried - lost} lost={lost} " + " ".join(f"{k}={v}" for k, v in figures.items()))
+    print(f"tried={tried} survived={tried - lost} lost={lost} " + " ".join(f"{k}={v}" for k, v in results.items()))
     sys.exit(1 if lost else 0)
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=faults timeout=600 night="--short" alone measures="src/data"
-"""Faults of token shards; the last line has the figures.
+"""Faults of token shards; the last line has the results.
 
 flips        500 flipped bits in headers, document starts, hashes and tokens: a loader hands out right tokens up to the
              damage, then an error with exit code 5 that names the shard
-skips        with data_damage skip: right rows or rows that nothing is learned from; the same again, resumed, on two ranks
+skips        with data_damage skip: right rows or rows without loss tokens; the same again, resumed, on two ranks
 vocabulary   an id beyond the vocabulary in a shard whose hashes are right: refused, with shard and position
 runs         real trainings: stopped before the damage; skipped with a ledger, resumed bit for bit; other data refused
 

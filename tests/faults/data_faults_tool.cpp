@@ -25,13 +25,13 @@ namespace {
 
 constexpr int64_t kLength = 64, kRows = 8;
 
-struct Place {
+struct BitPosition {
   std::string shard;
   uint64_t byte = 0;
   int bit = 0;
 };
 
-void flip(const fs::path& folder, const Place& place) {
+void flip(const fs::path& folder, const BitPosition& place) {
   std::fstream file(folder / place.shard, std::ios::binary | std::ios::in | std::ios::out);
   file.seekg(static_cast<std::streamoff>(place.byte));
   const char byte = static_cast<char>(file.get());
@@ -41,7 +41,8 @@ void flip(const fs::path& folder, const Place& place) {
 }
 
 // By turns in a header, in tokens, in the starts of documents and in the hashes of blocks.
-Place draw(const DatasetIndex& index, int number, std::mt19937_64& random, std::string& kind) {
+BitPosition draw(const DatasetIndex& index, int number, std::mt19937_64& random,
+                 std::string& kind) {
   const auto& shards = index.splits.at("train").shards;
   const ShardInfo& shard = shards[random() % shards.size()];
   const uint64_t tokens = shard.tokens * index.kind.token_bytes();
@@ -78,7 +79,7 @@ bool same(const Batch& a, const Batch& b) {
   return a.inputs == b.inputs && a.targets == b.targets && a.after.samples == b.after.samples;
 }
 
-// Rows that are neither the wanted ones nor empty of anything to learn; `left_out` counts those.
+// Rows that are neither the wanted ones nor without loss tokens; `left_out` counts those.
 int wrong_rows(const Batch& found, const Batch& wanted, int64_t& left_out) {
   int wrong = 0;
   for (int64_t row = 0; row < kRows; ++row) {
@@ -98,7 +99,7 @@ int wrong_rows(const Batch& found, const Batch& wanted, int64_t& left_out) {
 }
 
 // Until the damage is met: every batch before it must be the right one.
-std::string stop_problem(const fs::path& folder, const Place& place,
+std::string stop_problem(const fs::path& folder, const BitPosition& place,
                          const std::vector<Batch>& wanted, uint64_t seed) {
   Loader loader(TokenData::open(folder, "train"), {.rows = kRows, .length = kLength, .seed = seed},
                 {});
@@ -124,7 +125,7 @@ int try_flips(const fs::path& folder, int count) {
   int found = 0;
   for (int i = 0; i < count; ++i) {
     std::string kind;
-    const Place place = draw(index, i, random, kind);
+    const BitPosition place = draw(index, i, random, kind);
     flip(folder, place);
     const std::string problem = stop_problem(folder, place, wanted, kSeed);
     flip(folder, place);
@@ -171,7 +172,7 @@ int try_skips(const fs::path& folder, int count) {
   int survived = 0;
   for (int i = 0; i < count; ++i) {
     std::string kind;
-    const Place place = draw(index, i, random, kind);
+    const BitPosition place = draw(index, i, random, kind);
     flip(folder, place);
     std::string problem;
     try {

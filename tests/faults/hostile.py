@@ -215,8 +215,8 @@ def main():
                 print(f"{name}: {'; '.join(text for _, text in found) or 'refused'} "
                       f"({outcome.seconds:.1f} s, {outcome.megabytes:.0f} MB)\n    {message}", flush=True)
             shutil.rmtree(work)
-    figures = " ".join(f"{key}={value}" for key, value in counts.items())
-    print(f"tried={len(cases)} survived={len(cases) - counts['lost']} {figures}")
+    results = " ".join(f"{key}={value}" for key, value in counts.items())
+    print(f"tried={len(cases)} survived={len(cases) - counts['lost']} {results}")
     sys.exit(0 if counts["refused"] == len(cases) else 1)
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=faults timeout=600 gate="--short"
-"""200 kill -9 at random points, at least 80 of them inside a save; the last line has the figures.
+"""200 kill -9 at random points, at least 80 of them inside a save; the last line has the results.
 
-Runs in BF16 and in FP8 (delayed), of one process and of two ranks, are killed up to ten times each and go on each time:
+Runs in BF16 and in FP8 (delayed), of one process and of two ranks, are killed up to ten times each and continue each time:
 with --resume latest, or as `octavo launch` starts ranks again. After every kill all checkpoints are whole; at the end
 the records and the final tensors are those of a run that was left alone, bit for bit.
 A kill was inside a save when it left something of the save behind: a temporary folder or link, a folder half deleted.

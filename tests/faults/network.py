@@ -1,6 +1,6 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=faults timeout=600 night="--short" alone
-"""What listens and where, and what bad connections do to a running training; the last line has the figures.
+"""What listens and where, and what bad connections do to a running training; the last line has the results.
 
 ports        a training on two ranks listens at loopback by default, without the metrics endpoint; at a stated address
              and nowhere else; every interface, a missing secret and a busy port are refused by name
@@ -275,7 +275,7 @@ def late(checks, work):
     second = rank_runs.Launched(first.folder, ["--nproc", "1", *meet, "--node_rank", "1"],
                                 environment={"OCTAVO_RENDEZVOUS_SECRET": SECRET})
     wait_for_step(first, 1)
-    made, attack.left = attack.made, 0  # it went on until the two had met
+    made, attack.left = attack.made, 0  # it continued until the two had met
     attack.finish()
     codes = [first.wait(120), second.wait(120)]
     for run in (first, second):
@@ -298,10 +298,10 @@ def main():
         default_ports(checks, work)
         stated_ports(checks, work)
         refusals(checks, work)
-        figures = flood(checks, work, 300 if short else 1500, (800, 160, 240) if short else (8000, 1400, 720))
+        results = flood(checks, work, 300 if short else 1500, (800, 160, 240) if short else (8000, 1400, 720))
         if not short:
-            figures |= late(checks, work)
-    print(" ".join(f"{key}={value}" for key, value in figures.items()), f"effects={checks.lost}",
+            results |= late(checks, work)
+    print(" ".join(f"{key}={value}" for key, value in results.items()), f"effects={checks.lost}",
           f"tried={checks.tried} survived={checks.tried - checks.lost} lost={checks.lost}")
     sys.exit(1 if checks.lost else 0)
 

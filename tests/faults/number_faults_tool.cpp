@@ -1,5 +1,5 @@
 // NaN and infinity put into a training step on purpose, at places of a real run: which place is
-// named, on which rank, what cause is found, and whether anything was learned. Driven by
+// named, on which rank, what cause is found, and whether an update was applied. Driven by
 // tests/faults/bad_steps.py, one process for each rank.
 // usage: number_faults_tool CONFIG FLAG…   (as `octavo train` takes them). Prints one JSON line.
 
@@ -20,21 +20,21 @@
 namespace octavo::train {
 namespace {
 
-enum class Lasts { kOnce, kInFp8, kAlways };
+enum class FaultDuration { kOnce, kInFp8, kAlways };
 
 // What is put where.
 struct Fault {
   std::string tensor;  // "input" or "gradient" of a layer; "weight", "weight gradient"
   std::string name;    // of the layer, or of the parameter
   int rank = 0;
-  Lasts lasts = Lasts::kOnce;
+  FaultDuration lasts = FaultDuration::kOnce;
   float value = 0;
 };
 
 // Changes an operand of one layer in the passes that it is told to.
-class Saboteur final : public nn::LinearObserver {
+class FaultInjector final : public nn::LinearObserver {
  public:
-  explicit Saboteur(const Fault& fault) : fault_(fault) {}
+  explicit FaultInjector(const Fault& fault) : fault_(fault) {}
   void on_input(nn::Linear& layer, const at::Tensor& x) override { change("input", layer, x); }
   void on_gradient(nn::Linear& layer, const at::Tensor& dy) override {
     change("gradient", layer, dy);
@@ -43,8 +43,8 @@ class Saboteur final : public nn::LinearObserver {
 
  private:
   void change(const char* tensor, const nn::Linear& layer, const at::Tensor& values) {
-    if (fault_.tensor != tensor || (fault_.lasts == Lasts::kOnce && done_ > 0) ||
-        (fault_.lasts == Lasts::kInFp8 && layer.fp8 == nullptr))
+    if (fault_.tensor != tensor || (fault_.lasts == FaultDuration::kOnce && done_ > 0) ||
+        (fault_.lasts == FaultDuration::kInFp8 && layer.fp8 == nullptr))
       return;
     // Past autograd, as a fault of the machine would be.
     const int64_t at = values.numel() / 2 + 1;
@@ -105,14 +105,14 @@ void put_into_gradient(Run& run, const Fault& fault) {
 Json one_fault(Run& run, const Fault& fault) {
   const bool here = run.world.rank() == fault.rank;
   const bool in_weight = fault.tensor == "weight", in_gradient = fault.tensor == "weight gradient";
-  Saboteur saboteur(fault);
+  FaultInjector injector(fault);
   at::Tensor kept;
   if (in_weight) kept = parameter(run, fault.name)->compute.clone();
   if (in_weight && here) put_into_weight(run, fault);
   if (in_gradient && here) put_into_gradient(run, fault);
   for (const auto& layer : run.model->linears())
     if (!in_weight && !in_gradient && layer->name == fault.name && here)
-      layer->observer = &saboteur;
+      layer->observer = &injector;
   const auto before = copies_of(run);  // with the fault: it is no update itself
   run.incidents.clear();
   const auto record = train_step(run);
@@ -124,11 +124,11 @@ Json one_fault(Run& run, const Fault& fault) {
                  {"rank", fault.rank},
                  {"lasts", static_cast<int>(fault.lasts)},
                  {"value", std::isnan(fault.value) ? "nan" : "inf"},
-                 {"injected", in_weight || in_gradient || !here || saboteur.done() > 0},
+                 {"injected", in_weight || in_gradient || !here || injector.done() > 0},
                  {"skipped", record.skipped},
                  {"unchanged", unchanged}};
   if (!run.incidents.empty()) result["incident"] = run.incidents.front().json();
-  result["goes_on"] = !train_step(run).skipped;
+  result["resumes"] = !train_step(run).skipped;
   return result;
 }
 
@@ -149,10 +149,10 @@ std::vector<Fault> places_of(const Run& run) {
 
 // How long a fault there can last: a weight stays as it is, a gradient is of one step, and in BF16
 // nothing is in FP8.
-bool can_last(const Run& run, const Fault& fault, Lasts lasts) {
-  if (fault.tensor == "weight") return lasts == Lasts::kAlways;
-  if (fault.tensor == "weight gradient") return lasts == Lasts::kOnce;
-  return lasts != Lasts::kInFp8 || run.fp8 != nullptr;
+bool can_last(const Run& run, const Fault& fault, FaultDuration lasts) {
+  if (fault.tensor == "weight") return lasts == FaultDuration::kAlways;
+  if (fault.tensor == "weight gradient") return lasts == FaultDuration::kOnce;
+  return lasts != FaultDuration::kInFp8 || run.fp8 != nullptr;
 }
 
 void inject(const std::vector<std::string>& arguments) {
@@ -165,7 +165,8 @@ void inject(const std::vector<std::string>& arguments) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   for (Fault fault : places_of(*run))
     for (const float value : {kNan, kInfinity})
-      for (const Lasts lasts : {Lasts::kOnce, Lasts::kInFp8, Lasts::kAlways}) {
+      for (const FaultDuration lasts :
+           {FaultDuration::kOnce, FaultDuration::kInFp8, FaultDuration::kAlways}) {
         if (!can_last(*run, fault, lasts)) continue;
         fault.value = value;
         fault.lasts = lasts;

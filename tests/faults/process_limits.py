@@ -194,7 +194,7 @@ def capped(folder, chance, from_start):
 
 
 def memory_alone(work, number, wanted, chance):
-    """Ends with a message, keeps its checkpoints, and goes on from them when there is memory again."""
+    """Ends with a message, keeps its checkpoints, and resumes from them when there is memory again."""
     folder = make_folder(work / f"memory-{number}", STEPS, 2)
     problem, how = capped(folder, chance, from_start=number % 2 == 1)
     found = [problem, folder.unsound()]

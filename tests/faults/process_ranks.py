@@ -64,7 +64,7 @@ def listens(pid):
 
 
 def signalled(folder, chance):
-    """Goes on, and one rank is asked to stop at a random moment. Returns the problem, how long it took, what it was."""
+    """Continues, and one rank is asked to stop at a random moment. Returns the problem, how long it took, what it was."""
     before, ends = folder.newest(), folder.path / "ends.txt"
     run = Launched(folder, ("--nproc", str(RANKS), "--auto_resume"), within=(*WITH_EXIT_CODES, ends))
     try:
@@ -136,7 +136,7 @@ def signals(work, times, chance):
 
 
 def paused(work, name, mode, length, chance, wanted):
-    """Stands still for less than the time-out, then goes on: nobody is lost, nothing differs."""
+    """Stands still for less than the time-out, then continues: nobody is lost, nothing differs."""
     folder = rank_death.new_folder(work, name, mode)
     run = Launched(folder, rank_death.FLAGS)
     try:
@@ -159,12 +159,12 @@ def paused(work, name, mode, length, chance, wanted):
     found += [f"ranks {sorted(lost)} were called lost"] if lost else []
     found += ["it was started again"] if "restart " in run.said() else []
     found += ["the weights differ"] if code == 0 and folder.tensors(rank_death.STEPS) != wanted else []
-    print(f"rank {victim} stood still for {pause:.1f} s ({mode}): {'; '.join(found) or 'went on'}", flush=True)
+    print(f"rank {victim} stood still for {pause:.1f} s ({mode}): {'; '.join(found) or 'continued'}", flush=True)
     return "; ".join(found)
 
 
 def stops(work, times, chance):
-    """SIGSTOP: named and started again after the time-out, or no matter when it goes on before it."""
+    """SIGSTOP: named and started again after the time-out, or no matter when it continues before it."""
     problems, slowest, references = [], 0, {}
     for trial in range(times):
         mode = rank_death.MODES[trial % len(rank_death.MODES)]

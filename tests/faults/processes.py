@@ -1,9 +1,9 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=faults timeout=600 night="--short" alone
-"""Faults of processes; the last line has the figures.
+"""Faults of processes; the last line has the results.
 
 signals    SIGTERM or SIGUSR1 to one of three ranks at a random moment: all save together and exit with 75 within one
-           step and 5 s, 100 times; each time the run goes on from there, and has the records of one left alone
+           step and 5 s, 100 times; each time the run resumes from there, and has the records of one left alone
 stops      SIGSTOP of one of four ranks: named in time, and started again; or SIGCONT before the time-out: no matter
 straggler  a rank that needs half as long again as the others: named by the flag slow_rank
 clocks     the clock of the day jumps by a day, forward and back: training, saves, retention, time left, time-outs stay
@@ -35,7 +35,7 @@ def main():
     options = parser.parse_args()
     common.require_files()
     tried = lost = not_tried = 0
-    figures = {}
+    results = {}
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as temporary:
         for case, times in CASES.items():
@@ -48,11 +48,11 @@ def main():
             known = [problem for problem in problems if problem is not None]
             bad = sum(map(bool, known))
             tried, lost, not_tried = tried + len(known), lost + bad, not_tried + len(problems) - len(known)
-            figures |= {case.__name__: len(known) - bad} | found
+            results |= {case.__name__: len(known) - bad} | found
             print(f"{case.__name__}: {len(known) - bad} of {len(known)}, {len(problems) - len(known)} could not be tried, "
                   f"{time.monotonic() - began:.0f} s so far", flush=True)
     print(f"tried={tried} survived={tried - lost} lost={lost} not_tried={not_tried} "
-          + " ".join(f"{name}={value}" for name, value in figures.items()))
+          + " ".join(f"{name}={value}" for name, value in results.items()))
     sys.exit(1 if lost else 0)
 
 

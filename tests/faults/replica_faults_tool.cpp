@@ -48,14 +48,14 @@ config::Settings settings_of(const std::string& mode, const std::string& data) {
 }
 
 // As a launcher would: hybrid has three nodes of two ranks.
-void take_place(launch::RankInfo place, const std::string& mode) {
+void set_rank_variables(launch::RankInfo rank_info, const std::string& mode) {
   if (mode == "hybrid") {
-    place.nodes = 3;
-    place.local_ranks = 2;
-    place.node = place.rank / 2;
-    place.local_rank = place.rank % 2;
+    rank_info.nodes = 3;
+    rank_info.local_ranks = 2;
+    rank_info.node = rank_info.rank / 2;
+    rank_info.local_rank = rank_info.rank % 2;
   }
-  for (const auto& [name, value] : launch::variables_of(place))
+  for (const auto& [name, value] : launch::variables_of(rank_info))
     ::setenv(name.c_str(), value.c_str(), 1);
 }
 
@@ -148,7 +148,7 @@ class Faults {
     const bool two = run_.world.size() == 2;
     const std::vector<int> wanted = two ? std::vector<int>{0, 1} : std::vector<int>{rank};
     return named.parameter == hit.parameter && named.kind == hit.kind &&
-           named.odd.told_apart == !two && named.odd.ranks == wanted;
+           named.odd.has_majority == !two && named.odd.ranks == wanted;
   }
 
   void flip_and_find(uint64_t number) {
@@ -235,9 +235,9 @@ class Faults {
   Counts counts_;
 };
 
-void run_rank(const launch::RankInfo& place, const std::string& mode, int64_t flips,
+void run_rank(const launch::RankInfo& rank_info, const std::string& mode, int64_t flips,
               const std::string& data) {
-  take_place(place, mode);
+  set_rank_variables(rank_info, mode);
   at::set_num_threads(1);
   std::string resumed_from;
   const auto run = assemble(settings_of(mode, data), &resumed_from);
@@ -264,8 +264,9 @@ void run_rank(const launch::RankInfo& place, const std::string& mode, int64_t fl
 
 int run_tool(const std::string& mode, int64_t flips, const std::string& data) {
   const int count = mode == "two" ? 2 : mode == "hybrid" ? 6 : 3;
-  dist::Ranks ranks(count, true,
-                    [&](const launch::RankInfo& place) { run_rank(place, mode, flips, data); });
+  dist::Ranks ranks(count, true, [&](const launch::RankInfo& rank_info) {
+    run_rank(rank_info, mode, flips, data);
+  });
   int worst = 0;
   for (int rank = 0; rank < count; ++rank) {
     const int code = ranks.end_of(rank, std::chrono::minutes(10));

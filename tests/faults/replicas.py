@@ -1,12 +1,12 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=faults timeout=600 night="--short" alone
-"""Silent corruption of a rank's memory; the last line has the figures.
+"""Silent corruption of a rank's memory; the last line has the results.
 
 flips    200 bits, one after the other, in weights, masters and moments of one of three ranks during a real training:
          the comparison names rank, parameter and kind, and before and after it finds nothing. Some are looked for
          steps later. Fewer of the same in other modes: spread over ranks, low-bit state, LoRA, FP8, nodes, two ranks
 runs     the real program, with a bit flipped in a rank's memory from outside: all ranks end with exit code 4,
-         checkpoints hold the right weights, --resume latest goes on. Without comparisons they hold the wrong one
+         checkpoints hold the right weights, --resume latest continues. Without comparisons they hold the wrong one
 cost     the time of comparisons at the default frequency as a share of the steps of a model of 10 million parameters
 
 usage: replicas.py [--short]    --short: fewer of each, for CI
@@ -67,7 +67,7 @@ class Tally:
 
 
 def flip_in_mode(work, mode, count):
-    """The tool's figures, its progress passed on."""
+    """The tool's results, its progress passed on."""
     process = subprocess.Popen([TOOL, mode, str(count), work / "data"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                text=True)
     found = {}
@@ -167,7 +167,7 @@ class Case:
         return flip_in_memory(pids[victim], self.weights) if pids and launched.process.poll() is None else 0
 
     def resumed(self):
-        """The exit code of going on for some steps."""
+        """The exit code of continuing for some steps."""
         launched = rank_runs.Launched(self.folder, ["--nproc", str(self.ranks)],
                                       ["--resume", "latest", "--max_steps", str(max(steps_saved(self.folder)) + 30)])
         try:
@@ -184,7 +184,7 @@ class Case:
         return f"{self.name}: wanted {'; '.join(missing)}; exit code {self.code}\n{logs}" if missing else ""
 
 
-def told_apart(work, weights):
+def has_majority(work, weights):
     for name, keys in (("every 10 steps", {}), ("before a checkpoint", {"frequency": 1_000_000})):
         case = Case(work, name.replace(" ", "-"), weights, **keys)
         words = ("rank 0 (", f"master weights of {HIT}", "alike after step", "--resume latest")
@@ -264,7 +264,7 @@ def main():
             modes[mode] = flip_in_mode(work, mode, count)
             tally.lost += wrong_in(modes[mode])
         weights = known_weights(work)
-        for cases in (told_apart, two_ranks, not_compared)[:1 if short else 3]:
+        for cases in (has_majority, two_ranks, not_compared)[:1 if short else 3]:
             for name, problem in cases(work, weights):
                 tally.note(name, problem)
                 runs += 1

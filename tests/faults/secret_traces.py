@@ -1,10 +1,10 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=faults timeout=600 gate="--short"
 """Canary secrets in every way that one can be given to octavo, and no trace of them in what it writes; the last line has
-the figures.
+the results.
 
 environment  HF_TOKEN, WANDB_API_KEY, AWS_*, the rendezvous secret, proxies with a password, and others
-files        the hub's token, the rendezvous secret, configurations of ours and of others, a launch script
+files        the hub's token, the rendezvous secret, our configurations and others', a launch script
 addresses    user:password@ and ?token= in data, models, endpoints
 commands     train, launch, data prepare, downloads, W&B, sweep, compare, config, verify, … and their failures, with servers
              that refuse and say the secret again; crashes with core files allowed

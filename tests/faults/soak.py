@@ -1,6 +1,6 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=faults timeout=600 night="--short" alone
-"""Hours of training with a kill -9 about every minute, at random times; the last line has the figures.
+"""Hours of training with a kill -9 about every minute, at random times; the last line has the results.
 
 Half of the time two ranks train under `octavo launch --max_restarts` and a random one is killed; in the other half a
 process trains alone, is killed, and started again with --resume latest. Beside them one trains that nobody kills.
@@ -10,7 +10,7 @@ goodput   seconds of the steps whose results were kept / (elapsed seconds - thos
 growth    of the undisturbed process's memory from after its warm-up to the end: less than 1%. Of a restarted process,
           at the same number of steps after its start, and of the launcher, from the first restarts to the last: less
           than 10 MB, since a resumed run reads up to 8 MiB of its metrics
-lost      restarts that did not go on from the newest checkpoint, steps that are missing or there twice, losses that the
+lost      restarts that did not resume from the newest checkpoint, steps that are missing or there twice, losses that the
           undisturbed process does not have
 
 usage: soak.py [--minutes N] [--short]    --short: half a minute, for CI
@@ -50,7 +50,7 @@ def soak(chain, seconds, gap, chance, whole):
         chain.kill(chance)
         life = chain.lives[-1]
         print(f"{time.monotonic() - whole[0]:6.0f} s, {max(0, whole[1] - time.monotonic()) / 60:.0f} min left: "
-              f"{chain.name}, kill {chain.kills}, checkpoint {chain.kept_before_kill[-1]}, goes on with step "
+              f"{chain.name}, kill {chain.kills}, checkpoint {chain.kept_before_kill[-1]}, continues with step "
               f"{life.first_step}, start-up {life.startup_seconds(0):.1f} s", flush=True)
     chain.stop()
 
@@ -75,7 +75,7 @@ def report(chains, undisturbed, short):
     growth, growth_unbacked = undisturbed.growth()
     restarts = [*(chain.growth_over_restarts() for chain in chains), chains[0].launcher_growth()]
     kills = sum(chain.kills for chain in chains)
-    print("\n".join(problems) or "every restart went on from the newest checkpoint, every step is there once")
+    print("\n".join(problems) or "every restart resumed from the newest checkpoint, every step is there once")
     # Half a minute is warm-up all through, and a kill every few seconds loses more.
     limit, least = (100.0, 0.0) if short else (MOST_GROWTH, LEAST_GOODPUT)
     grown = max(growth, growth_unbacked) >= limit or max(restarts) >= MOST_RESTART_GROWTH

@@ -51,7 +51,7 @@ class Life:
 
 
 class Chain:
-    """A training that is killed again and again, and goes on. `measured` is the life's step at which memory is read."""
+    """A training that is killed again and again, and continues. `measured` is the life's step at which memory is read."""
 
     def __init__(self, work, name, ranks, checkpoint_freq, measured):
         self.folder = common.Folder(work / name, CONFIG.format(batch_size=SAMPLES // ranks,
@@ -97,15 +97,15 @@ class Chain:
         if not self.wait_for(lambda: self.lives[-1].first_step is not None):
             raise RuntimeError(f"{self.name} did not start:\n{''.join(self.tail[-40:])}")
         if self.kept_before_kill and self.lives[-1].first_step <= self.kept_before_kill[-1]:
-            self.problems.append(f"{self.name} went on with step {self.lives[-1].first_step}, the checkpoint of "
+            self.problems.append(f"{self.name} continued with step {self.lives[-1].first_step}, the checkpoint of "
                                  f"step {self.kept_before_kill[-1]} had been there")
 
     def kill(self, chance):
-        """Ends it in the midst of its work, and lets it go on."""
+        """Ends it in the midst of its work, and lets it continue."""
         self.kept_before_kill.append(self.folder.newest())
         self.kills += 1
         os.kill(self.victim(chance), signal.SIGKILL)
-        self.go_on()
+        self.continue_run()
         self.wait_until_training()
 
     def stop(self):
@@ -172,7 +172,7 @@ class OneProcess(Chain):
         self.listener = threading.Thread(target=self.listen, args=(self.process.stdout,), daemon=True)
         self.listener.start()
 
-    def go_on(self):
+    def continue_run(self):
         self.process.wait()
         self.listener.join()
         self.begin(self.folder.again())
@@ -217,7 +217,7 @@ class Ranks(Chain):
         found = self.launcher_memory
         return (found[-1] - found[0]) / 1e6 if found else 0.0
 
-    def go_on(self):
+    def continue_run(self):
         if not self.wait_for(lambda: len(self.lives) > self.kills):
             raise RuntimeError(f"{self.name} was not started again:\n{''.join(self.tail[-40:])}")
 

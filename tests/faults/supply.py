@@ -1,6 +1,6 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=faults timeout=600 gate="--short"
-"""What octavo is made of; the last line has the figures.
+"""What octavo is made of; the last line has the results.
 
 lock          every Python package has its hash, ./bootstrap wants it, what is installed is what is locked; pip
               refuses a wrong hash

@@ -1,6 +1,6 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=faults timeout=600 night="--short" alone measures="src/tokenizer"
-"""The texts that are worst for a tokenizer, in GPT-2, Llama-3, Qwen2 and SmolLM2; the last line has the figures.
+"""The texts that are worst for a tokenizer, in GPT-2, Llama-3, Qwen2 and SmolLM2; the last line has the results.
 
 Words of 10 kB to 10 MB of one letter, of digits, spaces, newlines, emoji, marks, random letters, text without spaces,
 beginnings of added tokens, characters that no token has. A case survives when the processor time for each byte of the
@@ -92,8 +92,8 @@ def run_family(path, folder, sizes):
         if done.returncode != 0:
             sys.exit(f"{TOOL.name} ended with {done.returncode}: {done.stderr}")
         for name, line in zip(CASES, done.stdout.splitlines()):
-            figures = dict(part.split("=") for part in line.split()[1:-1])
-            measured[name, size] = float(figures["seconds"]) / int(figures["bytes"]), line.endswith("same")
+            results = dict(part.split("=") for part in line.split()[1:-1])
+            measured[name, size] = float(results["seconds"]) / int(results["bytes"]), line.endswith("same")
     return measured
 
 

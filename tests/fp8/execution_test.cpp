@@ -231,9 +231,9 @@ TEST(Execution, SettingsOfDelayedThatAreNotRead) {
 TEST(Execution, MessagesSayWantedFoundAndWhatToDo) {
   const Decision ampere = decide({}, {true, 8, 0, true, "A100"});
   ASSERT_EQ(ampere.warnings.size(), 1u);
-  for (const char* part :
-       {"fp8_recipe delayed", "wanted a GPU of compute capability 8.9 or above",
-        "found a GPU of compute capability 8.0, A100", "goes on in BF16", "fp8_execution rehearse"})
+  for (const char* part : {"fp8_recipe delayed", "wanted a GPU of compute capability 8.9 or above",
+                           "found a GPU of compute capability 8.0, A100", "continues in BF16",
+                           "fp8_execution rehearse"})
     EXPECT_TRUE(any_has(ampere.warnings, part)) << part << " in " << ampere.warnings.front();
 
   Request request{.execution = Fp8Execution::kNative};

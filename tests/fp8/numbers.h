@@ -1,5 +1,5 @@
 #pragma once
-// Names that the tests of this room share.
+// Names that the tests of this module share.
 
 #include <limits>
 

@@ -40,7 +40,7 @@ TEST(Sides, FormatOfEveryRoleAndDirection) {
   }
 }
 
-TEST(Sides, NoProductOfTwoE5M2) {
+TEST(Sides, NoGemmOfTwoE5M2) {
   for (const Recipe recipe : kRecipes) {
     for (const FormatChoice choice : kChoices) {
       const auto is_e5m2 = [&](Role role, Direction direction) {

@@ -116,7 +116,7 @@ TEST(Delayed, InfinityKeepsTheFactorWhileItIsSeen) {
   EXPECT_EQ(recent.factors, (Floats{448}));
 }
 
-// As fmaxf does in the kernel: no amax of ours is NaN, but a file may say so.
+// As fmaxf does in the kernel: none of our amaxes is NaN, but a file may say so.
 TEST(Delayed, NanIsPassedOver) {
   Slots s(3, {Format::kE4M3});
   s.step({7});

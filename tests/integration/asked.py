@@ -72,7 +72,7 @@ def precision(parent):
     said(back, "resumed from", "at step 4", "FP8 off")
     check("weights: random" not in back, "a resume does not speak of random weights")
     check("checkpoints_fp8" in re.search("resumed from (.*) at step", back)[1], "the run's own checkpoint is resumed")
-    check(work.share("fp8") == 0 and work.steps("fp8") == list(range(1, 9)), "the FP8 run goes on in BF16")
+    check(work.share("fp8") == 0 and work.steps("fp8") == list(range(1, 9)), "the FP8 run continues in BF16")
     again = work.run("train", "--run_name", "fp8", "--mixed_precision", "bf16", "--resume", "latest", "--max_steps", "10")
     said(again, "resumed from checkpoints/fp8/step-00000008 at step 8")
     unnamed(parent)

@@ -2,7 +2,7 @@
 # test: label=integration timeout=600 gate="" alone
 """auto_batch_size under a limit of memory (memory_limit_gb) that lies between two sizes, on one rank and on two; and
 memory that runs out in the middle of a run: one rank does the step again in passes of half the size, two are started again
-by launch and go on so. In both the losses are those of a run that had the smaller passes from the start.
+by launch and continue so. In both the losses are those of a run that had the smaller passes from the start.
 
 Last line: cases=N worst=X failed=0
 """
@@ -63,7 +63,7 @@ def check_ranks(runs, count, mode):
     far = distance(found.losses(), half)
     check(f"{label}: the same losses", far <= MOST, far)
 
-    # The limit is found out by the first pass: one rank goes on by itself, two when launch starts them again.
+    # The limit is found out by the first pass: one rank continues by itself, two when launch starts them again.
     broken = runs.run(f"broken-{count}", count, batch_size=share // 2, gradient_accumulation_steps=2, memory_limit_gb=limit,
                       launch_flags=("--max_restarts", "1"), **keys)
     batching = broken.receipt()["batching"]

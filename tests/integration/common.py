@@ -49,7 +49,7 @@ class Folder:
                 env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
 
     def again(self):
-        """The flags to go on with, or to begin anew when it was killed before its first checkpoint."""
+        """The flags to continue with, or to begin anew when it was killed before its first checkpoint."""
         return ("--resume", "latest") if self.newest() else ("--overwrite",)
 
     def finish(self, *flags):

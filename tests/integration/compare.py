@@ -3,7 +3,7 @@
 """`octavo compare` from outside.
 
 Real runs of a small GPT on tinyshakespeare: FP8 against BF16 must PASS; FP8 with a margin that pushes nearly everything
-below E4M3's range must FAIL; two short runs must say NOT ENOUGH DATA; a comparison that is interrupted goes on and repeats
+below E4M3's range must FAIL; two short runs must say NOT ENOUGH DATA; a comparison that is interrupted continues and repeats
 nothing. Simulated runs, written as run folders, with batches in common, noise that is correlated from step to step and a
 gap that is known: the intervals must cover it in 90 of 100 pairs, and in 90 of 100 comparisons of five seeds. The page has
 nothing from outside, and Chromium draws it.
@@ -53,7 +53,7 @@ def octavo(folder, *words):
 
 
 def compare(folder, *words):
-    """(exit code, figures)"""
+    """(exit code, results)"""
     process = octavo(folder, *words, "--json")
     out, err = process.communicate()
     if process.returncode not in (PASS, FAIL, NOT_ENOUGH):
@@ -61,8 +61,8 @@ def compare(folder, *words):
     return process.returncode, json.loads(out)
 
 
-def judgement(figures, name):
-    return next(row for row in figures["judgements"] if row["name"].startswith(name))
+def judgement(results, name):
+    return next(row for row in results["judgements"] if row["name"].startswith(name))
 
 
 def expect(condition, text):
@@ -110,8 +110,8 @@ def covered_pairs(random, work, count):
         folder = work / f"pair-{i}"
         gap = random.uniform(-1, 4)
         simulate(random, folder, ("a", "b"), int(random.integers(240, 600)), gap, seed=1)
-        _, figures = compare(folder, "a", "b")
-        line = judgement(figures, "training")
+        _, results = compare(folder, "a", "b")
+        line = judgement(results, "training")
         covered += line["interval"]["low"] <= gap <= line["interval"]["high"]
         wrong += line["verdict"] == "PASS" and gap > 2 or line["verdict"] == "FAIL" and gap <= 2
         shutil.rmtree(folder)
@@ -126,8 +126,8 @@ def covered_seeds(random, work, count, seeds=5):
         gap = random.uniform(-1, 4)
         for seed in range(1, seeds + 1):
             simulate(random, folder, (f"a-{seed}", f"b-{seed}"), 220, gap + random.normal() * 0.3, seed)
-        _, figures = compare(folder, ".")
-        interval = judgement(figures, "training")["interval"]
+        _, results = compare(folder, ".")
+        interval = judgement(results, "training")["interval"]
         covered += interval["low"] <= gap <= interval["high"]
         shutil.rmtree(folder)
     return covered
@@ -136,7 +136,7 @@ def covered_seeds(random, work, count, seeds=5):
 # Real runs
 
 def interrupted_comparison(work, words):
-    """FP8 against BF16, stopped in its second run and run again. Returns (code, figures) of the whole."""
+    """FP8 against BF16, stopped in its second run and run again. Returns (code, results) of the whole."""
     runs = work / "runs/fp8-or-not"
     process = octavo(work, *words)
     second = runs / "b-1337/metrics.jsonl"
@@ -146,12 +146,12 @@ def interrupted_comparison(work, words):
     _, err = process.communicate()
     expect(process.returncode == STOPPED, f"wanted exit code {STOPPED} after SIGINT, found {process.returncode}:\n{err}")
     first = (runs / "a-1337/metrics.jsonl").stat()
-    code, figures = compare(work, *words)
+    code, results = compare(work, *words)
     expect((runs / "a-1337/metrics.jsonl").stat().st_mtime_ns == first.st_mtime_ns, "a finished run was repeated")
-    expect("resumed" in (runs / "b-1337/train.log").read_text(), "the stopped run did not go on")
-    steps = [run["steps"] for run in (figures["pairs"][0]["a"], figures["pairs"][0]["b"])]
+    expect("resumed" in (runs / "b-1337/train.log").read_text(), "the stopped run did not continue")
+    steps = [run["steps"] for run in (results["pairs"][0]["a"], results["pairs"][0]["b"])]
     expect(steps == [STEPS, STEPS], f"wanted {STEPS} steps of both runs, found {steps}")
-    return code, figures
+    return code, results
 
 
 def short_runs(work):
@@ -170,13 +170,13 @@ def hellaswag(work):
     words = ["runs/fp8-or-not", "--eval_data", "hellaswag.jsonl", "--output", "hellaswag.html"]
     compare(work, *words)
     kept = [path.stat().st_mtime_ns for path in sorted(work.glob("runs/fp8-or-not/*/hellaswag-*.jsonl"))]
-    code, figures = compare(work, *words)
+    code, results = compare(work, *words)
     expect(kept == [path.stat().st_mtime_ns for path in sorted(work.glob("runs/fp8-or-not/*/hellaswag-*.jsonl"))],
            "answers that were there were asked for again")
-    expect("hellaswag" in figures["pairs"][0], f"HellaSwag was not run: {judgement(figures, 'HellaSwag')['why']}")
-    expect(code in (PASS, NOT_ENOUGH, FAIL) and judgement(figures, "HellaSwag")["verdict"] != "not judged",
+    expect("hellaswag" in results["pairs"][0], f"HellaSwag was not run: {judgement(results, 'HellaSwag')['why']}")
+    expect(code in (PASS, NOT_ENOUGH, FAIL) and judgement(results, "HellaSwag")["verdict"] != "not judged",
            "HellaSwag was not judged")
-    return figures["pairs"][0]["hellaswag"]["rows"]
+    return results["pairs"][0]["hellaswag"]["rows"]
 
 
 def check_page(page, work):
@@ -204,8 +204,8 @@ def main():
         short_runs(work)
         commands = [shlex.split(command)[2:] for command in page_commands("compare.md", "compare")]
         expect(len(commands) == 5, f"docs/compare.md: wanted 5 commands under the test's mark, found {len(commands)}")
-        good, good_figures = interrupted_comparison(work, commands[0])
-        bad, bad_figures = compare(work, *commands[1])
+        good, good_results = interrupted_comparison(work, commands[0])
+        bad, bad_results = compare(work, *commands[1])
         compare(work, *commands[2])
         pair, _ = compare(work, *[word for word in commands[3] if word != "--json"])
         short, _ = compare(work, *commands[4])
@@ -217,7 +217,7 @@ def main():
             options.keep.mkdir(exist_ok=True)
             for number, page in enumerate(pages):
                 shutil.copy(page, options.keep / f"{number}-{page.parent.name}.html")
-    gaps = [judgement(figures, "training")["gap"].split("%")[0] for figures in (good_figures, bad_figures)]
+    gaps = [judgement(results, "training")["gap"].split("%")[0] for results in (good_results, bad_results)]
     print(f"covered={covered}/{options.pairs} covered_seeds={seeds}/{options.pairs} wrong_verdicts={wrong} good_exit={good} "
           f"good_gap={gaps[0]}% bad_exit={bad} bad_gap={gaps[1]}% short_exit={short} hellaswag_rows={rows} pages_drawn={sum(size > 0 for size in drawn)}")
     enough = rows == 12 and min(covered, seeds) >= 0.9 * options.pairs and wrong <= 0.05 * options.pairs

@@ -1,7 +1,7 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=integration timeout=600 gate=""
-"""Runs `octavo diagnose` on configs and checkpoints, healthy and sick, and recomputes its figures with PyTorch from the
-captured tensors: signal to noise of every tensor by four recipes, and the error of the forward products.
+"""Runs `octavo diagnose` on configs and checkpoints, healthy and sick, and recomputes its numbers with PyTorch from the
+captured tensors: signal to noise of every tensor by four recipes, and the error of the forward GEMMs.
 """
 import json
 import math
@@ -60,20 +60,20 @@ def db(x, y):
     return 10 * math.log10((x.double() ** 2).sum() / ((x.double() - y.double()) ** 2).sum())
 
 
-def check_figures(report, tensors):
-    """Every tensor by every recipe that is recomputed here, and forward products. Returns how many were compared."""
-    compared = products = 0
+def check_stats(report, tensors):
+    """Every tensor by every recipe that is recomputed here, and forward GEMMs. Returns how many were compared."""
+    compared = gemms = 0
     worst = 0.0
     for layer in report["what_if"]["layers"]:
         for variant in layer["variants"]:
             if variant["variant"] not in ("current e4m3", "rowwise", "blockwise", "mxfp8"):
                 continue
             made = {}
-            for figure in variant["tensors"]:
-                copy = ROWS if figure["copy"] == "rows" else COLUMNS
-                x = tensors[f"{layer['layer']}.{figure['tensor']}"].float()
-                y = made[figure["tensor"], copy] = quantized(variant["variant"], x, copy, figure["tensor"])
-                worst = max(worst, abs(db(x, y) - figure["sqnr_db"]))
+            for stats in variant["tensors"]:
+                copy = ROWS if stats["copy"] == "rows" else COLUMNS
+                x = tensors[f"{layer['layer']}.{stats['tensor']}"].float()
+                y = made[stats["tensor"], copy] = quantized(variant["variant"], x, copy, stats["tensor"])
+                worst = max(worst, abs(db(x, y) - stats["sqnr_db"]))
                 compared += 1
             x, w = (tensors[f"{layer['layer']}.{name}"].float() for name in ("input", "weight"))
             exact = x @ w.T
@@ -81,21 +81,21 @@ def check_figures(report, tensors):
             error = (off.square().sum(1) / exact.square().sum(1)).mean().sqrt().item()  # each token counts the same
             if not math.isclose(error, variant["products"]["forward"], rel_tol=0.03):
                 sys.exit(f"{layer['layer']} {variant['variant']}: forward error {variant['products']['forward']}, wanted {error}")
-            products += 1
+            gemms += 1
     if worst > 0.01 or compared < 100:
         sys.exit(f"signal to noise is up to {worst} dB from what PyTorch gives ({compared} compared)")
-    return compared, products, worst
+    return compared, gemms, worst
 
 
 def check_in_use(report):
-    """What ran and the what-if of the same recipe are the same figures."""
+    """What ran and the what-if of the same recipe are the same numbers."""
     by_layer = {layer["layer"]: layer["variants"][0] for layer in report["what_if"]["layers"]}
     for line in report["health"]:
         copy = "columns" if line["tensor"].endswith("(columns)") else "rows"
-        figure, = [t for t in by_layer[line["layer"]]["tensors"]
+        stats, = [t for t in by_layer[line["layer"]]["tensors"]
                    if t["tensor"] == line["tensor"].split()[0] and t["copy"] == copy]
-        if figure["sqnr_db"] != line["sqnr_db"] or figure["scale"] != line["scale"]:
-            sys.exit(f"{line['layer']} {line['tensor']}: ran with {line}, what-if says {figure}")
+        if stats["sqnr_db"] != line["sqnr_db"] or stats["scale"] != line["scale"]:
+            sys.exit(f"{line['layer']} {line['tensor']}: ran with {line}, what-if says {stats}")
     return len(report["health"])
 
 
@@ -138,7 +138,7 @@ def check_llama(work):
                                "--json").stdout)
     variant = report["what_if"]["layers"][0]["variants"][0]
     if report["data"] != "random tokens" or set(variant["products"]) != {"forward", "input gradient"}:
-        sys.exit(f"wanted random tokens and two products, found {report['data']}, {variant['products']}")
+        sys.exit(f"wanted random tokens and two GEMMs, found {report['data']}, {variant['products']}")
 
 
 def main():
@@ -150,7 +150,7 @@ def main():
         if healthy["verdict"] != "healthy" or any(a["needed"] for a in healthy["advice"]):
             sys.exit(f"wanted a healthy run, found {healthy['verdict']}, {healthy['advice']}")
         same = check_in_use(healthy)
-        compared, products, worst = check_figures(healthy, load_file(work / "captured.safetensors"))
+        compared, gemms, worst = check_stats(healthy, load_file(work / "captured.safetensors"))
         sick = check_sick(work)
         check_checkpoint(work)
         check_llama(work)
@@ -161,7 +161,7 @@ def main():
             wanted = SICK if "--fp8_margin" in command else 0
             if done.returncode != wanted:
                 sys.exit(f"{command}: exit code {done.returncode}, wanted {wanted}\n{done.stderr[-2000:]}")
-    print(f"sick_layers={sick} in_use_equal={same} recomputed={compared} products={products} worst_db={worst:.5f} "
+    print(f"sick_layers={sick} in_use_equal={same} recomputed={compared} products={gemms} worst_db={worst:.5f} "
           f"commands={len(commands)}")
 
 

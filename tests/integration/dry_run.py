@@ -1,7 +1,7 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=integration timeout=600 gate="--short" night=""
 """octavo plan --dry_run for the shapes that people train, in BF16 and FP8, full and LoRA: exact memory of the real allocator on
-a device that is not there. Each within two minutes and 8 GiB of host memory. Beside it the same step of PyTorch, where
+a fake CUDA device. Each within two minutes and 8 GiB of host memory. Beside it the same step of PyTorch, where
 PyTorch can say it: BF16 weights, gradients and moments, AdamW, recompute. With --short: GPT-2, one Llama and one LoRA."""
 import json
 import pathlib
@@ -110,7 +110,7 @@ def main():
         for rank in (8,) if short else (8, 32):
             runs.append((f"llama-3.1-8b LoRA rank {rank}",
                          ["--model_name", work / "llama-3.1-8b", *SHAPE, "--lora_rank", rank], None))
-        print("| run | precision | peak GB | must fit GB | kernels | products | s | PyTorch, BF16, peak GB |\n|---|---|---|---|---|---|---|---|")
+        print("| run | precision | peak GB | must fit GB | kernels | GEMMs | s | PyTorch, BF16, peak GB |\n|---|---|---|---|---|---|---|---|")
         for name, flags, config in runs:
             beside = pytorch_peak(config) if config else None
             for precision in ([], ["--use_fp8"]):

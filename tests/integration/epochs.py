@@ -110,7 +110,7 @@ class History:
         self.folder = Folder(work / f"run-{number}", CONFIG)
         self.epochs, self.finished, self.starts, self.size, self.order = 0, True, 0, size, order
 
-    def go_on(self, chance):
+    def continue_run(self, chance):
         """Starts or resumes it with other flags and stops it somewhere, or lets it end. Returns what was wrong, and what was
         done."""
         self.epochs += chance.randint(1, 2) if self.finished else chance.choice((0, 0, 1))
@@ -172,7 +172,7 @@ def main():
             if history is None or (history.finished and history.epochs >= MOST_EPOCHS - 1):
                 history, runs = History(work, runs, size, order), runs + 1
             resumed = history.starts > 0
-            found, what = history.go_on(chance)
+            found, what = history.continue_run(chance)
             resumes += resumed
             exact += resumed and not found
             wrong += bool(found)

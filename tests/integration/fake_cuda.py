@@ -1,4 +1,4 @@
-"""The CUDA device that is not there (src/fake_cuda/fake_cuda.h), for scripts: how to start a process on it, and, inside such a
+"""The fake CUDA device (src/fake_cuda/fake_cuda.h), for scripts: how to start a process on it, and, inside such a
 process, what it recorded."""
 import contextlib
 import ctypes
@@ -73,7 +73,7 @@ def events():
 
 
 def gemms():
-    """Every matrix product as CUDA was told: m, n, k, alpha, beta, epilogue, and a, b, c, d with type, op, ld, scale mode…"""
+    """Every GEMM as CUDA was told: m, n, k, alpha, beta, epilogue, and a, b, c, d with type, op, ld, scale mode…"""
     return _part("gemms")
 
 

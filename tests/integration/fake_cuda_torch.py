@@ -1,6 +1,6 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=integration timeout=600 gate=""
-"""PyTorch's own host code on the CUDA device that is not there: what it sees, counts, computes and refuses.
+"""PyTorch's own host code on the fake CUDA device: what it sees, counts, computes and refuses.
 
 usage: fake_cuda_torch.py            every group in a process of its own
        fake_cuda_torch.py GROUP      one group, inside a process that runs on the device
@@ -121,7 +121,7 @@ def group_step():
         steps.append(seen)
     last = steps[-1]
     check("a step launches kernels", 50 < last["counters"]["launches"] < 500, last["counters"]["launches"])
-    check("27 products", last["counters"]["gemms"] == len(last["gemms"]) == 27, last["counters"]["gemms"])
+    check("27 GEMMs", last["counters"]["gemms"] == len(last["gemms"]) == 27, last["counters"]["gemms"])
     check("steps are alike", steps[2]["counters"]["launches"] == last["counters"]["launches"])
     check("no cudaMalloc after the second step", last["counters"]["mallocs"] == 0, last["counters"]["mallocs"])
     check("the host never waits", last["counters"]["host_waits"] == 0, last["counters"]["host_waits"])
@@ -139,7 +139,7 @@ def resident_bytes():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def group_products():
+def group_gemms():
     import torch
     torch.manual_seed(1)
     a, b, bias = torch.randn(48, 80), torch.randn(80, 72), torch.randn(72)
@@ -198,9 +198,9 @@ def group_rowwise():
     a, b = (quantized(64, 128, torch.float8_e4m3fn) for _ in range(2))
     sa, sb = torch.rand(64, 1) + 0.1, torch.rand(1, 64) + 0.1
     wanted = (a.double() * sa.double()) @ (b.double().t() * sb.double())
-    product = lambda x, y: torch._scaled_mm(a.cuda(), b.cuda().t(), x.cuda(), y.cuda(), out_dtype=torch.float32)
-    check("row scales", largest_error(product(sa, sb), wanted) < FP32_ERROR)
-    check("swapped row scales give wrong numbers", largest_error(product(sb.t().contiguous(), sa.t().contiguous()), wanted) > WRONG)
+    gemm = lambda x, y: torch._scaled_mm(a.cuda(), b.cuda().t(), x.cuda(), y.cuda(), out_dtype=torch.float32)
+    check("row scales", largest_error(gemm(sa, sb), wanted) < FP32_ERROR)
+    check("swapped row scales give wrong numbers", largest_error(gemm(sb.t().contiguous(), sa.t().contiguous()), wanted) > WRONG)
 
 
 def group_blocks():
@@ -213,20 +213,20 @@ def group_blocks():
     wide = lambda scales: scales.double().repeat_interleave(128, 1)
     wanted = (a.double() * wide(sa)) @ (b.double() * wide(sb).repeat_interleave(128, 0)).t()
 
-    def product(a_scale, b_scale):
+    def gemm(a_scale, b_scale):
         return torch.ops.aten._scaled_mm_v2(a.cuda(), b.cuda().t(), [a_scale], [4], [], [b_scale], [5], [], None,
                                             torch.float32)
     right_a = sa.t().contiguous().cuda().t()  # rows next to each other
     padded = torch.zeros(2, 8)
     padded[:, :5] = sb
     right_b = padded.cuda().t()
-    check("1x128 by 128x128", largest_error(product(right_a, right_b), wanted) < FP32_ERROR)
+    check("1x128 by 128x128", largest_error(gemm(right_a, right_b), wanted) < FP32_ERROR)
     wrong_a = torch.as_strided(sa.cuda(), (rows, 5), (1, rows))  # the right shape over the wrong order
-    check("scales in the wrong order give wrong numbers", largest_error(product(wrong_a, right_b), wanted) > WRONG)
+    check("scales in the wrong order give wrong numbers", largest_error(gemm(wrong_a, right_b), wanted) > WRONG)
     unpadded = torch.zeros(16)
     unpadded[:10] = sb.flatten()
     check("unpadded scales give wrong numbers",
-          largest_error(product(right_a, unpadded.view(2, 8).cuda().t()), wanted) > WRONG)
+          largest_error(gemm(right_a, unpadded.view(2, 8).cuda().t()), wanted) > WRONG)
     sb1 = torch.rand(columns, 5) + 0.1
     wanted = (a.double() * wide(sa)) @ (b.double() * wide(sb1)).t()
     y = torch.ops.aten._scaled_mm_v2(a.cuda(), b.cuda().t(), [right_a], [4], [], [sb1.t().contiguous().cuda().t()], [4],
@@ -254,18 +254,18 @@ def group_mxfp8():
     wide = lambda x, scales: x.double().numpy() * numpy.repeat(2.0 ** (scales.astype(float) - 127), 32, 1)
     wanted = torch.from_numpy(wide(a, sa) @ wide(b, sb).T)
 
-    def product(x, y, scale_a, scale_b):
+    def gemm(x, y, scale_a, scale_b):
         on_device = [torch.from_numpy(s).view(torch.float8_e8m0fnu).cuda() for s in (scale_a, scale_b)]
         return torch.ops.aten._scaled_mm_v2(x, y, [on_device[0]], [3], [1], [on_device[1]], [3], [1], None, torch.float32)
     x, y = a.cuda(), b.cuda().t()
-    check("MXFP8", largest_error(product(x, y, tiled(sa), tiled(sb)), wanted) < FP32_ERROR)
+    check("MXFP8", largest_error(gemm(x, y, tiled(sa), tiled(sb)), wanted) < FP32_ERROR)
     row_major = torch.from_numpy(b.view(torch.uint8).numpy().T.copy()).view(torch.float8_e4m3fn).cuda()
-    check("MXFP8, the other layout of B", largest_error(product(x, row_major, tiled(sa), tiled(sb)), wanted) < FP32_ERROR)
+    check("MXFP8, the other layout of B", largest_error(gemm(x, row_major, tiled(sa), tiled(sb)), wanted) < FP32_ERROR)
     flat = numpy.zeros_like(tiled(sa))
     flat[:sa.size] = sa.flatten()
-    check("untiled scales give wrong numbers", largest_error(product(x, y, flat, tiled(sb)), wanted) > WRONG)
+    check("untiled scales give wrong numbers", largest_error(gemm(x, y, flat, tiled(sb)), wanted) > WRONG)
     poisoned = tiled(numpy.pad(sa, ((0, 0), (0, 1)), constant_values=255))
-    check("NaN in the padding reaches the result", product(x, y, poisoned, tiled(sb)).cpu().isnan().any().item())
+    check("NaN in the padding reaches the result", gemm(x, y, poisoned, tiled(sb)).cpu().isnan().any().item())
 
 
 def group_refusals():
@@ -299,7 +299,7 @@ def group_graph():
             graph.replay()
     c = seen["counters"]
     check("three launches of the graph", (c["graph_launches"], c["gemms"], c["launches"]) == (3, 3, 3), c)
-    check("the product was computed", largest_error(out, a.cpu() @ b.cpu()) < FP32_ERROR)
+    check("the GEMM was computed", largest_error(out, a.cpu() @ b.cpu()) < FP32_ERROR)
     error = raises(RuntimeError, lambda: capture_and_wait(out))
     check("waiting inside a capture fails", error is not None and "captur" in error, error)
 
@@ -354,7 +354,7 @@ def runs():
     for memory in (64 * MIB, 64 * MIB - 1):
         yield "memory", dict(memory=memory)
     yield "step", {}
-    for group in ("products", "tensorwise", "rowwise", "blocks", "graph"):
+    for group in ("gemms", "tensorwise", "rowwise", "blocks", "graph"):
         yield group, dict(compute=True)
     yield "mxfp8", dict(capability=100, compute=True)
     yield "nccl", dict(devices=2)

@@ -2,7 +2,7 @@
 # test: label=integration timeout=600 gate=""
 """FP8 and checkpoints. A run of each recipe, stopped twice by SIGTERM and once by kill -9 at random steps and resumed each
 time, has the records and the final tensors (weights, moments, FP8 scaling) of a run that was left alone, bit for bit. A
-run that goes on half way in another precision or recipe ends within 1% of the validation loss of the one that did not."""
+run that resumes half way in another precision or recipe ends within 1% of the validation loss of the one that did not."""
 import json
 import pathlib
 import random
@@ -51,7 +51,7 @@ class Folder(common.Folder):
         super().__init__(path, CONFIG + (FP8_CONFIG + mode + "\n" if in_fp8 else ""),
                          checkpoints or ("checkpoints_fp8" if in_fp8 else "checkpoints"))
 
-    def go_on(self):
+    def continue_run(self):
         """Starts, or resumes: saves land in the background, so a kill soon after the first leaves nothing to resume."""
         return self.start(*(() if not (self.path / "runs").exists() else self.again()))
 
@@ -87,7 +87,7 @@ def stopped_and_resumed(work, recipe, chance):
         # Not before the first save, and early enough for the signal to come before the end.
         steps = sorted(chance.sample(range(5, STEPS - 6 - 3 * attempt), 3))
         signals = chance.sample([signal.SIGTERM, signal.SIGTERM, signal.SIGKILL], 3)
-        codes = [interrupt(folder.go_on(), steps[i], signals[i]) for i in range(3)]
+        codes = [interrupt(folder.continue_run(), steps[i], signals[i]) for i in range(3)]
         wanted = [-number if number == signal.SIGKILL else STOPPED for number in signals]
         if codes == wanted:
             folder.finish_or_exit("--resume", "latest")
@@ -120,7 +120,7 @@ def described(mode):
 
 
 def switch(work, references, before, after):
-    """Goes on half way in another way. Returns the change of the final validation loss in percent, and what is wrong."""
+    """Continues half way in another way. Returns the change of the final validation loss in percent, and what is wrong."""
     folder = Folder(work / f"{before}-to-{after}", after, "switched")
     folder.finish_or_exit("--resume", references[before].step(HALF), "--checkpoint_dir", "switched")
     found = folder.mislabelled()
@@ -128,7 +128,7 @@ def switch(work, references, before, after):
     precision = folder.label()[0]
     if [r["step"] for r in trained] != list(range(HALF + 1, STEPS + 1)) or {r["precision"] for r in trained} != {precision}:
         found.append(f"{len(trained)} steps in {set(r['precision'] for r in trained)}, wanted {STEPS - HALF} in {precision}")
-    said = "the checkpoint was trained in {}, training goes on in {}".format(
+    said = "the checkpoint was trained in {}, training continues in {}".format(
         *(described(mode) for mode in (before, after)))
     if said not in folder.log():
         found.append(f"the log does not say '{said}'")

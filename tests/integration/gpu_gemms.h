@@ -1,5 +1,5 @@
 #pragma once
-// FP8 products on the device that is not there: matrices are quantized and laid out on the CPU by
+// FP8 GEMMs on the fake CUDA device: matrices are quantized and laid out on the CPU by
 // the backend's own code, copied to the device, multiplied there (by the host, as cuBLASLt was
 // told), and compared with the reference.
 
@@ -18,33 +18,33 @@ struct Shape {
   int64_t tokens, in, out;
 };
 
-enum class Product { kForward, kInputGradient, kWeightGradient };
-inline const char* name_of(Product p) {
-  return p == Product::kForward         ? "forward"
-         : p == Product::kInputGradient ? "input gradient"
-                                        : "weight gradient";
+enum class GemmKind { kForward, kInputGradient, kWeightGradient };
+inline const char* name_of(GemmKind p) {
+  return p == GemmKind::kForward         ? "forward"
+         : p == GemmKind::kInputGradient ? "input gradient"
+                                         : "weight gradient";
 }
 
-// One way to do the products. `quantize` works in the CPU's memory and gives what the op's products
+// One way to do the GEMMs. `quantize` works in the CPU's memory and gives what the op's GEMMs
 // read once it is copied to the device.
 struct Backend {
   std::string name;
   int capability = 90;
-  bool is_native = true;  // not of the rehearsal: its products are BF16
+  bool is_native = true;  // not of the rehearsal: its GEMMs are BF16
   std::function<engine::Fp8Matrix(const at::Tensor& x, fp8::Recipe, const engine::QuantizeSpec& row,
                                   const engine::QuantizeSpec& column)>
       quantize;
   std::shared_ptr<engine::Fp8Linear> op;
-  // Whether it has such products at all; empty: all that the recipe allows.
+  // Whether it has such GEMMs at all; empty: all that the recipe allows.
   std::function<bool(fp8::Recipe, const Shape&)> serves;
 };
 // Fails when there is no such backend.
 Backend make_backend(const std::string& name, int capability);
 Backend make_te_backend(int capability);
 
-// Both operands of a product on the CPU, and what the product must give (FP64).
+// Both operands of a GEMM on the CPU, and what the GEMM must give (FP64).
 struct Problem {
-  Product product;
+  GemmKind gemm;
   fp8::Recipe recipe;
   Shape shape;
   engine::Fp8Matrix left, right;  // as forward(), input_gradient() or weight_gradient() take them
@@ -65,19 +65,19 @@ struct WantedCall {
 };
 WantedCall wanted_call(const Problem& problem, int capability);
 
-// Which copy of each operand a product reads.
-fp8::Direction left_copy(Product product);
-fp8::Direction right_copy(Product product);
+// Which copy of each operand a GEMM reads.
+fp8::Direction left_copy(GemmKind gemm);
+fp8::Direction right_copy(GemmKind gemm);
 std::string text_of(const Problem& problem);
 
-// M, N and K of a product out[M,N] = left[M,K] right[K,N].
+// M, N and K of a GEMM out[M,N] = left[M,K] right[K,N].
 struct Extents {
   int64_t m, n, k;
 };
 Extents extents_of(const Problem& problem);
 int64_t up_to(int64_t size, int64_t multiple);
 
-// One scale per row has no cuBLASLt product above 9.0: libtorch takes a kernel of its own, which
+// One scale per row has no cuBLASLt GEMM above 9.0: libtorch takes a kernel of its own, which
 // does not run here.
 bool is_computed(const Problem& problem, const Backend& backend);
 
@@ -93,7 +93,7 @@ std::string run_on_device(const Backend& backend, const Problem& problem);
 std::vector<Problem> problems_of(const Backend& backend);
 void check_calls(const Backend& backend, const Problem& problem, Tally& tally);
 void check_mutations(const Backend& backend, const Problem& problem, Tally& tally);
-// The products of ops.h, in BF16.
-void check_bf16_products(Tally& tally);
+// The GEMMs of ops.h, in BF16.
+void check_bf16_gemms(Tally& tally);
 
 }  // namespace octavo::gemms

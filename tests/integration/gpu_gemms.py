@@ -1,8 +1,8 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=integration timeout=600 gate="--short" night=""
-"""FP8 products and the other operations of the CUDA path, on the fake CUDA device.
+"""FP8 GEMMs and the other operations of the CUDA path, on the fake CUDA device.
 
-products: every recipe that a compute capability has x {forward, input gradient, weight gradient} x backend, odd shapes
+GEMMs: every recipe that a compute capability has x {forward, input gradient, weight gradient} x backend, odd shapes
 included. Matrices are quantized and laid out in the CPU's memory by the backend's own code and copied to the device; the real
 libtorch_cuda (or Transformer Engine) makes the call, the host computes what cuBLASLt was told, and the result must be the
 reference's up to accumulation, the call the one that was meant. Wrong layouts, unpadded, unswizzled and swapped scales made on
@@ -27,7 +27,7 @@ LAST_LINE = re.compile(r"^cases=(\d+) failed=(\d+) caught=(\d+) of (\d+)\s*\Z", 
 
 
 def run(arguments, **options):
-    """The four figures of one process. A process that ends without its last line is one failed case."""
+    """The four results of one process. A process that ends without its last line is one failed case."""
     base = os.environ | {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "2"}
     done = subprocess.run([TOOL, *arguments], env=fake_cuda.environment(base=base, **options), text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=900, check=False)
@@ -38,7 +38,7 @@ def run(arguments, **options):
         print(done.stdout[-6000:])
     elif arguments[0] == "operations" and os.environ.get("OCTAVO_VERBOSE"):
         print(done.stdout)
-    return [int(figure) for figure in found.groups()] if found else [1, 1, 0, 0]
+    return [int(number) for number in found.groups()] if found else [1, 1, 0, 0]
 
 
 def main():

@@ -21,7 +21,7 @@ Fp8Copy on_device(const Fp8Copy& copy) {
   const auto moved = [](const Tensor& t) { return t.defined() ? t.to(at::kCUDA) : t; };
   return {moved(copy.codes), moved(copy.scales), moved(copy.values)};
 }
-// Kernels do not run there: a result is what was copied to it until a product writes it.
+// Kernels do not run there: a result is what was copied to it until a GEMM writes it.
 Tensor filled(const Problem& p) {
   return (p.before.defined() ? p.before : at::full(p.wanted.sizes(), NAN, at::dtype(p.result)))
       .to(at::kCUDA);
@@ -89,22 +89,22 @@ std::string compared(const Tensor& found, const Problem& p) {
 
 }  // namespace
 
-Direction left_copy(Product p) {
-  return p == Product::kWeightGradient ? Direction::kColumn : Direction::kRow;
+Direction left_copy(GemmKind p) {
+  return p == GemmKind::kWeightGradient ? Direction::kColumn : Direction::kRow;
 }
-Direction right_copy(Product p) {
-  return p == Product::kForward ? Direction::kRow : Direction::kColumn;
+Direction right_copy(GemmKind p) {
+  return p == GemmKind::kForward ? Direction::kRow : Direction::kColumn;
 }
 std::string text_of(const Problem& p) {
-  return str(config::name_of(p.recipe), " ", name_of(p.product), " ", p.shape.tokens, " x ",
+  return str(config::name_of(p.recipe), " ", name_of(p.gemm), " ", p.shape.tokens, " x ",
              p.shape.in, " -> ", p.shape.out, p.bias.defined() ? " + bias" : "",
              p.before.defined() ? " added" : "", " to ", at::toString(p.result));
 }
 
 Extents extents_of(const Problem& p) {
   const Shape& s = p.shape;
-  if (p.product == Product::kForward) return {s.tokens, s.out, s.in};
-  if (p.product == Product::kInputGradient) return {s.tokens, s.in, s.out};
+  if (p.gemm == GemmKind::kForward) return {s.tokens, s.out, s.in};
+  if (p.gemm == GemmKind::kInputGradient) return {s.tokens, s.in, s.out};
   return {s.out, s.in, s.tokens};
 }
 int64_t up_to(int64_t size, int64_t multiple) {
@@ -133,9 +133,9 @@ std::string run_on_device(const Backend& backend, const Problem& p) {
   Tensor out = filled(p);
   fake_cuda::api()->reset();
   try {
-    if (p.product == Product::kForward)
+    if (p.gemm == GemmKind::kForward)
       backend.op->forward(left, right, bias, out);
-    else if (p.product == Product::kInputGradient)
+    else if (p.gemm == GemmKind::kInputGradient)
       backend.op->input_gradient(left, right, out);
     else
       backend.op->weight_gradient(
@@ -154,16 +154,15 @@ std::string run_on_device(const Backend& backend, const Problem& p) {
 
 WantedCall wanted_call(const Problem& p, int capability) {
   const auto [rows, n, k] = extents_of(p);
-  const fp8::Side left = p.left.side(left_copy(p.product)),
-                  right = p.right.side(right_copy(p.product));
+  const fp8::Side left = p.left.side(left_copy(p.gemm)), right = p.right.side(right_copy(p.gemm));
   // Operands whose sum runs along their rows in memory, but where any layout is taken.
   const bool as_stored = capability >= 100 && capability < 120;
-  const bool left_turned = as_stored && p.product == Product::kWeightGradient,
-             right_turned = as_stored && p.product != Product::kForward;
+  const bool left_turned = as_stored && p.gemm == GemmKind::kWeightGradient,
+             right_turned = as_stored && p.gemm != GemmKind::kForward;
   // 1 x 128: rows come in fours.
   const int64_t m = left.granularity == Granularity::kBlock128 ? up_to(rows, 4) : rows;
-  const bool fast = p.product == Product::kForward && (left.granularity == Granularity::kTensor ||
-                                                       left.granularity == Granularity::kVector);
+  const bool fast = p.gemm == GemmKind::kForward && (left.granularity == Granularity::kTensor ||
+                                                     left.granularity == Granularity::kVector);
   return {.m = n,
           .n = m,
           .k = k,
@@ -188,11 +187,11 @@ void check_calls(const Backend& backend, const Problem& p, Tally& tally) {
   const auto calls = recorded();
   const std::string wanted = text_of(wanted_call(p, backend.capability));
   const std::string found =
-      calls.size() == 1 ? text_of(call_of(calls[0])) : str(calls.size(), " products");
+      calls.size() == 1 ? text_of(call_of(calls[0])) : str(calls.size(), " GEMMs");
   tally.check(found == wanted, str(text_of(p), ", wanted ", wanted), found);
 }
 
-void check_bf16_products(Tally& tally) {
+void check_bf16_gemms(Tally& tally) {
   const auto op = engine::aten::make_matmul();
   const Tensor x = at::randn({136, 80}).to(at::kBFloat16),
                w = at::randn({48, 80}).to(at::kBFloat16),
@@ -201,7 +200,7 @@ void check_bf16_products(Tally& tally) {
   const auto wide = [](const Tensor& t) { return t.to(at::kDouble); };
   const auto gpu = [](const Tensor& t) { return t.to(at::kCUDA); };
   const auto check = [&](const char* name, const Tensor& found, const Tensor& wanted) {
-    Problem p{.product = Product::kForward, .result = found.scalar_type()};
+    Problem p{.gemm = GemmKind::kForward, .result = found.scalar_type()};
     p.wanted = wanted;
     p.slack = at::full_like(wanted, 1e-4);
     const std::string wrong = compared(found.cpu(), p);
@@ -218,9 +217,9 @@ void check_bf16_products(Tally& tally) {
       const Tensor before = at::randn({48, 80}).to(type);
       Tensor dw = gpu(before);
       op->weight_gradient(gpu(dy), gpu(x), dw, mode);
-      const Tensor product = at::mm(wide(dy).t(), wide(x));
+      const Tensor result = at::mm(wide(dy).t(), wide(x));
       check("weight gradient", dw,
-            mode == engine::Accumulate::kAdd ? product + wide(before) : product);
+            mode == engine::Accumulate::kAdd ? result + wide(before) : result);
     }
 }
 

@@ -23,17 +23,17 @@ struct Mutation {
 };
 
 Fp8Copy& left_of(Problem& p) {
-  return copy_of(p.left, left_copy(p.product));
+  return copy_of(p.left, left_copy(p.gemm));
 }
 Fp8Copy& right_of(Problem& p) {
-  return copy_of(p.right, right_copy(p.product));
+  return copy_of(p.right, right_copy(p.gemm));
 }
 // The same bytes in the other order under the same shape.
 void reorder(Tensor& t) {
   t = t.t().contiguous().view(t.sizes());
 }
 void change_format(Problem& p) {
-  fp8::Side& side = left_copy(p.product) == Direction::kRow ? p.left.row_side : p.left.column_side;
+  fp8::Side& side = left_copy(p.gemm) == Direction::kRow ? p.left.row_side : p.left.column_side;
   side.format = side.format == fp8::Format::kE4M3 ? fp8::Format::kE5M2 : fp8::Format::kE4M3;
 }
 Tensor without_padding(Problem& p) {
@@ -54,8 +54,8 @@ void unswizzle(Problem& p) {
 }
 
 std::vector<Mutation> mutations_of(const Problem& p) {
-  const Granularity left = p.left.side(left_copy(p.product)).granularity,
-                    right = p.right.side(right_copy(p.product)).granularity;
+  const Granularity left = p.left.side(left_copy(p.gemm)).granularity,
+                    right = p.right.side(right_copy(p.gemm)).granularity;
   std::vector<Mutation> result = {
       {"left codes in the wrong layout", [](Problem& q) { reorder(left_of(q).codes); }},
       {"right codes in the wrong layout", [](Problem& q) { reorder(right_of(q).codes); }},

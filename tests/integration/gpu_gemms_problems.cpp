@@ -1,4 +1,4 @@
-// The problems: every recipe, format and product on odd shapes, and what they must give.
+// The problems: every recipe, format and GEMM on odd shapes, and what they must give.
 
 #include "base/error.h"
 #include "engine/aten/aten.h"
@@ -37,7 +37,7 @@ std::vector<FormatChoice> formats_of(Recipe recipe) {
 }
 
 // A matrix as the backend and as the reference have it.
-struct Both {
+struct BackendAndReference {
   Fp8Matrix made, reference;
 };
 
@@ -46,7 +46,7 @@ class Maker {
   Maker(const Backend& backend, Recipe recipe, FormatChoice format)
       : backend_(backend), recipe_(recipe), format_(format) {}
 
-  Both matrix(int64_t rows, int64_t columns, double scale, Role role) {
+  BackendAndReference matrix(int64_t rows, int64_t columns, double scale, Role role) {
     // Rows and columns of different sizes: a scale in the wrong place shows.
     const Tensor sizes =
         at::exp2(at::randint(-3, 4, {rows, 1})) * at::exp2(at::randint(-3, 4, {1, columns}));
@@ -73,38 +73,38 @@ class Maker {
 };
 
 // The sum of the magnitudes of what is added up.
-Tensor magnitudes(engine::Fp8Linear& reference, Product product, Fp8Matrix a, Fp8Matrix b,
+Tensor magnitudes(engine::Fp8Linear& reference, GemmKind gemm, Fp8Matrix a, Fp8Matrix b,
                   const Tensor& like) {
   for (engine::Fp8Matrix* m : {&a, &b})
     for (engine::Fp8Copy* copy : {&m->row, &m->column}) copy->codes = copy->codes.bitwise_and(0x7F);
   Tensor result = at::empty_like(like, like.options().dtype(at::kDouble));
-  if (product == Product::kForward)
+  if (gemm == GemmKind::kForward)
     reference.forward(a, b, Tensor(), result);
-  else if (product == Product::kInputGradient)
+  else if (gemm == GemmKind::kInputGradient)
     reference.input_gradient(a, b, result);
   else
     reference.weight_gradient(a, b, result, engine::Accumulate::kOverwrite);
   return result;
 }
 
-void solve(Maker& maker, Problem& p, const Both& a, const Both& b) {
+void solve(Maker& maker, Problem& p, const BackendAndReference& a, const BackendAndReference& b) {
   p.left = a.made;
   p.right = b.made;
   const bool add = p.before.defined();
   const std::vector<int64_t> sizes =
-      p.product == Product::kForward         ? std::vector{p.shape.tokens, p.shape.out}
-      : p.product == Product::kInputGradient ? std::vector{p.shape.tokens, p.shape.in}
-                                             : std::vector{p.shape.out, p.shape.in};
+      p.gemm == GemmKind::kForward         ? std::vector{p.shape.tokens, p.shape.out}
+      : p.gemm == GemmKind::kInputGradient ? std::vector{p.shape.tokens, p.shape.in}
+                                           : std::vector{p.shape.out, p.shape.in};
   p.wanted = add ? p.before.to(at::kDouble) : at::empty(sizes, at::kDouble);
   auto& reference = maker.reference();
-  if (p.product == Product::kForward)
+  if (p.gemm == GemmKind::kForward)
     reference.forward(a.reference, b.reference, p.bias, p.wanted);
-  else if (p.product == Product::kInputGradient)
+  else if (p.gemm == GemmKind::kInputGradient)
     reference.input_gradient(a.reference, b.reference, p.wanted);
   else
     reference.weight_gradient(a.reference, b.reference, p.wanted,
                               add ? engine::Accumulate::kAdd : engine::Accumulate::kOverwrite);
-  p.slack = 2e-6 * magnitudes(reference, p.product, a.reference, b.reference, p.wanted);
+  p.slack = 2e-6 * magnitudes(reference, p.gemm, a.reference, b.reference, p.wanted);
 }
 
 }  // namespace
@@ -118,23 +118,24 @@ std::vector<Problem> problems_of(const Backend& backend) {
         if (!fp8::refusal(recipe, s.out, s.in).empty()) continue;
         if (backend.serves && !backend.serves(recipe, s)) continue;
         Maker maker(backend, recipe, format);
-        const Both x = maker.matrix(s.tokens, s.in, 1, Role::kInput),
-                   w = maker.matrix(s.out, s.in, 0.1, Role::kWeight),
-                   dy = maker.matrix(s.tokens, s.out, 0.01, Role::kGradient);
-        const auto add = [&](Problem problem, const Both& a, const Both& b) {
+        const BackendAndReference x = maker.matrix(s.tokens, s.in, 1, Role::kInput),
+                                  w = maker.matrix(s.out, s.in, 0.1, Role::kWeight),
+                                  dy = maker.matrix(s.tokens, s.out, 0.01, Role::kGradient);
+        const auto add = [&](Problem problem, const BackendAndReference& a,
+                             const BackendAndReference& b) {
           problem.recipe = recipe;
           problem.shape = s;
           solve(maker, problem, a, b);
           problems.push_back(std::move(problem));
         };
-        add({.product = Product::kForward}, x, w);
-        add({.product = Product::kForward, .bias = at::randn({s.out}).to(at::kBFloat16)}, x, w);
-        add({.product = Product::kInputGradient}, dy, w);
+        add({.gemm = GemmKind::kForward}, x, w);
+        add({.gemm = GemmKind::kForward, .bias = at::randn({s.out}).to(at::kBFloat16)}, x, w);
+        add({.gemm = GemmKind::kInputGradient}, dy, w);
         if (!fp8::token_refusal(recipe, s.tokens).empty()) continue;
         for (const auto result : {at::kFloat, at::kBFloat16}) {
           const Tensor before = at::randn({s.out, s.in}).to(result);
-          add({.product = Product::kWeightGradient, .result = result}, dy, x);
-          add({.product = Product::kWeightGradient, .before = before, .result = result}, dy, x);
+          add({.gemm = GemmKind::kWeightGradient, .result = result}, dy, x);
+          add({.gemm = GemmKind::kWeightGradient, .before = before, .result = result}, dy, x);
         }
       }
   return problems;

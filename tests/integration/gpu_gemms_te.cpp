@@ -1,4 +1,4 @@
-// Transformer Engine's products: the real library multiplies on the device, and its stand-in
+// Transformer Engine's GEMMs: the real library multiplies on the device, and its stand-in
 // (te_double/), whose quantizer really runs, makes the operands in the CPU's memory.
 
 #include <dlfcn.h>

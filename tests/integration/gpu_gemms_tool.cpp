@@ -1,7 +1,7 @@
 // The C++ side of tests/integration/gpu_gemms.py.
 // usage: gpu_gemms_tool BACKEND CAPABILITY: in a process on the fake CUDA device of that
 // capability,
-//        with products computed
+//        with GEMMs computed
 //        gpu_gemms_tool operations: every operation of the aten backend once; kernels do not run
 // The last line is cases=N failed=0 caught=M of M.
 
@@ -37,7 +37,7 @@ int run(int argc, char** argv) {
   }
   if (argc != 3) fail(ExitCode::kUsage, "gpu_gemms", "wanted BACKEND CAPABILITY, or operations");
   const gemms::Backend backend = gemms::make_backend(argv[1], std::stoi(argv[2]));
-  check_bf16_products(tally);
+  check_bf16_gemms(tally);
   int64_t index = 0;
   for (const gemms::Problem& problem : gemms::problems_of(backend)) {
     check_calls(backend, problem, tally);

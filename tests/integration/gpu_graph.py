@@ -1,9 +1,9 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=integration timeout=600 gate=""
-"""cuda_graph on a device that is not there (src/fake_cuda), which spoils a capture as a real one does.
+"""cuda_graph on the fake CUDA device (src/fake_cuda), which spoils a capture as a real one does.
 
 Three steps run eagerly, the fourth captures, and from the fifth on each micro-batch is one launch of a graph: the same
-kernels, products and memsets in the same order as in the third step, no more waits of the host, no cudaMalloc. Steps
+kernels, GEMMs and memsets in the same order as in the third step, no more waits of the host, no cudaMalloc. Steps
 with FP8 statistics run eagerly in between; an evaluation writes nowhere that a graph still counts on; a layer that leaves
 FP8 leads to another capture. What cannot be captured is said and runs eagerly.
 
@@ -103,7 +103,7 @@ def check_run(work, name, flags, capability=90, fallback=0):
           (eager, STEPS - eager, "") and receipt["captures"] == len(captured_at) * min(passes, 2), receipt)
     evaluations = STEPS // value_of(flags, "--eval_freq", STEPS + 1) * value_of(flags, "--eval_batches", 0)
     if "--lora_rank" not in flags and "--gradient_checkpointing" not in flags:
-        check(f"{name}: products told", receipt["products"] == layers * (3 * STEPS * passes + evaluations), receipt)
+        check(f"{name}: GEMMs counted", receipt["gemms"] == layers * (3 * STEPS * passes + evaluations), receipt)
     check(f"{name}: statistics are said", ("statistics run eagerly" in said) == bool(statistics), said[-300:])
     check(f"{name}: another capture is said", ("captured again" in said) == bool(fallback), said[-300:])
     print(f"{name}: {len(third['names'])} kernels, {steps[-1]['graph_launches']} graph launches a step", flush=True)

@@ -1,7 +1,7 @@
 // The C++ side of tests/integration/gpu_graph.py: steps of a training run on the fake CUDA device.
 // usage: gpu_graph_tool STEPS FALLBACK [--key value]…
 //        gpu_graph_tool spoil 0 [--key value]…: a pass that waits for the device, then plain steps
-// A line of JSON for each step: what it asked of the device, and the names of its kernels, products
+// A line of JSON for each step: what it asked of the device, and the names of its kernels, GEMMs
 // and memsets in order, apart for what a graph did. Evaluations run as eval_freq says; of those it
 // is looked whether they write where the graphs still read or write. After step FALLBACK the FP8
 // guard's fallback takes a layer to BF16 (0: never). The last line is the receipt.
@@ -26,9 +26,9 @@ namespace {
 using namespace octavo;
 using fake_cuda::Kind;
 
-struct Stretch {
+struct MemoryRange {
   uintptr_t begin = 0, end = 0;
-  bool overlaps(const Stretch& other) const { return begin < other.end && other.begin < end; }
+  bool overlaps(const MemoryRange& other) const { return begin < other.end && other.begin < end; }
 };
 
 constexpr int kFloat32 = 0, kE4m3 = 28, kE5m2 = 29;  // cudaDataType_t
@@ -37,25 +37,25 @@ bool is_fp8(const fake_cuda::GemmOperand& operand) {
   return operand.type == kE4m3 || operand.type == kE5m2;
 }
 
-Stretch stretch_of(const fake_cuda::GemmOperand& operand) {
+MemoryRange range_of(const fake_cuda::GemmOperand& operand) {
   const int64_t width = is_fp8(operand) ? 1 : operand.type == kFloat32 ? 4 : 2;
   const auto begin = reinterpret_cast<uintptr_t>(operand.data);
   return {begin, begin + static_cast<uintptr_t>(operand.ld * operand.cols * width)};
 }
 
-std::vector<fake_cuda::Gemm> products() {
+std::vector<fake_cuda::Gemm> gemms() {
   std::vector<fake_cuda::Gemm> gemms(fake_cuda::api()->gemms(nullptr, 0, 0));
   fake_cuda::api()->gemms(gemms.data(), 0, gemms.size());
   return gemms;
 }
 
-// Results, and what was quantized for a product: memory that was allocated on the way.
-std::vector<Stretch> written_on_the_way(const std::vector<fake_cuda::Gemm>& gemms) {
-  std::vector<Stretch> found;
+// Results, and what was quantized for a GEMM: memory that was allocated on the way.
+std::vector<MemoryRange> written_on_the_way(const std::vector<fake_cuda::Gemm>& gemms) {
+  std::vector<MemoryRange> found;
   for (const auto& gemm : gemms) {
-    if (gemm.d.type != kFloat32) found.push_back(stretch_of(gemm.d));  // FP32: gradients
+    if (gemm.d.type != kFloat32) found.push_back(range_of(gemm.d));  // FP32: gradients
     for (const auto& operand : {gemm.a, gemm.b})
-      if (is_fp8(operand)) found.push_back(stretch_of(operand));
+      if (is_fp8(operand)) found.push_back(range_of(operand));
   }
   return found;
 }
@@ -84,13 +84,13 @@ Json kernel_names() {
 }
 
 // How many stretches of memory an evaluation wrote that the graphs count on.
-int64_t evaluate_beside(train::Run& run, const std::vector<Stretch>& of_graphs) {
+int64_t evaluate_beside(train::Run& run, const std::vector<MemoryRange>& of_graphs) {
   fake_cuda::api()->reset();
   train::evaluate(run);
   int64_t overlaps = 0;
-  for (const Stretch& stretch : written_on_the_way(products()))
+  for (const MemoryRange& range : written_on_the_way(gemms()))
     overlaps +=
-        std::ranges::any_of(of_graphs, [&](const Stretch& s) { return s.overlaps(stretch); });
+        std::ranges::any_of(of_graphs, [&](const MemoryRange& s) { return s.overlaps(range); });
   return overlaps;
 }
 
@@ -106,11 +106,11 @@ std::unique_ptr<train::Run> start(const std::vector<std::string>& args) {
 }
 
 void print_receipt(const train::Run& run) {
-  int64_t counted = 0;  // products, as the receipt of a run tells them
+  int64_t counted = 0;  // GEMMs, as the receipt of a run tells them
   for (const auto& layer : run.model->linears())
-    for (const auto& ran : layer->ran) counted += ran.fp8 + ran.other;
+    for (const auto& ran : layer->gemm_counts) counted += ran.fp8 + ran.other;
   Json receipt = run.graph != nullptr ? run.graph->receipt() : Json::object();
-  receipt["products"] = counted;
+  receipt["gemms"] = counted;
   receipt["layers"] = run.model->linears().size();
   std::printf("%s\n", receipt.dump().c_str());
 }
@@ -118,13 +118,13 @@ void print_receipt(const train::Run& run) {
 int run_steps(int64_t steps, int64_t fallback, const std::vector<std::string>& args) {
   const auto run = start(args);
   const config::Settings& settings = run->settings;
-  std::vector<Stretch> of_graphs;
+  std::vector<MemoryRange> of_graphs;
   for (int64_t i = 1; i <= steps; ++i) {
     fake_cuda::api()->reset();
     train::train_step(*run);
     Json line = counts();
     line["names"] = kernel_names();
-    if (line["graph_launches"] > 0) of_graphs = written_on_the_way(products());
+    if (line["graph_launches"] > 0) of_graphs = written_on_the_way(gemms());
     if (settings.eval_freq > 0 && i % settings.eval_freq == 0)
       line["overlaps"] = evaluate_beside(*run, of_graphs);
     std::printf("%s\n", line.dump().c_str());

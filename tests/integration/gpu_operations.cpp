@@ -37,7 +37,7 @@ class Calls {
     }
     using fake_cuda::Kind;
     const auto shown = [&](Kind kind) { return std::to_string(counters.of(kind)); };
-    std::printf("%-55s %4s launches, %s products, %s copies, %s fills\n", name.c_str(),
+    std::printf("%-55s %4s launches, %s GEMMs, %s copies, %s fills\n", name.c_str(),
                 shown(Kind::kLaunch).c_str(), shown(Kind::kGemm).c_str(),
                 shown(Kind::kCopyOnDevice).c_str(), shown(Kind::kMemset).c_str());
     require(wrong.empty(), name, wrong);
@@ -61,7 +61,7 @@ const char* text_of(Accumulate mode) {
 
 constexpr int64_t kTokens = 256, kWidth = 192;
 
-void check_products(Calls& calls) {
+void check_gemms(Calls& calls) {
   const auto op = ops::make_matmul();
   for (const auto type : {at::kBFloat16, at::kFloat}) {
     const std::string name = str("matmul ", at::toString(type));
@@ -226,7 +226,7 @@ void check_quantizers(Calls& calls) {
       });
       for (const fp8::Direction d : {fp8::Direction::kRow, fp8::Direction::kColumn})
         calls.check(str("statistics of ", config::name_of(recipe), " for ", capability),
-                    [&] { op->health_figures(x, made, d); });
+                    [&] { op->health_stats(x, made, d); });
     }
     Tensor history = on_gpu({16, 30}, at::kFloat), factors = on_gpu({30}, at::kFloat);
     const std::vector<fp8::Format> formats(30, fp8::Format::kE4M3);
@@ -241,7 +241,7 @@ void check_quantizers(Calls& calls) {
 void check_operations(Tally& tally) {
   const at::NoGradGuard no_grad;
   Calls calls(tally);
-  check_products(calls);
+  check_gemms(calls);
   check_norms(calls);
   check_elementwise(calls);
   check_attention(calls);

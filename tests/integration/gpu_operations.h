@@ -1,5 +1,5 @@
 #pragma once
-// Every operation of the aten backend on the device that is not there: libtorch's host code accepts
+// Every operation of the aten backend on the fake CUDA device: libtorch's host code accepts
 // each of our calls, launches what it should, and the host never waits.
 
 #include "gpu_gemms.h"

@@ -1,6 +1,6 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=integration timeout=600 night=""
-"""Whole training steps through the CUDA code path, on a device that is not there (src/fake_cuda): what libtorch, cuBLAS and
+"""Whole training steps through the CUDA code path, on the fake CUDA device (src/fake_cuda): what libtorch, cuBLAS and
 Transformer Engine are asked for, and the memory that libtorch's own allocator takes. No kernel runs.
 
 From the third step on nothing is allocated of the device and the host waits once, where it reads the loss, also in steps that
@@ -68,7 +68,7 @@ def check_steps(name, found, statistics=0):
         check(f"{name}, step {number}", fixed and line["to_host"] == 1 and line["host_waits"] <= 2 and
               line["unexpected"] == 0,
               f"cudaMalloc {line['mallocs']}, read by the host {line['to_host']} (waits {line['host_waits']}: the copy and its "
-              f"stream), launches {line['launches']} + {line['gemms']} products, peak {line['peak'] / GIGABYTE:.2f} GB")
+              f"stream), launches {line['launches']} + {line['gemms']} GEMMs, peak {line['peak'] / GIGABYTE:.2f} GB")
 
 
 def per_layer(work, model_of, flags, capability):
@@ -100,7 +100,7 @@ def check_recipe(work, capability, recipe):
 
 
 def layer_table(work):
-    print("\n| model | precision | kernels a layer | products | memsets |\n|---|---|---|---|---|")
+    print("\n| model | precision | kernels a layer | GEMMs | memsets |\n|---|---|---|---|---|")
     models = {"GPT-2": (gpt2, []), "Llama, recompute": (lambda n: (llama_folder(work, n),), FULL_8B)}
     kinds = [("BF16", [], 90), ("FP8 delayed, te", [*FP8, "delayed"], 90),
              ("FP8 delayed, aten", [*FP8, "delayed", "--fp8_backend", "aten"], 90),

@@ -30,7 +30,7 @@ SETS = {"SSE41": ("default", "SSE4_2"), "AVX2": ("avx2", "AVX2"), "AVX512_CORE":
 KERNELS = {"SSE41": ("EMU128", "SSE2"), "AVX2": ("AVX2",), "AVX512_CORE": ("AVX3",)}
 UNIT = ("test_engine", "test_fp8", "test_nn", "test_train")
 CONFORMANCE = ("fp8_formats", "fp8_recipes", "fp8_gemm")
-SHORT_FILTER = "*Matmul*:*Attention*:*Fp8Linear*:Product*:InstructionSet*-*reference*:*aten*"
+SHORT_FILTER = "*Matmul*:*Attention*:*Fp8Linear*:Gemm*:InstructionSet*-*reference*:*aten*"
 # All 800 steps take longer than ten minutes on two cores without AVX-512.
 QUICKSTART = {"SSE41": ("--max_steps", "100"), "AVX2": ("--max_steps", "200")}
 SHORT_RUN = ("--max_steps", "4", "--warmup_steps", "1", "--n_layer", "2", "--eval_batches", "1", "--log_freq", "1")

@@ -4,8 +4,8 @@
 
 1. The collectives of two ranks are those of the same run over Gloo, by their traces: names, order and bytes.
 2. What NCCL itself was asked for: gathers and reductions on streams of their own; a gather waits for the compute stream,
-   the compute stream waits for a gather before the products that need it, and the gather of the next block is asked for
-   before the products of this one.
+   the compute stream waits for a gather before the GEMMs that need it, and the gather of the next block is asked for
+   before the GEMMs of this one.
 3. The peak of a 14B shape fully sharded over 8 devices of 80 GB, by libtorch's allocator, against `octavo plan`.
 
 No kernel runs and no byte moves: what is shown is the order of calls, not their speed.
@@ -109,10 +109,10 @@ def check_streams(work, model):
         events, rank = found["events"], found["rank"]
         streams = collections.defaultdict(set)
         for e in events:
-            if e["kind"] in ("collective", "product"):
-                streams[e["name"].split()[0] if e["kind"] == "collective" else "product"].add(e["stream"])
-        gather, reduce, compute = streams["ncclAllGather"], streams["ncclReduceScatter"], streams["product"]
-        check(f"rank {rank}: one stream each for gathers, reductions and products",
+            if e["kind"] in ("collective", "gemm"):
+                streams[e["name"].split()[0] if e["kind"] == "collective" else "gemm"].add(e["stream"])
+        gather, reduce, compute = streams["ncclAllGather"], streams["ncclReduceScatter"], streams["gemm"]
+        check(f"rank {rank}: one stream each for gathers, reductions and GEMMs",
               len(gather) == len(reduce) == len(compute) == 1 and len(gather | reduce | compute) == 3,
               f"{sorted(gather)} {sorted(reduce)} {sorted(compute)}")
         order_of(rank, events, gather.pop(), reduce.pop(), compute.pop())
@@ -140,13 +140,13 @@ def order_of(rank, events, gather, reduce, compute):
                     unordered += 1
                 if e["stream"] == gather:
                     pending.append(i)
-        elif e["kind"] == "product" and len(pending) > 1:
-            behind += 1  # products run while two gathers are not waited for
-    ahead = sum(1 for i, e in enumerate(events) if e["kind"] == "product" and any(
+        elif e["kind"] == "gemm" and len(pending) > 1:
+            behind += 1  # GEMMs run while two gathers are not waited for
+    ahead = sum(1 for i, e in enumerate(events) if e["kind"] == "gemm" and any(
         x["kind"] == "collective" and x["stream"] == gather for x in events[max(0, i - 12):i]))
     check(f"rank {rank}: every call waits for the compute stream", unordered == 0 and calls > 8, f"{calls} calls")
-    check(f"rank {rank}: no product before the gather of its block was waited for", behind == 0, f"{behind} products")
-    check(f"rank {rank}: gathers are asked for before the products that hide them", ahead > 0, f"{ahead} products")
+    check(f"rank {rank}: no GEMM before the gather of its block was waited for", behind == 0, f"{behind} GEMMs")
+    check(f"rank {rank}: gathers are asked for before the GEMMs that hide them", ahead > 0, f"{ahead} GEMMs")
 
 
 def check_14b(work):

@@ -26,7 +26,7 @@ const char* name_of_kind(Kind kind) {
     case Kind::kCollective:
       return "collective";
     case Kind::kGemm:
-      return "product";
+      return "gemm";
     case Kind::kEventRecord:
       return "record";
     case Kind::kEventWait:

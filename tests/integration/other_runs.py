@@ -266,7 +266,7 @@ class World:
         self.train(name, facts, "--resume", source, "--max_steps", step + 2, codes=codes, kind="fork")
 
     def rename(self):
-        """Folders renamed by hand go on under their new name."""
+        """Folders renamed by hand continue under their new name."""
         name, new = self.chance.choice(self.existing() or [None]), self.free_name()
         if not name or name == "older" or not new or not self.same_run(name):
             return self.fork()

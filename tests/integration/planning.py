@@ -40,7 +40,7 @@ def shown(text, pattern):
 
 
 def renew(text, pattern):
-    """The lines of `text` that start as the lines of `pattern` do (the first words before a figure)."""
+    """The lines of `text` that start as the lines of `pattern` do (the first words before a number)."""
     keys = [re.split(r"[0-9]", line)[0].strip() for line in pattern.split("\n")]
     if "…" not in keys:
         return text

@@ -1,7 +1,7 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=integration timeout=600 gate="--times 1" night="--times 20" alone
 """kill -9 and SIGSTOP of one rank of four at random moments: every peer names that rank and the collective it was
-missed in, and is gone in time; `octavo launch --max_restarts` goes on to the weights of a run that was left alone."""
+missed in, and is gone in time; `octavo launch --max_restarts` continues to the weights of a run that was left alone."""
 import argparse
 import os
 import pathlib

@@ -99,7 +99,7 @@ def trained(work, name, text, steps):
     return folder
 
 
-def go_on(folder, text, code=0, **keys):
+def continue_run(folder, text, code=0, **keys):
     """Resumes it with other keys."""
     (folder.path / "train.yaml").write_text(config(text, **keys))
     found = folder.finish("--resume", "latest")
@@ -111,7 +111,7 @@ def go_on(folder, text, code=0, **keys):
 
 def learning_rate_far_too_high(work, check):
     folder = trained(work, "exploding", TINY, 60)
-    go_on(folder, TINY, max_steps=80, learning_rate=10)
+    continue_run(folder, TINY, max_steps=80, learning_rate=10)
     check.flag("gradient_explosion", folder, 60, may_follow=("spike", "worse_than_uniform"))
 
 
@@ -147,7 +147,7 @@ def a_nan_in_the_weights(work, check):
 
 def weights_that_overflow(work, check):
     folder = trained(work, "overflowing", TINY, 60)
-    go_on(folder, TINY, code=GUARD, max_steps=90, learning_rate=10, weight_decay=10)
+    continue_run(folder, TINY, code=GUARD, max_steps=90, learning_rate=10, weight_decay=10)
     check.flag("nan_loss", folder, 60, may_follow=("spike", "gradient_explosion", "worse_than_uniform"))
     if "guard" not in folder.receipt()["status"]:
         check.wrong.append("nan_loss: the receipt does not say that a guard ended the run")
@@ -181,7 +181,7 @@ def factors_never_renewed(work, check):
     """Weights and activations outgrow factors that were right when the run was healthy."""
     text = config(TINY, **FP8)
     folder = trained(work, "outgrowing", text, 60)
-    go_on(folder, text, max_steps=60 + WITHIN, fp8_interval=1000, learning_rate=0.3)
+    continue_run(folder, text, max_steps=60 + WITHIN, fp8_interval=1000, learning_rate=0.3)
     check.flag("saturating_layer", folder, 60, may_follow=("spike", "gradient_explosion", "underflowing_layer", "worse_than_uniform"))
 
 

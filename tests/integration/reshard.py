@@ -1,7 +1,7 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=integration timeout=600 gate="--short" night=""
 """A checkpoint that 4 ranks wrote (fsdp_full), loaded by 1, 2, 3 and 8 ranks in every mode. Each of these runs saves what
-it has loaded, and that is the same bit for bit: weights, moments, scales, read here through the manifests. Then it goes on,
+it has loaded, and that is the same bit for bit: weights, moments, scales, read here through the manifests. Then it continues,
 and its losses are those of the run that was not interrupted: the same samples in the same order. Exports are the same files.
 With --short: a third of the loads."""
 import json

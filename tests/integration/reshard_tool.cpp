@@ -1,4 +1,4 @@
-// One rank of tests/integration/reshard.py: resumes a run, saves at once what it has, then goes on.
+// One rank of tests/integration/reshard.py: resumes a run, saves at once what it has, trains on.
 // usage: reshard_tool FOLDER STEPS [CONFIG.yaml] [--key value]…: the flags of octavo train, with
 // --resume. The checkpoint is saved into FOLDER; then STEPS steps, a line with the loss of each.
 

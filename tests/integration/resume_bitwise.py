@@ -91,7 +91,7 @@ def stop(work, number, how, step, chance):
 
 
 def resume(folder):
-    """Goes on to the end, as a user would. After a kill before the first save there is nothing to resume."""
+    """Continues to the end, as a user would. After a kill before the first save there is nothing to resume."""
     if not folder.named("step-"):
         if folder.finish("--resume", "latest") == 0:
             sys.exit("resume without a checkpoint ended with exit code 0, wanted a refusal")

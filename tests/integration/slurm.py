@@ -2,7 +2,7 @@
 # test: label=integration timeout=600 night=""
 """A real munged, slurmctld and slurmd on this machine, and the commands of docs/cluster.md under `test: slurm` as they
 stand there. `octavo launch --slurm` writes the script; sbatch runs it with two ranks and a time limit of a minute; SLURM sends SIGUSR1 before the limit; the ranks save and leave with 75; the script
-requeues its job, which goes on and finishes. Losses and final weights are those of a run that was left alone."""
+requeues its job, which continues and finishes. Losses and final weights are those of a run that was left alone."""
 import pathlib
 import re
 import subprocess

@@ -1,7 +1,7 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=integration timeout=600 gate=""
 """A sweep of 12 trials with 3 agents, one of which is killed with its trial: every trial finishes once, the one that was hit
-goes on from its checkpoint, and the best is the best of all runs. Then the guides' own sweep, the commands of docs/sweeps.md,
+resumes from its checkpoint, and the best is the best of all runs. Then the guides' own sweep, the commands of docs/sweeps.md,
 and every picture that octavo draws, rendered by a browser (--keep FOLDER keeps them to be looked at)."""
 import argparse
 import json
@@ -125,7 +125,7 @@ def twelve_trials(work):
     if text.count(f"trial {hit} finished") != 1 or text.count("finished: val/loss") != 12:
         wrong.append("not every trial was said to finish once")
     if "resumed from" not in (pathlib.Path(trials[hit]["run"]) / "trial.log").read_text():
-        wrong.append(f"trial {hit} did not go on from its checkpoint")
+        wrong.append(f"trial {hit} did not resume from its checkpoint")
     values = {number: last_value(pathlib.Path(trial["run"])) for number, trial in trials.items()}
     if any(abs(values[number] - trials[number]["value"]) > 1e-12 for number in trials):
         wrong.append("the database's values are not those of metrics.jsonl")
@@ -209,16 +209,16 @@ def main():
         work = pathlib.Path(name)
         (work / "text.txt").write_text(TEXT.read_text()[:120_000])
         (work / "train.yaml").write_text(TRAIN)
-        figures = twelve_trials(work)
-        figures["guide"] = guides_sweep(work)
-        figures["commands"] = page(work)
-        figures["slurm"] = under_slurm(work)
-        figures |= {f"{name}_colours": render(work, name, *rest) for name, *rest in PICTURES}
+        results = twelve_trials(work)
+        results["guide"] = guides_sweep(work)
+        results["commands"] = page(work)
+        results["slurm"] = under_slurm(work)
+        results |= {f"{name}_colours": render(work, name, *rest) for name, *rest in PICTURES}
         if arguments.keep:
             arguments.keep.mkdir(parents=True, exist_ok=True)
             for file in [*work.glob("*.png"), *work.glob("*.html"), *work.glob("*.svg"), work / "run.log"]:
                 shutil.copy(file, arguments.keep)
-    print(*(f"{key}={value}" for key, value in figures.items()), f"seconds={time.monotonic() - start:.0f}")
+    print(*(f"{key}={value}" for key, value in results.items()), f"seconds={time.monotonic() - start:.0f}")
 
 
 if __name__ == "__main__":

@@ -72,15 +72,15 @@ void Acceptance::choices() {
       });
 }
 
-// Quantizers and products of one recipe, with each of its formats, and tokens that fill no block.
+// Quantizers and GEMMs of one recipe, with each of its formats, and tokens that fill no block.
 void Acceptance::linear(Recipe recipe) {
   const bool blocks = fp8::has_power_of_two_scales(recipe);
   std::vector<FormatChoice> formats = {FormatChoice::kE4m3};
   if (!blocks) formats = {FormatChoice::kHybrid, FormatChoice::kE4m3, FormatChoice::kE5m2};
   for (const FormatChoice format : formats)
     for (const int64_t tokens : {int64_t{160}, int64_t{32}})
-      products(recipe, format, tokens, 384, 256);
-  if (!blocks) products(recipe, FormatChoice::kHybrid, 208, 80, 48);
+      gemms(recipe, format, tokens, 384, 256);
+  if (!blocks) gemms(recipe, FormatChoice::kHybrid, 208, 80, 48);
   const std::string name = str(config::name_of(recipe), ": ");
   for (const Role role : {Role::kInput, Role::kWeight, Role::kGradient})
     for (const bool row : {true, false})
@@ -97,8 +97,8 @@ void Acceptance::linear(Recipe recipe) {
   });
 }
 
-void Acceptance::products(Recipe recipe, FormatChoice format, int64_t tokens, int64_t outputs,
-                          int64_t inputs) {
+void Acceptance::gemms(Recipe recipe, FormatChoice format, int64_t tokens, int64_t outputs,
+                       int64_t inputs) {
   const std::string name = str(config::name_of(recipe), ", ", config::name_of(format), ", ", tokens,
                                " x ", inputs, " to ", outputs, ": ");
   const Fp8Matrix x = quantized(recipe, format, Role::kInput, tokens, inputs);
@@ -107,30 +107,30 @@ void Acceptance::products(Recipe recipe, FormatChoice format, int64_t tokens, in
   Tensor y = bf16({tokens, outputs}), dx = bf16({tokens, inputs});
   auto& linear = *engine_.fp8_linear;
   const bool blocks = fp8::has_power_of_two_scales(recipe);
-  one_product(name + "forward", {tokens, outputs, inputs}, !blocks, 0,
-              [&] { linear.forward(x, w, {}, y); });
-  one_product(name + "forward with bias", {tokens, outputs, inputs}, !blocks, 0,
-              [&] { linear.forward(x, w, bf16({outputs}), y); });
-  one_product(name + "input gradient", {tokens, inputs, outputs}, false, 0,
-              [&] { linear.input_gradient(dy, w, dx); });
+  one_gemm(name + "forward", {tokens, outputs, inputs}, !blocks, 0,
+           [&] { linear.forward(x, w, {}, y); });
+  one_gemm(name + "forward with bias", {tokens, outputs, inputs}, !blocks, 0,
+           [&] { linear.forward(x, w, bf16({outputs}), y); });
+  one_gemm(name + "input gradient", {tokens, inputs, outputs}, false, 0,
+           [&] { linear.input_gradient(dy, w, dx); });
   for (const auto type : {at::kFloat, at::kBFloat16})
     for (const auto mode : {Accumulate::kOverwrite, Accumulate::kAdd}) {
       Tensor dw = at::empty({outputs, inputs}, at::TensorOptions(kGpu).dtype(type));
-      one_product(name + "weight gradient", {outputs, inputs, tokens}, false,
-                  mode == Accumulate::kAdd ? 1.0f : 0.0f,
-                  [&] { linear.weight_gradient(dy, x, dw, mode); });
+      one_gemm(name + "weight gradient", {outputs, inputs, tokens}, false,
+               mode == Accumulate::kAdd ? 1.0f : 0.0f,
+               [&] { linear.weight_gradient(dy, x, dw, mode); });
     }
 }
 
 // One cuBLASLt call, of these sides, with the accumulator and the beta that are wanted.
-void Acceptance::one_product(const std::string& name, const Sides& sides, bool fast, float beta,
-                             const std::function<void()>& call) {
+void Acceptance::one_gemm(const std::string& name, const Sides& sides, bool fast, float beta,
+                          const std::function<void()>& call) {
   cases_.run(name, [&]() -> std::string {
     const fake_cuda::Api& device = *fake_cuda::api();
     const uint64_t before = device.gemms(nullptr, 0, 0);
     call();
     fake_cuda::Gemm gemm{};
-    if (device.gemms(&gemm, before, 1) != before + 1) return "wanted one product";
+    if (device.gemms(&gemm, before, 1) != before + 1) return "wanted one GEMM";
     // Column-major: m are the columns of our result.
     if (gemm.m != sides.columns || gemm.n != sides.rows || gemm.k != sides.summed)
       return str("sides ", gemm.m, ", ", gemm.n, ", ", gemm.k);
@@ -154,7 +154,7 @@ void Acceptance::wrong_uses() {
     Tensor small = bf16({63, 256});
     linear.forward(x, w, {}, small);
   });
-  cases_.refuses("an FP32 result of the forward product", "BF16", [&] {
+  cases_.refuses("an FP32 result of the forward GEMM", "BF16", [&] {
     Tensor wide = fp32({64, 256});
     linear.forward(x, w, {}, wide);
   });
@@ -214,9 +214,9 @@ void Acceptance::wrong_uses() {
   cases_.refuses("what the library itself refuses", "nvte_set_tensor_param_v2", [&] {
     engine::te::library().nvte_set_tensor_param_v2(nullptr, kNVTEAmax, nullptr, 0);
   });
-  // Made by hand: no quantizer of ours gives it.
+  // Made by hand: none of our quantizers gives it.
   const auto blocks = capability_ == 90 ? fp8::Granularity::kBlock32 : fp8::Granularity::kBlock128;
-  cases_.refuses("a product of blocks that the device does not have", "compute capability", [&] {
+  cases_.refuses("a GEMM of blocks that the device does not have", "compute capability", [&] {
     Fp8Matrix a = x, b = w;
     a.row_side.granularity = b.row_side.granularity = blocks;
     linear.forward(a, b, {}, y);

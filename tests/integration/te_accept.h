@@ -43,10 +43,10 @@ class Acceptance {
   bool has(fp8::Recipe recipe) const;  // the device
   void choices();
   void linear(fp8::Recipe recipe);
-  void products(fp8::Recipe recipe, fp8::FormatChoice format, int64_t tokens, int64_t outputs,
-                int64_t inputs);
-  void one_product(const std::string& name, const Sides& sides, bool fast, float beta,
-                   const std::function<void()>& call);
+  void gemms(fp8::Recipe recipe, fp8::FormatChoice format, int64_t tokens, int64_t outputs,
+             int64_t inputs);
+  void one_gemm(const std::string& name, const Sides& sides, bool fast, float beta,
+                const std::function<void()>& call);
   void fused();
   void fused_by(fp8::Recipe recipe, bool column);
   void update();

@@ -3,7 +3,7 @@
 """What src/engine/te asks of Transformer Engine, twice.
 
 accept: the real library, on the fake CUDA device of each compute capability that has FP8: it accepts each of our quantize, norm,
-activation, swizzle, rotary, update and GEMM calls, the recorded products are the ones that were meant, and wrong uses are
+activation, swizzle, rotary, update and GEMM calls, the recorded GEMMs are the ones that were meant, and wrong uses are
 refused by our own checks. Kernels do not run there, but NVRTC compiles the norms, while CUDA_HOME names headers of no use.
 steps: a stand-in for the library in the CPU's memory (te_double/), with the same layouts: whole training steps of a small
 GPT-2 and a small Llama by every recipe, in every bit the same as the rehearsal on the CPU.

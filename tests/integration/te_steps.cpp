@@ -183,8 +183,8 @@ std::string compare(const Step& step) {
   }
   const auto wanted = static_cast<unsigned long>(9 * te->settings.gradient_accumulation_steps) *
                       te->model->linears().size();
-  const auto products = counts().calls("nvte_cublas_gemm_v2") - before;
-  if (products != wanted) return str(products, " products, wanted ", wanted);
+  const auto gemms = counts().calls("nvte_cublas_gemm_v2") - before;
+  if (gemms != wanted) return str(gemms, " GEMMs, wanted ", wanted);
   return "";
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=integration timeout=600 night="" alone
 """Two nodes as network namespaces with a cable (a veth pair) between them, two ranks on each, sharded inside a node and
-replicated across: the run ends bit for bit as the same layout on one machine. A wrong secret is not let in. A cut cable
+replicated across: the run ends bit for bit as the same layout on one machine. A wrong secret is not authenticated. A cut cable
 ends both sides within the timeout, each with a message that names what it lost."""
 import os
 import pathlib
@@ -119,7 +119,7 @@ def check_foreign_clients(work, nodes):
 
 
 def cut_the_cable(work, nodes):
-    """The problems, and how long the ranks went on after the cut."""
+    """The problems, and how long the ranks continued after the cut."""
     folder = new_folder(work, "cut", steps=100_000)
     runs = start_both(folder, ADDRESSES[0], nodes.within, {"GLOO_SOCKET_IFNAME": CABLE})
     try:

@@ -4,7 +4,7 @@
 
 Every case is a claim about one finding (its status, words of what was found, words of the fix), an exit code or a time.
 Libraries of other versions and an NVML with two cards are compiled here from a few lines of C, because this machine has
-neither. The last line has the figures; the exit code is 1 when a case failed.
+neither. The last line has the results; the exit code is 1 when a case failed.
 """
 import json
 import os
@@ -105,7 +105,7 @@ def on_this_machine(cases, work):
     cases.claim("every recipe was compared", len(recipes) == 5, recipes)
     gaps = [f for f in run.findings if f["section"] == "training"]
     cases.claim("BF16 and five recipes were trained", len(gaps) == 6 and all(f["status"] == "ok" for f in gaps), gaps)
-    cases.claim("the race says rehearsal", any("rehearsal" in f["found"] for f in run.findings if f["section"] == "speed"))
+    cases.claim("the speed check says rehearsal", any("rehearsal" in f["found"] for f in run.findings if f["section"] == "speed"))
     return len(kernels)
 
 

@@ -52,13 +52,13 @@ TEST(LaunchCoordinator, WhatOneNodeCannotCureIsNotRestarted) {
 }
 
 TEST(LaunchCoordinator, DeathsAreToldAndForgottenByARestart) {
-  LaunchCoordinator meeting(0, 1, "127.0.0.1", 0, never);
-  rendezvous::Client client("127.0.0.1", meeting.port(), "", std::chrono::seconds(5));
-  meeting.post_death(3, "killed by signal 9 (Killed)");
+  LaunchCoordinator coordinator(0, 1, "127.0.0.1", 0, never);
+  rendezvous::Client client("127.0.0.1", coordinator.port(), "", std::chrono::seconds(5));
+  coordinator.post_death(3, "killed by signal 9 (Killed)");
   EXPECT_EQ(client.try_get("launch/dead/3"), "killed by signal 9 (Killed)");
-  meeting.post_death(1, "exit code 3");  // the first alarm is the one that counts
+  coordinator.post_death(1, "exit code 3");  // the first alarm is the one that counts
   EXPECT_EQ(client.try_get("generation/0/alarm"), "rank 3: killed by signal 9 (Killed)");
-  meeting.agree(0, failed(3, Cause::kItself, 3), [](const Outcome& outcome) {
+  coordinator.agree(0, failed(3, Cause::kItself, 3), [](const Outcome& outcome) {
     return Verdict{.restart = true, .outcome = outcome};
   });
   EXPECT_EQ(client.try_get("launch/dead/3"), std::nullopt);

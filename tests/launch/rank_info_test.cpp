@@ -47,10 +47,10 @@ const Variables kGuide = {{"GPU_NUM", "8"},
                           {"MASTER_PORT", "29500"}};
 
 TEST(RankInfo, AlonePlainlyStarted) {
-  const RankInfo place = rank_info_of({{"PATH", "/bin"}});
-  EXPECT_EQ(place.ranks, 1);
-  EXPECT_EQ(place.launcher, "");
-  EXPECT_FALSE(place.store_is_running);
+  const RankInfo rank_info = rank_info_of({{"PATH", "/bin"}});
+  EXPECT_EQ(rank_info.ranks, 1);
+  EXPECT_EQ(rank_info.launcher, "");
+  EXPECT_FALSE(rank_info.store_is_running);
 }
 
 TEST(RankInfo, GpusThatSomebodyHidStayHidden) {
@@ -73,16 +73,16 @@ TEST(RankInfo, OctavoLaunch) {
   given.master_address = "10.1.2.3";
   given.master_port = 4000;
   // Inside a step of SLURM, the launcher nearest to the rank is the one that counts.
-  const RankInfo place = rank_info_of(with(kStep, variables_of(given)));
-  EXPECT_EQ(place.launcher, "octavo");
-  EXPECT_EQ(place.rank, 3);
-  EXPECT_EQ(place.local_ranks, 2);
-  EXPECT_EQ(place.node, 1);
-  EXPECT_EQ(place.generation, 6);
-  EXPECT_EQ(place.master_address, "10.1.2.3");
-  EXPECT_EQ(place.master_port, 4000);
-  EXPECT_TRUE(place.store_is_running);
-  EXPECT_FALSE(place.store_is_torch);
+  const RankInfo rank_info = rank_info_of(with(kStep, variables_of(given)));
+  EXPECT_EQ(rank_info.launcher, "octavo");
+  EXPECT_EQ(rank_info.rank, 3);
+  EXPECT_EQ(rank_info.local_ranks, 2);
+  EXPECT_EQ(rank_info.node, 1);
+  EXPECT_EQ(rank_info.generation, 6);
+  EXPECT_EQ(rank_info.master_address, "10.1.2.3");
+  EXPECT_EQ(rank_info.master_port, 4000);
+  EXPECT_TRUE(rank_info.store_is_running);
+  EXPECT_FALSE(rank_info.store_is_torch);
   expect_failure(ExitCode::kUsage, "OCTAVO_LOCAL_RANK: wanted an integer from 0 to 1, found '7'",
                  [&] {
                    rank_info_of(with(variables_of(given), {{"OCTAVO_LOCAL_RANK", "7"}}));
@@ -93,15 +93,15 @@ TEST(RankInfo, OctavoLaunch) {
 }
 
 TEST(RankInfo, Torchrun) {
-  const RankInfo place = rank_info_of(kTorchrun);
-  EXPECT_EQ(place.launcher, "torchrun");
-  EXPECT_EQ(place.rank, 5);
-  EXPECT_EQ(place.ranks, 8);
-  EXPECT_EQ(place.local_rank, 1);
-  EXPECT_EQ(place.node, 1);
-  EXPECT_EQ(place.nodes, 2);
-  EXPECT_EQ(place.generation, 2);
-  EXPECT_TRUE(place.store_is_torch);
+  const RankInfo rank_info = rank_info_of(kTorchrun);
+  EXPECT_EQ(rank_info.launcher, "torchrun");
+  EXPECT_EQ(rank_info.rank, 5);
+  EXPECT_EQ(rank_info.ranks, 8);
+  EXPECT_EQ(rank_info.local_rank, 1);
+  EXPECT_EQ(rank_info.node, 1);
+  EXPECT_EQ(rank_info.nodes, 2);
+  EXPECT_EQ(rank_info.generation, 2);
+  EXPECT_TRUE(rank_info.store_is_torch);
   const RankInfo own_store =
       rank_info_of(with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "False"}}));
   EXPECT_FALSE(own_store.store_is_torch);
@@ -125,14 +125,14 @@ TEST(RankInfo, TorchrunWithMistakes) {
 }
 
 TEST(RankInfo, SlurmStep) {
-  const RankInfo place = rank_info_of(kStep);
-  EXPECT_EQ(place.launcher, "slurm");
-  EXPECT_EQ(place.rank, 2);
-  EXPECT_EQ(place.ranks, 3);
-  EXPECT_EQ(place.local_ranks, 1);
-  EXPECT_EQ(place.nodes, 2);
-  EXPECT_EQ(place.master_address, "gpu07");
-  EXPECT_EQ(place.master_port, 12000 + 4711);
+  const RankInfo rank_info = rank_info_of(kStep);
+  EXPECT_EQ(rank_info.launcher, "slurm");
+  EXPECT_EQ(rank_info.rank, 2);
+  EXPECT_EQ(rank_info.ranks, 3);
+  EXPECT_EQ(rank_info.local_ranks, 1);
+  EXPECT_EQ(rank_info.nodes, 2);
+  EXPECT_EQ(rank_info.master_address, "gpu07");
+  EXPECT_EQ(rank_info.master_port, 12000 + 4711);
   const RankInfo chosen =
       rank_info_of(with(kStep, {{"MASTER_ADDR", "head"}, {"MASTER_PORT", "1234"}}));
   EXPECT_EQ(chosen.master_address, "head");
@@ -158,9 +158,9 @@ TEST(RankInfo, SlurmMasterThatNobodyElseReaches) {
 TEST(RankInfo, ShellsOfSlurmAreNoRanks) {
   // A batch script has a rank and no step; an interactive shell has a step of a special number.
   for (const char* step : {"", "4294967290", "4294967291"}) {
-    const RankInfo place = rank_info_of(with(kStep, {{"SLURM_STEP_ID", step}}));
-    EXPECT_EQ(place.ranks, 1) << step;
-    EXPECT_EQ(place.launcher, "") << step;
+    const RankInfo rank_info = rank_info_of(with(kStep, {{"SLURM_STEP_ID", step}}));
+    EXPECT_EQ(rank_info.ranks, 1) << step;
+    EXPECT_EQ(rank_info.launcher, "") << step;
   }
 }
 
@@ -180,14 +180,14 @@ TEST(RankInfo, SlurmWithMistakes) {
 }
 
 TEST(RankInfo, Mpirun) {
-  const RankInfo place = rank_info_of(kMpi);
-  EXPECT_EQ(place.launcher, "mpi");
-  EXPECT_EQ(place.rank, 1);
-  EXPECT_EQ(place.nodes, 1);
-  EXPECT_EQ(place.master_address, "127.0.0.1");
-  EXPECT_GE(place.master_port, 12000);
+  const RankInfo rank_info = rank_info_of(kMpi);
+  EXPECT_EQ(rank_info.launcher, "mpi");
+  EXPECT_EQ(rank_info.rank, 1);
+  EXPECT_EQ(rank_info.nodes, 1);
+  EXPECT_EQ(rank_info.master_address, "127.0.0.1");
+  EXPECT_GE(rank_info.master_port, 12000);
   EXPECT_EQ(
-      place.master_port,
+      rank_info.master_port,
       rank_info_of(with(kMpi, {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}}))
           .master_port);
   const Variables two_nodes = {{"OMPI_COMM_WORLD_SIZE", "4"}};
@@ -214,14 +214,14 @@ TEST(RankInfo, Hydra) {
 
 TEST(RankInfo, GuideIsForLaunch) {
   expect_failure(ExitCode::kUsage, "octavo launch -- train", [] { rank_info_of(kGuide); });
-  const std::optional<RankInfo> place = guide_rank_info(kGuide);
-  ASSERT_TRUE(place);
-  EXPECT_EQ(place->local_ranks, 8);
-  EXPECT_EQ(place->nodes, 2);
-  EXPECT_EQ(place->node, 1);
-  EXPECT_EQ(place->rank, 8);
-  EXPECT_EQ(place->ranks, 16);
-  EXPECT_EQ(place->master_address, "192.168.0.1");
+  const std::optional<RankInfo> rank_info = guide_rank_info(kGuide);
+  ASSERT_TRUE(rank_info);
+  EXPECT_EQ(rank_info->local_ranks, 8);
+  EXPECT_EQ(rank_info->nodes, 2);
+  EXPECT_EQ(rank_info->node, 1);
+  EXPECT_EQ(rank_info->rank, 8);
+  EXPECT_EQ(rank_info->ranks, 16);
+  EXPECT_EQ(rank_info->master_address, "192.168.0.1");
   EXPECT_FALSE(guide_rank_info(kTorchrun));
   EXPECT_FALSE(
       guide_rank_info(with(kTorchrun, {{"GPU_NUM", "4"}})));  // torchrun under such a script

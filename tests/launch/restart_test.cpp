@@ -180,10 +180,10 @@ TEST(Restart, TheNameOfARunThatHasNone) {
 TEST(NodePlace, KeysAndGuide) {
   config::Settings settings;
   settings.nproc = 4;
-  RankInfo place = node_rank_info(settings, {{"MASTER_ADDR", "10.0.0.9"}});
-  EXPECT_EQ(place.ranks, 4);
-  EXPECT_EQ(place.master_address, "127.0.0.1");
-  EXPECT_EQ(place.master_port, 0);
+  RankInfo rank_info = node_rank_info(settings, {{"MASTER_ADDR", "10.0.0.9"}});
+  EXPECT_EQ(rank_info.ranks, 4);
+  EXPECT_EQ(rank_info.master_address, "127.0.0.1");
+  EXPECT_EQ(rank_info.master_port, 0);
 
   settings.nnodes = 3;
   expect_failure(ExitCode::kUsage, "wanted node_rank", [&] { node_rank_info(settings, {}); });
@@ -192,21 +192,21 @@ TEST(NodePlace, KeysAndGuide) {
   settings.node_rank = 2;
   expect_failure(ExitCode::kUsage, "wanted master_address", [&] { node_rank_info(settings, {}); });
   settings.master_address = "first";
-  place = node_rank_info(settings, {});
-  EXPECT_EQ(place.rank, 8);
-  EXPECT_EQ(place.ranks, 12);
-  EXPECT_EQ(place.master_port, 29500);
+  rank_info = node_rank_info(settings, {});
+  EXPECT_EQ(rank_info.rank, 8);
+  EXPECT_EQ(rank_info.ranks, 12);
+  EXPECT_EQ(rank_info.master_port, 29500);
 
   const Variables guide = {{"GPU_NUM", "2"},
                            {"WORLD_SIZE", "2"},
                            {"RANK", "1"},
                            {"MASTER_ADDR", "10.0.0.9"},
                            {"MASTER_PORT", "1234"}};
-  place = node_rank_info(config::Settings{}, guide);
-  EXPECT_EQ(place.rank, 2);
-  EXPECT_EQ(place.ranks, 4);
-  EXPECT_EQ(place.master_address, "10.0.0.9");
-  EXPECT_EQ(place.master_port, 1234);
+  rank_info = node_rank_info(config::Settings{}, guide);
+  EXPECT_EQ(rank_info.rank, 2);
+  EXPECT_EQ(rank_info.ranks, 4);
+  EXPECT_EQ(rank_info.master_address, "10.0.0.9");
+  EXPECT_EQ(rank_info.master_port, 1234);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ MAX_FUNCTION_LINES = 60
 MAX_RECIPE_FILES = 12  # today: 11
 CODE = {".cpp", ".h", ".hpp", ".cu", ".cuh", ".py", ".sh", ".cmake"}
 # Programs of the repository that are not scripts with a header (scripts.py), each run without arguments.
-EXECUTABLES = ["bootstrap", ".ci/run", ".ci/nightly", ".ci/tidy", "fuzz/run", "packaging/deb", "packaging/lock",
+EXECUTABLES = ["bootstrap", ".ci/run", ".ci/nightly", ".ci/tidy", "fuzz/run.py", "packaging/deb", "packaging/lock",
                "packaging/sbom", "packaging/wheel", "tests/fetch_data.py"]
 # Folders of one machine, and places that packages come from: neither belongs into a tree that others clone.
 MACHINE_WORDS = [
@@ -185,16 +185,16 @@ def rows_with_scripts(text):
         yield row, before
 
 
-def check_figures(root):
-    """A figure (`key=value`) in a table of these pages stands in the last line of the kept output of a script of its row."""
+def check_results(root):
+    """A result (`key=value`) in a table of these pages stands in the last line of the kept output of a script of its row."""
     for page in ("README.md", "docs/reliability.md"):
         for row, scripts in rows_with_scripts((root / page).read_text()) if (root / page).is_file() else ():
             kept = [result_of(script) for script in scripts]
-            last = [figure for name in kept if (root / name).is_file()
-                    for figure in (root / name).read_text().rstrip().split("\n")[-1].split()]
-            for figure in re.findall(r"`(\w+=[\w.+-]+)`", row) if scripts else ():
-                if figure not in last:
-                    yield f"{page}: {figure} is not in the last line of {' or '.join(kept)}; quote what was measured"
+            last = [result for name in kept if (root / name).is_file()
+                    for result in (root / name).read_text().rstrip().split("\n")[-1].split()]
+            for result in re.findall(r"`(\w+=[\w.+-]+)`", row) if scripts else ():
+                if result not in last:
+                    yield f"{page}: {result} is not in the last line of {' or '.join(kept)}; quote what was measured"
 
 
 def anchors_of(text):
@@ -224,7 +224,7 @@ def check_links(root):
             yield f"docs/index.md: no link to {page.name}; every page has its place there"
 
 
-CHECKS = [check_modules, check_sizes, check_recipe_names, check_leftovers, check_promises, scripts.complaints, check_figures, check_links]
+CHECKS = [check_modules, check_sizes, check_recipe_names, check_leftovers, check_promises, scripts.complaints, check_results, check_links]
 
 
 def broken_rules(root):

@@ -131,7 +131,7 @@ TEST(AsyncSink, ASinkThatHangsIsLeftBehind) {
     EXPECT_GE(sink.failures(), 3);
   }
   EXPECT_LT(Clock::now() - start, std::chrono::seconds(3));
-  notes->set_open(true);  // its thread goes on alone and ends
+  notes->set_open(true);  // its thread continues alone and ends
   for (int i = 0; i < 500 && notes.use_count() > 1; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(notes.use_count(), 1);

@@ -60,13 +60,13 @@ TEST(RedFlags, WorseThanUniformIsFlaggedAndLastsToTheEnd) {
   Healthy healthy;
   // Before the end of the warm-up and shortly after it a model may be as bad as one that guesses.
   EXPECT_EQ(names(raised(flags, healthy, 100, [](auto& r) { r.loss = kUniform + 0.1; })), kNone);
-  EXPECT_EQ(flags.last_words(), "");
+  EXPECT_EQ(flags.final_remark(), "");
   const auto late = raised(flags, healthy, 50, [](auto& r) { r.loss = kUniform + 0.1; });
   EXPECT_EQ(names(late), std::vector<std::string>{"worse_than_uniform"});
   EXPECT_EQ(late.front().step, 121);
-  EXPECT_NE(flags.last_words().find("5.65"), std::string::npos) << flags.last_words();
+  EXPECT_NE(flags.final_remark().find("5.65"), std::string::npos) << flags.final_remark();
   EXPECT_EQ(names(raised(flags, healthy, 30, [](auto& r) { r.loss = 3; })), kNone);
-  EXPECT_EQ(flags.last_words(), "");
+  EXPECT_EQ(flags.final_remark(), "");
 }
 
 TEST(RedFlags, FarWorseThanUniformIsFlaggedAtOnce) {
@@ -82,7 +82,7 @@ TEST(RedFlags, AnEvaluationWorseThanUniformIsFlagged) {
   EXPECT_EQ(names(flags.on_eval({.step = 10, .val_loss = 5.6})), kNone);
   EXPECT_EQ(names(flags.on_eval({.step = 20, .val_loss = 85.4})),
             std::vector<std::string>{"worse_than_uniform"});
-  EXPECT_NE(flags.last_words().find("validation loss 85.4"), std::string::npos);
+  EXPECT_NE(flags.final_remark().find("validation loss 85.4"), std::string::npos);
   EXPECT_EQ(names(flags.on_eval({.step = 120, .val_loss = 5.6})), kNone);  // the same trouble
   RedFlags others({.uniform_loss = kUniform});
   EXPECT_EQ(names(others.on_eval({.step = 120, .val_loss = 5.6})),
@@ -297,7 +297,7 @@ TEST(RedFlags, AGuardAndAnEvaluation) {
   EXPECT_EQ(names(flags.on_eval({.step = 8, .val_loss = std::nan("")})),
             std::vector<std::string>{"nan_loss"});
   EXPECT_EQ(flags.receipt()["nan_loss"], 2);
-  // The run goes on, and so may the trouble: one flag, and again after a loss that is a number.
+  // The run continues, and so may the trouble: one flag, and again after a loss that is a number.
   EXPECT_EQ(names(flags.on_eval({.step = 9, .val_loss = HUGE_VAL})), kNone);
   EXPECT_EQ(names(flags.on_eval({.step = 10, .val_loss = 2})), kNone);
   EXPECT_EQ(names(flags.on_eval({.step = 11, .val_loss = std::nan("")})),

@@ -49,10 +49,10 @@ class Watched final : public engine::Fp8Linear {
                       bool recompute) override {
     inner_->update_factors(history, factors, formats, algo, margin, recompute);
   }
-  at::Tensor health_figures(const at::Tensor& x, const engine::Fp8Matrix& quantized,
-                            fp8::Direction direction) override {
+  at::Tensor health_stats(const at::Tensor& x, const engine::Fp8Matrix& quantized,
+                          fp8::Direction direction) override {
     ++measured;
-    return inner_->health_figures(x, quantized, direction);
+    return inner_->health_stats(x, quantized, direction);
   }
 
   std::vector<Call> calls;

@@ -1,4 +1,4 @@
-// The FP8 side of a linear layer: what it keeps, when it quantizes, and the three products.
+// The FP8 side of a linear layer: what it keeps, when it quantizes, and the three GEMMs.
 
 #include <map>
 
@@ -48,8 +48,8 @@ class Fp8LayerTest : public Fp8Test, public testing::WithParamInterface<Recipe> 
 INSTANTIATE_TEST_SUITE_P(, Fp8LayerTest, testing::ValuesIn(kRecipes),
                          [](const auto& info) { return std::string(config::name_of(info.param)); });
 
-// The same by hand, from the oracle's quantizer and products: y, dx, dw and db.
-struct Wanted {
+// The same by hand, from the oracle's quantizer and GEMMs: y, dx, dw and db.
+struct ExpectedResult {
   at::Tensor y, dx, dw, db;
 };
 class ByHand {
@@ -57,14 +57,14 @@ class ByHand {
   ByHand(Fp8Shared& shared, const Linear& layer) : shared_(shared), layer_(layer) {
     for (const auto& [name, tensor] : shared.scaling.state()) state_[name] = tensor;
   }
-  Wanted operator()(const at::Tensor& x, const at::Tensor& dy) {
+  ExpectedResult operator()(const at::Tensor& x, const at::Tensor& dy) {
     const at::NoGradGuard no_grad;
     const Fp8Matrix qx = quantized(x.detach(), Role::kInput, "input"),
                     qw = quantized(layer_.weight->compute.detach(), Role::kWeight, "weight"),
                     qdy = quantized(dy, Role::kGradient, "gradient");
-    Wanted wanted{at::empty({x.size(0), dy.size(1)}, at::kBFloat16),
-                  at::empty(x.sizes(), at::kBFloat16), at::empty({dy.size(1), x.size(1)}),
-                  dy.to(at::kDouble).sum(0)};
+    ExpectedResult wanted{at::empty({x.size(0), dy.size(1)}, at::kBFloat16),
+                          at::empty(x.sizes(), at::kBFloat16), at::empty({dy.size(1), x.size(1)}),
+                          dy.to(at::kDouble).sum(0)};
     oracle_->forward(qx, qw, layer_.bias ? layer_.bias->master : at::Tensor(), wanted.y);
     oracle_->input_gradient(qdy, qw, wanted.dx);
     oracle_->weight_gradient(qdy, qx, wanted.dw, engine::Accumulate::kOverwrite);
@@ -99,14 +99,14 @@ class ByHand {
 // FP32 sums, then one rounding to BF16: a unit in the last place where the sum is near a tie.
 constexpr double kBf16Unit = 0x1p-8;
 
-TEST_P(Fp8LayerTest, GradientsAreThoseOfTheProductsByHand) {
+TEST_P(Fp8LayerTest, GradientsAreThoseOfTheGemmsByHand) {
   for (const bool biased : {true, false}) {
     SCOPED_TRACE(biased ? "with bias" : "without bias");
     layer = fp8_test_layer("l", 0, kOutputs, kInputs, biased);
     use(options_of(GetParam()));
     for (int64_t step = 1; step <= 3; ++step) {  // delayed factors change from step to step
       const at::Tensor x = input(), dy = output_gradient();
-      const Wanted wanted = ByHand(shared, *layer)(x, dy);
+      const ExpectedResult wanted = ByHand(shared, *layer)(x, dy);
       const at::Tensor y = linear(engine, x, layer);
       backward(y, dy);
       EXPECT_TRUE(close(y, wanted.y, kBf16Unit));
@@ -118,7 +118,7 @@ TEST_P(Fp8LayerTest, GradientsAreThoseOfTheProductsByHand) {
       refresh_compute({layer->weight});  // as the optimizer does: the factors change with it
       shared.scaling.finish_step(step);
     }
-    for (const auto& ran : layer->ran) EXPECT_TRUE(ran.fp8 == 3 && ran.other == 0);
+    for (const auto& ran : layer->gemm_counts) EXPECT_TRUE(ran.fp8 == 3 && ran.other == 0);
   }
 }
 
@@ -129,7 +129,7 @@ TEST_P(Fp8LayerTest, GradientsInE5M2) {
   use(options);
   for (int64_t step = 1; step <= 3; ++step) {
     const at::Tensor x = input(), dy = output_gradient();
-    const Wanted wanted = ByHand(shared, *layer)(x, dy);
+    const ExpectedResult wanted = ByHand(shared, *layer)(x, dy);
     backward(linear(engine, x, layer), dy);
     EXPECT_TRUE(close(x.grad(), wanted.dx, kBf16Unit));
     EXPECT_TRUE(close(layer->weight->grad, wanted.dw));
@@ -148,7 +148,7 @@ TEST_P(Fp8LayerTest, GeluAfterIt) {
   // The bias's gradient comes from GELU's backward pass, whose result is quantized in its turn.
   at::Tensor dh = dy.clone(), db = at::empty({kOutputs});
   engine.gelu->backward(dh, h, db, engine::Accumulate::kOverwrite);
-  const Wanted wanted = ByHand(shared, *layer)(x, dh);
+  const ExpectedResult wanted = ByHand(shared, *layer)(x, dh);
   backward(y, dy);
   EXPECT_TRUE(close(layer->bias->grad, db, 1e-3));
   // A last bit of h that differs moves a few of dh's codes by one step.
@@ -212,7 +212,7 @@ TEST_P(Fp8LayerTest, QuantizesTheWeightOncePerVersion) {
 }
 
 // Not the old copy of either direction.
-TEST_P(Fp8LayerTest, AChangedWeightIsSeenByAllProducts) {
+TEST_P(Fp8LayerTest, AChangedWeightIsSeenByAllGemms) {
   backward(linear(engine, input(), layer), output_gradient());
   {
     const at::NoGradGuard no_grad;
@@ -220,7 +220,7 @@ TEST_P(Fp8LayerTest, AChangedWeightIsSeenByAllProducts) {
   }
   refresh_compute({layer->weight});
   const at::Tensor x = input(), dy = output_gradient();
-  const Wanted wanted = ByHand(shared, *layer)(x, dy);
+  const ExpectedResult wanted = ByHand(shared, *layer)(x, dy);
   const at::Tensor y = linear(engine, x, layer);
   backward(y, dy);
   EXPECT_TRUE(close(y, wanted.y, kBf16Unit));
@@ -232,8 +232,8 @@ TEST_P(Fp8LayerTest, AnInputWithoutGradientNeedsNoRowCopyOfDy) {
   backward(linear(engine, input().detach(), layer), output_gradient());
   ASSERT_EQ(watched->calls.size(), 3u);  // input, weight, gradient
   EXPECT_TRUE(!watched->calls[2].row.wanted && watched->calls[2].column.wanted);
-  EXPECT_EQ(layer->ran[static_cast<size_t>(Gemm::kInputGradient)].fp8, 0);
-  EXPECT_EQ(layer->ran[static_cast<size_t>(Gemm::kWeightGradient)].fp8, 1);
+  EXPECT_EQ(layer->gemm_counts[static_cast<size_t>(Gemm::kInputGradient)].fp8, 0);
+  EXPECT_EQ(layer->gemm_counts[static_cast<size_t>(Gemm::kWeightGradient)].fp8, 1);
 }
 
 TEST_P(Fp8LayerTest, EvaluationKeepsAndRecordsNothing) {
@@ -308,8 +308,8 @@ TEST_P(Fp8LayerTest, MeasuresOnlyWhenAsked) {
     // Where both copies hold the same numbers, one of them says it all.
     if (fp8::traits_of(GetParam()).activations == fp8::Granularity::kTensor)
       EXPECT_EQ(found.direction, Direction::kRow);
-    const auto health = fp8::from_figures(std::span<const double, fp8::kHealthFigures>(
-        found.figures.const_data_ptr<double>(), fp8::kHealthFigures));
+    const auto health = fp8::from_stats(std::span<const double, fp8::kHealthStats>(
+        found.stats.const_data_ptr<double>(), fp8::kHealthStats));
     elements_of[{found.role, found.direction}] += health.elements;
     const fp8::Incidents& seen = health.incidents;
     EXPECT_EQ(seen.nan + seen.inf + seen.saturated, 0) << "role " << static_cast<int>(found.role);

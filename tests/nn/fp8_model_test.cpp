@@ -127,19 +127,19 @@ TEST_F(Fp8ModelTest, NoLayerAtAllIsRefused) {
 // A run of steps in which every layer sees N(0, 1), except for what a test does to one.
 class Fp8GuardTest : public Fp8ModelTest {
  protected:
-  struct Fed {
+  struct LayerInputs {
     at::Tensor x, dy;
   };
-  static Fed healthy() {
+  static LayerInputs healthy() {
     return {bf16_normal({kModelTokens, kWidth}), bf16_normal({kModelTokens, kWidth}, 1e-3)};
   }
   // One step; layer `odd` is fed `what`. Returns what was logged.
-  std::string step(Fp8Model& model, size_t odd, const Fed& what, bool dropped = false) {
+  std::string step(Fp8Model& model, size_t odd, const LayerInputs& what, bool dropped = false) {
     ++step_;
     testing::internal::CaptureStderr();
     model.begin_step(step_);
     for (size_t i = 0; i < layers.size(); ++i) {
-      const Fed fed = i == odd ? what : healthy();
+      const LayerInputs fed = i == odd ? what : healthy();
       backward(linear(engine, fed.x.clone().set_requires_grad(true), layers[i]), fed.dy);
     }
     reports = dropped ? model.drop_step() : model.finish_step();
@@ -197,7 +197,7 @@ TEST_F(Fp8GuardTest, OutliersThatSaturateAreNamedAndFallBack) {
   double size = 1;
   const auto outliers = [&] {
     size *= 1e3;
-    Fed fed = healthy();
+    LayerInputs fed = healthy();
     fed.x = bf16_normal({kModelTokens, kWidth}, size);
     return fed;
   };
@@ -211,7 +211,7 @@ TEST_F(Fp8GuardTest, OutliersThatSaturateAreNamedAndFallBack) {
   EXPECT_EQ(model.layers_in_fp8(), 5);
   const std::string second = step(model, 1, outliers());
   EXPECT_TRUE(has(second, "fp8: step 4: h.0.mlp.c_fc: input: ")) << second;
-  EXPECT_TRUE(has(second, "h.0.mlp.c_fc goes on in BF16 from step 5")) << second;
+  EXPECT_TRUE(has(second, "h.0.mlp.c_fc continues in BF16 from step 5")) << second;
   const Reasons found = reasons(model);
   EXPECT_TRUE(has(found[1], "fp8_guard at step 4: input: ")) << found[1];
   EXPECT_EQ((Reasons{found[0], found[2], found[3], found[4]}), Reasons(4));
@@ -219,16 +219,16 @@ TEST_F(Fp8GuardTest, OutliersThatSaturateAreNamedAndFallBack) {
   EXPECT_EQ(model.fallbacks()[0].layer, "h.0.mlp.c_fc");
   EXPECT_EQ(model.fallbacks()[0].step, 4);
   EXPECT_TRUE(has(model.fallbacks()[0].reason, "saturated"));
-  // Training goes on, this layer in BF16, and nobody complains of it any more.
+  // Training continues, this layer in BF16, and nobody complains of it any more.
   EXPECT_EQ(step(model, 1, outliers()), "");
   for (const auto& r : reports) EXPECT_NE(r.layer, "h.0.mlp.c_fc");
-  for (const auto& ran : layers[1]->ran) EXPECT_TRUE(ran.fp8 == 4 && ran.other == 1);
-  for (const auto& ran : layers[0]->ran) EXPECT_TRUE(ran.fp8 == 5 && ran.other == 0);
+  for (const auto& ran : layers[1]->gemm_counts) EXPECT_TRUE(ran.fp8 == 4 && ran.other == 1);
+  for (const auto& ran : layers[0]->gemm_counts) EXPECT_TRUE(ran.fp8 == 5 && ran.other == 0);
 }
 
 TEST_F(Fp8GuardTest, DelayedIsJudgedFromStepThree) {
   Fp8Model model(engine, layers, options(Recipe::kDelayed));
-  Fed fed = healthy();
+  LayerInputs fed = healthy();
   fed.x = fed.x * 1e4;  // over 448 with the first factor, 1
   EXPECT_EQ(step(model, 0, fed), "");
   EXPECT_GT(reports[0].health.saturated_percent(), 50);
@@ -244,13 +244,13 @@ TEST_F(Fp8GuardTest, DelayedIsJudgedFromStepThree) {
 // What is wrong shows in the first step of statistics, in every recipe that takes its scale from
 // the tensor itself.
 TEST_F(Fp8GuardTest, NanAndZerosAreNamedAtOnceAndFallBack) {
-  Fed nan = healthy(), infinite = healthy(), zeros = healthy(), dead = healthy();
+  LayerInputs nan = healthy(), infinite = healthy(), zeros = healthy(), dead = healthy();
   nan.dy[3][5] = NAN;
   infinite.x[3][5] = -INFINITY;
   zeros.x = at::zeros_like(zeros.x);
   dead.dy = at::zeros_like(dead.dy);
   struct Fault {
-    Fed fed;
+    LayerInputs fed;
     const char *tensor, *text;
   };
   const Fault faults[] = {{nan, "gradient", "1 NaN"},
@@ -270,7 +270,7 @@ TEST_F(Fp8GuardTest, NanAndZerosAreNamedAtOnceAndFallBack) {
             << who << what;
       EXPECT_EQ(model.layers_in_fp8(), 5);
       const std::string second = step(model, 2, fault.fed, true);
-      EXPECT_TRUE(has(second, "h.1.attn.c_attn goes on in BF16")) << second;
+      EXPECT_TRUE(has(second, "h.1.attn.c_attn continues in BF16")) << second;
       EXPECT_EQ(model.layers_in_fp8(), 4);
       EXPECT_TRUE(has(reasons(model)[2], fault.text));
     }
@@ -278,7 +278,7 @@ TEST_F(Fp8GuardTest, NanAndZerosAreNamedAtOnceAndFallBack) {
 
 TEST_F(Fp8GuardTest, UnderflowIsNamed) {
   Fp8Model model(engine, layers, options(Recipe::kCurrent));
-  Fed fed = healthy();
+  LayerInputs fed = healthy();
   fed.x = fed.x * 1e-6;
   fed.x[0][0] = 1;
   const std::string text = step(model, 4, fed);
@@ -288,7 +288,7 @@ TEST_F(Fp8GuardTest, UnderflowIsNamed) {
 
 TEST_F(Fp8GuardTest, AHealthyStepInBetweenStartsThePatienceAnew) {
   Fp8Model model(engine, layers, options(Recipe::kCurrent));
-  Fed zeros = healthy();
+  LayerInputs zeros = healthy();
   zeros.x = at::zeros_like(zeros.x);
   for (int i = 0; i < 3; ++i) {
     EXPECT_NE(step(model, 0, zeros), "");
@@ -299,7 +299,7 @@ TEST_F(Fp8GuardTest, AHealthyStepInBetweenStartsThePatienceAnew) {
 }
 
 TEST_F(Fp8GuardTest, LogOnlyLogsAndOffSaysNothing) {
-  Fed zeros = healthy();
+  LayerInputs zeros = healthy();
   zeros.x = at::zeros_like(zeros.x);
   for (const auto guard : {Fp8Guard::kLog, Fp8Guard::kOff}) {
     Fp8Model model(engine, layers, options(Recipe::kCurrent, guard));
@@ -373,7 +373,7 @@ TEST_F(Fp8GuardTest, FallBackFromOutside) {
   EXPECT_EQ(reasons(model), (Reasons{"", "", "", "fp8_guard at step 17: input: 3 NaN", ""}));
   EXPECT_EQ(model.fallbacks().size(), 1u);
   EXPECT_EQ(step(model, 99, {}), "");
-  EXPECT_EQ(layers[3]->ran[0].other, 1);
+  EXPECT_EQ(layers[3]->gemm_counts[0].other, 1);
 }
 
 // Delayed: a step that was not applied leaves no trace in the scaling state; the steps after it go
@@ -384,8 +384,8 @@ TEST_F(Fp8GuardTest, ADroppedStepLeavesNoTrace) {
     Fp8ModelOptions o = options(Recipe::kDelayed);
     o.stats_freq = 0;  // statistics would make the weights anew by themselves
     Fp8Model model(engine, layers, o);
-    const Fed one = healthy(), two = healthy(), three = healthy();
-    const auto all = [&](const Fed& fed, int64_t number, bool dropped) {
+    const LayerInputs one = healthy(), two = healthy(), three = healthy();
+    const auto all = [&](const LayerInputs& fed, int64_t number, bool dropped) {
       model.begin_step(number);
       for (const auto& layer : layers)
         backward(linear(engine, fed.x.clone().set_requires_grad(true), layer), fed.dy);

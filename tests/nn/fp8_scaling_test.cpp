@@ -101,7 +101,7 @@ TEST_F(Fp8ScalingTest, StateRoundTrip) {
   }
 }
 
-// What was read is a copy: the run that goes on must not change what was saved.
+// What was read is a copy: the run that resumes must not change what was saved.
 TEST_F(Fp8ScalingTest, StateIsASnapshot) {
   Fp8Scaling scaling = make(options(4));
   step(scaling, 1, 4, 8);

@@ -55,7 +55,7 @@ TEST_F(LlamaLayers, FrozenWeightsPassTheGradientOn) {
   backward(at::linear(rms(wx, gamma->master.to(at::kDouble)), weight->master.to(at::kDouble)), dy);
   EXPECT_TRUE(close(x.grad(), wx.grad()));
   EXPECT_FALSE(weight->grad.defined() || gamma->grad.defined());
-  EXPECT_EQ(layer->ran[static_cast<size_t>(Gemm::kWeightGradient)].other, 0);
+  EXPECT_EQ(layer->gemm_counts[static_cast<size_t>(Gemm::kWeightGradient)].other, 0);
   EXPECT_EQ(layer->saved_bytes, 0);
 }
 

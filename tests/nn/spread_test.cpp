@@ -130,7 +130,7 @@ class Fp8Parts : public ::testing::TestWithParam<Recipe> {
     return joined;
   }
 
-  at::Tensor product(const at::Tensor& x, const engine::Fp8Matrix& w, fp8::Direction direction) {
+  at::Tensor gemm(const at::Tensor& x, const engine::Fp8Matrix& w, fp8::Direction direction) {
     const bool forward = direction == fp8::Direction::kRow;
     const engine::QuantizeSpec order{
         .side = layer_->side(forward ? Role::kInput : Role::kGradient, fp8::Direction::kRow),
@@ -164,9 +164,9 @@ TEST_P(Fp8Parts, GatheredCodesAreTheWholesOwn) {
       const bool forward = direction == fp8::Direction::kRow;
       const at::Tensor x = at::randn({64, forward ? c.columns : c.rows}).to(at::kBFloat16);
       layer_->adopt(*parts_[0], direction, gathered(direction));
-      const at::Tensor found = product(x, layer_->kept_weight(), direction);
+      const at::Tensor found = gemm(x, layer_->kept_weight(), direction);
       layer_->forget_weight();
-      EXPECT_TRUE(found.equal(product(x, layer_->weight(*alone_, !forward), direction)))
+      EXPECT_TRUE(found.equal(gemm(x, layer_->weight(*alone_, !forward), direction)))
           << c.rows << " rows over " << c.ranks;
       layer_->forget_weight();
     }

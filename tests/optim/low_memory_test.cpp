@@ -13,7 +13,7 @@
 namespace octavo::optim {
 namespace {
 
-using Kept = std::map<std::string, at::Tensor>;
+using TensorsByName = std::map<std::string, at::Tensor>;
 
 struct Combination {
   at::ScalarType master, gradient;
@@ -52,8 +52,8 @@ void draw_gradients(const nn::ParamList& params, uint64_t seed) {
   }
 }
 
-Kept everything(const AdamW& adamw, const nn::ParamList& params) {
-  Kept kept;
+TensorsByName everything(const AdamW& adamw, const nn::ParamList& params) {
+  TensorsByName kept;
   for (const auto& [name, tensor] : adamw.state()) kept[name] = tensor.clone();
   for (const auto& p : params) {
     kept["master." + p->name] = p->master.detach().clone();
@@ -78,9 +78,9 @@ TEST_P(LowMemory, GoesOnBitForBit) {
     adamw.step(1e-2, adamw.gradient_norm());
   };
   for (int64_t i = 1; i <= 3; ++i) step(whole, params, i);
-  const Kept middle = everything(whole, params);
+  const TensorsByName middle = everything(whole, params);
   for (int64_t i = 4; i <= 6; ++i) step(whole, params, i);
-  const Kept wanted = everything(whole, params);
+  const TensorsByName wanted = everything(whole, params);
 
   const nn::ParamList again = make_params(GetParam());
   AdamW second(engine, again, options());
@@ -91,7 +91,7 @@ TEST_P(LowMemory, GoesOnBitForBit) {
     nn::refresh_compute(again);
   }
   for (int64_t i = 4; i <= 6; ++i) step(second, again, i);
-  const Kept found = everything(second, again);
+  const TensorsByName found = everything(second, again);
   ASSERT_EQ(found.size(), wanted.size());
   for (const auto& [name, tensor] : wanted) EXPECT_TRUE(at::equal(found.at(name), tensor)) << name;
   EXPECT_FALSE(at::equal(found.at("master.matrix"), middle.at("master.matrix")));
@@ -106,12 +106,12 @@ TEST_P(LowMemory, StateOfAnotherTypeIsConverted) {
     draw_gradients(params, i);
     from.step(1e-2, from.gradient_norm());
   }
-  const Kept kept = everything(from, params);
-  const auto values = [](const Kept& state, const char* moment) {
+  const TensorsByName kept = everything(from, params);
+  const auto values = [](const TensorsByName& state, const char* moment) {
     Moment stored{state.at(str(moment, ".matrix")), {}}, plain{at::empty({129, 515}), {}};
     if (stored.values.scalar_type() == at::kByte)
       stored.scales = state.at(str(moment, "_scale.matrix"));
-    copy_moment(stored, plain, *moment == 'm' ? Which::kFirst : Which::kSecond);
+    copy_moment(stored, plain, *moment == 'm' ? MomentOrder::kFirst : MomentOrder::kSecond);
     return plain.values;
   };
   for (const MomentType type : {MomentType::kFp32, MomentType::kBf16, MomentType::kFp8}) {
@@ -124,7 +124,7 @@ TEST_P(LowMemory, StateOfAnotherTypeIsConverted) {
     });
     EXPECT_EQ(warning_count() - warnings, type == GetParam().moments ? 0 : 1);
     EXPECT_EQ(to.steps(), 3);
-    const Kept now = everything(to, params);
+    const TensorsByName now = everything(to, params);
     EXPECT_TRUE(at::equal(now.at("m.vector"), kept.at("m.vector")));
     const double slack = type == MomentType::kFp8 ? 0.07 : 0x1p-8;
     EXPECT_TRUE(at::allclose(values(now, "m"), values(kept, "m"), slack, 1e-6));

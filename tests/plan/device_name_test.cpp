@@ -26,7 +26,7 @@ TEST(DeviceName, IsFoundInTheTable) {
       {"NVIDIA GeForce RTX 5090", "rtx5090"},
       {"NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtxpro6000"}};
   for (const auto& [device, name] : wanted) {
-    const Gpu* gpu = gpu_called(device);
+    const Gpu* gpu = gpu_of_device(device);
     ASSERT_NE(gpu, nullptr) << device;
     EXPECT_EQ(gpu->name, name) << device;
   }
@@ -38,7 +38,7 @@ TEST(DeviceName, OthersAreNot) {
        {"", "NVIDIA L40", "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 4090 D",
         "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", "Tesla T4",
         "AMD Instinct MI300X", "NVIDIA GeForce RTX 4060"})
-    EXPECT_EQ(gpu_called(device), nullptr) << device;
+    EXPECT_EQ(gpu_of_device(device), nullptr) << device;
 }
 
 }  // namespace

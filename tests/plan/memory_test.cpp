@@ -49,7 +49,7 @@ TEST(PlanMemory, WhatFp8AddsAndSaves) {
   EXPECT_NEAR(fp8.fp8_weights, 2 * 6.98e9, 0.1e9);  // two codes a weight
   EXPECT_LT(fp8.activations, bf16.activations);
   work.recompute = true;
-  EXPECT_EQ(memory(work).fp8_weights, 0);  // made for each product
+  EXPECT_EQ(memory(work).fp8_weights, 0);  // made for each GEMM
 }
 
 TEST(PlanMemory, ShardingDividesWhatItSays) {

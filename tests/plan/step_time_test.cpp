@@ -28,7 +28,7 @@ TEST(StepTime, PartsAddUpToTheWhole) {
     work.recipe = recipe;
     const StepTime t = step_time(work, Calibration::fitted());
     EXPECT_NEAR(t.total,
-                t.products + t.adapters + t.head + t.attention + t.elementwise + t.quantize +
+                t.gemms + t.adapters + t.head + t.attention + t.elementwise + t.quantize +
                     t.optimizer + t.collectives + t.host,
                 1e-12);
     EXPECT_NEAR(t.tokens_per_s, 4096 / t.total, 1e-6);
@@ -80,17 +80,17 @@ TEST(StepTime, Fp8PaysForLargeModelsAndLessForAdapters) {
   EXPECT_DOUBLE_EQ(gain(work), 1);
 }
 
-TEST(StepTime, ProductsWasteTilesAndWaves) {
+TEST(StepTime, GemmsWasteTilesAndWaves) {
   const Gpu& gpu = wanted_gpu("h100");
   const Calibration& c = Calibration::fitted();
-  const double good = product_seconds(gpu, c, 8192, 8192, 8192, false);
+  const double good = gemm_seconds(gpu, c, 8192, 8192, 8192, false);
   EXPECT_NEAR(2 * 8192.0 * 8192 * 8192 / good / (gpu.bf16_tflops * 1e12), c.of("hopper.bf16"), 0.1);
-  EXPECT_LT(product_seconds(gpu, c, 8192, 8192, 8192, true), 0.6 * good);
+  EXPECT_LT(gemm_seconds(gpu, c, 8192, 8192, 8192, true), 0.6 * good);
   // 132 tiles are one wave; one row more is a second one. A rank of 8 costs what 64 costs.
-  EXPECT_GT(product_seconds(gpu, c, 256 * 66 + 1, 256, 8192, false),
-            1.05 * product_seconds(gpu, c, 256 * 66, 256, 8192, false));
-  EXPECT_NEAR(product_seconds(gpu, c, 8192, 8, 8192, false),
-              product_seconds(gpu, c, 8192, 64, 8192, false), 3e-6);
+  EXPECT_GT(gemm_seconds(gpu, c, 256 * 66 + 1, 256, 8192, false),
+            1.05 * gemm_seconds(gpu, c, 256 * 66, 256, 8192, false));
+  EXPECT_NEAR(gemm_seconds(gpu, c, 8192, 8, 8192, false),
+              gemm_seconds(gpu, c, 8192, 64, 8192, false), 3e-6);
 }
 
 TEST(StepTime, NamesAreChecked) {

@@ -236,7 +236,7 @@ TEST(Unauthenticated, CannotTakeAllDescriptors) {
   ::waitpid(pid, nullptr, 0);
 }
 
-class LetIn : public testing::Test {
+class Authenticated : public testing::Test {
  protected:
   // A connection that has proven the secret and says what it likes.
   static Fd enter(const Server& server) {
@@ -249,7 +249,7 @@ class LetIn : public testing::Test {
   }
 };
 
-TEST_F(LetIn, FramesBeyondTheLimitEndTheConnection) {
+TEST_F(Authenticated, FramesBeyondTheLimitEndTheConnection) {
   const Server server("127.0.0.1", 0, kSecret);
   for (const std::string_view length : {std::string_view("\xff\xff\xff\xff"), {"\0\0\0\0", 4}}) {
     const Fd fd = enter(server);
@@ -259,7 +259,7 @@ TEST_F(LetIn, FramesBeyondTheLimitEndTheConnection) {
   EXPECT_EQ(server.counts().garbage, 2);
 }
 
-TEST_F(LetIn, ANonsenseRequestIsRefusedAndTheNextOneServed) {
+TEST_F(Authenticated, ANonsenseRequestIsRefusedAndTheNextOneServed) {
   const Server server("127.0.0.1", 0, kSecret);
   const Fd fd = enter(server);
   say(fd, std::string("\3\0\0\0abc", 7));
@@ -267,7 +267,7 @@ TEST_F(LetIn, ANonsenseRequestIsRefusedAndTheNextOneServed) {
   EXPECT_EQ(server.counts().refused, 1);
 }
 
-TEST_F(LetIn, KeysAndBytesAreBounded) {
+TEST_F(Authenticated, KeysAndBytesAreBounded) {
   Limits limits;
   limits.keys = 10;
   limits.bytes = 100'000;
@@ -284,7 +284,7 @@ TEST_F(LetIn, KeysAndBytesAreBounded) {
   EXPECT_LE(server.counts().bytes, 100'000);
 }
 
-TEST_F(LetIn, MessagesOnTheirWayAreBounded) {
+TEST_F(Authenticated, MessagesOnTheirWayAreBounded) {
   Limits limits;
   limits.buffer_bytes = size_t{2} << 20;
   const Server server("127.0.0.1", 0, kSecret, limits);
@@ -302,7 +302,7 @@ TEST_F(LetIn, MessagesOnTheirWayAreBounded) {
 }
 
 // One that asks for a large value and does not read it holds up nobody.
-TEST_F(LetIn, ReadersThatDoNotReadHoldUpNobody) {
+TEST_F(Authenticated, ReadersThatDoNotReadHoldUpNobody) {
   const Server server("127.0.0.1", 0, kSecret);
   auto client = client_of(server);
   client->set("large", std::string(kMaxValueBytes, 'v'));
@@ -317,7 +317,7 @@ TEST_F(LetIn, ReadersThatDoNotReadHoldUpNobody) {
   EXPECT_EQ(hear(lazy[0], 100'000).size(), 100'000U);
 }
 
-TEST_F(LetIn, ThoseWhoLeaveWhileTheyWaitAreForgotten) {
+TEST_F(Authenticated, ThoseWhoLeaveWhileTheyWaitAreForgotten) {
   const Server server("127.0.0.1", 0, kSecret);
   auto client = client_of(server);
   for (int i = 0; i < 10; ++i) {
@@ -329,7 +329,7 @@ TEST_F(LetIn, ThoseWhoLeaveWhileTheyWaitAreForgotten) {
   EXPECT_EQ(client->get("key", milliseconds(0)), "");
 }
 
-TEST_F(LetIn, ConnectionsAreBounded) {
+TEST_F(Authenticated, ConnectionsAreBounded) {
   Limits limits;
   limits.connections = 3;
   const Server server("127.0.0.1", 0, kSecret, limits);

@@ -183,7 +183,7 @@ TEST(Connecting, SaysWhenNobodyListens) {
 TEST(Connecting, AServerThatGoesIsNoticed) {
   auto server = std::make_unique<Server>("127.0.0.1", 0, "");
   auto client = client_of(*server, "");
-  client->set_patience(milliseconds(300));
+  client->set_answer_timeout(milliseconds(300));
   std::thread waiter([&] { EXPECT_THROW(client->get("never", seconds(60)), Unreachable); });
   std::this_thread::sleep_for(milliseconds(100));
   server.reset();

@@ -109,7 +109,7 @@ TEST(Hello, KnowsItsMagic) {
   EXPECT_FALSE(parse_hello(bytes.substr(1)));
 }
 
-// Against another program's figures.
+// Against another program's numbers.
 TEST(Proof, IsHmacSha256) {
   const auto hex = [](const std::string& bytes) {
     std::string text;

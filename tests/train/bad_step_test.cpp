@@ -65,8 +65,8 @@ TEST_F(BadStep, AWeightThatIsNotFiniteIsHealedByARollbackAlone) {
   for (const auto policy : {BadSteps::kSkip, BadSteps::kRollBack}) {
     const auto run = started(policy);
     run->model->params()[3]->master.view({-1})[1].fill_(kNan);
-    const bool goes_on = policy == BadSteps::kRollBack;
-    if (goes_on)
+    const bool resumes = policy == BadSteps::kRollBack;
+    if (resumes)
       EXPECT_TRUE(train_step(*run).skipped);
     else
       expect_failure(ExitCode::kGuard, "cannot repair a non-finite weight",
@@ -74,7 +74,7 @@ TEST_F(BadStep, AWeightThatIsNotFiniteIsHealedByARollbackAlone) {
   }
 }
 
-TEST_F(BadStep, AGradientThatNoProductReadsIsNamedItself) {
+TEST_F(BadStep, AGradientThatNoGemmReadsIsNamedItself) {
   const auto run = started(BadSteps::kSkip);
   Incident incident;
   incident.what = "the gradient of a weight is not finite";
@@ -90,12 +90,12 @@ TEST_F(BadStep, ASpikeIsFlaggedSkippedOrRolledBack) {
     save(*run, "run", false, nullptr);
     const at::Tensor saved = weight_of(*run).clone();
     expect_lower(*run);
-    const bool refuses = policy != BadSteps::kStop;
-    for (int i = 0; i < 3; ++i) EXPECT_EQ(train_step(*run).skipped, refuses);
-    EXPECT_EQ(at::equal(weight_of(*run), saved), refuses);
+    const bool skips = policy != BadSteps::kStop;
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(train_step(*run).skipped, skips);
+    EXPECT_EQ(at::equal(weight_of(*run), saved), skips);
     EXPECT_EQ(rollback_is_due(*run), policy == BadSteps::kRollBack);
-    EXPECT_EQ(run->progress.refused_steps, refuses ? 3 : 0);
-    EXPECT_EQ(run->progress.step, 43);  // a refused step is a step
+    EXPECT_EQ(run->progress.bad_step_skips, skips ? 3 : 0);
+    EXPECT_EQ(run->progress.step, 43);  // a skipped step is a step
     EXPECT_EQ(run->progress.position.samples, 43u * 4);
   }
 }
@@ -108,9 +108,9 @@ TEST_F(BadStep, ARollbackBringsBackWeightsAndMomentsAlone) {
   ASSERT_FALSE(at::equal(weight_of(*run), saved));
   expect_lower(*run);
   for (int i = 0; i < 3; ++i) train_step(*run);
-  EXPECT_TRUE(is_in_doubt(*run));
+  EXPECT_TRUE(is_suspect(*run));
   roll_back(*run);
-  EXPECT_FALSE(is_in_doubt(*run));
+  EXPECT_FALSE(is_suspect(*run));
   EXPECT_TRUE(at::equal(weight_of(*run), saved));
   EXPECT_EQ(run->optimizer->steps(), 40);
   EXPECT_EQ(run->progress.step, 48);
@@ -160,7 +160,7 @@ TEST_F(BadStep, AResumedRunRemembersItsLosses) {
   s.resume = "latest";
   const auto again = start(s);
   EXPECT_EQ(again->losses.recent(), run->losses.recent());
-  EXPECT_EQ(again->progress.refused_steps, 1);
+  EXPECT_EQ(again->progress.bad_step_skips, 1);
   EXPECT_TRUE(train_step(*again).skipped);
 }
 

@@ -40,8 +40,8 @@ struct Machine {
     const auto n = static_cast<double>(size);
     return before + std::max(early + early_each * n, late + late_each * n);
   }
-  BatchFound search(std::vector<int64_t> sizes, bool may_fail,
-                    const std::function<double(int64_t)>& forecast) {
+  BatchSearchResult search(std::vector<int64_t> sizes, bool may_fail,
+                           const std::function<double(int64_t)>& forecast) {
     return search_batch({.sizes = std::move(sizes),
                          .limit = limit,
                          .forecast = forecast,

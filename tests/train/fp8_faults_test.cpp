@@ -263,7 +263,7 @@ TEST_F(Fp8Faults, AFallbackIsInTheReceiptAndTheCheckpoint) {
   }
 }
 
-// A run that is stopped after a dropped step goes on as one that is not.
+// A run that is stopped after a dropped step continues as one that is not.
 TEST_F(Fp8Faults, AResumeAfterADroppedStepIsBitwise) {
   const auto run = settled(Fp8Recipe::kDelayed, Fp8Guard::kLog);
   put_nan();

@@ -119,7 +119,7 @@ TEST_F(Fp8, EvaluationAndSamplesLeaveTrainingAlone) {
 
 // --- the receipt
 
-TEST_F(Fp8, TheReceiptNamesEveryProduct) {
+TEST_F(Fp8, TheReceiptNamesEveryGemm) {
   auto s = settings(Fp8Recipe::kCurrent);
   s.gradient_accumulation_steps = 2;
   s.fp8_skip = {"h.0.mlp.*", "last"};
@@ -127,7 +127,7 @@ TEST_F(Fp8, TheReceiptNamesEveryProduct) {
   steps(*run, 3);
   const Json receipt = fp8_receipt(*run);
   double shares = 0, in_fp8 = 0;
-  int products = 0;
+  int gemms = 0;
   for (const auto& line : receipt["gemms"]) {
     shares += line["flops_share"].get<double>();
     const std::string layer = line["layer"], gemm = line["gemm"];
@@ -136,7 +136,7 @@ TEST_F(Fp8, TheReceiptNamesEveryProduct) {
       EXPECT_NE(line["reason"], "");
       continue;
     }
-    ++products;
+    ++gemms;
     const std::string reason = layer.starts_with("h.1.")       ? "fp8_skip last"
                                : layer.starts_with("h.0.mlp.") ? "fp8_skip h.0.mlp.*"
                                                                : "";
@@ -148,7 +148,7 @@ TEST_F(Fp8, TheReceiptNamesEveryProduct) {
     EXPECT_EQ(line["ran_other"], reason.empty() ? 0 : 6) << layer << " " << gemm;
     if (reason.empty()) in_fp8 += line["flops_share"].get<double>();
   }
-  EXPECT_EQ(products, 3 * kLayers);
+  EXPECT_EQ(gemms, 3 * kLayers);
   EXPECT_NEAR(shares, 1, 1e-12);
   // c_attn and c_proj of one block: 4 of the 24 parts of the blocks' matrices.
   const double c = 64, vocabulary = 320, length = 16;
@@ -283,7 +283,7 @@ TEST_F(Fp8, DelayedScalingThatStartsLateIsNotJudgedAtOnce) {
 
 // --- metrics
 
-TEST_F(Fp8, MetricsHaveTheFiguresThatAreWatched) {
+TEST_F(Fp8, MetricsHaveTheStatsThatAreWatched) {
   auto s = settings();
   s.fp8_stats_freq = 2;
   const auto run = start_faulty(s);

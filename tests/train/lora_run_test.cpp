@@ -204,7 +204,7 @@ TEST_F(LoraRun, TheReceiptsSharesAddUpToOne) {
     EXPECT_EQ(part["parameters"], 2 * rank * (256 + 128 + 640));
     EXPECT_EQ(part["rank"], rank);
     EXPECT_EQ(part["modules"], 8);
-    // The multiply-adds themselves: four products of frozen matrices, six of adapters' ones.
+    // The multiply-adds themselves: four GEMMs of frozen matrices, six of adapters' ones.
     const double matrices = 2 * 12 * 64 * 64, head = 320 * 64;
     const double attention = sum * receipt["flops_per_token"].get<double>() -
                              4 * (matrices + head) - 6 * part["parameters"].get<double>();

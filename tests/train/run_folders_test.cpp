@@ -93,7 +93,7 @@ TEST_F(RunFoldersTest, OverwriteReplacesTheRunAndLeavesTheRest) {
   EXPECT_TRUE(fs::exists(folder / "checkpoints/run/step-00000002"));
   EXPECT_TRUE(fs::exists(folder / "runs/run/notes.txt"));
   EXPECT_EQ(read_json(folder / "runs/run/receipt.json").at("steps"), 2);
-  // With resume it goes on, and nothing is removed.
+  // With resume it continues, and nothing is removed.
   s.resume = "latest";
   s.max_steps = 4;
   EXPECT_EQ(train(s), 0);

@@ -147,7 +147,7 @@ TEST(Batch, IsCopiedToTheDevice) {
                     .inputs = {1, 2, 3},
                     .targets = {2, 3, -1},
                     .starts = {0},
-                    .learned = 2,
+                    .loss_tokens = 2,
                     .after = {}};
   const models::DeviceBatch moved = models::to_device(batch, at::kCPU);
   batch.inputs.assign(3, 99);

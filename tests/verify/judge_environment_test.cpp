@@ -118,7 +118,7 @@ TEST(JudgeEnvironment, AllocatorOfLibtorch) {
   expect_variable(name, "expandable_segment:True", Status::kFail, "refuses",
                   "did you mean expandable_segments?");
   expect_variable(name, "max_split_size_mb", Status::kFail, "refuses", "");
-  expect_variable(name, "backend:cudaMallocAsync", Status::kWarn, "memory figures", "backend");
+  expect_variable(name, "backend:cudaMallocAsync", Status::kWarn, "memory numbers", "backend");
 }
 
 TEST(JudgeEnvironment, Processes) {

@@ -88,7 +88,7 @@ TEST(JudgeGpus, CapabilityWithoutFp8) {
 
 TEST(JudgeGpus, WhatTheSettingsWant) {
   const auto wanted = [](const char* yaml) {
-    return wanted_of(config::parse_text(yaml, "test.yaml", config::kVerifyArguments));
+    return requirements_of(config::parse_text(yaml, "test.yaml", config::kVerifyArguments));
   };
   EXPECT_TRUE(wanted("").fp8);
   EXPECT_FALSE(wanted("").require_gpu);

@@ -47,7 +47,7 @@ TEST(KernelChecks, FindWhatIsWrong) {
   }
 }
 
-// The reference, with one product a little off.
+// The reference, with one GEMM a little off.
 struct WrongFp8 : engine::Fp8Linear {
   explicit WrongFp8(int kind) : wrong(kind) {}
   int wrong;
@@ -78,13 +78,13 @@ struct WrongFp8 : engine::Fp8Linear {
     right->update_factors(history, factors, formats, algo, margin + (wrong == 5 ? 1 : 0),
                           recompute);
   }
-  at::Tensor health_figures(const at::Tensor& x, const engine::Fp8Matrix& quantized,
-                            fp8::Direction direction) override {
-    return right->health_figures(x, quantized, direction);
+  at::Tensor health_stats(const at::Tensor& x, const engine::Fp8Matrix& quantized,
+                          fp8::Direction direction) override {
+    return right->health_stats(x, quantized, direction);
   }
 };
 
-TEST(KernelChecks, FindWrongFp8ProductsWithinTheToleranceOfMatrixUnits) {
+TEST(KernelChecks, FindWrongFp8GemmsWithinTheToleranceOfMatrixUnits) {
   for (const fp8::Recipe recipe : fp8::kRecipes)
     for (int wrong = 0; wrong < 6; ++wrong) {
       if (wrong == 5 && !fp8::uses_history(recipe)) continue;

@@ -90,7 +90,7 @@ inline bool has_finding(const std::vector<Finding>& all, const std::string& id) 
 // what to do.
 inline void expect_finding(const Facts& facts, const std::string& id, Status status,
                            const std::string& found, const std::string& fix,
-                           const Wanted& wanted = {}) {
+                           const Requirements& wanted = {}) {
   const Finding f = finding(judge(facts, wanted), id);
   EXPECT_EQ(name_of(f.status), name_of(status)) << id << ": " << f.found;
   EXPECT_NE(f.found.find(found), std::string::npos) << id << ": " << f.found;

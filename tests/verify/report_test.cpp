@@ -47,21 +47,22 @@ TEST(Report, JsonAndExitCode) {
 }
 
 TEST(Speed, SaysWhetherFp8Pays) {
-  Race race{.size = 4096, .native = true, .bf16 = 3e-3, .fp8 = 1.6e-3, .fp8_with_casts = 2e-3};
-  Finding f = judge_speed(race);
+  LayerSpeed speed{
+      .size = 4096, .native = true, .bf16 = 3e-3, .fp8 = 1.6e-3, .fp8_with_casts = 2e-3};
+  Finding f = judge_speed(speed);
   EXPECT_EQ(f.status, Status::kOk);
   EXPECT_NE(f.found.find("1.88x), with casts 1.5x; FP8 can pay here"), std::string::npos)
       << f.found;
-  race.fp8_with_casts = 2.9e-3;
-  EXPECT_EQ(judge_speed(race).status, Status::kWarn);
-  race.fp8_with_casts = 4e-3;
-  f = judge_speed(race);
+  speed.fp8_with_casts = 2.9e-3;
+  EXPECT_EQ(judge_speed(speed).status, Status::kWarn);
+  speed.fp8_with_casts = 4e-3;
+  f = judge_speed(speed);
   EXPECT_NE(f.found.find("costs more than it saves"), std::string::npos) << f.found;
   EXPECT_NE(f.fix.find("BF16"), std::string::npos);
-  race.native = false;
-  EXPECT_EQ(judge_speed(race).status, Status::kNote);
-  race.problem = "cuBLAS says no";
-  EXPECT_EQ(judge_speed(race).status, Status::kFail);
+  speed.native = false;
+  EXPECT_EQ(judge_speed(speed).status, Status::kNote);
+  speed.problem = "cuBLAS says no";
+  EXPECT_EQ(judge_speed(speed).status, Status::kFail);
 }
 
 TEST(Training, JudgesLossAndGap) {

@@ -20,7 +20,7 @@ int bench(CoreArgs args) {
       return page.parent_path() / (page.stem().string() + ending);
     };
     write_file_atomic(page, bench::page_of(found));
-    write_file_atomic(beside("-products.svg"), bench::products_picture(found));
+    write_file_atomic(beside("-products.svg"), bench::gemms_picture(found));
     write_file_atomic(beside("-tokens.svg"), bench::tokens_picture(found));
     out["page"] = page.string();
     written = "page: " + page.string() + " (pictures: " + beside("-products.svg").string() + ", " +

@@ -27,7 +27,7 @@ int dry_run(CoreArgs args) {
                       {"device_bytes", found.memory},
                       {"parts", parts},
                       {"launches", found.launches},
-                      {"products", found.products},
+                      {"products", found.gemms},
                       {"collectives", found.collectives},
                       {"host_seconds", found.host_seconds}};
     std::printf("%s\n", out.dump(2).c_str());
@@ -43,9 +43,9 @@ int dry_run(CoreArgs args) {
   line("asked of the device: must fit", found.reserved);
   line("the device has", found.memory);
   std::printf(
-      "dry run | a step: %lld kernels, %lld matrix products, %lld collectives, %lld wait(s) of the "
+      "dry run | a step: %lld kernels, %lld GEMMs, %lld collectives, %lld wait(s) of the "
       "host, %lld allocations; %.1f ms of the host\n",
-      static_cast<long long>(found.launches), static_cast<long long>(found.products),
+      static_cast<long long>(found.launches), static_cast<long long>(found.gemms),
       static_cast<long long>(found.collectives), static_cast<long long>(found.waits),
       static_cast<long long>(found.allocations), 1e3 * found.host_seconds);
   return 0;

@@ -65,7 +65,7 @@ void chat(const config::Settings& s, const train::Loaded& loaded, const Tokenize
         data::encode_chat(tokenizer, data::render_chat(kind, messages, /*open_turn=*/true)).ids;
     // The whole chat is read again: an answer's own tokens need not be those its text gives.
     eval::Generator generator(*loaded.engine, *loaded.model);
-    const auto answer = generator.go_on(ids, options, print_with(tokenizer));
+    const auto answer = generator.continue_text(ids, options, print_with(tokenizer));
     std::fputs("\n", stdout);
     messages.push_back({"assistant", tokenizer.decode(answer, true), ""});
     if (one_turn) break;

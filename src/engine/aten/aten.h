@@ -1,7 +1,7 @@
 #pragma once
 // Operations by libtorch's own kernels. Only calls that run on any device: what is tested on CPU
 // tensors is what a GPU runs, but for the kernels that libtorch has for GPUs alone (flash
-// attention, fused RMS norm, products with an FP32 result), whose calls are checked on the absent
+// attention, fused RMS norm, GEMMs with an FP32 result), whose calls are checked on the fake
 // device. Nothing waits for the device. Between two kernels BF16 results are rounded, as in
 // PyTorch.
 

@@ -22,7 +22,7 @@ Tensor padded(const Tensor& t, int64_t rows, int64_t columns) {
 
 }  // namespace
 
-bool is_transposed(Granularity granularity, Direction direction, const ProductRules& rules) {
+bool is_transposed(Granularity granularity, Direction direction, const GemmRules& rules) {
   if (direction == Direction::kRow || granularity == Granularity::kBlock32) return false;
   return granularity != Granularity::kTensor || !rules.any_layout;
 }
@@ -36,7 +36,7 @@ Tensor swizzled(const Tensor& codes) {
 }
 
 Fp8Copy lay_out(const PlainFp8& made, Granularity granularity, Direction direction,
-                const ProductRules& rules) {
+                const GemmRules& rules) {
   const bool by_row = direction == Direction::kRow;
   Fp8Copy copy;
   copy.codes =

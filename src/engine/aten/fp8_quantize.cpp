@@ -156,7 +156,7 @@ PlainFp8 quantize_plain(const Tensor& x, Recipe recipe, Direction direction,
 
 namespace {
 
-// Of fp8/health.h's figures.
+// Of fp8/health.h's stats.
 constexpr size_t kNan = 2, kInf = 3, kAmax = 6;
 
 struct Measured {
@@ -184,7 +184,7 @@ Measured part_of(const Tensor& x, const PlainFp8& quantized, const fp8::Grid& gr
 }
 
 // In the order of fp8/health.h, each a number of its own.
-std::vector<Tensor> figures_of(const Measured& m, const fp8::Side& side) {
+std::vector<Tensor> stats_of(const Measured& m, const fp8::Side& side) {
   const int64_t rows = m.x.size(0), columns = m.x.size(1);
   const Tensor value = m.x.to(at::kFloat), finite = value.isfinite();
   const Tensor decode = spread(m.quantized.decode, m.grid, rows, columns);
@@ -222,16 +222,16 @@ std::vector<Tensor> figures_of(const Measured& m, const fp8::Side& side) {
 Tensor measure_plain(const Tensor& x, const PlainFp8& quantized, const fp8::Side& side,
                      const fp8::Grid& grid) {
   const int64_t every = rows_apart(x);
-  if (every == 1) return at::stack(figures_of({x, quantized, grid}, side));
-  std::vector<Tensor> figures = figures_of(part_of(x, quantized, grid, every), side);
+  if (every == 1) return at::stack(stats_of({x, quantized, grid}, side));
+  std::vector<Tensor> stats = stats_of(part_of(x, quantized, grid, every), side);
   // Outliers are few: these three must not be missed.
   const Tensor largest =
       at::linalg_vector_norm(x, kInfinity, {0, 1}, /*keepdim=*/false, at::kFloat).to(at::kDouble);
   const Tensor is_nan = largest.isnan();
-  figures[kNan] = at::maximum(figures[kNan], is_nan);
-  figures[kInf] = at::maximum(figures[kInf], largest.isinf());
-  figures[kAmax] = at::where(is_nan, figures[kAmax], largest);
-  return at::stack(figures);
+  stats[kNan] = at::maximum(stats[kNan], is_nan);
+  stats[kInf] = at::maximum(stats[kInf], largest.isinf());
+  stats[kAmax] = at::where(is_nan, stats[kAmax], largest);
+  return at::stack(stats);
 }
 
 const Tensor& FactorUpdate::largest_values(const std::vector<Format>& formats, int64_t margin,

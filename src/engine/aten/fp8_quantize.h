@@ -1,7 +1,7 @@
 #pragma once
 // Quantizing by libtorch's kernels, bit for bit as fp8/quantize.h says, on any device and without
 // waiting for it. Everything here is of one direction of one matrix, [rows, columns] as it is
-// stored; how a product wants it is fp8_layout.h's affair.
+// stored; how a GEMM wants it is fp8_layout.h's affair.
 
 #include <ATen/core/Tensor.h>
 
@@ -31,7 +31,7 @@ at::Tensor spread(const at::Tensor& per_block, const fp8::Grid& grid, int64_t ro
 at::Tensor to_e8m0(const at::Tensor& decode);
 at::Tensor from_e8m0(const at::Tensor& codes);
 
-// What quantizing did to x: the figures of fp8/health.h, FP64 on its device, which is not waited
+// What quantizing did to x: the stats of fp8/health.h, FP64 on its device, which is not waited
 // for. Of a matrix with more elements than these, every n-th row is looked at, so that neither the
 // time nor the memory that it takes grows with the batch; the largest magnitude, and whether there
 // is a NaN or an infinity at all, are of every element.

@@ -8,7 +8,7 @@ namespace {
 using at::Tensor;
 
 // ATen's CPU kernels have no FP32 result for BF16 operands: there the operands are widened first.
-Tensor fp32_product_on_cpu(const Tensor& a, const Tensor& b) {
+Tensor fp32_matmul_on_cpu(const Tensor& a, const Tensor& b) {
   return at::mm(a.to(at::kFloat), b.to(at::kFloat));
 }
 
@@ -17,23 +17,23 @@ struct AtenMatmul final : Matmul {
     if (!bias.defined())
       at::mm_out(y, x, w.t());
     else if (x.is_cpu() && x.scalar_type() == at::kBFloat16)
-      // addmm would round the product before it adds the bias. cuBLASLt adds it to the FP32 sums.
-      y.copy_(fp32_product_on_cpu(x, w.t()).add_(bias));
+      // addmm would round the sums before it adds the bias. cuBLASLt adds it to the FP32 sums.
+      y.copy_(fp32_matmul_on_cpu(x, w.t()).add_(bias));
     else
       at::addmm_out(y, bias, x, w.t());
   }
   void input_gradient(const Tensor& dy, const Tensor& w, Tensor& dx) override {
     at::mm_out(dx, dy, w);
   }
-  // One product that adds to what is there, wherever there is a kernel for it.
+  // One GEMM that adds to what is there, wherever there is a kernel for it.
   void weight_gradient(const Tensor& dy, const Tensor& x, Tensor& dw, Accumulate mode) override {
     const bool add = mode == Accumulate::kAdd;
     if (dy.scalar_type() == at::kBFloat16 && dy.is_cpu()) {
-      const Tensor product = fp32_product_on_cpu(dy.t(), x);
+      const Tensor result = fp32_matmul_on_cpu(dy.t(), x);
       if (add)
-        dw.add_(product);
+        dw.add_(result);
       else
-        dw.copy_(product);
+        dw.copy_(result);
     } else if (dy.scalar_type() == dw.scalar_type()) {
       if (add)
         at::addmm_out(dw, dw, dy.t(), x);

@@ -1,5 +1,5 @@
-// FP8 products rehearsed in BF16 on any device: see cpu/rehearsal.cpp for why that is exact. A GPU
-// without FP8 units has a BF16 product with an FP32 result; scales that are no powers of two are
+// FP8 GEMMs rehearsed in BF16 on any device: see cpu/rehearsal.cpp for why that is exact. A GPU
+// without FP8 units has a BF16 GEMM with an FP32 result; scales that are no powers of two are
 // multiplied into it, and it is rounded once.
 
 #include <ATen/ATen.h>
@@ -50,7 +50,7 @@ class AtenRehearsal final : public Fp8Linear {
                        Accumulate mode) override {
     const Operands o = operands(dy, Direction::kColumn, x, Direction::kColumn);
     if (!o.scale.defined() && !o.a.is_cpu()) {
-      matmul_->weight_gradient(o.a, o.b, dw, mode);  // one product that adds
+      matmul_->weight_gradient(o.a, o.b, dw, mode);  // one GEMM that adds
     } else {
       store(o.a.t(), o.b, o.scale, mode == Accumulate::kAdd ? dw : Tensor(), dw);
     }
@@ -61,7 +61,7 @@ class AtenRehearsal final : public Fp8Linear {
     update_.run(history, factors, formats, algo, margin, recompute);
   }
 
-  Tensor health_figures(const Tensor& x, const Fp8Matrix& quantized, Direction direction) override {
+  Tensor health_stats(const Tensor& x, const Fp8Matrix& quantized, Direction direction) override {
     const Fp8Copy& copy = quantized.copy(direction);
     const fp8::Side& side = quantized.side(direction);
     const fp8::Grid grid = quantized.grid(direction);
@@ -81,7 +81,7 @@ class AtenRehearsal final : public Fp8Linear {
     Tensor a, b, scale;  // scale: FP32 [1], or undefined
   };
 
-  // Values for a product that comes now, codes for one that comes later.
+  // Values for a GEMM that comes now, codes for one that comes later.
   static Fp8Copy copy_of(const PlainFp8& made, const Fp8Matrix& m, Direction direction,
                          Recipe recipe, bool keep) {
     Fp8Copy copy;
@@ -134,16 +134,16 @@ class AtenRehearsal final : public Fp8Linear {
       return;
     }
     // libtorch has no FP32 result of BF16 operands on CPUs.
-    const Tensor product =
+    const Tensor result =
         a.is_cpu() ? at::mm(a.to(at::kFloat), b.to(at::kFloat)) : at::mm(a, b, at::kFloat);
     if (scale.defined() && added.defined())
-      at::addcmul_out(out, added, product, scale);
+      at::addcmul_out(out, added, result, scale);
     else if (scale.defined())
-      at::mul_out(out, product, scale);
+      at::mul_out(out, result, scale);
     else if (added.defined())
-      at::add_out(out, product, added);
+      at::add_out(out, result, added);
     else
-      out.copy_(product);
+      out.copy_(result);
   }
 
   std::unique_ptr<Matmul> matmul_ = make_matmul();

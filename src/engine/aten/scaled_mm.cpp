@@ -1,4 +1,4 @@
-// FP8 products by cuBLASLt through `_scaled_mm_v2` and `_scaled_addmm_`: quantized here by kernels
+// FP8 GEMMs by cuBLASLt through `_scaled_mm_v2` and `_scaled_addmm_`: quantized here by kernels
 // of libtorch, laid out as fp8_layout.h says.
 
 #include <ATen/ATen.h>
@@ -43,7 +43,7 @@ int64_t scaling_of(Granularity granularity) {
   return k1x32;
 }
 
-Operand operand(const Fp8Matrix& m, Direction direction, Factor factor, const ProductRules& rules) {
+Operand operand(const Fp8Matrix& m, Direction direction, Factor factor, const GemmRules& rules) {
   const Fp8Copy& copy = m.copy(direction);
   const fp8::Side& side = m.side(direction);
   OCTAVO_ASSERT(copy.defined());
@@ -123,9 +123,9 @@ class ScaledMm final : public Fp8Linear {
     const bool add = mode == Accumulate::kAdd;
     if (a.scaling == kRowWise && !rules_.adds_by_row) {
       if (!add) return multiply(a, b, Tensor(), dw, /*fast=*/false);
-      Tensor product = at::empty(dw.sizes(), dw.options().dtype(at::kFloat));
-      multiply(a, b, Tensor(), product, /*fast=*/false);
-      dw.add_(product);
+      Tensor result = at::empty(dw.sizes(), dw.options().dtype(at::kFloat));
+      multiply(a, b, Tensor(), result, /*fast=*/false);
+      dw.add_(result);
       return;
     }
     at::_scaled_addmm_(dw, a.codes, b.codes, {a.scales}, {a.scaling}, {a.swizzle}, {b.scales},
@@ -137,7 +137,7 @@ class ScaledMm final : public Fp8Linear {
     update_.run(history, factors, formats, algo, margin, recompute);
   }
 
-  Tensor health_figures(const Tensor& x, const Fp8Matrix& quantized, Direction direction) override {
+  Tensor health_stats(const Tensor& x, const Fp8Matrix& quantized, Direction direction) override {
     const fp8::Side& side = quantized.side(direction);
     const Fp8Copy& copy = quantized.copy(direction);
     PlainFp8 plain;
@@ -162,7 +162,7 @@ class ScaledMm final : public Fp8Linear {
            "; take another recipe, or fp8_execution rehearse");
   }
 
-  // Fewer bits in the sums of a product make it faster: forward only, where cuBLASLt has it.
+  // Fewer bits in the sums of a GEMM make it faster: forward only, where cuBLASLt has it.
   static void multiply(const Operand& a, const Operand& b, const Tensor& bias, Tensor& out,
                        bool fast) {
     const bool can_be_fast = a.scaling == kTensorWise || a.scaling == kRowWise;
@@ -179,7 +179,7 @@ class ScaledMm final : public Fp8Linear {
     out.copy_(wider.narrow(0, 0, out.size(0)));
   }
 
-  ProductRules rules_;
+  GemmRules rules_;
   int capability_;
   FactorUpdate update_;
 };

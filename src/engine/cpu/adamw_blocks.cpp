@@ -94,10 +94,10 @@ HWY_INLINE VU encode_second(F32 d, VF scaled, VU random) {
   return hn::IfThenZeroElse(hn::RebindMask(du, hn::Eq(scaled, hn::Zero(d))), code);
 }
 
-enum class Which { kFirst, kSecond };
+enum class MomentOrder { kFirst, kSecond };
 
 // Block `number` of an array as FP32.
-template <Which kWhich>
+template <MomentOrder kOrder>
 HWY_INLINE void read_block(const void* values, const float* scales, StoredAs as, size_t number,
                            size_t count, float* to) {
   const F32 d;
@@ -111,14 +111,15 @@ HWY_INLINE void read_block(const void* values, const float* scales, StoredAs as,
     } else {
       const VU codes = load_codes(static_cast<const uint8_t*>(values) + first + i, lanes);
       const VF scale = hn::Set(d, scales[number]);
-      x = kWhich == Which::kFirst ? decode_first(d, codes, scale) : decode_second(d, codes, scale);
+      x = kOrder == MomentOrder::kFirst ? decode_first(d, codes, scale)
+                                        : decode_second(d, codes, scale);
     }
     hn::Store(x, d, to + i);
   });
 }
-template <Which kWhich>
+template <MomentOrder kOrder>
 HWY_INLINE void read_block(const StoredArray& from, size_t number, size_t count, float* to) {
-  read_block<kWhich>(from.values, from.scales, from.as, number, count, to);
+  read_block<kOrder>(from.values, from.scales, from.as, number, count, to);
 }
 
 // As adamw::to_bf16(), with the result in the upper half.
@@ -143,7 +144,7 @@ HWY_INLINE float scale_of(const float* values, size_t count) {
 }
 
 // Stores a block, rounded with the halves of the words that kShift (0 or 16) selects.
-template <Which kWhich, int kShift>
+template <MomentOrder kOrder, int kShift>
 HWY_INLINE void write_block(float* values, const uint32_t* words, size_t number, size_t count,
                             const StoredArray& to) {
   const F32 d;
@@ -151,7 +152,7 @@ HWY_INLINE void write_block(float* values, const uint32_t* words, size_t number,
   const size_t first = number * kSize;
   float inverse = 1;
   if (to.as == StoredAs::kFp8) {
-    if (kWhich == Which::kSecond)
+    if (kOrder == MomentOrder::kSecond)
       for_vectors(count, [&](size_t i, size_t) {
         hn::Store(hn::Sqrt(hn::Load(d, values + i)), d, values + i);
       });
@@ -168,8 +169,8 @@ HWY_INLINE void write_block(float* values, const uint32_t* words, size_t number,
       store_any(rounded_to_bf16(d, x, random), d, static_cast<Bf16*>(to.values) + first + i, lanes);
     } else {
       const VF scaled = hn::Mul(x, hn::Set(d, inverse));
-      store_codes(kWhich == Which::kFirst ? encode_first(d, scaled, random)
-                                          : encode_second(d, scaled, random),
+      store_codes(kOrder == MomentOrder::kFirst ? encode_first(d, scaled, random)
+                                                : encode_second(d, scaled, random),
                   static_cast<uint8_t*>(to.values) + first + i, lanes);
     }
   });
@@ -182,10 +183,10 @@ void update_some(const AdamWArrays& a, size_t begin, size_t end, const adamw::Fa
   for (size_t first = begin; first < end; first += kSize) {
     const size_t count = std::min(kSize, end - first), number = first / kSize;
     philox_block(a.seed, a.stream, (a.offset + first) / 4, block.words);
-    read_block<Which::kFirst>(a.master, number, count, block.w);
-    read_block<Which::kFirst>(a.m, number, count, block.m);
-    read_block<Which::kSecond>(a.v, number, count, block.v);
-    read_block<Which::kFirst>(a.grad, nullptr, a.grad_as, number, count, block.g);
+    read_block<MomentOrder::kFirst>(a.master, number, count, block.w);
+    read_block<MomentOrder::kFirst>(a.m, number, count, block.m);
+    read_block<MomentOrder::kSecond>(a.v, number, count, block.v);
+    read_block<MomentOrder::kFirst>(a.grad, nullptr, a.grad_as, number, count, block.g);
     for_vectors(count, [&](size_t i, size_t lanes) {
       VF w = hn::Load(d, block.w + i), m = hn::Load(d, block.m + i), v = hn::Load(d, block.v + i);
       constants.advance(hn::Load(d, block.g + i), w, m, v);
@@ -194,9 +195,9 @@ void update_some(const AdamWArrays& a, size_t begin, size_t end, const adamw::Fa
       hn::Store(v, d, block.v + i);
       if (a.compute != nullptr) store_any(w, d, a.compute + first + i, lanes);
     });
-    write_block<Which::kFirst, 0>(block.w, block.words, number, count, a.master);
-    write_block<Which::kFirst, 16>(block.m, block.words, number, count, a.m);
-    write_block<Which::kSecond, 16>(block.v, block.words, number, count, a.v);
+    write_block<MomentOrder::kFirst, 0>(block.w, block.words, number, count, a.master);
+    write_block<MomentOrder::kFirst, 16>(block.m, block.words, number, count, a.m);
+    write_block<MomentOrder::kSecond, 16>(block.v, block.words, number, count, a.v);
   }
 }
 

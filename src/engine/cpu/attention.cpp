@@ -1,9 +1,9 @@
 // Causal attention on CPUs. One task per (sequence, key head): the heads of a group share its keys
-// and values, so their queries are stacked and go through one product. Queries and keys are taken
-// in blocks of kBlock rows, so that every product is in one core's cache, and blocks beyond the
+// and values, so their queries are stacked and go through one GEMM. Queries and keys are taken
+// in blocks of kBlock rows, so that every GEMM is in one core's cache, and blocks beyond the
 // diagonal are never computed. Operands are first copied into dense memory: oneDNN's fast kernels
 // want it. A sequence's last block is filled up with zeros to a multiple of kStep rows: documents
-// have every length, and a product is compiled for each number of rows.
+// have every length, and a GEMM is compiled for each number of rows.
 //
 // forward, per pair of blocks (m: largest score so far, l: sum):
 //   P = exp(scale Q_i K_j^T - m);  O_i = O_i exp(m_before - m) + P V_j;  in the end O_i / l
@@ -26,7 +26,7 @@
 #include "engine/cpu/attention_rows.h"
 #include "engine/cpu/bf16_rows.h"
 #include "engine/cpu/cpu.h"
-#include "engine/cpu/product.h"
+#include "engine/cpu/gemm.h"
 #include "engine/cpu/rows.h"
 
 namespace octavo::engine::cpu {
@@ -34,13 +34,13 @@ namespace {
 
 constexpr int64_t kBlock = 256, kStep = 32;
 
-// The products of a sequence's blocks, by [query block is the last][key block is the last]. `rows`
+// The GEMMs of a sequence's blocks, by [query block is the last][key block is the last]. `rows`
 // are those of all heads of a group.
-struct BlockProducts {
-  const Product* scores[2][2];
-  const Product* weighted[2][2]
-                         [2];  // [rows, keys] x [keys, dim]; the last index: adds to what is there
-  const Product* transposed[2][2];  // [rows, keys]^T x [rows, dim], adds
+struct BlockGemms {
+  const Gemm* scores[2][2];
+  const Gemm* weighted[2][2]
+                      [2];  // [rows, keys] x [keys, dim]; the last index: adds to what is there
+  const Gemm* transposed[2][2];  // [rows, keys]^T x [rows, dim], adds
   size_t scratch = 0;
 };
 
@@ -99,7 +99,7 @@ void for_tasks(int64_t tasks, const Body& body_of_thread) {
 // rows of one head behind the other's.
 struct Group {
   const Attention::Shape& shape;
-  const BlockProducts& products;
+  const BlockGemms& gemms;
   Blocks blocks;
   int64_t key_head, first;  // row of qkv where the sequence begins
 
@@ -211,8 +211,7 @@ class CpuAttention final : public Attention {
       for (int64_t task = next_task(); task >= 0; task = next_task()) {
         const int64_t first = bound(task / shape.kv_heads);
         const Blocks blocks(bound(task / shape.kv_heads + 1) - first);
-        body(Group{shape, *products_.at(key_of(shape, blocks)), blocks, task % shape.kv_heads,
-                   first},
+        body(Group{shape, *gemms_.at(key_of(shape, blocks)), blocks, task % shape.kv_heads, first},
              space);
       }
     });
@@ -239,7 +238,7 @@ class CpuAttention final : public Attention {
   static void forward_block(const Group& g, int64_t i, int64_t j, float* sum, Space& w) {
     const int li = g.blocks.is_last(i), lj = g.blocks.is_last(j);
     const int64_t rows = g.blocks.rows(i), keys = g.blocks.rows(j);
-    run(*g.products.scores[li][lj], w.q + g.stacked(i, 0), w.k + j * kBlock * g.dim(), nullptr,
+    run(*g.gemms.scores[li][lj], w.q + g.stacked(i, 0), w.k + j * kBlock * g.dim(), nullptr,
         w.scores, w.scratch);
     for (int64_t h = 0; h < g.heads(); ++h)
       softmax_forward_rows(w.scores + h * rows * keys, static_cast<size_t>(rows),
@@ -247,8 +246,8 @@ class CpuAttention final : public Attention {
                            i == j, j == 0, g.scale(), w.probs + h * rows * keys, w.most + h * rows,
                            w.sums + h * rows, sum + h * rows * g.dim(),
                            static_cast<size_t>(g.dim()));
-    run(*g.products.weighted[li][lj][j > 0 ? 1 : 0], w.probs, w.v + j * kBlock * g.dim(), nullptr,
-        sum, w.scratch);
+    run(*g.gemms.weighted[li][lj][j > 0 ? 1 : 0], w.probs, w.v + j * kBlock * g.dim(), nullptr, sum,
+        w.scratch);
   }
 
   static void backward_group(const Group& g, const Rows& rows, Space& w) {
@@ -285,8 +284,8 @@ class CpuAttention final : public Attention {
     const int64_t query = g.stacked(i, 0), key = j * kBlock * g.dim(), count = g.blocks.rows(i),
                   keys = g.blocks.rows(j);
     const int li = g.blocks.is_last(i), lj = g.blocks.is_last(j);
-    run(*g.products.scores[li][lj], w.q + query, w.k + key, nullptr, w.scores, w.scratch);
-    run(*g.products.scores[li][lj], w.d_out + query, w.v + key, nullptr, w.d_probs, w.scratch);
+    run(*g.gemms.scores[li][lj], w.q + query, w.k + key, nullptr, w.scores, w.scratch);
+    run(*g.gemms.scores[li][lj], w.d_out + query, w.v + key, nullptr, w.d_probs, w.scratch);
     for (int64_t h = 0; h < g.heads(); ++h)
       softmax_backward_rows(w.scores + h * count * keys, w.d_probs + h * count * keys,
                             rows.lse + g.head(h) * rows.lse_stride + g.first + i * kBlock,
@@ -294,10 +293,10 @@ class CpuAttention final : public Attention {
                             static_cast<size_t>(g.blocks.real_rows(i)), static_cast<size_t>(keys),
                             i == j, g.scale(), w.probs + h * count * keys,
                             w.d_scores + h * count * keys);
-    run(*g.products.weighted[li][lj][j > 0 ? 1 : 0], w.d_scores, w.k + key, nullptr, w.dq + query,
+    run(*g.gemms.weighted[li][lj][j > 0 ? 1 : 0], w.d_scores, w.k + key, nullptr, w.dq + query,
         w.scratch);
-    run(*g.products.transposed[li][lj], w.d_scores, w.q + query, nullptr, w.dk + key, w.scratch);
-    run(*g.products.transposed[li][lj], w.probs, w.d_out + query, nullptr, w.dv + key, w.scratch);
+    run(*g.gemms.transposed[li][lj], w.d_scores, w.q + query, nullptr, w.dk + key, w.scratch);
+    run(*g.gemms.transposed[li][lj], w.probs, w.d_out + query, nullptr, w.dv + key, w.scratch);
   }
 
   // Width of a head, heads of a group, rows of the last block, whether it is the only one.
@@ -308,22 +307,22 @@ class CpuAttention final : public Attention {
 
   // Made before the threads start: at most 2 kBlock / kStep of them for a model.
   void make_ready(const Shape& shape, const Blocks& blocks) {
-    auto& entry = products_[key_of(shape, blocks)];
+    auto& entry = gemms_[key_of(shape, blocks)];
     if (entry == nullptr)
-      entry = std::make_unique<BlockProducts>(make_products(shape, blocks.last, blocks.count == 1));
+      entry = std::make_unique<BlockGemms>(make_gemms(shape, blocks.last, blocks.count == 1));
     scratch_ = std::max(scratch_, entry->scratch);
   }
 
-  // Compiling a product takes milliseconds: a single block needs three of the sixteen.
-  BlockProducts make_products(const Shape& shape_of_all, int64_t last, bool single) {
+  // Compiling a GEMM takes milliseconds: a single block needs three of the sixteen.
+  BlockGemms make_gemms(const Shape& shape_of_all, int64_t last, bool single) {
     const int64_t dim = shape_of_all.dim, heads = shape_of_all.group();
-    BlockProducts made{};
-    const auto get = [&](ProductShape shape) {
+    BlockGemms made{};
+    const auto get = [&](GemmShape shape) {
       shape.one_thread = true;
       shape.fp32_result = true;
-      const Product& product = cache_.get(shape);
-      made.scratch = std::max(made.scratch, scratch_bytes(product));
-      return &product;
+      const Gemm& gemm = cache_.get(shape);
+      made.scratch = std::max(made.scratch, scratch_bytes(gemm));
+      return &gemm;
     };
     for (int li = single ? 1 : 0; li < 2; ++li)
       for (int lj = single ? 1 : 0; lj < 2; ++lj) {
@@ -353,8 +352,8 @@ class CpuAttention final : public Attention {
   }
 
   std::unique_ptr<Attention> rows_ = aten::make_attention();
-  ProductCache cache_;
-  std::map<Key, std::unique_ptr<BlockProducts>> products_;
+  GemmCache cache_;
+  std::map<Key, std::unique_ptr<BlockGemms>> gemms_;
   size_t scratch_ = 0;
 };
 

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "engine/cpu/product.h"
+#include "engine/cpu/gemm.h"
 #include "engine/fp8_linear.h"
 #include "engine/ops.h"
 

@@ -46,7 +46,7 @@ void RaiseLargest(const uint16_t* x, int64_t n, uint16_t* largest) {
 // Lanes of a row with one scale for all of them, or one each. The second pair of functions is for
 // two vectors at once, the elements with even and with odd numbers; decoders() is given what
 // encoders() gave.
-struct OneScale {
+struct SharedScale {
   float encode, decode;
   HWY_INLINE VF encoder(F32 d, size_t, size_t) const { return hn::Set(d, encode); }
   HWY_INLINE VF decoder(F32 d, size_t, size_t) const { return hn::Set(d, decode); }
@@ -54,9 +54,9 @@ struct OneScale {
     even = odd = hn::Set(d, encode);
   }
   HWY_INLINE void decoders(F32 d, VF& even, VF& odd) const { even = odd = hn::Set(d, decode); }
-  HWY_INLINE OneScale after(size_t) const { return *this; }
+  HWY_INLINE SharedScale after(size_t) const { return *this; }
 };
-struct EachScale {
+struct ScalePerElement {
   const float *encode, *decode;
   HWY_INLINE VF encoder(F32 d, size_t i, size_t count) const {
     return load_any(d, encode + i, count);
@@ -74,7 +74,7 @@ struct EachScale {
     even = hn::BitCast(d, hn::Sub(all, hn::BitCast(du, even)));
     odd = hn::BitCast(d, hn::Sub(all, hn::BitCast(du, odd)));
   }
-  HWY_INLINE EachScale after(size_t i) const { return {encode + i, decode + i}; }
+  HWY_INLINE ScalePerElement after(size_t i) const { return {encode + i, decode + i}; }
 };
 
 HWY_INLINE void store_codes(VU code, F32 d, uint8_t* p, size_t count) {
@@ -166,19 +166,19 @@ HWY_INLINE void encode_format(const uint16_t* x, size_t n, const Scales& scales,
 
 void EncodeOne(const uint16_t* x, size_t n, const fp8::Scale& scale, bool safe,
                const RowTarget& target) {
-  encode_format(x, n, OneScale{scale.encode, scale.decode}, safe, target);
+  encode_format(x, n, SharedScale{scale.encode, scale.decode}, safe, target);
 }
 
 void EncodeEach(const uint16_t* x, size_t n, const float* encode, const float* decode, bool safe,
                 const RowTarget& target) {
-  encode_format(x, n, EachScale{encode, decode}, safe, target);
+  encode_format(x, n, ScalePerElement{encode, decode}, safe, target);
 }
 
 // A row in blocks, each with its own scale and all of them safe.
 void EncodeBlocks(const uint16_t* x, size_t n, size_t block, const float* encode,
                   const float* decode, const RowTarget& target) {
   for (size_t first = 0, b = 0; first < n; first += block, ++b)
-    encode_format(x + first, std::min(block, n - first), OneScale{encode[b], decode[b]}, true,
+    encode_format(x + first, std::min(block, n - first), SharedScale{encode[b], decode[b]}, true,
                   target.after(static_cast<int64_t>(first)));
 }
 
@@ -232,7 +232,7 @@ HWY_INLINE void decode_row(const uint8_t* codes, size_t n, const Scales& scales,
 }
 
 void DecodeOne(fp8::Format format, const uint8_t* codes, size_t n, float decode, uint16_t* values) {
-  const OneScale scale{0, decode};
+  const SharedScale scale{0, decode};
   if (format == fp8::Format::kE4M3)
     decode_row<fp8::Format::kE4M3>(codes, n, scale, values);
   else
@@ -241,7 +241,7 @@ void DecodeOne(fp8::Format format, const uint8_t* codes, size_t n, float decode,
 
 void DecodeEach(fp8::Format format, const uint8_t* codes, size_t n, const float* decode,
                 uint16_t* values) {
-  const EachScale scale{nullptr, decode};
+  const ScalePerElement scale{nullptr, decode};
   if (format == fp8::Format::kE4M3)
     decode_row<fp8::Format::kE4M3>(codes, n, scale, values);
   else

@@ -1,32 +1,32 @@
-// The products of a linear layer in BF16, by oneDNN. Weight gradients accumulate in
+// The GEMMs of a linear layer in BF16, by oneDNN. Weight gradients accumulate in
 // place, into FP32 or BF16.
 
 #include <ATen/ATen.h>
 
 #include "engine/cpu/cpu.h"
-#include "engine/cpu/linear_products.h"
+#include "engine/cpu/linear_gemms.h"
 
 namespace octavo::engine::cpu {
 namespace {
 
 class OnednnMatmul final : public Matmul {
  public:
-  explicit OnednnMatmul(GemmOperands operands) : products_(operands) {}
+  explicit OnednnMatmul(GemmOperands operands) : gemms_(operands) {}
 
   void forward(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias,
                at::Tensor& y) override {
-    products_.forward(x, w, bias, y);
+    gemms_.forward(x, w, bias, y);
   }
   void input_gradient(const at::Tensor& dy, const at::Tensor& w, at::Tensor& dx) override {
-    products_.input_gradient(dy, w, dx);
+    gemms_.input_gradient(dy, w, dx);
   }
   void weight_gradient(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dw,
                        Accumulate mode) override {
-    products_.weight_gradient(dy, x, dw, mode);
+    gemms_.weight_gradient(dy, x, dw, mode);
   }
 
  private:
-  LinearProducts products_;
+  LinearGemms gemms_;
 };
 
 }  // namespace

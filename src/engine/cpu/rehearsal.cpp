@@ -1,6 +1,6 @@
-// FP8 products rehearsed in BF16. Every E4M3 and E5M2 value, and every such value times a power of
-// two, is exactly a BF16 value, and products of two of them are exact in FP32: so a BF16 product
-// with FP32 sums gives what an FP8 product with FP32 sums gives, up to the order of the sums.
+// FP8 GEMMs rehearsed in BF16. Every E4M3 and E5M2 value, and every such value times a power of
+// two, is exactly a BF16 value, and products of two of them are exact in FP32: so a BF16 GEMM
+// with FP32 sums gives what an FP8 GEMM with FP32 sums gives, up to the order of the sums.
 // Scales that are powers of two are multiplied into the BF16 values; one scale per tensor that is
 // not goes to the FP32 sums. What is kept for the backward pass is one-byte codes.
 
@@ -12,7 +12,7 @@
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/fp8_kernels.h"
 #include "engine/cpu/fp8_rows.h"
-#include "engine/cpu/linear_products.h"
+#include "engine/cpu/linear_gemms.h"
 #include "engine/cpu/rows.h"
 
 namespace octavo::engine::cpu {
@@ -40,14 +40,14 @@ float sum_scale(const Fp8Matrix& m, Direction direction) {
 
 class Rehearsal final : public Fp8Linear {
  public:
-  explicit Rehearsal(GemmOperands operands) : products_(operands) {}
+  explicit Rehearsal(GemmOperands operands) : gemms_(operands) {}
 
   Fp8Matrix quantize(const Tensor& x, Recipe recipe, const QuantizeSpec& row,
                      const QuantizeSpec& column) override {
     Fp8Matrix result = matrix_for(x, row, column);
     const bool shared = one_serves_both(row, column);
     if (row.wanted) {
-      // Values for the product that comes now, codes for the one that comes later.
+      // Values for the GEMM that comes now, codes for the one that comes later.
       result.row = one_copy(x, recipe, Direction::kRow, row, shared && column.keep);
       if (shared) result.column = result.row;
     }
@@ -70,18 +70,17 @@ class Rehearsal final : public Fp8Linear {
   }
 
   void forward(const Fp8Matrix& x, const Fp8Matrix& w, const Tensor& bias, Tensor& y) override {
-    products_.forward(values(x, Direction::kRow), values(w, Direction::kRow), bias, y,
-                      sum_scale(x, Direction::kRow) * sum_scale(w, Direction::kRow));
+    gemms_.forward(values(x, Direction::kRow), values(w, Direction::kRow), bias, y,
+                   sum_scale(x, Direction::kRow) * sum_scale(w, Direction::kRow));
   }
   void input_gradient(const Fp8Matrix& dy, const Fp8Matrix& w, Tensor& dx) override {
-    products_.input_gradient(values(dy, Direction::kRow), values(w, Direction::kColumn), dx,
-                             sum_scale(dy, Direction::kRow) * sum_scale(w, Direction::kColumn));
+    gemms_.input_gradient(values(dy, Direction::kRow), values(w, Direction::kColumn), dx,
+                          sum_scale(dy, Direction::kRow) * sum_scale(w, Direction::kColumn));
   }
   void weight_gradient(const Fp8Matrix& dy, const Fp8Matrix& x, Tensor& dw,
                        Accumulate mode) override {
-    products_.weight_gradient(values(dy, Direction::kColumn), values(x, Direction::kColumn), dw,
-                              mode,
-                              sum_scale(dy, Direction::kColumn) * sum_scale(x, Direction::kColumn));
+    gemms_.weight_gradient(values(dy, Direction::kColumn), values(x, Direction::kColumn), dw, mode,
+                           sum_scale(dy, Direction::kColumn) * sum_scale(x, Direction::kColumn));
   }
 
   void update_factors(Tensor& history, Tensor& factors, const std::vector<fp8::Format>& formats,
@@ -89,15 +88,15 @@ class Rehearsal final : public Fp8Linear {
     update_factors_in_memory(history, factors, formats, algo, margin, recompute);
   }
 
-  Tensor health_figures(const Tensor& x, const Fp8Matrix& quantized, Direction direction) override {
+  Tensor health_stats(const Tensor& x, const Fp8Matrix& quantized, Direction direction) override {
     const Fp8Copy& copy = quantized.copy(direction);
     const fp8::Side& side = quantized.side(direction);
     const Tensor numbers = values(quantized, direction), factors = decode_factors(copy);
-    return figures_in_memory(cpu::measure(matrix_of(x), data<uint16_t>(numbers),
-                                          {.format = side.format,
-                                           .grid = quantized.grid(direction),
-                                           .decode = data<float>(factors),
-                                           .values_are_decoded = !is_per_tensor(side)}));
+    return stats_in_memory(cpu::measure(matrix_of(x), data<uint16_t>(numbers),
+                                        {.format = side.format,
+                                         .grid = quantized.grid(direction),
+                                         .decode = data<float>(factors),
+                                         .values_are_decoded = !is_per_tensor(side)}));
   }
 
   int64_t infinite_operands() const override { return infinite_operands_; }
@@ -170,7 +169,7 @@ class Rehearsal final : public Fp8Linear {
     return factors;
   }
 
-  // What a product reads: as it was left, or made from the codes.
+  // What a GEMM reads: as it was left, or made from the codes.
   static Tensor values(const Fp8Matrix& m, Direction direction) {
     const Fp8Copy& copy = m.copy(direction);
     const fp8::Side& side = m.side(direction);
@@ -184,7 +183,7 @@ class Rehearsal final : public Fp8Linear {
     return made;
   }
 
-  LinearProducts products_;
+  LinearGemms gemms_;
   int64_t blocks_below_range_ = 0, infinite_operands_ = 0;
 };
 

@@ -16,12 +16,12 @@ namespace {
 using adamw::kBlock;
 using at::Tensor;
 
-enum class Which { kFirst, kSecond };
+enum class MomentOrder { kFirst, kSecond };
 
 // A moment as FP32, and back.
 class MomentAccess {
  public:
-  MomentAccess(const AdamW::Moment& moment, Which which) : which_(which) {
+  MomentAccess(const AdamW::Moment& moment, MomentOrder order) : order_(order) {
     values_ = moment.values.cpu().contiguous();
     if (moment.scales.defined()) scales_ = moment.scales.cpu().contiguous();
   }
@@ -31,8 +31,8 @@ class MomentAccess {
       return adamw::from_bf16(values_.const_data_ptr<at::BFloat16>()[i].x);
     const uint8_t code = values_.const_data_ptr<uint8_t>()[i];
     const float scale = scales_.const_data_ptr<float>()[i / kBlock];
-    return which_ == Which::kFirst ? adamw::decode_first(code, scale)
-                                   : adamw::decode_second(code, scale);
+    return order_ == MomentOrder::kFirst ? adamw::decode_first(code, scale)
+                                         : adamw::decode_second(code, scale);
   }
   // The new values of one block.
   void write(int64_t first, int64_t count, const float* numbers, const uint32_t* words) {
@@ -52,7 +52,7 @@ class MomentAccess {
  private:
   void write_codes(int64_t first, int64_t count, const float* numbers, const uint32_t* words) {
     const auto stored = [&](int64_t i) {
-      return which_ == Which::kFirst ? numbers[i] : std::sqrt(numbers[i]);
+      return order_ == MomentOrder::kFirst ? numbers[i] : std::sqrt(numbers[i]);
     };
     uint32_t largest = 0;
     for (int64_t i = 0; i < count; ++i)
@@ -62,13 +62,13 @@ class MomentAccess {
     for (int64_t i = 0; i < count; ++i) {
       const float scaled = stored(i) * inverse;
       const uint32_t random = adamw::moment_bits(words[i]);
-      values_.mutable_data_ptr<uint8_t>()[first + i] = which_ == Which::kFirst
+      values_.mutable_data_ptr<uint8_t>()[first + i] = order_ == MomentOrder::kFirst
                                                            ? adamw::encode_first(scaled, random)
                                                            : adamw::encode_second(scaled, random);
     }
   }
 
-  Which which_;
+  MomentOrder order_;
   Tensor values_, scales_;
 };
 
@@ -81,7 +81,7 @@ struct PlainAdamW final : AdamW {
     const Tensor gradients = grad.to(at::kCPU, at::kFloat).contiguous();
     Tensor rounded =
         master.scalar_type() == at::kBFloat16 ? at::empty(master.sizes(), at::kBFloat16) : Tensor();
-    MomentAccess first_moment(m, Which::kFirst), second_moment(v, Which::kSecond);
+    MomentAccess first_moment(m, MomentOrder::kFirst), second_moment(v, MomentOrder::kSecond);
     auto* w = weights.mutable_data_ptr<float>();
     const auto* g = gradients.const_data_ptr<float>();
     for (int64_t first = 0; first < weights.numel(); first += kBlock) {

@@ -1,4 +1,4 @@
-// FP8 products by definition: plain-loop quantizers (fp8/quantize.cpp), and products of the decoded
+// FP8 GEMMs by definition: plain-loop quantizers (fp8/quantize.cpp), and GEMMs of the decoded
 // values in FP64.
 
 #include <ATen/ATen.h>
@@ -35,8 +35,8 @@ class PlainFp8Linear final : public Fp8Linear {
   }
   void weight_gradient(const Fp8Matrix& dy, const Fp8Matrix& x, Tensor& dw,
                        Accumulate mode) override {
-    const Tensor product = at::mm(exact(dy, Direction::kColumn).t(), exact(x, Direction::kColumn));
-    dw.copy_(mode == Accumulate::kAdd ? dw.to(at::kDouble) + product : product);
+    const Tensor result = at::mm(exact(dy, Direction::kColumn).t(), exact(x, Direction::kColumn));
+    dw.copy_(mode == Accumulate::kAdd ? dw.to(at::kDouble) + result : result);
   }
 
   void update_factors(Tensor& history, Tensor& factors, const std::vector<fp8::Format>& formats,
@@ -44,7 +44,7 @@ class PlainFp8Linear final : public Fp8Linear {
     update_factors_in_memory(history, factors, formats, algo, margin, recompute);
   }
 
-  Tensor health_figures(const Tensor& x, const Fp8Matrix& quantized, Direction direction) override {
+  Tensor health_stats(const Tensor& x, const Fp8Matrix& quantized, Direction direction) override {
     const Fp8Copy& copy = quantized.copy(direction);
     const fp8::Side& side = quantized.side(direction);
     const fp8::Grid grid = quantized.grid(direction);
@@ -66,7 +66,7 @@ class PlainFp8Linear final : public Fp8Linear {
     }
     health.elements = x.numel();
     health.amax = amax.value;
-    return figures_in_memory(health);
+    return stats_in_memory(health);
   }
 
  private:

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "engine/te/products.h"
+#include "engine/te/linear_gemms.h"
 #include "engine/te/quantizer.h"
 #include "engine/te/te.h"
 #include "engine/te/vectors.h"
@@ -44,14 +44,14 @@ class TeFp8Linear final : public Fp8Linear {
   }
 
   void forward(const Fp8Matrix& x, const Fp8Matrix& w, const Tensor& bias, Tensor& y) override {
-    products_.forward(x, w, bias, y);
+    gemms_.forward(x, w, bias, y);
   }
   void input_gradient(const Fp8Matrix& dy, const Fp8Matrix& w, Tensor& dx) override {
-    products_.input_gradient(dy, w, dx);
+    gemms_.input_gradient(dy, w, dx);
   }
   void weight_gradient(const Fp8Matrix& dy, const Fp8Matrix& x, Tensor& dw,
                        Accumulate mode) override {
-    products_.weight_gradient(dy, x, dw, mode);
+    gemms_.weight_gradient(dy, x, dw, mode);
   }
 
   // The library writes FP8 from a norm for delayed scaling. For mxfp8 it would go through cuDNN,
@@ -158,14 +158,14 @@ class TeFp8Linear final : public Fp8Linear {
     at::where_out(factors, ran, made, factors);
   }
 
-  Tensor health_figures(const Tensor& x, const Fp8Matrix& quantized, Direction direction) override {
+  Tensor health_stats(const Tensor& x, const Fp8Matrix& quantized, Direction direction) override {
     return aten::measure_plain(x, plain_copy(quantized, direction, facts_of(x.device())),
                                quantized.side(direction), quantized.grid(direction));
   }
 
  private:
   // Blocks of 128 and current scaling are refused by these kernels or want the result first. From
-  // compute capability 10.0 on those of gated activations write no transposed copy, which products
+  // compute capability 10.0 on those of gated activations write no transposed copy, which GEMMs
   // of one scale per tensor need on 12.x: there both copies are made in a pass of their own.
   static bool fuses(Activation activation, Recipe recipe, const QuantizeSpec& row,
                     const QuantizeSpec& column, const DeviceFacts& facts) {
@@ -186,7 +186,7 @@ class TeFp8Linear final : public Fp8Linear {
     return ratios_;
   }
 
-  Products products_;
+  LinearGemms gemms_;
   Tensor ratios_;
   std::vector<Format> ratio_formats_;
 };

@@ -1,7 +1,7 @@
 #pragma once
 // Transformer Engine's C library, opened at run time: octavo is not linked against it, and a
 // process without a GPU never loads it. The types of its functions come from its own headers; this
-// is the only room that sees them, and CUDA's with them.
+// is the only module that sees them, and CUDA's with them.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/DeviceGuard.h>
@@ -104,7 +104,7 @@ const Library& library();
 struct DeviceFacts {
   int capability = 0;  // 10 * major + minor
   int multiprocessors = 1;
-  // FP8 products of one scale per tensor take operands in any layout (10.x); others want the summed
+  // FP8 GEMMs of one scale per tensor take operands in any layout (10.x); others want the summed
   // dimension contiguous, and so a transposed column copy.
   bool any_layout = false;
 };

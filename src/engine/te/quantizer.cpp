@@ -144,7 +144,7 @@ void check_quantizable(const Tensor& x, Recipe recipe, const OnDevice& on) {
 
 void check_shape(const Output::Shape& shape, Recipe recipe, const QuantizeSpec& row,
                  const QuantizeSpec& column) {
-  // Kernels and products read 16 bytes at a time, or whole blocks.
+  // Kernels and GEMMs read 16 bytes at a time, or whole blocks.
   const int64_t multiple = fp8::traits_of(recipe).token_multiple;
   const bool rows_matter = column.wanted || !row.wanted;  // its sums are along the rows
   if (shape.columns % multiple != 0 || (rows_matter && shape.rows % multiple != 0))

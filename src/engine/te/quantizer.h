@@ -38,7 +38,7 @@ bool one_call(const QuantizeSpec& row, const QuantizeSpec& column);
 
 // x[rows, columns] is what the library's kernels take, and the device has the recipe.
 void check_quantizable(const at::Tensor& x, fp8::Recipe recipe, const OnDevice& on);
-// The shape is one that kernels and products take for the copies that are ordered.
+// The shape is one that kernels and GEMMs take for the copies that are ordered.
 void check_shape(const Output::Shape& shape, fp8::Recipe recipe, const QuantizeSpec& row,
                  const QuantizeSpec& column);
 

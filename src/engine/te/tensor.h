@@ -30,7 +30,7 @@ class Handle {
   // One of the buffers that make up a tensor. An undefined tensor sets none.
   void set(NVTETensorParam param, const at::Tensor& buffer, NVTEDType type);
   void set(NVTETensorParam param, void* data, NVTEDType type, at::IntArrayRef shape);
-  void set_swizzled();  // E8M0 scales are, or are to be written, in the order that products read
+  void set_swizzled();  // E8M0 scales are, or are to be written, in the order that GEMMs read
   void clear(NVTETensorParam param);
 
  private:
@@ -52,7 +52,7 @@ class QuantizationConfig {
 class MatmulConfig {
  public:
   // Without the split accumulator sums are kept in fewer bits inside the matrix units: faster, and
-  // good enough for the forward product. `bias` may be null, and must outlive the call.
+  // good enough for the forward GEMM. `bias` may be null, and must outlive the call.
   MatmulConfig(bool split_accumulator, const Handle* bias);
   ~MatmulConfig();
   MatmulConfig(const MatmulConfig&) = delete;

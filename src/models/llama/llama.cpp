@@ -120,7 +120,7 @@ class Llama final : public ModelBase {
   nn::Norm norm(const std::string& name) {
     return {vector(name + ".weight", config_.width), {}, config_.norm_eps};
   }
-  // The tensors of a file that make up one of ours.
+  // The tensors of a file that make up one of our parameters.
   static std::vector<FilePart> split(
       const std::string& name, const std::string& ours,
       std::initializer_list<std::pair<const char*, int64_t>> theirs) {

@@ -1,7 +1,7 @@
 #pragma once
 // Llama and what was made like it (SmolLM2, Qwen2, Mistral): RMS norm before each branch, rotary
 // positions, heads that share keys, SwiGLU. Projections that read the same input are one matrix
-// here (qkv_proj, gate_up_proj): one product, and in FP8 one quantization of the input; files keep
+// here (qkv_proj, gate_up_proj): one GEMM, and in FP8 one quantization of the input; files keep
 // them apart.
 
 #include "models/model.h"

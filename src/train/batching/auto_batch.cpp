@@ -132,7 +132,7 @@ int64_t largest_that_fits(Run& run, const std::vector<int64_t>& sizes) {
                              return taken ? std::optional(agreed(run, *taken)) : std::nullopt;
                            },
                            .may_fail = run.world.size() == 1};
-  const BatchFound found = search_batch(search);
+  const BatchSearchResult found = search_batch(search);
   run.settings.batch_size = given.batch_size;
   if (run.engine->target.device.is_cpu())
     engine::limit_cpu_memory(static_cast<size_t>(search.limit));
@@ -249,7 +249,7 @@ monitor::StepRecord train_step_in_memory(Run& run) {
       const std::optional<Batches> next = smaller_passes(run);
       if (!next) throw;
       if (run.world.size() > 1) {
-        leave_batch_note(run, *next);
+        write_batch_note(run, *next);
         throw;
       }
       if (run.batching.updating) throw;

@@ -1,7 +1,7 @@
 #pragma once
 // How many samples a pass takes. auto_batch_size finds the most that fit, by passes that are
 // measured; target_effective_batch_size says how many a step takes over all ranks, and accumulation
-// keeps it; when memory runs out in the middle of a run, smaller passes go on with the same steps.
+// keeps it; when memory runs out in the middle of a run, smaller passes make the same steps.
 
 #include "base/json.h"
 #include "monitor/step_record.h"
@@ -22,8 +22,8 @@ void open_loader(Run& run);
 
 // train_step(). When memory runs out before the weights move, the step's gradients are dropped and
 // it is done again, from the same sample on, in passes of half the size. Of several ranks it leaves
-// a note for their restart (train/batching/batch_note.h), and the error goes on, as with passes of
-// one sample.
+// a note for their restart (train/batching/batch_note.h), and the error is rethrown, as with
+// passes of one sample.
 monitor::StepRecord train_step_in_memory(Run& run);
 
 Json batching_receipt(const Run& run);

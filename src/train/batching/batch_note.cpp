@@ -17,7 +17,7 @@ constexpr JsonLimits kNoteLimits{.max_bytes = 4096, .max_depth = 2};
 std::optional<Batches> read_note(const Run& run) {
   const fs::path path = note_of(run);
   if (!fs::exists(path)) return std::nullopt;
-  if (run.settings.resume.empty() && run.world.place().generation == 0) {
+  if (run.settings.resume.empty() && run.world.rank_info().generation == 0) {
     log_info(str("removed ", path.string(), ": an earlier run's"));
     fs::remove(path);
     return std::nullopt;
@@ -40,7 +40,7 @@ std::optional<Batches> read_note(const Run& run) {
 
 }  // namespace
 
-void leave_batch_note(const Run& run, const Batches& next) {
+void write_batch_note(const Run& run, const Batches& next) {
   const fs::path path = note_of(run);
   fs::create_directories(path.parent_path());
   const Json note = {{"batch_size", next.batch},
@@ -50,7 +50,7 @@ void leave_batch_note(const Run& run, const Batches& next) {
                      {"step", run.progress.step + 1}};
   write_file_atomic(path, note.dump(2) + "\n");
   log_warn(str("out of memory in step ", run.progress.step + 1, " with batch_size ",
-               run.settings.batch_size, ": a restart goes on with ", next.batch, " (",
+               run.settings.batch_size, ": a restart continues with ", next.batch, " (",
                path.string(), ")"));
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // Several ranks cannot do a step again when one of them is out of memory: the others wait in a
 // collective. That rank leaves a note beside the checkpoints and ends; launch starts all of them
-// again (max_restarts), and they go on from the last checkpoint in the smaller passes of the note.
+// again (max_restarts), and they resume from the last checkpoint in the smaller passes of the note.
 
 #include <optional>
 
@@ -10,9 +10,9 @@
 
 namespace octavo::train {
 
-void leave_batch_note(const Run& run, const Batches& next);
+void write_batch_note(const Run& run, const Batches& next);
 
-// Of a run that goes on or was restarted; the first rank's answer, on all of them. A run that
+// Of a run that resumes or was restarted; the first rank's answer, on all of them. A run that
 // begins anew removes it.
 std::optional<Batches> batch_note(Run& run);
 

@@ -81,9 +81,9 @@ std::optional<Batches> halved(const Batches& now) {
   return Batches{batch, samples / batch};
 }
 
-BatchFound search_batch(const BatchSearch& s) {
+BatchSearchResult search_batch(const BatchSearch& s) {
   OCTAVO_ASSERT(!s.sizes.empty());
-  BatchFound found;
+  BatchSearchResult found;
   Index fits = -1, too_large = static_cast<Index>(s.sizes.size());
   Index next = first_trial(s);
   while (fits + 1 < too_large) {

@@ -41,7 +41,7 @@ struct BatchSearch {
   bool may_fail = true;
 };
 
-struct BatchFound {
+struct BatchSearchResult {
   int64_t batch = 0;  // 0: none fits
   double peak = 0;    // of its pass
   int64_t trials = 0;
@@ -51,6 +51,6 @@ struct BatchFound {
 // samples: what it takes beyond `before` is a constant and a share of each sample. So a larger size
 // is known to fit before it is tried, until that bound says no more. The rest is bisection, or,
 // where a pass may not fail, what the forecast says of the samples that are added.
-BatchFound search_batch(const BatchSearch& search);
+BatchSearchResult search_batch(const BatchSearch& search);
 
 }  // namespace octavo::train

@@ -31,7 +31,7 @@ std::string not_finite(const Run& run, const StepStats& stats, double loss) {
   return octavo::str("a result of step ", step, " is not finite");
 }
 
-// Whether the run may go on without this step, and why not otherwise.
+// Whether the run may continue without this step, and why not otherwise.
 bool may_skip(const Run& run, const Incident& incident, std::string& reason) {
   const auto& p = run.progress;
   if (incident.weights_are_bad && run.settings.bad_steps != BadSteps::kRollBack) {
@@ -39,7 +39,7 @@ bool may_skip(const Run& run, const Incident& incident, std::string& reason) {
     return false;
   }
   if (run.settings.bad_steps != BadSteps::kStop) {
-    if (p.refused_steps < run.settings.bad_step_budget) return true;
+    if (p.bad_step_skips < run.settings.bad_step_budget) return true;
     reason = octavo::str("bad_step_budget (", run.settings.bad_step_budget, " steps) is used up");
     return false;
   }
@@ -62,8 +62,8 @@ std::string advice(const Run& run, const Incident& incident) {
            "last checkpoint";
   return octavo::str(
       "Lower learning_rate, or resume from an earlier checkpoint with another seed; ",
-      run.settings.bad_steps == BadSteps::kStop ? "bad_steps: skip goes on without such steps"
-                                                : "a higher bad_step_budget goes on for longer");
+      run.settings.bad_steps == BadSteps::kStop ? "bad_steps: skip continues without such steps"
+                                                : "a higher bad_step_budget continues for longer");
 }
 
 // The checkpoint to go back to: one that this start of the run has made, or has come from. The
@@ -114,15 +114,15 @@ void skip_step(Run& run, Incident incident, const std::vector<data::Batch>& batc
          reason.empty() ? "" : octavo::str(reason, ". "), advice(run, incident));
   }
   incident.action = "skipped";
-  log_warn(octavo::str(incident.text(), "; no update was applied, training goes on (",
+  log_warn(octavo::str(incident.text(), "; no update was applied, training continues (",
                        run.settings.bad_steps == BadSteps::kStop ? "fp8_guard" : "bad_steps", ")"));
   run.incidents.push_back(std::move(incident));
   ++progress.skipped_steps;
   ++progress.skipped_in_a_row;
-  if (run.settings.bad_steps != BadSteps::kStop) ++progress.refused_steps;
+  if (run.settings.bad_steps != BadSteps::kStop) ++progress.bad_step_skips;
 }
 
-bool is_in_doubt(const Run& run) {
+bool is_suspect(const Run& run) {
   return run.settings.bad_steps == BadSteps::kRollBack && run.progress.skipped_in_a_row > 0;
 }
 
@@ -140,7 +140,7 @@ void roll_back(Run& run) {
   } catch (const Error& error) {
     if (error.code() != ExitCode::kUsage && error.code() != ExitCode::kDamaged) throw;
     fail(ExitCode::kGuard, "train", skipped,
-         " steps in a row were refused, and there is no checkpoint to go back to (", error.what(),
+         " steps in a row were skipped, and there is no checkpoint to go back to (", error.what(),
          "). Set checkpoint_freq, or start anew with a lower learning_rate");
   }
   run.progress.skipped_in_a_row = 0;
@@ -148,7 +148,7 @@ void roll_back(Run& run) {
   Incident incident;
   incident.kind = IncidentKind::kRollback;
   incident.step = run.progress.step;
-  incident.what = octavo::str(skipped, " steps in a row were refused");
+  incident.what = octavo::str(skipped, " steps in a row were skipped");
   incident.first_sample = restored.samples;
   incident.end_sample = run.progress.position.samples;
   incident.action = octavo::str("rolled back to ", restored.path, ", of step ", restored.step);

@@ -22,7 +22,7 @@ struct Incident {
   std::vector<int> ranks;  // that saw it; empty: none by itself, only their sum
   Cause cause = Cause::kUnknown;
   std::string evidence;                       // what the cause was told by
-  bool weights_are_bad = false;               // no step can be learned from any more
+  bool weights_are_bad = false;               // no step can be applied any more
   uint64_t first_sample = 0, end_sample = 0;  // of the data's order, on all ranks
   std::string action;                         // "skipped", "run ended", "rolled back to …"
 

@@ -43,7 +43,7 @@ class ReplayScope {
  public:
   ReplayScope(Run& run, bool in_bf16) : run_(run), graph_(std::exchange(run.graph, nullptr)) {
     for (const auto& layer : run.model->linears()) {
-      ran_.push_back(layer->ran);
+      gemm_counts_.push_back(layer->gemm_counts);
       layers_.push_back(in_bf16 ? std::move(layer->fp8) : nullptr);
     }
   }
@@ -53,7 +53,7 @@ class ReplayScope {
     run_.graph = std::move(graph_);
     size_t i = 0;
     for (const auto& layer : run_.model->linears()) {
-      layer->ran = ran_[i];
+      layer->gemm_counts = gemm_counts_[i];
       if (layers_[i] != nullptr) layer->fp8 = std::move(layers_[i]);
       ++i;
     }
@@ -62,7 +62,7 @@ class ReplayScope {
  private:
   Run& run_;
   std::unique_ptr<StepGraph> graph_;  // a graph cannot be looked into
-  std::vector<std::array<nn::Linear::Ran, 3>> ran_;
+  std::vector<std::array<nn::Linear::GemmCounts, 3>> gemm_counts_;
   std::vector<std::unique_ptr<nn::Fp8Layer>> layers_;
 };
 
@@ -92,7 +92,7 @@ void name_place(Run& run, Incident& incident) {
     incident.place = infinite;
   else if (!std::isfinite(incident.loss))
     incident.place = run.probes->name_of_place(run.probes->places() / 2);
-  // Otherwise a gradient that no further product reads; `what` names it.
+  // Otherwise a gradient that no further GEMM reads; `what` names it.
 }
 
 }  // namespace

@@ -91,10 +91,10 @@ std::string advice(const dist::ReplicaDifference& found) {
   std::vector<std::string> ranks;
   for (const int rank : found.ranks()) ranks.push_back(std::to_string(rank));
   return octavo::str(
-      found.told_apart() ? "Take the machine of rank " : "Test the machines of ranks ",
+      found.has_majority() ? "Take the machine of rank " : "Test the machines of ranks ",
       join(ranks, ", "),
-      found.told_apart() ? " out of the run and test its memory and processor" : "",
-      ", then go on with --resume latest: every checkpoint was compared before it was written. "
+      found.has_majority() ? " out of the run and test its memory and processor" : "",
+      ", then continue with --resume latest: every checkpoint was compared before it was written. "
       "When machines differ from the first step on, they are of several kinds or run several "
       "versions; replica_check_freq 0 trains on them all the same");
 }
@@ -126,7 +126,7 @@ std::vector<dist::Replicated> replicated_tensors(Run& run) {
   for (const auto& p : params) add_weights(*p, !shards.weights, list);
   add_replicated_moments(run, params, list);
   if (run.fp8 != nullptr)
-    for (const auto& [name, values] : run.fp8->alike_on_ranks())
+    for (const auto& [name, values] : run.fp8->replicated_state())
       list.add(name, "FP8 scaling state", values, false);
   return list.take();
 }

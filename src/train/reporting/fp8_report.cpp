@@ -17,7 +17,7 @@ std::string name_of(fp8::Format format) {
   return format == fp8::Format::kE4M3 ? "e4m3" : "e5m2";
 }
 
-// The formats of a product's operands, in the order in which the layer's formulas name them.
+// The formats of a GEMM's operands, in the order in which the layer's formulas name them.
 std::string formats_of(const fp8::Options& options, Gemm gemm) {
   const auto format = [&](Role role, Direction direction) {
     return name_of(side_of(options.recipe, options.format, role, direction).format);
@@ -77,7 +77,7 @@ void add_layer(const Run& run, const nn::LinearPtr& layer, const std::string& re
   const bool in_fp8 = run.fp8 != nullptr && reason.empty();
   for (const Gemm gemm : nn::kGemms) {
     if (gemm == Gemm::kWeightGradient && !layer->weight->trainable) continue;
-    const auto& ran = layer->ran[static_cast<size_t>(gemm)];
+    const auto& ran = layer->gemm_counts[static_cast<size_t>(gemm)];
     lines.push_back(
         {.layer = layer->name,
          .gemm = std::string(nn::name_of(gemm)),
@@ -95,7 +95,7 @@ void add_layer(const Run& run, const nn::LinearPtr& layer, const std::string& re
 
 std::vector<GemmLine> gemm_lines(const Run& run) {
   const double total = flops_per_token(run);
-  const double products = run.lora == nullptr ? 6 : 4;  // frozen weights have no gradient
+  const double gemms = run.lora == nullptr ? 6 : 4;  // frozen weights have no gradient
   std::vector<GemmLine> lines;
   const auto& layers = run.model->linears();
   const bool asked = run.fp8_decision.has_value();
@@ -104,9 +104,9 @@ std::vector<GemmLine> gemm_lines(const Run& run) {
   for (size_t i = 0; i < layers.size(); ++i) {
     add_layer(run, layers[i], run.fp8 != nullptr ? run.fp8->plan()[i].reason : refused, total,
               lines);
-    left -= products * static_cast<double>(layers[i]->weight->count());
+    left -= gemms * static_cast<double>(layers[i]->weight->count());
   }
-  const double head = products * static_cast<double>(run.model->head()->count());
+  const double head = gemms * static_cast<double>(run.model->head()->count());
   lines.push_back({.layer = "head",
                    .gemm = run.lora == nullptr ? "all three" : "both",
                    .precision = run.plain_precision(),
@@ -138,7 +138,7 @@ double fp8_share(const std::vector<GemmLine>& lines) {
 
 std::string gemm_table(const std::vector<GemmLine>& lines) {
   std::string table =
-      "  layer                              product          precision        recipe     FLOPs  "
+      "  layer                              GEMM             precision        recipe     FLOPs  "
       "why "
       "not FP8\n";
   for (const Group& g : grouped(lines)) {
@@ -150,7 +150,7 @@ std::string gemm_table(const std::vector<GemmLine>& lines) {
     table += text + g.line.reason + "\n";
   }
   char total[64];
-  std::snprintf(total, sizeof total, "  %.1f%% of the FLOPs of matrix products run in FP8",
+  std::snprintf(total, sizeof total, "  %.1f%% of the FLOPs of GEMMs run in FP8",
                 100 * fp8_share(lines));
   return table + total;
 }

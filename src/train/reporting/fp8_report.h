@@ -1,5 +1,5 @@
 #pragma once
-// What ran in FP8 and what did not, product by product: for the receipt and the table at the start.
+// What ran in FP8 and what did not, GEMM by GEMM: for the receipt and the table at the start.
 
 #include <string>
 #include <vector>
@@ -14,11 +14,11 @@ struct GemmLine {
   std::string precision;   // "FP8 e4m3 x e5m2", "BF16", "FP32"
   std::string recipe;      // "" unless FP8
   std::string reason;      // why not FP8; "" when it is, or was not asked for
-  double flops_share = 0;  // of all matrix products of a trained token
+  double flops_share = 0;  // of all GEMMs of a trained token
   int64_t ran_fp8 = 0, ran_other = 0;
 };
 
-// Every matrix product of the model: linear layers, the head, attention.
+// Every GEMM of the model: linear layers, the head, attention.
 std::vector<GemmLine> gemm_lines(const Run& run);
 double fp8_share(const std::vector<GemmLine>& lines);  // of the FLOPs
 

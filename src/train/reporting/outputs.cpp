@@ -47,7 +47,7 @@ Outputs::Outputs(Run& run) : run_(run) {
   fs::create_directories(folder_);
   write_file_atomic(folder_ / "config.yaml", config::to_yaml(s));
   flags_ = make_flags(run, folder_);
-  leave_receipt("running", {});
+  save_receipt("running", {});
   console_ = monitor::open_console(run.progress.step, run.schedule.max_steps, s.log_freq);
   background_ = monitor::open_background_sinks(s, folder_, run.progress.step, peaks_of(run));
 }
@@ -99,23 +99,23 @@ void Outputs::end(const std::string& status, ExitCode code) {
   damage_->update(run_);
   if (!writes()) return;
   write_incidents();
-  if (const std::string words = flags_->last_words(); !words.empty()) log_warn(words);
+  if (const std::string words = flags_->final_remark(); !words.empty()) log_warn(words);
   console_->on_end(static_cast<int>(code));
   background_->on_end(static_cast<int>(code));
   Json sinks = background_->receipt();
   sinks["sinks"]["console"] = {{"failures", console_->failures()}};
-  leave_receipt(status, sinks);
+  save_receipt(status, sinks);
 }
 
-void Outputs::leave_receipt(const std::string& status, const Json& sinks) {
-  Json told = sinks;
-  if (receipts_lost_ > 0) told["receipts_lost"] = receipts_lost_;
+void Outputs::save_receipt(const std::string& status, const Json& sinks) {
+  Json counted = sinks;
+  if (receipts_lost_ > 0) counted["receipts_lost"] = receipts_lost_;
   try {
-    write_receipt(run_, folder_, status, told, flags_->receipt());
+    write_receipt(run_, folder_, status, counted, flags_->receipt());
   } catch (const std::exception& error) {
     ++receipts_lost_;
     log_warn(str("receipt.json cannot be written (", error.what(),
-                 "); the run goes on as it would have"));
+                 "); the run continues as it would have"));
   }
 }
 

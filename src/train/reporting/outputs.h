@@ -31,7 +31,7 @@ class Outputs {
  private:
   void say(const monitor::Flag& flag);
   void write_incidents();
-  void leave_receipt(const std::string& status, const Json& sinks);
+  void save_receipt(const std::string& status, const Json& sinks);
 
   Run& run_;
   fs::path folder_;

@@ -19,7 +19,7 @@ monitor::Peaks peaks_of(const Run& run) {
   const auto& gpus = engine::gpus().gpus;
   const auto index = static_cast<size_t>(std::max<int>(device.index(), 0));
   const std::string name = index < gpus.size() ? gpus[index].name : "";
-  const plan::Gpu* gpu = plan::gpu_called(name);
+  const plan::Gpu* gpu = plan::gpu_of_device(name);
   if (gpu == nullptr) {
     log_info(octavo::str("no perf/mfu: octavo has no peak for '", name, "'"));
     return peaks;

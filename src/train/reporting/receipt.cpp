@@ -6,8 +6,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "engine/allocator.h"
+#include "engine/cpu/gemm.h"
 #include "engine/cpu/instruction_set.h"
-#include "engine/cpu/product.h"
 #include "train/batching/auto_batch.h"
 #include "train/guards/replica_check.h"
 #include "train/lora_run.h"
@@ -29,7 +29,7 @@ Json resumed_receipt(const Run& run) {
 Json incidents_receipt(const Run& run) {
   Json json = {{"policy", config::name_of(run.settings.bad_steps)},
                {"budget", run.settings.bad_step_budget},
-               {"refused_steps", run.progress.refused_steps},
+               {"refused_steps", run.progress.bad_step_skips},
                {"rollbacks", run.progress.rollbacks},
                {"since_start", run.incidents.size()}};
   if (!run.incidents.empty()) json["last"] = run.incidents.back().json();

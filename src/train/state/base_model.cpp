@@ -17,7 +17,7 @@
 namespace octavo::train {
 namespace {
 
-using From = BaseModel::From;
+using Kind = BaseModel::Kind;
 
 // A line for each tensor, by name: the same weights give the same hash however they are divided
 // into files.
@@ -66,13 +66,13 @@ std::string commit_of(const fs::path& folder) {
   return folder.parent_path().filename() == "snapshots" ? folder.filename().string() : "";
 }
 
-const char* word_of(From from) {
-  return from == From::kRandom ? "random" : from == From::kCheckpoint ? "checkpoint" : "folder";
+const char* word_of(Kind kind) {
+  return kind == Kind::kRandom ? "random" : kind == Kind::kCheckpoint ? "checkpoint" : "folder";
 }
 
-From from_word(const std::string& word, const std::string& source) {
-  for (const From from : {From::kFolder, From::kCheckpoint, From::kRandom})
-    if (word == word_of(from)) return from;
+Kind kind_of_word(const std::string& word, const std::string& source) {
+  for (const Kind kind : {Kind::kFolder, Kind::kCheckpoint, Kind::kRandom})
+    if (word == word_of(kind)) return kind;
   fail(ExitCode::kDamaged, "train", source,
        ": base_weights: wanted folder, checkpoint or random, found '", word, "'");
 }
@@ -82,13 +82,13 @@ void guess_base(const checkpoint::State& state, const std::string& source, BaseM
   base.seed = json_int(state.extra, "seed", source);
   std::error_code none;
   if (fs::exists(fs::path(base.name) / "config.json", none))
-    base.from = checkpoint::has_hf_weights(base.name) ? From::kFolder : From::kRandom;
+    base.kind = checkpoint::has_hf_weights(base.name) ? Kind::kFolder : Kind::kRandom;
   else if (fs::exists(fs::path(base.name) / "manifest.json", none))
-    base.from = From::kCheckpoint;
+    base.kind = Kind::kCheckpoint;
   else
-    base.from = base.name == kRandomWeights || model_config::is_built_in(base.name) ? From::kRandom
-                                                                                    : From::kFolder;
-  if (base.from != From::kRandom && fs::exists(base.name, none))
+    base.kind = base.name == kRandomWeights || model_config::is_built_in(base.name) ? Kind::kRandom
+                                                                                    : Kind::kFolder;
+  if (base.kind != Kind::kRandom && fs::exists(base.name, none))
     base.path = fs::canonical(base.name).string();
 }
 
@@ -108,7 +108,7 @@ std::unique_ptr<models::Model> load_weights_of(BaseModel& base, const checkpoint
                                                const engine::Engine& engine) {
   constexpr nn::Storage kFrozen{.trainable = false};
   const Json& shape = json_field(adapters.extra, "model", Json::value_t::object, source);
-  if (base.from == From::kFolder) {
+  if (base.kind == Kind::kFolder) {
     hub::Options options = hub::model_options(settings);
     if (!base.revision.empty()) options.revision = base.revision;
     const fs::path folder =
@@ -121,7 +121,7 @@ std::unique_ptr<models::Model> load_weights_of(BaseModel& base, const checkpoint
     return model;
   }
   auto model = make_model(shape, source, engine, kFrozen);
-  if (base.from == From::kRandom) {
+  if (base.kind == Kind::kRandom) {
     model->initialize(static_cast<uint64_t>(base.seed));
     base.hash = hash_of_random(shape, base.seed);
   } else {
@@ -135,7 +135,7 @@ std::unique_ptr<models::Model> load_weights_of(BaseModel& base, const checkpoint
 }  // namespace
 
 std::string BaseModel::text() const {
-  if (from == From::kRandom) return octavo::str(name, " with random weights of seed ", seed);
+  if (kind == Kind::kRandom) return octavo::str(name, " with random weights of seed ", seed);
   std::string said = name;
   if (!path.empty() && path != name) said += octavo::str(" (", path, ")");
   if (!revision.empty()) said += octavo::str(" at revision ", revision);
@@ -160,7 +160,7 @@ BaseModel base_of(const config::Settings& given, const config::Settings& resolve
     base.path = fs::canonical(weights).string();
   }
   const bool is_folder = fs::exists(fs::path(weights) / "config.json");
-  base.from = is_folder ? From::kFolder : From::kCheckpoint;
+  base.kind = is_folder ? Kind::kFolder : Kind::kCheckpoint;
   base.hash = is_folder ? hash_of_folder(weights) : hash_of_checkpoint(checkpoint::open(weights));
   return base;
 }
@@ -168,7 +168,7 @@ BaseModel base_of(const config::Settings& given, const config::Settings& resolve
 BaseModel parse_base(const Json& lora, const std::string& source) {
   BaseModel base;
   base.name = json_string(lora, "base", source);
-  base.from = from_word(json_string(lora, "base_weights", source), source);
+  base.kind = kind_of_word(json_string(lora, "base_weights", source), source);
   base.path = json_string(lora, "base_path", source);
   base.revision = json_string(lora, "base_revision", source);
   base.seed = json_int(lora, "base_seed", source);
@@ -178,7 +178,7 @@ BaseModel parse_base(const Json& lora, const std::string& source) {
 
 void save_base(const BaseModel& base, Json& lora) {
   lora["base"] = base.name;
-  lora["base_weights"] = word_of(base.from);
+  lora["base_weights"] = word_of(base.kind);
   lora["base_path"] = base.path;
   lora["base_revision"] = base.revision;
   lora["base_seed"] = base.seed;
@@ -220,11 +220,11 @@ std::unique_ptr<models::Model> load_base(const checkpoint::State& adapters,
 }
 
 std::string base_for_peft(const BaseModel& base, const std::string& source) {
-  if (base.from == From::kFolder) return base.name;
+  if (base.kind == Kind::kFolder) return base.name;
   fail(ExitCode::kUsage, "train",
        "export_format peft: wanted adapters of a Hugging Face folder or ",
        "of a model on the hub, which others can load, found ", source, " of ", base.text(),
-       base.from == From::kCheckpoint ? ", an octavo checkpoint" : "",
+       base.kind == Kind::kCheckpoint ? ", an octavo checkpoint" : "",
        "; export the merged model with export_format bf16");
 }
 

@@ -13,8 +13,8 @@
 namespace octavo::train {
 
 struct BaseModel {
-  enum class From { kFolder, kCheckpoint, kRandom };  // kFolder: of Hugging Face, or on the hub
-  From from = From::kRandom;
+  enum class Kind { kFolder, kCheckpoint, kRandom };  // kFolder: of Hugging Face, or on the hub
+  Kind kind = Kind::kRandom;
   std::string name;      // as it was given; of random weights, the model's
   std::string path;      // of a local folder or checkpoint, from the root; "" of a name on the hub
   std::string revision;  // of a name on the hub: its commit

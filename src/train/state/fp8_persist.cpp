@@ -70,7 +70,7 @@ void resume_fp8(Run& run, const checkpoint::State& state, const std::string& sou
   if (then == now) return;
   // Factors, and what the guard thought of them, are worth nothing under other rules.
   log_info(str(
-      "resume: the checkpoint was trained in ", then, ", training goes on in ", now,
+      "resume: the checkpoint was trained in ", then, ", training continues in ", now,
       run.fp8 == nullptr ? "" : "; the FP8 scaling state and the guard's fallbacks start anew"));
 }
 

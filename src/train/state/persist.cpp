@@ -54,7 +54,7 @@ checkpoint::State state_of(const Run& run, const std::string& run_name, const do
   if (!run.claim.run_id.empty()) state.extra["run_id"] = run.claim.run_id;
   state.extra["skipped_steps"] = run.progress.skipped_steps;
   state.extra["skipped_in_a_row"] = run.progress.skipped_in_a_row;
-  state.extra["refused_steps"] = run.progress.refused_steps;
+  state.extra["refused_steps"] = run.progress.bad_step_skips;
   state.extra["rollbacks"] = run.progress.rollbacks;
   state.extra["recent_losses"] = run.losses.recent();
   if (run.progress.has_best) state.extra["best_val_loss"] = run.progress.best_val_loss;
@@ -90,7 +90,7 @@ checkpoint::Saver& saver_of(Run& run, const std::string& run_name) {
       checkpoint::SaverOptions{.part = {world.rank(), world.size(), world.shards(),
                                         world.from_first(new_token(), "the token of checkpoints")},
                                .timeout = std::max(kLeastPatience, run.settings.dist_timeout),
-                               .processes = world.place().local_ranks});
+                               .processes = world.rank_info().local_ranks});
   return *run.saver;
 }
 

@@ -10,11 +10,11 @@
 
 namespace octavo::train {
 
-// Everything needed to go on bit for bit: masters, moments, step, data position. Every rank writes
-// what it has; all of them call these together. Into checkpoint_dir/<run_name>.
+// Everything needed to continue bit for bit: masters, moments, step, data position. Every rank
+// writes what it has; all of them call these together. Into checkpoint_dir/<run_name>.
 //
-// In the background, while training goes on; a failure is a warning, and counted. The weights must
-// not change before run.saver->before_update().
+// In the background, while training continues; a failure is a warning, and counted. The weights
+// must not change before run.saver->before_update().
 void start_save(Run& run, const std::string& run_name, bool best, const double* val_loss);
 // In the foreground, after one in progress. A failure is an error.
 fs::path save(Run& run, const std::string& run_name, bool best, const double* val_loss);

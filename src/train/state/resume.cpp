@@ -65,7 +65,7 @@ void warn_changed_order(const Run& run, const Json& extra, const std::string& so
   const uint64_t epoch = data::sample_count(*run.train_data, s.max_seq_length);
   const bool same_order = !shuffle && !s.shuffle;
   if (same_order || position_of(extra, source) % epoch == 0)
-    log_warn(str("resume: ", what, "; training goes on, but not bit for bit as it would have"));
+    log_warn(str("resume: ", what, "; training continues, but not bit for bit as it would have"));
   else
     log_warn(str("resume: ", what, ": the rest of this epoch comes in another order, so that some ",
                  "samples of it come twice and others not at all; later epochs are whole"));
@@ -105,7 +105,7 @@ void check_same_run(const Run& run, const Json& extra, const std::string& source
     const int64_t then = json_int(extra, name, source);
     if (then != now)
       log_warn(str("resume: ", name, " was ", then, " and is ", now,
-                   "; training goes on, but not bit for bit as it would have"));
+                   "; training continues, but not bit for bit as it would have"));
   };
   warn_changed_order(run, extra, source);
   const Layout then = layout_of(extra, source);
@@ -218,7 +218,7 @@ void resume_refusals(Run& run, const Json& extra, const std::string& source) {
     p.skipped_in_a_row = json_int(extra, "skipped_in_a_row", source);
   }
   if (!extra.contains("refused_steps")) return;  // nor those before bad_steps
-  p.refused_steps = json_int(extra, "refused_steps", source);
+  p.bad_step_skips = json_int(extra, "refused_steps", source);
   p.rollbacks = json_int(extra, "rollbacks", source);
 }
 
@@ -262,7 +262,7 @@ std::string resume(Run& run) {
   // Another run's best is not this one's.
   const std::string made_by = json_string(state.extra, "run_name", source);
   const bool own =
-      run.claim.goes_on || run.settings.run_name.empty() || run.settings.run_name == made_by;
+      run.claim.resumes || run.settings.run_name.empty() || run.settings.run_name == made_by;
   if (own && state.extra.contains("best_val_loss")) {
     run.progress.has_best = true;
     run.progress.best_val_loss =

@@ -21,7 +21,7 @@ namespace octavo::train {
 namespace {
 
 // What a run of some name left behind.
-struct Left {
+struct ExistingRun {
   bool history = false, finished = false;  // a step in metrics.jsonl; the last one
   int64_t steps = 0;                       // as the receipt says
   std::string run_id;
@@ -29,34 +29,36 @@ struct Left {
   bool nothing() const { return !history && checkpoints.empty(); }
 };
 
-Left left_by(const config::Settings& s) {
-  Left left;
+ExistingRun find_existing(const config::Settings& s) {
+  ExistingRun existing;
   const fs::path folder = run_folder(s);
   std::error_code none;
-  left.history = fs::file_size(folder / "metrics.jsonl", none) > 0 && !none;
+  existing.history = fs::file_size(folder / "metrics.jsonl", none) > 0 && !none;
   if (fs::is_directory(checkpoint_folder(s), none))
-    left.checkpoints = checkpoint::step_paths(checkpoint_folder(s));
-  if (!fs::is_regular_file(folder / "receipt.json", none)) return left;
+    existing.checkpoints = checkpoint::step_paths(checkpoint_folder(s));
+  if (!fs::is_regular_file(folder / "receipt.json", none)) return existing;
   try {
     const Json receipt = read_json(folder / "receipt.json");
-    left.finished = receipt.value("status", "") == "done";
-    left.steps = receipt.value("steps", int64_t{0});
-    left.run_id = receipt.value("run_id", "");
+    existing.finished = receipt.value("status", "") == "done";
+    existing.steps = receipt.value("steps", int64_t{0});
+    existing.run_id = receipt.value("run_id", "");
   } catch (const std::exception& error) {
     log_warn(str((folder / "receipt.json").string(), " cannot be read (", error.what(),
                  "); the run in this folder counts as unfinished"));
   }
-  return left;
+  return existing;
 }
 
-std::string described(const config::Settings& s, const Left& left) {
+std::string described(const config::Settings& s, const ExistingRun& existing) {
   std::string text;
-  if (left.history)
-    text = str(run_folder(s).string(), ", ", left.finished ? "a finished run" : "an unfinished run",
-               left.steps > 0 ? str(" of ", left.steps, " steps") : "");
-  if (!left.checkpoints.empty())
-    text += str(text.empty() ? "" : ", and ", left.checkpoints.size(), " checkpoints up to ",
-                left.checkpoints.back().filename().string(), " in ", checkpoint_folder(s).string());
+  if (existing.history)
+    text = str(run_folder(s).string(), ", ",
+               existing.finished ? "a finished run" : "an unfinished run",
+               existing.steps > 0 ? str(" of ", existing.steps, " steps") : "");
+  if (!existing.checkpoints.empty())
+    text +=
+        str(text.empty() ? "" : ", and ", existing.checkpoints.size(), " checkpoints up to ",
+            existing.checkpoints.back().filename().string(), " in ", checkpoint_folder(s).string());
   return text;
 }
 
@@ -66,16 +68,16 @@ bool may_be_a_restart(const dist::World& world) {
     const char* value = std::getenv(name);
     return value != nullptr && *value != '\0' && std::string_view(value) != "0";
   };
-  return world.place().generation > 0 || set("SLURM_RESTART_COUNT") ||
+  return world.rank_info().generation > 0 || set("SLURM_RESTART_COUNT") ||
          set(launch::kBeginsAnewVariable);
 }
 
 // Whether the folders may be written to although something is in them.
-bool may_replace(const config::Settings& s, const Left& left, const dist::World& world) {
-  if (left.nothing()) return true;
+bool may_replace(const config::Settings& s, const ExistingRun& existing, const dist::World& world) {
+  if (existing.nothing()) return true;
   if (s.overwrite) return true;
-  if (left.finished || !left.checkpoints.empty() || !may_be_a_restart(world)) return false;
-  log_info(str(described(s, left), ": it had not saved yet when it ended; started again, it ",
+  if (existing.finished || !existing.checkpoints.empty() || !may_be_a_restart(world)) return false;
+  log_info(str(described(s, existing), ": it had not saved yet when it ended; started again, it ",
                "begins anew"));
   return true;
 }
@@ -83,24 +85,28 @@ bool may_replace(const config::Settings& s, const Left& left, const dist::World&
 constexpr const char* kOverwriteText =
     "or --overwrite to replace it (its history and its checkpoints are removed)";
 
-void refuse_new(const config::Settings& s, const Left& left) {
-  fail(ExitCode::kUsage, "train", "wanted a new run ", s.run_name, ", found ", described(s, left),
-       "; give ", left.checkpoints.empty() ? "" : "--resume latest to go on with it, ",
+void refuse_new(const config::Settings& s, const ExistingRun& existing) {
+  fail(ExitCode::kUsage, "train", "wanted a new run ", s.run_name, ", found ",
+       described(s, existing), "; give ",
+       existing.checkpoints.empty() ? "" : "--resume latest to continue it, ",
        "--run_name OTHER for a run beside it, ", kOverwriteText);
 }
 
-void refuse_fork(const config::Settings& s, const Left& left, const checkpoint::Owner& owner) {
-  fail(ExitCode::kUsage, "train", "wanted to go on from ", owner.path.string(), " (run ", owner.run,
-       ") as run ", s.run_name, ", found ", described(s, left), "; give --run_name OTHER, ",
-       owner.run.empty() ? "" : str("--run_name ", owner.run, " to go on with that run, "),
-       left.checkpoints.empty() ? "" : str("--resume latest to go on with ", s.run_name, ", "),
+void refuse_fork(const config::Settings& s, const ExistingRun& existing,
+                 const checkpoint::Owner& owner) {
+  fail(ExitCode::kUsage, "train", "wanted to resume from ", owner.path.string(), " (run ",
+       owner.run, ") as run ", s.run_name, ", found ", described(s, existing),
+       "; give --run_name OTHER, ",
+       owner.run.empty() ? "" : str("--run_name ", owner.run, " to continue that run, "),
+       existing.checkpoints.empty() ? "" : str("--resume latest to continue ", s.run_name, ", "),
        kOverwriteText);
 }
 
 void refuse_history(const config::Settings& s, const checkpoint::Owner& owner) {
-  fail(ExitCode::kUsage, "train", "wanted the history of the run that saved ", owner.path.string(),
-       " in ", run_folder(s).string(), ", found that of another run of the same name; give ",
-       "--run_name OTHER to go on from the checkpoint under another name, or move the folder away");
+  fail(
+      ExitCode::kUsage, "train", "wanted the history of the run that saved ", owner.path.string(),
+      " in ", run_folder(s).string(), ", found that of another run of the same name; give ",
+      "--run_name OTHER to resume from the checkpoint under another name, or move the folder away");
 }
 
 void refuse_mixture(const config::Settings& s, const fs::path& saved,
@@ -131,7 +137,7 @@ std::string new_name(config::Settings s) {
                               : s.mixed_precision == config::Precision::kFp32 ? "fp32"
                                                                               : "bf16");
   s.run_name = name;
-  for (int i = 2; !left_by(s).nothing(); ++i) s.run_name = str(name, "-", i);
+  for (int i = 2; !find_existing(s).nothing(); ++i) s.run_name = str(name, "-", i);
   return s.run_name;
 }
 
@@ -157,26 +163,26 @@ bool is_inside(const fs::path& step_folder, const fs::path& folder) {
 RunFolders claim_alone(config::Settings& s, const dist::World& world) {
   if (s.resume.empty()) {
     if (s.run_name.empty()) s.run_name = new_name(s);
-    const Left left = left_by(s);
-    if (!may_replace(s, left, world)) refuse_new(s, left);
+    const ExistingRun existing = find_existing(s);
+    if (!may_replace(s, existing, world)) refuse_new(s, existing);
     return {new_id(), false, nullptr, {}};
   }
   const auto owner = checkpoint::owner_of(checkpoint_dir(s), s.resume, s.run_name);
   if (s.run_name.empty()) s.run_name = owner.run.empty() ? new_name(s) : owner.run;
   if (owner.path.empty()) return {new_id(), true, nullptr, {}};  // all damaged: resume() says so
-  const Left left = left_by(s);
+  const ExistingRun existing = find_existing(s);
   const bool own = is_inside(owner.path, checkpoint_folder(s)) || owner.run == s.run_name;
   if (!own) {
-    if (!may_replace(s, left, world)) refuse_fork(s, left, owner);
+    if (!may_replace(s, existing, world)) refuse_fork(s, existing, owner);
     log_info(str("run ", s.run_name, " begins at a checkpoint of run ", owner.run,
                  ", which stays as it is"));
     return {new_id(), false, nullptr, {}};
   }
-  if (left.history && are_two(left.run_id, owner.run_id)) refuse_history(s, owner);
+  if (existing.history && are_two(existing.run_id, owner.run_id)) refuse_history(s, owner);
   for (const checkpoint::Summary& saved : checkpoint::list(checkpoint_folder(s)))
     if (are_two(saved.run_id, owner.run_id)) refuse_mixture(s, saved.path, owner);
   if (s.overwrite)
-    log_info("overwrite: the run goes on from its own checkpoint, nothing is removed");
+    log_info("overwrite: the run resumes from its own checkpoint, nothing is removed");
   return {owner.run_id.empty() ? new_id() : owner.run_id, true, nullptr, {}};
 }
 
@@ -196,34 +202,34 @@ fs::path checkpoint_folder(const config::Settings& settings) {
 
 RunFolders claim_folders(config::Settings& settings, dist::World& world) {
   RunFolders claim;
-  Json told;
+  Json agreed;
   if (world.is_first()) try {
       claim = claim_alone(settings, world);
       claim.made = try_output_folders(settings, world.rank());
       claim.lock = locked(run_folder(settings));
-      told = {{"name", settings.run_name}, {"id", claim.run_id}, {"goes_on", claim.goes_on}};
+      agreed = {{"name", settings.run_name}, {"id", claim.run_id}, {"resumes", claim.resumes}};
     } catch (const Error& error) {
       if (world.size() == 1) throw;
-      told = {{"error", error.what()}, {"code", static_cast<int>(error.code())}};
+      agreed = {{"error", error.what()}, {"code", static_cast<int>(error.code())}};
     }
-  told = parse_json(world.from_first(told.dump(), "the run's name"), "the first rank's claim");
-  if (told.contains("error"))
-    fail(static_cast<ExitCode>(told.at("code").get<int>()), "train",
-         "the first rank: ", told.at("error").get<std::string>());
+  agreed = parse_json(world.from_first(agreed.dump(), "the run's name"), "the first rank's claim");
+  if (agreed.contains("error"))
+    fail(static_cast<ExitCode>(agreed.at("code").get<int>()), "train",
+         "the first rank: ", agreed.at("error").get<std::string>());
   if (world.is_first()) return claim;
-  settings.run_name = told.at("name").get<std::string>();
-  claim.run_id = told.at("id").get<std::string>();
-  claim.goes_on = told.at("goes_on").get<bool>();
+  settings.run_name = agreed.at("name").get<std::string>();
+  claim.run_id = agreed.at("id").get<std::string>();
+  claim.resumes = agreed.at("resumes").get<bool>();
   try_output_folders(settings, world.rank());  // each node has its own view of the disk
   return claim;
 }
 
-void make_room(const Run& run) {
+void remove_overwritten(const Run& run) {
   const config::Settings& s = run.settings;
-  if (run.claim.goes_on || !s.overwrite) return;
-  const Left left = left_by(s);
-  if (left.nothing()) return;
-  log_warn(str("overwrite: removing ", described(s, left)));
+  if (run.claim.resumes || !s.overwrite) return;
+  const ExistingRun existing = find_existing(s);
+  if (existing.nothing()) return;
+  log_warn(str("overwrite: removing ", described(s, existing)));
   checkpoint::remove_checkpoints(checkpoint_folder(s));
   std::error_code none;
   fs::remove(checkpoint_folder(s) / "out_of_memory.json", none);

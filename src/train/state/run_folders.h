@@ -19,12 +19,12 @@ std::string checkpoint_dir(const config::Settings& settings);
 fs::path run_folder(const config::Settings& settings);         // runs_dir/<run_name>
 fs::path checkpoint_folder(const config::Settings& settings);  // checkpoint_dir/<run_name>
 
-// Before anything is built: settles settings.run_name (the checkpoint's when the run goes on, else
-// a new one when there is none), refuses folders that hold another run, with what to type, and
+// Before anything is built: settles settings.run_name (the checkpoint's when the run continues,
+// else a new one when there is none), refuses folders that hold another run, with what to type, and
 // tries the others (train/guards/output_check.h). The first rank looks, and all come to the same.
 struct RunFolders {
-  std::string run_id;          // of the run that goes on, or a new one
-  bool goes_on = false;        // from a checkpoint of its own
+  std::string run_id;          // of the run that resumes, or a new one
+  bool resumes = false;        // from a checkpoint of its own
   std::shared_ptr<void> lock;  // of its folder, on the first rank: no other process trains there
   std::vector<fs::path> made;  // for it, the innermost first: gone again when it is not begun
 };
@@ -32,6 +32,6 @@ RunFolders claim_folders(config::Settings& settings, dist::World& world);
 
 // Right before the run writes for the first time, on the first rank: with overwrite, what the run
 // of this name left is removed.
-void make_room(const Run& run);
+void remove_overwritten(const Run& run);
 
 }  // namespace octavo::train

@@ -48,7 +48,7 @@ std::string resume_of(const config::Settings& s, std::optional<bool> file_is_fp8
   const fs::path folder = folder_of(before, s.run_name);
   const auto saved = find_saved(folder, s.run_name, best);
   if (!saved) return s.resume;
-  // The run may have gone on in this precision since.
+  // The run may have continued in this precision since.
   const std::string name = s.run_name.empty() ? saved->run : s.run_name;
   const auto since = name.empty() ? std::nullopt : find_saved(folder_of(here, name), name, best);
   if (since && !switched) return s.resume;

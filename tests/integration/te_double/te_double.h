@@ -25,7 +25,7 @@ using octavo::engine::Fp8Matrix;
 using octavo::fp8::Direction;
 
 int capability();  // OCTAVO_TE_DOUBLE_CAPABILITY; 90 when it is not set
-// Per-tensor products take operands in any layout.
+// Per-tensor GEMMs take operands in any layout.
 inline bool any_layout() {
   return capability() >= 100 && (capability() < 120 || capability() >= 130);
 }

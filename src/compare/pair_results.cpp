@@ -1,4 +1,4 @@
-#include "compare/figures.h"
+#include "compare/pair_results.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-// Matrix products by the device against plain sums in double.
+// GEMMs by the device against plain sums in double.
 #include <cublasLt.h>
 #include <cublas_v2.h>
 
@@ -65,17 +65,17 @@ double as_it_is(std::int64_t, std::int64_t, double sum) {
 }
 constexpr double kRounding = 1e-5;  // sums of fewer than a hundred numbers below one, in FP32
 
-// One product by cuBLASLt: descriptors of the real library, filled step by step.
-class LtProduct {
+// One GEMM by cuBLASLt: descriptors of the real library, filled step by step.
+class LtGemm {
  public:
-  explicit LtProduct(cudaDataType_t scale_type = CUDA_R_32F) {
+  explicit LtGemm(cudaDataType_t scale_type = CUDA_R_32F) {
     EXPECT_EQ(cublasLtCreate(&handle_), CUBLAS_STATUS_SUCCESS);
     EXPECT_EQ(cublasLtMatmulDescCreate(&desc_, CUBLAS_COMPUTE_32F, scale_type),
               CUBLAS_STATUS_SUCCESS);
   }
-  LtProduct(const LtProduct&) = delete;
-  LtProduct& operator=(const LtProduct&) = delete;
-  ~LtProduct() {
+  LtGemm(const LtGemm&) = delete;
+  LtGemm& operator=(const LtGemm&) = delete;
+  ~LtGemm() {
     for (cublasLtMatrixLayout_t layout : layouts_) cublasLtMatrixLayoutDestroy(layout);
     cublasLtMatmulDescDestroy(desc_);
     cublasLtDestroy(handle_);
@@ -110,7 +110,7 @@ class LtProduct {
   std::vector<cublasLtMatrixLayout_t> layouts_;
 };
 
-TEST(Products, OperationsAndLeadingDimensions) {
+TEST(Gemms, OperationsAndLeadingDimensions) {
   const Shape s = {21, 13, 37};
   const std::int64_t lda = 40, ldb = 41, ldd = 23;
   cublasHandle_t handle = nullptr;
@@ -137,15 +137,15 @@ TEST(Products, OperationsAndLeadingDimensions) {
   EXPECT_EQ(cublasDestroy_v2(handle), CUBLAS_STATUS_SUCCESS);
 }
 
-TEST(Products, RowOrderAndBeta) {
+TEST(Gemms, RowOrderAndBeta) {
   const Shape s = {8, 12, 20};
   const std::vector<float> a = random_numbers(s.m * s.k, 3);
   const std::vector<float> b = random_numbers(s.k * s.n, 4);
   const DeviceArray<float> da(a), db(b), d(std::vector<float>(s.m * s.n, 1));
-  LtProduct product;
-  ASSERT_EQ(product.run(da.data(), product.layout(CUDA_R_32F, s.m, s.k, s.k, true), db.data(),
-                        product.layout(CUDA_R_32F, s.k, s.n, s.n, true), d.data(),
-                        product.layout(CUDA_R_32F, s.m, s.n, s.m), 1, 2),
+  LtGemm gemm;
+  ASSERT_EQ(gemm.run(da.data(), gemm.layout(CUDA_R_32F, s.m, s.k, s.k, true), db.data(),
+                     gemm.layout(CUDA_R_32F, s.k, s.n, s.n, true), d.data(),
+                     gemm.layout(CUDA_R_32F, s.m, s.n, s.m), 1, 2),
             CUBLAS_STATUS_SUCCESS);
   EXPECT_LT(largest_difference(
                 s, d.read(), s.m, [&](auto i, auto l) { return a[i * s.k + l]; },
@@ -158,7 +158,7 @@ double gelu(double x) {
   return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
 
-TEST(Products, EpiloguesOfGelu) {
+TEST(Gemms, EpiloguesOfGelu) {
   const Shape s = {16, 8, 24};
   const std::vector<float> a = random_numbers(s.m * s.k, 5);
   const std::vector<float> b = random_numbers(s.k * s.n, 6);
@@ -167,22 +167,22 @@ TEST(Products, EpiloguesOfGelu) {
       aux(std::vector<float>(s.m * s.n));
   const auto column_a = [&](auto i, auto l) { return a[i + l * s.m]; };
   const auto column_b = [&](auto l, auto j) { return b[l + j * s.k]; };
-  LtProduct product;
-  const auto la = product.layout(CUDA_R_32F, s.m, s.k, s.m);
-  const auto lb = product.layout(CUDA_R_32F, s.k, s.n, s.k);
-  const auto ld = product.layout(CUDA_R_32F, s.m, s.n, s.m);
-  product.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_GELU_AUX_BIAS);
-  product.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, dbias.data());
-  product.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux.data());
-  product.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, s.m);
-  ASSERT_EQ(product.run(da.data(), la, db.data(), lb, d.data(), ld), CUBLAS_STATUS_SUCCESS);
+  LtGemm gemm;
+  const auto la = gemm.layout(CUDA_R_32F, s.m, s.k, s.m);
+  const auto lb = gemm.layout(CUDA_R_32F, s.k, s.n, s.k);
+  const auto ld = gemm.layout(CUDA_R_32F, s.m, s.n, s.m);
+  gemm.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_GELU_AUX_BIAS);
+  gemm.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, dbias.data());
+  gemm.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux.data());
+  gemm.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, s.m);
+  ASSERT_EQ(gemm.run(da.data(), la, db.data(), lb, d.data(), ld), CUBLAS_STATUS_SUCCESS);
   const auto with_bias = [&](auto i, auto, double sum) { return sum + bias[i]; };
   EXPECT_LT(largest_difference(s, aux.read(), s.m, column_a, column_b, with_bias), kRounding);
   EXPECT_LT(largest_difference(s, d.read(), s.m, column_a, column_b,
                                [&](auto i, auto, double sum) { return gelu(sum + bias[i]); }),
             kRounding);
-  product.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DGELU);
-  ASSERT_EQ(product.run(da.data(), la, db.data(), lb, d.data(), ld), CUBLAS_STATUS_SUCCESS);
+  gemm.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DGELU);
+  ASSERT_EQ(gemm.run(da.data(), la, db.data(), lb, d.data(), ld), CUBLAS_STATUS_SUCCESS);
   const std::vector<float> inputs = aux.read();
   const auto times_slope = [&](auto i, auto j, double sum) {
     const double x = inputs[i + j * s.m];
@@ -191,17 +191,17 @@ TEST(Products, EpiloguesOfGelu) {
   EXPECT_LT(largest_difference(s, d.read(), s.m, column_a, column_b, times_slope), 1e-4);
 }
 
-TEST(Products, BiasGradientOfB) {
+TEST(Gemms, BiasGradientOfB) {
   const Shape s = {8, 8, 16};
   const std::vector<float> b = random_numbers(s.k * s.n, 8);
   const DeviceArray<float> a(random_numbers(s.m * s.k, 9)), db(b), d(std::vector<float>(64)),
       sums(std::vector<float>(8));
-  LtProduct product;
-  product.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BGRADB);
-  product.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, sums.data());
-  ASSERT_EQ(product.run(a.data(), product.layout(CUDA_R_32F, s.m, s.k, s.m), db.data(),
-                        product.layout(CUDA_R_32F, s.k, s.n, s.k), d.data(),
-                        product.layout(CUDA_R_32F, s.m, s.n, s.m)),
+  LtGemm gemm;
+  gemm.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BGRADB);
+  gemm.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, sums.data());
+  ASSERT_EQ(gemm.run(a.data(), gemm.layout(CUDA_R_32F, s.m, s.k, s.m), db.data(),
+                     gemm.layout(CUDA_R_32F, s.k, s.n, s.k), d.data(),
+                     gemm.layout(CUDA_R_32F, s.m, s.n, s.m)),
             CUBLAS_STATUS_SUCCESS);
   for (std::int64_t j = 0; j < s.n; ++j) {
     double wanted = 0;
@@ -211,24 +211,24 @@ TEST(Products, BiasGradientOfB) {
 }
 
 // FP8 into FP8: A transposed, both scales, the scale of D and the largest value before it.
-TEST(Products, EightBitsInAndOut) {
+TEST(Gemms, EightBitsInAndOut) {
   const Shape s = {16, 16, 32};
   const Bytes a = random_e4m3(s.m * s.k, 10);
   const Bytes b = random_e4m3(s.k * s.n, 11);
   const DeviceArray<std::uint8_t> da(a.bytes), db(b.bytes), d(std::vector<std::uint8_t>(s.m * s.n));
   const DeviceArray<float> sa({0.5f}), sb({0.25f}), sd({2.0f}), amax({0.0f});
-  LtProduct product;
-  product.set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
-  product.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, sa.data());
-  product.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, sb.data());
-  product.set(CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, sd.data());
-  product.set(CUBLASLT_MATMUL_DESC_AMAX_D_POINTER, amax.data());
-  const auto la = product.layout(CUDA_R_8F_E4M3, s.k, s.m, s.k);
-  const auto lb = product.layout(CUDA_R_8F_E4M3, s.k, s.n, s.k);
+  LtGemm gemm;
+  gemm.set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+  gemm.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, sa.data());
+  gemm.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, sb.data());
+  gemm.set(CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, sd.data());
+  gemm.set(CUBLASLT_MATMUL_DESC_AMAX_D_POINTER, amax.data());
+  const auto la = gemm.layout(CUDA_R_8F_E4M3, s.k, s.m, s.k);
+  const auto lb = gemm.layout(CUDA_R_8F_E4M3, s.k, s.n, s.k);
   api()->reset();
-  ASSERT_EQ(product.run(da.data(), la, db.data(), lb, d.data(),
-                        product.layout(CUDA_R_8F_E4M3, s.m, s.n, s.m)),
-            CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(
+      gemm.run(da.data(), la, db.data(), lb, d.data(), gemm.layout(CUDA_R_8F_E4M3, s.m, s.n, s.m)),
+      CUBLAS_STATUS_SUCCESS);
   double largest = 0;
   const std::vector<std::uint8_t> bytes = d.read();
   for (std::int64_t j = 0; j < s.n; ++j) {
@@ -252,21 +252,20 @@ TEST(Products, EightBitsInAndOut) {
   EXPECT_EQ(seen[0].computed, 1);
 }
 
-TEST(Products, WhatNineZeroRefuses) {
+TEST(Gemms, WhatNineZeroRefuses) {
   const DeviceArray<std::uint8_t> bytes(std::vector<std::uint8_t>(64 * 64 + 16));
   const DeviceArray<float> d(std::vector<float>(64 * 64));
   const auto attempt = [&](cublasOperation_t ta, cudaDataType_t type, std::int64_t k, int offset,
                            int mode) {
-    LtProduct product;
-    product.set(CUBLASLT_MATMUL_DESC_TRANSA, ta);
-    product.set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, mode);
-    product.set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, mode);
-    product.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, d.data());
-    product.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, d.data());
-    const auto la =
-        ta == CUBLAS_OP_T ? product.layout(type, k, 64, k) : product.layout(type, 64, k, 64);
-    return product.run(bytes.data() + offset, la, bytes.data(), product.layout(type, k, 64, k),
-                       d.data(), product.layout(CUDA_R_32F, 64, 64, 64));
+    LtGemm gemm;
+    gemm.set(CUBLASLT_MATMUL_DESC_TRANSA, ta);
+    gemm.set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, mode);
+    gemm.set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, mode);
+    gemm.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, d.data());
+    gemm.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, d.data());
+    const auto la = ta == CUBLAS_OP_T ? gemm.layout(type, k, 64, k) : gemm.layout(type, 64, k, 64);
+    return gemm.run(bytes.data() + offset, la, bytes.data(), gemm.layout(type, k, 64, k), d.data(),
+                    gemm.layout(CUDA_R_32F, 64, 64, 64));
   };
   EXPECT_EQ(attempt(CUBLAS_OP_T, CUDA_R_8F_E4M3, 64, 0, 0), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(attempt(CUBLAS_OP_N, CUDA_R_8F_E4M3, 64, 0, 0), CUBLAS_STATUS_NOT_SUPPORTED);
@@ -282,7 +281,7 @@ TEST(Products, WhatNineZeroRefuses) {
             CUBLAS_STATUS_NOT_SUPPORTED);
 }
 
-TEST(Products, ABatchInBF16) {
+TEST(Gemms, ABatchInBF16) {
   const Shape s = {8, 8, 16};
   const int count = 3;
   std::vector<std::uint16_t> a(count * s.m * s.k), b(count * s.k * s.n);

@@ -12,7 +12,7 @@
 
 #include "base/checked.h"
 #include "engine/cpu/bf16_rows.h"
-#include "engine/cpu/product.h"
+#include "engine/cpu/gemm.h"
 
 namespace octavo::engine::cpu {
 namespace {
@@ -24,23 +24,23 @@ struct Slice {
   int64_t first, count;
 };
 
-// A part of the product: c[m,n] (+)= a[m,k] b[k,n].
+// A part of the GEMM: c[m,n] (+)= a[m,k] b[k,n].
 struct Panel {
   Slice m, n, k;
-  const Product* gemm = nullptr;
+  const Gemm* gemm = nullptr;
 };
 
-enum class Cut : uint8_t { kM, kN, kK };
+enum class SplitAxis : uint8_t { kM, kN, kK };
 
-Cut longest(const ProductShape& s) {
-  if (s.k > s.m && s.k > s.n) return Cut::kK;
-  return s.m > s.n ? Cut::kM : Cut::kN;
+SplitAxis longest(const GemmShape& s) {
+  if (s.k > s.m && s.k > s.n) return SplitAxis::kK;
+  return s.m > s.n ? SplitAxis::kM : SplitAxis::kN;
 }
 
 // FP32 numbers that one more row (kM), column (kN) or term (kK) needs.
-int64_t floats_per_unit(const ProductShape& s, Cut cut) {
-  if (cut == Cut::kK) return s.m + s.n;
-  const int64_t other = cut == Cut::kM ? s.n : s.m;
+int64_t floats_per_unit(const GemmShape& s, SplitAxis axis) {
+  if (axis == SplitAxis::kK) return s.m + s.n;
+  const int64_t other = axis == SplitAxis::kM ? s.n : s.m;
   return s.k + (s.fp32_result ? 0 : other);
 }
 
@@ -81,13 +81,15 @@ void round_part(const float* from, void* matrix, int64_t stride, Slice rows, Sli
   });
 }
 
-class Widened final : public Product {
+class Widened final : public Gemm {
  public:
-  explicit Widened(const ProductShape& shape) : shape_(shape), cut_(longest(shape)) {
-    const int64_t length = cut_ == Cut::kM ? shape.m : cut_ == Cut::kN ? shape.n : shape.k;
-    for (const Slice& slice : slices(length, floats_per_unit(shape, cut_))) {
+  explicit Widened(const GemmShape& shape) : shape_(shape), split_(longest(shape)) {
+    const int64_t length = split_ == SplitAxis::kM   ? shape.m
+                           : split_ == SplitAxis::kN ? shape.n
+                                                     : shape.k;
+    for (const Slice& slice : slices(length, floats_per_unit(shape, split_))) {
       Panel panel{{0, shape.m}, {0, shape.n}, {0, shape.k}};
-      (cut_ == Cut::kM ? panel.m : cut_ == Cut::kN ? panel.n : panel.k) = slice;
+      (split_ == SplitAxis::kM ? panel.m : split_ == SplitAxis::kN ? panel.n : panel.k) = slice;
       panel.gemm = &gemm_of(panel);
       a_floats_ = std::max(a_floats_, panel.m.count * panel.k.count);
       b_floats_ = std::max(b_floats_, panel.k.count * panel.n.count);
@@ -108,13 +110,13 @@ class Widened final : public Product {
     auto* a32 = reinterpret_cast<float*>(take(bytes_of(a_floats_)));
     auto* b32 = reinterpret_cast<float*>(take(bytes_of(b_floats_)));
     auto* sums = reinterpret_cast<float*>(take(bytes_of(sums_)));
-    const ProductShape& s = shape_;
+    const GemmShape& s = shape_;
     for (const Panel& p : panels_) {
       const bool first = &p == &panels_.front();
       // What the cut does not touch is widened once.
-      if (first || cut_ != Cut::kN)
+      if (first || split_ != SplitAxis::kN)
         s.a_transposed ? widen_part(a, s.lda, p.k, p.m, a32) : widen_part(a, s.lda, p.m, p.k, a32);
-      if (first || cut_ != Cut::kM)
+      if (first || split_ != SplitAxis::kM)
         s.b_transposed ? widen_part(b, s.ldb, p.n, p.k, b32) : widen_part(b, s.ldb, p.k, p.n, b32);
       if (!s.fp32_result && s.add && p.k.first == 0) widen_part(c, s.ldc, p.m, p.n, sums);
       const auto* its_bias =
@@ -131,8 +133,8 @@ class Widened final : public Product {
     return round_up(static_cast<size_t>(floats) * sizeof(float), kLine);
   }
 
-  const Product& gemm_of(const Panel& p) {
-    ProductShape shape = shape_;
+  const Gemm& gemm_of(const Panel& p) {
+    GemmShape shape = shape_;
     shape.m = p.m.count;
     shape.n = p.n.count;
     shape.k = p.k.count;
@@ -147,9 +149,9 @@ class Widened final : public Product {
     return *made;
   }
 
-  ProductShape shape_;
-  Cut cut_;
-  std::map<ProductShape, std::unique_ptr<Product>> gemms_;
+  GemmShape shape_;
+  SplitAxis split_;
+  std::map<GemmShape, std::unique_ptr<Gemm>> gemms_;
   std::vector<Panel> panels_;
   int64_t a_floats_ = 0, b_floats_ = 0, sums_ = 0;
   size_t gemm_scratch_ = 0;
@@ -157,7 +159,7 @@ class Widened final : public Product {
 
 }  // namespace
 
-std::unique_ptr<Product> make_widened(const ProductShape& shape) {
+std::unique_ptr<Gemm> make_widened(const GemmShape& shape) {
   return std::make_unique<Widened>(shape);
 }
 

@@ -1,4 +1,4 @@
-#include "engine/cpu/product.h"
+#include "engine/cpu/gemm.h"
 
 #include <oneapi/dnnl/dnnl.hpp>
 
@@ -31,7 +31,7 @@ dnnl::memory::desc describe(int64_t rows, int64_t columns, Type type, int64_t st
 }
 
 // Throws dnnl::error when oneDNN has no such GEMM.
-dnnl::matmul::primitive_desc describe_gemm(const ProductShape& s, GemmOperands operands) {
+dnnl::matmul::primitive_desc describe_gemm(const GemmShape& s, GemmOperands operands) {
   const Type type = operands == GemmOperands::kBf16 ? Type::bf16 : Type::f32;
   const auto a = describe(s.m, s.k, type, s.lda, s.a_transposed);
   const auto b = describe(s.k, s.n, type, s.ldb, s.b_transposed);
@@ -49,7 +49,7 @@ dnnl::matmul::primitive_desc describe_gemm(const ProductShape& s, GemmOperands o
   return {cpu_engine(), a, b, describe(1, s.n, Type::f32, s.n, false), c, attributes};
 }
 
-class OnednnGemm final : public Product {
+class OnednnGemm final : public Gemm {
  public:
   OnednnGemm(const dnnl::matmul::primitive_desc& description, bool scaled)
       : a_(description.src_desc()),
@@ -120,7 +120,7 @@ std::string name_of(dnnl::cpu_isa isa) {
 // Every kind of GEMM that a run may ask for, tried on one small shape.
 std::string find_missing() {
   for (int kind = 0; kind < 64; ++kind) {
-    ProductShape shape{.m = 32, .n = 32, .k = 32, .lda = 32, .ldb = 32, .ldc = 32};
+    GemmShape shape{.m = 32, .n = 32, .k = 32, .lda = 32, .ldb = 32, .ldc = 32};
     shape.a_transposed = (kind & 1) != 0;
     shape.b_transposed = (kind & 2) != 0;
     shape.fp32_result = (kind & 4) != 0;
@@ -158,24 +158,24 @@ GemmOperands fastest_operands() {
                                                           : GemmOperands::kFp32;
 }
 
-std::unique_ptr<Product> make_onednn(const ProductShape& shape, GemmOperands operands) {
+std::unique_ptr<Gemm> make_onednn(const GemmShape& shape, GemmOperands operands) {
   return std::make_unique<OnednnGemm>(describe_gemm(shape, operands), shape.scaled);
 }
 
-struct ProductCache::State {
+struct GemmCache::State {
   GemmOperands operands;
   std::mutex mutex = {};
-  std::map<ProductShape, std::unique_ptr<Product>> made = {};
+  std::map<GemmShape, std::unique_ptr<Gemm>> made = {};
 
-  std::unique_ptr<Product> make(const ProductShape& shape) const {
+  std::unique_ptr<Gemm> make(const GemmShape& shape) const {
     return operands == GemmOperands::kBf16 ? make_onednn(shape, operands) : make_widened(shape);
   }
 };
 
-ProductCache::ProductCache(GemmOperands operands) : state_(new State{operands}) {}
-ProductCache::~ProductCache() = default;
+GemmCache::GemmCache(GemmOperands operands) : state_(new State{operands}) {}
+GemmCache::~GemmCache() = default;
 
-const Product& ProductCache::get(const ProductShape& shape) {
+const Gemm& GemmCache::get(const GemmShape& shape) {
   const std::lock_guard lock(state_->mutex);
   auto& entry = state_->made[shape];
   if (entry != nullptr) return *entry;

@@ -18,7 +18,7 @@ class ScratchTest : public testing::Test {
   const fs::path folder_ = scratch_.path();
 };
 
-struct MadeRun {
+struct SyntheticRun {
   std::string name;
   int64_t steps = 400;
   std::function<double(int64_t)> loss = [](int64_t) { return 2.0; };
@@ -31,7 +31,7 @@ struct MadeRun {
   std::function<double(int64_t)> validation;  // without it: the training loss
 };
 
-inline fs::path make_run(const fs::path& parent, const MadeRun& run) {
+inline fs::path make_run(const fs::path& parent, const SyntheticRun& run) {
   const fs::path folder = parent / run.name;
   fs::create_directories(folder);
   std::string lines;

@@ -1,4 +1,4 @@
-// The product, by the code that rehearses FP8 on CPUs: so that sums are in the same order and
+// The GEMM, by the code that rehearses FP8 on CPUs: so that sums are in the same order and
 // results can be compared bit by bit.
 
 #include <transformer_engine/gemm.h>
@@ -16,7 +16,7 @@ octavo::engine::Fp8Linear& rehearsal() {
   return *made;
 }
 
-// The copy that a product reads: the transposed one where the summed dimension must be contiguous.
+// The copy that a GEMM reads: the transposed one where the summed dimension must be contiguous.
 Fp8Matrix operand(const Tensor& t, Direction direction) {
   const bool per_tensor = t.mode == NVTE_DELAYED_TENSOR_SCALING;
   const bool column = direction == Direction::kColumn && !(per_tensor && any_layout());
@@ -51,20 +51,20 @@ extern "C" void nvte_cublas_gemm_v2(int transa, int transb, const float* alpha, 
   // not transposed for a (or transposed for b), columns otherwise.
   const auto left = operand(b, transb == 1), right = operand(a, transa == 0);
   at::Tensor result = view(d);
-  auto& products = te_double::rehearsal();
+  auto& gemms = te_double::rehearsal();
   if (forward) {
     const at::Tensor bias = options.bias != nullptr ? view(options.bias) : at::Tensor();
-    check(*beta == 0, "a forward product does not add");
+    check(*beta == 0, "a forward GEMM does not add");
     check(result.size(0) == left.rows && result.size(1) == right.rows, "a wrong result");
-    products.forward(left, right, bias, result);
+    gemms.forward(left, right, bias, result);
   } else if (transa == 0 && transb == 0) {
     check(*beta == 0 && options.bias == nullptr, "an input gradient does not add");
     check(result.size(0) == left.rows && result.size(1) == right.columns, "a wrong result");
-    products.input_gradient(left, right, result);
+    gemms.input_gradient(left, right, result);
   } else {
-    check(transa == 0 && transb == 1 && options.bias == nullptr, "no product of a linear layer");
+    check(transa == 0 && transb == 1 && options.bias == nullptr, "no GEMM of a linear layer");
     check(result.size(0) == left.columns && result.size(1) == right.columns, "a wrong result");
-    products.weight_gradient(
+    gemms.weight_gradient(
         left, right, result,
         *beta == 1 ? octavo::engine::Accumulate::kAdd : octavo::engine::Accumulate::kOverwrite);
   }

@@ -1,7 +1,7 @@
 // GEMMs over BF16 operands: by oneDNN's BF16 primitives, where it has them, and by FP32 primitives
 // over widened operands, which every CPU has.
 
-#include "engine/cpu/product.h"
+#include "engine/cpu/gemm.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace octavo::engine::cpu {
 namespace {
 
 struct Problem {
-  ProductShape shape;
+  GemmShape shape;
   at::Tensor a, b, bias, c;  // a and b as stored
   float scale = 1;
 };
@@ -25,7 +25,7 @@ at::Tensor small_integers(at::IntArrayRef sizes, at::ScalarType type) {
 }
 
 // Rows of `a`, `b` and `c` are wider than what is multiplied, by `spare` numbers.
-Problem make_problem(ProductShape s, int64_t spare) {
+Problem make_problem(GemmShape s, int64_t spare) {
   const int64_t a_columns = s.a_transposed ? s.m : s.k, b_columns = s.b_transposed ? s.k : s.n;
   s.lda = a_columns + spare;
   s.ldb = b_columns + spare;
@@ -39,7 +39,7 @@ Problem make_problem(ProductShape s, int64_t spare) {
 }
 
 at::Tensor truth(const Problem& p) {
-  const ProductShape& s = p.shape;
+  const GemmShape& s = p.shape;
   const at::Tensor a = p.a.narrow(1, 0, s.a_transposed ? s.m : s.k).to(at::kDouble);
   const at::Tensor b = p.b.narrow(1, 0, s.b_transposed ? s.k : s.n).to(at::kDouble);
   at::Tensor sum = at::mm(s.a_transposed ? a.t() : a, s.b_transposed ? b.t() : b) * p.scale;
@@ -51,11 +51,11 @@ at::Tensor truth(const Problem& p) {
 }
 
 at::Tensor result_of(const Problem& p, GemmOperands operands) {
-  ProductCache cache(operands);
-  const Product& product = cache.get(p.shape);
+  GemmCache cache(operands);
+  const Gemm& gemm = cache.get(p.shape);
   at::Tensor c = p.c.clone();
-  at::Tensor scratch = at::empty({static_cast<int64_t>(scratch_bytes(product))}, at::kByte);
-  run(product, p.a.const_data_ptr(), p.b.const_data_ptr(),
+  at::Tensor scratch = at::empty({static_cast<int64_t>(scratch_bytes(gemm))}, at::kByte);
+  run(gemm, p.a.const_data_ptr(), p.b.const_data_ptr(),
       p.bias.defined() ? p.bias.const_data_ptr() : nullptr, c.mutable_data_ptr(),
       scratch.mutable_data_ptr(), p.scale);
   return c;
@@ -66,7 +66,7 @@ std::vector<GemmOperands> kinds_here() {
   return {GemmOperands::kBf16, GemmOperands::kFp32};
 }
 
-void expect_exact(const ProductShape& shape, int64_t spare = 0) {
+void expect_exact(const GemmShape& shape, int64_t spare = 0) {
   const Problem problem = make_problem(shape, spare);
   const at::Tensor wanted = truth(problem);
   for (const GemmOperands operands : kinds_here())
@@ -76,7 +76,7 @@ void expect_exact(const ProductShape& shape, int64_t spare = 0) {
 }
 
 // Every kind of GEMM, with each bit of `kind` a property; what lies beyond rows stays as it was.
-TEST(Product, EveryKindIsExactOnSmallIntegers) {
+TEST(Gemm, EveryKindIsExactOnSmallIntegers) {
   at::manual_seed(3);
   for (unsigned kind = 0; kind < 128; ++kind) {
     SCOPED_TRACE(kind);
@@ -96,15 +96,15 @@ TEST(Product, EveryKindIsExactOnSmallIntegers) {
 }
 
 // Long enough to be cut into panels along each dimension, with a short last panel.
-TEST(Product, PanelsAlongEveryDimension) {
+TEST(Gemm, PanelsAlongEveryDimension) {
   at::manual_seed(4);
   constexpr int64_t kLong = 40000;
   for (const bool fp32_result : {false, true})
     for (const bool transposed : {false, true})
-      for (const ProductShape& s : {ProductShape{.m = kLong, .n = 48, .k = 72},
-                                    {.m = 48, .n = kLong, .k = 72},
-                                    {.m = 48, .n = 72, .k = kLong}}) {
-        ProductShape shape = s;
+      for (const GemmShape& s : {GemmShape{.m = kLong, .n = 48, .k = 72},
+                                 {.m = 48, .n = kLong, .k = 72},
+                                 {.m = 48, .n = 72, .k = kLong}}) {
+        GemmShape shape = s;
         shape.a_transposed = transposed;
         shape.b_transposed = !transposed;
         shape.fp32_result = fp32_result;
@@ -114,7 +114,7 @@ TEST(Product, PanelsAlongEveryDimension) {
       }
 }
 
-TEST(Product, WidenedCopiesStaySmall) {
+TEST(Gemm, WidenedCopiesStaySmall) {
   // The head of GPT-2 over 1,024 tokens: 206 MB of FP32 logits, 155 MB of FP32 weights.
   const auto head = make_widened({.m = 1024,
                                   .n = 50304,
@@ -127,7 +127,7 @@ TEST(Product, WidenedCopiesStaySmall) {
 }
 
 // What is not finite shows, and only where it must.
-TEST(Product, NanAndInfinityShow) {
+TEST(Gemm, NanAndInfinityShow) {
   for (const float bad : {NAN, INFINITY}) {
     Problem p = make_problem({.m = 5, .n = 6, .k = 7}, 0);
     p.a[2][3] = bad;

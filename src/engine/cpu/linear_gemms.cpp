@@ -1,4 +1,4 @@
-#include "engine/cpu/linear_products.h"
+#include "engine/cpu/linear_gemms.h"
 
 #include <ATen/ATen.h>
 
@@ -13,8 +13,8 @@ constexpr int64_t kLongestSum = 12608;
 
 }  // namespace
 
-void LinearProducts::forward(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias,
-                             at::Tensor& y, float scale) {
+void LinearGemms::forward(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias,
+                          at::Tensor& y, float scale) {
   const int64_t inputs = x.size(1), outputs = w.size(0);
   multiply({.m = x.size(0),
             .n = outputs,
@@ -27,10 +27,10 @@ void LinearProducts::forward(const at::Tensor& x, const at::Tensor& w, const at:
            x, w, bias, y, scale);
 }
 
-void LinearProducts::input_gradient(const at::Tensor& dy, const at::Tensor& w, at::Tensor& dx,
-                                    float scale) {
+void LinearGemms::input_gradient(const at::Tensor& dy, const at::Tensor& w, at::Tensor& dx,
+                                 float scale) {
   const int64_t rows = dy.size(0), outputs = dy.size(1), inputs = w.size(1);
-  ProductShape shape{
+  GemmShape shape{
       .m = rows, .n = inputs, .k = outputs, .lda = outputs, .ldb = inputs, .ldc = inputs};
   if (outputs <= kLongestSum) {
     multiply(shape, dy, w, {}, dx, scale);
@@ -46,8 +46,8 @@ void LinearProducts::input_gradient(const at::Tensor& dy, const at::Tensor& w, a
   dx.copy_(sum);
 }
 
-void LinearProducts::weight_gradient(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dw,
-                                     Accumulate mode, float scale) {
+void LinearGemms::weight_gradient(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dw,
+                                  Accumulate mode, float scale) {
   const int64_t inputs = x.size(1), outputs = dy.size(1);
   multiply({.m = outputs,
             .n = inputs,
@@ -61,12 +61,12 @@ void LinearProducts::weight_gradient(const at::Tensor& dy, const at::Tensor& x, 
            dy, x, {}, dw, scale);
 }
 
-void LinearProducts::multiply(ProductShape shape, const at::Tensor& a, const at::Tensor& b,
-                              const at::Tensor& bias, at::Tensor& c, float scale) {
+void LinearGemms::multiply(GemmShape shape, const at::Tensor& a, const at::Tensor& b,
+                           const at::Tensor& bias, at::Tensor& c, float scale) {
   shape.scaled = scale != 1;
-  const Product& product = products_.get(shape);
-  at::Tensor scratch = at::empty({static_cast<int64_t>(scratch_bytes(product))}, at::kByte);
-  run(product, a.const_data_ptr(), b.const_data_ptr(),
+  const Gemm& gemm = gemms_.get(shape);
+  at::Tensor scratch = at::empty({static_cast<int64_t>(scratch_bytes(gemm))}, at::kByte);
+  run(gemm, a.const_data_ptr(), b.const_data_ptr(),
       bias.defined() ? bias.const_data_ptr() : nullptr, c.mutable_data_ptr(),
       scratch.mutable_data_ptr(), scale);
 }

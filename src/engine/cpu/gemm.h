@@ -13,7 +13,7 @@ namespace octavo::engine::cpu {
 // that of kBf16 up to the order of the sums. Every CPU has FP32 GEMMs.
 enum class GemmOperands : uint8_t { kBf16, kFp32 };
 
-struct ProductShape {
+struct GemmShape {
   int64_t m, n, k;
   int64_t lda, ldb, ldc;                            // elements between stored rows
   bool a_transposed = false, b_transposed = false;  // stored as [K,M], [N,K]
@@ -22,36 +22,36 @@ struct ProductShape {
   bool bias = false;        // FP32
   bool scaled = false;      // by a factor given to run(), applied to the FP32 sums
   bool one_thread = false;  // run by the calling thread alone, inside a parallel region
-  auto operator<=>(const ProductShape&) const = default;
+  auto operator<=>(const GemmShape&) const = default;
 };
 
-class Product {
+class Gemm {
  public:
-  virtual ~Product() = default;
+  virtual ~Gemm() = default;
   virtual size_t scratch_bytes() const = 0;
   virtual void run(const void* a, const void* b, const void* bias, void* c, void* scratch,
                    float scale) const = 0;
 };
 
 // Made once per shape; what it returns lives as long as the cache. Thread-safe.
-class ProductCache {
+class GemmCache {
  public:
-  explicit ProductCache(GemmOperands operands);
-  ~ProductCache();
-  const Product& get(const ProductShape& shape);
+  explicit GemmCache(GemmOperands operands);
+  ~GemmCache();
+  const Gemm& get(const GemmShape& shape);
 
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
 
-// Working memory that run() needs; several threads may run one product, each with its own.
-inline size_t scratch_bytes(const Product& product) {
-  return product.scratch_bytes();
+// Working memory that run() needs; several threads may run one GEMM, each with its own.
+inline size_t scratch_bytes(const Gemm& gemm) {
+  return gemm.scratch_bytes();
 }
-inline void run(const Product& product, const void* a, const void* b, const void* bias, void* c,
+inline void run(const Gemm& gemm, const void* a, const void* b, const void* bias, void* c,
                 void* scratch, float scale = 1) {
-  product.run(a, b, bias, c, scratch, scale);
+  gemm.run(a, b, bias, c, scratch, scale);
 }
 
 // What oneDNN uses of this CPU, as ONEDNN_MAX_CPU_ISA, which may limit it, spells it.
@@ -64,8 +64,8 @@ const std::string& bf16_gemms_missing();
 GemmOperands fastest_operands();
 
 // One primitive whose a and b are of `operands`' type; throws dnnl::error when there is none.
-std::unique_ptr<Product> make_onednn(const ProductShape& shape, GemmOperands operands);
+std::unique_ptr<Gemm> make_onednn(const GemmShape& shape, GemmOperands operands);
 // BF16 a and b by FP32 primitives.
-std::unique_ptr<Product> make_widened(const ProductShape& shape);
+std::unique_ptr<Gemm> make_widened(const GemmShape& shape);
 
 }  // namespace octavo::engine::cpu

@@ -1,5 +1,5 @@
 #pragma once
-// The three products of a linear layer, by cuBLASLt as the library calls it.
+// The three GEMMs of a linear layer, by cuBLASLt as the library calls it.
 
 #include <ATen/core/Tensor.h>
 
@@ -10,14 +10,14 @@
 
 namespace octavo::engine::te {
 
-class Products {
+class LinearGemms {
  public:
   void forward(const Fp8Matrix& x, const Fp8Matrix& w, const at::Tensor& bias, at::Tensor& y);
   void input_gradient(const Fp8Matrix& dy, const Fp8Matrix& w, at::Tensor& dx);
   void weight_gradient(const Fp8Matrix& dy, const Fp8Matrix& x, at::Tensor& dw, Accumulate mode);
 
  private:
-  // d = b a, or b a^T …, of stored matrices: see the table in products.cpp.
+  // d = b a, or b a^T …, of stored matrices: see the table in linear_gemms.cpp.
   struct Call {
     const char* name;
     const Fp8Matrix& a;
@@ -32,7 +32,7 @@ class Products {
   void multiply(const Call& call, const at::Tensor& bias, at::Tensor& d, Accumulate mode);
   at::Tensor workspace(const OnDevice& on);
 
-  // By device and stream: products on one stream follow each other and can share it.
+  // By device and stream: GEMMs on one stream follow each other and can share it.
   std::map<std::pair<at::DeviceIndex, cudaStream_t>, at::Tensor> workspaces_;
 };
 

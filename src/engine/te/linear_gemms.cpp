@@ -5,7 +5,7 @@
 //   input gradient    w, no           dy, no          dx [T,I]    w.column, dy.row
 //   weight gradient   x, no           dy, yes         dw [O,I]    x.column, dy.column
 
-#include "engine/te/products.h"
+#include "engine/te/linear_gemms.h"
 
 #include <ATen/ATen.h>
 
@@ -21,12 +21,12 @@ using fp8::Granularity;
 // What Transformer Engine's own layers give cuBLASLt on compute capability 9.0 and above.
 constexpr int64_t kWorkspaceBytes = (int64_t{32} << 20) + 1024, kWorkspaceAlignment = 256;
 
-struct Wanted {
+struct ExpectedShape {
   int64_t rows, columns;
 };
 
 // The library does not look at the result's shape: a wrong one would be written past its end.
-void check_result(const char* name, const Tensor& d, const Wanted& wanted, bool forward) {
+void check_result(const char* name, const Tensor& d, const ExpectedShape& wanted, bool forward) {
   const bool typed = d.defined() && (d.scalar_type() == at::kBFloat16 ||
                                      (!forward && d.scalar_type() == at::kFloat));
   if (typed && d.dim() == 2 && d.size(0) == wanted.rows && d.size(1) == wanted.columns &&
@@ -40,11 +40,11 @@ void check_result(const char* name, const Tensor& d, const Wanted& wanted, bool 
 
 // Rules of the matrix units and of cuBLASLt, for dimensions that the caller chose. Those of m and n
 // are as Transformer Engine checks them; the others are checked nowhere or only inside cuBLASLt.
-void check_sides(const char* name, Granularity granularity, const Wanted& d, int64_t summed,
+void check_sides(const char* name, Granularity granularity, const ExpectedShape& d, int64_t summed,
                  const DeviceFacts& facts) {
   const auto want = [&](bool met, const char* rule) {
     if (!met)
-      fail(ExitCode::kEnvironment, "te", name, ": wanted ", rule, ", found a product of ", d.rows,
+      fail(ExitCode::kEnvironment, "te", name, ": wanted ", rule, ", found a GEMM of ", d.rows,
            " x ", d.columns, " over ", summed, " on compute capability ", facts.capability / 10,
            ".", facts.capability % 10);
   };
@@ -74,7 +74,7 @@ void check_sides(const char* name, Granularity granularity, const Wanted& d, int
 void check_formats(const char* name, const fp8::Side& a, const fp8::Side& b) {
   if (a.format == fp8::Format::kE5M2 && b.format == fp8::Format::kE5M2)
     fail(ExitCode::kEnvironment, "te", name,
-         ": wanted at most one operand in E5M2, found two: the hardware has no such product");
+         ": wanted at most one operand in E5M2, found two: the hardware has no such GEMM");
   if (a.granularity == Granularity::kSquare128 && b.granularity == Granularity::kSquare128)
     fail(ExitCode::kEnvironment, "te", name,
          ": wanted at most one operand in blocks of 128 x 128, found two");
@@ -97,9 +97,9 @@ Handle operand(const char* name, const Fp8Matrix& matrix, Direction direction, c
 
 }  // namespace
 
-void Products::forward(const Fp8Matrix& x, const Fp8Matrix& w, const Tensor& bias, Tensor& y) {
+void LinearGemms::forward(const Fp8Matrix& x, const Fp8Matrix& w, const Tensor& bias, Tensor& y) {
   OCTAVO_ASSERT(x.columns == w.columns);
-  multiply({.name = "forward product",
+  multiply({.name = "forward GEMM",
             .a = w,
             .a_copy = Direction::kRow,
             .a_transposed = true,
@@ -113,7 +113,7 @@ void Products::forward(const Fp8Matrix& x, const Fp8Matrix& w, const Tensor& bia
            bias, y, Accumulate::kOverwrite);
 }
 
-void Products::input_gradient(const Fp8Matrix& dy, const Fp8Matrix& w, Tensor& dx) {
+void LinearGemms::input_gradient(const Fp8Matrix& dy, const Fp8Matrix& w, Tensor& dx) {
   OCTAVO_ASSERT(dy.columns == w.rows);
   multiply({.name = "input gradient",
             .a = w,
@@ -129,8 +129,8 @@ void Products::input_gradient(const Fp8Matrix& dy, const Fp8Matrix& w, Tensor& d
            {}, dx, Accumulate::kOverwrite);
 }
 
-void Products::weight_gradient(const Fp8Matrix& dy, const Fp8Matrix& x, Tensor& dw,
-                               Accumulate mode) {
+void LinearGemms::weight_gradient(const Fp8Matrix& dy, const Fp8Matrix& x, Tensor& dw,
+                                  Accumulate mode) {
   OCTAVO_ASSERT(dy.rows == x.rows);
   if (dy.rows == 0) {  // the library refuses a sum over nothing
     if (mode == Accumulate::kOverwrite) dw.zero_();
@@ -150,7 +150,7 @@ void Products::weight_gradient(const Fp8Matrix& dy, const Fp8Matrix& x, Tensor& 
            {}, dw, mode);
 }
 
-void Products::multiply(const Call& call, const Tensor& bias, Tensor& d, Accumulate mode) {
+void LinearGemms::multiply(const Call& call, const Tensor& bias, Tensor& d, Accumulate mode) {
   check_result(call.name, d, {call.rows, call.columns}, call.forward);
   if (d.numel() == 0) return;
   const OnDevice on(d);
@@ -170,8 +170,8 @@ void Products::multiply(const Call& call, const Tensor& bias, Tensor& d, Accumul
            ", found ", at::toString(bias.scalar_type()), " of shape ", octavo::str(bias.sizes()));
     bias_handle.emplace(bias);
   }
-  // Sums in fewer bits are good enough for the forward product, not for gradients; and only
-  // products with one scale per tensor have them.
+  // Sums in fewer bits are good enough for the forward GEMM, not for gradients; and only
+  // GEMMs with one scale per tensor have them.
   const bool split = !call.forward || b_side.granularity != Granularity::kTensor;
   const MatmulConfig config(split, bias_handle ? &*bias_handle : nullptr);
   const Handle working(workspace(on));
@@ -180,7 +180,7 @@ void Products::multiply(const Call& call, const Tensor& bias, Tensor& d, Accumul
                                 result, working, config, on.stream);
 }
 
-Tensor Products::workspace(const OnDevice& on) {
+Tensor LinearGemms::workspace(const OnDevice& on) {
   Tensor& memory = workspaces_[{on.device.index(), on.stream}];
   if (!memory.defined()) {
     const Tensor wide = at::empty({kWorkspaceBytes + kWorkspaceAlignment},

@@ -1,17 +1,17 @@
 #pragma once
-// The three products of a linear layer over BF16 operands, by oneDNN. `scale` multiplies the FP32
+// The three GEMMs of a linear layer over BF16 operands, by oneDNN. `scale` multiplies the FP32
 // sums before they are rounded or added to: the FP8 rehearsal's scales go there.
 
 #include <ATen/core/Tensor.h>
 
-#include "engine/cpu/product.h"
+#include "engine/cpu/gemm.h"
 #include "engine/ops.h"
 
 namespace octavo::engine::cpu {
 
-class LinearProducts {
+class LinearGemms {
  public:
-  explicit LinearProducts(GemmOperands operands) : products_(operands) {}
+  explicit LinearGemms(GemmOperands operands) : gemms_(operands) {}
 
   // y[T,O] = scale x[T,I] w[O,I]^T + bias[O]; bias may be undefined.
   void forward(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias, at::Tensor& y,
@@ -23,10 +23,10 @@ class LinearProducts {
                        float scale = 1);
 
  private:
-  void multiply(ProductShape shape, const at::Tensor& a, const at::Tensor& b,
-                const at::Tensor& bias, at::Tensor& c, float scale);
+  void multiply(GemmShape shape, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias,
+                at::Tensor& c, float scale);
 
-  ProductCache products_;
+  GemmCache gemms_;
 };
 
 }  // namespace octavo::engine::cpu
