@@ -15,7 +15,6 @@
 #include "launch/restart.h"
 #include "train/device.h"
 #include "train/guards/output_check.h"
-#include "train/run.h"
 
 namespace octavo::train {
 namespace {
@@ -218,9 +217,8 @@ RunFolders claim_folders(config::Settings& settings, dist::World& world) {
   return claim;
 }
 
-void make_room(const Run& run) {
-  const config::Settings& s = run.settings;
-  if (run.claim.goes_on || !s.overwrite) return;
+void make_room(const config::Settings& s, const RunFolders& claim) {
+  if (claim.goes_on || !s.overwrite) return;
   const Left left = left_by(s);
   if (left.nothing()) return;
   log_warn(str("overwrite: removing ", described(s, left)));
