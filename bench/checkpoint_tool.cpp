@@ -14,7 +14,7 @@
 #include "checkpoint/saver.h"
 #include "model_config/presets.h"
 #include "train/device.h"
-#include "train/random_tokens.h"
+#include "train/random_run.h"
 #include "train/run.h"
 #include "train/state/rank_rows.h"
 #include "train/step.h"
@@ -30,8 +30,8 @@ double now() {
 checkpoint::State state_of(const train::Run& run) {
   checkpoint::State state;
   state.step = run.progress.step;
-  train::add_masters(run.model->params(), "model", state);
-  train::add_moments(run.model->params(), *run.optimizer, state);
+  train::add_masters(run.trained.model->params(), "model", state);
+  train::add_moments(run.trained.model->params(), *run.trained.optimizer, state);
   return state;
 }
 
@@ -44,15 +44,15 @@ uint64_t bytes_of(const fs::path& folder) {
 void make_run(train::Run& run) {
   auto& s = run.settings;
   train::prepare_process(s);
-  run.engine = std::make_unique<engine::Engine>(train::target_of(s));
-  run.model = models::make(model_config::gpt2({.vocab = 50304}), *run.engine);
-  run.model->initialize(0);
-  run.optimizer =
-      std::make_unique<optim::AdamW>(*run.engine, run.model->params(), optim::AdamWOptions{});
-  run.probes = std::make_unique<nn::Probes>(run.model->linears());
-  run.train_data = std::make_shared<train::RandomTokens>(50257);
-  run.loader = std::make_unique<data::Loader>(
-      run.train_data, data::Loader::Options{.rows = s.batch_size, .length = s.max_seq_length},
+  run.trained = train::on_device(s);
+  run.trained.model = models::make(model_config::gpt2({.vocab = 50304}), *run.trained.engine);
+  run.trained.model->initialize(0);
+  run.trained.optimizer = std::make_unique<optim::AdamW>(
+      *run.trained.engine, run.trained.model->params(), optim::AdamWOptions{});
+  run.trained.probes = std::make_unique<nn::Probes>(run.trained.model->linears());
+  run.data.train = std::make_shared<train::RandomTokens>(50257);
+  run.data.loader = std::make_unique<data::Loader>(
+      run.data.train, data::Loader::Options{.rows = s.batch_size, .length = s.max_seq_length},
       data::Position{});
   run.schedule = {.max_lr = 3e-4, .min_lr_ratio = 1, .warmup_steps = 0, .max_steps = 1'000'000};
 }

@@ -17,13 +17,12 @@
 #include "config/key.h"
 #include "config/parse.h"
 #include "engine/allocator.h"
-#include "engine/devices.h"
 #include "fake_cuda/fake_cuda.h"
 #include "model_config/presets.h"
 #include "timed_engine.h"
 #include "train/device.h"
 #include "train/dry_run.h"
-#include "train/random_tokens.h"
+#include "train/random_run.h"
 #include "train/run.h"
 #include "train/step.h"
 
@@ -35,7 +34,7 @@ using namespace octavo;
 int profile(train::Run& run) {
   constexpr int kWarmUp = 3, kSteps = 10;
   bench::Seconds table;
-  bench::time_operations(*run.engine, table);
+  bench::time_operations(*run.trained.engine, table);
   for (int i = 0; i < kWarmUp; ++i) train::train_step(run);
   table.clear();
   double total = 0;
@@ -98,11 +97,10 @@ Json launches_by_name() {
 int steps_on_fake_device(int64_t steps, const std::vector<std::string>& args) {
   const config::Settings settings = config::parse(args, config::kTrainArguments).settings;
   train::prepare_process(settings);
-  std::string resumed_from;
-  const auto run = train::assemble(settings, &resumed_from);
-  if (!engine::is_fake(run->engine->target.device)) {
+  const auto run = train::assemble(settings);
+  if (run->trained.has_numbers) {
     std::fprintf(stderr, "step_bench steps: wanted the fake CUDA device, found %s\n",
-                 run->engine->target.device.str().c_str());
+                 run->trained.device().str().c_str());
     return 2;
   }
   asked_for();
@@ -111,9 +109,9 @@ int steps_on_fake_device(int64_t steps, const std::vector<std::string>& args) {
     const auto record = train::train_step(*run);
     if (i + 1 == steps) names = launches_by_name();
     Json line = asked_for();
-    line["precision"] = run->precision();
+    line["precision"] = run->trained.precision();
     line["seconds"] = record.seconds;
-    line["peak"] = engine::memory_of(run->engine->target.device).peak;
+    line["peak"] = engine::memory_of(run->trained.device()).peak;
     std::printf("%s\n", line.dump().c_str());
     std::fflush(stdout);
   }
@@ -122,9 +120,9 @@ int steps_on_fake_device(int64_t steps, const std::vector<std::string>& args) {
 }
 
 // Bytes that the linear layers keep for the backward pass of one micro-batch.
-double linear_saved(const train::Run& run) {
+double linear_saved(const models::Model& model) {
   double bytes = 0;
-  for (const auto& layer : run.model->linears()) bytes += static_cast<double>(layer->saved_bytes);
+  for (const auto& layer : model.linears()) bytes += static_cast<double>(layer->saved_bytes);
   return bytes;
 }
 
@@ -136,8 +134,7 @@ int main(int argc, char** argv) {
     const std::vector<std::string> args(argv + 2, argv + argc);
     const config::Settings settings = config::parse(args, config::kTrainArguments).settings;
     train::prepare_process(settings);
-    std::string resumed_from;
-    return profile(*train::assemble(settings, &resumed_from));
+    return profile(*train::assemble(settings));
   }
   if (std::string_view(argv[1]) == "steps")
     return steps_on_fake_device(std::stoll(argv[2]), {argv + 3, argv + argc});
@@ -154,20 +151,21 @@ int main(int argc, char** argv) {
     if (word == "--recipe" && i + 1 < argc) use_recipe(s, argv[++i]);
   }
   train::prepare_process(s);
-  run.engine = std::make_unique<engine::Engine>(train::target_of(s));
-  run.model = models::make(model_config::gpt2({.vocab = 50304}), *run.engine);
-  run.model->initialize(0);
-  run.optimizer = std::make_unique<optim::AdamW>(
-      *run.engine, run.model->params(), optim::AdamWOptions{.max_grad_norm = s.max_grad_norm});
-  run.probes = std::make_unique<nn::Probes>(run.model->linears());
-  run.train_data = std::make_shared<train::RandomTokens>(50257);
-  run.loader = std::make_unique<data::Loader>(
-      run.train_data, data::Loader::Options{.rows = s.batch_size, .length = s.max_seq_length},
+  run.trained = train::on_device(s);
+  run.trained.model = models::make(model_config::gpt2({.vocab = 50304}), *run.trained.engine);
+  run.trained.model->initialize(0);
+  run.trained.optimizer =
+      std::make_unique<optim::AdamW>(*run.trained.engine, run.trained.model->params(),
+                                     optim::AdamWOptions{.max_grad_norm = s.max_grad_norm});
+  run.trained.probes = std::make_unique<nn::Probes>(run.trained.model->linears());
+  run.data.train = std::make_shared<train::RandomTokens>(50257);
+  run.data.loader = std::make_unique<data::Loader>(
+      run.data.train, data::Loader::Options{.rows = s.batch_size, .length = s.max_seq_length},
       data::Position{});
   run.schedule = {
       .max_lr = s.learning_rate, .min_lr_ratio = 1, .warmup_steps = 0, .max_steps = 1'000'000};
 
-  train::start_fp8(run);
+  train::start_fp8(s, run.world, run.trained);
   if (profiles) return profile(run);
   double saved = 0;
   for (int64_t steps = 0; std::cin >> steps;) {
@@ -181,10 +179,10 @@ int main(int argc, char** argv) {
     if (const Json asked = asked_for(); !asked.empty())
       for (const char* key : {"launches", "gemms", "memsets", "mallocs", "host_waits"})
         std::printf("%s=%.2f ", key, asked[key].get<double>() / static_cast<double>(steps));
-    if (saved == 0) saved = train::bytes_for_backward(run);
+    if (saved == 0) saved = train::bytes_for_backward(run.trained, *run.data.loader);
     std::printf("loss=%.4f peak_mb=%.0f linear_saved_mb=%.3f saved_mb=%.3f\n", loss,
-                static_cast<double>(engine::memory_of(run.engine->target.device).peak) / 1e6,
-                linear_saved(run) / 1e6, saved / 1e6);
+                static_cast<double>(engine::memory_of(run.trained.device()).peak) / 1e6,
+                linear_saved(*run.trained.model) / 1e6, saved / 1e6);
     std::fflush(stdout);
   }
   return 0;

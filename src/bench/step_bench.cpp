@@ -32,7 +32,7 @@ class StepRunner {
     for (int64_t i = 0; i < kWarmUpSteps; ++i) train::train_step(run_);
   }
   double step() { return train::train_step(run_).seconds; }
-  std::string precision() const { return run_.precision(); }
+  std::string precision() const { return run_.trained.precision(); }
 
  private:
   train::Run run_;

@@ -4,7 +4,7 @@
 // seek, invertible. The order is global: batch k of `rows * world` samples is positions [k * rows *
 // world, …), rank r takes rows [r * rows, (r + 1) * rows) of it. So any number of ranks trains on
 // the same batches in the same order. Batches may cross an epoch's end: positions just continue. A
-// run of whole epochs ends at a position, not after a number of batches (train/run_length.h).
+// run of whole epochs ends at a position, not after a number of batches (train/run_schedule.h).
 
 #include <cstdint>
 

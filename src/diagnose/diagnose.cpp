@@ -57,23 +57,22 @@ config::Settings for_a_look(config::Settings s) {
 std::string load_checkpoint(train::Run& run, const std::string& what) {
   const auto loaded = checkpoint::load_resolved(train::checkpoint_dir(run.settings), what);
   const std::string source = loaded.path.string();
-  if (run.lora != nullptr)
-    train::resume_lora(run, loaded.state, source);
+  if (run.trained.lora != nullptr)
+    train::resume_lora(run.trained, loaded.state, source);
   else
-    train::load_weights(*run.model, loaded.state);
-  train::resume_fp8(run, loaded.state, source);
+    train::load_weights(*run.trained.model, loaded.state);
+  train::resume_fp8(run.trained, loaded.state, source);
   run.progress.step = loaded.state.step;
-  log_info(
-      str(run.lora != nullptr ? "adapters: " : "weights: ", source, ", step ", loaded.state.step));
+  log_info(str(run.trained.lora != nullptr ? "adapters: " : "weights: ", source, ", step ",
+               loaded.state.step));
   return source;
 }
 
 std::unique_ptr<train::Run> put_together(const config::Settings& settings, train::Weights weights,
                                          Diagnosis& found) {
   if (!settings.dataset.empty()) {
-    std::string unused;
     found.data = join(settings.dataset, ", ");
-    return train::assemble(settings, &unused, /*writes=*/false, weights);
+    return train::assemble(settings, /*writes=*/false, weights);
   }
   log_warn("no dataset is given: tokens are random, and gradients not those of real text");
   found.data = "random tokens";
@@ -83,31 +82,31 @@ std::unique_ptr<train::Run> put_together(const config::Settings& settings, train
 }
 
 std::vector<nn::Fp8TensorReport> run_pass(train::Run& run, int64_t step) {
-  run.fp8->begin_step(step);
-  train::try_pass(run, run.loader->next());
-  run.optimizer->drop_gradients();
-  return run.fp8->finish_step();
+  run.trained.fp8->begin_step(step);
+  train::try_pass(run.settings, run.world.size(), run.trained, run.data.loader->next());
+  run.trained.optimizer->drop_gradients();
+  return run.trained.fp8->finish_step();
 }
 
 void look(train::Run& run, const config::Settings& settings, Diagnosis& found) {
-  engine::Target rehearsal = run.engine->target;
+  engine::Target rehearsal = run.trained.engine->target;
   rehearsal.fp8 = engine::Fp8Kernels::kRehearsal;
   rehearsal.compute = at::kBFloat16;
   const engine::Engine engine(rehearsal);
-  const auto& layers = run.model->linears();
+  const auto& layers = run.trained.model->linears();
   // A look takes about as long as this many passes.
   constexpr double kLook = 8;
   octavo::Progress bar("diagnose", 2 * static_cast<double>(layers.size()) * (kPassesBefore + kLook),
                        "");
   double done = 0, each = 1;
   Observer observer(engine, layers,
-                    {.in_use = run.fp8->options(),
+                    {.in_use = run.trained.fp8->options(),
                      .tokens = found.tokens,
                      .keep_tensors = !settings.capture.empty(),
                      .on_layer = [&](const std::string& layer) { bar.set(done += each, layer); }});
   int64_t step = run.progress.step;
   for (int64_t i = 0; i < kPassesBefore; ++i) run_pass(run, ++step);
-  observer.start_observing(run.fp8->state());
+  observer.start_observing(run.trained.fp8->state());
   each = kLook;
   found.health = run_pass(run, ++step);
   bar.finish();
@@ -141,14 +140,14 @@ Diagnosis diagnose(config::Settings given, const std::string& checkpoint) {
   const auto run = put_together(settings, weights, found);
   found.weights = checkpoint.empty() ? "as the settings start" : load_checkpoint(*run, checkpoint);
   found.model = settings.model_name;
-  found.parameters = static_cast<double>(models::parameter_count(*run->model));
+  found.parameters = static_cast<double>(models::parameter_count(*run->trained.model));
   found.tokens = settings.batch_size * settings.max_seq_length;
   found.passes_before = kPassesBefore;
-  found.precision = run->precision();
-  found.in_use = run->fp8->options();
+  found.precision = run->trained.precision();
+  found.in_use = run->trained.fp8->options();
   look(*run, settings, found);
   sort_worst_first(found.health);
-  found.coverage = train::gemm_lines(*run);
+  found.coverage = train::gemm_lines(run->trained, settings.max_seq_length);
   found.advice = advise(found);
   return found;
 }

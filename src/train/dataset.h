@@ -8,12 +8,21 @@
 #include "base/file.h"
 #include "config/settings.h"
 #include "data/token_data.h"
+#include "tokenizer/tokenizer.h"
 
 namespace octavo::train {
 
 struct DataSet {
   std::shared_ptr<data::TokenData> train, val;  // val: null when the data has no validation split
   std::string tokenizer;                        // name to load it by
+};
+
+// Where the data of a run stands.
+struct DataState {
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;
+  std::shared_ptr<data::TokenData> train, val;  // val: null when there is no validation split
+  std::unique_ptr<data::Loader> loader;         // of train
+  int64_t samples_left_out = 0;                 // on this rank, because their tokens are damaged
 };
 
 // Where open_data_set() looks, and whether prepared data is there. Prepares nothing; names of

@@ -18,8 +18,8 @@ namespace {
 
 constexpr int kSteps = 3;  // from the third on a step allocates nothing
 
-double in_use(const Run& run) {
-  return static_cast<double>(engine::memory_of(run.engine->target.device).in_use);
+double in_use(at::Device device) {
+  return static_cast<double>(engine::memory_of(device).in_use);
 }
 
 double bytes_of(const at::Tensor& t) {
@@ -30,7 +30,7 @@ struct KeptBytes {
   double weights = 0, copies = 0, gradients = 0;
 };
 
-KeptBytes kept_by(const Run& run) {
+KeptBytes kept_by(const TrainedModel& trained) {
   KeptBytes kept;
   const auto add = [&](const nn::ParamList& params) {
     for (const auto& p : params) {
@@ -42,14 +42,14 @@ KeptBytes kept_by(const Run& run) {
             static_cast<double>(p->count()) * static_cast<double>(c10::elementSize(p->grad_type));
     }
   };
-  add(run.model->params());
-  if (run.lora != nullptr) add(run.lora->params());
+  add(trained.model->params());
+  if (trained.lora != nullptr) add(trained.lora->params());
   return kept;
 }
 
-double moments_of(const Run& run) {
+double moments_of(const optim::AdamW& optimizer) {
   double bytes = 0;
-  for (const auto& [name, tensor] : run.optimizer->state()) bytes += bytes_of(tensor);
+  for (const auto& [name, tensor] : optimizer.state()) bytes += bytes_of(tensor);
   return bytes;
 }
 
@@ -69,26 +69,26 @@ DryRun measure(const config::Settings& settings) {
   config::Settings unmeasured = settings;
   unmeasured.fp8_stats_freq = 0;
   start_on_random_tokens(run, unmeasured);
-  DryRun found{.model = settings.model_name, .precision = run.precision()};
+  DryRun found{.model = settings.model_name, .precision = run.trained.precision()};
   for (int i = 0; i < kSteps; ++i) {
     fake_cuda::api()->reset();
     found.host_seconds = train_step(run).seconds;
   }
   take_counts(found);
-  const auto use = engine::memory_of(run.engine->target.device);
+  const auto use = engine::memory_of(run.trained.device());
   const engine::GpuInfo& gpu = engine::gpus().gpus.front();
   found.device = gpu.name;
   found.memory = static_cast<double>(gpu.memory_bytes);
   found.peak = static_cast<double>(use.peak);
   found.reserved = static_cast<double>(use.reserved);
-  found.parameters = static_cast<double>(models::parameter_count(*run.model));
-  found.trained = static_cast<double>(nn::count_of(trained_params(run)));
+  found.parameters = static_cast<double>(models::parameter_count(*run.trained.model));
+  found.trained = static_cast<double>(nn::count_of(trained_params(run.trained)));
 
-  const KeptBytes kept = kept_by(run);
-  const double moments = moments_of(run);
+  const KeptBytes kept = kept_by(run.trained);
+  const double moments = moments_of(*run.trained.optimizer);
   const double rest = found.peak - kept.weights - kept.copies - kept.gradients - moments;
   // Where the optimizer is the peak, the activations are gone by then.
-  const double activations = std::min(rest, bytes_for_backward(run));
+  const double activations = std::min(rest, bytes_for_backward(run.trained, *run.data.loader));
   found.parts = {{"weights (masters)", kept.weights},
                  {"weights, BF16 copies", kept.copies},
                  {"gradients", kept.gradients},
@@ -101,13 +101,12 @@ DryRun measure(const config::Settings& settings) {
 
 }  // namespace
 
-double bytes_for_backward(Run& run) {
-  const models::DeviceBatch batch =
-      models::to_device(run.loader->next(), run.engine->target.device);
-  run.model->hidden(batch.tokens, nullptr);  // quantizes weights, which stay
-  const double before = in_use(run);
-  const at::Tensor hidden = run.model->hidden(batch.tokens, nullptr);
-  return in_use(run) - before;
+double bytes_for_backward(TrainedModel& trained, data::Loader& loader) {
+  const models::DeviceBatch batch = models::to_device(loader.next(), trained.device());
+  trained.model->hidden(batch.tokens, nullptr);  // quantizes weights, which stay
+  const double before = in_use(trained.device());
+  const at::Tensor hidden = trained.model->hidden(batch.tokens, nullptr);
+  return in_use(trained.device()) - before;
 }
 
 DryRun dry_run(config::Settings settings) {

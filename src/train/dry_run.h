@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "config/settings.h"
+#include "data/token_data.h"
 
 namespace octavo::train {
 
@@ -24,9 +25,9 @@ struct DryRun {
   double host_seconds = 0;
 };
 
-struct Run;
+struct TrainedModel;
 // What a forward pass leaves behind for the backward pass, of all layers, on any device.
-double bytes_for_backward(Run& run);
+double bytes_for_backward(TrainedModel& trained, data::Loader& loader);
 
 // The process runs on the fake CUDA device. Fails as training would when the memory is full.
 DryRun dry_run(config::Settings settings);

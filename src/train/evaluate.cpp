@@ -22,8 +22,8 @@ monitor::EvalRecord evaluate(Run& run) {
   // The same samples after batch_size was lowered in the middle of a run.
   const int64_t most = run.batching.eval_samples > 0 ? run.batching.eval_samples
                                                      : samples_of(s.eval_batches, s.batch_size);
-  eval::LossSum sum = eval::sum_loss(*run.engine, *run.model,
-                                     {run.val_data, s.max_seq_length, s.batch_size, most,
+  eval::LossSum sum = eval::sum_loss(*run.trained.engine, *run.trained.model,
+                                     {run.data.val, s.max_seq_length, s.batch_size, most,
                                       run.world.rank(), run.world.size(), skips_damaged(s)},
                                      [](int64_t, int64_t) {});
   at::Tensor all = at::tensor({sum.loss, static_cast<double>(sum.tokens)}, at::kDouble);

@@ -7,7 +7,6 @@
 #include "base/progress.h"
 #include "base/signals.h"
 #include "engine/allocator.h"
-#include "engine/devices.h"
 #include "engine/trace.h"
 #include "eval/generate.h"
 #include "train/batching/auto_batch.h"
@@ -19,26 +18,28 @@
 #include "train/reporting/fp8_report.h"
 #include "train/reporting/outputs.h"
 #include "train/run.h"
-#include "train/run_length.h"
+#include "train/run_schedule.h"
 #include "train/state/persist.h"
 
 namespace octavo::train {
 namespace {
 
-void announce(const Run& run, const std::string& resumed_from) {
+void announce(const Run& run) {
   const auto& s = run.settings;
   log_info(str("model: ", s.model_name, ", ",
-               format_count(static_cast<double>(models::parameter_count(*run.model))),
-               " parameters, vocabulary ", run.model->vocab_size(), ", ", run.precision(), " on ",
-               run.engine->target.device.str(), ", ", at::get_num_threads(), " threads"));
+               format_count(static_cast<double>(models::parameter_count(*run.trained.model))),
+               " parameters, vocabulary ", run.trained.model->vocab_size(), ", ",
+               run.trained.precision(), " on ", run.trained.device().str(), ", ",
+               at::get_num_threads(), " threads"));
   log_info(str("steps: ", run.schedule.max_steps, " of ", run.tokens_per_step(),
                " tokens, warm-up ", run.schedule.warmup_steps, "; an epoch has ",
-               run.loader->samples_per_epoch(), " samples"));
+               run.data.loader->samples_per_epoch(), " samples"));
   announce_epochs(run);
-  if (run.fp8_decision) log_info("GEMMs:\n" + gemm_table(gemm_lines(run)));
-  if (!resumed_from.empty())
-    log_info(str("resumed from ", resumed_from, " at step ", run.progress.step));
-  if (run.val_data == nullptr && s.eval_freq > 0)
+  if (run.trained.fp8_decision)
+    log_info("GEMMs:\n" + gemm_table(gemm_lines(run.trained, s.max_seq_length)));
+  if (!run.resumed.from.empty())
+    log_info(str("resumed from ", run.resumed.from, " at step ", run.progress.step));
+  if (run.data.val == nullptr && s.eval_freq > 0)
     log_warn(
         "no validation split longer than max_seq_length: no evaluation; give val_fraction or more "
         "data");
@@ -49,7 +50,8 @@ monitor::EvalRecord evaluate_and_report(Run& run, Outputs& outputs) {
   monitor::EvalRecord record = evaluate(run);
   // A model in doubt is not saved, so it cannot be the best one; nor can one that is worse than
   // guessing, or whose loss is no number.
-  record.best = !is_suspect(run) && record.val_loss <= run.uniform_loss() &&
+  record.best = !is_suspect(run.settings.bad_steps, run.progress) &&
+                record.val_loss <= run.trained.uniform_loss() &&
                 (!run.progress.has_best || record.val_loss < run.progress.best_val_loss);
   if (record.best) {
     run.progress.has_best = true;
@@ -69,9 +71,9 @@ std::string sample_text(const Run& run) {
                                       .temperature = s.temperature,
                                       .top_k = s.top_k,
                                       .seed = static_cast<uint64_t>(s.seed + run.progress.step)};
-  const auto ids = eval::generate(*run.engine, *run.model, *run.tokenizer, s.sample_prompt, options,
-                                  [](auto) {});
-  return s.sample_prompt + run.tokenizer->decode(ids);
+  const auto ids = eval::generate(*run.trained.engine, *run.trained.model, *run.data.tokenizer,
+                                  s.sample_prompt, options, [](auto) {});
+  return s.sample_prompt + run.data.tokenizer->decode(ids);
 }
 
 void write_sample(const Run& run, Outputs& outputs) {
@@ -89,7 +91,7 @@ void write_sample(const Run& run, Outputs& outputs) {
 monitor::StepRecord guarded_step(Run& run, Outputs& outputs) {
   try {
     monitor::StepRecord record = train_step_in_memory(run);
-    if (rollback_is_due(run)) roll_back(run);
+    if (rollback_is_due(run.settings.bad_steps, run.progress)) roll_back(run);
     return record;
   } catch (const Error& error) {
     if (error.code() == ExitCode::kGuard) outputs.on_guard(error);
@@ -134,20 +136,20 @@ int end_run(const Run& run, Outputs& outputs, bool run_saves) {
   return static_cast<int>(ExitCode::kOk);
 }
 
-int run_to_the_end(Run& run, const std::string& resumed_from) {
-  // What a fake device holds is not worth its place on a disk.
-  const bool run_saves = !engine::is_fake(run.engine->target.device);
+int run_to_the_end(Run& run) {
+  // What a device that is not there holds is not worth its place on a disk.
+  const bool run_saves = run.trained.has_numbers;
   if (run.world.is_first()) {
-    remove_overwritten(run);
+    remove_overwritten(run.settings, run.claim);
     if (run_saves && run.progress.step < run.schedule.max_steps) check_room(run);
   }
   Outputs outputs(run);
-  if (outputs.writes()) announce(run, resumed_from);
+  if (outputs.writes()) announce(run);
   const auto& s = run.settings;
   guard_replicas(outputs, [&] { start_replica_checks(run); });
   if (!run_saves) log_info("no checkpoints: the device is fake, its memory has no numbers");
-  bool saved = !resumed_from.empty() || !run_saves;  // is the present state on disk
-  bool save_waits = false;                           // until the model is no longer in doubt
+  bool saved = !run.resumed.from.empty() || !run_saves;  // is the present state on disk
+  bool save_waits = false;                               // until the model is no longer in doubt
   while (run.progress.step < run.schedule.max_steps && !stops(run)) {
     outputs.on_step(guarded_step(run, outputs));
     saved = !run_saves;
@@ -155,17 +157,18 @@ int run_to_the_end(Run& run, const std::string& resumed_from) {
     const int64_t step = run.progress.step;
     const bool last = step == run.schedule.max_steps;
     const bool evaluates =
-        run.val_data != nullptr && s.eval_freq > 0 && (last || is_due(step, s.eval_freq));
+        run.data.val != nullptr && s.eval_freq > 0 && (last || is_due(step, s.eval_freq));
     monitor::EvalRecord eval;
     if (evaluates) eval = evaluate_and_report(run, outputs);
-    if (is_due(step, s.empty_cache_freq)) engine::trim_memory(run.engine->target.device);
+    if (is_due(step, s.empty_cache_freq)) engine::trim_memory(run.trained.device());
     if (is_due(step, s.sample_freq)) {
       write_sample(run, outputs);
-      if (run.graph != nullptr) run.graph->forget();  // RoPE's tables may have grown
+      if (run.trained.graph != nullptr)
+        run.trained.graph->forget();  // RoPE's tables may have grown
     }
     const bool save_is_due = last || save_waits || is_due(step, s.checkpoint_freq) ||
                              (evaluates && eval.best && s.checkpoint_freq > 0);
-    save_waits = save_is_due && !last && is_suspect(run);
+    save_waits = save_is_due && !last && is_suspect(run.settings.bad_steps, run.progress);
     if (save_waits) log_info("the checkpoint waits for a step that is not skipped (bad_steps)");
     const bool saves = save_is_due && !save_waits && run_saves;
     guard_replicas(outputs, [&] { check_replicas(run, saves); });
@@ -186,10 +189,9 @@ int run_to_the_end(Run& run, const std::string& resumed_from) {
 }
 
 int train_to_the_end(config::Settings settings) {
-  std::string resumed_from;
-  const auto run = assemble(std::move(settings), &resumed_from, /*writes=*/true);
+  const auto run = assemble(std::move(settings), /*writes=*/true);
   try {
-    return run_to_the_end(*run, resumed_from);
+    return run_to_the_end(*run);
   } catch (const std::exception& error) {
     remove_empty(run->claim.made);
     run->world.announce_exit(error);

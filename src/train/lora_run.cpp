@@ -42,59 +42,59 @@ std::vector<nn::Lora::LayerOf> lora_layers(const models::Model& model) {
   return layers;
 }
 
-void start_lora(Run& run) {
-  const auto& s = run.settings;
+void start_lora(const config::Settings& s, TrainedModel& trained) {
   if (s.lora_rank == 0) return;
-  run.lora = std::make_unique<nn::Lora>(*run.engine, lora_layers(*run.model), options_of(s));
+  trained.lora =
+      std::make_unique<nn::Lora>(*trained.engine, lora_layers(*trained.model), options_of(s));
   if (s.lora_base == config::LoraBase::kFp8)
-    for (const auto& layer : run.model->linears()) layer->weight->pack();
-  const double base = static_cast<double>(models::parameter_count(*run.model));
-  log_info(octavo::str("adapters: rank ", s.lora_rank, " on ", run.lora->modules().size(),
-                       " modules, ",
-                       format_count(static_cast<double>(nn::count_of(run.lora->params()))),
-                       " parameters trained beside ", format_count(base), " frozen ones (kept in ",
-                       s.lora_base == config::LoraBase::kFp8 ? "FP8" : run.plain_precision(), ")"));
+    for (const auto& layer : trained.model->linears()) layer->weight->pack();
+  const double base = static_cast<double>(models::parameter_count(*trained.model));
+  log_info(octavo::str(
+      "adapters: rank ", s.lora_rank, " on ", trained.lora->modules().size(), " modules, ",
+      format_count(static_cast<double>(nn::count_of(trained.lora->params()))),
+      " parameters trained beside ", format_count(base), " frozen ones (kept in ",
+      s.lora_base == config::LoraBase::kFp8 ? "FP8" : trained.plain_precision(), ")"));
 }
 
-const nn::ParamList& trained_params(const Run& run) {
-  return run.lora != nullptr ? run.lora->params() : run.model->params();
+const nn::ParamList& trained_params(const TrainedModel& trained) {
+  return trained.lora != nullptr ? trained.lora->params() : trained.model->params();
 }
 
-nn::ParamList all_params(const Run& run) {
-  nn::ParamList params = run.model->params();
-  if (run.lora != nullptr)
-    params.insert(params.end(), run.lora->params().begin(), run.lora->params().end());
+nn::ParamList all_params(const TrainedModel& trained) {
+  nn::ParamList params = trained.model->params();
+  if (trained.lora != nullptr)
+    params.insert(params.end(), trained.lora->params().begin(), trained.lora->params().end());
   return params;
 }
 
-double flops_per_token(const Run& run) {
-  const double all = run.model->flops_per_token(run.settings.max_seq_length);
-  if (run.lora == nullptr) return all;
-  double frozen = static_cast<double>(run.model->head()->count());
-  for (const auto& layer : run.model->linears())
+double flops_per_token(const TrainedModel& trained, int64_t length) {
+  const double all = trained.model->flops_per_token(length);
+  if (trained.lora == nullptr) return all;
+  double frozen = static_cast<double>(trained.model->head()->count());
+  for (const auto& layer : trained.model->linears())
     frozen += static_cast<double>(layer->weight->count());
-  return all - 2 * frozen + run.lora->flops_per_token();
+  return all - 2 * frozen + trained.lora->flops_per_token();
 }
 
-void save_lora(const Run& run, checkpoint::State& state) {
-  add_masters(run.lora->params(), "adapter", state);
-  const nn::LoraOptions& o = run.lora->options();
+void save_lora(const TrainedModel& trained, checkpoint::State& state) {
+  add_masters(trained.lora->params(), "adapter", state);
+  const nn::LoraOptions& o = trained.lora->options();
   state.extra["lora"] = {
       {"rank", o.rank}, {"alpha", o.alpha}, {"dropout", o.dropout}, {"targets", o.targets}};
-  save_base(run.base, state.extra["lora"]);
+  save_base(trained.base, state.extra["lora"]);
 }
 
 bool is_lora(const checkpoint::State& state) {
   return state.groups.contains("adapter");
 }
 
-void resume_lora(Run& run, const checkpoint::State& state, const std::string& source) {
+void resume_lora(TrainedModel& trained, const checkpoint::State& state, const std::string& source) {
   if (!is_lora(state))
     fail(ExitCode::kUsage, "train", source,
          ": wanted adapters (lora_rank is set), found the weights of a whole model; start from it "
          "with --init_from, or leave lora_rank out");
-  check_same_base(stored_base(state, source), run.base, source);
-  load_adapters(*run.lora, state, source);
+  check_same_base(stored_base(state, source), trained.base, source);
+  load_adapters(*trained.lora, state, source);
 }
 
 std::unique_ptr<nn::Lora> attach_lora(const engine::Engine& engine, const models::Model& model,
@@ -119,16 +119,16 @@ void merge_lora(const engine::Engine& engine, models::Model& model, const checkp
   attach_lora(engine, model, state, source)->merge();
 }
 
-Json lora_receipt(const Run& run) {
-  if (run.lora == nullptr) return nullptr;
-  const nn::LoraOptions& o = run.lora->options();
-  const double share = run.lora->flops_per_token() / flops_per_token(run);
-  const double fp8 = fp8_share(gemm_lines(run));
+Json lora_receipt(const TrainedModel& trained, int64_t length) {
+  if (trained.lora == nullptr) return nullptr;
+  const nn::LoraOptions& o = trained.lora->options();
+  const double share = trained.lora->flops_per_token() / flops_per_token(trained, length);
+  const double fp8 = fp8_share(gemm_lines(trained, length));
   return {{"rank", o.rank},
           {"alpha", o.alpha},
           {"dropout", o.dropout},
-          {"modules", run.lora->modules().size()},
-          {"parameters", nn::count_of(run.lora->params())},
+          {"modules", trained.lora->modules().size()},
+          {"parameters", nn::count_of(trained.lora->params())},
           {"flops_share", share},
           {"fp8_flops_share", fp8},
           // If GEMMs in FP8 take half the time and nothing else changes.

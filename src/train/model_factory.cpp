@@ -10,7 +10,7 @@
 #include "base/model_file.h"
 #include "checkpoint/hf.h"
 #include "checkpoint/hf_fp8.h"
-#include "engine/devices.h"
+#include "hub/hub.h"
 #include "model_config/config_file.h"
 #include "model_config/presets.h"
 #include "train/state/folder_check.h"
@@ -45,6 +45,18 @@ void check_size(const config::Settings& s, const model_config::ModelConfig& mode
 
 }  // namespace
 
+config::Settings with_resolved_names(config::Settings settings) {
+  if (!model_config::is_built_in(settings.model_name))
+    settings.model_name =
+        hub::resolve_model(settings.model_name, hub::model_options(settings)).string();
+  const fs::path folder = settings.model_name;
+  if (settings.tokenizer.empty() && fs::exists(folder / "tokenizer.json")) {
+    settings.tokenizer = settings.model_name;
+    log_info(str("tokenizer: of ", settings.model_name));
+  }
+  return settings;
+}
+
 std::string weights_of(const config::Settings& settings) {
   if (!settings.init_from.empty()) return settings.init_from;
   return checkpoint::has_hf_weights(settings.model_name) ? settings.model_name : kRandomWeights;
@@ -64,7 +76,7 @@ std::unique_ptr<models::Model> make_model(const config::Settings& settings, int6
   std::unique_ptr<models::Model> model;
   const fs::path file = fs::path(settings.model_name) / "config.json";
   if (fs::exists(file)) {
-    if (come == Weights::kOfSettings && weights_of(settings) == settings.model_name)
+    if (come != Weights::kLater && weights_of(settings) == settings.model_name)
       check_promised_size(settings.model_name);
     const auto config = model_config::read(
         read_json(model_file(settings.model_name, "config.json")), file.string());
@@ -75,7 +87,7 @@ std::unique_ptr<models::Model> make_model(const config::Settings& settings, int6
   }
   model->set_gradient_checkpointing(settings.gradient_checkpointing);
   const std::string weights = weights_of(settings);
-  if (engine::is_fake(engine.target.device)) {
+  if (come == Weights::kNone) {
     log_info("weights: none, since no kernel of the fake CUDA device would read them");
   } else if (come == Weights::kLater) {
     model->initialize(static_cast<uint64_t>(settings.seed));  // finite, for passes before that

@@ -12,7 +12,12 @@
 
 namespace octavo::train {
 
-enum class Weights { kOfSettings, kLater };
+// kNone: the device has no numbers, so nobody would read them.
+enum class Weights { kOfSettings, kLater, kNone };
+
+// Names on the hub become folders; a model's own tokenizer is taken when none is given. A run keeps
+// the names that it was given: folders differ from machine to machine.
+config::Settings with_resolved_names(config::Settings settings);
 
 // How the settings want weights and gradients to be kept.
 nn::Storage storage_of(const config::Settings& settings);

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <vector>
 
-#include "train/run.h"
+#include "config/settings.h"
+#include "dist/world.h"
+#include "train/trained_model.h"
 
 namespace octavo::train {
 
@@ -24,10 +26,12 @@ struct StepStats {
 };
 
 // All ranks call these together. `tokens`: the loss tokens of the step, on all ranks.
-void begin_step(Run& run);
-StepStats run_passes(Run& run, const std::vector<data::Batch>& batches, double tokens);
+void begin_step(dist::World& world, TrainedModel& trained, int64_t step);
+StepStats run_passes(const config::Settings& settings, dist::World& world, TrainedModel& trained,
+                     const std::vector<data::Batch>& batches, double tokens);
 
 // A forward and backward pass whose gradients are not for learning: what it takes is measured.
-void try_pass(Run& run, const data::Batch& batch);
+void try_pass(const config::Settings& settings, int ranks, TrainedModel& trained,
+              const data::Batch& batch);
 
 }  // namespace octavo::train

@@ -1,12 +1,16 @@
 #include "train/run_schedule.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "config/key_makers.h"
 #include "config/parse.h"
+#include "train/run.h"
 
 namespace octavo::train {
 namespace {
@@ -26,6 +30,48 @@ std::string rate_text(double rate) {
 }
 
 }  // namespace
+
+uint64_t samples_per_step(const config::Settings& settings, int ranks) {
+  return static_cast<uint64_t>(settings.batch_size * settings.gradient_accumulation_steps * ranks);
+}
+
+uint64_t samples_asked(const config::Settings& s, const data::TokenData& train) {
+  if (s.max_steps > 0) return 0;
+  return checked_mul(data::sample_count(train, s.max_seq_length),
+                     static_cast<uint64_t>(std::max<int64_t>(s.num_epochs, 1)), "num_epochs");
+}
+
+int64_t steps_asked(const config::Settings& settings, int ranks, const data::TokenData& train,
+                    const Progress& progress) {
+  if (settings.max_steps > 0) return settings.max_steps;
+  const uint64_t asked = samples_asked(settings, train), seen = progress.position.samples;
+  const uint64_t per_step = samples_per_step(settings, ranks);
+  if (seen == 0 && asked < per_step)
+    fail(ExitCode::kUsage, "train", "wanted at least one step in ",
+         std::max<int64_t>(settings.num_epochs, 1), " epoch(s) of ",
+         data::sample_count(train, settings.max_seq_length), " samples, found steps of ", per_step,
+         "; give more data, or lower batch_size, gradient_accumulation_steps or max_seq_length");
+  const uint64_t left = asked - std::min(seen, asked);
+  return progress.step + static_cast<int64_t>((left + per_step - 1) / per_step);
+}
+
+void announce_epochs(const Run& run) {
+  const uint64_t per_step = samples_per_step(run.settings, run.world.size());
+  const uint64_t asked = samples_asked(run.settings, *run.data.train),
+                 seen = run.progress.position.samples;
+  if (asked == 0) return;
+  const int64_t epochs = std::max<int64_t>(run.settings.num_epochs, 1);
+  if (seen >= asked) {
+    log_warn(str("num_epochs ", epochs, " asks for ", asked, " samples, and ", seen,
+                 " were seen before: nothing is left to train; raise num_epochs to continue"));
+    return;
+  }
+  const uint64_t last = (asked - seen) % per_step;
+  log_info(str("epochs: ", epochs, " of ", asked / static_cast<uint64_t>(epochs), " samples; ",
+               seen > 0 ? str(seen, " were seen, ") : "", asked - seen, " are left, in ",
+               run.schedule.max_steps - run.progress.step, " steps of ", per_step,
+               last > 0 ? str(", the last one of ", last) : ""));
+}
 
 optim::Schedule schedule_of(const config::Settings& s, int64_t max_steps) {
   const int64_t automatic = optim::automatic_warmup(max_steps);

@@ -1,15 +1,39 @@
 #pragma once
-// The learning-rate schedule of a run: from its settings, into its checkpoints, and what a resume
-// with other settings makes of it.
+// How long a run is, and its learning rate on the way.
+//
+// With max_steps a run is so many steps. With num_epochs it is so many samples, each of them once
+// in every epoch: counted in samples, so that what was seen before a resume counts, whatever a step
+// had then. The run ends with the last sample, in a step that may have fewer samples than the
+// others.
+//
+// The learning-rate schedule goes from the settings into checkpoints; a resume with other settings
+// is told what it changes.
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
 #include "base/json.h"
 #include "config/settings.h"
 #include "optim/schedule.h"
+#include "train/progress.h"
 
 namespace octavo::train {
+
+// Samples that a run of whole epochs sees in all; 0 when max_steps decides.
+uint64_t samples_asked(const config::Settings& settings, const data::TokenData& train);
+
+// Steps of the run in all: those done before a resume, and those that the rest of the samples take.
+// Refuses an epoch that is not one whole step.
+int64_t steps_asked(const config::Settings& settings, int ranks, const data::TokenData& train,
+                    const Progress& progress);
+
+// Of a step on all ranks.
+uint64_t samples_per_step(const config::Settings& settings, int ranks);
+
+struct Run;
+// Says what is left of a run of whole epochs.
+void announce_epochs(const Run& run);
 
 // Refuses a warm-up that is longer than the run, whose learning_rate would never be reached.
 optim::Schedule schedule_of(const config::Settings& settings, int64_t max_steps);

@@ -5,12 +5,10 @@
 #include <algorithm>
 #include <chrono>
 
-#include "base/signals.h"
 #include "engine/allocator.h"
-#include "engine/devices.h"
 #include "engine/range.h"
 #include "train/guards/bad_step.h"
-#include "train/run_length.h"
+#include "train/run_schedule.h"
 
 namespace octavo::train {
 namespace {
@@ -18,40 +16,42 @@ namespace {
 // The micro-batches of a step, and its loss tokens on all ranks. All are read first: each loss
 // token counts the same, however many a micro-batch has. The same message carries how long each
 // rank took for its last step.
-std::pair<std::vector<data::Batch>, double> read_batches(Run& run) {
+std::pair<std::vector<data::Batch>, double> read_batches(int64_t count, data::Loader& loader,
+                                                         dist::World& world, StepTimes& times) {
   const engine::Range range("read data");
   std::vector<data::Batch> batches;
   double loss_tokens = 0;
-  for (int64_t i = 0; i < run.settings.gradient_accumulation_steps; ++i) {
-    batches.push_back(run.loader->next());
+  for (int64_t i = 0; i < count; ++i) {
+    batches.push_back(loader.next());
     loss_tokens += static_cast<double>(batches.back().loss_tokens);
-    if (batches.back().after.samples == run.loader->end()) break;  // the last step may be short
+    if (batches.back().after.samples == loader.end()) break;  // the last step may be short
   }
-  const int ranks = run.world.size();
+  const int ranks = world.size();
   at::Tensor reduce_buffer = at::zeros({1 + ranks}, at::kDouble);
   auto* number = reduce_buffer.mutable_data_ptr<double>();
   number[0] = loss_tokens;
-  number[1 + run.world.rank()] = run.own_seconds;
-  run.world.sum(reduce_buffer, "tokens of the step");
+  number[1 + world.rank()] = times.own;
+  world.sum(reduce_buffer, "tokens of the step");
   number = reduce_buffer.mutable_data_ptr<double>();
-  if (ranks > 1) run.rank_seconds.assign(number + 1, number + 1 + ranks);
+  if (ranks > 1) times.of_ranks.assign(number + 1, number + 1 + ranks);
   return {std::move(batches), std::max(number[0], 1.0)};
 }
 
 // Their numbers, of all ranks, in the order of the data. A rank may have fewer than another in the
 // last step.
-std::vector<uint64_t> samples_of_all(Run& run, const std::vector<data::Batch>& batches) {
-  const auto rows = static_cast<size_t>(run.settings.batch_size);
+std::vector<uint64_t> samples_of_all(int64_t batch_size, dist::World& world,
+                                     const std::vector<data::Batch>& batches) {
+  const auto rows = static_cast<size_t>(batch_size);
   std::vector<int64_t> own;
   for (const data::Batch& batch : batches) {
     own.insert(own.end(), batch.samples.begin(), batch.samples.end());
     own.insert(own.end(), rows - batch.samples.size(), -1);
   }
-  const at::Tensor all = run.world.from_all(own, "samples of the step");
+  const at::Tensor all = world.from_all(own, "samples of the step");
   const auto* number = all.const_data_ptr<int64_t>();
   std::vector<uint64_t> samples;
   for (size_t first = 0; first < own.size(); first += rows)
-    for (size_t rank = 0; rank < static_cast<size_t>(run.world.size()); ++rank)
+    for (size_t rank = 0; rank < static_cast<size_t>(world.size()); ++rank)
       for (size_t row = 0; row < rows; ++row)
         if (const int64_t sample = number[rank * own.size() + first + row]; sample >= 0)
           samples.push_back(static_cast<uint64_t>(sample));
@@ -62,103 +62,104 @@ void update(Run& run, const optim::AdamW::Norm& norm, double learning_rate) {
   const engine::Range range("update");
   if (run.saver != nullptr) run.saver->before_update();
   run.batching.updating = true;
-  run.optimizer->step(learning_rate, norm);
-  if (run.sharding != nullptr) run.sharding->weights_changed();
+  run.trained.optimizer->step(learning_rate, norm);
+  if (run.trained.sharding != nullptr) run.trained.sharding->weights_changed();
   run.batching.updating = false;
   run.progress.skipped_in_a_row = 0;
 }
 
 // New FP8 scales from the magnitudes of this step; a skipped step leaves them as they were.
-void update_fp8_scales(Run& run, monitor::StepRecord& record) {
-  if (run.fp8 == nullptr) return;
-  auto reports = record.skipped ? run.fp8->drop_step() : run.fp8->finish_step();
-  record.fp8_layers = run.fp8->layers_in_fp8();
-  record.fp8_fallbacks = static_cast<int64_t>(run.fp8->fallbacks().size());
+void update_fp8_scales(nn::Fp8Model& fp8, monitor::StepRecord& record) {
+  auto reports = record.skipped ? fp8.drop_step() : fp8.finish_step();
+  record.fp8_layers = fp8.layers_in_fp8();
+  record.fp8_fallbacks = static_cast<int64_t>(fp8.fallbacks().size());
   for (auto& r : reports)
     record.fp8_tensors.push_back({std::move(r.layer), std::move(r.tensor),
                                   r.role == fp8::Role::kGradient, r.health, std::move(r.trouble)});
 }
 
-void report_memory(const Run& run, monitor::StepRecord& record) {
-  const engine::MemoryUse memory = engine::memory_of(run.engine->target.device);
+void report_memory(at::Device device, monitor::StepRecord& record) {
+  const engine::MemoryUse memory = engine::memory_of(device);
   record.memory_peak_bytes = static_cast<double>(memory.peak);
   record.memory_kept_bytes = static_cast<double>(memory.in_use);
 }
 
 // What a step's times are counted from.
 struct Clocks {
-  explicit Clocks(const Run& run)
-      : waited_for_data(run.loader->wait_seconds()), waited_for_ranks(run.world.waited_seconds()) {}
+  Clocks(const data::Loader& loader, const dist::World& world)
+      : waited_for_data(loader.wait_seconds()), waited_for_ranks(world.waited_seconds()) {}
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   double waited_for_data, waited_for_ranks;
 };
 
-void report_times(Run& run, const Clocks& before, double tokens, monitor::StepRecord& record) {
-  const Clocks now(run);
+void report_times(const Clocks& before, const Clocks& now, double tokens, StepTimes& times,
+                  monitor::StepRecord& record) {
   record.seconds = std::chrono::duration<double>(now.start - before.start).count();
   record.tokens_per_second = tokens / record.seconds;
   record.data_wait_seconds = now.waited_for_data - before.waited_for_data;
-  record.rank_seconds = run.rank_seconds;
-  run.own_seconds = record.seconds - (now.waited_for_ranks - before.waited_for_ranks);
+  record.rank_seconds = times.of_ranks;
+  times.own = record.seconds - (now.waited_for_ranks - before.waited_for_ranks);
 }
 
 // Where the run stands after the step, and what the step was like.
 void fill_record(Run& run, const std::vector<data::Batch>& batches, double tokens,
                  const StepStats& stats, const Clocks& before, monitor::StepRecord& record) {
   auto& progress = run.progress;
-  for (const data::Batch& batch : batches) run.samples_left_out += batch.left_out;
-  const uint64_t samples =
-      std::min(samples_per_step(run), batches.back().after.samples - progress.position.samples);
+  for (const data::Batch& batch : batches) run.data.samples_left_out += batch.left_out;
+  const uint64_t samples = std::min(samples_per_step(run.settings, run.world.size()),
+                                    batches.back().after.samples - progress.position.samples);
   const uint64_t read = samples * static_cast<uint64_t>(run.settings.max_seq_length);
   progress.position = batches.back().after;
   progress.step += 1;
   progress.tokens += read;
   record.epoch =
-      static_cast<int64_t>((progress.position.samples - 1) / run.loader->samples_per_epoch());
+      static_cast<int64_t>((progress.position.samples - 1) / run.data.loader->samples_per_epoch());
   record.step = progress.step;
   record.tokens = progress.tokens;
   record.position = progress.position.samples;
-  if (run.settings.record_samples) record.samples = samples_of_all(run, batches);
-  record.precision = run.precision();
+  if (run.settings.record_samples)
+    record.samples = samples_of_all(run.settings.batch_size, run.world, batches);
+  record.precision = run.trained.precision();
   if (stats.has_penalty)
     record.penalty = stats.penalty / static_cast<double>(std::ssize(batches) * run.world.size());
   else if (run.settings.penalty_weight > 0)
     record.penalty = stats.z / tokens;
-  report_memory(run, record);
-  report_times(run, before, static_cast<double>(read), record);
+  report_memory(run.trained.device(), record);
+  report_times(before, Clocks(*run.data.loader, run.world), static_cast<double>(read), run.times,
+               record);
 }
 
 }  // namespace
 
 monitor::StepRecord train_step(Run& run) {
   const engine::Range range("step", run.progress.step + 1);
-  const Clocks before(run);
+  const Clocks before(*run.data.loader, run.world);
   monitor::StepRecord record;
-  begin_step(run);
+  begin_step(run.world, run.trained, run.progress.step + 1);
 
   // 1. Forward and backward over the micro-batches; gradients add up in FP32, and over ranks under
   // the backward pass. One loss and one scale for all ranks.
-  const auto [batches, tokens] = read_batches(run);
-  const StepStats stats = run_passes(run, batches, tokens);
-  // A fake device has no numbers: its ranks stop each by itself.
-  run.progress.stop_agreed =
-      engine::is_fake(run.engine->target.device) ? stop_requested() : stats.stop_asked;
+  const auto [batches, tokens] = read_batches(run.settings.gradient_accumulation_steps,
+                                              *run.data.loader, run.world, run.times);
+  const StepStats stats = run_passes(run.settings, run.world, run.trained, batches, tokens);
+  run.progress.stop_agreed = stats.stop_asked;
   record.loss = stats.loss / tokens;
   record.grad_norm = stats.norm.value;
   record.learning_rate = optim::learning_rate(run.progress.step, run.schedule);
 
   // 2. A step with a loss spike or numbers that are not finite is skipped. Otherwise clip and
   // update; the BF16 weights are written in the same pass.
-  if (auto incident = judge_step(run, stats, record.loss)) {
+  if (auto incident = judge_step(run.settings.bad_steps, run.guards.losses, run.progress.step + 1,
+                                 stats, record.loss)) {
     record.skipped = true;
     skip_step(run, std::move(*incident), batches, tokens);
   } else {
     update(run, stats.norm, record.learning_rate);
-    run.losses.add(record.loss);
+    run.guards.losses.add(record.loss);
   }
 
   // 3. FP8 scales for the next step.
-  update_fp8_scales(run, record);
+  if (run.trained.fp8 != nullptr) update_fp8_scales(*run.trained.fp8, record);
 
   // 4. What happened.
   fill_record(run, batches, tokens, stats, before, record);

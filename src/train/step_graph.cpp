@@ -7,7 +7,7 @@
 #include "engine/range.h"
 #include "nn/fp8_layer.h"
 #include "train/lora_run.h"
-#include "train/run.h"
+#include "train/trained_model.h"
 
 namespace octavo::train {
 namespace {
@@ -16,12 +16,12 @@ namespace {
 constexpr int64_t kWarmUpSteps = 3;
 
 // Why no step of this run can be a graph; "" when it can.
-std::string refusal_of(const Run& run) {
-  if (run.train_data->sample_length() > 0)
+std::string refusal_of(const TrainedModel& trained, const data::TokenData& data) {
+  if (data.sample_length() > 0)
     return "packed documents begin elsewhere in every batch, and a graph has such numbers built in";
-  if (run.lora != nullptr && run.lora->options().dropout > 0)
+  if (trained.lora != nullptr && trained.lora->options().dropout > 0)
     return "the inputs that lora_dropout drops are drawn on the host";
-  for (const auto& layer : run.model->linears())
+  for (const auto& layer : trained.model->linears())
     if (layer->weight->codes.defined())
       return "frozen weights in FP8 (lora_base) are decoded on the host";
   return "";
@@ -29,24 +29,25 @@ std::string refusal_of(const Run& run) {
 
 // What a capture changes on the host although nothing ran yet.
 struct HostState {
-  explicit HostState(const Run& run) {
-    for (const auto& p : trained_params(run)) {
+  explicit HostState(const TrainedModel& trained) {
+    for (const auto& p : trained_params(trained)) {
       gradients.push_back(p->grad);
       fresh.push_back(p->grad_fresh);
     }
-    for (const auto& layer : run.model->linears()) gemm_counts.push_back(layer->gemm_counts);
+    for (const auto& layer : trained.model->linears()) gemm_counts.push_back(layer->gemm_counts);
   }
-  void restore_gradients(const Run& run) const {
+  void restore_gradients(const TrainedModel& trained) const {
     for (size_t i = 0; i < gradients.size(); ++i) {
-      trained_params(run)[i]->grad = gradients[i];
-      trained_params(run)[i]->grad_fresh = fresh[i];
+      trained_params(trained)[i]->grad = gradients[i];
+      trained_params(trained)[i]->grad_fresh = fresh[i];
     }
   }
   // Returns what was counted since.
-  std::vector<std::array<nn::Linear::GemmCounts, 3>> restore_counts(const Run& run) const {
+  std::vector<std::array<nn::Linear::GemmCounts, 3>> restore_counts(
+      const TrainedModel& trained) const {
     auto counted = gemm_counts;
     for (size_t i = 0; i < gemm_counts.size(); ++i) {
-      auto& now = run.model->linears()[i]->gemm_counts;
+      auto& now = trained.model->linears()[i]->gemm_counts;
       for (size_t k = 0; k < now.size(); ++k)
         counted[i][k] = {now[k].fp8 - gemm_counts[i][k].fp8,
                          now[k].other - gemm_counts[i][k].other};
@@ -78,13 +79,14 @@ void settle_gradients(const nn::ParamList& params, const std::vector<at::Tensor>
 
 }  // namespace
 
-StepGraph::StepGraph(const Run& run) : warm_up_(kWarmUpSteps) {
-  if (!run.engine->target.device.is_cuda())
-    fail(ExitCode::kUsage, "train", "cuda_graph: wanted a GPU, found ",
-         run.engine->target.device.str(), ", which has no CUDA graphs; leave cuda_graph out");
-  if (run.world.size() > 1)
+StepGraph::StepGraph(const TrainedModel& trained, int ranks, const data::TokenData& data)
+    : warm_up_(kWarmUpSteps) {
+  if (!trained.device().is_cuda())
+    fail(ExitCode::kUsage, "train", "cuda_graph: wanted a GPU, found ", trained.device().str(),
+         ", which has no CUDA graphs; leave cuda_graph out");
+  if (ranks > 1)
     refuse("the collectives of several ranks are not captured");
-  else if (const std::string reason = refusal_of(run); !reason.empty())
+  else if (const std::string reason = refusal_of(trained, data); !reason.empty())
     refuse(reason);
 }
 
@@ -107,15 +109,15 @@ void StepGraph::forget() {
   warm_up_ = 1;
 }
 
-void StepGraph::begin_step(const Run& run, double share) {
-  const size_t fallbacks = run.fp8 != nullptr ? run.fp8->fallbacks().size() : 0;
+void StepGraph::begin_step(const TrainedModel& trained, double share) {
+  const size_t fallbacks = trained.fp8 != nullptr ? trained.fp8->fallbacks().size() : 0;
   if (fallbacks != fallbacks_ && first_.graph != nullptr) {
     log_info("cuda_graph: captured again after a step, since a layer has left FP8");
     forget();
   }
   fallbacks_ = fallbacks;
   const bool captured = first_.graph != nullptr, same = !captured || share == share_;
-  const bool measuring = run.fp8 != nullptr && run.fp8->measuring();
+  const bool measuring = trained.fp8 != nullptr && trained.fp8->measuring();
   if (measuring) log_once(said_measuring_, "steps that take FP8 statistics run eagerly");
   if (!same) log_once(said_share_, "steps with fewer loss tokens than others run eagerly");
   replays_ = refused_.empty() && warm_up_ == 0 && same && !measuring;
@@ -124,56 +126,56 @@ void StepGraph::begin_step(const Run& run, double share) {
   if (!captured) share_ = share;
 }
 
-bool StepGraph::capture(Run& run, Captured& into, const Pass& pass) {
+bool StepGraph::capture(TrainedModel& trained, bool accumulates, Captured& into, const Pass& pass) {
   const bool is_first = &into == &first_;
   if (is_first) {
     // The graph's memory is its own; what eager steps have left is of no use to it.
-    engine::trim_memory(run.engine->target.device);
-    for (const auto& layer : run.model->linears())
+    engine::trim_memory(trained.device());
+    for (const auto& layer : trained.model->linears())
       if (layer->fp8 != nullptr && !layer->weight->trainable)
         frozen_.push_back(layer->fp8->kept_weight());
   }
-  const HostState before(run);
+  const HostState before(trained);
   const auto work = [&] {
     into.result = pass(input_);
-    if (run.settings.gradient_accumulation_steps > 1)
-      settle_gradients(trained_params(run), before.gradients, !is_first);
+    if (accumulates) settle_gradients(trained_params(trained), before.gradients, !is_first);
   };
   std::string problem;
   try {
-    into.graph = engine::make_graph(run.engine->target.device);
+    into.graph = engine::make_graph(trained.device());
     into.graph->capture(work, is_first ? nullptr : first_.graph.get());
   } catch (const c10::Error& error) {
     problem = error.what_without_backtrace();
   } catch (const Error& error) {
     problem = error.what();
   }
-  into.gemm_counts = before.restore_counts(run);
+  into.gemm_counts = before.restore_counts(trained);
   if (problem.empty()) {
     ++captures_;
     gradients_.clear();
-    for (const auto& p : trained_params(run))
+    for (const auto& p : trained_params(trained))
       gradients_.push_back(p->grad_fresh ? at::Tensor() : p->grad);
     return true;
   }
-  before.restore_gradients(run);
-  if (run.fp8 != nullptr) run.fp8->forget_weights();
+  before.restore_gradients(trained);
+  if (trained.fp8 != nullptr) trained.fp8->forget_weights();
   into = {};
   refuse("a pass could not be captured: " + first_line(problem));
   return false;
 }
 
-MicroBatch StepGraph::run(Run& run, const data::Batch& batch, double share, const Pass& pass) {
-  const nn::ParamList& params = trained_params(run);
+MicroBatch StepGraph::run(TrainedModel& trained, const data::Batch& batch, double share,
+                          bool accumulates, const Pass& pass) {
+  const nn::ParamList& params = trained_params(trained);
   const bool is_first = params.front()->grad_fresh;
-  if (is_first) begin_step(run, share);
-  if (!replays_) return pass(models::to_device(batch, run.engine->target.device));
+  if (is_first) begin_step(trained, share);
+  if (!replays_) return pass(models::to_device(batch, trained.device()));
   if (input_.packed.defined())
     replace(input_, batch);
   else
-    input_ = models::to_device(batch, run.engine->target.device);
+    input_ = models::to_device(batch, trained.device());
   Captured& captured = is_first ? first_ : later_;
-  if (captured.graph == nullptr && !capture(run, captured, pass)) {
+  if (captured.graph == nullptr && !capture(trained, accumulates, captured, pass)) {
     replays_ = false;
     --replayed_;
     ++eager_;
@@ -188,8 +190,8 @@ MicroBatch StepGraph::run(Run& run, const data::Batch& batch, double share, cons
   }
   for (size_t i = 0; i < captured.gemm_counts.size(); ++i)
     for (size_t k = 0; k < captured.gemm_counts[i].size(); ++k) {
-      run.model->linears()[i]->gemm_counts[k].fp8 += captured.gemm_counts[i][k].fp8;
-      run.model->linears()[i]->gemm_counts[k].other += captured.gemm_counts[i][k].other;
+      trained.model->linears()[i]->gemm_counts[k].fp8 += captured.gemm_counts[i][k].fp8;
+      trained.model->linears()[i]->gemm_counts[k].other += captured.gemm_counts[i][k].other;
     }
   return captured.result;
 }

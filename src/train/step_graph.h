@@ -23,7 +23,7 @@
 
 namespace octavo::train {
 
-struct Run;
+struct TrainedModel;
 
 // The sums of one micro-batch: loss and logsumexp^2 over tokens, and the penalty's value.
 struct MicroBatch {
@@ -36,10 +36,12 @@ class StepGraph {
   using Pass = std::function<MicroBatch(const models::DeviceBatch&)>;
 
   // Fails on a CPU. What cannot be captured in this run is said, and every step runs eagerly.
-  explicit StepGraph(const Run& run);
+  StepGraph(const TrainedModel& trained, int ranks, const data::TokenData& data);
 
-  // Runs a micro-batch, by a graph or by `pass` itself. `share` is of one token in the step's loss.
-  MicroBatch run(Run& run, const data::Batch& batch, double share, const Pass& pass);
+  // Runs a micro-batch, by a graph or by `pass` itself. `share` is of one token in the step's loss;
+  // `accumulates`: a step has several micro-batches.
+  MicroBatch run(TrainedModel& trained, const data::Batch& batch, double share, bool accumulates,
+                 const Pass& pass);
   // Something may have moved that a graph reads: captures again after one eager step.
   void forget();
 
@@ -51,8 +53,8 @@ class StepGraph {
     MicroBatch result;
     std::vector<std::array<nn::Linear::GemmCounts, 3>> gemm_counts;  // GEMMs of each linear layer
   };
-  void begin_step(const Run& run, double share);
-  bool capture(Run& run, Captured& into, const Pass& pass);
+  void begin_step(const TrainedModel& trained, double share);
+  bool capture(TrainedModel& trained, bool accumulates, Captured& into, const Pass& pass);
   void refuse(const std::string& reason);
   void log_once(bool& said, const std::string& what);
 

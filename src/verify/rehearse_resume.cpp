@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "model_config/config_file.h"
 #include "model_config/presets.h"
+#include "train/lora_run.h"
 #include "train/model_factory.h"
 #include "train/run.h"
 #include "train/state/persist.h"
@@ -88,15 +89,8 @@ std::vector<double> rehearsed_losses(train::Run& run, int64_t steps) {
   return losses;
 }
 
-nn::ParamList rehearsed_params(const train::Run& run) {
-  nn::ParamList all = run.model->params();
-  if (run.lora != nullptr)
-    all.insert(all.end(), run.lora->params().begin(), run.lora->params().end());
-  return all;
-}
-
-bool same_rehearsed_weights(const train::Run& a, const train::Run& b) {
-  const nn::ParamList first = rehearsed_params(a), second = rehearsed_params(b);
+bool same_rehearsed_weights(const train::TrainedModel& a, const train::TrainedModel& b) {
+  const nn::ParamList first = train::all_params(a), second = train::all_params(b);
   if (first.size() != second.size()) return false;
   for (size_t i = 0; i < first.size(); ++i)
     if (!at::equal(first[i]->master, second[i]->master)) return false;
@@ -104,21 +98,20 @@ bool same_rehearsed_weights(const train::Run& a, const train::Run& b) {
 }
 
 void rehearse_both(config::Settings s, ResumeRehearsal& result) {
-  std::string resumed_from;
-  const auto in_one_go = train::assemble(s, &resumed_from);
-  result.precision = in_one_go->precision();
+  const auto in_one_go = train::assemble(s);
+  result.precision = in_one_go->trained.precision();
   std::vector<double> wanted = rehearsed_losses(*in_one_go, kRehearsedSteps);
   {
-    const auto stopped = train::assemble(s, &resumed_from);
+    const auto stopped = train::assemble(s);
     rehearsed_losses(*stopped, kStopAfter);
     train::save(*stopped, "before-long-run", false, nullptr);
   }
   s.resume = "latest";
-  const auto resumed = train::assemble(s, &resumed_from);
+  const auto resumed = train::assemble(s);
   const std::vector<double> found = rehearsed_losses(*resumed, kRehearsedSteps - kStopAfter);
   wanted.erase(wanted.begin(), wanted.begin() + kStopAfter);
   result.equal_losses = wanted == found;
-  result.equal_weights = same_rehearsed_weights(*in_one_go, *resumed);
+  result.equal_weights = same_rehearsed_weights(in_one_go->trained, resumed->trained);
   result.steps = kRehearsedSteps;
 }
 

@@ -47,9 +47,8 @@ config::Settings tiny_settings(const config::Settings& asked, const fs::path& fo
 void train_on(const config::Settings& settings, TinyRun& result) {
   const auto start = std::chrono::steady_clock::now();
   try {
-    std::string resumed_from;
-    const auto run = train::assemble(settings, &resumed_from);
-    result.precision = run->precision();
+    const auto run = train::assemble(settings);
+    result.precision = run->trained.precision();
     double last = 0;
     for (int64_t i = 0; i < kSteps; ++i) {
       const double loss = train::train_step(*run).loss;

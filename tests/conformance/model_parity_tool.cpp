@@ -168,7 +168,7 @@ void greedy(const fs::path& folder, bool cached, int64_t count, Arguments prompt
 // A second loader over the same data: batch k depends on data, seed and position only.
 void write_batches(const Run& run, int64_t count, const fs::path& path) {
   const auto& s = run.settings;
-  data::Loader loader(run.train_data,
+  data::Loader loader(run.data.train,
                       {.rows = s.batch_size,
                        .length = s.max_seq_length,
                        .seed = static_cast<uint64_t>(s.seed),
@@ -195,8 +195,7 @@ void write_batches(const Run& run, int64_t count, const fs::path& path) {
 std::unique_ptr<Run> run_of(Arguments args) {
   const config::Parsed parsed = config::parse(args, config::kTrainArguments);
   prepare_process(parsed.settings);
-  std::string resumed_from;
-  return assemble(parsed.settings, &resumed_from);
+  return assemble(parsed.settings);
 }
 
 void train_and_tell(const fs::path& batches, Arguments args) {
@@ -211,10 +210,10 @@ void train_and_tell(const fs::path& batches, Arguments args) {
 
 void train_to_peft(const fs::path& folder, Arguments args) {
   const auto run = run_of(args);
-  if (run->lora == nullptr)
+  if (run->trained.lora == nullptr)
     fail(ExitCode::kUsage, "model_parity_tool", "wanted --lora_rank, found none");
   while (run->progress.step < run->schedule.max_steps) train_step(*run);
-  write_peft(*run->lora, *run->model, run->settings.model_name, folder);
+  write_peft(*run->trained.lora, *run->trained.model, run->settings.model_name, folder);
 }
 
 void write_logits(const fs::path& folder, const fs::path& in, const fs::path& out, bool merged) {

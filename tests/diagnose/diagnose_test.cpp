@@ -94,11 +94,11 @@ TEST(Observer, LetsTheLayersGo) {
   s.fp8_stats_freq = 1;
   train::start_on_random_tokens(run, s);
   {
-    const Observer observer(*run.engine, run.model->linears(),
-                            {.in_use = run.fp8->options(), .tokens = 128, .on_layer = {}});
-    EXPECT_NE(run.model->linears().front()->observer, nullptr);
+    const Observer observer(*run.trained.engine, run.trained.model->linears(),
+                            {.in_use = run.trained.fp8->options(), .tokens = 128, .on_layer = {}});
+    EXPECT_NE(run.trained.model->linears().front()->observer, nullptr);
   }
-  for (const auto& layer : run.model->linears()) EXPECT_EQ(layer->observer, nullptr);
+  for (const auto& layer : run.trained.model->linears()) EXPECT_EQ(layer->observer, nullptr);
 }
 
 }  // namespace

@@ -18,8 +18,8 @@ class Generate : public train::TrainTest {
   std::vector<tokenizer::TokenId> text(const GenerateOptions& options,
                                        const std::string& prompt = "line") const {
     std::vector<tokenizer::TokenId> seen;
-    const auto made = generate(*run->engine, *run->model, *run->tokenizer, prompt, options,
-                               [&](tokenizer::TokenId id) { seen.push_back(id); });
+    const auto made = generate(*run->trained.engine, *run->trained.model, *run->data.tokenizer,
+                               prompt, options, [&](tokenizer::TokenId id) { seen.push_back(id); });
     EXPECT_EQ(made, seen);
     return made;
   }
@@ -30,10 +30,10 @@ TEST_F(Generate, GreedyIsTheMostLikelyToken) {
   const auto made = text({.max_new_tokens = 3, .temperature = 0});
   ASSERT_EQ(made.size(), 3u);
   const at::NoGradGuard no_grad;
-  const at::Tensor hidden =
-      run->model->hidden(nn::rows_of(at::tensor({'l', 'i', 'n', 'e'}, at::kInt), 4), nullptr);
-  const at::Tensor logits =
-      nn::head_logits(*run->engine, hidden, run->model->head(), run->model->vocab_size());
+  const at::Tensor hidden = run->trained.model->hidden(
+      nn::rows_of(at::tensor({'l', 'i', 'n', 'e'}, at::kInt), 4), nullptr);
+  const at::Tensor logits = nn::head_logits(
+      *run->trained.engine, hidden, run->trained.model->head(), run->trained.model->vocab_size());
   EXPECT_EQ(made[0], logits[3].argmax().item<int64_t>());
   EXPECT_EQ(text({.max_new_tokens = 3, .temperature = 0.7, .top_k = 1}), made);
 }
@@ -59,9 +59,10 @@ TEST_F(Generate, GoesOnBeyondTheContextAndFromAnEmptyPrompt) {
 TEST_F(Generate, FrequenciesFollowTheModel) {
   const at::NoGradGuard no_grad;
   const at::Tensor hidden =
-      run->model->hidden(nn::rows_of(at::tensor({'t', 'h'}, at::kInt), 2), nullptr);
+      run->trained.model->hidden(nn::rows_of(at::tensor({'t', 'h'}, at::kInt), 2), nullptr);
   const at::Tensor logits =
-      nn::head_logits(*run->engine, hidden, run->model->head(), run->model->vocab_size())[1];
+      nn::head_logits(*run->trained.engine, hidden, run->trained.model->head(),
+                      run->trained.model->vocab_size())[1];
   const auto best = at::topk(logits, 2);
   const double wanted = std::get<0>(best).softmax(0)[0].item<double>();
   constexpr int kDraws = 400;
@@ -87,7 +88,7 @@ TEST_F(Generate, DrawsOnlyWhatTheTokenizerCanPrint) {
   for (options.seed = 0; options.seed < 20; ++options.seed) {
     const auto made = text(options);
     drawn += made.size();
-    EXPECT_NO_THROW(run->tokenizer->decode(made));
+    EXPECT_NO_THROW(run->data.tokenizer->decode(made));
   }
   EXPECT_GT(drawn, 500u);  // a padding row does not end a text either
 }

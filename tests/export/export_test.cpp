@@ -51,7 +51,7 @@ TEST_F(Export, OfACheckpointHasItsMastersRoundedAndReadsBack) {
   EXPECT_GT(report.source_loss, 1);
   const auto files = checkpoint::open_hf_model(s.output);
   EXPECT_GT(files.shards.size(), 1);
-  for (const auto& [name, master] : run_->model->to_hugging_face())
+  for (const auto& [name, master] : run_->trained.model->to_hugging_face())
     EXPECT_TRUE(at::equal(files.tensor(name), master.to(at::kBFloat16))) << name;
   EXPECT_EQ(files.config.at("dtype"), "bfloat16");
   EXPECT_TRUE(train::check_folder(s.output).problems.empty());
@@ -165,7 +165,7 @@ TEST_F(Export, ABrokenModelIsNotHandedOn) {
   auto s = saved();
   {
     const at::NoGradGuard no_grad;
-    run_->model->params().front()->master[3][3] = std::numeric_limits<float>::quiet_NaN();
+    run_->trained.model->params().front()->master[3][3] = std::numeric_limits<float>::quiet_NaN();
   }
   run_->progress.step = 2;
   save(*run_, "broken", false, nullptr);
@@ -176,7 +176,7 @@ TEST_F(Export, ABrokenModelIsNotHandedOn) {
 TEST_F(Export, AFolderIsCheckedWithoutReadingItsWeights) {
   const auto s = saved();
   export_model(s);
-  auto tensors = run_->model->to_hugging_face();
+  auto tensors = run_->trained.model->to_hugging_face();
   const fs::path weights = fs::path(s.output) / "model.safetensors";
   tensors.pop_back();
   tensors.front().second = at::zeros({3, 3});
@@ -186,7 +186,7 @@ TEST_F(Export, AFolderIsCheckedWithoutReadingItsWeights) {
   ASSERT_EQ(problems.size(), 2);  // unknown tensors are not looked for while others are missing
   EXPECT_NE(problems[0].find("ln_f.bias"), std::string::npos) << problems[0];
   EXPECT_NE(problems[1].find("wte.weight"), std::string::npos) << problems[1];
-  tensors = run_->model->to_hugging_face();
+  tensors = run_->trained.model->to_hugging_face();
   tensors.emplace_back("transformer.h.9.ln_1.weight", at::ones({32}));
   checkpoint::write_safetensors(weights, tensors, {});
   ASSERT_EQ(train::check_folder(s.output).problems.size(), 1);

@@ -64,11 +64,11 @@ std::vector<at::Tensor> copies_of(const Run& run) {
   const auto add = [&](const at::Tensor& values) {
     all.push_back(values.clone(at::MemoryFormat::Contiguous));
   };
-  for (const auto& p : run.model->params()) {
+  for (const auto& p : run.trained.model->params()) {
     add(p->master);
     add(p->compute);
   }
-  for (const auto& [name, moment] : run.optimizer->state()) add(moment);
+  for (const auto& [name, moment] : run.trained.optimizer->state()) add(moment);
   return all;
 }
 
@@ -83,7 +83,7 @@ bool same_as(const Run& run, const std::vector<at::Tensor>& before) {
 }
 
 const nn::ParamPtr& parameter(const Run& run, const std::string& name) {
-  for (const auto& p : run.model->params())
+  for (const auto& p : run.trained.model->params())
     if (p->name == name) return p;
   fail(ExitCode::kUsage, "faults", "no parameter is named ", name);
 }
@@ -110,13 +110,13 @@ Json one_fault(Run& run, const Fault& fault) {
   if (in_weight) kept = parameter(run, fault.name)->compute.clone();
   if (in_weight && here) put_into_weight(run, fault);
   if (in_gradient && here) put_into_gradient(run, fault);
-  for (const auto& layer : run.model->linears())
+  for (const auto& layer : run.trained.model->linears())
     if (!in_weight && !in_gradient && layer->name == fault.name && here)
       layer->observer = &injector;
   const auto before = copies_of(run);  // with the fault: it is no update itself
-  run.incidents.clear();
+  run.guards.incidents.clear();
   const auto record = train_step(run);
-  for (const auto& layer : run.model->linears()) layer->observer = nullptr;
+  for (const auto& layer : run.trained.model->linears()) layer->observer = nullptr;
   const bool unchanged = same_as(run, before);
   if (in_weight) parameter(run, fault.name)->compute.copy_(kept);
   Json result = {{"tensor", fault.tensor},
@@ -127,7 +127,7 @@ Json one_fault(Run& run, const Fault& fault) {
                  {"injected", in_weight || in_gradient || !here || injector.done() > 0},
                  {"skipped", record.skipped},
                  {"unchanged", unchanged}};
-  if (!run.incidents.empty()) result["incident"] = run.incidents.front().json();
+  if (!run.guards.incidents.empty()) result["incident"] = run.guards.incidents.front().json();
   result["resumes"] = !train_step(run).skipped;
   return result;
 }
@@ -135,13 +135,13 @@ Json one_fault(Run& run, const Fault& fault) {
 // 21 places: both operands of eight layers, four weights, and a weight's gradient; ranks in turn.
 std::vector<Fault> places_of(const Run& run) {
   std::vector<Fault> places;
-  for (const auto& layer : run.model->linears())
+  for (const auto& layer : run.trained.model->linears())
     for (const char* tensor : {"input", "gradient"})
       if (places.size() < 16) places.push_back({tensor, layer->name});
-  const auto& params = run.model->params();
+  const auto& params = run.trained.model->params();
   for (size_t i = 0; i < 4; ++i)
     places.push_back({"weight", params[i * (params.size() - 1) / 3]->name});
-  places.push_back({"weight gradient", run.model->linears()[3]->weight->name});
+  places.push_back({"weight gradient", run.trained.model->linears()[3]->weight->name});
   for (size_t i = 0; i < places.size(); ++i)
     places[i].rank = static_cast<int>(i) % run.world.size();
   return places;
@@ -152,13 +152,11 @@ std::vector<Fault> places_of(const Run& run) {
 bool can_last(const Run& run, const Fault& fault, FaultDuration lasts) {
   if (fault.tensor == "weight") return lasts == FaultDuration::kAlways;
   if (fault.tensor == "weight gradient") return lasts == FaultDuration::kOnce;
-  return lasts != FaultDuration::kInFp8 || run.fp8 != nullptr;
+  return lasts != FaultDuration::kInFp8 || run.trained.fp8 != nullptr;
 }
 
 void inject(const std::vector<std::string>& arguments) {
-  std::string resumed_from;
-  const auto run =
-      assemble(config::parse(arguments, config::kTrainArguments).settings, &resumed_from);
+  const auto run = assemble(config::parse(arguments, config::kTrainArguments).settings);
   for (int i = 0; i < 3; ++i) train_step(*run);
   Json faults = Json::array();
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();

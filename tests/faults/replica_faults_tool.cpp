@@ -123,7 +123,8 @@ class Faults {
   }
 
   std::optional<dist::ReplicaDifference> compare() {
-    return run_.replicas->compare(replicated_tensors(run_), run_.progress.step);
+    return run_.guards.replicas->compare(
+        replicated_tensors(run_.settings, run_.world, run_.trained), run_.progress.step);
   }
 
   // Whether all ranks think so.
@@ -152,7 +153,7 @@ class Faults {
   }
 
   void flip_and_find(uint64_t number) {
-    const auto list = replicated_tensors(run_);
+    const auto list = replicated_tensors(run_.settings, run_.world, run_.trained);
     const Flip it = draw(list, run_.world.size(), number);
     const dist::Replicated& hit = list[it.tensor];
     const bool mine = it.rank == run_.world.rank();
@@ -178,7 +179,7 @@ class Faults {
 
   // A difference of masters stays where it is, however many steps later it is looked for.
   void flip_and_find_later(uint64_t number) {
-    auto list = replicated_tensors(run_);
+    auto list = replicated_tensors(run_.settings, run_.world, run_.trained);
     const size_t at = one_of(list, "master weights", number);
     if (at == list.size() || list[at].own_rows) return;
     const dist::Replicated hit = list[at];
@@ -207,7 +208,7 @@ class Faults {
 
   // A copy that the next update makes anew is alike again after it.
   void flip_a_copy(uint64_t number) {
-    auto list = replicated_tensors(run_);
+    auto list = replicated_tensors(run_.settings, run_.world, run_.trained);
     const size_t at = one_of(list, "weights to compute with", number);
     if (at == list.size()) return;
     const auto size = static_cast<uint64_t>(list[at].values.element_size());
@@ -220,7 +221,7 @@ class Faults {
 
   // Everything of a parameter as `source` has it.
   void heal(const std::string& parameter, int source) {
-    for (const auto& it : replicated_tensors(run_)) {
+    for (const auto& it : replicated_tensors(run_.settings, run_.world, run_.trained)) {
       if (it.parameter != parameter) continue;
       const at::Tensor bytes = it.values.view({-1}).view(at::kByte);
       at::Tensor right = run_.world.rank() == source ? bytes.clone() : at::zeros_like(bytes);
@@ -239,14 +240,13 @@ void run_rank(const launch::RankInfo& rank_info, const std::string& mode, int64_
               const std::string& data) {
   set_rank_variables(rank_info, mode);
   at::set_num_threads(1);
-  std::string resumed_from;
-  const auto run = assemble(settings_of(mode, data), &resumed_from);
+  const auto run = assemble(settings_of(mode, data));
   start_replica_checks(*run);
   for (int i = 0; i < 3; ++i) train_step(*run);
   const Counts c = Faults(*run, mode, flips).inject();
   run->world.barrier("the end");
   if (!run->world.is_first()) return;
-  const Json receipt = replicas_receipt(*run);
+  const Json receipt = replicas_receipt(run->guards);
   const Json line = {{"mode", mode},
                      {"tried", c.tried},
                      {"attributed", c.attributed},

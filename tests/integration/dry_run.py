@@ -129,6 +129,11 @@ def main():
         cases += 1
         if text.returncode != 0 or not lines or not all(line.startswith("dry run |") for line in lines):
             failed.append("every line says dry run")
+        (work / "graph.yaml").write_text("model_name: custom\nn_layer: 1\nn_head: 1\nn_embd: 64\ncuda_graph: true\n")
+        cases += 1
+        found, _, problem = dry_run(work, "graph.yaml")
+        if found is None:
+            failed.append(f"a file with cuda_graph: {problem}")
     host = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     if host > HOST_BYTES:
         failed.append(f"host memory {host / 2**30:.1f} GiB")

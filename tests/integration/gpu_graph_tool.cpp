@@ -14,7 +14,6 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "config/parse.h"
-#include "engine/devices.h"
 #include "fake_cuda/fake_cuda.h"
 #include "train/device.h"
 #include "train/evaluate.h"
@@ -97,21 +96,20 @@ int64_t evaluate_beside(train::Run& run, const std::vector<MemoryRange>& of_grap
 std::unique_ptr<train::Run> start(const std::vector<std::string>& args) {
   const config::Settings settings = config::parse(args, config::kTrainArguments).settings;
   train::prepare_process(settings);
-  std::string resumed_from;
-  auto run = train::assemble(settings, &resumed_from);
-  if (!engine::is_fake(run->engine->target.device))
+  auto run = train::assemble(settings);
+  if (run->trained.has_numbers)
     fail(ExitCode::kUsage, "gpu_graph", "wanted the fake CUDA device, found ",
-         run->engine->target.device.str());
+         run->trained.device().str());
   return run;
 }
 
 void print_receipt(const train::Run& run) {
   int64_t counted = 0;  // GEMMs, as the receipt of a run tells them
-  for (const auto& layer : run.model->linears())
+  for (const auto& layer : run.trained.model->linears())
     for (const auto& ran : layer->gemm_counts) counted += ran.fp8 + ran.other;
-  Json receipt = run.graph != nullptr ? run.graph->receipt() : Json::object();
-  receipt["gemms"] = counted;
-  receipt["layers"] = run.model->linears().size();
+  Json receipt = run.trained.graph != nullptr ? run.trained.graph->receipt() : Json::object();
+  receipt["products"] = counted;
+  receipt["layers"] = run.trained.model->linears().size();
   std::printf("%s\n", receipt.dump().c_str());
 }
 
@@ -129,7 +127,8 @@ int run_steps(int64_t steps, int64_t fallback, const std::vector<std::string>& a
       line["overlaps"] = evaluate_beside(*run, of_graphs);
     std::printf("%s\n", line.dump().c_str());
     if (i == fallback)
-      run->fp8->fall_back({run->model->linears().front()->name, "asked for by the test", i});
+      run->trained.fp8->fall_back(
+          {run->trained.model->linears().front()->name, "asked for by the test", i});
   }
   print_receipt(*run);
   return 0;
@@ -146,12 +145,13 @@ int spoil(const std::vector<std::string>& args) {
     sums[0].item<double>();
     return train::MicroBatch{sums, {}};
   };
-  for (int i = 0; i < kSteps; ++i) run->graph->run(*run, run->loader->next(), 1, pass);
+  for (int i = 0; i < kSteps; ++i)
+    run->trained.graph->run(run->trained, run->data.loader->next(), 1, false, pass);
   fake_cuda::api()->reset();
   train::train_step(*run);
   Json line = counts();
   line["passes"] = passes;  // one of them was not to be run
-  line["fresh"] = run->model->params().front()->grad_fresh;
+  line["fresh"] = run->trained.model->params().front()->grad_fresh;
   std::printf("%s\n", line.dump().c_str());
   print_receipt(*run);
   return 0;

@@ -51,13 +51,12 @@ int run_steps(int64_t count, const std::vector<std::string>& args) {
   const config::Settings settings = config::parse(args, config::kTrainArguments).settings;
   train::prepare_process(settings);
   OCTAVO_ASSERT(fake_cuda::is_active());
-  std::string resumed_from;
-  const auto run = train::assemble(settings, &resumed_from);
+  const auto run = train::assemble(settings);
   for (int64_t i = 0; i < count; ++i) {
     fake_cuda::api()->reset();
     train::train_step(*run);
   }
-  const auto memory = engine::memory_of(run->engine->target.device);
+  const auto memory = engine::memory_of(run->trained.engine->target.device);
   run->world.barrier("the end");
   const Json found = {{"rank", run->world.rank()},
                       {"events", events_of_the_step()},

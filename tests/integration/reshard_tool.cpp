@@ -21,8 +21,7 @@ int resume_and_save(const std::string& folder, int64_t steps,
   using namespace octavo;
   const config::Settings settings = config::parse(args, config::kTrainArguments).settings;
   train::prepare_process(settings);
-  std::string resumed_from;
-  const auto run = train::assemble(settings, &resumed_from);
+  const auto run = train::assemble(settings);
   run->settings.checkpoint_dir = folder;
   train::save(*run, "run", false, nullptr);
   for (int64_t i = 0; i < steps; ++i) {

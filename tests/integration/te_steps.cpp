@@ -61,42 +61,42 @@ std::unique_ptr<train::Run> make_run(const Step& step, bool te) {
   s.learning_rate = 1e-2;
   engine::Target target;
   if (te) target.fp8 = engine::Fp8Kernels::kTransformerEngine;
-  run->engine = std::make_unique<engine::Engine>(target);
-  if (!te) take_conventions(*run->engine);
+  run->trained.engine = std::make_unique<engine::Engine>(target);
+  if (!te) take_conventions(*run->trained.engine);
   if (step.model == "llama")
-    run->model = models::make({.family = model_config::Family::kLlama,
-                               .layers = 2,
-                               .width = 128,
-                               .mlp = 384,
-                               .heads = 4,
-                               .kv_heads = 2,
-                               .head_dim = 32,
-                               .vocab = kVocabulary,
-                               .context = 128,
-                               .rope = {.theta = 500000, .scaling = {}}},
-                              *run->engine);
+    run->trained.model = models::make({.family = model_config::Family::kLlama,
+                                       .layers = 2,
+                                       .width = 128,
+                                       .mlp = 384,
+                                       .heads = 4,
+                                       .kv_heads = 2,
+                                       .head_dim = 32,
+                                       .vocab = kVocabulary,
+                                       .context = 128,
+                                       .rope = {.theta = 500000, .scaling = {}}},
+                                      *run->trained.engine);
   else
-    run->model = models::make(
+    run->trained.model = models::make(
         model_config::gpt2(
             {.layers = 2, .heads = 4, .width = 128, .vocab = kVocabulary, .context = 128}),
-        *run->engine);
-  run->model->initialize(1);
-  run->probes = std::make_unique<nn::Probes>(run->model->linears());
-  run->optimizer = std::make_unique<optim::AdamW>(*run->engine, run->model->params(),
-                                                  optim::AdamWOptions{.max_grad_norm = 1});
-  run->train_data = std::make_shared<HashedTokens>();
-  run->loader = std::make_unique<data::Loader>(
-      run->train_data, data::Loader::Options{.rows = s.batch_size, .length = s.max_seq_length},
+        *run->trained.engine);
+  run->trained.model->initialize(1);
+  run->trained.probes = std::make_unique<nn::Probes>(run->trained.model->linears());
+  run->trained.optimizer = std::make_unique<optim::AdamW>(
+      *run->trained.engine, run->trained.model->params(), optim::AdamWOptions{.max_grad_norm = 1});
+  run->data.train = std::make_shared<HashedTokens>();
+  run->data.loader = std::make_unique<data::Loader>(
+      run->data.train, data::Loader::Options{.rows = s.batch_size, .length = s.max_seq_length},
       data::Position{});
   run->schedule = {
       .max_lr = s.learning_rate, .min_lr_ratio = 1, .warmup_steps = 0, .max_steps = 100};
-  run->fp8_decision =
+  run->trained.fp8_decision =
       fp8::Decision{.runs = fp8::Runs::kRehearsal,
                     .backend = te ? "te" : "rehearsal",
                     .options = {.recipe = step.recipe, .format = step.format, .history = 4}};
-  run->fp8 = std::make_unique<nn::Fp8Model>(
-      *run->engine, run->model->linears(),
-      nn::Fp8ModelOptions{.fp8 = run->fp8_decision->options,
+  run->trained.fp8 = std::make_unique<nn::Fp8Model>(
+      *run->trained.engine, run->trained.model->linears(),
+      nn::Fp8ModelOptions{.fp8 = run->trained.fp8_decision->options,
                           .skip = {},
                           .tokens = s.batch_size * s.max_seq_length,
                           .stats_freq = 2,
@@ -109,13 +109,13 @@ std::unique_ptr<train::Run> make_run(const Step& step, bool te) {
 // Everything that a step leaves behind, by name.
 std::map<std::string, at::Tensor> state_of(const train::Run& run) {
   std::map<std::string, at::Tensor> all;
-  for (const auto& p : run.model->params()) {
+  for (const auto& p : run.trained.model->params()) {
     all[p->name] = p->master;
     all["gradient of " + p->name] = p->grad;
     all["compute copy of " + p->name] = p->compute;
   }
-  for (const auto& [name, tensor] : run.optimizer->state()) all[name] = tensor;
-  for (const auto& [name, tensor] : run.fp8->state()) all[name] = tensor;
+  for (const auto& [name, tensor] : run.trained.optimizer->state()) all[name] = tensor;
+  for (const auto& [name, tensor] : run.trained.fp8->state()) all[name] = tensor;
   return all;
 }
 
@@ -169,10 +169,10 @@ Counts counts() {
 
 std::string compare(const Step& step) {
   const auto te = make_run(step, true), rehearsal = make_run(step, false);
-  for (const engine::Choice& choice : te->engine->choices)
+  for (const engine::Choice& choice : te->trained.engine->choices)
     if (choice.op == "fp8_linear" && choice.implementation != "te")
       return "FP8 runs by " + choice.implementation;
-  if (te->fp8->layers_in_fp8() != static_cast<int64_t>(te->model->linears().size()))
+  if (te->trained.fp8->layers_in_fp8() != static_cast<int64_t>(te->trained.model->linears().size()))
     return "not every layer is in FP8";
   const auto before = counts().calls("nvte_cublas_gemm_v2");
   for (int i = 1; i <= 3; ++i) {
@@ -182,7 +182,7 @@ std::string compare(const Step& step) {
     if (!wrong.empty()) return str("step ", i, ": ", wrong);
   }
   const auto wanted = static_cast<unsigned long>(9 * te->settings.gradient_accumulation_steps) *
-                      te->model->linears().size();
+                      te->trained.model->linears().size();
   const auto gemms = counts().calls("nvte_cublas_gemm_v2") - before;
   if (gemms != wanted) return str(gemms, " GEMMs, wanted ", wanted);
   return "";

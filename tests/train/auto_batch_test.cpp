@@ -68,7 +68,7 @@ TEST_F(AutoBatch, FindsTheSizeThatFits) {
   EXPECT_EQ(run->batching.found, 8);
   EXPECT_GT(run->batching.trials, 1);
   EXPECT_LT(run->batching.trials, 8);
-  open_loader(*run);
+  open_loader(run->settings, run->world, run->progress.position, run->data);
   // The search leaves no trace: the run is the one that was told these sizes.
   s.target_effective_batch_size = 0;
   s.batch_size = 8;
@@ -80,7 +80,7 @@ TEST_F(AutoBatch, FindsTheSizeThatFits) {
     EXPECT_EQ(a.loss, b.loss) << i;
     EXPECT_EQ(a.grad_norm, b.grad_norm) << i;
   }
-  EXPECT_EQ(batching_receipt(*run)["samples_per_step"], 64);
+  EXPECT_EQ(batching_receipt(run->settings, run->batching, 1)["samples_per_step"], 64);
 
   limit_to(static_cast<double>(engine::cpu_memory().in_use) + 1e6);
   run->settings.auto_batch_size = true;
@@ -107,7 +107,8 @@ TEST_F(AutoBatch, FindsAnySizeWithoutATargetAndStaysUnderMax) {
   engine::limit_cpu_memory(0);
   s.auto_batch_size = true;
   const auto whole = start(s);
-  EXPECT_EQ(whole->settings.batch_size, static_cast<int64_t>(whole->loader->samples_per_epoch()));
+  EXPECT_EQ(whole->settings.batch_size,
+            static_cast<int64_t>(whole->data.loader->samples_per_epoch()));
   s.max_batch_size = 3;
   const auto bounded = start(s);
   EXPECT_EQ(bounded->settings.batch_size, 3);
@@ -157,7 +158,7 @@ TEST_F(AutoBatch, RunningOutOfMemoryGoesOnInSmallerPasses) {
   }
   EXPECT_EQ(run->progress.step, 5);
   EXPECT_EQ(evaluate(*run).tokens, before.tokens);  // of as many samples as before
-  EXPECT_EQ(batching_receipt(*run)["halvings"], 1);
+  EXPECT_EQ(batching_receipt(run->settings, run->batching, 1)["halvings"], 1);
 }
 
 TEST_F(AutoBatch, PassesOfOneSampleCannotBeHalved) {
@@ -188,7 +189,7 @@ TEST_F(AutoBatch, Fp8GoesOnWithItsScales) {
   const auto halved_step = train_step_in_memory(*run);
   engine::limit_cpu_memory(0);
   EXPECT_EQ(run->batching.halvings, 1);
-  EXPECT_GT(run->fp8->layers_in_fp8(), 0);
+  EXPECT_GT(run->trained.fp8->layers_in_fp8(), 0);
   const auto undisturbed = start(s);
   monitor::StepRecord wanted;
   for (int i = 0; i < 4; ++i) wanted = train_step(*undisturbed);

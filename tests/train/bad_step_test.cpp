@@ -37,16 +37,18 @@ class BadStep : public TrainTest {
   }
   // The run takes its losses for unusually high ones.
   static void expect_lower(train::Run& run) {
-    for (int i = 0; i < 128; ++i) run.losses.add(0.1 + 1e-4 * (i % 7));
+    for (int i = 0; i < 128; ++i) run.guards.losses.add(0.1 + 1e-4 * (i % 7));
   }
-  static at::Tensor weight_of(const train::Run& run) { return run.model->params().front()->master; }
+  static at::Tensor weight_of(const train::Run& run) {
+    return run.trained.model->params().front()->master;
+  }
 };
 
 TEST_F(BadStep, ANanInAWeightIsNamedAndEndsTheRun) {
   const auto run = started(BadSteps::kStop);
-  const auto& param = run->model->params()[3];
+  const auto& param = run->trained.model->params()[3];
   param->master.view({-1})[1].fill_(kNan);
-  const auto steps = run->optimizer->steps();
+  const auto steps = run->trained.optimizer->steps();
   try {
     train_step(*run);
     FAIL() << "the step was taken";
@@ -55,16 +57,16 @@ TEST_F(BadStep, ANanInAWeightIsNamedAndEndsTheRun) {
     EXPECT_NE(std::string(error.what()).find("first seen in " + param->name), std::string::npos)
         << error.what();
   }
-  EXPECT_EQ(run->optimizer->steps(), steps);
-  ASSERT_EQ(run->incidents.size(), 1u);
-  EXPECT_EQ(run->incidents[0].cause, Cause::kHardware);
-  EXPECT_EQ(run->incidents[0].action, "run ended");
+  EXPECT_EQ(run->trained.optimizer->steps(), steps);
+  ASSERT_EQ(run->guards.incidents.size(), 1u);
+  EXPECT_EQ(run->guards.incidents[0].cause, Cause::kHardware);
+  EXPECT_EQ(run->guards.incidents[0].action, "run ended");
 }
 
 TEST_F(BadStep, AWeightThatIsNotFiniteIsHealedByARollbackAlone) {
   for (const auto policy : {BadSteps::kSkip, BadSteps::kRollBack}) {
     const auto run = started(policy);
-    run->model->params()[3]->master.view({-1})[1].fill_(kNan);
+    run->trained.model->params()[3]->master.view({-1})[1].fill_(kNan);
     const bool resumes = policy == BadSteps::kRollBack;
     if (resumes)
       EXPECT_TRUE(train_step(*run).skipped);
@@ -77,10 +79,11 @@ TEST_F(BadStep, AWeightThatIsNotFiniteIsHealedByARollbackAlone) {
 TEST_F(BadStep, AGradientThatNoGemmReadsIsNamedItself) {
   const auto run = started(BadSteps::kSkip);
   Incident incident;
+  incident.step = run->progress.step + 1;
   incident.what = "the gradient of a weight is not finite";
   incident.loss = 1;
-  std::vector<data::Batch> batches = {run->loader->next()};
-  replay_step(*run, batches, 1, incident);
+  std::vector<data::Batch> batches = {run->data.loader->next()};
+  replay_step(run->settings, run->world, run->trained, batches, 1, incident);
   EXPECT_EQ(incident.place, "");  // and not the head or the loss
 }
 
@@ -93,7 +96,7 @@ TEST_F(BadStep, ASpikeIsFlaggedSkippedOrRolledBack) {
     const bool skips = policy != BadSteps::kStop;
     for (int i = 0; i < 3; ++i) EXPECT_EQ(train_step(*run).skipped, skips);
     EXPECT_EQ(at::equal(weight_of(*run), saved), skips);
-    EXPECT_EQ(rollback_is_due(*run), policy == BadSteps::kRollBack);
+    EXPECT_EQ(rollback_is_due(policy, run->progress), policy == BadSteps::kRollBack);
     EXPECT_EQ(run->progress.bad_step_skips, skips ? 3 : 0);
     EXPECT_EQ(run->progress.step, 43);  // a skipped step is a step
     EXPECT_EQ(run->progress.position.samples, 43u * 4);
@@ -108,15 +111,15 @@ TEST_F(BadStep, ARollbackBringsBackWeightsAndMomentsAlone) {
   ASSERT_FALSE(at::equal(weight_of(*run), saved));
   expect_lower(*run);
   for (int i = 0; i < 3; ++i) train_step(*run);
-  EXPECT_TRUE(is_suspect(*run));
+  EXPECT_TRUE(is_suspect(BadSteps::kRollBack, run->progress));
   roll_back(*run);
-  EXPECT_FALSE(is_suspect(*run));
+  EXPECT_FALSE(is_suspect(BadSteps::kRollBack, run->progress));
   EXPECT_TRUE(at::equal(weight_of(*run), saved));
-  EXPECT_EQ(run->optimizer->steps(), 40);
+  EXPECT_EQ(run->trained.optimizer->steps(), 40);
   EXPECT_EQ(run->progress.step, 48);
-  EXPECT_EQ(run->incidents.back().first_sample, 40u * 4);
-  EXPECT_EQ(run->incidents.back().end_sample, 48u * 4);
-  EXPECT_EQ(run->losses.recent().size(), 40u);  // what the old weights are judged by
+  EXPECT_EQ(run->guards.incidents.back().first_sample, 40u * 4);
+  EXPECT_EQ(run->guards.incidents.back().end_sample, 48u * 4);
+  EXPECT_EQ(run->guards.losses.recent().size(), 40u);  // what the old weights are judged by
   EXPECT_FALSE(train_step(*run).skipped);
 }
 
@@ -159,7 +162,7 @@ TEST_F(BadStep, AResumedRunRemembersItsLosses) {
   auto s = run->settings;
   s.resume = "latest";
   const auto again = start(s);
-  EXPECT_EQ(again->losses.recent(), run->losses.recent());
+  EXPECT_EQ(again->guards.losses.recent(), run->guards.losses.recent());
   EXPECT_EQ(again->progress.bad_step_skips, 1);
   EXPECT_TRUE(train_step(*again).skipped);
 }

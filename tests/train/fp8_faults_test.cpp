@@ -28,11 +28,11 @@ class Fp8Faults : public Fp8Test {
       const auto record = train_step(*run);
       EXPECT_EQ(troubled_layers(record), "") << i;
     }
-    EXPECT_EQ(run->fp8->warnings(), 0);
+    EXPECT_EQ(run->trained.fp8->warnings(), 0);
     return run;
   }
   static const nn::Fp8LayerPlan& plan_of(const train::Run& run, const std::string& layer) {
-    for (const auto& plan : run.fp8->plan())
+    for (const auto& plan : run.trained.fp8->plan())
       if (plan.layer->name == layer) return plan;
     throw std::runtime_error("no layer " + layer);
   }
@@ -70,10 +70,10 @@ TEST_F(Fp8Faults, OutliersThatGrowAreNamedAndTrainingGoesOn) {
     EXPECT_EQ(troubled_layers(record), kDown) << i;
     EXPECT_EQ(trouble_of(record, kDown, "input"), "3.12% saturated (limit 1%)") << i;
     EXPECT_TRUE(std::isfinite(record.loss));
-    EXPECT_EQ(run->fp8->warnings(), i);
+    EXPECT_EQ(run->trained.fp8->warnings(), i);
     EXPECT_EQ(record.fp8_layers, 8);
   }
-  EXPECT_TRUE(run->fp8->fallbacks().empty());
+  EXPECT_TRUE(run->trained.fp8->fallbacks().empty());
   faults = {};
   // The history remembers the outliers, so that the numbers of a healthy layer are too small now.
   const auto after = train_step(*run);
@@ -88,10 +88,10 @@ TEST_F(Fp8Faults, OutliersMoveTheLayerToBf16) {
   const auto record = train_step(*run);
   EXPECT_EQ(record.fp8_fallbacks, 1);
   EXPECT_EQ(record.fp8_layers, 7);
-  ASSERT_EQ(run->fp8->fallbacks().size(), 1u);
-  EXPECT_EQ(run->fp8->fallbacks()[0].layer, kDown);
-  EXPECT_EQ(run->fp8->fallbacks()[0].step, 7);
-  EXPECT_EQ(run->fp8->fallbacks()[0].reason, "input: 3.12% saturated (limit 1%)");
+  ASSERT_EQ(run->trained.fp8->fallbacks().size(), 1u);
+  EXPECT_EQ(run->trained.fp8->fallbacks()[0].layer, kDown);
+  EXPECT_EQ(run->trained.fp8->fallbacks()[0].step, 7);
+  EXPECT_EQ(run->trained.fp8->fallbacks()[0].reason, "input: 3.12% saturated (limit 1%)");
   EXPECT_EQ(plan_of(*run, kDown).reason, "fp8_guard at step 7: input: 3.12% saturated (limit 1%)");
   EXPECT_EQ(plan_of(*run, kDown).layer->fp8, nullptr);
   EXPECT_EQ(plan_of(*run, kUp).reason, "");
@@ -128,11 +128,11 @@ TEST_F(Fp8Faults, ANanInAGradientIsNamedAndItsStepDropped) {
       EXPECT_EQ(trouble_of(record, kDown, "gradient"), "");  // before the fault
       EXPECT_EQ(run->progress.skipped_steps, i);
       EXPECT_EQ(run->progress.step, 5 + i);
-      EXPECT_EQ(run->optimizer->steps(), 5);
+      EXPECT_EQ(run->trained.optimizer->steps(), 5);
       EXPECT_EQ(differences(*run, before), "");
     }
-    EXPECT_GE(run->fp8->warnings(), 3);
-    EXPECT_TRUE(run->fp8->fallbacks().empty());
+    EXPECT_GE(run->trained.fp8->warnings(), 3);
+    EXPECT_TRUE(run->trained.fp8->fallbacks().empty());
     expect_recovery(*run);
     EXPECT_EQ(run->progress.skipped_steps, 3);
     EXPECT_EQ(run->progress.skipped_in_a_row, 0);
@@ -171,7 +171,7 @@ TEST_F(Fp8Faults, WithoutTheGuardANanStops) {
   EXPECT_EQ(code, ExitCode::kGuard);
   EXPECT_NE(message.find("not finite at step 6"), std::string::npos) << message;
   EXPECT_EQ(run->progress.step, 5);
-  EXPECT_EQ(run->optimizer->steps(), 5);
+  EXPECT_EQ(run->trained.optimizer->steps(), 5);
 }
 
 TEST_F(Fp8Faults, MoreThanTenDroppedStepsInARowStop) {
@@ -200,7 +200,7 @@ TEST_F(Fp8Faults, AnAllZeroActivationIsNamedAndMovesTheLayer) {
     EXPECT_EQ(first.fp8_fallbacks, 0);
     EXPECT_EQ(train_step(*run).fp8_fallbacks, 1);
     EXPECT_NE(plan_of(*run, kDown).reason.find("all zero"), std::string::npos);
-    EXPECT_EQ(run->fp8->warnings(), 2);
+    EXPECT_EQ(run->trained.fp8->warnings(), 2);
     EXPECT_FALSE(train_step(*run).skipped);
     expect_recovery(*run);
   }
@@ -214,8 +214,8 @@ TEST_F(Fp8Faults, OneBadStatisticIsForgivenByTheFallback) {
     faults = {};
     train_step(*run);
   }
-  EXPECT_EQ(run->fp8->warnings(), 3);
-  EXPECT_TRUE(run->fp8->fallbacks().empty());
+  EXPECT_EQ(run->trained.fp8->warnings(), 3);
+  EXPECT_TRUE(run->trained.fp8->fallbacks().empty());
 }
 
 TEST_F(Fp8Faults, TheGuardOffSaysNothing) {
@@ -224,7 +224,7 @@ TEST_F(Fp8Faults, TheGuardOffSaysNothing) {
   const int64_t warnings = warning_count();
   EXPECT_EQ(trouble_of(steps(*run, 3), kDown, "input"), "all zero");  // in the record all the same
   EXPECT_EQ(warning_count(), warnings);
-  EXPECT_EQ(run->fp8->layers_in_fp8(), 8);
+  EXPECT_EQ(run->trained.fp8->layers_in_fp8(), 8);
 }
 
 TEST_F(Fp8Faults, AFallbackIsInTheReceiptAndTheCheckpoint) {
@@ -238,7 +238,7 @@ TEST_F(Fp8Faults, AFallbackIsInTheReceiptAndTheCheckpoint) {
     steps(*run, 2);
     faults = {};
     steps(*run, 2);
-    const Json receipt = fp8_receipt(*run);
+    const Json receipt = fp8_receipt(run->trained, run->settings.max_seq_length);
     EXPECT_EQ(receipt["fallbacks"],
               Json::array({{{"layer", kDown}, {"reason", reason}, {"step", 7}}}));
     EXPECT_EQ(receipt["layers"], 7);
@@ -255,7 +255,8 @@ TEST_F(Fp8Faults, AFallbackIsInTheReceiptAndTheCheckpoint) {
     auto s = run->settings;
     s.resume = "latest";
     const auto resumed = start(s);
-    EXPECT_EQ(fp8_receipt(*resumed)["fallbacks"], receipt["fallbacks"]);
+    EXPECT_EQ(fp8_receipt(resumed->trained, resumed->settings.max_seq_length)["fallbacks"],
+              receipt["fallbacks"]);
     EXPECT_EQ(plan_of(*resumed, kDown).reason, plan_of(*run, kDown).reason);
     EXPECT_EQ(plan_of(*resumed, kDown).layer->fp8, nullptr);
     for (int i = 0; i < 3; ++i) EXPECT_EQ(train_step(*resumed).loss, train_step(*run).loss) << i;

@@ -71,8 +71,8 @@ class Fp8Test : public TrainTest {
   }
   std::unique_ptr<train::Run> start_faulty(const config::Settings& s) const {
     auto run = start(s);
-    run->engine->gelu =
-        std::make_unique<FaultyGelu>(std::move(run->engine->gelu), faults, s.n_layer);
+    run->trained.engine->gelu =
+        std::make_unique<FaultyGelu>(std::move(run->trained.engine->gelu), faults, s.n_layer);
     return run;
   }
   static monitor::StepRecord steps(train::Run& run, int count) {
@@ -104,9 +104,11 @@ inline std::string troubled_layers(const monitor::StepRecord& record) {
 using NamedTensors = models::NamedTensors;
 inline NamedTensors state_of(const Run& run) {
   NamedTensors all;
-  for (const auto& p : run.model->params()) all.emplace_back(p->name, p->master.detach().clone());
-  for (const auto& [name, tensor] : run.optimizer->state()) all.emplace_back(name, tensor.clone());
-  for (const auto& named : run.fp8->state()) all.push_back(named);
+  for (const auto& p : run.trained.model->params())
+    all.emplace_back(p->name, p->master.detach().clone());
+  for (const auto& [name, tensor] : run.trained.optimizer->state())
+    all.emplace_back(name, tensor.clone());
+  for (const auto& named : run.trained.fp8->state()) all.push_back(named);
   return all;
 }
 

@@ -69,7 +69,7 @@ TEST_F(Fp8, StatisticsAreOfTheRightTensors) {
     s.gradient_accumulation_steps = 2;
     const auto run = start(s);
     std::map<std::string, at::Tensor> weights;
-    for (const auto& layer : run->model->linears())
+    for (const auto& layer : run->trained.model->linears())
       weights[layer->name] = layer->weight->compute.detach().to(at::kFloat);
     const auto record = train_step(*run);
     // Two directions of three tensors, one of them where both copies are the same.
@@ -105,8 +105,8 @@ TEST_F(Fp8, EvaluationAndSamplesLeaveTrainingAlone) {
     const auto a = start(settings(recipe)), b = start(settings(recipe));
     const auto look = [&] {
       evaluate(*a);
-      eval::generate(*a->engine, *a->model, *a->tokenizer, "lin", {.max_new_tokens = 3},
-                     [](auto) {});
+      eval::generate(*a->trained.engine, *a->trained.model, *a->data.tokenizer, "lin",
+                     {.max_new_tokens = 3}, [](auto) {});
     };
     look();
     steps(*a, 2);
@@ -125,7 +125,7 @@ TEST_F(Fp8, TheReceiptNamesEveryGemm) {
   s.fp8_skip = {"h.0.mlp.*", "last"};
   const auto run = start(s);
   steps(*run, 3);
-  const Json receipt = fp8_receipt(*run);
+  const Json receipt = fp8_receipt(run->trained, run->settings.max_seq_length);
   double shares = 0, in_fp8 = 0;
   int gemms = 0;
   for (const auto& line : receipt["gemms"]) {
@@ -164,7 +164,7 @@ TEST_F(Fp8, TheReceiptNamesEveryGemm) {
 
 TEST_F(Fp8, TheTablePutsBlocksTogether) {
   const auto run = start(settings(Fp8Recipe::kMxfp8));
-  const std::string table = gemm_table(gemm_lines(*run));
+  const std::string table = gemm_table(gemm_lines(run->trained, run->settings.max_seq_length));
   EXPECT_NE(table.find("h.*.attn.c_attn (2)"), std::string::npos) << table;
   EXPECT_EQ(std::ranges::count(table, '\n'), 1 + 4 * 3 + 2) << table;
 }
@@ -174,7 +174,7 @@ TEST_F(Fp8, ABf16RunHasAReceiptWithoutReasons) {
   s.mixed_precision = config::Precision::kBf16;
   const auto run = start(s);
   train_step(*run);
-  const Json receipt = fp8_receipt(*run);
+  const Json receipt = fp8_receipt(run->trained, run->settings.max_seq_length);
   EXPECT_EQ(receipt["flops_share"], 0);
   EXPECT_FALSE(receipt.contains("recipe"));
   for (const auto& line : receipt["gemms"]) {
@@ -229,8 +229,8 @@ TEST_F(Fp8, NativeIsRefusedOnACpuAndABackendIsAWarning) {
   const int64_t before = warning_count();
   const auto run = start(s);
   EXPECT_EQ(warning_count(), before + 1);
-  EXPECT_EQ(run->precision(), "FP8 rehearsal");
-  const Json warnings = fp8_receipt(*run)["warnings"];
+  EXPECT_EQ(run->trained.precision(), "FP8 rehearsal");
+  const Json warnings = fp8_receipt(run->trained, run->settings.max_seq_length)["warnings"];
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_NE(warnings[0].get<std::string>().find("fp8_backend te"), std::string::npos);
 }
@@ -243,7 +243,7 @@ TEST_F(Fp8, OtherNamesForTheSame) {
   s.fp8_recipe = Fp8Recipe::kDelayed;
   s.fp8_scenario = config::Fp8Scenario::kMxfp8;
   const auto run = start(s);
-  EXPECT_EQ(run->fp8->options(), wanted->fp8->options());
+  EXPECT_EQ(run->trained.fp8->options(), wanted->trained.fp8->options());
   EXPECT_EQ(train_step(*run).loss, train_step(*wanted).loss);
   s.checkpoint_dir.clear();
   EXPECT_EQ(checkpoint_dir(s), "checkpoints_fp8");
@@ -278,7 +278,7 @@ TEST_F(Fp8, DelayedScalingThatStartsLateIsNotJudgedAtOnce) {
   s.resume = "latest";
   const auto run = start(s);
   steps(*run, 2);
-  EXPECT_EQ(run->fp8->warnings(), 0);
+  EXPECT_EQ(run->trained.fp8->warnings(), 0);
 }
 
 // --- metrics

@@ -41,13 +41,13 @@ class LoraRun : public TrainTest {
   // What the layers multiply with, whatever it is kept as.
   static std::vector<at::Tensor> frozen(const train::Run& run) {
     std::vector<at::Tensor> all;
-    for (const auto& p : run.model->params()) all.push_back(p->weights().detach().clone());
+    for (const auto& p : run.trained.model->params()) all.push_back(p->weights().detach().clone());
     return all;
   }
   static std::vector<at::Tensor> trained(const train::Run& run) {
     std::vector<at::Tensor> all;
-    for (const auto& p : run.lora->params()) all.push_back(p->master.detach().clone());
-    for (const auto& named : run.optimizer->state()) all.push_back(named.second.clone());
+    for (const auto& p : run.trained.lora->params()) all.push_back(p->master.detach().clone());
+    for (const auto& named : run.trained.optimizer->state()) all.push_back(named.second.clone());
     return all;
   }
   void expect_same_with_checkpointing(config::Settings s) const {
@@ -94,7 +94,7 @@ TEST_F(LoraRun, OnlyAdaptersChange) {
       EXPECT_LT(seen.back(), seen.front() - 0.2);  // the head is frozen and random
       EXPECT_EQ(different(frozen(*run), weights), std::vector<size_t>());
       EXPECT_EQ(different(trained(*run), adapters).size(), adapters.size());  // every one
-      for (const auto& p : run->model->params()) EXPECT_FALSE(p->grad.defined()) << p->name;
+      for (const auto& p : run->trained.model->params()) EXPECT_FALSE(p->grad.defined()) << p->name;
     }
 }
 
@@ -110,8 +110,8 @@ TEST_F(LoraRun, OnlyTargetsGetAdapters) {
   config::Settings s = lora();
   s.lora_target_modules = {"c_attn"};
   const auto run = start(s);
-  EXPECT_EQ(run->lora->modules().size(), 2);  // of two blocks
-  EXPECT_EQ(run->lora->params().size(), 4);
+  EXPECT_EQ(run->trained.lora->modules().size(), 2);  // of two blocks
+  EXPECT_EQ(run->trained.lora->params().size(), 4);
   s.lora_target_modules = {"c_atn"};
   expect_failure(ExitCode::kUsage, "did you mean 'c_attn'", [&] { start(s); });
 }

@@ -31,8 +31,8 @@ class LowMemoryRun : public TrainTest {
   }
   static std::vector<at::Tensor> weights(const train::Run& run) {
     std::vector<at::Tensor> all;
-    for (const auto& p : run.model->params()) all.push_back(p->master.detach().clone());
-    for (const auto& named : run.optimizer->state()) all.push_back(named.second.clone());
+    for (const auto& p : run.trained.model->params()) all.push_back(p->master.detach().clone());
+    for (const auto& named : run.trained.optimizer->state()) all.push_back(named.second.clone());
     return all;
   }
 };
@@ -101,7 +101,7 @@ TEST_F(LowMemoryRun, GradientsAreFreeBetweenSteps) {
   const auto run = start(lowest());
   for (int i = 0; i < 2; ++i) {
     train_step(*run);
-    for (const auto& p : run->model->params())
+    for (const auto& p : run->trained.model->params())
       EXPECT_EQ(p->grad.defined(), p->master.dim() < 2) << p->name;
   }
 }

@@ -220,8 +220,7 @@ TEST_F(RunFoldersTest, EveryOutputFolderIsTriedBeforeStepOne) {
 
 TEST_F(RunFoldersTest, TwoProcessesDoNotTrainInOneFolder) {
   auto s = settings("run");
-  std::string resumed_from;
-  const auto first = assemble(s, &resumed_from, /*writes=*/true);
+  const auto first = assemble(s, /*writes=*/true);
   expect_failure(ExitCode::kEnvironment, "another process trains in it", [&] { train(s); });
 }
 

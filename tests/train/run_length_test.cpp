@@ -1,7 +1,7 @@
 // Runs of whole epochs are counted in samples: however often they are resumed, and with whatever
 // steps, every sample is seen once in an epoch.
 
-#include "train/run_length.h"
+#include "train/run_schedule.h"
 
 #include <algorithm>
 #include <numeric>
@@ -42,7 +42,7 @@ class Epochs : public TrainTest {
   }
   // Every sample once in each of the epochs.
   static void expect_whole(const Samples& seen, const train::Run& run, uint64_t number) {
-    const uint64_t size = run.loader->samples_per_epoch();
+    const uint64_t size = run.data.loader->samples_per_epoch();
     ASSERT_EQ(seen.size(), number * size);
     Samples all(size);
     std::iota(all.begin(), all.end(), 0);
@@ -79,7 +79,7 @@ TEST_F(Epochs, TheLastStepHasWhatIsLeft) {
     s.batch_size = 7;
     s.gradient_accumulation_steps = accumulation;
     const auto run = start(s);
-    ASSERT_NE(2 * run->loader->samples_per_epoch() % samples_per_step(*run), 0);
+    ASSERT_NE(2 * run->data.loader->samples_per_epoch() % samples_per_step(run->settings, 1), 0);
     Samples seen;
     finish(*run, seen);
     expect_whole(seen, *run, 2);
@@ -94,7 +94,8 @@ TEST_F(Epochs, AShortStepIsAStepOfItsSamples) {
   auto s = epochs(1);
   save(*padded, "run", false, nullptr);
   s.resume = "latest";
-  s.batch_size = static_cast<int64_t>(samples_asked(*padded) - seen.size());
+  s.batch_size =
+      static_cast<int64_t>(samples_asked(padded->settings, *padded->data.train) - seen.size());
   ASSERT_LT(s.batch_size, 8);
   const auto exact = start(s);
   EXPECT_EQ(exact->schedule.max_steps, padded->schedule.max_steps);
@@ -171,8 +172,8 @@ TEST_F(Epochs, AnotherLengthIsConvertedBetweenEpochs) {
   s.max_seq_length = 24;
   s.num_epochs = 3;
   const auto resumed = start(s);
-  const uint64_t size = resumed->loader->samples_per_epoch();
-  EXPECT_LT(size, run->loader->samples_per_epoch());
+  const uint64_t size = resumed->data.loader->samples_per_epoch();
+  EXPECT_LT(size, run->data.loader->samples_per_epoch());
   EXPECT_EQ(resumed->progress.position.samples, 2 * size);
   Samples rest;
   while (resumed->progress.step < resumed->schedule.max_steps) {
@@ -186,9 +187,9 @@ TEST_F(Epochs, StepsThatWereAskedForStaySteps) {
   auto s = epochs(0);
   s.max_steps = 5;
   const auto run = start(s);
-  EXPECT_EQ(samples_asked(*run), 0);
+  EXPECT_EQ(samples_asked(run->settings, *run->data.train), 0);
   EXPECT_EQ(run->schedule.max_steps, 5);
-  EXPECT_EQ(run->loader->end(), 0);
+  EXPECT_EQ(run->data.loader->end(), 0);
 }
 
 }  // namespace

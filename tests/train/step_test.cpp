@@ -14,7 +14,7 @@ using Step = TrainTest;
 
 std::vector<at::Tensor> weights(const Run& run) {
   std::vector<at::Tensor> result;
-  for (const auto& p : run.model->params()) result.push_back(p->master.detach().clone());
+  for (const auto& p : run.trained.model->params()) result.push_back(p->master.detach().clone());
   return result;
 }
 
@@ -40,7 +40,7 @@ TEST_F(Step, LearnsInBothPrecisions) {
     EXPECT_LT(last.loss, 3);  // random bytes cost 5.5
     EXPECT_EQ(run->progress.step, 50);
     EXPECT_EQ(run->progress.position.samples, 200u);
-    EXPECT_EQ(run->optimizer->steps(), 50);
+    EXPECT_EQ(run->trained.optimizer->steps(), 50);
   }
 }
 
@@ -91,7 +91,7 @@ TEST_F(Step, ALossThatIsNotFiniteStopsBeforeTheUpdate) {
   train_step(*run);
   {
     const at::NoGradGuard no_grad;
-    run->model->params().back()->master[3] = NAN;  // the bias of the last norm
+    run->trained.model->params().back()->master[3] = NAN;  // the bias of the last norm
   }
   const auto before = weights(*run);
   try {
@@ -103,7 +103,7 @@ TEST_F(Step, ALossThatIsNotFiniteStopsBeforeTheUpdate) {
   const auto after = weights(*run);
   for (size_t i = 0; i + 1 < before.size(); ++i) EXPECT_TRUE(after[i].equal(before[i])) << i;
   EXPECT_EQ(run->progress.step, 1);
-  EXPECT_EQ(run->optimizer->steps(), 1);
+  EXPECT_EQ(run->trained.optimizer->steps(), 1);
 }
 
 TEST_F(Step, PenaltiesAreRecordedAndAct) {
@@ -130,7 +130,7 @@ TEST_F(Step, TrainsWithoutAValidationSplit) {
   s.val_fraction = 0;
   s.eval_freq = 0;
   const auto run = start(s);
-  EXPECT_EQ(run->val_data, nullptr);
+  EXPECT_EQ(run->data.val, nullptr);
   EXPECT_EQ(train_step(*run).step, 1);
 }
 

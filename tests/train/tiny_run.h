@@ -41,10 +41,7 @@ class TrainTest : public testing::Test {
     s.eval_batches = 4;
     return s;
   }
-  static std::unique_ptr<train::Run> start(const config::Settings& s) {
-    std::string resumed_from;
-    return assemble(s, &resumed_from);
-  }
+  static std::unique_ptr<train::Run> start(const config::Settings& s) { return assemble(s); }
   // The settings of a run whose first step is in a checkpoint, and that run.
   std::pair<config::Settings, std::unique_ptr<train::Run>> saved_run() const {
     auto s = settings();

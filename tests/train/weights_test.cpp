@@ -18,8 +18,8 @@ class Weights : public TrainTest {
   fs::path export_with(const train::Run& run, const std::string& name, const at::Tensor& tensor) {
     const fs::path model = folder / "model";
     fs::create_directories(model);
-    write_file_atomic(model / "config.json", run.model->hugging_face_config().dump());
-    auto tensors = run.model->to_hugging_face();
+    write_file_atomic(model / "config.json", run.trained.model->hugging_face_config().dump());
+    auto tensors = run.trained.model->to_hugging_face();
     tensors.emplace_back(name, tensor);
     checkpoint::write_safetensors(model / "model.safetensors", tensors, {});
     return model;
@@ -61,18 +61,19 @@ TEST_F(Weights, ACheckpointOnOtherDataIsRefused) {
 
 TEST_F(Weights, AnUntiedHeadIsRefusedAndATiedOneIsNot) {
   const auto run = start(settings());
-  const at::Tensor embedding = run->model->head()->master.detach().narrow(0, 0, 257).clone();
+  const at::Tensor embedding =
+      run->trained.model->head()->master.detach().narrow(0, 0, 257).clone();
   const fs::path tied = export_with(*run, "lm_head.weight", embedding);
-  EXPECT_NO_THROW(load_weights(*run->model, tied));
+  EXPECT_NO_THROW(load_weights(*run->trained.model, tied));
   const fs::path untied = export_with(*run, "lm_head.weight", embedding + 1);
-  EXPECT_NE(refusal_text([&] { load_weights(*run->model, untied); }).find("lm_head.weight"),
+  EXPECT_NE(refusal_text([&] { load_weights(*run->trained.model, untied); }).find("lm_head.weight"),
             std::string::npos);
 }
 
 TEST_F(Weights, ALayerThatTheConfigDoesNotNameIsRefused) {
   const auto run = start(settings());
   const fs::path model = export_with(*run, "transformer.h.2.ln_1.weight", at::ones({32}));
-  EXPECT_NE(refusal_text([&] { load_weights(*run->model, model); }).find("h.2.ln_1"),
+  EXPECT_NE(refusal_text([&] { load_weights(*run->trained.model, model); }).find("h.2.ln_1"),
             std::string::npos);
 }
 

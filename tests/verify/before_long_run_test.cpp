@@ -262,7 +262,8 @@ class Fp8Share : public GatherLongRun {
     s.device = config::DeviceChoice::kCpu;
     s.init_from = "random";
     train::start_on_random_tokens(real, s);
-    for (const auto& layer : real.model->linears()) run.settings.fp8_skip.push_back(layer->name);
+    for (const auto& layer : real.trained.model->linears())
+      run.settings.fp8_skip.push_back(layer->name);
     run.fp8_gaps.clear();
     share_in_fp8(run);
     EXPECT_EQ(run.fp8_share, 0);

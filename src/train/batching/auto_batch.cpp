@@ -13,7 +13,7 @@
 #include "train/batching/batch_search.h"
 #include "train/dataset.h"
 #include "train/pass.h"
-#include "train/run_length.h"
+#include "train/run_schedule.h"
 #include "train/step.h"
 
 namespace octavo::train {
@@ -26,17 +26,17 @@ constexpr int64_t kMostTokens = 1ll << 31;  // of a pass
 constexpr double kGiga = 1e9;
 
 // Gives back what a pass left behind that did not end, or must not count.
-void forget_passes(Run& run) {
-  if (run.lora != nullptr) run.lora->end_pass();
-  run.optimizer->drop_gradients();
-  if (run.fp8 != nullptr) run.fp8->abandon_step();
-  engine::trim_memory(run.engine->target.device);
+void forget_passes(TrainedModel& trained) {
+  if (trained.lora != nullptr) trained.lora->end_pass();
+  trained.optimizer->drop_gradients();
+  if (trained.fp8 != nullptr) trained.fp8->abandon_step();
+  engine::trim_memory(trained.device());
 }
 
 // A forward and backward pass over the first samples of the data.
 std::optional<MemoryTaken> measure_pass(Run& run, int64_t rows) {
   const engine::Range range("trial", rows);
-  const at::Device device = run.engine->target.device;
+  const at::Device device = run.trained.device();
   ++run.batching.trials;
   run.settings.batch_size = rows;
   engine::trim_memory(device);
@@ -46,19 +46,19 @@ std::optional<MemoryTaken> measure_pass(Run& run, int64_t rows) {
   MemoryTaken taken{.before = static_cast<double>(engine::memory_of(device).in_use)};
   bool ran_out = false;
   try {
-    data::Loader loader(run.train_data,
+    data::Loader loader(run.data.train,
                         {.rows = rows,
                          .length = run.settings.max_seq_length,
                          .shuffle = false,
                          .skip_damaged = skips_damaged(run.settings)},
                         {});
-    try_pass(run, loader.next());
+    try_pass(run.settings, run.world.size(), run.trained, loader.next());
     taken.peak = static_cast<double>(engine::memory_of(device).peak);
   } catch (const c10::OutOfMemoryError&) {
     if (run.world.size() > 1) throw;
     ran_out = true;
   }
-  forget_passes(run);
+  forget_passes(run.trained);
   log_info(
       str("auto_batch_size: ", rows, " samples ",
           ran_out ? "do not fit" : str("take ", format_count(taken.peak), " bytes at the peak")));
@@ -66,31 +66,30 @@ std::optional<MemoryTaken> measure_pass(Run& run, int64_t rows) {
 }
 
 // The fullest rank's.
-MemoryTaken agreed(Run& run, const MemoryTaken& mine) {
+MemoryTaken agreed(dist::World& world, const MemoryTaken& mine) {
   at::Tensor values = at::tensor({mine.before, mine.peak - mine.before}, at::kDouble);
-  run.world.max(values, "memory of a trial");
+  world.max(values, "memory of a trial");
   const double before = values[0].item<double>();
   return {before, before + values[1].item<double>()};
 }
 
-double agreed_limit(Run& run) {
-  const at::Device device = run.engine->target.device;
+double agreed_limit(const config::Settings& settings, dist::World& world, at::Device device) {
   auto limit = static_cast<double>(engine::memory_limit(device));
   if (!device.is_cpu()) limit *= 1 - kFragmentation;
-  if (run.settings.memory_limit_gb > 0)
-    limit = std::min(limit, run.settings.memory_limit_gb * kGiga);
+  if (settings.memory_limit_gb > 0) limit = std::min(limit, settings.memory_limit_gb * kGiga);
   at::Tensor smallest = at::tensor({-limit}, at::kDouble);
-  run.world.max(smallest, "memory limit");
+  world.max(smallest, "memory limit");
   return -smallest.item<double>();
 }
 
-std::function<double(int64_t)> forecast_of(const Run& run) {
+std::function<double(int64_t)> forecast_of(const config::Settings& settings, int ranks,
+                                           const engine::Target& target) {
   plan::MemoryWork work =
-      plan::memory_work(run.settings, plan::shape_of(with_resolved_names(run.settings)));
-  work.cpu = run.engine->target.device.is_cpu();
-  work.gpus = run.world.size();
+      plan::memory_work(settings, plan::shape_of(with_resolved_names(settings)));
+  work.cpu = target.device.is_cpu();
+  work.gpus = ranks;
   // The forecast is of activations in BF16.
-  const double scale = run.engine->target.compute == at::kFloat ? 2 : 1;
+  const double scale = target.compute == at::kFloat ? 2 : 1;
   return [work, scale](int64_t size) mutable {
     work.batch = size;
     return scale * plan::memory(work).total;
@@ -101,7 +100,7 @@ std::function<double(int64_t)> forecast_of(const Run& run) {
 // numbers of tokens that the recipe takes.
 std::vector<int64_t> sizes_of(const Run& run, int64_t samples, int64_t most) {
   const auto& s = run.settings;
-  const auto epoch = static_cast<int64_t>(data::sample_count(*run.train_data, s.max_seq_length));
+  const auto epoch = static_cast<int64_t>(data::sample_count(*run.data.train, s.max_seq_length));
   most = std::min({most, kMostSamples, kMostTokens / s.max_seq_length,
                    std::max<int64_t>(1, epoch / run.world.size())});
   std::vector<int64_t> sizes;
@@ -110,32 +109,34 @@ std::vector<int64_t> sizes_of(const Run& run, int64_t samples, int64_t most) {
   } else {
     for (int64_t size = 1; size <= most; ++size) sizes.push_back(size);
   }
-  if (run.fp8 != nullptr)
+  if (run.trained.fp8 != nullptr)
     std::erase_if(sizes, [&](int64_t size) {
-      return !fp8::token_refusal(run.fp8->options().recipe, size * s.max_seq_length).empty();
+      return !fp8::token_refusal(run.trained.fp8->options().recipe, size * s.max_seq_length)
+                  .empty();
     });
   if (sizes.empty())
     fail(ExitCode::kUsage, "train", "no micro-batch of at most ", most, " samples of ",
          s.max_seq_length, " tokens divides the ", samples, " samples that a step has on a rank ",
-         "and suits ", run.precision(), "; change target_effective_batch_size or max_batch_size");
+         "and suits ", run.trained.precision(),
+         "; change target_effective_batch_size or max_batch_size");
   return sizes;
 }
 
 int64_t largest_that_fits(Run& run, const std::vector<int64_t>& sizes) {
   const auto given = run.settings;
-  if (run.sharding != nullptr) run.sharding->weights_changed();
-  const BatchSearch search{.sizes = sizes,
-                           .limit = agreed_limit(run),
-                           .forecast = forecast_of(run),
-                           .measure = [&](int64_t size) -> std::optional<MemoryTaken> {
-                             const auto taken = measure_pass(run, size);
-                             return taken ? std::optional(agreed(run, *taken)) : std::nullopt;
-                           },
-                           .may_fail = run.world.size() == 1};
+  if (run.trained.sharding != nullptr) run.trained.sharding->weights_changed();
+  const BatchSearch search{
+      .sizes = sizes,
+      .limit = agreed_limit(given, run.world, run.trained.device()),
+      .forecast = forecast_of(given, run.world.size(), run.trained.engine->target),
+      .measure = [&](int64_t size) -> std::optional<MemoryTaken> {
+        const auto taken = measure_pass(run, size);
+        return taken ? std::optional(agreed(run.world, *taken)) : std::nullopt;
+      },
+      .may_fail = run.world.size() == 1};
   const BatchSearchResult found = search_batch(search);
   run.settings.batch_size = given.batch_size;
-  if (run.engine->target.device.is_cpu())
-    engine::limit_cpu_memory(static_cast<size_t>(search.limit));
+  if (run.trained.device().is_cpu()) engine::limit_cpu_memory(static_cast<size_t>(search.limit));
   run.batching.limit_bytes = search.limit;
   if (found.batch == 0)
     fail(ExitCode::kEnvironment, "train", "auto_batch_size: not even a pass of ", sizes.front(),
@@ -149,16 +150,14 @@ int64_t largest_that_fits(Run& run, const std::vector<int64_t>& sizes) {
 }
 
 // FP8 decides by the tokens of a pass, and by how many there are in a step.
-void restart_fp8(Run& run) {
-  if (run.fp8 == nullptr) return;
-  run.fp8.reset();
-  start_fp8(run);
+void restart_fp8(const config::Settings& settings, dist::World& world, TrainedModel& trained) {
+  if (trained.fp8 == nullptr) return;
+  trained.fp8.reset();
+  start_fp8(settings, world, trained);
 }
 
 // Says what became of what was asked for.
-void announce_batches(const Run& run, int64_t target) {
-  const auto& s = run.settings;
-  const int64_t ranks = run.world.size();
+void announce_batches(const config::Settings& s, int64_t ranks, int64_t target) {
   const int64_t all = s.batch_size * s.gradient_accumulation_steps * ranks;
   log_info(str("a step has ", all, " samples: ", s.batch_size, " in a pass, ",
                s.gradient_accumulation_steps, " pass(es), ", ranks, " rank(s)"));
@@ -182,7 +181,7 @@ void settle_batch_size(Run& run) {
   const Batches before{s.batch_size, s.gradient_accumulation_steps};
   const int64_t target = s.target_effective_batch_size;
   const bool asked = s.auto_batch_size || target > 0 || s.max_batch_size > 0;
-  if (const auto noted = run.world.size() > 1 ? batch_note(run) : std::nullopt) {
+  if (const auto noted = run.world.size() > 1 ? batch_note(s, run.world) : std::nullopt) {
     s.batch_size = noted->batch;
     s.gradient_accumulation_steps = noted->accumulation;
     ++run.batching.halvings;
@@ -195,32 +194,32 @@ void settle_batch_size(Run& run) {
     if (s.auto_batch_size) run.batching.found = s.batch_size;
     if (samples > 0) s.gradient_accumulation_steps = samples / s.batch_size;
   }
-  if (before != Batches{s.batch_size, s.gradient_accumulation_steps}) restart_fp8(run);
-  if (asked) announce_batches(run, target);
+  if (before != Batches{s.batch_size, s.gradient_accumulation_steps})
+    restart_fp8(s, run.world, run.trained);
+  if (asked) announce_batches(s, run.world.size(), target);
   run.batching.eval_samples = s.batch_size * s.eval_batches;
 }
 
-void open_loader(Run& run) {
-  const auto& s = run.settings;
+void open_loader(const config::Settings& s, const dist::World& world,
+                 const data::Position& position, DataState& data) {
   const data::Loader::Options options{.rows = s.batch_size,
                                       .length = s.max_seq_length,
                                       .seed = static_cast<uint64_t>(s.seed),
                                       .shuffle = s.shuffle,
-                                      .rank = run.world.rank(),
-                                      .world = run.world.size(),
-                                      .end = samples_asked(run),
+                                      .rank = world.rank(),
+                                      .world = world.size(),
+                                      .end = samples_asked(s, *data.train),
                                       .skip_damaged = skips_damaged(s)};
-  run.loader = std::make_unique<data::Loader>(run.train_data, options, run.progress.position);
+  data.loader = std::make_unique<data::Loader>(data.train, options, position);
 }
 
 namespace {
 
 // The same step in smaller passes; nothing when there are none.
-std::optional<Batches> smaller_passes(const Run& run) {
-  const auto& s = run.settings;
+std::optional<Batches> smaller_passes(const config::Settings& s, const nn::Fp8Model* fp8) {
   std::optional<Batches> next = halved({s.batch_size, s.gradient_accumulation_steps});
-  while (next && run.fp8 != nullptr &&
-         !fp8::token_refusal(run.fp8->options().recipe, next->batch * s.max_seq_length).empty())
+  while (next && fp8 != nullptr &&
+         !fp8::token_refusal(fp8->options().recipe, next->batch * s.max_seq_length).empty())
     next = halved(*next);
   return next;
 }
@@ -234,9 +233,10 @@ void take_smaller_passes(Run& run, const Batches& next, const c10::OutOfMemoryEr
   s.batch_size = next.batch;
   s.gradient_accumulation_steps = next.accumulation;
   ++run.batching.halvings;
-  forget_passes(run);
-  open_loader(run);
-  if (run.graph != nullptr) run.graph = std::make_unique<StepGraph>(run);
+  forget_passes(run.trained);
+  open_loader(s, run.world, run.progress.position, run.data);
+  if (run.trained.graph != nullptr)
+    run.trained.graph = std::make_unique<StepGraph>(run.trained, run.world.size(), *run.data.train);
 }
 
 }  // namespace
@@ -246,10 +246,10 @@ monitor::StepRecord train_step_in_memory(Run& run) {
     try {
       return train_step(run);
     } catch (const c10::OutOfMemoryError& error) {
-      const std::optional<Batches> next = smaller_passes(run);
+      const std::optional<Batches> next = smaller_passes(run.settings, run.trained.fp8.get());
       if (!next) throw;
       if (run.world.size() > 1) {
-        write_batch_note(run, *next);
+        write_batch_note(run.settings, run.world, run.progress.step + 1, *next);
         throw;
       }
       if (run.batching.updating) throw;
@@ -258,12 +258,11 @@ monitor::StepRecord train_step_in_memory(Run& run) {
   }
 }
 
-Json batching_receipt(const Run& run) {
-  const auto& [found, trials, halvings, eval_samples, limit, peak, updating] = run.batching;
-  return {{"batch_size", run.settings.batch_size},
-          {"gradient_accumulation_steps", run.settings.gradient_accumulation_steps},
-          {"samples_per_step",
-           run.settings.batch_size * run.settings.gradient_accumulation_steps * run.world.size()},
+Json batching_receipt(const config::Settings& settings, const Batching& batching, int ranks) {
+  const auto& [found, trials, halvings, eval_samples, limit, peak, updating] = batching;
+  return {{"batch_size", settings.batch_size},
+          {"gradient_accumulation_steps", settings.gradient_accumulation_steps},
+          {"samples_per_step", settings.batch_size * settings.gradient_accumulation_steps * ranks},
           {"auto_batch_size", found},
           {"trials", trials},
           {"memory_limit_bytes", limit},

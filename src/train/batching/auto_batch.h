@@ -17,8 +17,9 @@ void limit_memory(const config::Settings& settings, int local_ranks);
 // has not begun. Every rank calls it, and all come to the same sizes.
 void settle_batch_size(Run& run);
 
-// The loader of the run's batch_size from the run's position on.
-void open_loader(Run& run);
+// Makes data.loader: batches of the settings' batch_size, from `position` on.
+void open_loader(const config::Settings& settings, const dist::World& world,
+                 const data::Position& position, DataState& data);
 
 // train_step(). When memory runs out before the weights move, the step's gradients are dropped and
 // it is done again, from the same sample on, in passes of half the size. Of several ranks it leaves
@@ -26,6 +27,6 @@ void open_loader(Run& run);
 // passes of one sample.
 monitor::StepRecord train_step_in_memory(Run& run);
 
-Json batching_receipt(const Run& run);
+Json batching_receipt(const config::Settings& settings, const Batching& batching, int ranks);
 
 }  // namespace octavo::train

@@ -3,21 +3,21 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "train/state/persist.h"
+#include "train/state/run_folders.h"
 
 namespace octavo::train {
 namespace {
 
-fs::path note_of(const Run& run) {
-  return checkpoint_folder(run.settings) / "out_of_memory.json";
+fs::path note_of(const config::Settings& settings) {
+  return checkpoint_folder(settings) / "out_of_memory.json";
 }
 
 constexpr JsonLimits kNoteLimits{.max_bytes = 4096, .max_depth = 2};
 
-std::optional<Batches> read_note(const Run& run) {
-  const fs::path path = note_of(run);
+std::optional<Batches> read_note(const config::Settings& settings, const dist::World& world) {
+  const fs::path path = note_of(settings);
   if (!fs::exists(path)) return std::nullopt;
-  if (run.settings.resume.empty() && run.world.rank_info().generation == 0) {
+  if (settings.resume.empty() && world.rank_info().generation == 0) {
     log_info(str("removed ", path.string(), ": an earlier run's"));
     fs::remove(path);
     return std::nullopt;
@@ -26,10 +26,10 @@ std::optional<Batches> read_note(const Run& run) {
   const std::string source = path.string();
   const Batches found{json_int(note, "batch_size", source),
                       json_int(note, "gradient_accumulation_steps", source)};
-  if (json_int(note, "ranks", source) != run.world.size() || found.batch < 1 ||
+  if (json_int(note, "ranks", source) != world.size() || found.batch < 1 ||
       found.accumulation < 1) {
-    log_warn(str(source, " was left by other ranks than these ", run.world.size(),
-                 ", and is not followed"));
+    log_warn(
+        str(source, " was left by other ranks than these ", world.size(), ", and is not followed"));
     return std::nullopt;
   }
   log_warn(str("rank ", json_int(note, "rank", source), " ran out of memory in step ",
@@ -40,25 +40,26 @@ std::optional<Batches> read_note(const Run& run) {
 
 }  // namespace
 
-void write_batch_note(const Run& run, const Batches& next) {
-  const fs::path path = note_of(run);
+void write_batch_note(const config::Settings& settings, const dist::World& world, int64_t step,
+                      const Batches& next) {
+  const fs::path path = note_of(settings);
   fs::create_directories(path.parent_path());
   const Json note = {{"batch_size", next.batch},
                      {"gradient_accumulation_steps", next.accumulation},
-                     {"ranks", run.world.size()},
-                     {"rank", run.world.rank()},
-                     {"step", run.progress.step + 1}};
+                     {"ranks", world.size()},
+                     {"rank", world.rank()},
+                     {"step", step}};
   write_file_atomic(path, note.dump(2) + "\n");
-  log_warn(str("out of memory in step ", run.progress.step + 1, " with batch_size ",
-               run.settings.batch_size, ": a restart continues with ", next.batch, " (",
-               path.string(), ")"));
+  log_warn(str("out of memory in step ", step, " with batch_size ", settings.batch_size,
+               ": a restart continues with ", next.batch, " (", path.string(), ")"));
 }
 
-std::optional<Batches> batch_note(Run& run) {
+std::optional<Batches> batch_note(const config::Settings& settings, dist::World& world) {
   std::string text;
-  if (run.world.is_first())
-    if (const auto found = read_note(run)) text = str(found->batch, " ", found->accumulation);
-  text = run.world.from_first(text, "smaller passes");
+  if (world.is_first())
+    if (const auto found = read_note(settings, world))
+      text = str(found->batch, " ", found->accumulation);
+  text = world.from_first(text, "smaller passes");
   Batches agreed;
   std::istringstream in(text);
   if (!(in >> agreed.batch >> agreed.accumulation)) return std::nullopt;

@@ -5,15 +5,18 @@
 
 #include <optional>
 
+#include "config/settings.h"
+#include "dist/world.h"
 #include "train/batching/batch_search.h"
-#include "train/run.h"
 
 namespace octavo::train {
 
-void write_batch_note(const Run& run, const Batches& next);
+// `step`: in which memory ran out.
+void write_batch_note(const config::Settings& settings, const dist::World& world, int64_t step,
+                      const Batches& next);
 
 // Of a run that resumes or was restarted; the first rank's answer, on all of them. A run that
 // begins anew removes it.
-std::optional<Batches> batch_note(Run& run);
+std::optional<Batches> batch_note(const config::Settings& settings, dist::World& world);
 
 }  // namespace octavo::train

@@ -23,8 +23,7 @@ bool was_looked_into(const Incident& incident) {
   return incident.kind == IncidentKind::kNotFinite && incident.cause != Cause::kUnknown;
 }
 
-std::string not_finite(const Run& run, const StepStats& stats, double loss) {
-  const int64_t step = run.progress.step + 1;
+std::string not_finite(int64_t step, const StepStats& stats, double loss) {
   if (!std::isfinite(loss)) return octavo::str("the loss of step ", step, " is ", loss);
   if (!stats.norm.not_finite.empty())
     return octavo::str("the gradient of ", stats.norm.not_finite, " is not finite at step ", step);
@@ -32,25 +31,25 @@ std::string not_finite(const Run& run, const StepStats& stats, double loss) {
 }
 
 // Whether the run may continue without this step, and why not otherwise.
-bool may_skip(const Run& run, const Incident& incident, std::string& reason) {
-  const auto& p = run.progress;
-  if (incident.weights_are_bad && run.settings.bad_steps != BadSteps::kRollBack) {
+bool may_skip(const config::Settings& settings, const Progress& progress, bool in_fp8,
+              const Incident& incident, std::string& reason) {
+  if (incident.weights_are_bad && settings.bad_steps != BadSteps::kRollBack) {
     reason = "Skipping steps cannot repair a non-finite weight";
     return false;
   }
-  if (run.settings.bad_steps != BadSteps::kStop) {
-    if (p.bad_step_skips < run.settings.bad_step_budget) return true;
-    reason = octavo::str("bad_step_budget (", run.settings.bad_step_budget, " steps) is used up");
+  if (settings.bad_steps != BadSteps::kStop) {
+    if (progress.bad_step_skips < settings.bad_step_budget) return true;
+    reason = octavo::str("bad_step_budget (", settings.bad_step_budget, " steps) is used up");
     return false;
   }
-  const bool guarded = run.fp8 != nullptr && run.settings.fp8_guard != config::Fp8Guard::kOff;
+  const bool guarded = in_fp8 && settings.fp8_guard != config::Fp8Guard::kOff;
   if (!guarded || !std::isfinite(incident.loss)) return false;
-  if (p.skipped_in_a_row < kMostSkippedInARow) return true;
+  if (progress.skipped_in_a_row < kMostSkippedInARow) return true;
   reason = octavo::str(kMostSkippedInARow, " steps in a row were dropped");
   return false;
 }
 
-std::string advice(const Run& run, const Incident& incident) {
+std::string advice(BadSteps policy, const Incident& incident) {
   if (incident.cause == Cause::kHardware)
     return octavo::str("Check the machine",
                        incident.ranks.empty()       ? "s"
@@ -62,8 +61,8 @@ std::string advice(const Run& run, const Incident& incident) {
            "last checkpoint";
   return octavo::str(
       "Lower learning_rate, or resume from an earlier checkpoint with another seed; ",
-      run.settings.bad_steps == BadSteps::kStop ? "bad_steps: skip continues without such steps"
-                                                : "a higher bad_step_budget continues for longer");
+      policy == BadSteps::kStop ? "bad_steps: skip continues without such steps"
+                                : "a higher bad_step_budget continues for longer");
 }
 
 // The checkpoint to go back to: one that this start of the run has made, or has come from. The
@@ -76,17 +75,18 @@ std::string last_own_checkpoint(const Run& run) {
 
 }  // namespace
 
-std::optional<Incident> judge_step(const Run& run, const StepStats& stats, double loss) {
+std::optional<Incident> judge_step(BadSteps policy, const monitor::SpikeDetector& losses,
+                                   int64_t step, const StepStats& stats, double loss) {
   Incident incident;
-  incident.step = run.progress.step + 1;
+  incident.step = step;
   incident.loss = loss;
   if (!stats.is_finite()) {
     incident.kind = IncidentKind::kNotFinite;
-    incident.what = not_finite(run, stats, loss);
+    incident.what = not_finite(step, stats, loss);
     return incident;
   }
-  if (run.settings.bad_steps == BadSteps::kStop) return std::nullopt;
-  const auto verdict = run.losses.judge(loss);
+  if (policy == BadSteps::kStop) return std::nullopt;
+  const auto verdict = losses.judge(loss);
   if (!verdict.spike) return std::nullopt;
   incident.kind = IncidentKind::kSpike;
   incident.what =
@@ -102,33 +102,32 @@ void skip_step(Run& run, Incident incident, const std::vector<data::Batch>& batc
   incident.end_sample = batches.back().after.samples;
   const bool streak = progress.skipped_in_a_row > 0;
   if (incident.kind == IncidentKind::kNotFinite && !streak &&
-      std::ranges::count_if(run.incidents, was_looked_into) < kMaxReplays)
-    replay_step(run, batches, tokens, incident);
+      std::ranges::count_if(run.guards.incidents, was_looked_into) < kMaxReplays)
+    replay_step(run.settings, run.world, run.trained, batches, tokens, incident);
   else
-    run.optimizer->drop_gradients();
+    run.trained.optimizer->drop_gradients();
   std::string reason;
-  if (!may_skip(run, incident, reason)) {
+  if (!may_skip(run.settings, progress, run.trained.fp8 != nullptr, incident, reason)) {
     incident.action = "run ended";
-    run.incidents.push_back(incident);
+    run.guards.incidents.push_back(incident);
     fail(ExitCode::kGuard, "train", incident.text(), "; no update was applied. ",
-         reason.empty() ? "" : octavo::str(reason, ". "), advice(run, incident));
+         reason.empty() ? "" : octavo::str(reason, ". "), advice(run.settings.bad_steps, incident));
   }
   incident.action = "skipped";
   log_warn(octavo::str(incident.text(), "; no update was applied, training continues (",
                        run.settings.bad_steps == BadSteps::kStop ? "fp8_guard" : "bad_steps", ")"));
-  run.incidents.push_back(std::move(incident));
+  run.guards.incidents.push_back(std::move(incident));
   ++progress.skipped_steps;
   ++progress.skipped_in_a_row;
   if (run.settings.bad_steps != BadSteps::kStop) ++progress.bad_step_skips;
 }
 
-bool is_suspect(const Run& run) {
-  return run.settings.bad_steps == BadSteps::kRollBack && run.progress.skipped_in_a_row > 0;
+bool is_suspect(BadSteps policy, const Progress& progress) {
+  return policy == BadSteps::kRollBack && progress.skipped_in_a_row > 0;
 }
 
-bool rollback_is_due(const Run& run) {
-  return run.settings.bad_steps == BadSteps::kRollBack &&
-         run.progress.skipped_in_a_row >= kSkippedBeforeRollback;
+bool rollback_is_due(BadSteps policy, const Progress& progress) {
+  return policy == BadSteps::kRollBack && progress.skipped_in_a_row >= kSkippedBeforeRollback;
 }
 
 void roll_back(Run& run) {
@@ -155,7 +154,7 @@ void roll_back(Run& run) {
   log_warn(octavo::str(incident.what, ": ", incident.action, "; samples ", incident.first_sample,
                        " to ", incident.end_sample,
                        " of the data's order are left out (bad_steps)"));
-  run.incidents.push_back(std::move(incident));
+  run.guards.incidents.push_back(std::move(incident));
 }
 
 }  // namespace octavo::train

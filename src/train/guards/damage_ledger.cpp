@@ -20,13 +20,12 @@ DamageLedger::DamageLedger(const fs::path& folder, int rank)
     : path_(folder /
             (rank == 0 ? "data_damage.jsonl" : octavo::str("data_damage.rank-", rank, ".jsonl"))) {}
 
-void DamageLedger::update(const Run& run) {
-  add(run, "train", *run.train_data, seen_train_);
-  if (run.val_data != nullptr) add(run, "val", *run.val_data, seen_val_);
+void DamageLedger::update(const DataState& data, int64_t step) {
+  add(step, "train", *data.train, seen_train_);
+  if (data.val != nullptr) add(step, "val", *data.val, seen_val_);
 }
 
-void DamageLedger::add(const Run& run, const char* split, const data::TokenData& data,
-                       size_t& seen) {
+void DamageLedger::add(int64_t step, const char* split, const data::TokenData& data, size_t& seen) {
   if (data.damage_count() == seen) return;
   const auto damage = data.damage();
   for (; seen < damage.size(); ++seen) {
@@ -36,7 +35,7 @@ void DamageLedger::add(const Run& run, const char* split, const data::TokenData&
             {"begin", range.begin},
             {"end", range.end},
             {"reason", range.reason},
-            {"step", run.progress.step}});
+            {"step", step}});
   }
 }
 

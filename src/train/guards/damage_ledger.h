@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/file.h"
-#include "train/run.h"
+#include "train/dataset.h"
 
 namespace octavo::train {
 
@@ -14,10 +14,10 @@ class DamageLedger {
  public:
   DamageLedger(const fs::path& folder, int rank);
   // Appends what was found since the last call, and not in an earlier start of the run.
-  void update(const Run& run);
+  void update(const DataState& data, int64_t step);
 
  private:
-  void add(const Run& run, const char* split, const data::TokenData& data, size_t& seen);
+  void add(int64_t step, const char* split, const data::TokenData& data, size_t& seen);
   void append(const Json& line);
   void read_earlier();
 

@@ -14,9 +14,10 @@ namespace octavo::train {
 namespace {
 
 // The lowest number that any rank has found (all find from 0 on, -1 is nothing), and who has.
-int64_t first_found(Run& run, int64_t mine, const std::string& what, std::vector<int>& ranks) {
-  const at::Tensor all = run.world.from_all({&mine, 1}, what);
-  const std::span found(all.const_data_ptr<int64_t>(), static_cast<size_t>(run.world.size()));
+int64_t first_found(dist::World& world, int64_t mine, const std::string& what,
+                    std::vector<int>& ranks) {
+  const at::Tensor all = world.from_all({&mine, 1}, what);
+  const std::span found(all.const_data_ptr<int64_t>(), static_cast<size_t>(world.size()));
   int64_t first = -1;
   for (const int64_t f : found)
     if (f >= 0 && (first < 0 || f < first)) first = f;
@@ -41,8 +42,9 @@ int64_t first_bad_weight(const nn::ParamList& params) {
 // While it lives no graph is replayed, what runs is not counted, and the model may be in BF16.
 class ReplayScope {
  public:
-  ReplayScope(Run& run, bool in_bf16) : run_(run), graph_(std::exchange(run.graph, nullptr)) {
-    for (const auto& layer : run.model->linears()) {
+  ReplayScope(TrainedModel& trained, bool in_bf16)
+      : trained_(trained), graph_(std::exchange(trained.graph, nullptr)) {
+    for (const auto& layer : trained.model->linears()) {
       gemm_counts_.push_back(layer->gemm_counts);
       layers_.push_back(in_bf16 ? std::move(layer->fp8) : nullptr);
     }
@@ -50,9 +52,9 @@ class ReplayScope {
   ReplayScope(const ReplayScope&) = delete;
   ReplayScope& operator=(const ReplayScope&) = delete;
   ~ReplayScope() {
-    run_.graph = std::move(graph_);
+    trained_.graph = std::move(graph_);
     size_t i = 0;
-    for (const auto& layer : run_.model->linears()) {
+    for (const auto& layer : trained_.model->linears()) {
       layer->gemm_counts = gemm_counts_[i];
       if (layers_[i] != nullptr) layer->fp8 = std::move(layers_[i]);
       ++i;
@@ -60,73 +62,86 @@ class ReplayScope {
   }
 
  private:
-  Run& run_;
+  TrainedModel& trained_;
   std::unique_ptr<StepGraph> graph_;  // a graph cannot be looked into
   std::vector<std::array<nn::Linear::GemmCounts, 3>> gemm_counts_;
   std::vector<std::unique_ptr<nn::Fp8Layer>> layers_;
 };
 
-bool finite_again(Run& run, const std::vector<data::Batch>& batches, double tokens, bool in_bf16) {
-  run.optimizer->drop_gradients();
-  if (run.sharding != nullptr) run.sharding->weights_changed();
+// The step that is done again.
+struct Replay {
+  const config::Settings& settings;
+  dist::World& world;
+  TrainedModel& trained;
+  int64_t step;
+  const std::vector<data::Batch>& batches;
+  double tokens;
+
+  bool is_finite(bool in_bf16);
+};
+
+bool Replay::is_finite(bool in_bf16) {
+  trained.optimizer->drop_gradients();
+  if (trained.sharding != nullptr) trained.sharding->weights_changed();
   if (in_bf16) {
     // FP8's statistics stay for the guard, which will judge them; its magnitudes are dropped
     // anyway.
-    run.probes->begin_step();
-    if (at::Tensor amaxes = run.fp8->amaxes(); amaxes.defined()) amaxes.zero_();
+    trained.probes->begin_step();
+    if (at::Tensor amaxes = trained.fp8->amaxes(); amaxes.defined()) amaxes.zero_();
   } else {
-    if (run.fp8 != nullptr) run.fp8->abandon_step();
-    begin_step(run);
+    if (trained.fp8 != nullptr) trained.fp8->abandon_step();
+    begin_step(world, trained, step);
   }
-  const ReplayScope scope(run, in_bf16);
-  return run_passes(run, batches, tokens).is_finite();
+  const ReplayScope scope(trained, in_bf16);
+  return run_passes(settings, world, trained, batches, tokens).is_finite();
 }
 
-void name_place(Run& run, Incident& incident) {
-  const int64_t place = first_found(run, run.probes->first_bad().value_or(-1),
+void name_place(dist::World& world, const TrainedModel& trained, Incident& incident) {
+  const int64_t place = first_found(world, trained.probes->first_bad().value_or(-1),
                                     "places that are not finite", incident.ranks);
-  const std::string infinite = run.fp8 != nullptr ? run.fp8->infinite_tensor() : "";
+  const std::string infinite = trained.fp8 != nullptr ? trained.fp8->infinite_tensor() : "";
   if (place >= 0)
-    incident.place = run.probes->name_of_place(place);
+    incident.place = trained.probes->name_of_place(place);
   else if (!infinite.empty())
     incident.place = infinite;
   else if (!std::isfinite(incident.loss))
-    incident.place = run.probes->name_of_place(run.probes->places() / 2);
+    incident.place = trained.probes->name_of_place(trained.probes->places() / 2);
   // Otherwise a gradient that no further GEMM reads; `what` names it.
 }
 
 }  // namespace
 
-void replay_step(Run& run, const std::vector<data::Batch>& batches, double tokens,
-                 Incident& incident) {
+void replay_step(const config::Settings& settings, dist::World& world, TrainedModel& trained,
+                 const std::vector<data::Batch>& batches, double tokens, Incident& incident) {
   log_warn(
       octavo::str(incident.what, "; no update is applied. The step is done again, to see why"));
-  const nn::ParamList params = all_params(run);
+  const nn::ParamList params = all_params(trained);
   const int64_t bad =
-      first_found(run, first_bad_weight(params), "weights that are not finite", incident.ranks);
+      first_found(world, first_bad_weight(params), "weights that are not finite", incident.ranks);
   if (bad >= 0) {
     incident.place = params[static_cast<size_t>(bad)]->name;
     incident.weights_are_bad = true;
     incident.cause = Cause::kHardware;
-    incident.evidence = run.optimizer->steps() == 0
+    incident.evidence = trained.optimizer->steps() == 0
                             ? "or what the run started from: the weight itself is not finite"
                             : "the weight itself is not finite, and no update has made it so";
-    run.optimizer->drop_gradients();
+    trained.optimizer->drop_gradients();
     return;
   }
-  name_place(run, incident);
-  if (finite_again(run, batches, tokens, false)) {
+  name_place(world, trained, incident);
+  Replay again{settings, world, trained, incident.step, batches, tokens};
+  if (again.is_finite(/*in_bf16=*/false)) {
     incident.cause = Cause::kHardware;
     incident.evidence = "done again from the same weights and data, the step is finite";
-  } else if (run.fp8 != nullptr && finite_again(run, batches, tokens, true)) {
+  } else if (trained.fp8 != nullptr && again.is_finite(/*in_bf16=*/true)) {
     incident.cause = Cause::kFp8;
     incident.evidence = "it is not finite again, and finite in BF16";
   } else {
     incident.cause = Cause::kModelOrData;
     incident.evidence =
-        run.fp8 != nullptr ? "it is not finite in BF16 either" : "it is not finite again";
+        trained.fp8 != nullptr ? "it is not finite in BF16 either" : "it is not finite again";
   }
-  run.optimizer->drop_gradients();
+  trained.optimizer->drop_gradients();
 }
 
 }  // namespace octavo::train

@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "train/guards/incident.h"
-#include "train/run.h"
+#include "train/trained_model.h"
 
 namespace octavo::train {
 
 // Fills in place, ranks, cause and evidence. All ranks call it together, after a step that was not
 // finite and before anything of it is applied; gradients are dropped.
-void replay_step(Run& run, const std::vector<data::Batch>& batches, double tokens,
-                 Incident& incident);
+void replay_step(const config::Settings& settings, dist::World& world, TrainedModel& trained,
+                 const std::vector<data::Batch>& batches, double tokens, Incident& incident);
 
 }  // namespace octavo::train

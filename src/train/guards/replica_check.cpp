@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/text.h"
-#include "engine/devices.h"
 #include "train/lora_run.h"
 #include "train/state/rank_rows.h"
 
@@ -46,22 +45,24 @@ void add_weights(const nn::Param& p, bool weights_stay, ReplicatedList& list) {
     list.add(p.name, "weights to compute with", copy, p.spreads_masters && !is_gathered);
 }
 
-void add_replicated_moments(const Run& run, const nn::ParamList& params, ReplicatedList& list) {
+void add_replicated_moments(const optim::AdamW& optimizer, const nn::ParamList& params,
+                            ReplicatedList& list) {
   static const std::map<std::string, const char*> kKinds = {
       {"m", "first moments"},
       {"v", "second moments"},
       {"m_scale", "scales of first moments"},
       {"v_scale", "scales of second moments"}};
   const ParamsByName all = by_name(params);
-  for (const auto& [name, values] : run.optimizer->state()) {
+  for (const auto& [name, values] : optimizer.state()) {
     const std::string parameter = parameter_of(name).first;
     list.add(parameter, kKinds.at(name.substr(0, name.find('.'))), values,
              all.at(parameter)->spreads_masters);
   }
 }
 
-std::string without_replica(const Run& run, const std::vector<dist::Replicated>& tensors) {
-  const auto shards = dist::shards_of(run.settings.sharding_mode, run.world);
+std::string without_replica(const config::Settings& settings, const dist::World& world,
+                            const std::vector<dist::Replicated>& tensors) {
+  const auto shards = dist::shards_of(settings.sharding_mode, world);
   const bool rows_have =
       std::ranges::any_of(tensors, [](const dist::Replicated& t) { return t.own_rows; });
   if (!shards.masters || rows_have) return "";
@@ -69,11 +70,12 @@ std::string without_replica(const Run& run, const std::vector<dist::Replicated>&
       "; without a replica, so not compared: the rows that each rank keeps of matrices' master "
       "weights and moments",
       shards.weights ? " and weights" : "", " (sharding_mode ",
-      config::name_of(run.settings.sharding_mode), ")");
+      config::name_of(settings.sharding_mode), ")");
 }
 
-void announce_checks(const Run& run, const std::vector<dist::Replicated>& tensors) {
-  if (!run.world.is_first()) return;
+void announce_checks(const config::Settings& settings, const dist::World& world,
+                     const std::vector<dist::Replicated>& tensors) {
+  if (!world.is_first()) return;
   double bytes = 0;
   std::vector<std::string> kinds;
   for (const auto& it : tensors) {
@@ -81,10 +83,10 @@ void announce_checks(const Run& run, const std::vector<dist::Replicated>& tensor
     if (std::ranges::find(kinds, it.kind) == kinds.end()) kinds.push_back(it.kind);
   }
   log_info(octavo::str("replicas: ", tensors.size(), " tensors, ", format_count(bytes),
-                       " bytes on each rank, are compared every ", run.settings.replica_check_freq,
+                       " bytes on each rank, are compared every ", settings.replica_check_freq,
                        " steps and before checkpoints (", join(kinds, ", "), ")",
-                       without_replica(run, tensors),
-                       run.world.size() == 2 ? "; of two, the wrong one cannot be told" : ""));
+                       without_replica(settings, world, tensors),
+                       world.size() == 2 ? "; of two, the wrong one cannot be told" : ""));
 }
 
 std::string advice(const dist::ReplicaDifference& found) {
@@ -99,62 +101,65 @@ std::string advice(const dist::ReplicaDifference& found) {
       "versions; replica_check_freq 0 trains on them all the same");
 }
 
-void end_when_different(Run& run, const std::vector<dist::Replicated>& tensors) {
-  const auto found = run.replicas->compare(tensors, run.progress.step);
+void end_when_different(Guards& guards, int64_t step,
+                        const std::vector<dist::Replicated>& tensors) {
+  const auto found = guards.replicas->compare(tensors, step);
   if (!found) return;
   Incident incident;
   incident.kind = IncidentKind::kReplicasDiffer;
-  incident.step = run.progress.step;
+  incident.step = step;
   incident.what = found->text();
   incident.ranks = found->ranks();
   incident.cause = Cause::kHardware;
   incident.evidence = "ranks that apply the same updates hold different numbers";
   incident.action = "run ended";
-  run.incidents.push_back(std::move(incident));
+  guards.incidents.push_back(std::move(incident));
   fail(ExitCode::kGuard, "train", found->text(), ". ", advice(*found));
 }
 
 }  // namespace
 
-std::vector<dist::Replicated> replicated_tensors(Run& run) {
-  const auto shards = dist::shards_of(run.settings.sharding_mode, run.world);
-  const nn::ParamList params = all_params(run);
+std::vector<dist::Replicated> replicated_tensors(const config::Settings& settings,
+                                                 dist::World& world, TrainedModel& trained) {
+  const auto shards = dist::shards_of(settings.sharding_mode, world);
+  const nn::ParamList params = all_params(trained);
   // Weights that an update changed may still be on their way.
   if (shards.masters && !shards.weights)
-    for (const auto& p : params) run.sharding->before_forward(p->unit);
-  ReplicatedList list(run.world.replicas().size() > 1);
+    for (const auto& p : params) trained.sharding->before_forward(p->unit);
+  ReplicatedList list(world.replicas().size() > 1);
   for (const auto& p : params) add_weights(*p, !shards.weights, list);
-  add_replicated_moments(run, params, list);
-  if (run.fp8 != nullptr)
-    for (const auto& [name, values] : run.fp8->replicated_state())
+  add_replicated_moments(*trained.optimizer, params, list);
+  if (trained.fp8 != nullptr)
+    for (const auto& [name, values] : trained.fp8->replicated_state())
       list.add(name, "FP8 scaling state", values, false);
   return list.take();
 }
 
 void start_replica_checks(Run& run) {
-  const at::Device device = run.engine->target.device;
   if (run.world.size() == 1) return;
-  if (run.settings.replica_check_freq == 0 || engine::is_fake(device)) {
+  if (run.settings.replica_check_freq == 0 || !run.trained.has_numbers) {
     if (run.world.is_first())
       log_info(octavo::str("replicas are not compared: ", run.settings.replica_check_freq == 0
                                                               ? "replica_check_freq is 0"
                                                               : "the device is fake"));
     return;
   }
-  run.replicas = std::make_unique<dist::Replicas>(run.world, device);
-  const std::vector<dist::Replicated> tensors = replicated_tensors(run);
-  announce_checks(run, tensors);
-  end_when_different(run, tensors);
+  run.guards.replicas = std::make_unique<dist::Replicas>(run.world, run.trained.device());
+  const std::vector<dist::Replicated> tensors =
+      replicated_tensors(run.settings, run.world, run.trained);
+  announce_checks(run.settings, run.world, tensors);
+  end_when_different(run.guards, run.progress.step, tensors);
 }
 
 void check_replicas(Run& run, bool saves) {
-  if (run.replicas == nullptr) return;
+  if (run.guards.replicas == nullptr) return;
   if (saves || run.progress.step % run.settings.replica_check_freq == 0)
-    end_when_different(run, replicated_tensors(run));
+    end_when_different(run.guards, run.progress.step,
+                       replicated_tensors(run.settings, run.world, run.trained));
 }
 
-Json replicas_receipt(const Run& run) {
-  return run.replicas != nullptr ? run.replicas->receipt() : Json();
+Json replicas_receipt(const Guards& guards) {
+  return guards.replicas != nullptr ? guards.replicas->receipt() : Json();
 }
 
 }  // namespace octavo::train

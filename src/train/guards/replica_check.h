@@ -18,9 +18,10 @@ void start_replica_checks(Run& run);
 // ranks together, when replicas differ.
 void check_replicas(Run& run, bool saves);
 
-// What run.replicas compares, for who wants to do something else about a difference.
-std::vector<dist::Replicated> replicated_tensors(Run& run);
+// What run.guards.replicas compares, for who wants to do something else about a difference.
+std::vector<dist::Replicated> replicated_tensors(const config::Settings& settings,
+                                                 dist::World& world, TrainedModel& trained);
 
-Json replicas_receipt(const Run& run);
+Json replicas_receipt(const Guards& guards);
 
 }  // namespace octavo::train

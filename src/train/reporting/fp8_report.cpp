@@ -71,10 +71,10 @@ std::vector<Group> grouped(const std::vector<GemmLine>& lines) {
   return groups;
 }
 
-void add_layer(const Run& run, const nn::LinearPtr& layer, const std::string& reason, double total,
-               std::vector<GemmLine>& lines) {
+void add_layer(const TrainedModel& trained, const nn::LinearPtr& layer, const std::string& reason,
+               double total, std::vector<GemmLine>& lines) {
   const double weights = static_cast<double>(layer->weight->count());
-  const bool in_fp8 = run.fp8 != nullptr && reason.empty();
+  const bool in_fp8 = trained.fp8 != nullptr && reason.empty();
   for (const Gemm gemm : nn::kGemms) {
     if (gemm == Gemm::kWeightGradient && !layer->weight->trainable) continue;
     const auto& ran = layer->gemm_counts[static_cast<size_t>(gemm)];
@@ -82,8 +82,8 @@ void add_layer(const Run& run, const nn::LinearPtr& layer, const std::string& re
         {.layer = layer->name,
          .gemm = std::string(nn::name_of(gemm)),
          .precision =
-             in_fp8 ? "FP8 " + formats_of(run.fp8->options(), gemm) : run.plain_precision(),
-         .recipe = in_fp8 ? std::string(config::name_of(run.fp8->options().recipe)) : "",
+             in_fp8 ? "FP8 " + formats_of(trained.fp8->options(), gemm) : trained.plain_precision(),
+         .recipe = in_fp8 ? std::string(config::name_of(trained.fp8->options().recipe)) : "",
          .reason = reason,
          .flops_share = 2 * weights / total,
          .ran_fp8 = ran.fp8,
@@ -93,37 +93,38 @@ void add_layer(const Run& run, const nn::LinearPtr& layer, const std::string& re
 
 }  // namespace
 
-std::vector<GemmLine> gemm_lines(const Run& run) {
-  const double total = flops_per_token(run);
-  const double gemms = run.lora == nullptr ? 6 : 4;  // frozen weights have no gradient
+std::vector<GemmLine> gemm_lines(const TrainedModel& trained, int64_t length) {
+  const double total = flops_per_token(trained, length);
+  const double gemms = trained.lora == nullptr ? 6 : 4;  // frozen weights have no gradient
   std::vector<GemmLine> lines;
-  const auto& layers = run.model->linears();
-  const bool asked = run.fp8_decision.has_value();
-  const std::string refused = asked && run.fp8 == nullptr ? run.fp8_decision->warnings.front() : "";
+  const auto& layers = trained.model->linears();
+  const bool asked = trained.fp8_decision.has_value();
+  const std::string refused =
+      asked && trained.fp8 == nullptr ? trained.fp8_decision->warnings.front() : "";
   double left = total;
   for (size_t i = 0; i < layers.size(); ++i) {
-    add_layer(run, layers[i], run.fp8 != nullptr ? run.fp8->plan()[i].reason : refused, total,
-              lines);
+    add_layer(trained, layers[i], trained.fp8 != nullptr ? trained.fp8->plan()[i].reason : refused,
+              total, lines);
     left -= gemms * static_cast<double>(layers[i]->weight->count());
   }
-  const double head = gemms * static_cast<double>(run.model->head()->count());
+  const double head = gemms * static_cast<double>(trained.model->head()->count());
   lines.push_back({.layer = "head",
-                   .gemm = run.lora == nullptr ? "all three" : "both",
-                   .precision = run.plain_precision(),
+                   .gemm = trained.lora == nullptr ? "all three" : "both",
+                   .precision = trained.plain_precision(),
                    .reason = asked ? "the language-model head stays in BF16" : "",
                    .flops_share = head / total});
-  if (run.lora != nullptr) {
-    const double adapters = run.lora->flops_per_token();
+  if (trained.lora != nullptr) {
+    const double adapters = trained.lora->flops_per_token();
     left -= adapters;
     lines.push_back({.layer = "adapters",
                      .gemm = "all",
-                     .precision = run.plain_precision(),
+                     .precision = trained.plain_precision(),
                      .reason = asked ? "adapters stay in BF16" : "",
                      .flops_share = adapters / total});
   }
   lines.push_back({.layer = "attention",
                    .gemm = "all",
-                   .precision = run.plain_precision(),
+                   .precision = trained.plain_precision(),
                    .reason = asked ? "attention stays in BF16" : "",
                    .flops_share = (left - head) / total});
   return lines;
@@ -138,7 +139,7 @@ double fp8_share(const std::vector<GemmLine>& lines) {
 
 std::string gemm_table(const std::vector<GemmLine>& lines) {
   std::string table =
-      "  layer                              GEMM             precision        recipe     FLOPs  "
+      "  layer                              GEMM          precision        recipe     FLOPs  "
       "why "
       "not FP8\n";
   for (const Group& g : grouped(lines)) {
@@ -176,23 +177,23 @@ Json to_json(const std::vector<GemmLine>& lines) {
   return gemms;
 }
 
-Json fp8_receipt(const Run& run) {
-  const auto lines = gemm_lines(run);
+Json fp8_receipt(const TrainedModel& trained, int64_t length) {
+  const auto lines = gemm_lines(trained, length);
   Json receipt = {{"flops_share", fp8_share(lines)}, {"gemms", to_json(lines)}};
-  if (run.fp8_decision) {
-    receipt["warnings"] = run.fp8_decision->warnings;
-    receipt["backend"] = run.fp8_decision->backend;
+  if (trained.fp8_decision) {
+    receipt["warnings"] = trained.fp8_decision->warnings;
+    receipt["backend"] = trained.fp8_decision->backend;
   }
-  if (run.fp8 == nullptr) return receipt;
-  const auto& options = run.fp8->options();
+  if (trained.fp8 == nullptr) return receipt;
+  const auto& options = trained.fp8->options();
   receipt["recipe"] = config::name_of(options.recipe);
   receipt["format"] = config::name_of(options.format);
-  receipt["execution"] = run.fp8_decision->runs == fp8::Runs::kNative ? "native" : "rehearsal";
-  receipt["layers"] = run.fp8->layers_in_fp8();
-  receipt["layers_total"] = run.fp8->plan().size();
-  receipt["guard_warnings"] = run.fp8->warnings();
-  receipt["blocks_below_bf16_range"] = run.engine->fp8_linear->blocks_below_range();
-  receipt["fallbacks"] = to_json(run.fp8->fallbacks());
+  receipt["execution"] = trained.fp8_decision->runs == fp8::Runs::kNative ? "native" : "rehearsal";
+  receipt["layers"] = trained.fp8->layers_in_fp8();
+  receipt["layers_total"] = trained.fp8->plan().size();
+  receipt["guard_warnings"] = trained.fp8->warnings();
+  receipt["blocks_below_bf16_range"] = trained.engine->fp8_linear->blocks_below_range();
+  receipt["fallbacks"] = to_json(trained.fp8->fallbacks());
   return receipt;
 }
 

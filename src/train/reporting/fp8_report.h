@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "train/run.h"
+#include "train/trained_model.h"
 
 namespace octavo::train {
 
@@ -18,8 +18,8 @@ struct GemmLine {
   int64_t ran_fp8 = 0, ran_other = 0;
 };
 
-// Every GEMM of the model: linear layers, the head, attention.
-std::vector<GemmLine> gemm_lines(const Run& run);
+// Every GEMM of the model: linear layers, the head, attention over sequences of `length`.
+std::vector<GemmLine> gemm_lines(const TrainedModel& trained, int64_t length);
 double fp8_share(const std::vector<GemmLine>& lines);  // of the FLOPs
 
 // Lines that say the same of the layers of several blocks become one ("h.*.attn.c_attn (12)").
@@ -31,6 +31,6 @@ Json to_json(const std::vector<GemmLine>& lines);
 Json to_json(const std::vector<nn::Fp8Fallback>& fallbacks);
 
 // The receipt's part.
-Json fp8_receipt(const Run& run);
+Json fp8_receipt(const TrainedModel& trained, int64_t length);
 
 }  // namespace octavo::train

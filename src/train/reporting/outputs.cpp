@@ -4,7 +4,6 @@
 
 #include "base/log.h"
 #include "config/print.h"
-#include "engine/devices.h"
 #include "monitor/background.h"
 #include "monitor/history.h"
 #include "train/guards/ledger.h"
@@ -20,15 +19,14 @@ constexpr std::chrono::milliseconds kFlagPatience{100};
 std::unique_ptr<monitor::RedFlags> make_flags(const Run& run, const fs::path& folder) {
   const auto& s = run.settings;
   const double baseline = monitor::baseline_speed(s.bf16_baseline);
-  if (baseline > 0 && run.fp8 == nullptr)
+  if (baseline > 0 && run.trained.fp8 == nullptr)
     log_info("bf16_baseline: this run is not in FP8, so there is nothing to compare");
-  if (baseline > 0 && run.fp8 != nullptr)
+  if (baseline > 0 && run.trained.fp8 != nullptr)
     log_info(str("bf16_baseline: ", baseline, " tokens per second"));
-  const bool has_numbers = !engine::is_fake(run.engine->target.device);
   auto flags = std::make_unique<monitor::RedFlags>(
       monitor::FlagOptions{.plateau_steps = s.plateau_steps,
                            .bf16_baseline = baseline,
-                           .uniform_loss = has_numbers ? run.uniform_loss() : 0,
+                           .uniform_loss = run.trained.has_numbers ? run.trained.uniform_loss() : 0,
                            .warmup_steps = run.schedule.warmup_steps});
   // What was usual before the resume still is.
   if (run.progress.step > 0)
@@ -39,7 +37,7 @@ std::unique_ptr<monitor::RedFlags> make_flags(const Run& run, const fs::path& fo
 
 }  // namespace
 
-Outputs::Outputs(Run& run) : run_(run) {
+Outputs::Outputs(const Run& run) : run_(run) {
   const auto& s = run.settings;
   folder_ = run_folder(s);
   damage_ = std::make_unique<DamageLedger>(folder_, run.world.rank());
@@ -49,11 +47,12 @@ Outputs::Outputs(Run& run) : run_(run) {
   flags_ = make_flags(run, folder_);
   save_receipt("running", {});
   console_ = monitor::open_console(run.progress.step, run.schedule.max_steps, s.log_freq);
-  background_ = monitor::open_background_sinks(s, folder_, run.progress.step, peaks_of(run));
+  background_ = monitor::open_background_sinks(
+      s, folder_, run.progress.step, peaks_of(run.trained, s.max_seq_length, run.world.size()));
 }
 
 void Outputs::on_step(monitor::StepRecord record) {
-  damage_->update(run_);
+  damage_->update(run_.data, run_.progress.step);
   if (!writes()) return;
   write_incidents();
   const auto flags = flags_->on_step(record);
@@ -84,19 +83,20 @@ void Outputs::say(const monitor::Flag& flag) {
 }
 
 void Outputs::write_incidents() {
-  for (; incidents_written_ < run_.incidents.size(); ++incidents_written_)
-    append_to_ledger(folder_ / "incidents.jsonl", run_.incidents[incidents_written_].json());
+  for (; incidents_written_ < run_.guards.incidents.size(); ++incidents_written_)
+    append_to_ledger(folder_ / "incidents.jsonl", run_.guards.incidents[incidents_written_].json());
 }
 
 void Outputs::on_guard(const Error& error) {
   if (!writes()) return;
-  const bool spikes = !run_.incidents.empty() && run_.incidents.back().kind == IncidentKind::kSpike;
+  const bool spikes =
+      !run_.guards.incidents.empty() && run_.guards.incidents.back().kind == IncidentKind::kSpike;
   say(flags_->on_guard(run_.progress.step + 1, error.what(), spikes));
   end(str("ended by a guard: ", error.what()), error.code());
 }
 
 void Outputs::end(const std::string& status, ExitCode code) {
-  damage_->update(run_);
+  damage_->update(run_.data, run_.progress.step);
   if (!writes()) return;
   write_incidents();
   if (const std::string words = flags_->final_remark(); !words.empty()) log_warn(words);

@@ -16,7 +16,7 @@ namespace octavo::train {
 class Outputs {
  public:
   // Gives the run's folder a config.yaml and a first receipt.
-  explicit Outputs(Run& run);
+  explicit Outputs(const Run& run);
 
   bool writes() const { return console_ != nullptr; }
   const fs::path& folder() const { return folder_; }
@@ -33,7 +33,7 @@ class Outputs {
   void write_incidents();
   void save_receipt(const std::string& status, const Json& sinks);
 
-  Run& run_;
+  const Run& run_;
   fs::path folder_;
   std::unique_ptr<monitor::AsyncSink> console_, background_;  // two: one may hang without the other
   std::unique_ptr<monitor::RedFlags> flags_;

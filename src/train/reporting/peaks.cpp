@@ -11,11 +11,11 @@
 #include "train/reporting/fp8_report.h"
 
 namespace octavo::train {
-monitor::Peaks peaks_of(const Run& run) {
-  monitor::Peaks peaks{.flops_per_token = flops_per_token(run),
-                       .fp8_share = fp8_share(gemm_lines(run))};
-  const at::Device device = run.engine->target.device;
-  if (!device.is_cuda() || engine::is_fake(device)) return peaks;
+monitor::Peaks peaks_of(const TrainedModel& trained, int64_t length, int ranks) {
+  monitor::Peaks peaks{.flops_per_token = flops_per_token(trained, length),
+                       .fp8_share = fp8_share(gemm_lines(trained, length))};
+  const at::Device device = trained.device();
+  if (!device.is_cuda() || !trained.has_numbers) return peaks;
   const auto& gpus = engine::gpus().gpus;
   const auto index = static_cast<size_t>(std::max<int>(device.index(), 0));
   const std::string name = index < gpus.size() ? gpus[index].name : "";
@@ -24,8 +24,8 @@ monitor::Peaks peaks_of(const Run& run) {
     log_info(octavo::str("no perf/mfu: octavo has no peak for '", name, "'"));
     return peaks;
   }
-  peaks.bf16_per_second = gpu->bf16_tflops * 1e12 * run.world.size();
-  peaks.fp8_per_second = gpu->fp8_tflops * 1e12 * run.world.size();
+  peaks.bf16_per_second = gpu->bf16_tflops * 1e12 * ranks;
+  peaks.fp8_per_second = gpu->fp8_tflops * 1e12 * ranks;
   return peaks;
 }
 

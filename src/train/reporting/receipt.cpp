@@ -17,8 +17,7 @@ namespace octavo::train {
 
 namespace {
 
-Json resumed_receipt(const Run& run) {
-  const Resumed& r = run.resumed;
+Json resumed_receipt(const Resumed& r) {
   if (r.from.empty()) return {};
   return {{"from", r.from},
           {"step", r.step},
@@ -26,25 +25,27 @@ Json resumed_receipt(const Run& run) {
           {"passed_over", r.passed_over}};
 }
 
-Json incidents_receipt(const Run& run) {
-  Json json = {{"policy", config::name_of(run.settings.bad_steps)},
-               {"budget", run.settings.bad_step_budget},
-               {"refused_steps", run.progress.bad_step_skips},
-               {"rollbacks", run.progress.rollbacks},
-               {"since_start", run.incidents.size()}};
-  if (!run.incidents.empty()) json["last"] = run.incidents.back().json();
+Json incidents_receipt(const config::Settings& settings, const Progress& progress,
+                       const std::vector<Incident>& incidents) {
+  Json json = {{"policy", config::name_of(settings.bad_steps)},
+               {"budget", settings.bad_step_budget},
+               {"refused_steps", progress.bad_step_skips},
+               {"rollbacks", progress.rollbacks},
+               {"since_start", incidents.size()}};
+  if (!incidents.empty()) json["last"] = incidents.back().json();
   return json;
 }
 
 // Of the first rank.
-Json data_receipt(const Run& run) {
-  const auto of = [](const data::TokenData& data) {
-    return Json{{"damaged_ranges", data.damage().size()}, {"check_seconds", data.check_seconds()}};
+Json data_receipt(config::DataDamage damage, const DataState& data) {
+  const auto of = [](const data::TokenData& split) {
+    return Json{{"damaged_ranges", split.damage().size()},
+                {"check_seconds", split.check_seconds()}};
   };
-  Json json = {{"damage", config::name_of(run.settings.data_damage)},
-               {"samples_left_out", run.samples_left_out},
-               {"train", of(*run.train_data)}};
-  if (run.val_data != nullptr) json["val"] = of(*run.val_data);
+  Json json = {{"damage", config::name_of(damage)},
+               {"samples_left_out", data.samples_left_out},
+               {"train", of(*data.train)}};
+  if (data.val != nullptr) json["val"] = of(*data.val);
   return json;
 }
 
@@ -52,47 +53,49 @@ Json data_receipt(const Run& run) {
 
 void write_receipt(const Run& run, const fs::path& run_dir, const std::string& status,
                    const Json& sinks, const Json& flags) {
+  const int64_t length = run.settings.max_seq_length;
   Json operations = Json::array();
-  for (const auto& choice : run.engine->choices) {
+  for (const auto& choice : run.trained.engine->choices) {
     Json refused = Json::array();
     for (const auto& r : choice.refused)
       refused.push_back({{"implementation", r.implementation}, {"reason", r.reason}});
     operations.push_back({{"op", choice.op}, {"ran", choice.implementation}, {"refused", refused}});
   }
-  const Json receipt = {{"status", status},
-                        {"run_id", run.claim.run_id},
-                        {"precision", run.precision()},
-                        {"device", run.engine->target.device.str()},
-                        {"threads", at::get_num_threads()},
-                        {"instruction_sets",
-                         {{"kernels", engine::cpu::kernel_instruction_set()},
-                          {"gemms", engine::cpu::gemm_instruction_set()}}},
-                        {"parameters", models::parameter_count(*run.model)},
-                        {"flops_per_token", flops_per_token(run)},
-                        {"optimizer",
-                         {{"bytes_per_parameter", run.optimizer->bytes_per_parameter()},
-                          {"master_dtype", config::name_of(run.settings.master_dtype)},
-                          {"moment_dtype", config::name_of(run.settings.moment_dtype)},
-                          {"gradient_dtype", config::name_of(run.settings.gradient_dtype)}}},
-                        {"batching", batching_receipt(run)},
-                        {"ranks", run.world.receipt()},
-                        {"sharding", run.sharding != nullptr ? run.sharding->receipt() : Json()},
-                        {"replicas", replicas_receipt(run)},
-                        {"operations", operations},
-                        {"fp8", fp8_receipt(run)},
-                        {"lora", lora_receipt(run)},
-                        {"cuda_graph", run.graph != nullptr ? run.graph->receipt() : Json()},
-                        {"resumed", resumed_receipt(run)},
-                        {"data", data_receipt(run)},
-                        {"checkpoints", run.saver != nullptr ? run.saver->receipt() : Json()},
-                        {"sinks", sinks},
-                        {"flags", flags},
-                        {"steps", run.progress.step},
-                        {"skipped_steps", run.progress.skipped_steps},
-                        {"incidents", incidents_receipt(run)},
-                        {"tokens", run.progress.tokens},
-                        {"memory_peak_bytes", engine::memory_of(run.engine->target.device).peak},
-                        {"warnings", warning_count()}};
+  const Json receipt = {
+      {"status", status},
+      {"run_id", run.claim.run_id},
+      {"precision", run.trained.precision()},
+      {"device", run.trained.device().str()},
+      {"threads", at::get_num_threads()},
+      {"instruction_sets",
+       {{"kernels", engine::cpu::kernel_instruction_set()},
+        {"gemms", engine::cpu::gemm_instruction_set()}}},
+      {"parameters", models::parameter_count(*run.trained.model)},
+      {"flops_per_token", flops_per_token(run.trained, length)},
+      {"optimizer",
+       {{"bytes_per_parameter", run.trained.optimizer->bytes_per_parameter()},
+        {"master_dtype", config::name_of(run.settings.master_dtype)},
+        {"moment_dtype", config::name_of(run.settings.moment_dtype)},
+        {"gradient_dtype", config::name_of(run.settings.gradient_dtype)}}},
+      {"batching", batching_receipt(run.settings, run.batching, run.world.size())},
+      {"ranks", run.world.receipt()},
+      {"sharding", run.trained.sharding != nullptr ? run.trained.sharding->receipt() : Json()},
+      {"replicas", replicas_receipt(run.guards)},
+      {"operations", operations},
+      {"fp8", fp8_receipt(run.trained, length)},
+      {"lora", lora_receipt(run.trained, length)},
+      {"cuda_graph", run.trained.graph != nullptr ? run.trained.graph->receipt() : Json()},
+      {"resumed", resumed_receipt(run.resumed)},
+      {"data", data_receipt(run.settings.data_damage, run.data)},
+      {"checkpoints", run.saver != nullptr ? run.saver->receipt() : Json()},
+      {"sinks", sinks},
+      {"flags", flags},
+      {"steps", run.progress.step},
+      {"skipped_steps", run.progress.skipped_steps},
+      {"incidents", incidents_receipt(run.settings, run.progress, run.guards.incidents)},
+      {"tokens", run.progress.tokens},
+      {"memory_peak_bytes", engine::memory_of(run.trained.device()).peak},
+      {"warnings", warning_count()}};
   write_file_atomic(run_dir / "receipt.json", receipt.dump(2) + "\n");
 }
 

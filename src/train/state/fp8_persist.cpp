@@ -39,17 +39,17 @@ void resume_scaling(nn::Fp8Model& fp8, const checkpoint::State& state) {
 
 }  // namespace
 
-void save_fp8(const Run& run, checkpoint::State& state) {
-  if (run.fp8 == nullptr) return;
-  state.recipe = config::name_of(run.fp8->options().recipe);
-  state.extra["fp8"] = {{"format", config::name_of(run.fp8->options().format)},
-                        {"fallbacks", to_json(run.fp8->fallbacks())},
-                        {"guard", to_json(run.fp8->guard_memory())}};
-  auto tensors = run.fp8->state();
+void save_fp8(const TrainedModel& trained, checkpoint::State& state) {
+  if (trained.fp8 == nullptr) return;
+  state.recipe = config::name_of(trained.fp8->options().recipe);
+  state.extra["fp8"] = {{"format", config::name_of(trained.fp8->options().format)},
+                        {"fallbacks", to_json(trained.fp8->fallbacks())},
+                        {"guard", to_json(trained.fp8->guard_memory())}};
+  auto tensors = trained.fp8->state();
   if (!tensors.empty()) state.groups["fp8"] = std::move(tensors);
 }
 
-void resume_fp8(Run& run, const checkpoint::State& state, const std::string& source) {
+void resume_fp8(TrainedModel& trained, const checkpoint::State& state, const std::string& source) {
   const auto describe = [](const std::string& recipe, const std::string& format) {
     return str("FP8 ", recipe, " ", format);
   };
@@ -58,20 +58,22 @@ void resume_fp8(Run& run, const checkpoint::State& state, const std::string& sou
       was_fp8 ? json_field(state.extra, "fp8", Json::value_t::object, source) : state.extra;
   const std::string then =
       was_fp8 ? describe(state.recipe, json_string(kept, "format", source)) : state.precision;
-  const std::string now = run.fp8 == nullptr
-                              ? run.precision()
-                              : describe(std::string(config::name_of(run.fp8->options().recipe)),
-                                         std::string(config::name_of(run.fp8->options().format)));
-  if (run.fp8 != nullptr && then == now) {
-    resume_guard(*run.fp8, kept, source);
-    if (state.groups.contains("fp8")) resume_scaling(*run.fp8, state);
+  const std::string now =
+      trained.fp8 == nullptr
+          ? trained.precision()
+          : describe(std::string(config::name_of(trained.fp8->options().recipe)),
+                     std::string(config::name_of(trained.fp8->options().format)));
+  if (trained.fp8 != nullptr && then == now) {
+    resume_guard(*trained.fp8, kept, source);
+    if (state.groups.contains("fp8")) resume_scaling(*trained.fp8, state);
     return;
   }
   if (then == now) return;
   // Factors, and what the guard thought of them, are worth nothing under other rules.
-  log_info(str(
-      "resume: the checkpoint was trained in ", then, ", training continues in ", now,
-      run.fp8 == nullptr ? "" : "; the FP8 scaling state and the guard's fallbacks start anew"));
+  log_info(str("resume: the checkpoint was trained in ", then, ", training continues in ", now,
+               trained.fp8 == nullptr
+                   ? ""
+                   : "; the FP8 scaling state and the guard's fallbacks start anew"));
 }
 
 }  // namespace octavo::train

@@ -5,14 +5,14 @@
 #include <string>
 
 #include "checkpoint/checkpoint.h"
-#include "train/run.h"
+#include "train/trained_model.h"
 
 namespace octavo::train {
 
-void save_fp8(const Run& run, checkpoint::State& state);
+void save_fp8(const TrainedModel& trained, checkpoint::State& state);
 
 // Takes over what fits: the checkpoint may be of another precision, recipe or format. What starts
 // anew is said.
-void resume_fp8(Run& run, const checkpoint::State& state, const std::string& source);
+void resume_fp8(TrainedModel& trained, const checkpoint::State& state, const std::string& source);
 
 }  // namespace octavo::train

@@ -28,18 +28,18 @@ checkpoint::State state_of(const Run& run, const std::string& run_name, const do
   checkpoint::State state;
   state.step = run.progress.step;
   state.tokens = run.progress.tokens;
-  state.precision = run.precision();
+  state.precision = run.trained.precision();
   state.has_val_loss = val_loss != nullptr;
   state.val_loss = val_loss != nullptr ? *val_loss : 0;
   const char* sharding =
       run.world.size() == 1 ? "none" : config::name_of(run.settings.sharding_mode).data();
   state.extra = {{"run_name", run_name},
                  {"data_position", run.progress.position.samples},
-                 {"data_fingerprint", run.train_data->fingerprint()},
-                 {"tokenizer", run.tokenizer->name()},
-                 {"tokenizer_fingerprint", run.tokenizer->fingerprint()},
-                 {"optimizer_steps", run.optimizer->steps()},
-                 {"model", run.model->hugging_face_config()},
+                 {"data_fingerprint", run.data.train->fingerprint()},
+                 {"tokenizer", run.data.tokenizer->name()},
+                 {"tokenizer_fingerprint", run.data.tokenizer->fingerprint()},
+                 {"optimizer_steps", run.trained.optimizer->steps()},
+                 {"model", run.trained.model->hugging_face_config()},
                  {"seed", run.settings.seed},
                  {"shuffle", run.settings.shuffle},
                  {"batch_size", run.settings.batch_size},
@@ -49,28 +49,27 @@ checkpoint::State state_of(const Run& run, const std::string& run_name, const do
                  {"layout", {{"ranks", run.world.size()}, {"sharding", sharding}}},
                  {"schedule", schedule_json(run.schedule)},
                  {"config", config::to_yaml(run.settings)}};
-  const auto chat = run.train_data->chat_template();
+  const auto chat = run.data.train->chat_template();
   state.extra["chat_template"] = chat ? Json(name_of(*chat)) : Json();  // null: trained on text
   if (!run.claim.run_id.empty()) state.extra["run_id"] = run.claim.run_id;
   state.extra["skipped_steps"] = run.progress.skipped_steps;
   state.extra["skipped_in_a_row"] = run.progress.skipped_in_a_row;
   state.extra["refused_steps"] = run.progress.bad_step_skips;
   state.extra["rollbacks"] = run.progress.rollbacks;
-  state.extra["recent_losses"] = run.losses.recent();
+  state.extra["recent_losses"] = run.guards.losses.recent();
   if (run.progress.has_best) state.extra["best_val_loss"] = run.progress.best_val_loss;
-  if (run.lora != nullptr)
-    save_lora(run, state);
+  if (run.trained.lora != nullptr)
+    save_lora(run.trained, state);
   else
-    add_masters(run.model->params(), "model", state);
-  add_moments(trained_params(run), *run.optimizer, state);
-  save_fp8(run, state);
+    add_masters(run.trained.model->params(), "model", state);
+  add_moments(trained_params(run.trained), *run.trained.optimizer, state);
+  save_fp8(run.trained, state);
   state.changing = {"fp8"};  // the scaling state moves in the forward pass
   return state;
 }
 
-checkpoint::SaveOptions save_options(const Run& run, bool best) {
-  return {
-      .best = best, .newest_run = true, .keep = static_cast<int>(run.settings.keep_checkpoints)};
+checkpoint::SaveOptions save_options(const config::Settings& settings, bool best) {
+  return {.best = best, .newest_run = true, .keep = static_cast<int>(settings.keep_checkpoints)};
 }
 
 // Names the folder that the ranks of this start of the run write into.
@@ -97,11 +96,13 @@ checkpoint::Saver& saver_of(Run& run, const std::string& run_name) {
 }  // namespace
 
 void start_save(Run& run, const std::string& run_name, bool best, const double* val_loss) {
-  saver_of(run, run_name).start(state_of(run, run_name, val_loss), save_options(run, best));
+  saver_of(run, run_name)
+      .start(state_of(run, run_name, val_loss), save_options(run.settings, best));
 }
 
 fs::path save(Run& run, const std::string& run_name, bool best, const double* val_loss) {
-  return saver_of(run, run_name).save(state_of(run, run_name, val_loss), save_options(run, best));
+  return saver_of(run, run_name)
+      .save(state_of(run, run_name, val_loss), save_options(run.settings, best));
 }
 
 void check_room(const Run& run) {

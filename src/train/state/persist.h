@@ -32,8 +32,9 @@ struct Restored {
 };
 Restored restore(Run& run, const std::string& which);
 
-// Puts the run into the state of the checkpoint that settings.resume names. Returns its folder.
-std::string resume(Run& run);
+// Puts the run into the state of the checkpoint that settings.resume names; run.resumed
+// says which it was.
+void resume(Run& run);
 
 // The weights alone, frozen, to generate, evaluate and export: of a checkpoint (latest, best, a
 // run, a path), of a Hugging Face folder or name, or of adapters, merged into the model they belong

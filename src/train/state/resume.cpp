@@ -31,12 +31,10 @@ Layout layout_of(const Json& extra, const std::string& source) {
           json_string(layout, "sharding", source)};
 }
 
-void log_changed_ranks(const Run& run, const Layout& then) {
-  const auto& s = run.settings;
-  const int64_t samples = run.world.size() * s.batch_size * s.gradient_accumulation_steps;
-  const std::string what =
-      str("resume: there were ", then.ranks, " ranks (", then.sharding, "), there are ",
-          run.world.size(), " (", config::name_of(s.sharding_mode), ")");
+void log_changed_ranks(const config::Settings& s, int ranks, const Layout& then) {
+  const int64_t samples = ranks * s.batch_size * s.gradient_accumulation_steps;
+  const std::string what = str("resume: there were ", then.ranks, " ranks (", then.sharding,
+                               "), there are ", ranks, " (", config::name_of(s.sharding_mode), ")");
   if (samples == then.samples)
     log_info(what + "; the order of samples and the size of a step stay");
   else
@@ -53,16 +51,15 @@ uint64_t position_of(const Json& extra, const std::string& source) {
 }
 
 // In the middle of an epoch another order has some samples twice and leaves others out.
-void warn_changed_order(const Run& run, const Json& extra, const std::string& source) {
-  const auto& s = run.settings;
+void warn_changed_order(const config::Settings& s, const data::TokenData& train, const Json& extra,
+                        const std::string& source) {
   const int64_t seed = json_int(extra, "seed", source);
   // Checkpoints from before shuffle was kept have none.
-  const bool shuffle =
-      extra.contains("shuffle") ? extra.at("shuffle") == Json(true) : run.settings.shuffle;
+  const bool shuffle = extra.contains("shuffle") ? extra.at("shuffle") == Json(true) : s.shuffle;
   if (seed == s.seed && shuffle == s.shuffle) return;
   const std::string what = seed != s.seed ? str("seed was ", seed, " and is ", s.seed)
                                           : str("shuffle was ", shuffle, " and is ", s.shuffle);
-  const uint64_t epoch = data::sample_count(*run.train_data, s.max_seq_length);
+  const uint64_t epoch = data::sample_count(train, s.max_seq_length);
   const bool same_order = !shuffle && !s.shuffle;
   if (same_order || position_of(extra, source) % epoch == 0)
     log_warn(str("resume: ", what, "; training continues, but not bit for bit as it would have"));
@@ -72,9 +69,9 @@ void warn_changed_order(const Run& run, const Json& extra, const std::string& so
 }
 
 // By what its weights' shapes follow from, in the words of config.json.
-void check_same_model(const Run& run, const Json& extra, const std::string& source) {
+void check_same_model(const models::Model& model, const Json& extra, const std::string& source) {
   const Json& then = json_field(extra, "model", Json::value_t::object, source);
-  const Json now = run.model->hugging_face_config();
+  const Json now = model.hugging_face_config();
   for (const char* name :
        {"model_type", "n_layer", "n_head", "n_embd", "num_hidden_layers", "hidden_size",
         "intermediate_size", "num_attention_heads", "num_key_value_heads", "vocab_size"}) {
@@ -88,17 +85,18 @@ void check_same_model(const Run& run, const Json& extra, const std::string& sour
 
 // What must be the same for the run to be the same run, and what should be.
 void check_same_run(const Run& run, const Json& extra, const std::string& source) {
-  check_same_model(run, extra, source);
+  check_same_model(*run.trained.model, extra, source);
   const std::string tokenizer = json_string(extra, "tokenizer_fingerprint", source);
-  if (tokenizer != run.tokenizer->fingerprint())
+  if (tokenizer != run.data.tokenizer->fingerprint())
     fail(ExitCode::kUsage, "train", source,
          ": wanted the tokenizer that the run was trained with (",
-         json_string(extra, "tokenizer", source), "), found another one (", run.tokenizer->name(),
+         json_string(extra, "tokenizer", source), "), found another one (",
+         run.data.tokenizer->name(),
          "); give the same tokenizer and data, or leave --resume out and give --run_name OTHER");
   const std::string data = json_string(extra, "data_fingerprint", source);
-  if (data != run.train_data->fingerprint())
+  if (data != run.data.train->fingerprint())
     fail(ExitCode::kUsage, "train", source, ": trained on other data (fingerprint ", data,
-         ", found ", run.train_data->fingerprint(),
+         ", found ", run.data.train->fingerprint(),
          "); give the same data, or start anew: --init_from with that checkpoint and --run_name "
          "OTHER");
   const auto warn_changed = [&](const char* name, int64_t now) {
@@ -107,25 +105,25 @@ void check_same_run(const Run& run, const Json& extra, const std::string& source
       log_warn(str("resume: ", name, " was ", then, " and is ", now,
                    "; training continues, but not bit for bit as it would have"));
   };
-  warn_changed_order(run, extra, source);
+  warn_changed_order(run.settings, *run.data.train, extra, source);
   const Layout then = layout_of(extra, source);
   if (then.ranks == run.world.size()) {
     warn_changed("batch_size", run.settings.batch_size);
     warn_changed("gradient_accumulation_steps", run.settings.gradient_accumulation_steps);
   } else {
-    log_changed_ranks(run, then);
+    log_changed_ranks(run.settings, run.world.size(), then);
   }
   warn_changed("threads", at::get_num_threads());
 }
 
 // load_weights() converts; this says so.
-void log_converted_masters(const Run& run, const checkpoint::State& state) {
+void log_converted_masters(const models::Model& model, const checkpoint::State& state) {
   const auto found = state.groups.find("model");
   if (found == state.groups.end()) return;  // load_weights() says so
   const std::map<std::string, at::Tensor> all(found->second.begin(), found->second.end());
   int converted = 0;
   at::ScalarType then = at::kFloat, now = at::kFloat;
-  for (const auto& p : run.model->params()) {
+  for (const auto& p : model.params()) {
     const auto entry = all.find(p->name);
     if (entry == all.end() || entry->second.scalar_type() == p->master.scalar_type()) continue;
     const at::Tensor& stored = entry->second;
@@ -139,15 +137,15 @@ void log_converted_masters(const Run& run, const checkpoint::State& state) {
 }
 
 // The first rank chooses, all check a share of the files, and what one finds damaged nobody takes.
-checkpoint::Loaded open_together(Run& run, const std::string& which) {
-  dist::World& world = run.world;
+checkpoint::Loaded open_together(const config::Settings& settings, dist::World& world,
+                                 const std::string& which) {
   std::vector<fs::path> damaged, passed_over;
   for (;;) {
     Json choice;
     if (world.is_first()) {
       try {
-        const fs::path path = checkpoint::choose(checkpoint_dir(run.settings), which, damaged,
-                                                 &passed_over, run.settings.run_name);
+        const fs::path path = checkpoint::choose(checkpoint_dir(settings), which, damaged,
+                                                 &passed_over, settings.run_name);
         choice = {{"path", path.string()}};
       } catch (const Error& error) {
         choice = {{"error", error.what()}, {"code", static_cast<int>(error.code())}};
@@ -170,33 +168,34 @@ checkpoint::Loaded open_together(Run& run, const std::string& which) {
 }
 
 checkpoint::Loaded load_into(Run& run, const std::string& which) {
-  auto loaded = run.world.size() > 1 ? open_together(run, which)
+  auto loaded = run.world.size() > 1 ? open_together(run.settings, run.world, which)
                                      : checkpoint::load_resolved(checkpoint_dir(run.settings),
                                                                  which, run.settings.run_name);
   const checkpoint::State& state = loaded.state;
   const std::string source = loaded.path.string();
   check_same_run(run, state.extra, source);
-  if (run.lora != nullptr) {
-    resume_lora(run, state, source);
+  if (run.trained.lora != nullptr) {
+    resume_lora(run.trained, state, source);
   } else {
-    log_converted_masters(run, state);
-    load_weights(*run.model, state);
+    log_converted_masters(*run.trained.model, state);
+    load_weights(*run.trained.model, state);
   }
-  run.optimizer->load(json_int(state.extra, "optimizer_steps", source),
-                      moment_finder(state, trained_params(run)));
-  resume_fp8(run, state, source);
+  run.trained.optimizer->load(json_int(state.extra, "optimizer_steps", source),
+                              moment_finder(state, trained_params(run.trained)));
+  resume_fp8(run.trained, state, source);
   return loaded;
 }
 
 // The position is in samples. Samples of another length are other cuts of the same tokens: only
 // between two epochs is it known which of them were seen.
-data::Position resumed_position(const Run& run, const Json& extra, const std::string& source) {
+data::Position resumed_position(int64_t now, const data::TokenData& train, const Json& extra,
+                                const std::string& source) {
   const uint64_t position = position_of(extra, source);
-  const int64_t then = json_int(extra, "max_seq_length", source), now = run.settings.max_seq_length;
+  const int64_t then = json_int(extra, "max_seq_length", source);
   if (then == now || position == 0) return {position};
   if (then < 1)
     fail(ExitCode::kDamaged, "train", source, ": max_seq_length: wanted at least 1, found ", then);
-  const uint64_t epoch = data::sample_count(*run.train_data, then);
+  const uint64_t epoch = data::sample_count(train, then);
   if (epoch == 0 || position % epoch != 0)
     fail(ExitCode::kUsage, "train", source, ": wanted max_seq_length ", then,
          " as in the checkpoint, found ", now, "; it was saved in the middle of an epoch (sample ",
@@ -205,14 +204,13 @@ data::Position resumed_position(const Run& run, const Json& extra, const std::st
          "with --max_seq_length ",
          then, " until the epoch ends, or start a new run from these weights with --init_from ",
          source);
-  const uint64_t samples = position / epoch * data::sample_count(*run.train_data, now);
+  const uint64_t samples = position / epoch * data::sample_count(train, now);
   log_info(str("resume: max_seq_length was ", then, " and is ", now, "; ", position / epoch,
                " whole epochs were seen: ", position, " samples then, ", samples, " now"));
   return {samples};
 }
 
-void resume_refusals(Run& run, const Json& extra, const std::string& source) {
-  auto& p = run.progress;
+void resume_refusals(Progress& p, const Json& extra, const std::string& source) {
   if (extra.contains("skipped_steps")) {  // checkpoints before FP8 have none
     p.skipped_steps = json_int(extra, "skipped_steps", source);
     p.skipped_in_a_row = json_int(extra, "skipped_in_a_row", source);
@@ -223,14 +221,14 @@ void resume_refusals(Run& run, const Json& extra, const std::string& source) {
 }
 
 // Those that the next one is judged by, of the same time as the weights.
-void resume_losses(Run& run, const Json& extra, const std::string& source) {
-  run.losses = {};
+void resume_losses(monitor::SpikeDetector& losses, const Json& extra, const std::string& source) {
+  losses = {};
   if (!extra.contains("recent_losses")) return;  // a checkpoint before bad_steps
   for (const Json& loss : json_field(extra, "recent_losses", Json::value_t::array, source)) {
     if (!loss.is_number())
       fail(ExitCode::kDamaged, "train", source, ": recent_losses: wanted numbers, found ",
            loss.type_name());
-    run.losses.add(loss.get<double>());
+    losses.add(loss.get<double>());
   }
 }
 
@@ -239,14 +237,14 @@ void resume_losses(Run& run, const Json& extra, const std::string& source) {
 Restored restore(Run& run, const std::string& which) {
   const auto loaded = load_into(run, which);
   const std::string source = loaded.path.string();
-  if (run.sharding != nullptr) run.sharding->weights_changed();
-  if (run.fp8 != nullptr) run.fp8->forget_weights();
-  if (run.graph != nullptr) run.graph->forget();
-  resume_losses(run, loaded.state.extra, source);
+  if (run.trained.sharding != nullptr) run.trained.sharding->weights_changed();
+  if (run.trained.fp8 != nullptr) run.trained.fp8->forget_weights();
+  if (run.trained.graph != nullptr) run.trained.graph->forget();
+  resume_losses(run.guards.losses, loaded.state.extra, source);
   return {source, loaded.state.step, position_of(loaded.state.extra, source)};
 }
 
-std::string resume(Run& run) {
+void resume(Run& run) {
   const auto loaded = load_into(run, run.settings.resume);
   const checkpoint::State& state = loaded.state;
   const std::string source = loaded.path.string();
@@ -255,9 +253,10 @@ std::string resume(Run& run) {
     run.resumed.passed_over.push_back(path.filename().string());
   run.progress.step = state.step;
   run.progress.tokens = state.tokens;
-  run.progress.position = resumed_position(run, state.extra, source);
-  resume_refusals(run, state.extra, source);
-  resume_losses(run, state.extra, source);
+  run.progress.position =
+      resumed_position(run.settings.max_seq_length, *run.data.train, state.extra, source);
+  resume_refusals(run.progress, state.extra, source);
+  resume_losses(run.guards.losses, state.extra, source);
   if (run.claim.run_id.empty()) run.claim.run_id = state.extra.value("run_id", "");
   // Another run's best is not this one's.
   const std::string made_by = json_string(state.extra, "run_name", source);
@@ -270,7 +269,6 @@ std::string resume(Run& run) {
   }
   // The run's own folder is continued unless another was asked for.
   if (run.settings.run_name.empty()) run.settings.run_name = made_by;
-  return source;
 }
 
 }  // namespace octavo::train

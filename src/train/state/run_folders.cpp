@@ -15,7 +15,6 @@
 #include "launch/restart.h"
 #include "train/device.h"
 #include "train/guards/output_check.h"
-#include "train/run.h"
 
 namespace octavo::train {
 namespace {
@@ -224,9 +223,8 @@ RunFolders claim_folders(config::Settings& settings, dist::World& world) {
   return claim;
 }
 
-void remove_overwritten(const Run& run) {
-  const config::Settings& s = run.settings;
-  if (run.claim.resumes || !s.overwrite) return;
+void remove_overwritten(const config::Settings& s, const RunFolders& claim) {
+  if (claim.resumes || !s.overwrite) return;
   const ExistingRun existing = find_existing(s);
   if (existing.nothing()) return;
   log_warn(str("overwrite: removing ", described(s, existing)));

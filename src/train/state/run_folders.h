@@ -12,8 +12,6 @@
 
 namespace octavo::train {
 
-struct Run;
-
 // Below it every run has a folder of its own: checkpoint_dir, or checkpoints or checkpoints_fp8.
 std::string checkpoint_dir(const config::Settings& settings);
 fs::path run_folder(const config::Settings& settings);         // runs_dir/<run_name>
@@ -32,6 +30,6 @@ RunFolders claim_folders(config::Settings& settings, dist::World& world);
 
 // Right before the run writes for the first time, on the first rank: with overwrite, what the run
 // of this name left is removed.
-void remove_overwritten(const Run& run);
+void remove_overwritten(const config::Settings& settings, const RunFolders& claim);
 
 }  // namespace octavo::train

@@ -1,0 +1,23 @@
+#pragma once
+// How far a run has come.
+
+#include <cstdint>
+
+#include "data/token_data.h"
+
+namespace octavo::train {
+
+struct Progress {
+  int64_t step = 0;         // steps done
+  uint64_t tokens = 0;      // trained on so far
+  data::Position position;  // in the training data, after the last step
+  double best_val_loss = 0;
+  bool has_best = false;
+  int64_t skipped_steps = 0;     // that were not learned from
+  int64_t skipped_in_a_row = 0;  // up to now
+  int64_t refused_steps = 0;     // of them, by bad_steps: they count against its budget
+  int64_t rollbacks = 0;
+  bool stop_agreed = false;  // some rank was asked to stop, and all know
+};
+
+}  // namespace octavo::train
