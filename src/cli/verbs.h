@@ -1,5 +1,5 @@
 #pragma once
-// One entry per verb; each verb's file parses, calls the room that does the work and returns the
+// One entry per verb; each verb's file parses, calls the module that does the work and returns the
 // exit code.
 
 #include <span>
@@ -40,6 +40,8 @@ int sweep_agent(const Verb& verb, Args args);
 int sweep_run(const Verb& verb, Args args);
 int sweep_status(const Verb& verb, Args args);
 int sweep_report(const Verb& verb, Args args);
+int sweep_schema(const Verb& verb, Args args);
+int examples(const Verb& verb, Args args);
 int completion(const Verb& verb, Args args);
 // Verbs that need libtorch: checks the arguments, then loads liboctavo_core.so and calls
 // octavo_core_main.
