@@ -20,7 +20,8 @@ foreach(library ${octavo_libraries})
   install(PROGRAMS $<TARGET_FILE:${library}> DESTINATION lib COMPONENT octavo)
 endforeach()
 install(PROGRAMS $<TARGET_FILE:octavo_fake_cuda_driver> DESTINATION lib/fake_cuda COMPONENT octavo)
-install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs DESTINATION share COMPONENT octavo FILES_MATCHING PATTERN "*.yaml")
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs DESTINATION share COMPONENT octavo FILES_MATCHING PATTERN "*.yaml"
+  PATTERN "*.schema.json")
 
 # The SBOM: what these files link and load.
 if(NOT OCTAVO_SANITIZE)

@@ -10,7 +10,9 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cli/examples.h"
 #include "cli/verbs.h"
+#include "config/help.h"
 
 namespace octavo::cli {
 namespace {
@@ -64,18 +66,11 @@ struct Candidate {
 };
 using Candidates = std::vector<Candidate>;
 
-std::string first_sentence(std::string_view text) {
-  const size_t end = std::min(text.find(". "), text.find('\n'));
-  std::string sentence(text.substr(0, end));
-  while (sentence.ends_with('.')) sentence.pop_back();
-  return sentence;
-}
-
 void offer(Candidates& found, std::string_view typed, std::string word, std::string_view about) {
   if (!std::string_view(word).starts_with(typed)) return;
   const auto same = [&](const Candidate& other) { return other.word == word; };
   if (std::none_of(found.begin(), found.end(), same))
-    found.push_back({std::move(word), first_sentence(about)});
+    found.push_back({std::move(word), config::first_sentence(about)});
 }
 
 // "list|verify|export [FOLDER]" starts with words; "[CONFIG.yaml]…" and "FOLDER" do not.
@@ -120,7 +115,8 @@ Candidates flags(const Verb& verb, std::string_view typed) {
     if (on || (key.type == config::Type::kBool && typed.starts_with("--no_")))
       offer(found, typed, "--no_" + key.name, "not: " + key.help);
   }
-  offer(found, typed, "--help", "the keys that " + std::string(verb.name) + " reads");
+  offer(found, typed, "--help", "the most used keys of " + std::string(verb.name));
+  offer(found, typed, "--help_all", "the keys that " + std::string(verb.name) + " reads");
   if (!found.empty()) return found;
   for (const config::Key& key : config::keys())
     for (const std::string& alias : key.aliases)
@@ -160,13 +156,21 @@ Candidates after_verb(const Verb& verb, Args words) {
   if (count > 2 && words[count - 2] == "=")
     if (const config::Key* key = key_of_flag(words[count - 3])) return values(*key, typed, "");
   if (typed.starts_with("-")) return flags(verb, typed);
+  Candidates found;
+  if (count > 1 && words[count - 2] == "--help") {
+    for (const config::Key* key : config::keys_of(verb.arguments.reader))
+      offer(found, typed, key->name, key->help);
+    return found;
+  }
   if (count > 1)
     if (const config::Key* key = key_of_flag(words[count - 2]);
         key != nullptr && key->type != config::Type::kBool)
       return values(*key, typed, "");
-  Candidates found;
   if (count == 1)
     for (std::string& word : words_of_usage(verb.usage)) offer(found, typed, std::move(word), "");
+  if (count == 1 && verb.name == "examples")
+    for (const Example& example : example_files())
+      offer(found, typed, std::string(example.name), "");
   return found;
 }
 

@@ -1,4 +1,4 @@
-// octavo config show|check|import|schema|docs
+// octavo config show|check|import|schema|docs, octavo sweep schema
 
 #include <iostream>
 
@@ -7,6 +7,7 @@
 #include "cli/verbs.h"
 #include "config/print.h"
 #include "migrate/import.h"
+#include "sweep/schema.h"
 
 namespace octavo::cli {
 namespace {
@@ -64,6 +65,10 @@ int config_import(const Verb& verb, Args args) {
 
 int config_schema(const Verb& verb, Args args) {
   return print_or_write(verb, args, config::json_schema());
+}
+
+int sweep_schema(const Verb& verb, Args args) {
+  return print_or_write(verb, args, sweep::json_schema());
 }
 
 int config_docs(const Verb& verb, Args args) {

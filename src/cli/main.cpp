@@ -15,56 +15,11 @@
 #include "base/printable.h"
 #include "base/secrets.h"
 #include "base/text.h"
+#include "cli/help.h"
 #include "cli/verbs.h"
-#include "config/print.h"
 
 namespace octavo::cli {
 namespace {
-
-constexpr std::string_view kIntroduction =
-    "octavo " OCTAVO_VERSION
-    ": trains language models and proves that it worked.\n\n"
-    "usage: octavo VERB [CONFIG.yaml] [--key value]…\n"
-    "       octavo VERB --help    the keys that a verb reads\n"
-    "       octavo --version\n\n";
-
-constexpr std::string_view kExamples =
-    "\nexamples:\n"
-    "  octavo train --dataset input.txt --model_name custom --n_layer 4 --n_head 4 --n_embd 128 "
-    "--max_steps 2000\n"
-    "  octavo train --model_name meta-llama/Llama-3.2-1B --dataset_name openai/gsm8k "
-    "--dataset_config main --use_fp8\n"
-    "  octavo train config.yaml --resume latest\n"
-    "  octavo launch --nproc 8 --max_restarts 3 -- train config.yaml\n"
-    "  octavo generate --checkpoint best --prompt \"To be, or\"\n"
-    "  octavo data prepare corpus/ --tokenizer tokenizer.json --output data/corpus\n"
-    "  octavo schedule --max_steps 10000 --learning_rate 3e-4 --output schedule.svg\n"
-    "\nexit codes: 0 done, 2 wrong use or config, 3 environment, 4 training stopped by a guard, 5 "
-    "data or checkpoint\n"
-    "damaged, 6 compare had not enough data, 75 stopped on request and resumable. Every key: "
-    "docs/configuration.md or\noctavo config show.\n";
-
-// The verbs whose name starts with the word ("" all of them), one a line.
-std::string verb_lines(std::string_view word) {
-  std::string out;
-  for (const Verb& verb : verbs()) {
-    if (!word.empty() && split(verb.name, ' ').front() != word) continue;
-    std::string name = "  " + std::string(verb.name);
-    name.resize(18, ' ');
-    out += str(name, verb.about, "\n");
-  }
-  return out;
-}
-
-void print_verb_help(const Verb& verb) {
-  std::cout << "usage: octavo " << verb.name << " " << verb.usage << "\n\n" << verb.about << "\n";
-  const std::string keys = config::help_text(verb.arguments.reader);
-  if (!keys.empty()) std::cout << "\n" << keys;
-}
-
-bool asks_for_help(const std::string& arg) {
-  return arg == "--help" || arg == "-h";
-}
 
 [[noreturn]] void unknown(std::string_view what, const std::string& found,
                           const std::vector<std::string_view>& names) {
@@ -86,7 +41,7 @@ std::pair<const Verb*, size_t> find_verb(Args args) {
     if (args.size() > 1 && second_words.back() == args[1]) return {&verb, 2};
   }
   if (second_words.empty()) unknown("verb", args[0], first_words);
-  if (args.size() > 1 && asks_for_help(args[1])) return {nullptr, 1};
+  if (args.size() > 1 && help_request(args.subspan(1, 1))) return {nullptr, 1};
   std::string words;
   for (std::string_view word : second_words)
     words += (words.empty() ? "" : ", ") + std::string(word);
@@ -96,15 +51,48 @@ std::pair<const Verb*, size_t> find_verb(Args args) {
        args.size() > 1 ? "'" + args[1] + "'" : "nothing", "; see octavo ", args[0], " --help");
 }
 
+bool is_verb(const std::string& word) {
+  return std::ranges::any_of(
+      verbs(), [&](const Verb& verb) { return split(verb.name, ' ').front() == word; });
+}
+
+int run(Args args);
+
+// octavo --help, octavo --help KEY; octavo --help VERB is octavo VERB --help.
+int print_help(const std::string& key, Args words) {
+  if (!key.empty()) {
+    std::cout << any_key_help(key);
+  } else if (words.empty()) {
+    std::cout << program_help();
+  } else if (is_verb(words[0])) {
+    std::vector<std::string> turned(words.begin(), words.end());
+    turned.emplace_back("--help");
+    return run(turned);
+  } else {
+    std::cout << any_key_help(words[0]);
+  }
+  return 0;
+}
+
+// Of launch -- train --help, the command's.
+int print_help(const Verb& verb, Args args) {
+  const auto dashes = std::ranges::find(args, "--");
+  const auto own = static_cast<size_t>(dashes - args.begin());
+  const std::optional<HelpRequest> request = help_request(args.subspan(0, own));
+  if (!request && own + 1 < args.size() && is_verb(args[own + 1]))
+    return run(args.subspan(own + 1));
+  std::cout << verb_help(verb, request.value_or(HelpRequest{}));
+  return 0;
+}
+
 int run(Args args) {
   if (args.empty()) {
-    std::cerr << kIntroduction << "verbs:\n" << verb_lines("");
+    std::cerr << usage_text();
     return static_cast<int>(ExitCode::kUsage);
   }
-  if (asks_for_help(args[0]) || args[0] == "help") {
-    std::cout << kIntroduction << "verbs:\n" << verb_lines("") << kExamples;
-    return 0;
-  }
+  const std::optional<HelpRequest> request = help_request(args.subspan(0, 1));
+  if (args[0] == "help" || request)
+    return print_help(request ? request->word : "", args.subspan(1));
   if (args[0] == "--version") {
     std::cout << "octavo " OCTAVO_VERSION "\n";
     return 0;
@@ -115,11 +103,7 @@ int run(Args args) {
     std::cout << "verbs:\n" << verb_lines(args[0]);
     return 0;
   }
-  if (std::any_of(rest.begin(), rest.end(), asks_for_help)) {
-    print_verb_help(*verb);
-    return 0;
-  }
-  return verb->run(*verb, rest);
+  return help_request(rest) ? print_help(*verb, rest) : verb->run(*verb, rest);
 }
 
 constexpr std::string_view kShortage =

@@ -27,11 +27,11 @@ constexpr Verb kVerbs[] = {
     {"doctor", "[CONFIG.yaml] [--key value]…", "the same as verify", config::kVerifyArguments,
      doctor},
     {"diagnose", "[CONFIG.yaml] [--checkpoint WHICH] [--capture FILE] [--key value]…",
-     "which GEMMs run in FP8, how healthy they are, what other recipes would give, what to "
-     "change",
+     "which GEMMs run in FP8, how healthy they are, and what to change; also what other recipes "
+     "would give",
      config::kDiagnoseArguments, core},
     {"bench", "[CONFIG.yaml] [--model_name NAME] [--batch_size N] [--bench_seconds S]…",
-     "FP8 against BF16 on this machine: every GEMM of a model, whole steps, and from how many "
+     "FP8 against BF16 on this machine: every GEMM of a model, and whole steps; also from how many "
      "tokens on FP8 pays",
      config::kBenchArguments, core},
     {"data prepare",
@@ -51,8 +51,8 @@ constexpr Verb kVerbs[] = {
      plan},
     {"compare",
      "RUN_A RUN_B | CONFIG.yaml [--seeds N] [--a key=value] [--b key=value] | FOLDER",
-     "BF16 against FP8, or any two runs: gaps with intervals, a verdict (exit code 0 PASS, 4 FAIL, "
-     "6 NOT ENOUGH DATA) and a page",
+     "BF16 against FP8, or any two runs: gaps with intervals, a verdict and a page; exit code 0 "
+     "PASS, 4 FAIL, 6 NOT ENOUGH DATA",
      {"compare", kCompare, 2},
      compare},
     {"schedule",
@@ -85,6 +85,11 @@ constexpr Verb kVerbs[] = {
      "the trials as a table, and parallel coordinates as a page",
      {"sweep report", kSweepReport, 1, false},
      sweep_report},
+    {"sweep schema",
+     "[--output FILE]",
+     "a JSON schema of sweep files, for editors",
+     {"sweep schema", kConfig},
+     sweep_schema},
     {"config show",
      "[CONFIG.yaml] [--key value]…",
      "every key, its value and where that came from",
@@ -97,8 +102,8 @@ constexpr Verb kVerbs[] = {
      config_check},
     {"config import",
      "[FILE… [--output CONFIG.yaml] [--json]]",
-     "LLaMA-Factory YAML, DeepSpeed JSON and launch scripts to our keys, and what is wrong with "
-     "them; without FILE, what maps to what",
+     "LLaMA-Factory YAML, DeepSpeed JSON and launch scripts to our keys; also what is wrong with "
+     "them, and without FILE what maps to what",
      {"config import", kImport, 8, false},
      config_import},
     {"config schema",
@@ -111,6 +116,11 @@ constexpr Verb kVerbs[] = {
      "docs/configuration.md",
      {"config docs", kConfig},
      config_docs},
+    {"examples",
+     "[NAME]",
+     "example configurations: all with a line each, or one of them: octavo examples NAME > my.yaml",
+     {"examples", 0, 1, false},
+     examples},
     {"completion",
      "bash|zsh|fish",
      "completion of verbs, keys and values for a shell: source <(octavo completion bash)",

@@ -17,12 +17,11 @@ constexpr Readers kHubUsers = kModelUsers | reader::kPrepare;
 
 std::vector<Key> model_keys() {
   return {
-      text_key(
-          "model_name", &S::model_name,
-          "A folder with a Hugging Face config.json of a GPT-2, Llama, SmolLM2, Mistral or Qwen2 "
-          "model, or its name on the hub; gpt2, gpt2-medium, gpt2-large, gpt2-xl with random "
-          "weights; or "
-          "custom (a GPT-2 whose n_layer, n_head and n_embd say the size)."),
+      text_key("model_name", &S::model_name,
+               "The model: a Hugging Face name or folder, gpt2, or custom. A folder holds the "
+               "config.json of a GPT-2, Llama, SmolLM2, Mistral or Qwen2 model; gpt2, gpt2-medium, "
+               "gpt2-large and gpt2-xl have random weights; custom is a GPT-2 whose n_layer, "
+               "n_head and n_embd say the size."),
       int_key("n_layer", &S::n_layer, 0, 1024, "Transformer blocks. 0: as model_name says."),
       int_key("n_head", &S::n_head, 0, 1024,
               "Attention heads; must divide n_embd. 0: as model_name says."),
@@ -52,11 +51,11 @@ std::vector<Key> model_keys() {
 
 std::vector<Key> data_keys() {
   return {
-      list_key(
-          "dataset", &S::dataset,
-          "A prepared folder (from data prepare); or text, JSONL, JSON, Parquet and Arrow files, "
-          "folders of them, s3:// addresses or names on the Hugging Face hub, which are prepared "
-          "into data_cache on first use. Several: a YAML list, or commas in the flag.")
+      list_key("dataset", &S::dataset,
+               "What is trained on: files, folders or Hugging Face names. A prepared folder (from "
+               "data prepare) is taken as it is. Text, JSONL, JSON, Parquet and Arrow files, "
+               "folders of them, s3:// addresses and names on the Hugging Face hub are prepared "
+               "into data_cache on first use. Several: a YAML list, or commas in the flag.")
           .alias("dataset_name")
           .read_by(kMakers),
       text_key("data_cache", &S::data_cache, "Folder for data that train prepares itself.")
@@ -72,13 +71,13 @@ std::vector<Key> data_keys() {
                "always text.")
           .read_by(kMakers),
       text_key("split_name", &S::split_name,
-               "Which split of a data set with splits in the Hugging Face layout: train, test, "
-               "train_1M, … Empty: train, or all files when there is none.")
+               "Which split of a data set with splits: train, test, train_1M. Splits are those of "
+               "the Hugging Face layout. Empty: train, or all files when there is none.")
           .read_by(kMakers),
       text_key("val_split_name", &S::val_split_name,
-               "Which split of such a data set is validated on. Empty: validation, val, valid or "
-               "dev, else val_fraction of the split that is trained on. Never test, unless it is "
-               "named here.")
+               "Which split of a data set with splits is validated on. Empty: validation, val, "
+               "valid or dev, else val_fraction of the split that is trained on. Never test, "
+               "unless it is named here.")
           .read_by(kMakers),
       text_key("dataset_config", &S::dataset_config,
                "Which subset of a data set on the hub that has several: main of openai/gsm8k, "
@@ -90,9 +89,9 @@ std::vector<Key> data_keys() {
 std::vector<Key> shard_keys() {
   return {
       real_key("val_fraction", &S::val_fraction, 0, 0.9,
-               "Share of the documents (of the tokens, when there is only one document) of each "
-               "data set without a split to validate on that is kept for validation when data is "
-               "prepared.")
+               "Share of the documents that is kept for validation when data is prepared. Of the "
+               "tokens, when there is only one document. Data sets with a split to validate on "
+               "lose nothing.")
           .read_by(kMakers),
       real_key("max_skipped_rows", &S::max_skipped_rows, 0, 1,
                "Share of the rows with answers that preparing may leave out: rows without an "
@@ -210,11 +209,11 @@ std::vector<Key> train_keys() {
 
 std::vector<Key> precision_keys() {
   return {
-      enum_key("mixed_precision", &S::mixed_precision,
-               {Precision::kFp8, Precision::kBf16, Precision::kFp32},
-               "What the GEMMs run in. fp8: the linear layers, and the rest in BF16; "
-               "generate takes it as bf16. What the weights and the optimizer keep: "
-               "master_dtype, moment_dtype.")
+      enum_key(
+          "mixed_precision", &S::mixed_precision,
+          {Precision::kFp8, Precision::kBf16, Precision::kFp32},
+          "What the GEMMs run in. fp8: the linear layers, and the rest in BF16; generate takes it "
+          "as bf16. What the weights and the optimizer keep: master_dtype, moment_dtype.")
           .read_by(kModelUsers),
       enum_key("master_dtype", &S::master_dtype, {StateType::kFp32, StateType::kBf16},
                "The weights that training adds to. fp32: beside a BF16 copy that the GEMMs "
@@ -267,10 +266,9 @@ std::vector<Key> fault_keys() {
 
 std::vector<Key> lora_keys() {
   return {
-      int_key(
-          "lora_rank", &S::lora_rank, 0, 4096,
-          "Rank of the adapters (LoRA): the model's own weights are frozen, and two thin matrices "
-          "beside each chosen one are trained. 0: no adapters, all weights are trained."),
+      int_key("lora_rank", &S::lora_rank, 0, 4096,
+              "Rank of the LoRA adapters; 0 trains all weights. With adapters the model's own "
+              "weights are frozen, and two thin matrices beside each chosen one are trained."),
       real_key("lora_alpha", &S::lora_alpha, 0, 65536,
                "The adapters' output is scaled by this over lora_rank. 0: twice lora_rank."),
       real_key("lora_dropout", &S::lora_dropout, 0, 0.9,
@@ -286,10 +284,10 @@ std::vector<Key> lora_keys() {
 
 std::vector<Key> eval_keys() {
   return {
-      text_key(
-          "eval_task", &S::eval_task,
-          "loss: of the validation split of dataset. hellaswag: which of four endings the model "
-          "finds most likely (acc), also per character (acc_norm)."),
+      text_key("eval_task", &S::eval_task,
+               "What is measured: loss or hellaswag. loss: of the validation split of dataset. "
+               "hellaswag: which of four endings the model finds most likely (acc), also per "
+               "character (acc_norm)."),
       text_key("eval_data", &S::eval_data, "The JSONL file of hellaswag (hellaswag_val.jsonl).")
           .read_by(reader::kEval | reader::kCompare),
       int_key("eval_limit", &S::eval_limit, 0, kMany,
@@ -309,11 +307,12 @@ std::vector<Key> fp8_recipe_keys() {
                "values. Scales of the last three are powers of two. Giving it asks for FP8."),
       enum_key("fp8_scenario", &S::fp8_scenario, {Fp8Scenario::kNone, Fp8Scenario::kMxfp8},
                "mxfp8: the same as fp8_recipe mxfp8, and asks for FP8."),
-      enum_key("fp8_format", &S::fp8_format,
-               {Fp8Format::kAuto, Fp8Format::kHybrid, Fp8Format::kE4m3, Fp8Format::kE5m2},
-               "hybrid: E4M3 forward, E5M2 gradients. e4m3: E4M3 for all. e5m2: E5M2 activations "
-               "and gradients; E4M3 weights, and activations in the weight gradient. auto: hybrid "
-               "for delayed and current; the other recipes are always e4m3."),
+      enum_key(
+          "fp8_format", &S::fp8_format,
+          {Fp8Format::kAuto, Fp8Format::kHybrid, Fp8Format::kE4m3, Fp8Format::kE5m2},
+          "Which FP8 formats tensors have. hybrid: E4M3 forward, E5M2 gradients. e4m3: E4M3 for "
+          "all. e5m2: E5M2 activations and gradients; E4M3 weights, and activations in the weight "
+          "gradient. auto: hybrid for delayed and current; the other recipes are always e4m3."),
       int_key("fp8_margin", &S::fp8_margin, 0, 16,
               "Of delayed: scales are divided by 2 to this power, which leaves room for values "
               "that grow."),
@@ -332,7 +331,7 @@ std::vector<Key> fp8_recipe_keys() {
 std::vector<Key> fp8_execution_keys() {
   return {
       list_key("fp8_skip", &S::fp8_skip,
-               "Layers that stay in BF16: globs (* and ?) over layer names such as "
+               "Layers that stay in BF16, by their names. Globs (* and ?) over names such as "
                "h.0.attn.c_attn, and the words first and last, which are all layers of the first "
                "and of the last block."),
       enum_key("fp8_execution", &S::fp8_execution,
@@ -343,9 +342,9 @@ std::vector<Key> fp8_execution_keys() {
                "that and not mxfp8; BF16 on a GPU without; rehearse on a CPU."),
       enum_key("fp8_backend", &S::fp8_backend,
                {Fp8Backend::kAuto, Fp8Backend::kTe, Fp8Backend::kAten, Fp8Backend::kRehearse},
-               "Whose native kernels: te (Transformer Engine), aten (cuBLASLt, through libtorch); "
-               "rehearse is the same as fp8_execution rehearse. auto: te where it is loaded and "
-               "has the recipe, else aten."),
+               "Whose native FP8 kernels. te: Transformer Engine. aten: cuBLASLt, through "
+               "libtorch. rehearse: the same as fp8_execution rehearse. auto: te where it is "
+               "loaded and has the recipe, else aten."),
       bool_key("use_te", &S::use_te, "The same as fp8_backend te."),
       int_key("fp8_stats_freq", &S::fp8_stats_freq, 0, kMany,
               "Steps between full statistics of every FP8 tensor: underflow, saturation, SQNR. 0: "
@@ -418,9 +417,10 @@ std::vector<Key> checkpoint_keys() {
               "asked for; 0: only then."),
       int_key("keep_checkpoints", &S::keep_checkpoints, 0, 1'000'000,
               "How many of the run's newest to keep; latest and best_model always stay. 0: all."),
-      text_key("resume", &S::resume,
-               "Resume from a checkpoint: latest or best (of run_name, or without one of the run "
-               "that saved last), a run's name, or a path. Empty: start anew."),
+      text_key(
+          "resume", &S::resume,
+          "Resume from a checkpoint: latest, best, a run's name, or a path. latest and best are "
+          "those of run_name, or without one of the run that saved last. Empty: start anew."),
       bool_key("overwrite", &S::overwrite,
                "Replace the run of the same run_name: its history and its checkpoints are removed. "
                "Without it a run that has made a step is never written over; with resume "
@@ -494,11 +494,12 @@ void let_plan_read(std::vector<Key>& table) {
 
 std::vector<Key> output_keys() {
   return {
-      text_key("output", &S::output,
-               "Where the result goes: a folder (data prepare, checkpoints export) or a file "
-               "(schedule; eval: each row's answer; verify: all findings as JSON; config import: "
-               "the YAML; config schema and docs, which print it otherwise; sweep: the report; "
-               "diagnose: all numbers as JSON; bench and compare: the page).")
+      text_key(
+          "output", &S::output,
+          "Where the result goes: a file, or a folder. A folder: data prepare, checkpoints export. "
+          "A file: schedule; eval: each row's answer; verify: all findings as JSON; config import: "
+          "the YAML; config schema, config docs and sweep schema, which print it otherwise; sweep: "
+          "the report; diagnose: all results as JSON; bench and compare: the page.")
           .read_by(reader::kPrepare | reader::kCheckpoints | reader::kSchedule | reader::kConfig |
                    reader::kEval | reader::kImport | reader::kSweepReport | reader::kSweepRun |
                    reader::kDiagnose | reader::kBench | reader::kCompare),

@@ -12,26 +12,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kColumns = 100;
-
-// `text` broken at spaces; every line after the first starts with `indent` spaces.
-std::string wrapped(std::string_view text, size_t indent) {
-  std::string out;
-  size_t column = indent;
-  for (const std::string& word : split(text, ' ')) {
-    if (column > indent && column + 1 + word.size() > kColumns) {
-      out += "\n" + std::string(indent, ' ');
-      column = indent;
-    } else if (column > indent) {
-      out += " ";
-      ++column;
-    }
-    out += word;
-    column += word.size();
-  }
-  return out;
-}
-
 std::string padded(std::string text, size_t width) {
   text.resize(std::max(width, text.size()), ' ');
   return text;
@@ -40,21 +20,6 @@ std::string padded(std::string text, size_t width) {
 std::string range_text(const Key& key) {
   return key.minimum.empty() ? key.type_name()
                              : key.type_name() + " " + key.minimum + "…" + key.maximum;
-}
-
-// "  --max_steps <integer>", "  --[no_]shuffle"
-std::string flag_text(const Key& key) {
-  if (key.type == Type::kBool) return "  --[no_]" + key.name;
-  return "  --" + key.name + " <" + (key.type == Type::kEnum ? "word" : key.type_name()) + ">";
-}
-
-std::string about_text(const Key& key) {
-  std::string about = key.help;
-  if (key.type == Type::kEnum) about += " One of " + join(key.choices, ", ") + ".";
-  if (!key.aliases.empty()) about += " Also --" + join(key.aliases, ", --") + ".";
-  const std::string value = key.text(Settings{});
-  const bool empty = value == "\"\"" || value == "[]";
-  return empty ? about : about + " [" + value + "]";
 }
 
 // Characters that a table cell of Markdown would take as its own.
@@ -85,7 +50,7 @@ Json schema_type(const Key& key) {
     case Type::kBool:
       return {{"type", "boolean"}};
     case Type::kText:
-      return {{"type", "string"}};
+      return {{"type", Json::array({"string", "number"})}};  // run_name: 7 is text too
     case Type::kList:
       return {{"type", Json::array({"array", "string"})},
               {"items", {{"type", "string"}, {"minLength", 1}}}};
@@ -120,24 +85,6 @@ std::string to_yaml(const Settings& settings) {
   return out;
 }
 
-std::string help_text(Readers reader) {
-  constexpr size_t kIndent = 38;
-  std::string out;
-  for (const SectionInfo& section : sections()) {
-    std::string lines;
-    for (const Key& key : keys()) {
-      if (key.section != section.section || !(key.readers & reader)) continue;
-      const std::string flag = flag_text(key);
-      const bool fits = flag.size() < kIndent;
-      lines += fits ? padded(flag, kIndent) : flag + "\n" + std::string(kIndent, ' ');
-      lines += wrapped(about_text(key), kIndent) + "\n";
-    }
-    if (!lines.empty())
-      out += str(out.empty() ? "" : "\n", section.name, ": ", section.about, "\n", lines);
-  }
-  return out;
-}
-
 std::string show(const Parsed& parsed) {
   size_t name_width = 0, value_width = 0;
   for (const Key& key : keys()) {
@@ -166,7 +113,8 @@ std::string json_schema() {
       properties[alias]["description"] = "The same key as " + key.name + ".";
     }
   }
-  const Json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+  // Draft 7: the newest that yaml-language-server knows in every version.
+  const Json schema = {{"$schema", "http://json-schema.org/draft-07/schema#"},
                        {"title", "octavo configuration"},
                        {"type", "object"},
                        {"additionalProperties", false},
@@ -186,8 +134,10 @@ std::string markdown_docs() {
       "`--key` "
       "and cleared by `--no_key`. The file is flat (`key: value` lines, at most 1 MiB, no anchors, "
       "aliases or tags) and may hold keys of every verb; a flag that the verb does not read is "
-      "refused. `octavo config show` prints every value and where it came from, `octavo config "
-      "check` looks for mistakes, and `octavo config schema` prints a JSON schema for editors.\n";
+      "refused. `octavo VERB --help KEY` prints what this page says of one key. `octavo config "
+      "show` prints every value and where it came from, `octavo config check` looks for mistakes, "
+      "and `octavo config schema` prints a JSON schema for editors "
+      "(`configs/octavo.schema.json`).\n";
   for (const SectionInfo& section : sections()) {
     out += str("\n## ", section.name, "\n\n", section.about,
                "\n\n| key | values | default | meaning | read by |\n", "|---|---|---|---|---|\n");

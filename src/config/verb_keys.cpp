@@ -14,7 +14,7 @@ using S = Settings;
 std::vector<Key> generate_keys() {
   return {
       text_key("checkpoint", &S::checkpoint,
-               "Which checkpoint: latest, best, a path, or a Hugging Face folder or name.")
+               "Which checkpoint: latest, best, a path or a Hugging Face name.")
           .read_by(reader::kGenerate | reader::kEval | reader::kCheckpoints | reader::kDiagnose),
       text_key("prompt", &S::prompt, "The text to continue."),
       int_key("max_new_tokens", &S::max_new_tokens, 1, 1 << 20, "Tokens to generate."),
@@ -47,18 +47,18 @@ std::vector<Key> plan_keys() {
   return {
       bool_key(
           "dry_run", &S::dry_run,
-          "Instead of a forecast: three real steps of the GPU code path on a device that is not "
-          "there, and the exact memory of the real allocator. For one GPU; no kernel runs."),
+          "Instead of a forecast, three real steps on a fake CUDA device. The GPU's code path runs "
+          "without its kernels and gives the exact memory of the real allocator. For one GPU."),
       text_key("gpu", &S::gpu,
-               "Which GPU the forecast is for: a100, h100, h200, b200, gb200, l40s, rtx4090, "
-               "rtx5090, … (octavo plan lists them when the name is none of them)."),
-      int_key("num_gpus", &S::num_gpus, 1, 1'000'000, "How many of them."),
-      enum_key(
-          "sharding_mode", &S::sharding_mode,
-          {ShardingMode::kNone, ShardingMode::kDdp, ShardingMode::kZero1, ShardingMode::kZero2,
-           ShardingMode::kFsdpFull, ShardingMode::kHybrid},
-          "What the ranks share: nothing (ddp), optimizer state (zero1), and gradients (zero2), "
-          "and weights (fsdp_full; hybrid: within a node). none with several ranks is ddp.")
+               "Which GPU the forecast is for, such as h100 or b200. Also a100, h200, gb200, l40s, "
+               "rtx4090, rtx5090, …; octavo plan lists them when the name is none of them."),
+      int_key("num_gpus", &S::num_gpus, 1, 1'000'000, "How many GPUs."),
+      enum_key("sharding_mode", &S::sharding_mode,
+               {ShardingMode::kNone, ShardingMode::kDdp, ShardingMode::kZero1, ShardingMode::kZero2,
+                ShardingMode::kFsdpFull, ShardingMode::kHybrid},
+               "What is sharded over the ranks. ddp: nothing. zero1: optimizer state. zero2: also "
+               "gradients. fsdp_full: also weights. hybrid: all of it within a node. none with "
+               "several ranks is ddp.")
           .read_by(reader::kTrain | reader::kPlan),
       enum_key("grad_reduce_dtype", &S::grad_reduce_dtype, {StateType::kFp32, StateType::kBf16},
                "What gradients travel between ranks in. bf16: half the bytes, rounded at every "
@@ -92,18 +92,19 @@ std::vector<Key> plan_keys() {
 
 std::vector<Key> diagnose_keys() {
   return {text_key("capture", &S::capture,
-                   "A safetensors file for what diagnose looked at: input, weight and gradient of "
-                   "every linear layer, in BF16. Empty: none.")};
+                   "A safetensors file for what diagnose looked at. It gets input, weight and "
+                   "gradient of every linear layer, in BF16. Empty: none.")};
 }
 
 std::vector<Key> bench_keys() {
   return {
-      real_key("bench_seconds", &S::bench_seconds, 1, 1e6,
-               "About how long the GEMMs are timed: half for the model's own batch, half for "
-               "other numbers of tokens. Each runs at least five times, however long that takes."),
+      real_key(
+          "bench_seconds", &S::bench_seconds, 1, 1e6,
+          "About how long GEMMs are timed. Half of it goes to the model's own batch, half to other "
+          "numbers of tokens. Each GEMM runs at least five times, however long that takes."),
       int_key("bench_steps", &S::bench_steps, 0, 100'000,
-              "Whole training steps that are timed in BF16 and in FP8, after two to warm up. 0: "
-              "none."),
+              "Whole training steps that are timed in BF16 and in FP8. Two more come first, to "
+              "warm up. 0: none."),
   };
 }
 

@@ -26,6 +26,20 @@ constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
     {"val_loss", "val/loss"},   {"eval_loss", "val/loss"},      {"eval/loss", "val/loss"},
     {"valid_loss", "val/loss"}, {"validation_loss", "val/loss"}};
 
+// What W&B has, and this program has no use for.
+constexpr std::pair<std::string_view, std::string_view> kIgnored[] = {
+    {"program", "every trial is octavo train"},
+    {"command", "every trial is octavo train"},
+    {"project", "wandb_project of the configuration says it"},
+    {"entity", "the sweep is kept in its own file"},
+    {"controller", "agents choose trials themselves"},
+    {"scheduler", "agents choose trials themselves"},
+    {"description", "it is for readers"},
+    {"apiVersion", "there is one form of the file"},
+    {"kind", "there is one form of the file"},
+    {"job", "every trial is octavo train"},
+    {"image_uri", "every trial is octavo train"}};
+
 class SweepReader {
  public:
   SweepReader(std::string_view yaml, const std::string& source) : source_(source) {
@@ -50,7 +64,7 @@ class SweepReader {
   void note(const std::string& text) { sweep_.notes.push_back(source_ + ": " + text); }
 
   // Entries of a list (command) and of a section come one by one: each is said once.
-  void ignore(const YamlEntry& entry, const char* why) {
+  void ignore(const YamlEntry& entry, std::string_view why) {
     const std::string top = split(entry.name, '.').front();
     const std::string text = str(top, " is not used: ", why);
     if (sweep_.notes.empty() || !sweep_.notes.back().ends_with(text)) note(text);
@@ -61,20 +75,8 @@ class SweepReader {
     if (parts.front() == "parameters") return take_parameter(entry, parts);
     if (parts.front() == "metric") return take_metric(entry);
     if (parts.front() == "early_terminate") return take_early(entry);
-    static const std::map<std::string_view, std::string_view> kIgnored = {
-        {"program", "every trial is octavo train"},
-        {"command", "every trial is octavo train"},
-        {"project", "wandb_project of the configuration says it"},
-        {"entity", "the sweep is kept in its own file"},
-        {"controller", "agents choose trials themselves"},
-        {"scheduler", "agents choose trials themselves"},
-        {"description", "it is for readers"},
-        {"apiVersion", "there is one form of the file"},
-        {"kind", "there is one form of the file"},
-        {"job", "every trial is octavo train"},
-        {"image_uri", "every trial is octavo train"}};
-    if (const auto it = kIgnored.find(parts.front()); it != kIgnored.end())
-      return ignore(entry, std::string(it->second).c_str());
+    for (const auto& [name, why] : kIgnored)
+      if (parts.front() == name) return ignore(entry, why);
     if (entry.name == "name") {
       sweep_.name = single_of(source_, entry);
     } else if (entry.name == "method") {
@@ -254,6 +256,18 @@ class SweepReader {
 
 std::string_view name_of(Method method) {
   return method == Method::kGrid ? "grid" : method == Method::kRandom ? "random" : "bayes";
+}
+
+std::vector<std::string_view> metric_names() {
+  std::vector<std::string_view> names(std::begin(kMetrics), std::end(kMetrics));
+  for (const auto& [other, ours] : kOtherNames) names.push_back(other);
+  return names;
+}
+
+std::vector<std::string_view> ignored_names() {
+  std::vector<std::string_view> names;
+  for (const auto& [name, why] : kIgnored) names.push_back(name);
+  return names;
 }
 
 Definition parse_definition(std::string_view yaml, const std::string& source) {

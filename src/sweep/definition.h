@@ -52,6 +52,11 @@ int64_t trial_count(const Definition& definition);
 // Is `a` better than `b`? Never when it is not a number.
 bool is_better(const Definition& definition, double a, double b);
 
+// The words of the file's form, for its schema: metrics, distributions, and what has no use here.
+std::vector<std::string_view> metric_names();
+std::vector<std::string_view> distribution_names();
+std::vector<std::string_view> ignored_names();
+
 // Inside a definition's file, for the files of this module.
 [[noreturn]] void refuse_entry(const std::string& source, const config::YamlEntry& entry,
                                const std::string& problem);

@@ -92,8 +92,7 @@ class ParameterReader {
   const Shape& shape_of(std::string_view name) const {
     for (const Shape& shape : kShapes)
       if (shape.name == name) return shape;
-    std::vector<std::string_view> names;
-    for (const Shape& shape : kShapes) names.push_back(shape.name);
+    const std::vector<std::string_view> names = distribution_names();
     const std::string nearest = nearest_name(name, names);
     std::string all;
     for (std::string_view other : names) all += (all.empty() ? "" : ", ") + std::string(other);
@@ -225,6 +224,12 @@ class ParameterReader {
 };
 
 }  // namespace
+
+std::vector<std::string_view> distribution_names() {
+  std::vector<std::string_view> names;
+  for (const Shape& shape : kShapes) names.push_back(shape.name);
+  return names;
+}
 
 void refuse_entry(const std::string& source, const YamlEntry& entry, const std::string& problem) {
   fail(ExitCode::kUsage, "sweep", source, ":", entry.line, ": ", entry.name.substr(0, 120), ": ",

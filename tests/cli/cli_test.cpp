@@ -1,48 +1,12 @@
 // Runs the program itself: exit codes, messages, start-up time.
 
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-
 #include <chrono>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
+#include "cli/program.h"
 
 namespace octavo {
 namespace {
-
-struct Outcome {
-  int code = -1;
-  std::string out, err;
-};
-
-class Cli : public testing::Test {
- protected:
-  Cli() : folder_(fs::path(testing::TempDir()) / ("octavo_cli_" + std::to_string(getpid()))) {
-    fs::create_directories(folder_);
-  }
-  ~Cli() override { fs::remove_all(folder_); }
-
-  // `arguments` are shell words; runs inside the test's own folder.
-  Outcome run(const std::string& arguments, const std::string& program = OCTAVO_PROGRAM) {
-    const std::string command =
-        "cd '" + folder_.string() + "' && '" + program + "' " + arguments + " >out 2>err";
-    const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out", 1 << 20),
-            read_file(folder_ / "err", 1 << 20)};
-  }
-
-  void expect_refused(const std::string& arguments, int code, const std::string& part) {
-    const Outcome outcome = run(arguments);
-    EXPECT_EQ(outcome.code, code) << arguments;
-    EXPECT_EQ(outcome.out, "") << arguments;
-    EXPECT_TRUE(outcome.err.starts_with("octavo: [")) << outcome.err;
-    EXPECT_NE(outcome.err.find(part), std::string::npos) << arguments << ": " << outcome.err;
-  }
-
-  fs::path folder_;
-};
 
 TEST_F(Cli, HelpIsQuickAndWithoutTorch) {
   double best = 1e9;
@@ -53,7 +17,7 @@ TEST_F(Cli, HelpIsQuickAndWithoutTorch) {
         best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     for (const char* verb :
-         {"train", "generate", "checkpoints", "data prepare", "schedule", "config show"})
+         {"train ", "generate ", "checkpoints ", "data ", "schedule ", "config ", "examples "})
       EXPECT_NE(outcome.out.find(std::string("\n  ") + verb), std::string::npos) << verb;
   }
   if (!OCTAVO_SANITIZED) EXPECT_LT(best, 0.3);
@@ -71,19 +35,6 @@ TEST_F(Cli, WritesNoFileUnasked) {
       EXPECT_TRUE(entry.path().filename() == "out" || entry.path().filename() == "err")
           << words << " wrote " << entry.path();
   }
-}
-
-TEST_F(Cli, EveryVerbHasHelp) {
-  for (const char* verb :
-       {"train", "generate", "checkpoints", "data prepare", "data inspect", "schedule",
-        "config show", "config check", "config import", "config schema", "config docs"}) {
-    const Outcome outcome = run(std::string(verb) + " --help");
-    EXPECT_EQ(outcome.code, 0) << verb;
-    EXPECT_NE(outcome.out.find(std::string("usage: octavo ") + verb), std::string::npos)
-        << outcome.out;
-  }
-  EXPECT_NE(run("train -h").out.find("--gradient_accumulation_steps"), std::string::npos);
-  EXPECT_NE(run("data --help").out.find("data inspect"), std::string::npos);
 }
 
 TEST_F(Cli, Version) {

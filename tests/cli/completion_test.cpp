@@ -53,6 +53,7 @@ TEST_F(Completion, Verbs) {
   EXPECT_EQ(words({"config", "s"}), (Words{"show", "schema"}));
   EXPECT_EQ(words({"checkpoints", "v"}), Words{"verify"});
   EXPECT_EQ(words({"completion", ""}), (Words{"bash", "zsh", "fish"}));
+  EXPECT_EQ(words({"examples", "gpt2"}), Words{"gpt2_fp8"});
   EXPECT_EQ(words({"nonsense", ""}), Words{});
 }
 
@@ -64,6 +65,8 @@ TEST_F(Completion, KeysOfTheVerb) {
   EXPECT_EQ(words({"train", "--gradient_ac"}), Words{"--gradient_accumulation_steps"});
   EXPECT_EQ(words({"train", "--no_shu"}), Words{"--no_shuffle"});
   EXPECT_EQ(words({"train", "--max_lr"}), Words{"--max_lr"});  // an alias
+  EXPECT_EQ(words({"train", "--hel"}), (Words{"--help", "--help_all"}));
+  EXPECT_EQ(words({"train", "--help", "gradient_ac"}), Words{"gradient_accumulation_steps"});
   EXPECT_EQ(words({"launch", "--nproc", "2", "--", "train", "--gradient_ac"}),
             Words{"--gradient_accumulation_steps"});
 }

@@ -69,16 +69,6 @@ TEST(Print, ShowNamesOrigins) {
   EXPECT_EQ(parse_text(text, "t").settings.batch_size, 3);
 }
 
-TEST(Print, HelpHoldsTheVerbsKeysOnly) {
-  const std::string text = help_text(reader::kSchedule);
-  EXPECT_NE(text.find("--warmup_steps"), text.npos);
-  EXPECT_NE(text.find("--max_lr"), text.npos);
-  EXPECT_EQ(text.find("--batch_size"), text.npos);
-  EXPECT_EQ(text.find("model:"), text.npos) << "a section without keys";
-  const std::string all = help_text(reader::kAll);
-  for (const Key& key : keys()) EXPECT_NE(all.find(key.name), all.npos) << key.name;
-}
-
 TEST(Print, SchemaDescribesEveryKey) {
   const nlohmann::json schema = nlohmann::json::parse(json_schema());
   EXPECT_EQ(schema["additionalProperties"], false);

@@ -130,6 +130,10 @@ def config_commands(canaries, given):
     yield "config show", ["config", "show", "train.yaml"], {}, [0]
     yield "config check", ["config", "check", "train.yaml"], {}, [0]
     yield "config schema", ["config", "schema"], {}, [0]
+    yield "sweep schema", ["sweep", "schema"], {}, [0]
+    yield "examples", ["examples", "quickstart"], {}, [0]
+    yield "help of a key", ["train", "--help", "model_name"], {}, [0]
+    yield "help of an unknown flag", ["train", "--help", f"--hf_token={canaries.new('--help --hf_token')}"], {}, [USAGE]
     for name in ("llama.yaml", "deepspeed.json", "run.sh"):
         yield f"config import {name}", ["config", "import", str(given / name), "--output", f"imported-{name}.yaml"], {}, \
             [0, USAGE]

@@ -143,6 +143,22 @@ def check_light_verbs(environment):
             fail(f"octavo {' '.join(words)}: wanted '{part}', found none")
     configs = environment.packages / "octavo" / "share" / "configs"
     environment.run("config", "check", configs / "quickstart.yaml")
+    check_examples(environment, configs)
+
+
+def check_examples(environment, configs):
+    """octavo examples: each passes the check in the user's own folder, and its first line names the wheel's schema."""
+    names = [line.split()[0] for line in environment.run("examples").stdout.splitlines() if line.startswith("  ")]
+    if sorted(names) != sorted(path.stem for path in (common.ROOT / "configs").glob("*.yaml")):
+        fail(f"octavo examples: wanted the files of configs/, found {names}")
+    for name in names:
+        printed = environment.run("examples", name).stdout
+        schema = configs / ("sweep.schema.json" if name.startswith("sweep_") else "octavo.schema.json")
+        if printed.splitlines()[0] != f"# yaml-language-server: $schema={schema}" or not schema.is_file():
+            fail(f"octavo examples {name}: wanted {schema} in its first line, and there; found {printed.splitlines()[0]}")
+        (environment.place / f"{name}.yaml").write_text(printed)
+        if not name.startswith("sweep_"):
+            environment.run("config", "check", f"{name}.yaml")
 
 
 def write_parquet(path):
