@@ -230,7 +230,7 @@ void make_room(const Run& run) {
   // By name: a comparison keeps whole runs in the folder of its own.
   const fs::path folder = run_folder(s);
   for (const char* name : {"config.yaml", "receipt.json", "metrics.jsonl", "incidents.jsonl",
-                           "samples", "tensorboard", "wandb"})
+                           "restarts.jsonl", "run.html", "samples", "tensorboard", "wandb"})
     fs::remove_all(folder / name);
   std::vector<fs::path> ledgers;
   for (const auto& entry : fs::directory_iterator(folder, none))
