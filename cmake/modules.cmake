@@ -4,7 +4,7 @@
 
 # In the order of the table in docs/tour.md: a module may include only modules before it.
 set(OCTAVO_MODULES base chart fake_cuda model_config config migrate fp8 tokenizer hub rendezvous launch plan data engine nn models optim dist
-  checkpoint monitor sweep eval train export bench verify diagnose compare)
+  checkpoint monitor run_report sweep eval train export bench verify diagnose compare)
 
 add_library(octavo_options INTERFACE)
 target_compile_options(octavo_options INTERFACE -Wall -Wextra -Wshadow -Werror -ffp-contract=off
@@ -85,7 +85,7 @@ if(OCTAVO_SANITIZE MATCHES "thread")
   set(OCTAVO_SANITIZED_TESTS base rendezvous launch monitor data checkpoint dist)
 elseif(OCTAVO_SANITIZE MATCHES "fuzzer")
   set(OCTAVO_SANITIZED_TESTS base model_config config migrate fp8 tokenizer hub rendezvous launch data cli optim_light checkpoint
-    sweep compare)
+    sweep run_report compare)
 else()
   set(OCTAVO_SANITIZED_TESTS monitor dist train)
 endif()

@@ -1,15 +1,13 @@
 #include "compare/run_folder.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <cstdio>
-#include <functional>
-#include <memory>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/lines.h"
 #include "config/parse.h"
+#include "run_report/samples.h"
 
 namespace octavo::compare {
 namespace {
@@ -18,44 +16,6 @@ constexpr size_t kLongestRecord = size_t{16} << 20;  // FP8 statistics of a larg
 constexpr size_t kMostSteps = 10'000'000;
 constexpr int64_t kLastStep = int64_t{1} << 50;
 constexpr size_t kLongestSample = size_t{1} << 20;
-constexpr size_t kMostSamples = 100'000;
-
-// Calls `take` for every line; returns how many were longer than kLongestRecord, which are passed
-// over without being held.
-int64_t for_each_line(const fs::path& path, const std::function<void(std::string_view)>& take) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
-                                                             std::fclose);
-  if (file == nullptr)
-    fail(ExitCode::kUsage, "compare", "wanted to read ", path.string(),
-         ", found permission denied");
-  std::vector<char> buffer(size_t{1} << 20);
-  std::string line;
-  int64_t too_long = 0;
-  bool passing = false;
-  const auto end_line = [&] {
-    if (!passing && !line.empty()) take(line);
-    line.clear();
-    passing = false;
-  };
-  while (const size_t got = std::fread(buffer.data(), 1, buffer.size(), file.get())) {
-    std::string_view rest(buffer.data(), got);
-    while (!rest.empty()) {
-      const size_t end = rest.find('\n');
-      const std::string_view part = rest.substr(0, end);
-      if (!passing && line.size() + part.size() > kLongestRecord) {
-        passing = true;
-        ++too_long;
-        line.clear();
-      }
-      if (!passing) line += part;
-      if (end == rest.npos) break;
-      end_line();
-      rest.remove_prefix(end + 1);
-    }
-  }
-  end_line();
-  return too_long;
-}
 
 double number_in(const Json& record, const char* name) {
   const auto found = record.find(name);
@@ -115,7 +75,7 @@ void count_step_tokens(RunFolder& run) {
 
 void read_metrics(RunFolder& run) {
   const fs::path path = run.folder / "metrics.jsonl";
-  const int64_t too_long = for_each_line(path, [&](std::string_view line) {
+  const int64_t too_long = for_each_line(path, kLongestRecord, [&](std::string_view line) {
     try {
       run.bad_lines += !take_record(run, parse_json(line, path.string(), {kLongestRecord, 16}));
     } catch (const Error& error) {
@@ -165,26 +125,15 @@ void read_settings(RunFolder& run) {
   }
 }
 
-// The text of the last step that has one (samples/step-<n>.txt).
+// The text of the last step that has one.
 void read_sample(RunFolder& run) {
-  std::error_code error;
-  size_t seen = 0;
-  for (fs::directory_iterator entry(run.folder / "samples", error), end; !error && entry != end;
-       entry.increment(error)) {
-    if (++seen > kMostSamples) break;
-    const std::string name = entry->path().filename().string();
-    if (!name.starts_with("step-") || !name.ends_with(".txt")) continue;
-    int64_t step = -1;
-    const char* const last = name.data() + name.size() - 4;
-    if (std::from_chars(name.data() + 5, last, step).ptr == last)
-      run.sample_step = std::max(run.sample_step, step);
-  }
-  if (run.sample_step < 0) return;
+  const std::vector<int64_t> steps = run_report::sample_steps(run.folder);
+  if (steps.empty()) return;
   try {
     run.sample =
-        read_file(run.folder / "samples" / str("step-", run.sample_step, ".txt"), kLongestSample);
+        read_file(run.folder / "samples" / str("step-", steps.back(), ".txt"), kLongestSample);
+    run.sample_step = steps.back();
   } catch (const std::exception& problem) {
-    run.sample_step = -1;
     run.remarks.push_back(str("the last sample cannot be read: ", problem.what()));
   }
 }

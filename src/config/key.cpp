@@ -190,11 +190,11 @@ std::string nearest_key(std::string_view name) {
 std::vector<std::string_view> reader_names(Readers readers) {
   // In the order of reader::Verb.
   static constexpr std::string_view kNames[] = {
-      "train",        "generate",     "eval",      "verify",       "checkpoints",
-      "data prepare", "data inspect", "schedule",  "config",       "config import",
-      "plan",         "diagnose",     "bench",     "compare",      "launch",
-      "sweep create", "sweep agent",  "sweep run", "sweep status", "sweep report"};
-  static_assert(std::size(kNames) == static_cast<size_t>(reader::Verb::kSweepReport) + 1);
+      "train",        "generate",     "eval",   "verify",        "checkpoints", "data prepare",
+      "data inspect", "schedule",     "config", "config import", "plan",        "diagnose",
+      "bench",        "compare",      "launch", "sweep create",  "sweep agent", "sweep run",
+      "sweep status", "sweep report", "report"};
+  static_assert(std::size(kNames) == static_cast<size_t>(reader::Verb::kReport) + 1);
   std::vector<std::string_view> names;
   for (size_t i = 0; i < std::size(kNames); ++i)
     if (readers & reader::bit(static_cast<reader::Verb>(i))) names.push_back(kNames[i]);

@@ -57,7 +57,8 @@ enum class Verb : unsigned {
   kSweepAgent,
   kSweepRun,
   kSweepStatus,
-  kSweepReport
+  kSweepReport,
+  kReport
 };
 constexpr Readers bit(Verb verb) {
   return 1u << static_cast<unsigned>(verb);
@@ -72,7 +73,8 @@ inline constexpr Readers kTrain = bit(Verb::kTrain), kGenerate = bit(Verb::kGene
                          kLaunch = bit(Verb::kLaunch), kSweepCreate = bit(Verb::kSweepCreate),
                          kSweepAgent = bit(Verb::kSweepAgent), kSweepRun = bit(Verb::kSweepRun),
                          kSweepStatus = bit(Verb::kSweepStatus),
-                         kSweepReport = bit(Verb::kSweepReport), kAll = ~0u;
+                         kSweepReport = bit(Verb::kSweepReport), kReport = bit(Verb::kReport),
+                         kAll = ~0u;
 }  // namespace reader
 
 struct Key {

@@ -499,10 +499,10 @@ std::vector<Key> output_keys() {
           "Where the result goes: a file, or a folder. A folder: data prepare, checkpoints export. "
           "A file: schedule; eval: each row's answer; verify: all findings as JSON; config import: "
           "the YAML; config schema, config docs and sweep schema, which print it otherwise; sweep: "
-          "the report; diagnose: all results as JSON; bench and compare: the page.")
+          "the report; diagnose: all results as JSON; bench, compare, report: the page.")
           .read_by(reader::kPrepare | reader::kCheckpoints | reader::kSchedule | reader::kConfig |
                    reader::kEval | reader::kImport | reader::kSweepReport | reader::kSweepRun |
-                   reader::kDiagnose | reader::kBench | reader::kCompare),
+                   reader::kDiagnose | reader::kBench | reader::kCompare | reader::kReport),
       bool_key("json", &S::json, "Print the result as JSON.")
           .read_by(reader::kSchedule | reader::kCheckpoints | reader::kEval | reader::kImport |
                    reader::kSweepStatus | reader::kSweepReport | reader::kDiagnose |

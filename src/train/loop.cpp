@@ -121,6 +121,11 @@ std::string reason_to_stop() {
   return stop_requested() ? stop_reason() : "another rank's signal";
 }
 
+// Of the closing line; the first rank alone has a page.
+std::string page_words(const Outputs& outputs) {
+  return outputs.page().empty() ? "" : "; page: " + outputs.page().string();
+}
+
 int end_run(const Run& run, Outputs& outputs, bool run_saves) {
   const auto& s = run.settings;
   const bool stopped = run.progress.step < run.schedule.max_steps;
@@ -128,11 +133,12 @@ int end_run(const Run& run, Outputs& outputs, bool run_saves) {
               stopped ? ExitCode::kStopped : ExitCode::kOk);
   if (stopped) {
     log_info(str("stopped by ", reason_to_stop(), " after step ", run.progress.step,
-                 "; continue with the same command and --resume latest"));
+                 "; continue with the same command and --resume latest", page_words(outputs)));
     return static_cast<int>(ExitCode::kStopped);
   }
   log_info(str("done: ", run.progress.step, " steps; run in ", outputs.folder().string(),
-               run_saves ? ", checkpoint in " + checkpoint_folder(s).string() : ""));
+               run_saves ? ", checkpoint in " + checkpoint_folder(s).string() : "",
+               page_words(outputs)));
   return static_cast<int>(ExitCode::kOk);
 }
 

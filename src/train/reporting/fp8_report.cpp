@@ -35,42 +35,6 @@ std::string formats_of(const fp8::Options& options, Gemm gemm) {
          format(Role::kInput, Direction::kColumn);
 }
 
-// Blocks differ in the number in their layers' names alone.
-std::string without_numbers(const std::string& name) {
-  std::string pattern;
-  for (const char c : name) {
-    if (c < '0' || c > '9')
-      pattern += c;
-    else if (pattern.empty() || pattern.back() != '*')
-      pattern += '*';
-  }
-  return pattern;
-}
-
-struct Group {
-  GemmLine line;  // of the first layer
-  std::string pattern;
-  int64_t layers = 0;
-};
-
-std::vector<Group> grouped(const std::vector<GemmLine>& lines) {
-  std::vector<Group> groups;
-  for (const GemmLine& line : lines) {
-    const std::string pattern = without_numbers(line.layer);
-    const auto same = std::ranges::find_if(groups, [&](const Group& g) {
-      return g.pattern == pattern && g.line.gemm == line.gemm &&
-             g.line.precision == line.precision && g.line.reason == line.reason;
-    });
-    if (same == groups.end()) {
-      groups.push_back({line, pattern, 1});
-    } else {
-      same->line.flops_share += line.flops_share;
-      ++same->layers;
-    }
-  }
-  return groups;
-}
-
 void add_layer(const TrainedModel& trained, const nn::LinearPtr& layer, const std::string& reason,
                double total, std::vector<GemmLine>& lines) {
   const double weights = static_cast<double>(layer->weight->count());
@@ -142,10 +106,9 @@ std::string gemm_table(const std::vector<GemmLine>& lines) {
       "  layer                              GEMM          precision        recipe     FLOPs  "
       "why "
       "not FP8\n";
-  for (const Group& g : grouped(lines)) {
+  for (const run_report::GemmGroup& g : run_report::grouped(lines)) {
     char text[160];
-    const std::string layer = g.layers > 1 ? str(g.pattern, " (", g.layers, ")") : g.line.layer;
-    std::snprintf(text, sizeof text, "  %-34s %-16s %-16s %-10s %4.1f%%  ", layer.c_str(),
+    std::snprintf(text, sizeof text, "  %-34s %-16s %-16s %-10s %4.1f%%  ", g.name().c_str(),
                   g.line.gemm.c_str(), g.line.precision.c_str(), g.line.recipe.c_str(),
                   100 * g.line.flops_share);
     table += text + g.line.reason + "\n";

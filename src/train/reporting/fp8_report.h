@@ -5,18 +5,12 @@
 #include <vector>
 
 #include "base/json.h"
+#include "run_report/gemm_line.h"
 #include "train/trained_model.h"
 
 namespace octavo::train {
 
-struct GemmLine {
-  std::string layer, gemm;
-  std::string precision;   // "FP8 e4m3 x e5m2", "BF16", "FP32"
-  std::string recipe;      // "" unless FP8
-  std::string reason;      // why not FP8; "" when it is, or was not asked for
-  double flops_share = 0;  // of all GEMMs of a trained token
-  int64_t ran_fp8 = 0, ran_other = 0;
-};
+using run_report::GemmLine;
 
 // Every GEMM of the model: linear layers, the head, attention over sequences of `length`.
 std::vector<GemmLine> gemm_lines(const TrainedModel& trained, int64_t length);

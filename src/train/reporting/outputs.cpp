@@ -6,6 +6,7 @@
 #include "config/print.h"
 #include "monitor/background.h"
 #include "monitor/history.h"
+#include "run_report/page.h"
 #include "train/guards/ledger.h"
 #include "train/reporting/peaks.h"
 #include "train/reporting/receipt.h"
@@ -44,6 +45,7 @@ Outputs::Outputs(const Run& run) : run_(run) {
   if (!run.world.is_first()) return;
   fs::create_directories(folder_);
   write_file_atomic(folder_ / "config.yaml", config::to_yaml(s));
+  write_restart();
   flags_ = make_flags(run, folder_);
   save_receipt("running", {});
   console_ = monitor::open_console(run.progress.step, run.schedule.max_steps, s.log_freq);
@@ -105,6 +107,30 @@ void Outputs::end(const std::string& status, ExitCode code) {
   Json sinks = background_->receipt();
   sinks["sinks"]["console"] = {{"failures", console_->failures()}};
   save_receipt(status, sinks);
+  write_page();
+}
+
+// When and from where the run was resumed: metrics.jsonl reads as if it never had been.
+void Outputs::write_restart() {
+  const Resumed& resumed = run_.resumed;
+  if (resumed.from.empty()) return;
+  const std::time_t now = std::time(nullptr);
+  std::tm utc = {};
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+  append_to_ledger(folder_ / "restarts.jsonl", {{"step", resumed.step},
+                                                {"from", resumed.from},
+                                                {"time", text},
+                                                {"passed_over", resumed.passed_over.size()}});
+}
+
+void Outputs::write_page() {
+  try {
+    page_ = run_report::write_page(folder_);
+  } catch (const std::exception& error) {
+    log_warn(str("the run's page cannot be written (", error.what(), "); octavo report ",
+                 folder_.string(), " tries again"));
+  }
 }
 
 void Outputs::save_receipt(const std::string& status, const Json& sinks) {

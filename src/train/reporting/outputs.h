@@ -26,15 +26,19 @@ class Outputs {
   void on_sample(const monitor::SampleRecord& record);
   // A guard ends the run in the step after the last: the flag is raised and everything is written.
   void on_guard(const Error& error);
+  // Writes what is left: the receipt, and the run's page from all of it.
   void end(const std::string& status, ExitCode code);
+  const fs::path& page() const { return page_; }  // "": it could not be written
 
  private:
   void say(const monitor::Flag& flag);
   void write_incidents();
+  void write_restart();
+  void write_page();
   void save_receipt(const std::string& status, const Json& sinks);
 
   const Run& run_;
-  fs::path folder_;
+  fs::path folder_, page_;
   std::unique_ptr<monitor::AsyncSink> console_, background_;  // two: one may hang without the other
   std::unique_ptr<monitor::RedFlags> flags_;
   std::unique_ptr<DamageLedger> damage_;  // on every rank

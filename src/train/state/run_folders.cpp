@@ -234,7 +234,7 @@ void remove_overwritten(const config::Settings& s, const RunFolders& claim) {
   // By name: a comparison keeps whole runs in the folder of its own.
   const fs::path folder = run_folder(s);
   for (const char* name : {"config.yaml", "receipt.json", "metrics.jsonl", "incidents.jsonl",
-                           "samples", "tensorboard", "wandb"})
+                           "restarts.jsonl", "run.html", "samples", "tensorboard", "wandb"})
     fs::remove_all(folder / name);
   std::vector<fs::path> ledgers;
   for (const auto& entry : fs::directory_iterator(folder, none))
