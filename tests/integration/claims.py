@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-# test: label=integration timeout=120 gate="" measures="src/plan docs/claims.py"
-"""The guides' claims in docs/how-to/migrate-claims.md stand beside what `octavo plan` forecasts today.
+# test: label=integration timeout=120 gate="" measures="src/plan docs/claims.py tests/integration/guides_commands.json"
+"""The guides' claims in docs/how-to/migrate-claims.md stand beside what `octavo plan` forecasts today, and docs/how-to/migrate-guides.md has
+every command of guides_commands.json.
 
-Runs docs/claims.py on the page as it is, and on a copy in which one forecast was changed, which must be noticed."""
+Runs docs/claims.py on its page as it is, and on a copy in which one forecast was changed, which must be noticed; and docs/guides.py."""
 import pathlib
 import re
 import shutil
@@ -31,8 +32,9 @@ def main():
     done = subprocess.run([ROOT / "docs" / "claims.py"], capture_output=True, text=True)
     with tempfile.TemporaryDirectory() as name:
         change_noticed = noticed(pathlib.Path(name))
-    print(done.stdout.strip().replace("\n", "; ") + done.stderr, f"change_noticed={int(change_noticed)}")
-    sys.exit(0 if done.returncode == 0 and change_noticed else 1)
+    commands = subprocess.run([ROOT / "docs" / "guides.py"], capture_output=True, text=True)
+    print(commands.stdout + commands.stderr + done.stdout.strip().replace("\n", "; ") + done.stderr, f"change_noticed={int(change_noticed)}")
+    sys.exit(0 if done.returncode == 0 and commands.returncode == 0 and change_noticed else 1)
 
 
 if __name__ == "__main__":
