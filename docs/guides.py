@@ -24,7 +24,7 @@ def code(text):
 
 def shortened(text):
     """Without the flags that say nothing about how to migrate, of commands that are the same but for the program's name."""
-    return re.sub(r" …( …)+", " …", SAME.sub("… ", text)).strip() if len(text) > 200 else text
+    return re.sub(r" …( …)+", " …", SAME.sub("… ", text)).strip() if len(text) > 150 else text
 
 
 def left(entry):
