@@ -3,7 +3,8 @@
 """Every command, script and file of the five guides (guides_commands.json): the commands that octavo has for it run in miniature, offline,
 with tiny models and data under the guides' own names, and end as the file says; and so do the guides' own flags, typed as they stand.
 
-The commands of docs/migrate.md, which are for other programs, run in the same way. With words, only the guides (G3) or lines (G3:307) that they name. What the file says does not work yet must really not work."""
+The commands of docs/migrate.md, which are for other programs, run in the same way. With words, only the guides (G3) or lines (G3:307) that
+they name. What the file says does not work yet must really not work."""
 import concurrent.futures
 import json
 import os
@@ -95,7 +96,7 @@ def run_guide(guide, entries, work, home):
     for entry in entries:
         commands = [(command, ours) for command in entry["octavo"]]
         if (stands := entry.get("as_it_stands")) and stands not in entry["octavo"]:
-            commands.append((stands, theirs))
+            commands.append((stands, ours if stands.get("after_ours") else theirs))
         for command, folder in commands:
             if "not_run" in command:
                 continue
