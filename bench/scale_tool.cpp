@@ -1,4 +1,4 @@
-// Makes the tables of docs/scale.md again: scale_tool FILE writes it, scale_tool --check FILE fails
+// Makes the tables of docs/reference/scale-tables.md again: scale_tool FILE writes it, scale_tool --check FILE fails
 // when they are not what the code says now.
 
 #include <iostream>

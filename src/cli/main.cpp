@@ -42,7 +42,7 @@ constexpr std::string_view kExamples =
     "\nexit codes: 0 done, 2 wrong use or config, 3 environment, 4 training stopped by a guard, 5 "
     "data or checkpoint\n"
     "damaged, 6 compare had not enough data, 75 stopped on request and resumable. Every key: "
-    "docs/configuration.md or\noctavo config show.\n";
+    "docs/reference/configuration.md or\noctavo config show.\n";
 
 // The verbs whose name starts with the word ("" all of them), one a line.
 std::string verb_lines(std::string_view word) {

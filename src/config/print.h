@@ -14,6 +14,6 @@ std::string help_text(Readers reader);
 // Key, value and origin, one a line.
 std::string show(const Parsed& parsed);
 std::string json_schema();    // docs/config.schema.json, for editors
-std::string markdown_docs();  // docs/configuration.md
+std::string markdown_docs();  // docs/reference/configuration.md
 
 }  // namespace octavo::config
