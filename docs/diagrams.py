@@ -144,7 +144,7 @@ def recipes():
     picture = Picture(780, 210, "What shares a scale in each recipe")
     shown = [("delayed, current", "one scale a tensor", lambda c, r: 0), ("rowwise", "one scale a row", lambda c, r: r),
              ("blockwise: x, dy", "1 x 128 values", lambda c, r: c // 4 + r * 2), ("blockwise: w", "128 x 128 values", lambda c, r: c // 4 + r // 4 * 2),
-             ("mxfp8", "32 values", lambda c, r: c // 2 + r)]
+             ("mxfp8", "32 values", lambda c, r: c // 2 + 2 * r)]
     for i, (name, below, colours) in enumerate(shown):
         x = 15 + i * 154
         picture.text(x, 24, name, "bold")

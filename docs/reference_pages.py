@@ -54,7 +54,8 @@ def verbs_page(octavo):
     lines += [f"| [`{verb}`](#octavo-{verb.replace(' ', '-')}) | {plain(does)} |" for verb, does in verbs_of(text)]
     for verb, does in verbs_of(text):
         line = re.search(r"^usage: (.*)$", said(octavo, *verb.split(), "--help"), re.M)[1]
-        lines += ["", f"## octavo {verb}", "", plain(does[0].upper() + does[1:]) + ".", "", "```text", line, "```"]
+        sentence = does if "/" in does.split()[0] else does[0].upper() + does[1:]
+        lines += ["", f"## octavo {verb}", "", plain(sentence) + ".", "", "```text", line, "```"]
         if keys := keys_of(verb):
             lines += ["", "| keys of | |", "|---|---|"]
             lines += [f"| [{section}](configuration.md#{section}) | {', '.join(f'`{key}`' for key in names)} |"

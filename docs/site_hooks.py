@@ -1,10 +1,14 @@
-"""For mkdocs (mkdocs.yml): links from a page to files of the repository outside of docs/ (`../../src/…`), which work where the
-Markdown is read in the repository. In the site they lead to `repo_url` when that is set, and are plain text otherwise."""
+"""For mkdocs (mkdocs.yml): what differs between the site and the Markdown as it is read in the repository.
+
+Links to files outside of docs/ (`../../src/…`) lead to `repo_url` when that is set, and are plain text otherwise. Remarks for
+tests/lint/commands.py behind a command (`# not-run: reason`) are left out.
+"""
 import posixpath
 import re
 
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 FENCE = re.compile(r"(^```.*?^```)", re.S | re.M)
+REMARK = re.compile(r" +# *(?:not-run:.*|gpu-only *)$", re.M)
 
 
 def outside(target, page):
@@ -23,4 +27,4 @@ def on_page_markdown(markdown, page, config, files):
             return match[0]
         return f"[{match[2]}]({config.repo_url.rstrip('/')}/blob/main/{path})" if config.repo_url else match[2]
 
-    return "".join(part if part.startswith("```") else LINK.sub(site_link, part) for part in FENCE.split(markdown))
+    return "".join(REMARK.sub("", part) if part.startswith("```") else LINK.sub(site_link, part) for part in FENCE.split(markdown))
