@@ -1,5 +1,5 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
-# test: label=integration timeout=900 gate=""
+# test: label=integration timeout=1500 night=""
 """Runs the commands under `test: pages` of every page of docs/, in the order of mkdocs.yml and in one folder, as a reader would.
 
 --keep FOLDER leaves what each block printed in FOLDER/PAGE.txt, to put it into the page.
