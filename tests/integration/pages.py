@@ -25,11 +25,13 @@ def pages():
 
 
 def run_block(block, folder):
-    """What a block printed, a command at a time under a line that shows it."""
+    """What a block printed, a command at a time under a line that shows it. A command must end with 0, or as a remark behind it
+    says: `# exit code 6`."""
     script = "set -eo pipefail\n"
     for command in filter(None, map(str.strip, block.replace("\\\n", " ").splitlines())):
+        command, _, code = command.partition("  # exit code ")
         shown = command.replace("'", "'\\''")
-        script += f"echo '$ {shown}'\n{command}\n"
+        script += f"echo '$ {shown}'\nended=0\n{command} || ended=$?\n[ $ended = {int(code or 0)} ]\n"
     return subprocess.run(["bash", "-c", script], cwd=folder, env=common.page_environment() | {"OMP_WAIT_POLICY": "passive"},
                           text=True, errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=MAX_SECONDS)
 
