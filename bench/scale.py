@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # bench: measures="src/plan"
-"""Makes the tables of docs/scale.md again; --check: only says whether they are what the code says."""
+"""Makes the tables of docs/reference/scale-tables.md again; --check: only says whether they are what the code says."""
 import os
 import pathlib
 import sys
@@ -10,4 +10,4 @@ TOOL = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build" / "release")) 
 
 if not TOOL.exists():
     sys.exit(f"wanted {TOOL}, found none; ninja -C {TOOL.parents[1]} scale_tool")
-os.execv(TOOL, [str(TOOL), *sys.argv[1:], str(ROOT / "docs" / "scale.md")])
+os.execv(TOOL, [str(TOOL), *sys.argv[1:], str(ROOT / "docs" / "reference" / "scale-tables.md")])

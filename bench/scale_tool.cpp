@@ -1,5 +1,5 @@
-// Makes the tables of docs/scale.md again: scale_tool FILE writes it, scale_tool --check FILE fails
-// when they are not what the code says now.
+// Makes the tables of docs/reference/scale-tables.md again: scale_tool FILE writes it, scale_tool
+// --check FILE fails when they are not what the code says now.
 
 #include <iostream>
 

@@ -1,4 +1,4 @@
-# What we link, by job: see docs/dependencies.md. No find_package(Torch): it drags in nvcc and libtorch_cuda.
+# What we link, by job: see docs/internals/dependencies.md. No find_package(Torch): it drags in nvcc and libtorch_cuda.
 
 find_package(Threads REQUIRED)
 find_package(nlohmann_json REQUIRED)

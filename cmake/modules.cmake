@@ -2,7 +2,7 @@
 # and in the FOLDERS below it, unless SOURCES says which. Modules without TORCH go into liboctavo_light.so (fast start: --help,
 # config, data, launchers); modules with TORCH into liboctavo_core.so, which the executable loads when a verb needs it.
 
-# In the order of the table in docs/tour.md: a module may include only modules before it.
+# In the order of the table in docs/internals/tour.md: a module may include only modules before it.
 set(OCTAVO_MODULES base chart fake_cuda model_config config migrate fp8 tokenizer hub rendezvous launch plan data engine nn models optim dist
   checkpoint monitor run_report sweep eval train export bench verify diagnose compare)
 

@@ -7,7 +7,7 @@ A run's validation losses go to results/fp8_vs_bf16.csv when it is done, and it 
 (the column config is a hash of them and of the text), so the study may be stopped and started at will. The program is
 not in that hash: after a change to its numbers, delete the rows of the runs it touches. Seeds come in order, all
 recipes of one before the next, so that a study that was cut short is still balanced. With all runs there, it writes the
-table results/fp8_vs_bf16.md and the picture docs/fp8_curves.svg: for each recipe the gap of the final validation loss
+table results/fp8_vs_bf16.md and the picture docs/pictures/fp8_curves.svg: for each recipe the gap of the final validation loss
 to BF16 of the same seed, in percent, with the 95% interval of a paired t test.
 """
 import argparse
@@ -66,7 +66,7 @@ def arguments():
     parser.add_argument("--eval_freq", type=int, default=250)
     parser.add_argument("--eval_batches", type=int, default=100)
     parser.add_argument("--results", type=pathlib.Path, default=ROOT / "studies/results", help="folder for table, CSV")
-    parser.add_argument("--picture", type=pathlib.Path, default=ROOT / "docs/fp8_curves.svg")
+    parser.add_argument("--picture", type=pathlib.Path, default=ROOT / "docs/pictures/fp8_curves.svg")
     parser.add_argument("--report_only", action="store_true", help="run nothing; report on the seeds that are complete")
     options = parser.parse_args()
     options.recipes = options.recipes.split(",")

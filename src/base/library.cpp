@@ -105,7 +105,8 @@ std::string remedy(const fs::path& libraries, std::string_view package) {
       missing.push_back(requirement(other));
   }
   return str("run `pip install ", join(missing, " "), "` where octavo is installed, or set ",
-             kSitePackages, " to the site-packages folder that has it (docs/install.md)");
+             kSitePackages,
+             " to the site-packages folder that has it (docs/get-started/install.md)");
 }
 
 std::string missing_file_advice(const fs::path& libraries, const std::string& file) {

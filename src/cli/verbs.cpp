@@ -118,7 +118,7 @@ constexpr Verb kVerbs[] = {
      config_schema},
     {"config docs",
      "[--output FILE]",
-     "docs/configuration.md",
+     "docs/reference/configuration.md",
      {"config docs", kConfig},
      config_docs},
     {"examples",

@@ -1,6 +1,6 @@
 #pragma once
-// The one table of keys. YAML, flags, --help, docs/configuration.md and the JSON schema all come
-// from it.
+// The one table of keys. YAML, flags, --help, docs/reference/configuration.md and the JSON schema
+// all come from it.
 
 #include <functional>
 #include <span>

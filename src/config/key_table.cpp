@@ -1,5 +1,5 @@
-// Every key, in the order of --help and docs/configuration.md. A new key is a member of Settings
-// and one entry here, or in verb_keys.cpp when only a verb beside training reads it.
+// Every key, in the order of --help and docs/reference/configuration.md. A new key is a member of
+// Settings and one entry here, or in verb_keys.cpp when only a verb beside training reads it.
 
 #include <algorithm>
 

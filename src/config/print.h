@@ -12,6 +12,6 @@ std::string to_yaml(const Settings& settings);
 // Key, value and origin, one a line.
 std::string show(const Parsed& parsed);
 std::string json_schema();    // configs/octavo.schema.json, for editors
-std::string markdown_docs();  // docs/configuration.md
+std::string markdown_docs();  // docs/reference/configuration.md
 
 }  // namespace octavo::config

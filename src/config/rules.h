@@ -13,7 +13,7 @@ namespace octavo::config {
 struct Rule {
   std::string_view name;
   Readers readers;          // checked for these verbs only
-  std::string_view reason;  // shown to the user and in docs/configuration.md
+  std::string_view reason;  // shown to the user and in docs/reference/configuration.md
   bool (*holds)(const Settings&);
   std::string_view keys;  // space-separated, to show their values
 };

@@ -15,7 +15,7 @@ enum class Task { kPretraining, kFineTuning, kLora };
 Task task_of(const Settings& settings);
 std::string_view name_of(Task task);  // "pretraining", "full fine-tuning", "LoRA"
 
-// What learning_rate is when it is not given; docs/hyperparameters.md has the reasons.
+// What learning_rate is when it is not given; docs/reference/hyperparameters.md has the reasons.
 double default_learning_rate(Task task);
 
 }  // namespace octavo::config

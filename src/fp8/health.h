@@ -29,8 +29,8 @@ constexpr int64_t kHealthStats = 10;
 std::array<double, kHealthStats> to_stats(const TensorHealth& health);
 TensorHealth from_stats(std::span<const double, kHealthStats> stats);
 
-// Beyond these a tensor is in trouble. From what a healthy run shows (docs/fp8.md): saturation is
-// zero when a scale fits; E4M3 and E5M2 with a fitting scale give about 31 and 25 dB.
+// Beyond these a tensor is in trouble. From what a healthy run shows (docs/concepts/fp8-health.md):
+// saturation is zero when a scale fits; E4M3 and E5M2 with a fitting scale give about 31 and 25 dB.
 struct Limits {
   double saturated_percent = 1;
   double underflowed_percent = 50;

@@ -1,7 +1,7 @@
 #pragma once
 // One row for each recipe: everything about it that is data. Code outside src/fp8 asks the row and
 // does not name recipes, so that a new one is a row here, its rule in recipe.cpp, its kernels and
-// its tests (docs/tour.md, "To add a recipe").
+// its tests (docs/internals/life-of-a-batch.md, "To add a recipe").
 
 #include <array>
 #include <cstddef>

@@ -66,6 +66,6 @@ std::optional<HubDataset> short_dataset(std::string_view name);
 std::string import_yaml(const Import& import);  // the keys that were carried; parse() takes it
 std::string import_text(const Import& import);
 std::string import_json(const Import& import);
-std::string import_tables();  // what maps to what, the tables of docs/import.md
+std::string import_tables();  // what maps to what, the tables of docs/reference/import-keys.md
 
 }  // namespace octavo::migrate

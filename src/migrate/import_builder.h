@@ -14,7 +14,7 @@ namespace octavo::migrate {
 
 class Importer;
 
-// One key of theirs. The tables are also printed as docs/import.md.
+// One key of theirs. The tables are also printed as docs/reference/import-keys.md.
 struct Mapping {
   std::string_view theirs;  // "zero_optimization.stage"; "fp8.*" is all that begins so
   std::string_view ours;    // our keys, space-separated; "" when there is no counterpart

@@ -16,7 +16,7 @@ struct AdvisedVariable {
   std::string_view name, value, truth;
 };
 
-// The list that the guides hand around. What each really does: docs/verify.md.
+// The list that the guides hand around. What each really does: docs/reference/verify-checks.md.
 constexpr std::string_view kPythonOnly =
     "read by Transformer Engine's Python layers; octavo has none";
 constexpr AdvisedVariable kAdvisedVariables[] = {

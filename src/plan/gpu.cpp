@@ -6,7 +6,7 @@ namespace octavo::plan {
 
 // Dense peaks, bandwidths and link rates from the vendors' data sheets. Network: one 400 Gb/s
 // adapter per Hopper or Blackwell GPU, 200 Gb/s per A100, what the published clusters have. Memory:
-// the least that logs of programs on that GPU show (docs/planning.md names them).
+// the least that logs of programs on that GPU show (docs/reference/gpu-memory.md names them).
 std::span<const Gpu> gpus() {
   static constexpr Gpu kGpus[] = {
       {"a100", "A100 SXM 80GB", "ampere", 80, 312, 0, 79.1, 2.039, 300, 25, 8, 108},

@@ -1,5 +1,5 @@
 #pragma once
-// What a step costs as ranks grow, as the tables of docs/scale.md.
+// What a step costs as ranks grow, as the tables of docs/reference/scale-tables.md.
 
 #include <cstdint>
 #include <string>

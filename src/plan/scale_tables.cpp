@@ -1,4 +1,4 @@
-// docs/scale.md's tables, in Markdown.
+// docs/reference/scale-tables.md's tables, in Markdown.
 
 #include <cstdio>
 #include <functional>

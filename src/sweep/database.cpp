@@ -37,9 +37,10 @@ void Database::fail_now(std::string_view doing) const {
   const int code = sqlite3_errcode(handle_) & 0xff;
   const std::string reason = sqlite3_errmsg(handle_);
   if (code == SQLITE_BUSY || code == SQLITE_LOCKED)
-    fail(ExitCode::kEnvironment, "sweep", path_.string(), ": wanted to ", doing,
-         ", found that another process kept it locked for too long (", reason,
-         "); look for one that stands still, and see docs/sweeps.md for network file systems");
+    fail(
+        ExitCode::kEnvironment, "sweep", path_.string(), ": wanted to ", doing,
+        ", found that another process kept it locked for too long (", reason,
+        "); look for one that stands still, and see docs/how-to/sweep.md for network file systems");
   if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB || code == SQLITE_ERROR)
     fail(ExitCode::kDamaged, "sweep", path_.string(), ": wanted to ", doing, ", found: ", reason,
          "; this is no sweep's database, or it is damaged");

@@ -109,8 +109,9 @@ TEST_F(Cli, ImportWritesWhatCheckTakes) {
   fs::copy(broken / "lf_backend_auto.yaml", folder_ / "train.yaml");
   fs::copy(broken / "ds_fp32_communication.json", folder_ / "ds_config.json");
   fs::copy(broken / "lf_missing_variables.sh", folder_ / "train.sh");
-  // The commands of docs/import.md, as they stand there.
-  const std::string docs = read_file(fs::path(OCTAVO_SOURCE_DIR) / "docs/import.md", 1 << 20);
+  // The commands of docs/how-to/import-config.md, as they stand there.
+  const std::string docs =
+      read_file(fs::path(OCTAVO_SOURCE_DIR) / "docs/how-to/import-config.md", 1 << 20);
   int commands = 0;
   for (size_t at = 0; (at = docs.find("\noctavo ", at)) != docs.npos; ++commands) {
     at += std::string("\noctavo ").size();

@@ -91,9 +91,9 @@ TEST(Print, SchemaDescribesEveryKey) {
 
 TEST(Print, DocsAreNotStale) {
   const std::string docs =
-      read_file(fs::path(OCTAVO_SOURCE_DIR) / "docs/configuration.md", 1 << 20);
+      read_file(fs::path(OCTAVO_SOURCE_DIR) / "docs/reference/configuration.md", 1 << 20);
   EXPECT_EQ(docs, markdown_docs())
-      << "run: build/release/bin/octavo config docs --output docs/configuration.md";
+      << "run: build/release/bin/octavo config docs --output docs/reference/configuration.md";
 }
 
 }  // namespace

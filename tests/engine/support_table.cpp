@@ -68,9 +68,10 @@ std::string with_support_table(const std::string& document) {
 }
 
 TEST(SupportTable, IsUpToDate) {
-  const std::string document = read_file(fs::path(OCTAVO_SOURCE_DIR) / "docs/engine.md", 1 << 20);
+  const std::string document =
+      read_file(fs::path(OCTAVO_SOURCE_DIR) / "docs/internals/engine-support.md", 1 << 20);
   EXPECT_EQ(document, with_support_table(document))
-      << "run: build/release/bin/test_engine --support-table docs/engine.md";
+      << "run: build/release/bin/test_engine --support-table docs/internals/engine-support.md";
 }
 
 }  // namespace octavo::engine

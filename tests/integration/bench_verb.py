@@ -85,7 +85,7 @@ def main():
                                   "--max_seq_length", 64, "--batch_size", 4, "--bench_seconds", 1, "--bench_steps", 2,
                                   "--json").stdout)
         check_json(llama, [(256, 128), (128, 128), (512, 128), (128, 256)], GEMMS[:2])
-        commands = common.page_commands("bench.md", "bench_verb")
+        commands = common.page_commands("how-to/bench.md", "bench_verb")
         for command in commands:
             done = subprocess.run(command, shell=True, cwd=work, env=common.page_environment(), capture_output=True, text=True)
             if done.returncode != 0 or "REHEARSAL" not in done.stdout:

@@ -202,8 +202,8 @@ def main():
         prepare_data(work)
         (work / "train.yaml").write_text(CONFIG)
         short_runs(work)
-        commands = [shlex.split(command)[2:] for command in page_commands("compare.md", "compare")]
-        expect(len(commands) == 5, f"docs/compare.md: wanted 5 commands under the test's mark, found {len(commands)}")
+        commands = [shlex.split(command)[2:] for command in page_commands("how-to/compare.md", "compare")]
+        expect(len(commands) == 5, f"docs/how-to/compare.md: wanted 5 commands under the test's mark, found {len(commands)}")
         good, good_results = interrupted_comparison(work, commands[0])
         bad, bad_results = compare(work, *commands[1])
         compare(work, *commands[2])

@@ -1,6 +1,6 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=integration timeout=600 gate="" alone
-"""Every file of configs/: checked by octavo, explained in docs/hyperparameters.md, planned on the hardware that its comment
+"""Every file of configs/: checked by octavo, explained in docs/reference/hyperparameters.md, planned on the hardware that its comment
 names, and run in miniature on a CPU: the same file with a few numbers made smaller, and tiny models and data sets under
 the real names. Whatever a file asks for (precision, adapters, sinks, ranks) must be there afterwards."""
 import fnmatch
@@ -20,7 +20,7 @@ from configs_stand_ins import real_shapes, tiny_data_sets, tiny_models
 
 import yaml
 
-REASONS = ROOT / "docs" / "hyperparameters.md"
+REASONS = sorted((ROOT / "docs" / "reference").glob("hyperparameters*.md"))
 MAX_SECONDS = 150  # 30 on two idle cores
 # What the miniature changes, where a file has the key at all. Random models learn nothing by 1e-5 in a few steps.
 SMALLER = {"max_seq_length": 64, "batch_size": 2, "max_batch_size": 4, "target_effective_batch_size": 8,
@@ -48,18 +48,18 @@ def commands_of(path):
 
 
 def unexplained(path, reasons):
-    """Keys whose value has no row in docs/hyperparameters.md for this file."""
+    """Keys whose value has no row in docs/reference/hyperparameters.md for this file."""
     for line in path.read_text().splitlines():
         line = line.split("  #")[0].rstrip()
         if line and not line.startswith(("#", *NAMES)) and (line, path.stem) not in reasons:
-            yield f"docs/hyperparameters.md has no row | `{line}` | … that names {path.stem}"
+            yield f"docs/reference/hyperparameters.md has no row | `{line}` | … that names {path.stem}"
 
 
 def stated_reasons():
-    """{(key: value, config)} of the page's tables: | `key: value` | names of configs, with * | reason | source |."""
+    """{(key: value, config)} of the pages' tables: | `key: value` | names of configs, with * | reason | source |."""
     names = {path.stem for path in config_files()}
     found = set()
-    for row in re.findall(r"^\| `(\w+: [^`]+)` \| ([^|]+) \| [^|]{12,} \| [^|]{3,} \|$", REASONS.read_text(), re.M):
+    for row in re.findall(r"^\| `(\w+: [^`]+)` \| ([^|]+) \| [^|]{12,} \| [^|]{3,} \|$", "\n".join(page.read_text() for page in REASONS), re.M):
         for word in row[1].split(","):
             which = fnmatch.filter(names, word.strip())
             found |= {(row[0], name) for name in which or [word.strip()]}
@@ -86,7 +86,7 @@ def plan_problems(path, work, home):
     found = json.loads(done.stdout)
     wants_fp8 = re.search(r"^(use_fp8: true|mixed_precision: fp8)$", path.read_text(), re.M)
     peak = found["memory"]["fp8" if wants_fp8 else "bf16"]["peak"] / 1e9
-    # That FP8 does not pay for a small model is no fault of the file; docs/hyperparameters.md says which do.
+    # That FP8 does not pay for a small model is no fault of the file; docs/reference/hyperparameters.md says which do.
     gain = max((r["gain"] for r in found["recipes"] if r["recipe"] != "bf16" and not r["refusal"]), default=0)
     print(f"  plan: {' '.join(words[2:])}: {peak:.1f} GB of {found['memory']['usable'] / 1e9:.1f}, FP8 at best {gain:.2f}x")
     checks = {"to fit the hardware that its comment names": found["memory"]["fits"],
@@ -156,22 +156,22 @@ def train_problems(path, work, home):
 
 
 def page_problems(work):
-    """Runs the commands of docs/schedule.md, and compares their pictures with those in the repository."""
+    """Runs the commands of docs/concepts/schedules.md, and compares their pictures with those in the repository."""
     folder = work / "page"
     (folder / "docs" / "pictures").mkdir(parents=True)
     (folder / "configs").symlink_to(ROOT / "configs")
-    commands = page_commands("schedule.md", "configs")
+    commands = page_commands("concepts/schedules.md", "configs")
     for line in commands:
         done = subprocess.run(["bash", "-c", line], cwd=folder, env=page_environment(), text=True, capture_output=True, timeout=60)
         if done.returncode != 0:
-            yield f"docs/schedule.md: {line} ended with {done.returncode}: {done.stderr[-300:]}"
+            yield f"docs/concepts/schedules.md: {line} ended with {done.returncode}: {done.stderr[-300:]}"
     pictures = sorted((folder / "docs" / "pictures").iterdir())
     for picture in pictures:
         kept = ROOT / "docs" / "pictures" / picture.name
         if not kept.exists() or kept.read_text() != picture.read_text():
-            yield f"{kept.relative_to(ROOT)} is not what the command of docs/schedule.md draws; run it again"
+            yield f"{kept.relative_to(ROOT)} is not what the command of docs/concepts/schedules.md draws; run it again"
     if not commands or not pictures:
-        yield "docs/schedule.md: wanted commands and pictures, found none"
+        yield "docs/concepts/schedules.md: wanted commands and pictures, found none"
 
 
 def list_problems(work, home):
@@ -259,7 +259,7 @@ def main():
                 print(f"  WRONG: {problem}")
         others = []
         if len(chosen) == len(config_files()):
-            others = [f"docs/hyperparameters.md gives a reason for {value} of {name}, which is not there"
+            others = [f"docs/reference/hyperparameters.md gives a reason for {value} of {name}, which is not there"
                       for value, name in stale_reasons(reasons)]
             others += [*page_problems(work), *list_problems(work, tiny)]
         seconds = time.monotonic() - start

@@ -155,7 +155,7 @@ def main():
         check_checkpoint(work)
         check_llama(work)
         environment = common.page_environment()
-        commands = common.page_commands("diagnose.md", "diagnose")
+        commands = common.page_commands("how-to/diagnose.md", "diagnose")
         for command in commands:
             done = subprocess.run(command, shell=True, cwd=work, env=environment, capture_output=True, text=True)
             wanted = SICK if "--fp8_margin" in command else 0

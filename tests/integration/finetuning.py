@@ -1,6 +1,6 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=integration timeout=600 gate="" alone
-"""Runs every command of docs/finetuning.md, as it stands there, with stand-ins for what it names.
+"""Runs every command of the docs' pages on fine-tuning (PAGES), as it stands there, with stand-ins for what it names.
 
 The models are tiny random ones of the same architectures, the data sets a few real rows; both lie in a Hugging Face cache
 under the names that the commands use, with the models' real tokenizers. Only numbers are made smaller (SMALLER, and the
@@ -25,7 +25,7 @@ os.environ["OMP_WAIT_POLICY"] = "passive"
 sys.path.insert(0, str(ROOT / "tests" / "conformance"))
 import smollm2_model
 
-PAGE = ROOT / "docs" / "finetuning.md"
+PAGES = [ROOT / "docs" / "how-to" / name for name in ("finetune.md", "fit-memory.md", "lora.md", "export.md")]
 SFT, TOKENIZERS = DATA / "data" / "sft", DATA / "data" / "tokenizers"
 HELLASWAG = DATA / "data" / "eval" / "hellaswag_val.jsonl"
 MAX_SECONDS, STEPS = 120, 6
@@ -152,7 +152,7 @@ def main():
         if not file.exists():
             print(f"wanted {file}, found none; set OCTAVO_TEST_DATA")
             sys.exit(1 if os.environ.get("CI") == "true" else 0)
-    commands = commands_of(PAGE.read_text())
+    commands = commands_of("\n".join(page.read_text() for page in PAGES))
     failed = trained = 0
     with tempfile.TemporaryDirectory() as temporary:
         home, work = pathlib.Path(temporary) / "home", pathlib.Path(temporary) / "work"

@@ -140,7 +140,7 @@ def main():
         sys.exit(f"wanted {TOOL}, found none; ninja gpu_graph_tool")
     with tempfile.TemporaryDirectory(prefix="octavo-gpu-graph-") as folder:
         work = pathlib.Path(folder)
-        (work / "text.txt").write_text((ROOT / "docs" / "configuration.md").read_text() * 4)
+        (work / "text.txt").write_text((ROOT / "docs" / "reference" / "configuration.md").read_text() * 4)
         (work / "llama").mkdir()
         (work / "llama" / "config.json").write_text(json.dumps(LLAMA))
         llama = (work / "llama", "--batch_size", 2, "--max_seq_length", 256)

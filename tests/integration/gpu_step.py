@@ -141,7 +141,7 @@ def main():
     fake_cuda.require_libraries()
     with tempfile.TemporaryDirectory(prefix="octavo-gpu-step-") as folder:
         work = pathlib.Path(folder)
-        (work / "text.txt").write_text((ROOT / "docs" / "configuration.md").read_text() * 4)
+        (work / "text.txt").write_text((ROOT / "docs" / "reference" / "configuration.md").read_text() * 4)
         check_steps("GPT-2 124M, BF16", steps(work, flags_of(work, *gpt2()), 90)[0])
         for capability, recipes in CAPABILITIES.items():
             for recipe in recipes:

@@ -1,7 +1,7 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=integration timeout=600 night=""
 """The wheel of the built program: made, installed in a fresh environment, used from another folder without a variable or a
-library of the source tree; what is said when a library is missing; completion; the commands of docs/install.md; the Dockerfile.
+library of the source tree; what is said when a library is missing; completion; the commands of docs/get-started/install.md; the Dockerfile.
 
 usage: install.py [--full]
 The fresh environment is a new one in which pip installs our wheel. torch and the other 5 GB that the wheel depends on are hard
@@ -260,12 +260,12 @@ def check_debian_package(work, environment):
 
 
 def check_page(environment):
-    """The commands of docs/install.md that a machine without Docker and a GPU can run."""
-    for command in common.page_commands("install.md", "install"):
+    """The commands of docs/get-started/install.md that a machine without Docker and a GPU can run."""
+    for command in common.page_commands("get-started/install.md", "install"):
         done = subprocess.run(["bash", "-c", command], cwd=environment.place, env=environment.variables(), capture_output=True,
                               text=True)
         if done.returncode != 0:
-            fail(f"docs/install.md: '{command}' ended with {done.returncode}: {done.stderr}")
+            fail(f"docs/get-started/install.md: '{command}' ended with {done.returncode}: {done.stderr}")
 
 
 def main():

@@ -1,6 +1,6 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=integration timeout=600 gate=""
-"""Every command of docs/cluster.md under `test: launchers`, as it stands there: octavo launch, torchrun --no-python, srun
+"""Every command of docs/how-to/cluster.md under `test: launchers`, as it stands there: octavo launch, torchrun --no-python, srun
 (of a real SLURM), mpirun and the guides' GPU_NUM convention each train two ranks for ten steps to the same losses, number
 for number. The files for SLURM and Kubernetes are read by shellcheck and a YAML parser."""
 import os
@@ -60,7 +60,7 @@ def losses(folder):
 def page_runs(work, cluster):
     """Command to losses, for those that train."""
     found = {}
-    for i, command in enumerate(common.page_commands("cluster.md", "launchers")):
+    for i, command in enumerate(common.page_commands("how-to/cluster.md", "launchers")):
         folder = common.Folder(work / f"page-{i}", "")
         (folder.path / "config.yaml").write_text(CONFIG)
         run(folder, command, cluster.environment | {"PATH": ENVIRONMENT["PATH"] + ":/usr/sbin"})

@@ -1,7 +1,6 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=integration timeout=600 gate="" measures="src/plan"
-"""Runs the `octavo plan` commands of docs/planning.md and docs/lora.md and compares what they print and draw with what the
-pages show, so that the pages are never behind the program. --write puts the new output into the pages instead.
+"""Runs the `octavo plan` commands of the pages below (PAGES) and compares what they print and draw with what the pages show, so that the pages are never behind the program. --write puts the new output into the pages instead.
 
 A command is a block of ```sh that starts with "octavo plan"; the block of ```text after it is its output, whole or, where a
 line of it is "…", in parts. Two runs of a command must give the same bytes.
@@ -16,7 +15,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OCTAVO = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release")) / "bin/octavo"
-PAGES = ("docs/planning.md", "docs/lora.md")
+PAGES = ("docs/how-to/plan.md", "docs/how-to/plan-cluster.md", "docs/concepts/lora-and-fp8.md")
 BLOCK = re.compile(r"```sh\n(octavo plan .*?)\n```\n\n```text\n(.*?)\n```", re.S)
 
 
@@ -59,7 +58,8 @@ def main():
     commands = wrong = pictures = 0
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        (folder / "docs").mkdir()
+        drawn = folder / "docs" / "pictures"
+        drawn.mkdir(parents=True)
         for page in PAGES:
             text = (ROOT / page).read_text()
             for command, pattern in BLOCK.findall(text):
@@ -74,13 +74,14 @@ def main():
                     print(f"{page} shows something else than\n$ {command}\n{output}")
             if write:
                 (ROOT / page).write_text(text)
-        for picture in sorted((folder / "docs").glob("*.svg")):
+        for picture in sorted(drawn.glob("*.svg")):
             pictures += 1
+            kept = ROOT / "docs" / "pictures" / picture.name
             if write:
-                (ROOT / "docs" / picture.name).write_bytes(picture.read_bytes())
-            elif not (ROOT / "docs" / picture.name).exists() or (ROOT / "docs" / picture.name).read_bytes() != picture.read_bytes():
+                kept.write_bytes(picture.read_bytes())
+            elif not kept.exists() or kept.read_bytes() != picture.read_bytes():
                 wrong += 1
-                print(f"docs/{picture.name} is not what its command draws")
+                print(f"docs/pictures/{picture.name} is not what its command draws")
     print(f"commands={commands} pictures={pictures} different={wrong}")
     return 1 if wrong or commands < 7 or pictures < 3 else 0
 

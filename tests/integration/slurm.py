@@ -1,6 +1,6 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=integration timeout=600 night=""
-"""A real munged, slurmctld and slurmd on this machine, and the commands of docs/cluster.md under `test: slurm` as they
+"""A real munged, slurmctld and slurmd on this machine, and the commands of docs/how-to/cluster.md under `test: slurm` as they
 stand there. `octavo launch --slurm` writes the script; sbatch runs it with two ranks and a time limit of a minute; SLURM sends SIGUSR1 before the limit; the ranks save and leave with 75; the script
 requeues its job, which continues and finishes. Losses and final weights are those of a run that was left alone."""
 import pathlib
@@ -57,7 +57,7 @@ def submitted(cluster, folder):
     environment = common.page_environment() | {"SLURM_CONF": cluster.environment["SLURM_CONF"]} | LIMIT | QUIET
     output = ""
     time.sleep((LOOKS - EARLY - cluster.age()) % LOOKS)
-    for command in common.page_commands("cluster.md", "slurm"):
+    for command in common.page_commands("how-to/cluster.md", "slurm"):
         output = subprocess.run(["bash", "-c", command], cwd=folder.path, env=environment, check=True,
                                 stdout=subprocess.PIPE, text=True).stdout
     return re.search(r"Submitted batch job (\d+)", output)[1]

@@ -1,7 +1,7 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=integration timeout=600 gate=""
 """A sweep of 12 trials with 3 agents, one of which is killed with its trial: every trial finishes once, the one that was hit
-resumes from its checkpoint, and the best is the best of all runs. Then the guides' own sweep, the commands of docs/sweeps.md,
+resumes from its checkpoint, and the best is the best of all runs. Then the guides' own sweep, the commands of docs/how-to/sweep.md,
 and every picture that octavo draws, rendered by a browser (--keep FOLDER keeps them to be looked at)."""
 import argparse
 import json
@@ -181,13 +181,13 @@ def under_slurm(work):
 
 
 def page(work):
-    """The commands of docs/sweeps.md, in order."""
-    commands = page_commands("sweeps.md", "sweep")
+    """The commands of docs/how-to/sweep.md, in order."""
+    commands = page_commands("how-to/sweep.md", "sweep")
     for command in commands:
         done = subprocess.run(command, shell=True, cwd=work, env=ENVIRONMENT, text=True, capture_output=True,
                               executable="/bin/bash", timeout=MAX_SECONDS)
         if done.returncode != 0:
-            sys.exit(f"docs/sweeps.md: {command}\nended with {done.returncode}:\n{done.stdout}{done.stderr}")
+            sys.exit(f"docs/how-to/sweep.md: {command}\nended with {done.returncode}:\n{done.stdout}{done.stderr}")
     return len(commands)
 
 

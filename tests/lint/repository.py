@@ -17,7 +17,7 @@ MAX_RECIPE_FILES = 12  # today: 11
 CODE = {".cpp", ".h", ".hpp", ".cu", ".cuh", ".py", ".sh", ".cmake"}
 # Programs of the repository that are not scripts with a header (scripts.py), each run without arguments.
 EXECUTABLES = ["bootstrap", ".ci/run", ".ci/nightly", ".ci/tidy", "fuzz/run.py", "packaging/deb", "packaging/lock",
-               "packaging/sbom", "packaging/wheel", "tests/fetch_data.py"]
+               "packaging/sbom", "packaging/wheel", "tests/fetch_data.py", "docs/diagrams.py", "docs/reference_pages.py"]
 # Folders of one machine, and places that packages come from: neither belongs into a tree that others clone.
 MACHINE_WORDS = [
     (re.compile(r"(?<![\w./-])/(?:work|tmp|root|home)/"), "a machine's folder"),
@@ -34,15 +34,15 @@ def code_files(root, *folders):
 
 
 def module_table(root):
-    """The modules of docs/tour.md, top to bottom."""
-    text = (root / "docs/tour.md").read_text()
+    """The modules of docs/internals/tour.md, top to bottom."""
+    text = (root / "docs/internals/tour.md").read_text()
     return re.findall(r"^\| `src/(\w+)` \|", text, re.M)
 
 
 def check_modules(root):
     modules = module_table(root)
     if len(modules) < 3:
-        yield "docs/tour.md: wanted the module table (lines '| `src/MODULE` | …'), found none; write it"
+        yield "docs/internals/tour.md: wanted the module table (lines '| `src/MODULE` | …'), found none; write it"
         return
     for path in code_files(root, "src"):
         name = path.relative_to(root)
@@ -50,7 +50,7 @@ def check_modules(root):
             continue
         module = name.parts[1]
         if module not in modules:
-            yield f"{name}: module '{module}' is not in the table of docs/tour.md; add it there, in its place"
+            yield f"{name}: module '{module}' is not in the table of docs/internals/tour.md; add it there, in its place"
             continue
         for number, line in enumerate(path.read_text().splitlines(), 1):
             include = re.match(r'\s*#\s*include\s*["<](\.\.?/|\w+(?=/))', line)
@@ -187,7 +187,7 @@ def rows_with_scripts(text):
 
 def check_results(root):
     """A result (`key=value`) in a table of these pages stands in the last line of the kept output of a script of its row."""
-    for page in ("README.md", "docs/reliability.md"):
+    for page in ("README.md", "docs/concepts/reliability.md", "docs/concepts/untrusted-input.md"):
         for row, scripts in rows_with_scripts((root / page).read_text()) if (root / page).is_file() else ():
             kept = [result_of(script) for script in scripts]
             last = [result for name in kept if (root / name).is_file()
@@ -204,24 +204,23 @@ def anchors_of(text):
 
 
 def check_links(root):
-    """Links between pages lead somewhere, and docs/index.md leads to every page of docs/."""
-    linked = set()
+    """Links between pages and to pictures lead somewhere, and every page of docs/ has its place in the site (mkdocs.yml)."""
     for path in [*sorted(root.glob("*.md")), *sorted(root.glob("docs/**/*.md"))]:
         text = re.sub(r"```.*?```|`[^`\n]*`", "", path.read_text(), flags=re.S)
-        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        for target in re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'\b(?:src|srcset|href)="([^"\s]+)', text):
             name, _, anchor = target.partition("#")
             there = path.parent / name if name else path
             if "://" in target or target.startswith("mailto:"):
                 continue
-            if path == root / "docs/index.md":
-                linked.add(there.resolve())
             if not there.exists():
                 yield f"{path.relative_to(root)}: a link to {target}, which is not there"
             elif anchor and there.suffix == ".md" and anchor not in anchors_of(there.read_text()):
                 yield f"{path.relative_to(root)}: a link to {target}, a page without that heading"
-    for page in sorted(root.glob("docs/*.md")):
-        if page.name != "index.md" and page.resolve() not in linked:
-            yield f"docs/index.md: no link to {page.name}; every page has its place there"
+    nav = (root / "mkdocs.yml").read_text() if (root / "mkdocs.yml").is_file() else ""
+    for page in sorted(root.glob("docs/**/*.md")):
+        name = page.relative_to(root / "docs").as_posix()
+        if not re.search(rf"[\s:]{re.escape(name)}\s", nav):
+            yield f"mkdocs.yml: no line for docs/{name}; every page has its place in nav"
 
 
 CHECKS = [check_modules, check_sizes, check_recipe_names, check_leftovers, check_promises, scripts.complaints, check_results, check_links]

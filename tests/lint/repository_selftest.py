@@ -34,7 +34,7 @@ SPOILED = {
     "README.md": ("| x | 1 | `loss=1.5` | `bench/tinyshakespeare.py` |\n", "loss=1.5 is not in the last line"),
     "tests/results/data/sampler.txt": (None, "rows=3 is not in the last line of tests/results/data/sampler.txt"),
     "tests/results/faults/data.txt": ("tried=6\n", "tried=5 is not in the last line of tests/results/faults/data.txt"),
-    "docs/reliability.md": ("| a | `tests/faults/data.py` | |\n| b | the same script | `tried=4` |\n", "tried=4 is not in"),
+    "docs/concepts/reliability.md": ("| a | `tests/faults/data.py` | |\n| b | the same script | `tried=4` |\n", "tried=4 is not in"),
     "tests/integration/lost.py": ("import good\n", "no script imports it, and it has no header"),
     "tests/integration/bare.py": (scripts.PLAIN_SHEBANG + "\n", "a script without a header"),
     "tests/integration/shut.py": (SCRIPT, "chmod +x tests/integration/shut.py"),
@@ -44,20 +44,22 @@ SPOILED = {
     "tests/integration/moved.py": (SCRIPT.replace("timeout", "measures=src/gone timeout"), "measures src/gone, which is not there"),
     "tests/integration/else.py": (SCRIPT.replace("# test", "# bench"), "scripts in tests/ say 'test'"),
     "tests/integration/shell.py": (SCRIPT.replace("python3", "python2"), "wanted one of the shebangs"),
-    "docs/tour.md": ("no table\n", "wanted the module table"),
-    "docs/lost.md": ("nobody links here\n", "no link to lost.md"),
-    "docs/decisions/0001.md": ("[x](../gone.md)\n", "a link to ../gone.md, which is not there"),
-    "CONTRIBUTING.md": ("[x](docs/tour.md#attic)\n", "a page without that heading"),
+    "docs/internals/tour.md": ("no table\n", "wanted the module table"),
+    "docs/how-to/lost.md": ("in no nav\n", "no line for docs/how-to/lost.md"),
+    "docs/internals/decisions/0001.md": ("[x](../gone.md)\n", "a link to ../gone.md, which is not there"),
+    "SECURITY.md": ('<img src="docs/gone.svg">\n', "a link to docs/gone.svg, which is not there"),
+    "CONTRIBUTING.md": ("[x](docs/internals/tour.md#attic)\n", "a page without that heading"),
 }
 
 
 def make_good_tree(root):
     files = {
-        "docs/index.md": "[a](tour.md) [b](tour.md#the-modules) [c](reliability.md)\n",
-        "docs/reliability.md": "| a | `tests/faults/data.py --short` | `tried=5` |\n| b | the same script | `lost=0` |\n"
+        "docs/index.md": "[a](internals/tour.md) [b](internals/tour.md#the-modules) [c](concepts/reliability.md)\n",
+        "mkdocs.yml": "nav:\n  - index.md\n  - Concepts: concepts/reliability.md\n  - internals/tour.md\n",
+        "docs/concepts/reliability.md": "| a | `tests/faults/data.py --short` | `tried=5` |\n| b | the same script | `lost=0` |\n"
                                "| c | `tests/data/sampler.py` | `rows=3` |\n| d | a setting, `data_damage=skip` | |\n",
         "tests/results/faults/data.txt": "tried=5 lost=0\n", "tests/results/data/sampler.txt": "rows=3\n",
-        "docs/tour.md": "## The modules\n| `src/base` | x |\n| `src/config` | x |\n| `src/fp8` | x |\n| `src/train` | x |\n",
+        "docs/internals/tour.md": "## The modules\n| `src/base` | x |\n| `src/config` | x |\n| `src/fp8` | x |\n| `src/train` | x |\n",
         "README.md": "| x | 1 | `loss=1.4` | `bench/tinyshakespeare.py` |\n",
         "bench/results/tinyshakespeare.txt": "loss=1.5\nloss=1.4 seconds=2\n",
         "src/base/low.h": "#include <vector>\n", "src/train/high.h": '#include "base/low.h"\n#include "train/high.h"\n',

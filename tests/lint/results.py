@@ -20,7 +20,8 @@ import scripts
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KEYS = ("date", "commit", "machine", "command")
-PAGES = ("README.md", "docs/reliability.md", "docs/performance.md", "docs/results.md")
+PAGES = ("README.md", "docs/concepts/reliability.md", "docs/concepts/untrusted-input.md", "docs/internals/performance.md",
+         "docs/internals/history/measurements.md", "docs/results.md")
 MARK = "older than the code"
 INSTRUCTION_SETS = {"avx2": "AVX2", "avx512f": "AVX-512", "avx512_bf16": "AVX-512 BF16", "amx_bf16": "AMX BF16", "sve": "SVE"}
 

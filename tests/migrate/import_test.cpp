@@ -289,10 +289,11 @@ TEST(ImportTables, NameRealKeys) {
 }
 
 TEST(ImportTables, DocsAreNotStale) {
-  const std::string docs = read_file(fs::path(OCTAVO_SOURCE_DIR) / "docs/import.md", 1 << 20);
+  const std::string docs =
+      read_file(fs::path(OCTAVO_SOURCE_DIR) / "docs/reference/import-keys.md", 1 << 20);
   EXPECT_NE(docs.find("<!-- tables -->\n" + import_tables()), docs.npos)
       << "put the output of build/release/bin/octavo config import behind <!-- tables --> in "
-         "docs/import.md";
+         "docs/reference/import-keys.md";
 }
 
 }  // namespace

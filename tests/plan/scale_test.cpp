@@ -19,7 +19,7 @@ Shape small() {
 }
 
 TEST(Scale, TablesOfThePageAreCurrent) {
-  const fs::path page = fs::path(OCTAVO_SOURCE_DIR) / "docs/scale.md";
+  const fs::path page = fs::path(OCTAVO_SOURCE_DIR) / "docs/reference/scale-tables.md";
   const std::string text = read_file(page, 1 << 20);
   EXPECT_TRUE(with_scale_tables(text) == text) << "run bench/scale.py";
   std::string old = text;
