@@ -15,7 +15,7 @@ class Evaluate : public TrainTest {};
 // The last samples are part of a batch for most batch sizes.
 TEST_F(Evaluate, EveryTokenCountsWhateverTheBatch) {
   auto [s, run] = saved_run();
-  const auto count = static_cast<int64_t>(data::sample_count(*run->val_data, s.max_seq_length));
+  const auto count = static_cast<int64_t>(data::sample_count(*run->data.val, s.max_seq_length));
   ASSERT_NE(count % 8, 0);
   ASSERT_NE(count % 5, 0);
   s.checkpoint = "latest";
