@@ -42,7 +42,7 @@ tokenizer: bytes
 shuffle: false
 val_fraction: 0.1
 max_steps: {STEPS}
-learning_rate: 3e-3
+learning_rate: 1e-3
 warmup_steps: 20
 use_fp8: true
 fp8_stats_freq: 5
@@ -101,7 +101,7 @@ def click(tab, chart, value):
 
 def check_quiet(tab, page):
     expect(tab.requests == [page.resolve().as_uri()], f"wanted no request but the page's own, found {[r[:80] for r in tab.requests]}")
-    expect(not tab.errors, f"{page}: {tab.errors}")
+    expect(not tab.errors, f"{page}: {len(tab.errors)} errors, first {tab.errors[:3]}")
     broken = tab.ask("[...document.querySelectorAll('svg *')].filter(e => [...e.attributes].some(a => /NaN|Infinity|undefined/.test(a.value))).length")
     expect(broken == 0, f"{page}: {broken} shapes have coordinates that are no numbers")
 
