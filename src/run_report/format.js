@@ -51,7 +51,7 @@ function duration(seconds) {
   return `${plain(seconds / 86400, 3)} days`;
 }
 
-const percent = (share, digits = 3) => (isNumber(share) ? `${plain(100 * share, digits)}%` : "–");
+const percent = (share, digits = 3) => (!isNumber(share) ? "–" : share > 0 && share < 1e-4 ? "<0.01%" : `${plain(100 * share, digits)}%`);
 
 // The x axis: steps, tokens or time of all charts together. Curves are known at the middles of buckets.
 const middles = (axis) => axis.first.map((first, i) => (first + (axis.last ? axis.last[i] : first)) / 2);

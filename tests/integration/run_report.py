@@ -139,7 +139,7 @@ def check_charts(tab, steps, evaluations):
     shares = tab.ask("[...document.querySelectorAll(\"[data-chart='time'] path[data-series]\")].map(p => [p.dataset.series, p.getAttribute('d').length])")
     expect(len(shares) == 4 and all(length > 100 for _, length in shares), f"where time went: {shares}")
     text = tab.ask("document.querySelector(\"[data-chart='time'] .legend\").textContent")
-    total = sum(float(word.rstrip("%")) for word in text.replace("%", "% ").split() if word.endswith("%"))
+    total = sum(float(word.strip("<%")) for word in text.replace("%", "% ").split() if word.endswith("%"))
     expect(abs(total - 100) < 0.5, f"where time went: {text} is {total}% in all")
     return drawn
 
