@@ -51,22 +51,26 @@ function duration(seconds) {
   return `${plain(seconds / 86400, 3)} days`;
 }
 
-const percent = (share, digits = 3) => (isNumber(share) ? `${plain(100 * share, digits)}%` : "–");
+const percent = (share, digits = 3) => (!isNumber(share) ? "–" : share > 0 && share < 1e-4 ? "<0.01%" : `${plain(100 * share, digits)}%`);
 
 // The x axis: steps, tokens or time of all charts together. Curves are known at the middles of buckets.
 const middles = (axis) => axis.first.map((first, i) => (first + (axis.last ? axis.last[i] : first)) / 2);
 const STEPS = middles(DATA.steps);
 
+// null: the records do not tell, or not in order.
 function knownPositions(kind) {
   const series = DATA.steps.series;
-  if (kind === "tokens") return series.tokens && series.tokens.mean.every(isNumber) ? series.tokens.mean : null;
-  if (kind !== "time" || !series.seconds) return null;
-  let before = 0;
-  return series.seconds.mean.map((seconds, i) => {
-    const spent = (seconds || 0) + ((series.outside && series.outside.mean[i]) || 0);
-    before += spent;
-    return before - spent / 2;
-  });
+  let positions = (series.tokens && series.tokens.mean) || [];
+  if (kind === "time") {
+    let before = 0;
+    positions = ((series.seconds && series.seconds.mean) || []).map((seconds, i) => {
+      const spent = (seconds || 0) + ((series.outside && series.outside.mean[i]) || 0);
+      before += spent;
+      return before - spent / 2;
+    });
+  }
+  const usable = (value, i) => isNumber(value) && Math.abs(value) < 1e300 && (i === 0 || value >= positions[i - 1]);
+  return positions.length > 0 && positions.every(usable) ? positions : null;
 }
 
 const axisState = { kind: "step", positions: null };

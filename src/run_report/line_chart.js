@@ -46,10 +46,14 @@ class LineChart {
     if (this.spec.stacked) return [0, 1];
     if (low > high) return null;
     if (this.spec.fromZero && !this.log) low = Math.min(0, low);
-    if (low === high) { const room = Math.abs(low) * 0.1 || 1; return this.log ? [low / 2, high * 2] : [low - room, high + room]; }
-    if (this.log) { const room = (high / low) ** 0.04; return [low / room, high * room]; }
-    const room = (high - low) * 0.05;
-    return Number.isFinite(room) ? [this.spec.fromZero && low === 0 ? 0 : low - room, high + room] : [low / 2, high / 2];
+    // Far from the ends of what a number can be, where sums and logarithms are no longer finite.
+    const within = (value) => Math.max(-1e300, Math.min(1e300, value));
+    if (this.log) {
+      const room = low === high ? Math.LN2 : (Math.log(high) - Math.log(low)) * 0.04;
+      return [Math.max(1e-300, Math.exp(Math.log(low) - room)), within(Math.exp(Math.log(high) + room))];
+    }
+    const room = low === high ? Math.abs(low) * 0.1 || 1 : (within(high) - within(low)) * 0.05;
+    return [this.spec.fromZero && low === 0 ? 0 : within(low - room), within(high + room)];
   }
 
   draw() {
@@ -82,7 +86,8 @@ class LineChart {
     this.x = (position) => box.left + ((position - this.begin) / (this.end - this.begin)) * (box.right - box.left);
     const to = this.log ? Math.log : (value) => value;
     const from = to(low), size = to(high) - from || 1;
-    this.y = (value) => box.bottom - ((to(value) - from) / size) * (box.bottom - box.top);
+    const at = (value) => box.bottom - ((to(value) - from) / size) * (box.bottom - box.top);
+    this.y = (value) => Math.max(-20, Math.min(this.height + 20, at(value)));
   }
 
   drawGrid([low, high]) {

@@ -22,7 +22,7 @@ function summaryTiles() {
   const tiles = [tile("state", word, words, level),
     tile("steps", whole(s.step), s.maxSteps > 0 ? `of ${whole(s.maxSteps)}` : "", s.status === "done" && s.step < s.maxSteps ? "look" : ""),
     tile("tokens", count(s.tokens), `${count(s.speed)} tokens/s`),
-    tile("time", duration(total), total > 0 ? `${percent(time.useful / total)} in steps that were learned from` : ""),
+    tile("time", duration(total), total > 0 ? `${percent(time.useful / total)} in training steps` : ""),
     s.best ? tile("best validation loss", plain(s.best.loss, 5), `at step ${whole(s.best.step)}`)
            : tile("last loss", plain(s.lastLoss, 5), "no evaluation")];
   const fp8 = s.fp8Share > 0;

@@ -41,7 +41,7 @@ function receiptSection() {
 function eventsSection() {
   const rows = DATA.events.map((event) => [whole(event.step),
     element("span", { class: "key" }, element("span", { class: "dot", style: `background:${EVENT_COLOURS[event.type] || "var(--faint)"}` }), event.type),
-    event.name, event.what, event.action]);
+    element("span", { class: event.name.length <= 32 ? "key" : "" }, event.name), event.what, event.action]);
   const parts = rows.length > 0 ? [table("events", ["#step", "what", "kind", "seen", "done, or remedy"], rows)]
     : [element("p", { class: "faint" }, "None: no incident, no restart, no red flag, no fallback to BF16.")];
   if (DATA.eventsLeftOut > 0) parts.push(element("p", { class: "small faint" }, `${whole(DATA.eventsLeftOut)} more are in incidents.jsonl and metrics.jsonl.`));

@@ -167,6 +167,7 @@ def run_commands(canaries, servers, secret_file, slow):
     yield "doctor", ["doctor"], {}, [0, 1, ENVIRONMENT, GUARD]
     yield "sweep", ["sweep", "run", "sweep.yaml", "train.yaml", "--agents", "1", "--", "--dataset", "data"], {}, [0]
     yield "sweep report", ["sweep", "report", "sweep.db", "--output", "sweep.html"], {}, [0]
+    yield "report", ["report", "runs/one", "--output", "run.html"], {}, [0]
     yield "compare", ["compare", "runs/one", "runs/two", "--output", "compare.html"], {}, [0, GUARD, NOT_ENOUGH]
     yield "wandb", train("wandb"), {"WANDB_BASE_URL": servers.wandb.address, "LIVE": "1"}, [0]
     yield "wandb refuses", train("wandb-refuses"), {"WANDB_BASE_URL": servers.address("wandb_refuses"), "LIVE": "1"}, [0]
