@@ -25,8 +25,8 @@ BEGIN, END = "<!-- results: written by tests/lint/results_page.py --write -->", 
 HEAD = """# Results
 
 Every measurement that is kept, with its target. Each script prints its numbers on its last line and exits non-zero when one misses
-its target: run one to measure it on your machine. `tests/lint/results_page.py --write` writes this page from the
-kept outputs (linked from the dates); do not edit it.
+its target: run one to measure it on your machine. Written by `tests/lint/results_page.py --write` from the kept
+outputs (linked from the dates); do not edit it.
 
 \\* older than the code: what the script measures has changed since; `tests/lint/results.py` lists by how many commits.
 **Below target** is what misses its target. A commit with a question mark is the one that the output came with: the code that it
