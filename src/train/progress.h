@@ -13,9 +13,9 @@ struct Progress {
   data::Position position;  // in the training data, after the last step
   double best_val_loss = 0;
   bool has_best = false;
-  int64_t skipped_steps = 0;     // that were not learned from
+  int64_t skipped_steps = 0;     // that were not applied
   int64_t skipped_in_a_row = 0;  // up to now
-  int64_t refused_steps = 0;     // of them, by bad_steps: they count against its budget
+  int64_t bad_step_skips = 0;    // of them, by bad_steps: they count against its budget
   int64_t rollbacks = 0;
   bool stop_agreed = false;  // some rank was asked to stop, and all know
 };

@@ -11,7 +11,7 @@
 namespace octavo::train {
 
 struct Guards {
-  monitor::SpikeDetector losses;             // of the steps that were learned from
+  monitor::SpikeDetector losses;             // of the steps that were applied
   std::vector<Incident> incidents;           // of this start of the run
   std::unique_ptr<dist::Replicas> replicas;  // when ranks are compared
 };
