@@ -208,7 +208,7 @@ Fp8Tensor tensor(const std::string& layer, int64_t saturated, int64_t underflowe
   t.health.incidents.underflowed = underflowed;
   t.health.signal = 1e6;
   t.health.noise = 1;
-  t.trouble = fp8::trouble(t.health);
+  t.trouble = fp8::health_problem(t.health);
   return t;
 }
 
