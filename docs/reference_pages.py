@@ -20,10 +20,15 @@ def said(octavo, *words):
     return subprocess.run([octavo, *words], check=True, capture_output=True, text=True).stdout
 
 
-def verbs_of(text):
-    """[(verb, what it does)] of `octavo --help`."""
-    part = text.partition("examples:")[0]
-    found = re.findall(r"^  ([a-z]+(?: [a-z]+)?) {2,}(\S.*)$", part, re.M)
+VERB_LINE = re.compile(r"^  ([a-z]+(?: [a-z]+)?) {2,}(\S.*)$", re.M)
+
+
+def verbs_of(octavo, text):
+    """[(verb, what it does)] of `octavo --help`; the help of a family such as `data` lists its verbs."""
+    found = []
+    for verb, does in VERB_LINE.findall(text.partition("verbs:")[2].partition("examples:")[0]):
+        own = said(octavo, verb, "--help")
+        found += VERB_LINE.findall(own) if own.startswith("verbs:") else [(verb, does)]
     if len(found) < 5:
         sys.exit("reference_pages.py: wanted lines '  VERB   what it does' in octavo --help, found none")
     return found
@@ -48,11 +53,12 @@ def plain(text):
 
 def verbs_page(octavo):
     text = said(octavo, "--help")
+    verbs = verbs_of(octavo, text)
     usage = re.search(r"^usage: .*(?:\n {2,}.*)*", text, re.M)[0]
     lines = ["# Verbs", "", MADE + " Every key is explained in [configuration](configuration.md).", "", "```text", usage, "```", "",
              "| verb | does |", "|---|---|"]
-    lines += [f"| [`{verb}`](#octavo-{verb.replace(' ', '-')}) | {plain(does)} |" for verb, does in verbs_of(text)]
-    for verb, does in verbs_of(text):
+    lines += [f"| [`{verb}`](#octavo-{verb.replace(' ', '-')}) | {plain(does)} |" for verb, does in verbs]
+    for verb, does in verbs:
         line = re.search(r"^usage: (.*)$", said(octavo, *verb.split(), "--help"), re.M)[1]
         sentence = does if "/" in does.split()[0] else does[0].upper() + does[1:]
         lines += ["", f"## octavo {verb}", "", plain(sentence) + ".", "", "```text", line, "```"]
@@ -65,7 +71,7 @@ def verbs_page(octavo):
 
 def exit_codes_page(octavo):
     text = " ".join(said(octavo, "--help").split())
-    part = re.search(r"exit codes: (.*?)\. ", text)
+    part = re.search(r"exit codes: (.*?)\.(?: |$)", text)
     codes = re.findall(r"(\d+) ([^,]+)", part[1]) if part else []
     if len(codes) < 5:
         sys.exit("reference_pages.py: wanted 'exit codes: 0 …, 2 …' in octavo --help, found none")

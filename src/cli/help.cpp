@@ -42,7 +42,7 @@ constexpr std::pair<std::string_view, std::string_view> kCommonKeys[] = {
 // Verbs of two words share a line of octavo --help.
 constexpr std::pair<std::string_view, std::string_view> kFamilies[] = {
     {"data", "token shards from text, JSONL, JSON, Parquet and Arrow"},
-    {"sweep", "many trials of one configuration, from a W&B sweep file"},
+    {"sweep", "many trials, from a W&B sweep file"},
     {"config", "check, explain and import configuration files"},
 };
 
@@ -143,15 +143,15 @@ std::string short_help(const Verb& verb) {
   const size_t count = config::keys_of(reader).size();
   std::string out = heading(verb) + "\n" + config::common_help(common);
   const std::string others = config::other_keys(reader, common);
-  const std::string more = str("\n", count - common.size(), " more keys; octavo ", verb.name,
+  const std::string more = str("\n", count - common.size(), " more keys: octavo ", verb.name,
                                " --help KEY explains one, --help_all all");
   if (lines_of(out) + lines_of(others) + 2 <= config::kHelpLines)
     return out + more + ":\n" + others;
   std::vector<std::string> names;
   for (const config::SectionInfo& section : config::sections())
     if (!config::section_help(reader, section.name).empty()) names.emplace_back(section.name);
-  return out + more + " and --help SECTION those of\n" + config::wrapped(join(names, ", "), 0) +
-         ".\n";
+  return out + more + ",\n" +
+         config::wrapped(str("--help SECTION those of ", join(names, ", ")), 0) + ".\n";
 }
 
 }  // namespace

@@ -572,7 +572,7 @@ std::span<const SectionInfo> sections() {
       {Section::kCompare, "compare", "Two runs, and what may lie between them."},
       {Section::kLaunch, "launch", "Ranks on one node and on many."},
       {Section::kSweep, "sweep", "Many trials of one configuration."},
-      {Section::kOutput, "output", "Where a verb's result goes."},
+      {Section::kOutput, "results", "Where a verb's result goes."},
   };
   return kSections;
 }

@@ -27,15 +27,15 @@ TEST(Help, CommonKeysHaveASentence) {
       common_help(names),
       "  --max_steps N           Steps to train. 0: num_epochs decides. [0]\n"
       "  --[no_]shuffle          Train on the samples in a new random order every epoch, drawn "
-      "from\n"
-      "                          seed. [true]\n"
+      "from seed.\n"
+      "                          [true]\n"
       "  --mixed_precision WORD  What the GEMMs run in (fp8, bf16, fp32). [bf16]\n");
 }
 
 TEST(Help, OtherKeysAreThoseThatAreNotShown) {
   const std::vector<std::string> shown = {"max_steps", "learning_rate"};
   EXPECT_EQ(other_keys(reader::kSchedule, shown),
-            "  train        min_lr_ratio warmup_steps\n  output       output json\n");
+            "  train        min_lr_ratio warmup_steps\n  results      output json\n");
 }
 
 TEST(Help, OfAKey) {
@@ -43,16 +43,16 @@ TEST(Help, OfAKey) {
       key_help(*find_key("warmup_steps")),
       "--warmup_steps <integer>\n\n"
       "  Steps of linear warm-up. -1: a twentieth of the run, at most 2000. When a flag makes "
-      "the run of\n"
-      "  a file shorter, the file's warm-up shrinks with it, and the run says so.\n\n"
+      "the run of a\n"
+      "  file shorter, the file's warm-up shrinks with it, and the run says so.\n\n"
       "  values    an integer from -1 to 1099511627776\n"
       "  default   -1\n"
       "  YAML      warmup_steps: -1\n"
       "  section   train: How it is trained.\n"
       "  read by   train, schedule\n"
       "  rule      warmup_steps must not exceed max_steps, or learning_rate is never reached; "
-      "lower it\n"
-      "            or give -1 (warmup_fits)\n");
+      "lower it or\n"
+      "            give -1 (warmup_fits)\n");
   const std::string list = key_help(*find_key("dataset_name"));
   for (const char* part :
        {"--dataset <list>\n", "  default   empty\n", "  also      dataset_name\n",

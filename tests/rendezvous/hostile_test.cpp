@@ -71,7 +71,7 @@ TEST(Secrets, TheServerProvesItselfToo) {
     say(fd, '\1' + std::string(kProofBytes, 'x'));
     hear(fd, 1);
   });
-  expect_failure(ExitCode::kUsage, "without knowing our secret",
+  expect_failure(ExitCode::kUsage, "without knowing the secret",
                  [&] { Client("127.0.0.1", port_of(listener.get()), kSecret, seconds(5)); });
   impostor.join();
 }
