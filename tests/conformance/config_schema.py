@@ -45,7 +45,7 @@ def octavo(*words, cwd=None):
 
 def schema_of(verb):
     """The schema as the program prints it; it must be one."""
-    schema = yaml.safe_load(octavo(verb, "schema").stdout)
+    schema = json.loads(octavo(verb, "schema").stdout)
     jsonschema.Draft7Validator.check_schema(schema)
     return jsonschema.Draft7Validator(schema)
 
