@@ -2,6 +2,7 @@
 # test: label=conformance timeout=120 gate="" measures="src/config src/sweep/schema.cpp src/cli configs"
 """The JSON schemas that editors check configurations with, asked through the package jsonschema: every file of configs/ and every
 default is accepted, and a wrong value of each key is refused by the schema and by octavo alike."""
+import json
 import os
 import pathlib
 import re
