@@ -95,7 +95,7 @@ bool Generator::make_space(int64_t tokens) {
   }
   const int64_t kept = std::max<int64_t>(context / 2, 1);
   log_warn(octavo::str("generate: the model's context of ", context,
-                       " tokens is full; only the last ", kept, " are kept in mind"));
+                       " tokens is full; only the last ", kept, " are read"));
   text_.erase(text_.begin(), text_.end() - std::min<int64_t>(kept, std::ssize(text_)));
   cache_.length = 0;
   if (cache_.capacity < context) cache_ = model_.make_cache(context);

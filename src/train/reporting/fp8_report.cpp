@@ -103,9 +103,8 @@ double fp8_share(const std::vector<GemmLine>& lines) {
 
 std::string gemm_table(const std::vector<GemmLine>& lines) {
   std::string table =
-      "  layer                              GEMM          precision        recipe     FLOPs  "
-      "why "
-      "not FP8\n";
+      "  layer                              GEMM             precision        recipe     FLOPs  "
+      "why not FP8\n";
   for (const run_report::GemmGroup& g : run_report::grouped(lines)) {
     char text[160];
     std::snprintf(text, sizeof text, "  %-34s %-16s %-16s %-10s %4.1f%%  ", g.name().c_str(),
