@@ -45,7 +45,7 @@ std::string default_text(const Key& key) {
   return value == "\"\"" || value == "[]" ? "" : value;
 }
 
-std::string with_default(const Key& key, std::string about) {
+std::string with_default(const Key& key, const std::string& about) {
   const std::string value = default_text(key);
   return value.empty() ? about : about + " [" + value + "]";
 }
