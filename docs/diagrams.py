@@ -8,6 +8,7 @@ import html
 import pathlib
 import re
 import sys
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs" / "pictures"
@@ -65,11 +66,14 @@ def modules():
         listing = ROOT / "src" / name / "CMakeLists.txt"
         torch = listing.is_file() and re.search(rf"octavo_module\({name}\s+TORCH\b", listing.read_text())
         words = text.replace("`", "")
-        yield name, words if len(words) <= 36 else words[:35].rpartition(" ")[0].rstrip(",;:") + " …", bool(torch)
+        lines = textwrap.wrap(words, 31)
+        if len(lines) > 3:
+            lines = [*lines[:2], lines[2][:29].rstrip(",;: (") + " …"]
+        yield name, lines, bool(torch)
 
 
 def module_map():
-    found, columns, width, height = list(modules()), 4, 212, 42
+    found, columns, width, height = list(modules()), 4, 212, 72
     rows = -(-len(found) // columns)
     picture = Picture(columns * (width + 10) + 10, rows * (height + 10) + 40, "The modules of src/ in their order")
     picture.text(10, 20, "Read from left to right, line by line: a module includes only modules before it.", "soft")
@@ -77,11 +81,12 @@ def module_map():
     picture.text(620, 20, "without torch", "small")
     picture.box(710, 8, 14, 14, "b", 3)
     picture.text(730, 20, "with torch", "small")
-    for i, (name, words, torch) in enumerate(found):
+    for i, (name, lines, torch) in enumerate(found):
         x, y = 10 + i % columns * (width + 10), 34 + i // columns * (height + 10)
         picture.box(x, y, width, height, "b" if torch else "a")
         picture.text(x + 10, y + 18, name, "bold")
-        picture.text(x + 10, y + 33, words, "small soft")
+        for number, words in enumerate(lines):
+            picture.text(x + 10, y + 34 + 14 * number, words, "small soft")
     return picture
 
 

@@ -21,7 +21,9 @@ namespace {
 std::atomic<uint64_t> allocated_bytes{0};
 }
 
-// Counts what the code under test takes from the heap, in this whole test program.
+// Counts what the code under test takes from the heap, in this whole test program. The thread
+// sanitizer has an operator of its own.
+#if !__has_feature(thread_sanitizer)
 void* operator new(size_t size) {
   allocated_bytes += size;
   if (void* memory = std::malloc(size)) return memory;
@@ -33,6 +35,7 @@ void operator delete(void* memory) noexcept {
 void operator delete(void* memory, size_t) noexcept {
   std::free(memory);
 }
+#endif
 
 namespace octavo::data {
 namespace {
@@ -115,7 +118,7 @@ TEST(Sampler, VirtualDataSetOfTenTrillionTokens) {
   measure_seek(stats);
   EXPECT_EQ(stats.missed, 0u);
   EXPECT_EQ(stats.repeated, 0u);
-  EXPECT_LT(stats.sampler_bytes, uint64_t{1} << 20);
+  if (allocated_bytes > 0) EXPECT_LT(stats.sampler_bytes, uint64_t{1} << 20);  // when counted
   EXPECT_LT(stats.seek_p99_ns, 10'000);
   std::printf(
       "data_results virtual_tokens=1e13 sampler_bytes=%llu seek_ns=%.0f seek_p99_ns=%.0f "
