@@ -75,10 +75,10 @@ def check(name, work):
 
     logits, total = [], {}
     for number, (ids, wanted) in enumerate(parts):
-        targets = wanted if (wanted >= 0).any() else ids  # the tool requires a loss token; not counted below
-        alone, gradients = run(folder, work / f"{name}-{number}", ids[None], targets[None])
+        alone_targets = wanted if (wanted >= 0).any() else ids  # the tool requires a loss token; not counted below
+        alone, gradients = run(folder, work / f"{name}-{number}", ids[None], alone_targets[None])
         logits.append(alone)
-        for key, gradient in gradients.items() if targets is wanted else ():
+        for key, gradient in gradients.items() if alone_targets is wanted else ():
             total[key] = total.get(key, 0) + gradient
     logits, results = torch.cat(logits), []
     for options in ((), ("checkpointing",)):
