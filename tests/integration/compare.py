@@ -1,5 +1,5 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
-# test: label=integration timeout=600 gate="--pairs 40" night=""
+# test: label=integration timeout=600 gate=""
 """`octavo compare` from outside.
 
 Real runs of a small GPT on tinyshakespeare: FP8 against BF16 must PASS; FP8 with a margin that pushes nearly everything
