@@ -108,7 +108,7 @@ void print_receipt(const train::Run& run) {
   for (const auto& layer : run.trained.model->linears())
     for (const auto& ran : layer->gemm_counts) counted += ran.fp8 + ran.other;
   Json receipt = run.trained.graph != nullptr ? run.trained.graph->receipt() : Json::object();
-  receipt["products"] = counted;
+  receipt["gemms"] = counted;
   receipt["layers"] = run.trained.model->linears().size();
   std::printf("%s\n", receipt.dump().c_str());
 }
