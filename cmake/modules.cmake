@@ -125,6 +125,6 @@ function(octavo_test name)
     add_dependencies(sanitized_tests test_${name})
     # torch, its OpenMP and Gloo are not built for the thread sanitizer: what they order among themselves it cannot see.
     set_tests_properties(${name} PROPERTIES LABELS sanitized ENVIRONMENT
-      "OMP_WAIT_POLICY=passive;OMP_NUM_THREADS=1;TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.txt:second_deadlock_stack=1")
+      "OMP_WAIT_POLICY=passive;OMP_NUM_THREADS=1;TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.txt:second_deadlock_stack=1:die_after_fork=0")
   endif()
 endfunction()

@@ -54,7 +54,7 @@ TEST(Restart, KilledAtAnyMomentItGoesOnToTheSameBytes) {
   std::uniform_real_distribution<double> part(0, 1);
   int kills = 0, taken_up = 0;
   // On a busy machine a kill may come before the first shard is whole: such rounds are made again.
-  for (int round = 0; round < 12 && (round < 4 || taken_up < 3); ++round) {
+  for (int round = 0; round < 12 && (kills < 5 || taken_up < 3); ++round) {
     options.output = scratch / str("killed", round);
     for (int attempt = 0; attempt < 6; ++attempt) {
       if (finished_before_kill(options, part(random) * seconds * 0.7)) break;
