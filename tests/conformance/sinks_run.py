@@ -41,7 +41,7 @@ run_name: run
 """
 # Under another name in metrics.jsonl, or not a metric.
 RENAMED = {"epoch": "train/epoch", "tokens": "train/tokens"}
-NO_METRIC = ("step", "precision", "fp8/tensors")
+NO_METRIC = ("data/position", "step", "precision", "fp8/tensors")  # of metrics.jsonl alone
 
 
 def make(work):
