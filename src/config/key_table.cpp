@@ -387,9 +387,11 @@ std::vector<Key> run_keys() {
                "before its extension. Empty: none."),
       bool_key("use_tensorboard", &S::use_tensorboard,
                "TensorBoard events in the run's folder, under tensorboard."),
-      bool_key("use_wandb", &S::use_wandb,
-               "A Weights & Biases run in the run's folder, under wandb: offline, for wandb sync; "
-               "with WANDB_API_KEY and the wandb command it is uploaded as it grows."),
+      bool_key(
+          "use_wandb", &S::use_wandb,
+          "A Weights & Biases run in the run's folder, under wandb: offline, for wandb sync; "
+          "after wandb login (or with WANDB_API_KEY) and with the wandb command it is uploaded "
+          "as it grows. WANDB_MODE offline or disabled turns the upload or all of it off."),
       text_key("wandb_project", &S::wandb_project, "The project of that run."),
       text_key("wandb_run_name", &S::wandb_run_name, "Its name there. Empty: run_name."),
       text_key("metrics_address", &S::metrics_address,

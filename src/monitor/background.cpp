@@ -1,9 +1,11 @@
 #include "monitor/background.h"
 
+#include "base/log.h"
 #include "config/key.h"
 #include "monitor/prometheus.h"
 #include "monitor/tensorboard.h"
 #include "monitor/wandb.h"
+#include "monitor/wandb_login.h"
 
 namespace octavo::monitor {
 namespace {
@@ -48,12 +50,15 @@ std::unique_ptr<AsyncSink> open_background_sinks(const config::Settings& setting
   sinks.push_back(make_samples_sink(run_dir / "samples"));
   if (settings.use_tensorboard)
     sinks.push_back(make_tensorboard_sink(run_dir / "tensorboard", last_step));
-  if (settings.use_wandb)
+  const bool has_wandb = settings.use_wandb && wandb_mode() != WandbMode::kDisabled;
+  if (has_wandb)
     sinks.push_back(make_wandb_sink(wandb_options(settings, run_dir, last_step)));
+  else if (settings.use_wandb)
+    log_info("W&B: off, and no folder of it is made: WANDB_MODE is disabled");
   if (!settings.metrics_address.empty())
     sinks.push_back(make_prometheus_sink(settings.metrics_address, settings.run_name));
   AsyncSink::Limits limits;
-  if (settings.use_wandb) limits.seconds_to_end += 60;  // wandb may have something to upload
+  if (has_wandb) limits.seconds_to_end += 60;  // wandb may have something to upload
   return std::make_unique<AsyncSink>(std::move(sinks), peaks, limits);
 }
 

@@ -94,7 +94,7 @@ class WandbSink final : public Sink {
     if (options_.may_upload) live_ = WandbLive::when_possible(files_.folder);
     if (live_ == nullptr)
       log_info(str("W&B: offline run in ", files_.folder.string(), "; upload it with: wandb sync ",
-                   files_.folder.string()));
+                   files_.folder.string(), " (after wandb login, runs are uploaded as they grow)"));
   }
 
   void on_step(const StepRecord& r) override {

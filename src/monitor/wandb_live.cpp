@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/secrets.h"
 #include "base/text.h"
+#include "monitor/wandb_login.h"
 
 namespace octavo::monitor {
 namespace {
@@ -61,21 +62,27 @@ std::string by_hand(const fs::path& run_folder) {
 }  // namespace
 
 std::unique_ptr<WandbLive> WandbLive::when_possible(const fs::path& run_folder) {
-  const std::string mode = variable("WANDB_MODE");
-  if (mode == "offline" || mode == "dryrun" || mode == "disabled") return nullptr;
-  if (variable("WANDB_API_KEY").empty()) return nullptr;
+  if (wandb_mode() != WandbMode::kOnline) return nullptr;
+  const std::string key = wandb_key_place();
+  if (key.empty()) {
+    // wandb itself would ask for a key, or stop; a run in the queue of a cluster can do neither.
+    if (!variable("WANDB_MODE").empty())
+      log_warn(
+          "W&B: WANDB_MODE is online, but there is no key: nothing is uploaded; type wandb login "
+          "once, or set WANDB_API_KEY");
+    return nullptr;
+  }
   if (has_secret_address(variable("WANDB_BASE_URL"))) {
     log_warn(
         "W&B: WANDB_BASE_URL has a password in it, which wandb would write into its logs: nothing "
         "is "
-        "uploaded; leave it out, the key is in WANDB_API_KEY");
+        "uploaded; leave it out, the key is in WANDB_API_KEY or the netrc file");
     return nullptr;
   }
   const std::string program = find_program("wandb");
   if (program.empty()) {
-    log_warn(
-        "W&B: WANDB_API_KEY is set, but there is no wandb command in PATH to upload with; "
-        "install the wandb package");
+    log_warn(str("W&B: there is a key (", key,
+                 "), but no wandb command in PATH to upload with; install the wandb package"));
     return nullptr;
   }
   auto made = std::unique_ptr<WandbLive>(new WandbLive(run_folder));

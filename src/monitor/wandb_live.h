@@ -1,6 +1,6 @@
 #pragma once
 // The installed wandb's own uploader (`wandb beta sync --live`), which reads the run's file while
-// it grows. It takes the key from the environment; we look only whether there is one.
+// it grows. It finds its key as wandb does; we look only whether there is one (wandb_login.h).
 
 #include <sys/types.h>
 

@@ -195,7 +195,7 @@ Finding long_run_watching(const LongRun& run) {
   std::vector<std::string> on;
   if (s.use_tensorboard) on.emplace_back("TensorBoard");
   if (s.use_wandb)
-    on.emplace_back(run.has_wandb_key ? "W&B, live" : "W&B, offline (no WANDB_API_KEY)");
+    on.emplace_back(run.has_wandb_key ? "W&B, live" : "W&B, offline (no wandb login)");
   if (!s.metrics_address.empty()) on.emplace_back("Prometheus at " + s.metrics_address);
   Finding f = long_run_line(Section::kRunSafety, "watching", join(on, ", "));
   if (on.empty()) {

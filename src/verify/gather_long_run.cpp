@@ -17,6 +17,7 @@
 #include "config/yaml.h"
 #include "fp8/execution.h"
 #include "model_config/presets.h"
+#include "monitor/wandb_login.h"
 #include "optim/schedule.h"
 #include "tokenizer/tokenizer.h"
 #include "train/dataset.h"
@@ -247,7 +248,8 @@ LongRun gather_long_run(const config::Parsed& parsed, const Facts& facts) {
         static_cast<int64_t>(checkpoint::step_paths(run.checkpoint_folder).size());
   run.run_folder_there = !s.run_name.empty() && fs::exists(train::run_folder(s) / "metrics.jsonl");
   look_at_earlier_runs(run);
-  run.has_wandb_key = getenv("WANDB_API_KEY") != nullptr;
+  run.has_wandb_key =
+      monitor::wandb_mode() == monitor::WandbMode::kOnline && !monitor::wandb_key_place().empty();
   run.in_slurm = getenv("SLURM_JOB_ID") != nullptr;
   return run;
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=conformance timeout=600 night=""
 """wandb's own tools read every value of a 3,000-step run that was killed and resumed, bit for bit: its reader of offline
-files, and its uploader (`wandb sync`) into our own server on loopback. A short run with
-a key in the environment is uploaded as it grows, and the key is in none of its files."""
+files, and its uploader (`wandb sync`) into our own server on loopback. Short runs with
+a key in the environment, and with one in the netrc file of `wandb login`, are uploaded as they grow, and the key is in none of their files."""
 import json
 import os
 import pathlib
@@ -124,12 +124,23 @@ def check_upload(parts, values, home):
     return wrong, len(same)
 
 
-def check_live(work):
+def logged_in(variables, server, work):
+    """The environment after `wandb login`: the key is in a netrc file alone."""
+    file = work / "netrc"
+    file.write_text(f"machine {server.address.split('://')[1]}\n  login user\n  password {KEY}\n")
+    file.chmod(0o600)
+    return {key: value for key, value in variables.items() if key != "WANDB_API_KEY"} | {"NETRC": str(file)}
+
+
+def check_live(work, in_netrc):
     server = Server()
-    folder = sinks_run.common.Folder(work / "live", sinks_run.CONFIG)
+    folder = sinks_run.common.Folder(work / ("login" if in_netrc else "live"), sinks_run.CONFIG)
+    variables = environment(server, work)
+    if in_netrc:
+        variables = logged_in(variables, server, work)
     done = subprocess.run(
         [sinks_run.common.OCTAVO, "train", "train.yaml", "--dataset", work / "data", "--max_steps", str(LIVE_STEPS)],
-        cwd=folder.path, env=environment(server, work), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        cwd=folder.path, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     run = folder.path / "runs" / "run"
     part = next((run / "wandb").glob("offline-run-*"))
     _, values, _ = read_file(next(part.glob("run-*.wandb")))
@@ -155,8 +166,11 @@ def main():
         wrong, values, parts = check_files(run)
         uploaded = live = 0
         if not wrong:
-            (more, uploaded), (still_more, live) = check_upload(parts, values, work), check_live(work)
-            wrong += more + still_more
+            more, uploaded = check_upload(parts, values, work)
+            wrong += more
+            for in_netrc in (False, True):
+                more, arrived = check_live(work, in_netrc)
+                wrong, live = wrong + more, live + arrived
     for line in wrong[:20]:
         print(line[:3000])
     print(f"steps={sinks_run.STEPS} values={len(values)} uploaded={uploaded} live={live} wrong={len(wrong)} "
