@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "dist/address.h"
 #include "dist/gloo.h"
 #include "dist/lost_ranks.h"
@@ -26,6 +27,9 @@ struct World::Connection {
 };
 
 namespace {
+
+constexpr std::chrono::milliseconds kSignalSlice{500};  // signals are looked at between slices
+constexpr std::chrono::milliseconds kSayWaiting{2'000};
 
 // The address of this machine that the other ranks reach it at.
 std::string own_address(const launch::RankInfo& rank_info, const std::string& interface) {
@@ -56,6 +60,38 @@ struct GroupFactory {
   }
 };
 
+// Until every rank is here. What Gloo and NCCL wait for, they wait for in the store, where no
+// signal reaches them, and other nodes may take as long as a cluster needs to start them.
+void wait_for_ranks(Rendezvous& rendezvous, const launch::RankInfo& rank_info,
+                    std::chrono::milliseconds timeout) {
+  using Clock = std::chrono::steady_clock;
+  c10d::Store& store = *rendezvous.store;
+  const std::string all_here = "ranks/all_here", arrived = "ranks/arrived";
+  const auto start = Clock::now();
+  if (store.add(arrived, 1) >= rank_info.ranks) store.set(all_here, std::vector<uint8_t>{1});
+  for (bool said = false;;) {
+    try {
+      return store.wait({all_here}, kSignalSlice);
+    } catch (const c10::DistStoreError&) {  // not yet
+    }
+    const std::string count =
+        octavo::str(store.add(arrived, 0), " of ", rank_info.ranks, " ranks are here");
+    if (stop_requested()) {
+      const std::string why = octavo::str("asked to stop (", stop_reason(),
+                                          ") while waiting for ranks: ", count, "; no step ran");
+      announce_exit(rendezvous, rank_info, why, ExitCode::kStopped);
+      fail(ExitCode::kStopped, "dist", why);
+    }
+    const bool ends = rendezvous.watch != nullptr && rendezvous.watch->failed();
+    if (ends || Clock::now() - start >= timeout)
+      fail_lost(rendezvous, rank_info, "connecting", 0, count);
+    if (!said && Clock::now() - start >= kSayWaiting) {
+      log_info(octavo::str("waiting for the other ranks: ", count));
+      said = true;
+    }
+  }
+}
+
 }  // namespace
 
 World::World() = default;
@@ -81,6 +117,7 @@ World World::connect(const launch::RankInfo& rank_info, const WorldOptions& opti
                              }};
   const bool gpu = options.device.is_cuda();
   try {
+    wait_for_ranks(c->rendezvous, rank_info, options.timeout);
     c->shards = options.hybrid ? rank_info.local_ranks : rank_info.ranks;
     c->shard = options.hybrid ? rank_info.local_rank : rank_info.rank;
     c->host = factory.make("all", 0, rank_info.rank, rank_info.ranks, false);

@@ -105,6 +105,12 @@ std::string LaunchCoordinator::waited_for(const std::string& key, milliseconds p
   }
 }
 
+// A stop that this node's ranks obeyed is no failure, whether or not the other nodes ever came.
+bool LaunchCoordinator::was_asked_to_stop(const Outcome& own) const {
+  return own.code == static_cast<int>(ExitCode::kStopped) && own.cause == Cause::kNone &&
+         interrupted_();
+}
+
 void LaunchCoordinator::post_death(int rank, const std::string& text, int generation) {
   try {
     client_->set(rendezvous::dead_key(rank), text);
@@ -137,6 +143,10 @@ Verdict LaunchCoordinator::lead(const std::string& prefix, const Outcome& own,
       outcomes.push_back(read_verdict(text).outcome);
       readers.push_back(str(prefix, "read/", node));
     } catch (const rendezvous::TimedOut&) {
+      if (was_asked_to_stop(own)) {
+        log_info(str("node ", node, " has not said how its ranks ended; it is not waited for"));
+        continue;
+      }
       outcomes.push_back(lost_node(
           node, str("it has not said how its ranks ended within ", patience.count() / 1000, " s")));
     }
@@ -163,6 +173,7 @@ Verdict LaunchCoordinator::follow(const std::string& prefix, const Outcome& own)
     client_->set(str(prefix, "read/", node_), "1");
     return verdict;
   } catch (const rendezvous::TimedOut& error) {
+    if (was_asked_to_stop(own)) return {.outcome = own};
     return {.outcome = worst(std::vector{own, lost_node(0, error.what())})};
   } catch (const rendezvous::Unreachable& error) {
     return {.outcome = worst(std::vector{own, lost_node(0, error.what())})};

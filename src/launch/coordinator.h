@@ -39,6 +39,7 @@ class LaunchCoordinator {
   std::unique_ptr<rendezvous::Client> connected(const std::string& address, int port) const;
   // The key's value; TimedOut when it does not come.
   std::string waited_for(const std::string& key, std::chrono::milliseconds patience);
+  bool was_asked_to_stop(const Outcome& own) const;
   Verdict follow(const std::string& prefix, const Outcome& own);
 
   int node_, nodes_;

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 
@@ -12,6 +13,7 @@
 #include "base/text.h"
 #include "launch/coordinator.h"
 #include "launch/interfaces.h"
+#include "launch/node_secret.h"
 #include "launch/restart.h"
 #include "launch/supervise.h"
 #include "launch/variables.h"
@@ -21,6 +23,7 @@ namespace octavo::launch {
 namespace {
 
 constexpr int kUsualPort = 29500;
+constexpr std::chrono::milliseconds kOtherNodes{120'000};  // nodes of a job do not start together
 
 int chosen_or(int64_t key, int otherwise) {
   return key >= 0 ? static_cast<int>(key) : otherwise;
@@ -132,6 +135,7 @@ int run(const config::Settings& settings, const Work& work, const Variables& var
       if (*number != SIGCHLD) stop_signal = *number;
     return stop_signal != 0;
   };
+  if (rank_info.nodes > 1) have_node_secret(rank_info.node, kOtherNodes, interrupted);
   LaunchCoordinator coordinator(rank_info.node, rank_info.nodes, rank_info.master_address,
                                 rank_info.master_port, interrupted);
   rank_info.master_port = coordinator.port();

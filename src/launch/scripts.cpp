@@ -19,12 +19,6 @@ void refuse_flag(const Work& work, const std::string& flag, const char* instead)
            "; leave it out: ", instead);
 }
 
-bool has_flag(const Work& work, const std::string& flag) {
-  return std::ranges::any_of(work.command, [&](const std::string& word) {
-    return word == flag || word.starts_with(flag + "=");
-  });
-}
-
 int at_least_one(int64_t number) {
   return static_cast<int>(std::max<int64_t>(1, number));
 }
@@ -39,22 +33,33 @@ set -euo pipefail
 logs="logs/$SLURM_JOB_ID"
 mkdir -p "$logs"
 
-# Jobs share a configuration, and keep apart what they write.
+start=$((${SLURM_RESTART_COUNT:-0} + 1))
+ranks=(--open-mode=append --output="$logs/rank-%t.log")
+
+# A job of a sweep takes the next trial of the database that `octavo sweep create` made, which has
+# its configuration. A job that was requeued takes up the trial that it left.
 if [[ -n "${SWEEP_ID:-}" ]]; then
-  export SWEEP_ID
-  name="sweep-$SWEEP_ID-$SLURM_JOB_ID"
-  arguments+=(--run_name "$name")
-@UNNAMED@fi
+  database="$SWEEP_ID"
+  if [[ ! -f "$database" ]]; then database="$SWEEP_ID.db"; fi
+  if [[ ! -f "$database" ]]; then
+    echo "SWEEP_ID: wanted the database of a sweep, found no file $SWEEP_ID and no $database;" \
+      "make it with: octavo sweep create SWEEP.yaml CONFIG.yaml --database $database" >&2
+    exit 2
+  fi
+  command=(sweep agent "$database" --trials "${TRIALS:-1}" --nproc @NPROC@)
+  ranks+=(--nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task="${SLURM_CPUS_ON_NODE:-1}")
+else
+@UNNAMED@  command=(train "${arguments[@]}")
+fi
 
 # A job that was requeued resumes where it stopped; one that had not saved yet starts anew.
-start=$((${SLURM_RESTART_COUNT:-0} + 1))
-if [[ $start -gt 1 ]]; then
+if [[ -z "${SWEEP_ID:-}" && $start -gt 1 ]]; then
   saved="$("$OCTAVO" train "${arguments[@]}" --list_checkpoints)"
-  if [[ "$saved" == *step-* ]]; then arguments+=(--resume latest); fi
+  if [[ "$saved" == *step-* ]]; then command+=(--resume latest); fi
 fi
 
 # Ranks on several nodes share a secret. The name of its file is handed on, never the secret.
-if [[ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 ]]; then
+if [[ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 && -z "${SWEEP_ID:-}" ]]; then
   secret="${OCTAVO_RENDEZVOUS_SECRET_FILE:-${HOME:-$PWD}/.octavo-rendezvous-secret}"
   export OCTAVO_RENDEZVOUS_SECRET_FILE="$secret"
   if [[ ! -s "$secret" ]]; then
@@ -68,8 +73,7 @@ cores="${SLURM_CPUS_PER_TASK:-$((${SLURM_CPUS_ON_NODE:-1} / ${SLURM_NTASKS_PER_N
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$((cores > 0 ? cores : 1))}"
 
 code=0
-srun --kill-on-bad-exit=1 --export=ALL --open-mode=append --output="$logs/rank-%t.log" \
-  "$OCTAVO" train "${arguments[@]}" || code=$?
+srun --kill-on-bad-exit=1 --export=ALL "${ranks[@]}" "$OCTAVO" "${command[@]}" || code=$?
 echo "job $SLURM_JOB_ID, start $start: exit code $code"
 
 # 75: stopped on request and resumable.
@@ -189,11 +193,15 @@ std::string shell_quoted(std::string_view text) {
 std::string slurm_script(const config::Settings& settings, const Work& work) {
   refuse_flag(work, "--resume", "the script adds it when the job is run again");
   const int nproc = at_least_one(settings.nproc);
+  const std::string script = shell_quoted(settings.slurm);
   std::string text =
       str("#!/usr/bin/env bash\n"
           "# Written by octavo launch --slurm, for you to change. From the folder of the run:\n"
-          "#   sbatch --export=ALL,CONFIG=train.yaml,SWEEP_ID=first ",
-          shell_quoted(settings.slurm), "\n#SBATCH --job-name=", dns_name(work.train.run_name),
+          "#   sbatch --export=ALL,CONFIG=train.yaml ",
+          script,
+          "\n# One job for each trial of a sweep (octavo sweep create … --database sweep.db):\n"
+          "#   for i in 1 2 3 4 5; do sbatch --export=ALL,SWEEP_ID=sweep ",
+          script, "; done\n#SBATCH --job-name=", dns_name(work.train.run_name),
           "\n#SBATCH --nodes=", at_least_one(settings.nnodes),
           "\n#SBATCH --ntasks-per-node=", nproc, "\n");
   if (wants_gpus(work)) text += str("#SBATCH --gpus-per-node=", nproc, "\n");
@@ -217,13 +225,11 @@ std::string slurm_script(const config::Settings& settings, const Work& work) {
     OCTAVO_ASSERT(at != body.npos);
     body.replace(at, old.size(), by);
   };
-  if (has_flag(work, "--run_name"))
-    replace("arguments+=(--run_name \"$name\")",
-            "echo \"the command names its run itself: it is kept for $name\" >&2");
+  replace("@NPROC@", std::to_string(nproc));
   // A job that is requeued is to find its own checkpoints, and not those of the run that saved
   // last.
   replace("@UNNAMED@", work.train.run_name.empty()
-                           ? "else\n  arguments+=(--run_name \"octavo-$SLURM_JOB_ID\")\n"
+                           ? "  arguments+=(--run_name \"octavo-$SLURM_JOB_ID\")\n"
                            : "");
   return text + body;
 }

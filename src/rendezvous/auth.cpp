@@ -60,10 +60,12 @@ std::string secret_from_environment() {
 void require_secret(const std::string& address, bool is_loopback, const std::string& secret) {
   if (secret.empty() && is_loopback) return;
   if (secret.empty())
-    fail(ExitCode::kUsage, "rendezvous", "ranks that rendezvous at ", address,
-         " need a shared secret (only a loopback address does without); set "
-         "OCTAVO_RENDEZVOUS_SECRET to the same value on every node (for example from 'openssl rand "
-         "-hex 32'), or OCTAVO_RENDEZVOUS_SECRET_FILE to a file that only you can read");
+    fail(
+        ExitCode::kUsage, "rendezvous", "ranks that rendezvous at ", address,
+        " need a shared secret (only a loopback address does without); set "
+        "OCTAVO_RENDEZVOUS_SECRET to the same value on every node (octavo launch makes one itself; "
+        "'openssl rand -hex 32' does, too), or OCTAVO_RENDEZVOUS_SECRET_FILE to a file that only "
+        "you can read");
   if (secret.size() < kMinSecretBytes)
     fail(ExitCode::kUsage, "rendezvous", "the rendezvous secret has ", secret.size(),
          " bytes, wanted ", kMinSecretBytes, " or more; 'openssl rand -hex 32' makes a good one");

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/log.h"
+#include "base/signals.h"
 #include "base/socket.h"
 #include "rendezvous/auth.h"
 #include "rendezvous/protocol.h"
@@ -69,7 +70,7 @@ class Client::Pool {
   void set_answer_timeout(Milliseconds patience) { patience_ = patience.count(); }
 
   void connect_first(Milliseconds timeout) {
-    give_back(std::make_shared<Fd>(connect(Clock::now() + timeout)));
+    give_back(std::make_shared<Fd>(connect(Clock::now() + timeout, true)));
   }
 
   void stop() {
@@ -165,13 +166,18 @@ class Client::Pool {
     return {};
   }
 
-  Fd connect(Clock::time_point deadline) const {
+  // Before the first connection no rank has done anything yet: a signal that asks for a stop ends
+  // the wait. Later ones belong to a run that is to save before it stops.
+  Fd connect(Clock::time_point deadline, bool is_first = false) const {
     const auto start = Clock::now();
     Milliseconds pause = kFirstPause;
     std::string why = "no address";
     bool said = false;
     for (int tries = 1;; ++tries) {
       if (stopped_) unreachable("this client was stopped");
+      if (is_first && stop_requested())
+        fail(ExitCode::kStopped, "rendezvous", "asked to stop (", stop_reason(),
+             ") before the rendezvous at ", where_, " was reached; no step ran");
       Fd fd = try_connect(std::min(deadline, Clock::now() + kAttempt), &why);
       if (fd.open()) {
         if (said) log_info(octavo::str("reached the rendezvous at ", where_, " at try ", tries));

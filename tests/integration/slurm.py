@@ -3,6 +3,7 @@
 """A real munged, slurmctld and slurmd on this machine, and the commands of docs/how-to/cluster.md under `test: slurm` as they
 stand there. `octavo launch --slurm` writes the script; sbatch runs it with two ranks and a time limit of a minute; SLURM sends SIGUSR1 before the limit; the ranks save and leave with 75; the script
 requeues its job, which continues and finishes. Losses and final weights are those of a run that was left alone."""
+import json
 import pathlib
 import re
 import subprocess
@@ -77,6 +78,27 @@ def followed(cluster, number, deadline):
     return f"still {cluster.job(number).get('JobState')}", 0
 
 
+def sweep_jobs(cluster, work):
+    """Runs the page's commands for a sweep of two trials. Returns how many trials, of different values, have finished."""
+    folder = common.Folder(work / "sweep", CONFIG.replace(f"max_steps: {STEPS}", "max_steps: 5"))
+    (folder.path / "train.yaml").rename(folder.path / "other.yaml")
+    (folder.path / "sweep.yaml").write_text("method: grid\nmetric: {name: train/loss, goal: minimize}\n"
+                                            "parameters:\n  seed: {values: [1, 2]}\n")
+    environment = common.page_environment() | {"SLURM_CONF": cluster.environment["SLURM_CONF"]} | QUIET
+    commands = [f"{OCTAVO} launch --nproc 1 --slurm job.sh -- train other.yaml",
+                *common.page_commands("how-to/cluster.md", "slurm-sweep")]
+    output = "".join(subprocess.run(["bash", "-c", command], cwd=folder.path, env=environment, check=True,
+                                    stdout=subprocess.PIPE, text=True).stdout for command in commands)
+    ends = [followed(cluster, number, time.monotonic() + 120) for number in re.findall(r"Submitted batch job (\d+)", output)]
+    status = json.loads(subprocess.run([OCTAVO, "sweep", "status", "sweep.db", "--json"], cwd=folder.path, check=True,
+                                       stdout=subprocess.PIPE, text=True).stdout)
+    finished = {str(trial["parameters"]) for trial in status["trials"] if trial["state"] == "finished"}
+    if len(finished) != 2 or [state for state, _ in ends] != ["COMPLETED"] * 2:
+        print(ends, json.dumps(status)[:3000], *(path.read_text() for path in folder.path.glob("octavo-*.log")))
+        return 0
+    return len(finished)
+
+
 def losses(path):
     records = common.read_records(path)
     return [record["train/loss"] for record in records if "train/loss" in record]
@@ -100,8 +122,9 @@ def main():
                 if state != "COMPLETED" or restarts > 0:
                     break
                 print(f"job {number} was done after {took:.0f} s, before SLURM looked at its limit", flush=True)
+            trials = sweep_jobs(cluster, work)
             daemon_logs = cluster.logs()
-        name = f"sweep-first-{number}"
+        name = f"octavo-{number}"
         log = "".join(path.read_text() for path in [*folder.path.glob("octavo-*.log"), *folder.path.glob("logs/*/*.log")])
         if state != "COMPLETED" or restarts == 0:
             sys.exit(f"job {number}: {state} after {restarts} restarts in {took:.0f} s\n{log}\n{daemon_logs}")
@@ -116,8 +139,8 @@ def main():
         if not same or not bits or not stopped or per_rank != 2:
             print(log)
     print(f"job={state} signal=time_limit restarts={restarts} exit_75={stopped} rank_logs={per_rank} "
-          f"attempts={attempt + 1} loss_equal={int(same)} weights_equal={int(bits)} loss={wanted[-1]:.6f} seconds={took:.0f}")
-    sys.exit(0 if same and bits and stopped == 1 and per_rank == 2 else 1)
+          f"attempts={attempt + 1} sweep_trials={trials} loss_equal={int(same)} weights_equal={int(bits)} loss={wanted[-1]:.6f} seconds={took:.0f}")
+    sys.exit(0 if same and bits and stopped == 1 and per_rank == 2 and trials == 2 else 1)
 
 
 if __name__ == "__main__":

@@ -84,5 +84,16 @@ TEST(LaunchCoordinator, ANodeThatIsLostIsNamed) {
   EXPECT_NE(verdict.outcome.what.find("node 1 is lost"), std::string::npos);
 }
 
+// A node that never came makes no failure of a stop that the ranks here obeyed.
+TEST(LaunchCoordinator, AStopDoesNotWaitForNodesThatNeverCame) {
+  LaunchCoordinator first(0, 2, "127.0.0.1", 0, [] { return true; });
+  const auto begin = std::chrono::steady_clock::now();
+  const Verdict verdict = first.agree(
+      0, {.code = 75}, [](const Outcome& outcome) { return Verdict{.outcome = outcome}; });
+  EXPECT_EQ(verdict.outcome.code, 75);
+  EXPECT_EQ(verdict.outcome.cause, Cause::kNone);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+}
+
 }  // namespace
 }  // namespace octavo::launch

@@ -37,8 +37,11 @@ TEST(Scripts, Slurm) {
   named.train.run_name = "x";
   EXPECT_FALSE(holds(slurm_script(settings, named), "--run_name \""));
   // A run without a name would not find its own checkpoints when its job is requeued.
-  EXPECT_TRUE(holds(text, "else\n  arguments+=(--run_name \"octavo-$SLURM_JOB_ID\")\nfi\n"));
+  EXPECT_TRUE(holds(text, "else\n  arguments+=(--run_name \"octavo-$SLURM_JOB_ID\")\n"));
   EXPECT_FALSE(holds(text, "@UNNAMED"));
+  EXPECT_FALSE(holds(text, "@NPROC"));
+  // Jobs of a sweep are agents of one trial each, whatever the command is.
+  EXPECT_TRUE(holds(text, "sweep agent \"$database\" --trials \"${TRIALS:-1}\" --nproc 8)"));
 }
 
 TEST(Scripts, Kubernetes) {
