@@ -107,8 +107,8 @@ constexpr Verb kVerbs[] = {
      config_check},
     {"config import",
      "[FILE… [--output CONFIG.yaml] [--json]]",
-     "LLaMA-Factory YAML, DeepSpeed JSON and launch scripts to our keys; also what is wrong with "
-     "them, and without FILE what maps to what",
+     "LLaMA-Factory, TRL and Accelerate YAML, DeepSpeed JSON and launch scripts to our keys; also "
+     "what is wrong with them, and without FILE what maps to what",
      {"config import", kImport, 8, false},
      config_import},
     {"config schema",

@@ -29,14 +29,14 @@ std::string named_json(const ForeignFile& yaml) {
 Import import_files(std::span<const std::string> paths) {
   Importer importer;
   std::vector<std::string> named;
-  int counts[4] = {};
+  int counts[kForeignForms] = {};
   for (const std::string& path : paths) {
     ForeignFile file = read_foreign(path);
     if (++counts[static_cast<int>(file.form)] > 1)
       fail(ExitCode::kUsage, "config", file.shown,
            ": wanted one file of each kind, found a second ", name_of(file.form),
            " one; import them one by one");
-    if (file.form == ForeignForm::kLlamaFactory)
+    if (file.form == ForeignForm::kLlamaFactory || file.form == ForeignForm::kTrl)
       if (std::string json = named_json(file); !json.empty()) named.push_back(std::move(json));
     importer.add(std::move(file));
   }

@@ -50,10 +50,17 @@ bool Import::is_refused() const {
 }
 
 const Mapping* find_mapping(ForeignForm form, std::string_view path) {
-  const bool deepspeed = form == ForeignForm::kDeepSpeed;
-  const Mapping* found = find_in(deepspeed ? deepspeed_mappings() : llama_factory_mappings(), path);
-  if (found != nullptr) return found;
-  return find_in(deepspeed ? deepspeed_drops() : llama_factory_drops(), path);
+  const auto either = [&](std::span<const Mapping> mappings, std::span<const Mapping> drops) {
+    const Mapping* found = find_in(mappings, path);
+    return found != nullptr ? found : find_in(drops, path);
+  };
+  if (form == ForeignForm::kDeepSpeed) return either(deepspeed_mappings(), deepspeed_drops());
+  if (form == ForeignForm::kAccelerate) return either(accelerate_mappings(), accelerate_drops());
+  if (form == ForeignForm::kTrl) {
+    const Mapping* found = either(trl_mappings(), trl_drops());
+    if (found != nullptr || !is_trainer_key(path)) return found;
+  }
+  return either(llama_factory_mappings(), llama_factory_drops());
 }
 
 std::span<const std::string_view> planned_keys() {
@@ -95,14 +102,17 @@ void Importer::run() {
 
 void Importer::add_defaults() {
   for (ForeignFile& file : files_) {
-    if (file.form != ForeignForm::kLlamaFactory) continue;
-    for (const ForeignDefault& usual : llama_factory_defaults()) {
+    const bool is_trl = file.form == ForeignForm::kTrl;
+    if (!is_trl && file.form != ForeignForm::kLlamaFactory) continue;
+    for (const ForeignDefault& usual : is_trl ? trl_defaults() : llama_factory_defaults()) {
       const std::string path(usual.theirs);
       if (entry_of(file.form, path) != nullptr) continue;
+      // bf16 is on there only when fp16 is not.
+      if (is_trl && path == "bf16" && is_on(file.form, "fp16")) continue;
       file.entries.push_back({.path = path,
                               .values = {std::string(usual.value)},
                               .is_default = true,
-                              .where = "LLaMA-Factory's default"});
+                              .where = str(name_of(file.form), "'s default")});
     }
   }
 }
@@ -113,7 +123,7 @@ void Importer::convert(const ForeignFile& file, const ForeignEntry& entry) {
   if (file.form == ForeignForm::kGuide) return convert_guide(entry);
   const bool deepspeed = file.form == ForeignForm::kDeepSpeed;
   if (deepspeed && entry.values == std::vector<std::string>{"auto"})
-    return leave(entry, has(ForeignForm::kLlamaFactory)
+    return leave(entry, has(ForeignForm::kLlamaFactory) || has(ForeignForm::kTrl)
                             ? "filled in from the YAML, whose keys are carried"
                             : "filled in by the program that reads it; octavo's default");
   const Mapping* mapping = find_mapping(file.form, entry.path);
@@ -239,8 +249,9 @@ void Importer::find(Finding::Verdict verdict, std::string id, const ForeignEntry
 
 const ForeignEntry* Importer::entry_of(ForeignForm form, std::string_view path) const {
   for (const ForeignFile& file : files_) {
-    // The guides' own scripts borrow keys of the others.
-    if (file.form != form && file.form != ForeignForm::kGuide) continue;
+    // The guides' own scripts borrow keys of the others, and TRL has Trainer's, as LLaMA-Factory.
+    const bool shares = form == ForeignForm::kLlamaFactory && file.form == ForeignForm::kTrl;
+    if (file.form != form && file.form != ForeignForm::kGuide && !shares) continue;
     for (const ForeignEntry& entry : file.entries)
       if (entry.path == path && !entry.is_null) return &entry;
   }

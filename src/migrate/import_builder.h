@@ -33,6 +33,12 @@ std::span<const Mapping> llama_factory_drops();  // keys without counterpart
 std::span<const ForeignDefault> llama_factory_defaults();
 std::span<const Mapping> deepspeed_mappings();
 std::span<const Mapping> deepspeed_drops();
+std::span<const Mapping> trl_mappings();  // of TRL alone; Trainer's are LLaMA-Factory's, too
+std::span<const Mapping> trl_drops();
+std::span<const ForeignDefault> trl_defaults();
+bool is_trainer_key(std::string_view path);  // a key of Trainer that TRL passes on
+std::span<const Mapping> accelerate_mappings();
+std::span<const Mapping> accelerate_drops();
 const Mapping* find_mapping(ForeignForm form, std::string_view path);  // nullptr: none
 
 // Names of the design that train does not read yet.

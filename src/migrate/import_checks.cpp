@@ -51,7 +51,8 @@ void check_world_size(Importer& importer, const ForeignFile& script) {
 
 bool wants_fp8(const Importer& importer) {
   return importer.is_on(ForeignForm::kLlamaFactory, "fp8") ||
-         importer.is_on(ForeignForm::kDeepSpeed, "fp8.enabled");
+         importer.is_on(ForeignForm::kDeepSpeed, "fp8.enabled") ||
+         importer.word_of(ForeignForm::kAccelerate, "mixed_precision") == "fp8";
 }
 
 void check_batch_product(Importer& importer) {

@@ -37,12 +37,14 @@ void ds_offload(Importer& importer, const ForeignEntry& entry) {
 
 void ds_communication(Importer& importer, const ForeignEntry& entry) {
   const std::string type = importer.word(entry);
-  importer.drop(entry, "gradients travel in the type that they have (gradient_dtype)");
+  if (type != "fp32" && type != "bf16" && type != "fp16")
+    return importer.drop(entry, "gradients travel in FP32 or BF16 (grad_reduce_dtype)");
+  importer.map_to(entry, "grad_reduce_dtype", "bf16", type == "fp16" ? "BF16 cannot overflow" : "");
   if (type == "fp32")
     importer.find(kRepaired, "fp32_communication", entry,
                   "gradients are cast to FP32 for the network and back",
                   "twice the bytes of BF16 for every reduction, and two casts",
-                  "removed; gradient_dtype is octavo's key for gradients");
+                  "grad_reduce_dtype bf16; fp32 is the other choice");
 }
 
 void ds_gradient_type(Importer& importer, const ForeignEntry& entry) {
@@ -142,7 +144,7 @@ std::span<const Mapping> deepspeed_mappings() {
       {"zero_optimization.offload_optimizer.device", "", kOffload, ds_offload},
       {"zero_optimization.offload_param.device", "", kOffload, ds_offload},
       {"zero_optimization.cpu_offload", "", kOffload, ds_offload},
-      {"communication_data_type", "", "dropped; gradient_dtype is near", ds_communication},
+      {"communication_data_type", "grad_reduce_dtype", "bf16 always", ds_communication},
       {"data_types.grad_accum_dtype", "gradient_dtype", "", ds_gradient_type},
       {"fp8.*", "mixed_precision", "DeepSpeed does not read it; enabled is taken as meant", ds_fp8},
       {"bf16.enabled", "mixed_precision", "", ds_bf16},

@@ -57,7 +57,6 @@ constexpr Mapping kLlamaFactoryDrops[] = {
     {"plot_loss", "", "metrics.jsonl has the curve"},
     {"logging_strategy", "", "log_freq says it"},
     {"include_num_input_tokens_seen", "", "metrics.jsonl counts tokens; no cost"},
-    {"ddp_timeout", "", "no such limit in octavo"},
     {"ddp_find_unused_parameters", "", "every parameter has a gradient; no cost"},
     {"torch_compile", "", "octavo is compiled; no cost"},
     {"tf32", "", "FP32 GEMMs are FP32"},

@@ -1,6 +1,7 @@
 // LLaMA-Factory's keys (and those of Hugging Face's Trainer that it passes on) that have a
 // counterpart.
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -210,6 +211,13 @@ void lf_recompute(Importer& importer, const ForeignEntry& entry) {
                   "about a third more work for less memory");
 }
 
+// Examples of LLaMA-Factory have 180000000, which means never.
+void lf_timeout(Importer& importer, const ForeignEntry& entry) {
+  const double seconds = importer.number(entry, 1, 1e12), most = 1e6;
+  importer.map_to(entry, "dist_timeout", config::print_number(std::min(seconds, most)),
+                  seconds > most ? "eleven days, the longest that octavo waits" : "");
+}
+
 void lf_shuffling(Importer& importer, const ForeignEntry& entry) {
   importer.map_to(entry, "shuffle", importer.flag(entry) ? "false" : "true");
 }
@@ -272,6 +280,7 @@ std::span<const Mapping> llama_factory_mappings() {
       {"run_name", "run_name", ""},
       {"report_to", "use_wandb use_tensorboard", "", llama_factory::report_to},
       {"deepspeed", "", "the file is read too", llama_factory::deepspeed},
+      {"ddp_timeout", "dist_timeout", "seconds; at most 1000000", lf_timeout},
       {"fsdp", "sharding_mode", "full_shard: fsdp_full, shard_grad_op: zero2", llama_factory::fsdp},
   };
   return kTable;

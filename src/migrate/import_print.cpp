@@ -175,7 +175,15 @@ std::string import_tables() {
     out += str("| `", usual.theirs, "` | ", usual.value, " |\n");
   out += str("\nWithout a counterpart:\n\n", drop_table(llama_factory_drops()),
              "\n### DeepSpeed\n\n", mapping_table(deepspeed_mappings()),
-             "\nWithout a counterpart:\n\n", drop_table(deepspeed_drops()));
+             "\nWithout a counterpart:\n\n", drop_table(deepspeed_drops()), "\n### TRL\n\n",
+             "The keys of Hugging Face's Trainer as above, and\n\n", mapping_table(trl_mappings()),
+             "\nNot in the file, and other than octavo's: written out as\n\n| theirs | "
+             "default |\n|---|---|\n");
+  for (const ForeignDefault& usual : trl_defaults())
+    out += str("| `", usual.theirs, "` | ", usual.value, " |\n");
+  out += str("\nWithout a counterpart:\n\n", drop_table(trl_drops()), "\n### Accelerate\n\n",
+             mapping_table(accelerate_mappings()), "\nWithout a counterpart:\n\n",
+             drop_table(accelerate_drops()));
   std::string later;
   for (const std::string_view name : planned_keys())
     if (available_key(name) == nullptr) later += str(later.empty() ? " `" : ", `", name, "`");

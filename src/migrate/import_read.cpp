@@ -1,6 +1,7 @@
 #include "migrate/import_read.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -110,6 +111,30 @@ void read_script(const std::string& text, ForeignFile& file) {
   }
 }
 
+bool names_any(const ForeignFile& file, std::initializer_list<std::string_view> names) {
+  return std::ranges::any_of(file.entries, [&](const ForeignEntry& entry) {
+    return std::ranges::find(names, entry.path) != names.end();
+  });
+}
+
+bool is_accelerate(const ForeignFile& file) {
+  return names_any(file, {"compute_environment", "distributed_type"}) ||
+         (names_any(file, {"num_processes"}) && names_any(file, {"num_machines"}));
+}
+
+// TRL and LLaMA-Factory share the keys of Hugging Face's Trainer, and differ in how they name data
+// and adapters.
+bool is_trl(const ForeignFile& file) {
+  return names_any(file, {"model_name_or_path", "per_device_train_batch_size", "num_train_epochs",
+                          "output_dir", "logging_steps", "save_steps"}) &&
+         names_any(file, {"dataset_name", "dataset_train_split", "dataset_test_split", "use_peft",
+                          "lora_r", "max_length", "assistant_only_loss", "completion_only_loss",
+                          "dataset_text_field", "dataset_num_proc", "torch_dtype", "dtype",
+                          "attn_implementation", "load_in_4bit", "load_in_8bit"}) &&
+         !names_any(file, {"stage", "finetuning_type", "template", "cutoff_len", "val_size",
+                           "dataset", "dataset_dir", "lora_target", "fp8"});
+}
+
 // Whose keys are these? By how many of them each program knows.
 ForeignForm form_of(const ForeignFile& file, bool is_json) {
   const auto count = [&](auto&& knows) { return std::ranges::count_if(file.entries, knows); };
@@ -118,8 +143,10 @@ ForeignForm form_of(const ForeignFile& file, bool is_json) {
         (entry.path.ends_with(".values") || entry.path.ends_with(".value")))
       fail(ExitCode::kUsage, "config", entry.where,
            ": wanted a configuration of one run, found a W&B sweep (", shown_text(entry.path),
-           "), which is many; give one run's YAML, and keep the sweep for the verb sweep, which "
-           "this version does not have");
+           "), which is many; run it as it is: octavo sweep run ", file.shown,
+           " CONFIG.yaml, or octavo sweep create for agents on several machines");
+  if (is_accelerate(file)) return ForeignForm::kAccelerate;
+  if (is_trl(file)) return ForeignForm::kTrl;
   const auto llama_factory = count([](const ForeignEntry& entry) {
     return find_mapping(ForeignForm::kLlamaFactory, entry.path) != nullptr;
   });
@@ -133,7 +160,8 @@ ForeignForm form_of(const ForeignFile& file, bool is_json) {
     return ForeignForm::kDeepSpeed;
   if (llama_factory == 0 && deepspeed == 0 && ours == 0)
     fail(ExitCode::kUsage, "config", file.shown,
-         ": wanted a configuration of LLaMA-Factory, DeepSpeed or of octavo's own keys, found ",
+         ": wanted a configuration of LLaMA-Factory, TRL, Accelerate, DeepSpeed or of octavo's own "
+         "keys, found ",
          file.entries.empty()
              ? "nothing in it"
              : "none of their keys, first " + shown_text(file.entries.front().path));
@@ -151,6 +179,10 @@ std::string_view name_of(ForeignForm form) {
       return "DeepSpeed";
     case ForeignForm::kGuide:
       return "octavo's keys";
+    case ForeignForm::kTrl:
+      return "TRL";
+    case ForeignForm::kAccelerate:
+      return "Accelerate";
     case ForeignForm::kVariables:
       break;
   }
@@ -193,6 +225,12 @@ ForeignFile read_foreign(const std::string& path) {
   if (const uintmax_t size = fs::file_size(path, error); size > config::kMaxYamlBytes)
     fail(ExitCode::kUsage, "config", shown_path(path), ": wanted at most ", config::kMaxYamlBytes,
          " bytes, found ", size, "; is this a configuration file?");
+  if (path.ends_with(".toml"))
+    fail(ExitCode::kUsage, "config", shown_path(path),
+         ": wanted YAML, JSON or a launch script, found TOML, which octavo does not read "
+         "(torchtitan's, probably); write its values into a YAML: training.steps is max_steps, "
+         "training.local_batch_size batch_size, training.seq_len max_seq_length, optimizer.lr "
+         "learning_rate, float8 mixed_precision: fp8; docs/migrate.md has the others");
   const std::string text = read_file(path, config::kMaxYamlBytes);
   ForeignFile file{.path = path, .shown = shown_path(path), .entries = {}};
   for (const char* ending : {".sh", ".env", ".sbatch", ".slurm"})

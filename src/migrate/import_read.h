@@ -1,13 +1,15 @@
 #pragma once
 // Files of other programs as flat lists of entries.
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace octavo::migrate {
 
-enum class ForeignForm { kLlamaFactory, kDeepSpeed, kGuide, kVariables };
+enum class ForeignForm { kLlamaFactory, kDeepSpeed, kGuide, kVariables, kTrl, kAccelerate };
+inline constexpr size_t kForeignForms = 6;
 std::string_view name_of(ForeignForm form);
 
 struct ForeignEntry {

@@ -274,10 +274,120 @@ TEST_F(ImportFiles, ControlCharactersAreEscaped) {
   EXPECT_EQ(reread(import).model_name, "m\x1b[2J\nmax_steps: 3");
 }
 
+// Trainer's keys are both programs'; what is not in the file is TRL's default.
+TEST_F(ImportFiles, TrlIsNotTakenForLlamaFactory) {
+  const Import import =
+      of("sft.yaml",
+         "model_name_or_path: org/model\ndataset_name: org/data\ndataset_train_split: train_1M\n"
+         "output_dir: out\nper_device_train_batch_size: 2\nmax_steps: 100\n"
+         "attn_implementation: flash_attention_2\nddp_timeout: 180000000\n");
+  ASSERT_FALSE(import.is_refused()) << import_text(import);
+  EXPECT_NE(import.files.front().find(": TRL"), std::string::npos);
+  const config::Settings s = reread(import);
+  EXPECT_EQ(s.lora_rank, 0) << "LLaMA-Factory's default would be LoRA of rank 8";
+  EXPECT_EQ(s.dataset, (config::Words{"org/data"}));
+  EXPECT_EQ(s.split_name, "train_1M");
+  EXPECT_EQ(s.batch_size, 2);
+  EXPECT_EQ(s.max_steps, 100);
+  EXPECT_EQ(s.max_seq_length, 1024);
+  EXPECT_DOUBLE_EQ(s.learning_rate, 2e-5);
+  EXPECT_EQ(s.mixed_precision, config::Precision::kBf16);
+  EXPECT_DOUBLE_EQ(s.dist_timeout, 1e6);
+  EXPECT_TRUE(is_dropped(import, "attn_implementation"));
+}
+
+TEST_F(ImportFiles, TrlAdapters) {
+  const config::Settings s = reread(
+      of("sft.yaml",
+         "model_name_or_path: org/model\ndataset_name: org/data\nuse_peft: true\nlora_r: 32\n"
+         "lora_alpha: 16\nlora_target_modules: [q_proj, v_proj]\nload_in_4bit: true\n"
+         "completion_only_loss: true\ngradient_checkpointing: false\nfp16: true\n"));
+  EXPECT_EQ(s.lora_rank, 32);
+  EXPECT_DOUBLE_EQ(static_cast<double>(s.lora_alpha), 16.0);
+  EXPECT_EQ(s.lora_target_modules, (config::Words{"q_proj", "v_proj"}));
+  EXPECT_EQ(s.train_on, config::TrainOn::kAnswer);
+  EXPECT_FALSE(s.gradient_checkpointing);
+  EXPECT_EQ(s.mixed_precision, config::Precision::kBf16);
+  // Without use_peft adapters' keys say nothing, and frozen weights cannot be trained.
+  const Import off = of("off.yaml",
+                        "model_name_or_path: org/model\ndataset_name: org/data\nlora_r: 32\n"
+                        "load_in_4bit: true\n");
+  EXPECT_TRUE(is_dropped(off, "lora_r"));
+  EXPECT_NE(finding(off, "quantized_full"), nullptr);
+}
+
+constexpr const char* kAccelerate =
+    "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nmixed_precision: fp8\n"
+    "num_processes: 8\nnum_machines: 2\nmachine_rank: 0\nmain_process_ip: 10.0.0.1\n"
+    "fsdp_config:\n  fsdp_sharding_strategy: HYBRID_SHARD\n  fsdp_activation_checkpointing: true\n"
+    "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+    "fp8_config:\n  backend: TE\n  fp8_format: HYBRID\n  amax_history_length: 1024\n"
+    "  amax_compute_algorithm: max\n  margin: 1\n  interval: 1\n  override_linear_precision: "
+    "false\n";
+
+TEST_F(ImportFiles, AccelerateValuesArrive) {
+  const Import import = of("accelerate.yaml", kAccelerate);
+  ASSERT_FALSE(import.is_refused()) << import_text(import);
+  const config::Settings s = reread(import);
+  EXPECT_EQ(s.sharding_mode, config::ShardingMode::kHybrid);
+  EXPECT_EQ(s.mixed_precision, config::Precision::kFp8);
+  EXPECT_EQ(s.fp8_format, config::Fp8Format::kHybrid);
+  EXPECT_EQ(s.fp8_margin, 1);
+  EXPECT_EQ(s.fp8_amax_history, 1024);
+  EXPECT_TRUE(s.gradient_checkpointing);
+  const std::string text = import_text(import);
+  EXPECT_NE(text.find("--nproc"), text.npos) << text;
+  EXPECT_NE(text.find("--master_address"), text.npos) << text;
+  EXPECT_TRUE(is_dropped(import, "fsdp_config.fsdp_auto_wrap_policy"));
+}
+
+// How a run is started is in one file, what it trains in another.
+TEST_F(ImportFiles, AccelerateBesideTrl) {
+  const std::string how = write("accelerate.yaml", kAccelerate),
+                    what = write("sft.yaml",
+                                 "model_name_or_path: org/model\ndataset_name: org/data\n"
+                                 "bf16: true\n");
+  const Import import = import_files(config::Words{what, how});
+  EXPECT_FALSE(import.is_refused()) << import_text(import);
+  EXPECT_EQ(import.settings.mixed_precision, config::Precision::kFp8);
+  EXPECT_EQ(import.settings.model_name, "org/model");
+}
+
+TEST_F(ImportFiles, AccelerateWithDeepSpeed) {
+  const config::Settings s =
+      reread(of("a.yaml",
+                "distributed_type: DEEPSPEED\nmixed_precision: bf16\ndeepspeed_config:\n"
+                "  zero_stage: 3\n  gradient_accumulation_steps: 4\n  gradient_clipping: 0.5\n"
+                "  offload_param_device: none\n"));
+  EXPECT_EQ(s.sharding_mode, config::ShardingMode::kFsdpFull);
+  EXPECT_EQ(s.gradient_accumulation_steps, 4);
+  EXPECT_DOUBLE_EQ(s.max_grad_norm, 0.5);
+}
+
+TEST_F(ImportFiles, GradientsTravelInBf16) {
+  for (const char* type : {"fp32", "bf16", "fp16"}) {
+    const Import import = of("ds.json", std::string("{\"communication_data_type\": \"") + type +
+                                            "\", \"zero_optimization\": {\"stage\": 1}}");
+    EXPECT_EQ(import.settings.grad_reduce_dtype, config::StateType::kBf16) << type;
+    EXPECT_EQ(finding(import, "fp32_communication") != nullptr, std::string(type) == "fp32");
+  }
+}
+
+TEST_F(ImportFiles, WhatCannotBeReadIsNamed) {
+  const std::string toml = write("llama3_8b.toml", "[training]\nsteps = 100\n");
+  config::expect_refused([&] { import_files(config::Words{toml}); },
+                         {"found TOML", "training.steps is max_steps"});
+  const std::string sweep =
+      write("sweep.yaml", "parameters:\n  learning_rate:\n    values: [1, 2]\n");
+  config::expect_refused([&] { import_files(config::Words{sweep}); },
+                         {"a W&B sweep", "octavo sweep run", "sweep.yaml CONFIG.yaml"});
+}
+
 // Our keys in the tables exist, or are names of the design.
 TEST(ImportTables, NameRealKeys) {
   for (const auto table :
-       {llama_factory_mappings(), deepspeed_mappings(), llama_factory_drops(), deepspeed_drops()})
+       {llama_factory_mappings(), deepspeed_mappings(), trl_mappings(), accelerate_mappings(),
+        llama_factory_drops(), deepspeed_drops(), trl_drops(), accelerate_drops()})
     for (const Mapping& mapping : table) {
       std::istringstream words{std::string(mapping.ours)};
       for (std::string name; words >> name;)
@@ -286,6 +396,9 @@ TEST(ImportTables, NameRealKeys) {
     }
   for (const ForeignDefault& usual : llama_factory_defaults())
     EXPECT_NE(find_mapping(ForeignForm::kLlamaFactory, usual.theirs), nullptr) << usual.theirs;
+  for (const ForeignDefault& usual : trl_defaults())
+    EXPECT_NE(find_mapping(ForeignForm::kTrl, usual.theirs), nullptr) << usual.theirs;
+  EXPECT_EQ(find_mapping(ForeignForm::kTrl, "finetuning_type"), nullptr);
 }
 
 TEST(ImportTables, DocsAreNotStale) {
