@@ -64,8 +64,8 @@ int compare(const Verb& verb, Args args) {
   if (!parsed.config_file.empty())
     for (const std::string& note : parsed.notes) log_info(note);
   fs::path folder;
-  const compare::Bounds bounds{s.max_train_gap, s.max_val_gap, s.max_hellaswag_drop, s.min_speedup,
-                               s.tail_share};
+  const compare::Bounds bounds{s.max_train_gap, s.max_val_gap, s.max_hellaswag_drop,
+                               s.min_speedup,   s.tail_share,  s.max_memory_gap};
   std::vector<compare::Pair> pairs;
   for (const auto& [a, b] : find_pairs(parsed, folder))
     pairs.push_back(

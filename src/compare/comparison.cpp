@@ -74,6 +74,11 @@ bool judge_breakdowns(Judgement& line, const std::vector<Pair>& pairs) {
   return false;
 }
 
+std::string longer_runs(int64_t steps) {
+  if (steps == 0) return "the gap is as large as the bound, which no length of runs decides";
+  return str("runs of about ", steps, " steps (max_steps) would do");
+}
+
 Judgement judge_train(const std::vector<Pair>& pairs, const Bounds& bounds) {
   Judgement line{.name = "training loss", .bound = str("at most +", bounds.train_gap, "%")};
   const bool all = std::ranges::all_of(pairs, [](const Pair& p) { return p.train.has_value(); });
@@ -90,15 +95,28 @@ Judgement judge_train(const std::vector<Pair>& pairs, const Bounds& bounds) {
   size_t least = pairs[0].tail_steps;
   for (const Pair& pair : pairs) least = std::min(least, pair.tail_steps);
   if (least < kLeastTailSteps) {
-    line.why = str("the last part of the runs is ", least, " steps, and a verdict wants ",
-                   kLeastTailSteps, " (see tail_share and max_steps)");
+    line.why = str("the last part of the runs is ", least, " steps, and a verdict needs ",
+                   kLeastTailSteps, ": ", longer_runs(steps_for_verdict(pairs[0], bounds)));
     return line;
   }
   line.verdict = judge_at_most(*line.interval, bounds.train_gap);
   line.why = pairs.size() > 1 ? seeds_text(pairs.size())
                               : str("95% interval over the last ", least, " steps of one pair",
                                     pairs[0].pairing.same_batches ? ", batch by batch" : "");
+  if (line.verdict == Verdict::kNotEnoughData)
+    line.why += str("; the bound is within it: ",
+                    pairs.size() > 1 ? "more seeds (--seeds) make it narrower"
+                                     : longer_runs(steps_for_verdict(pairs[0], bounds)));
   return line;
+}
+
+// The eval_freq with which runs of this length would have enough of them.
+std::string more_evaluations(const Pair& pair, const Bounds& bounds) {
+  const auto steps = static_cast<double>(pair.pairing.steps.size());
+  const auto freq =
+      static_cast<int64_t>(bounds.tail_share * steps / static_cast<double>(kLeastEvaluations));
+  if (freq < 1) return "longer runs (max_steps)";
+  return str("evaluate every ", freq, " steps (eval_freq)");
 }
 
 Judgement judge_validation(const std::vector<Pair>& pairs, const Bounds& bounds) {
@@ -118,8 +136,9 @@ Judgement judge_validation(const std::vector<Pair>& pairs, const Bounds& bounds)
     if (pairs[0].validation->open) {
       line.gap = percent_text(*line.interval, true);
       line.why =
-          str("one pair with ", pairs[0].evaluations, " evaluation(s) in its last part gives no ",
-              "interval; evaluate more often (eval_freq) or run more seeds");
+          str(pairs[0].evaluations, pairs[0].evaluations == 1 ? " evaluation" : " evaluations",
+              " in the last part of one pair, and an interval needs ", kLeastEvaluations, ": ",
+              more_evaluations(pairs[0], bounds), ", or more seeds (--seeds)");
       return line;
     }
   }
@@ -204,17 +223,26 @@ Judgement judge_speed(const std::vector<Pair>& pairs, const Bounds& bounds, bool
   return line;
 }
 
-Judgement memory_line(const std::vector<Pair>& pairs) {
-  Judgement line{.name = "memory peak"};
+// A peak is one number without chance in it: any length of run decides.
+Judgement judge_memory(const std::vector<Pair>& pairs, const Bounds& bounds, bool cpu) {
+  constexpr double kUsualGap = 5;  // percent: what the allocator's rounding may make
+  const double most = bounds.memory_gap > 0 ? bounds.memory_gap : cpu ? 0 : kUsualGap;
+  Judgement line{.name = "memory peak", .counts = bounds.memory_gap > 0};
+  if (most > 0) line.bound = str("at most +", most, "%");
   double a = 0, b = 0;
   for (const Pair& pair : pairs) {
     a = std::max(a, pair.a->peak_bytes);
     b = std::max(b, pair.b->peak_bytes);
   }
-  if (a <= 0 || b <= 0) return line.why = "not said in metrics.jsonl", line;
+  if (a <= 0 || b <= 0) {
+    if (most > 0) line.verdict = Verdict::kNotEnoughData;
+    return line.why = "not said in metrics.jsonl", line;
+  }
   line.a = format_bytes(a);
   line.b = format_bytes(b);
   line.gap = number_text("%+.1f%%", 100 * (b / a - 1));
+  if (most > 0) line.verdict = 100 * (b / a - 1) <= most ? Verdict::kPass : Verdict::kFail;
+  if (!line.counts && most > 0) line.why = "no part of the verdict unless max_memory_gap is given";
   return line;
 }
 
@@ -249,6 +277,25 @@ std::string percent_text(const Interval& interval, bool open) {
   return str(mean, number_text(" [%+.2f, ", interval.low), number_text("%+.2f]", interval.high));
 }
 
+int64_t steps_for_verdict(const Pair& pair, const Bounds& bounds) {
+  const double least = static_cast<double>(kLeastTailSteps) / bounds.tail_share;
+  double wanted = least;
+  if (pair.train && !pair.train->open) {
+    const Interval& found = pair.train->interval;
+    const double distance = std::abs(bounds.train_gap - found.mean);
+    const bool decided = found.high <= bounds.train_gap || found.low > bounds.train_gap;
+    if (!decided && distance < 1e-6 * std::max(1.0, found.half())) return 0;
+    // An interval shrinks with the root of the steps.
+    const double longer = decided ? 1 : std::pow(found.half() / distance, 2);
+    wanted = std::max(least, longer * static_cast<double>(pair.pairing.steps.size()));
+  }
+  constexpr double kNever = 1e9;
+  if (wanted > kNever) return 0;
+  // Two digits: it is an estimate.
+  const double unit = std::pow(10.0, std::max(0.0, std::floor(std::log10(wanted)) - 1));
+  return static_cast<int64_t>(std::ceil(wanted / unit) * unit);
+}
+
 Comparison judge(std::vector<Pair> pairs, const Bounds& bounds) {
   OCTAVO_ASSERT(!pairs.empty());
   Comparison c;
@@ -262,9 +309,10 @@ Comparison judge(std::vector<Pair> pairs, const Bounds& bounds) {
   c.on_cpu = c.pairs[0].b->on_cpu();
   c.judgements = {judge_train(c.pairs, bounds), judge_validation(c.pairs, bounds),
                   judge_task(c.pairs, bounds), judge_speed(c.pairs, bounds, c.on_cpu),
-                  memory_line(c.pairs)};
+                  judge_memory(c.pairs, bounds, c.on_cpu)};
   std::vector<Verdict> verdicts;
-  for (const Judgement& line : c.judgements) verdicts.push_back(line.verdict);
+  for (const Judgement& line : c.judgements)
+    if (line.counts) verdicts.push_back(line.verdict);
   c.verdict = overall(verdicts);
   collect_remarks(c);
   return c;

@@ -15,6 +15,7 @@ struct Bounds {
   double hellaswag_drop = 1;                 // points
   double speedup = 0;                        // 0: none on a CPU, 1 on a GPU
   double tail_share = 0.25;
+  double memory_gap = 0;  // percent; 0: judged on a GPU, for the reader alone
 };
 
 // One line of the table.
@@ -24,7 +25,8 @@ struct Judgement {
   std::string bound;      // "at most +2%"; "" when nothing was asked
   std::optional<Interval> interval;
   Verdict verdict = Verdict::kNotAsked;
-  std::string why;  // what the interval is over, or what is missing
+  std::string why;     // what the interval is over, or what is missing
+  bool counts = true;  // in the verdict on the runs
 };
 
 struct Comparison {
@@ -37,6 +39,11 @@ struct Comparison {
 };
 
 Comparison judge(std::vector<Pair> pairs, const Bounds& bounds);
+
+// How long the runs must be for a verdict on the training loss: at least for its number of steps,
+// and, when the interval lies across the bound, until it is narrow enough if the gap stays what it
+// is. 0: no length would do (the gap is the bound).
+int64_t steps_for_verdict(const Pair& pair, const Bounds& bounds);
 
 std::string text_of(const Comparison& comparison);
 nlohmann::ordered_json json_of(const Comparison& comparison, const Bounds& bounds);

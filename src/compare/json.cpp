@@ -71,12 +71,13 @@ OrderedJson json_of(const Comparison& c, const Bounds& bounds) {
                        {"max_val_gap", bounds.validation_gap},
                        {"max_hellaswag_drop", bounds.hellaswag_drop},
                        {"min_speedup", bounds.speedup},
+                       {"max_memory_gap", bounds.memory_gap},
                        {"tail_share", bounds.tail_share}}}};
   for (const Judgement& line : c.judgements) {
     OrderedJson row = {{"name", line.name},    {"a", line.a},
                        {"b", line.b},          {"gap", line.gap},
                        {"wanted", line.bound}, {"verdict", name_of(line.verdict)},
-                       {"why", line.why}};
+                       {"why", line.why},      {"counts", line.counts}};
     if (line.interval) row["interval"] = interval_json(*line.interval);
     out["judgements"].push_back(row);
   }

@@ -7,6 +7,24 @@
 #include "compare/comparison.h"
 
 namespace octavo::compare {
+namespace {
+
+// What is open and what is decided, when that differs: two short runs say enough about speed.
+std::string parts_text(const Comparison& c) {
+  if (c.verdict != Verdict::kNotEnoughData) return "";
+  std::string open, decided;
+  for (const Judgement& line : c.judgements) {
+    if (line.verdict == Verdict::kNotAsked) continue;
+    if (line.verdict == Verdict::kNotEnoughData)
+      open += str(open.empty() ? "" : ", ", line.name);
+    else
+      decided += str(decided.empty() ? "" : ", ", line.name, " ", name_of(line.verdict));
+  }
+  return str(open.empty() ? "" : " for " + open, decided.empty() ? "" : "; " + decided);
+}
+
+}  // namespace
+
 std::string text_of(const Comparison& c) {
   std::string out = str("A: ", c.label_a, "  (", c.pairs[0].a->folder.string(), ")\nB: ", c.label_b,
                         "  (", c.pairs[0].b->folder.string(), ")\n");
@@ -20,7 +38,7 @@ std::string text_of(const Comparison& c) {
   for (const Judgement& line : c.judgements)
     if (!line.why.empty()) out += str("  ", line.name, ": ", line.why, "\n");
   for (const std::string& remark : c.remarks) out += str("  note: ", remark, "\n");
-  return out + str("\nverdict: ", name_of(c.verdict), "\n");
+  return out + str("\nverdict: ", name_of(c.verdict), parts_text(c), "\n");
 }
 
 }  // namespace octavo::compare

@@ -190,6 +190,7 @@ struct Settings {
   double max_train_gap = 2, max_val_gap = 3;  // percent
   double max_hellaswag_drop = 1;              // points
   double min_speedup = 0;                     // 0: none on a CPU, 1 on a GPU
+  double max_memory_gap = 0;                  // percent; 0: shown, and no part of the verdict
   double tail_share = 0.25;                   // of the steps
 
   // plan

@@ -166,6 +166,9 @@ std::vector<Key> compare_keys() {
       real_key("min_speedup", &S::min_speedup, 0, 1000,
                "How much faster the second run must be (1.2: by a fifth). 0: nothing is wanted on "
                "a CPU, and on a GPU that it is not slower."),
+      real_key("max_memory_gap", &S::max_memory_gap, 0, 1000,
+               "By how many percent the second run's memory peak may be above the first's. 0: on a "
+               "GPU it is held against 5, and does not count in the verdict on both runs."),
       real_key("tail_share", &S::tail_share, 0.01, 1,
                "The last part of a run, as a share of its steps, over which the training loss is "
                "judged."),

@@ -73,6 +73,42 @@ TEST_F(ComparisonTest, PassesFailsAndDoubts) {
   EXPECT_NE(line(few, "training").why.find("steps"), std::string::npos);
 }
 
+// A hundred steps decide about speed and memory, and say what the loss needs.
+TEST_F(ComparisonTest, ShortRunsGetVerdictsOnSpeedAndMemory) {
+  const auto half = [](int64_t step) { return 0.05 + 0.0005 * static_cast<double>(step % 7); };
+  const RunFolder a = run("a", 1, {.steps = 100, .device = "cuda:0", .eval_freq = 50});
+  RunFolder b = run("b", 1, {.steps = 100, .seconds = half, .device = "cuda:0", .eval_freq = 50});
+  const Comparison c = judge({compare_pair(a, b, 0.25)}, {});
+  EXPECT_EQ(c.verdict, Verdict::kNotEnoughData);
+  EXPECT_EQ(line(c, "speed").verdict, Verdict::kPass);
+  EXPECT_EQ(line(c, "memory").verdict, Verdict::kPass);
+  EXPECT_NE(line(c, "training").why.find("about 200 steps"), std::string::npos)
+      << line(c, "training").why;
+  EXPECT_NE(line(c, "validation").why.find("every 6 steps"), std::string::npos)
+      << line(c, "validation").why;
+  EXPECT_NE(text_of(c).find("verdict: NOT ENOUGH DATA for training loss, validation loss; speed "
+                            "PASS, memory peak PASS\n"),
+            std::string::npos)
+      << text_of(c);
+  b.peak_bytes = 1.2 * a.peak_bytes;
+  const Comparison more = judge({compare_pair(a, b, 0.25)}, {});
+  EXPECT_EQ(line(more, "memory").verdict, Verdict::kFail);
+  EXPECT_EQ(more.verdict, Verdict::kNotEnoughData) << "nobody asked for a bound on memory";
+  EXPECT_EQ(judge({compare_pair(a, b, 0.25)}, {.memory_gap = 10}).verdict, Verdict::kFail);
+  EXPECT_EQ(line(judge({compare_pair(a, b, 0.25)}, {.memory_gap = 25}), "memory").verdict,
+            Verdict::kPass);
+}
+
+TEST_F(ComparisonTest, StepsForAVerdictFollowFromTheInterval) {
+  Pair pair = compare_pair(run("a", 1), run("b", 1.005), 0.25);
+  ASSERT_EQ(pair.pairing.steps.size(), 400u);
+  EXPECT_EQ(steps_for_verdict(pair, {}), 400) << "decided as it is";
+  pair.train->interval = {1.5, 0.5, 2.5, 9};  // half of the half-width: four times the steps
+  EXPECT_EQ(steps_for_verdict(pair, {}), 1600);
+  pair.train->interval = {2, 1, 3, 9};
+  EXPECT_EQ(steps_for_verdict(pair, {}), 0);
+}
+
 TEST_F(ComparisonTest, SeedsGiveAnIntervalOverSeeds) {
   std::vector<Pair> pairs;
   for (const double gap : {1.004, 1.006, 1.005})
