@@ -56,6 +56,8 @@ bool take_record(RunFolder& run, const Json& record) {
     run.evaluations[step] = loss_in(record, "val/loss");
   } else if (record.contains("flag")) {
     ++run.flags;
+  } else if (record.contains("eval/hellaswag_acc_norm")) {
+    return true;  // of the run alone; compare asks both models the same rows (hellaswag.h)
   } else {
     return false;
   }

@@ -377,6 +377,13 @@ std::vector<Key> run_keys() {
       int_key("eval_freq", &S::eval_freq, 0, kMany,
               "Steps between evaluations on the validation split. 0: never."),
       int_key("eval_batches", &S::eval_batches, 1, kMany, "Batches in one evaluation."),
+      text_key("eval_hellaswag", &S::eval_hellaswag,
+               "HellaSwag's JSONL file, to measure acc_norm during training "
+               "(eval/hellaswag_acc_norm). Empty: not measured."),
+      int_key("eval_hellaswag_freq", &S::eval_hellaswag_freq, 0, kMany,
+              "Steps between those measurements. 0: with every evaluation (eval_freq)."),
+      int_key("eval_hellaswag_rows", &S::eval_hellaswag_rows, 0, kMany,
+              "Rows that are asked, from the first on. 0: all 10,042."),
       int_key("sample_freq", &S::sample_freq, 0, kMany,
               "Steps between samples of generated text. 0: none."),
       int_key("sample_tokens", &S::sample_tokens, 1, 1 << 20, "Tokens in such a sample."),

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <fstream>
 #include <numeric>
+#include <optional>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -79,6 +80,10 @@ Item item_of(const tokenizer::Tokenizer& tokenizer, const std::string& context,
     item.ids.erase(item.ids.begin(), item.ids.begin() + cut);
     item.context -= cut;
   }
+  if (item.context < 1 && std::ssize(item.ids) == longest)
+    fail(ExitCode::kUsage, "train", "hellaswag: wanted a model whose context holds an ending and ",
+         "some text before it, found one of ", longest, " tokens; train with a longer ",
+         "max_seq_length, or leave HellaSwag out");
   if (item.context < 1 || item.context >= std::ssize(item.ids))
     fail(ExitCode::kDamaged, "train", "hellaswag: a context or an ending without tokens");
   return item;
@@ -118,6 +123,14 @@ std::vector<double> scores_of(const engine::Engine& engine, const models::Model&
   return sums;
 }
 
+std::ifstream opened(const fs::path& file) {
+  std::ifstream in(file);
+  if (!in || fs::is_directory(file))
+    fail(ExitCode::kUsage, "train", "hellaswag: wanted its JSONL file at ", file.string(),
+         ", found none; name hellaswag_val.jsonl (github.com/rowanz/hellaswag, data)");
+  return in;
+}
+
 int64_t line_count(const fs::path& file) {
   std::ifstream in(file);
   return std::count(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>(), '\n');
@@ -145,15 +158,22 @@ HellaSwagPrompt hellaswag_prompt(const std::string& line, const std::string& sou
   return prompt;
 }
 
+void check_hellaswag_file(const fs::path& file) {
+  std::ifstream in = opened(file);
+  std::string line(kLongestLine, '\0');
+  in.read(line.data(), static_cast<std::streamsize>(line.size()));
+  line.resize(std::min(static_cast<size_t>(in.gcount()), line.find('\n')));
+  hellaswag_prompt(line, octavo::str(file.string(), ":1"));
+}
+
 HellaSwagResult hellaswag(const engine::Engine& engine, const models::Model& model,
                           const tokenizer::Tokenizer& tokenizer, const fs::path& file,
-                          int64_t limit, const std::function<void(const HellaSwagRow&)>& on_row) {
-  std::ifstream in(file);
-  if (!in)
-    fail(ExitCode::kUsage, "train", "hellaswag: wanted its JSONL file at ", file.string(),
-         ", found none; say --eval_data");
+                          int64_t limit, const std::function<void(const HellaSwagRow&)>& on_row,
+                          bool shows_progress) {
+  std::ifstream in = opened(file);
   const int64_t all = line_count(file), rows = limit > 0 ? std::min(limit, all) : all;
-  octavo::Progress bar("hellaswag", static_cast<double>(rows), "rows");
+  std::optional<octavo::Progress> bar;
+  if (shows_progress) bar.emplace("hellaswag", static_cast<double>(rows), "rows");
   HellaSwagResult result;
   std::vector<Item> items;
   std::vector<HellaSwagPrompt> prompts;
@@ -176,7 +196,8 @@ HellaSwagResult hellaswag(const engine::Engine& engine, const models::Model& mod
       ++result.rows;
       on_row(row);
     }
-    bar.set(static_cast<double>(result.rows), octavo::str("acc_norm ", result.acc_norm()));
+    if (bar)
+      bar->set(static_cast<double>(result.rows), octavo::str("acc_norm ", result.acc_norm()));
     items.clear();
     prompts.clear();
     tokens = 0;
@@ -194,7 +215,7 @@ HellaSwagResult hellaswag(const engine::Engine& engine, const models::Model& mod
     if (tokens >= kTokensAtOnce) flush();
   }
   flush();
-  bar.finish();
+  if (bar) bar->finish();
   if (result.rows == 0)
     fail(ExitCode::kDamaged, "train", "hellaswag: ", file.string(), " has no rows");
   return result;

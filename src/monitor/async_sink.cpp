@@ -25,7 +25,7 @@ struct EndRecord {
   int exit_code = 1;
 };
 
-using Record = std::variant<StepRecord, EvalRecord, SampleRecord, Flag, EndRecord>;
+using Record = std::variant<StepRecord, EvalRecord, TaskRecord, SampleRecord, Flag, EndRecord>;
 
 int64_t weight_of(const Record& record) {
   const auto* step = std::get_if<StepRecord>(&record);
@@ -37,6 +37,8 @@ void hand_to(Sink& sink, const Record& record) {
     sink.on_step(*step);
   else if (const auto* eval = std::get_if<EvalRecord>(&record))
     sink.on_eval(*eval);
+  else if (const auto* task = std::get_if<TaskRecord>(&record))
+    sink.on_task(*task);
   else if (const auto* sample = std::get_if<SampleRecord>(&record))
     sink.on_sample(*sample);
   else if (const auto* flag = std::get_if<Flag>(&record))
@@ -189,6 +191,10 @@ void AsyncSink::on_step(const StepRecord& record) {
 }
 
 void AsyncSink::on_eval(const EvalRecord& record) {
+  shared_->push(record);
+}
+
+void AsyncSink::on_task(const TaskRecord& record) {
   shared_->push(record);
 }
 

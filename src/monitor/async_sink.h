@@ -40,6 +40,7 @@ class AsyncSink final : public Sink {
 
   void on_step(const StepRecord& record) override;
   void on_eval(const EvalRecord& record) override;
+  void on_task(const TaskRecord& record) override;
   void on_sample(const SampleRecord& record) override;
   void on_flag(const Flag& flag) override;
   // Waits until all that was handed over is written, not longer than that.

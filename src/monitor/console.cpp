@@ -51,6 +51,14 @@ class ConsoleSink final : public Sink {
     say(line);
   }
 
+  void on_task(const TaskRecord& r) override {
+    char line[128];
+    std::snprintf(
+        line, sizeof line, "eval %5lld | HellaSwag acc_norm: %.4f | acc: %.4f | rows: %lld",
+        static_cast<long long>(r.step), r.acc_norm, r.acc, static_cast<long long>(r.rows));
+    say(line);
+  }
+
   void on_flag(const Flag& f) override {
     watch_.clear();  // the log says it
     watch_.add(f);

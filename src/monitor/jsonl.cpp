@@ -106,6 +106,13 @@ class JsonlSink final : public Sink {
            {"val/best", r.best}});
   }
 
+  void on_task(const TaskRecord& r) override {
+    write({{"step", r.step},
+           {"eval/hellaswag_acc_norm", number_or_null(r.acc_norm)},
+           {"eval/hellaswag_acc", number_or_null(r.acc)},
+           {"eval/hellaswag_rows", r.rows}});
+  }
+
   void on_flag(const Flag& f) override {
     write({{"step", f.step}, {"flag", f.name}, {"seen", f.seen}, {"remedy", f.remedy}});
   }

@@ -77,6 +77,12 @@ Metrics metrics_of(const EvalRecord& r) {
           {"val/best", r.best ? 1.0 : 0.0}};
 }
 
+Metrics metrics_of(const TaskRecord& r) {
+  return {{"eval/hellaswag_acc_norm", r.acc_norm},
+          {"eval/hellaswag_acc", r.acc},
+          {"eval/hellaswag_rows", static_cast<double>(r.rows)}};
+}
+
 Histogram histogram_of(std::string name, const std::vector<double>& values) {
   Histogram h{.name = std::move(name)};
   std::vector<double> finite;

@@ -17,6 +17,7 @@ using Metrics = std::vector<Metric>;
 
 Metrics metrics_of(const StepRecord& record);
 Metrics metrics_of(const EvalRecord& record);
+Metrics metrics_of(const TaskRecord& record);
 
 // Counts between edges at powers of two (zeros have a place of their own at the left): scales and
 // magnitudes spread over octaves. Numbers that are not finite are left out.

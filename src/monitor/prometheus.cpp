@@ -81,6 +81,12 @@ class PrometheusSink final : public Sink {
     keep(metrics);
   }
 
+  void on_task(const TaskRecord& r) override {
+    const Metrics metrics = metrics_of(r);
+    const std::lock_guard lock(mutex_);
+    keep(metrics);
+  }
+
   void on_flag(const Flag& f) override {
     const std::lock_guard lock(mutex_);
     values_[prometheus_name("flags/" + f.name)] += 1;

@@ -18,6 +18,7 @@ class Sink {
   virtual ~Sink() = default;
   virtual void on_step(const StepRecord& record) = 0;
   virtual void on_eval(const EvalRecord& record) = 0;
+  virtual void on_task(const TaskRecord&) {}
   virtual void on_sample(const SampleRecord&) {}
   virtual void on_flag(const Flag&) {}
   // The run's end, with the exit code of the process.

@@ -55,6 +55,12 @@ struct EvalRecord {
   bool best = false;
 };
 
+// A benchmark in the middle of a run: HellaSwag.
+struct TaskRecord {
+  int64_t step = 0, rows = 0;
+  double acc = 0, acc_norm = 0;  // shares of the rows
+};
+
 // Something that a person should look at (red_flags.h).
 struct Flag {
   int64_t step = 0;

@@ -110,6 +110,12 @@ class TensorBoardSink final : public Sink {
     write(r.step, summary);
   }
 
+  void on_task(const TaskRecord& r) override {
+    Message summary;
+    for (const Metric& metric : metrics_of(r)) summary.message(1, scalar(metric));
+    write(r.step, summary);
+  }
+
   void on_sample(const SampleRecord& r) override {
     write(r.step, Message().message(1, text_value("samples", valid_utf8(r.text))));
   }

@@ -112,6 +112,11 @@ class WandbSink final : public Sink {
     for (const Metric& metric : metrics_of(r)) add(metric.name, json_number(metric.value));
   }
 
+  void on_task(const TaskRecord& r) override {
+    begin_step(r.step);
+    for (const Metric& metric : metrics_of(r)) add(metric.name, json_number(metric.value));
+  }
+
   void on_sample(const SampleRecord& r) override {
     begin_step(r.step);
     add("samples", Json(valid_utf8(r.text)).dump());

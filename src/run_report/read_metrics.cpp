@@ -37,7 +37,7 @@ class MetricsReader {
     else if (record.contains("flag"))
       take_flag(*step, record);
     else
-      return false;
+      return record.contains("eval/hellaswag_acc_norm");
     return true;
   }
 

@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/progress.h"
+#include "eval/hellaswag.h"
 #include "eval/loss.h"
 #include "train/dataset.h"
 #include "train/state/model_tokenizer.h"
@@ -32,6 +34,24 @@ monitor::EvalRecord evaluate(Run& run) {
   monitor::EvalRecord record = sum.record();
   record.step = run.progress.step;
   return record;
+}
+
+std::optional<monitor::TaskRecord> evaluate_hellaswag(Run& run) {
+  const auto& s = run.settings;
+  try {
+    const eval::HellaSwagResult found = eval::hellaswag(
+        *run.trained.engine, *run.trained.model, *run.data.tokenizer, s.eval_hellaswag,
+        s.eval_hellaswag_rows, [](const eval::HellaSwagRow&) {}, /*shows_progress=*/false);
+    return monitor::TaskRecord{.step = run.progress.step,
+                               .rows = found.rows,
+                               .acc = found.acc(),
+                               .acc_norm = found.acc_norm()};
+  } catch (const Error& error) {
+    // A benchmark is not worth a run. All ranks fail alike: on the file, the tokenizer, the model.
+    if (error.code() != ExitCode::kUsage && error.code() != ExitCode::kDamaged) throw;
+    log_warn_once(str("no HellaSwag: ", error.what()));
+    return std::nullopt;
+  }
 }
 
 monitor::EvalRecord evaluate_model(const Loaded& loaded, const config::Settings& settings) {

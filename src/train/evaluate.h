@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "monitor/step_record.h"
 #include "train/run.h"
 #include "train/state/persist.h"
@@ -8,6 +10,10 @@ namespace octavo::train {
 
 // Mean loss over the first eval_batches batches of the validation split, always the same ones.
 monitor::EvalRecord evaluate(Run& run);
+
+// HellaSwag's first eval_hellaswag_rows rows, on every rank alike: where weights come and go, all
+// must bring them. None, and why in the log, when the model cannot be asked.
+std::optional<monitor::TaskRecord> evaluate_hellaswag(Run& run);
 
 // The same of a model that is not being trained, over the whole split of settings.dataset, or
 // eval_limit batches of it. Shows progress.

@@ -9,6 +9,7 @@
 #include "engine/allocator.h"
 #include "engine/trace.h"
 #include "eval/generate.h"
+#include "eval/hellaswag.h"
 #include "train/batching/auto_batch.h"
 #include "train/device.h"
 #include "train/evaluate.h"
@@ -63,6 +64,14 @@ monitor::EvalRecord evaluate_and_report(Run& run, Outputs& outputs) {
 
 bool is_due(int64_t step, int64_t every) {
   return every > 0 && step % every == 0;
+}
+
+// Every eval_hellaswag_freq steps, or with the evaluations, and after the last step.
+bool hellaswag_is_due(const Run& run, bool last) {
+  const auto& s = run.settings;
+  if (s.eval_hellaswag.empty() || !run.trained.has_numbers) return false;
+  const int64_t every = s.eval_hellaswag_freq > 0 ? s.eval_hellaswag_freq : s.eval_freq;
+  return last || is_due(run.progress.step, every);
 }
 
 std::string sample_text(const Run& run) {
@@ -149,9 +158,9 @@ int run_to_the_end(Run& run) {
     remove_overwritten(run.settings, run.claim);
     if (run_saves && run.progress.step < run.schedule.max_steps) check_room(run);
   }
+  const auto& s = run.settings;
   Outputs outputs(run);
   if (outputs.writes()) announce(run);
-  const auto& s = run.settings;
   guard_replicas(outputs, [&] { start_replica_checks(run); });
   if (!run_saves) log_info("no checkpoints: the device is fake, its memory has no numbers");
   bool saved = !run.resumed.from.empty() || !run_saves;  // is the present state on disk
@@ -167,11 +176,12 @@ int run_to_the_end(Run& run) {
     monitor::EvalRecord eval;
     if (evaluates) eval = evaluate_and_report(run, outputs);
     if (is_due(step, s.empty_cache_freq)) engine::trim_memory(run.trained.device());
-    if (is_due(step, s.sample_freq)) {
-      write_sample(run, outputs);
-      if (run.trained.graph != nullptr)
-        run.trained.graph->forget();  // RoPE's tables may have grown
-    }
+    const bool asks_hellaswag = hellaswag_is_due(run, last), samples = is_due(step, s.sample_freq);
+    if (asks_hellaswag)
+      if (const auto record = evaluate_hellaswag(run)) outputs.on_task(*record);
+    if (samples) write_sample(run, outputs);
+    if ((samples || asks_hellaswag) && run.trained.graph != nullptr)
+      run.trained.graph->forget();  // RoPE's tables may have grown
     const bool save_is_due = last || save_waits || is_due(step, s.checkpoint_freq) ||
                              (evaluates && eval.best && s.checkpoint_freq > 0);
     save_waits = save_is_due && !last && is_suspect(run.settings.bad_steps, run.progress);
@@ -195,6 +205,7 @@ int run_to_the_end(Run& run) {
 }
 
 int train_to_the_end(config::Settings settings) {
+  if (!settings.eval_hellaswag.empty()) eval::check_hellaswag_file(settings.eval_hellaswag);
   const auto run = assemble(std::move(settings), /*writes=*/true);
   try {
     return run_to_the_end(*run);

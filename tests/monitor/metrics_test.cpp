@@ -47,6 +47,7 @@ TEST(Metrics, NamesThatPeopleKnow) {
   EXPECT_DOUBLE_EQ(values.at("fp8/bwd_scale"), 2);
   EXPECT_EQ(values.at("fp8/amax"), 8);
   EXPECT_EQ(by_name(metrics_of(EvalRecord{.val_loss = 3})).at("val/loss"), 3);
+  EXPECT_EQ(by_name(metrics_of(TaskRecord{.acc_norm = 0.5})).at("eval/hellaswag_acc_norm"), 0.5);
   const auto plain = by_name(metrics_of(StepRecord{}));
   for (const char* name : {"perf/mfu", "goodput", "fp8/fwd_scale", "train/penalty"})
     EXPECT_FALSE(plain.contains(name)) << name;

@@ -3,6 +3,7 @@
 #include "train/evaluate.h"
 
 #include "data/prepare.h"
+#include "eval/hellaswag.h"
 #include "expect_failure.h"
 #include "tokenizer/fixtures.h"
 #include "train/tiny_run.h"
@@ -58,6 +59,46 @@ TEST_F(Evaluate, DataOfAnotherTokenizerIsRefused) {
   s.dataset = {(folder / "text.txt").string()};
   s.tokenizer = "";
   EXPECT_GT(evaluate_model(loaded, s).tokens, 0);
+}
+
+// One row of HellaSwag that fits a context of 16 bytes.
+std::string hellaswag_row(int label, const std::string& last_ending) {
+  return str(R"({"activity_label":"A","ctx_a":"line","ctx_b":"","endings":["1","of","zq",")",
+             last_ending, R"("],"label":)", label, "}\n");
+}
+
+// The steps after it are those of a run that was never asked.
+TEST_F(Evaluate, HellaSwagDuringTrainingLeavesTheRunAlone) {
+  auto s = settings();
+  s.eval_hellaswag = (folder / "rows.jsonl").string();
+  s.eval_hellaswag_rows = 3;
+  write_file_atomic(s.eval_hellaswag, hellaswag_row(0, "x") + hellaswag_row(1, "y") +
+                                          hellaswag_row(2, "z") + hellaswag_row(3, "w"));
+  eval::check_hellaswag_file(s.eval_hellaswag);
+  const auto asked = start(s), left_alone = start(settings());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(train_step(*asked).loss, train_step(*left_alone).loss) << i;
+    const auto record = evaluate_hellaswag(*asked);
+    ASSERT_TRUE(record.has_value());
+    EXPECT_EQ(record->rows, 3);
+    EXPECT_EQ(record->step, i + 1);
+    EXPECT_GE(record->acc_norm, 0);
+    EXPECT_LE(record->acc_norm, 1);
+  }
+}
+
+TEST_F(Evaluate, HellaSwagThatCannotBeAskedEndsNoRun) {
+  auto s = settings();
+  s.eval_hellaswag = (folder / "rows.jsonl").string();
+  write_file_atomic(s.eval_hellaswag, hellaswag_row(0, "an ending that is longer than the model"));
+  const auto run = start(s);
+  train_step(*run);
+  EXPECT_FALSE(evaluate_hellaswag(*run).has_value());
+  expect_failure(ExitCode::kUsage, "wanted its JSONL file",
+                 [&] { eval::check_hellaswag_file(folder / "none.jsonl"); });
+  write_file_atomic(folder / "no.jsonl", "{\"text\": \"x\"}\n");
+  expect_failure(ExitCode::kDamaged, "no.jsonl:1",
+                 [&] { eval::check_hellaswag_file(folder / "no.jsonl"); });
 }
 
 }  // namespace

@@ -71,6 +71,12 @@ void Outputs::on_eval(const monitor::EvalRecord& record) {
   for (const monitor::Flag& flag : flags_->on_eval(record)) say(flag);
 }
 
+void Outputs::on_task(const monitor::TaskRecord& record) {
+  if (!writes()) return;
+  console_->on_task(record);
+  background_->on_task(record);
+}
+
 void Outputs::on_sample(const monitor::SampleRecord& record) {
   if (!writes()) return;
   background_->on_sample(record);

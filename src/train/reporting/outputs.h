@@ -23,6 +23,7 @@ class Outputs {
 
   void on_step(monitor::StepRecord record);
   void on_eval(const monitor::EvalRecord& record);
+  void on_task(const monitor::TaskRecord& record);
   void on_sample(const monitor::SampleRecord& record);
   // A guard ends the run in the step after the last: the flag is raised and everything is written.
   void on_guard(const Error& error);
