@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "plan/batch_size.h"
 #include "plan/reasons.h"
 
 namespace octavo::plan {
@@ -214,19 +215,47 @@ Costs costs_of(const Settings& s, const StepTime& time, double goodput) {
   return costs;
 }
 
-void forecast_memory(const Settings& s, Forecast& f) {
+MemoryWork work_on_gpus(const Settings& s, const Forecast& f) {
   MemoryWork work = memory_work(s, f.shape);
-  f.cpu = work.cpu;
   work.gpus = s.num_gpus;
   work.shard_group = shard_group(s, *f.gpu);
   work.sharding = f.sharding;
   if (const RecipeOrBf16 coded = recipe_of_codes(f)) work.recipe = *coded;
+  work.fp8 = f.wants_fp8;
+  return work;
+}
+
+// Train searches the batch by passes that it measures; here the forecast says what fits.
+void settle_batch(Settings& s, Forecast& f) {
+  MemoryWork work = work_on_gpus(s, f);
+  f.cpu = work.cpu;
+  f.memory_limit = usable_bytes(*f.gpu);
+  if (f.cpu && s.auto_batch_size) {
+    f.batch_note = "auto_batch_size: of a CPU only train can say what fits";
+    s.auto_batch_size = false;
+  } else {
+    const BatchChoice choice = chosen_batch(
+        s,
+        [&](const BatchChoice& tried) {
+          work.batch = tried.batch, work.accumulation = tried.accumulation;
+          return memory(work).total;
+        },
+        f.memory_limit);
+    s.batch_size = choice.batch;
+    s.gradient_accumulation_steps = choice.accumulation;
+    f.batch_note = choice.why;
+  }
+  f.batch = s.batch_size;
+  f.accumulation = s.gradient_accumulation_steps;
+}
+
+void forecast_memory(const Settings& s, Forecast& f) {
+  MemoryWork work = work_on_gpus(s, f);
   work.fp8 = true;
   f.fp8_memory = memory(work);
   work.fp8 = false;
   f.bf16_memory = memory(work);
   work.fp8 = f.wants_fp8;
-  f.memory_limit = usable_bytes(*f.gpu);
   if (!f.cpu && !f.fits()) f.advice = advice_for(work, f.memory_limit);
 }
 
@@ -261,18 +290,19 @@ Failures failures(double hours_between, double checkpoint_seconds, double restar
   return result;
 }
 
-Forecast forecast(const Settings& s) {
+Forecast forecast(const Settings& given) {
+  Settings s = given;
   Forecast result;
   result.shape = shape_of(s);
   result.gpu = &wanted_gpu(s.gpu);
   result.gpus = s.num_gpus;
-  result.batch = s.batch_size, result.length = s.max_seq_length;
-  result.accumulation = s.gradient_accumulation_steps, result.lora_rank = s.lora_rank;
+  result.length = s.max_seq_length, result.lora_rank = s.lora_rank;
   result.lora_targets = lora_targets(s);
   result.sharding = sharding_of(s);
   result.wants_fp8 = s.use_fp8 || s.mixed_precision == config::Precision::kFp8;
   if (result.wants_fp8) result.wanted = config::fp8_recipe_of(s);
 
+  settle_batch(s, result);
   forecast_memory(s, result);
   result.traffic = traffic(traffic_work(s, result));
   Workload work = workload(s, result.shape, *result.gpu);

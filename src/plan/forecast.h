@@ -34,6 +34,7 @@ struct Forecast {
   Shape shape;
   const Gpu* gpu = nullptr;
   int64_t gpus = 1, batch = 1, length = 1024, accumulation = 1, lora_rank = 0;
+  std::string batch_note;  // what chose the batch; "": batch_size as given
   LoraTargets lora_targets = LoraTargets::kAll;
   Sharding sharding = Sharding::kNone;
   bool wants_fp8 = false;

@@ -195,9 +195,10 @@ std::string text_of(const Forecast& f) {
            count_text(static_cast<double>(parameters(f.shape))).c_str(), adapters.c_str(),
            static_cast<long long>(f.gpus), std::string(f.gpu->title).c_str(), title_of(f.sharding));
   if (!f.shape.refusal.empty()) out += "train cannot run this model: " + f.shape.refusal + "\n";
-  out += line("each GPU: %lld x %lld tokens, %lld micro-step(s) a step",
+  out += line("each GPU: %lld x %lld tokens, %lld micro-step(s) a step%s",
               static_cast<long long>(f.batch), static_cast<long long>(f.length),
-              static_cast<long long>(f.accumulation));
+              static_cast<long long>(f.accumulation),
+              f.batch_note.empty() ? "" : str(" (", f.batch_note, ")").c_str());
   out += memory_table(f) + traffic_line(f) + time_table(f);
   out += line("where FP8's gain goes (speed-up forecast: within %.2f for %.0f%% of held-out pairs)",
               kGainError, 100 * kGainShare);
@@ -212,6 +213,9 @@ nlohmann::ordered_json json_of(const Forecast& f) {
                                 {"train_refuses", f.shape.refusal},
                                 {"gpu", std::string(f.gpu->name)},
                                 {"num_gpus", f.gpus},
+                                {"batch_size", f.batch},
+                                {"gradient_accumulation_steps", f.accumulation},
+                                {"batch_chosen_by", f.batch_note},
                                 {"sharding", title_of(f.sharding)},
                                 {"errors",
                                  {{"median_tokens_per_s", kMedianError},

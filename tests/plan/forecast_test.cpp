@@ -37,6 +37,46 @@ TEST(Forecast, SaysWhatToChangeUntilItFits) {
   EXPECT_NE(never.advice.back().find("do not fit"), std::string::npos);
 }
 
+// The largest batch fits, and the next that would make the same step does not.
+TEST(Forecast, AutoBatchIsTheLargestThatFits) {
+  config::Settings settings;
+  settings.model_name = "gpt2";
+  settings.gpu = "h100";
+  settings.auto_batch_size = true;
+  const Forecast found = forecast(settings);
+  EXPECT_TRUE(found.fits());
+  EXPECT_GT(found.batch, 8);
+  EXPECT_NE(text_of(found).find("the largest that fits"), std::string::npos);
+  config::Settings given = settings;
+  given.auto_batch_size = false;
+  given.batch_size = found.batch;
+  EXPECT_DOUBLE_EQ(forecast(given).memory().total, found.memory().total);
+  ++given.batch_size;
+  EXPECT_FALSE(forecast(given).fits());
+
+  settings.max_batch_size = 16;
+  EXPECT_EQ(forecast(settings).batch, 16);
+  settings.max_batch_size = 100;
+  settings.target_effective_batch_size = 512;
+  settings.num_gpus = 4;  // 128 samples each, in passes of at most 100 that divide them
+  EXPECT_EQ(forecast(settings).batch, 64);
+  EXPECT_EQ(forecast(settings).accumulation, 2);
+  settings.auto_batch_size = false;
+  settings.batch_size = 8;
+  EXPECT_EQ(forecast(settings).batch, 8);
+  EXPECT_EQ(forecast(settings).accumulation, 16);
+}
+
+TEST(Forecast, AutoBatchThatFitsNowhereIsTheSmallest) {
+  config::Settings settings = llama_8b_settings();
+  settings.gpu = "rtx4090";
+  settings.auto_batch_size = true;
+  const Forecast found = forecast(settings);
+  EXPECT_FALSE(found.fits());
+  EXPECT_EQ(found.batch, 1);
+  EXPECT_FALSE(found.advice.empty());
+}
+
 TEST(Forecast, RecipesThatAGpuHasNot) {
   config::Settings settings = llama_8b_settings();
   settings.gpu = "a100";

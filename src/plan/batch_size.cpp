@@ -1,0 +1,65 @@
+#include "plan/batch_size.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "config/key.h"
+#include "fp8/legality.h"
+
+namespace octavo::plan {
+namespace {
+
+constexpr int64_t kMostSamples = 65536;     // of a pass: batch_size's own range
+constexpr int64_t kMostTokens = 1ll << 31;  // of a pass
+
+// Ascending: those that make `samples` (0: any) in whole passes, and that the recipe takes.
+std::vector<int64_t> batch_sizes(const config::Settings& s, int64_t samples, int64_t most) {
+  const bool fp8 = s.use_fp8 || s.mixed_precision == config::Precision::kFp8;
+  most = std::min({most, kMostSamples, kMostTokens / s.max_seq_length});
+  if (samples > 0) most = std::min(most, samples);
+  std::vector<int64_t> sizes;
+  for (int64_t size = 1; size <= most; ++size) {
+    if (samples > 0 && samples % size != 0) continue;
+    if (fp8 && !fp8::token_refusal(config::fp8_recipe_of(s), size * s.max_seq_length).empty())
+      continue;
+    sizes.push_back(size);
+  }
+  if (sizes.empty())
+    fail(ExitCode::kUsage, "plan", "no micro-batch of at most ", most, " samples of ",
+         s.max_seq_length, " tokens makes the ", samples, " samples that a step has on a GPU",
+         "; change target_effective_batch_size or max_batch_size");
+  return sizes;
+}
+
+}  // namespace
+
+BatchChoice chosen_batch(const config::Settings& s,
+                         const std::function<double(const BatchChoice&)>& bytes, double limit) {
+  const int64_t target = s.target_effective_batch_size;
+  if (!s.auto_batch_size && target == 0 && s.max_batch_size == 0)
+    return {s.batch_size, s.gradient_accumulation_steps, ""};
+  const int64_t samples =
+      target > 0 ? std::max<int64_t>(1, (target + s.num_gpus / 2) / s.num_gpus) : 0;
+  int64_t most = s.auto_batch_size ? kMostSamples : s.batch_size;
+  if (s.max_batch_size > 0) most = std::min(most, s.max_batch_size);
+  const std::vector<int64_t> sizes = batch_sizes(s, samples, most);
+  const auto of_size = [&](int64_t size) {
+    return BatchChoice{size, samples > 0 ? samples / size : s.gradient_accumulation_steps, ""};
+  };
+  if (!s.auto_batch_size) {
+    BatchChoice choice = of_size(sizes.back());
+    choice.why = target > 0 ? "target_effective_batch_size" : "max_batch_size";
+    return choice;
+  }
+  const auto above = std::ranges::partition_point(
+      sizes, [&](int64_t size) { return bytes(of_size(size)) <= limit; });
+  BatchChoice choice = of_size(above == sizes.begin() ? sizes.front() : *(above - 1));
+  const bool bounded = above == sizes.end() && (s.max_batch_size > 0 || target > 0);
+  choice.why = above == sizes.begin() ? "auto_batch_size: not even this fits"
+               : bounded              ? "auto_batch_size: as large as it may be"
+                                      : "auto_batch_size: the largest that fits";
+  return choice;
+}
+
+}  // namespace octavo::plan
