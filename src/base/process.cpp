@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace octavo {
 namespace {
@@ -99,6 +101,15 @@ Child start_child(const std::vector<std::string>& command, const Variables& adde
     if (end >= 0) close(end);
   fail(ExitCode::kEnvironment, "base", "wanted to start ", command.front(),
        ", found: ", std::strerror(pid > 0 ? reason : fork_error));
+}
+
+std::string find_program(const std::string& name) {
+  const char* path = std::getenv("PATH");
+  for (const std::string& folder : split(path != nullptr ? path : "", ':')) {
+    const std::string found = (folder.empty() ? "." : folder) + "/" + name;
+    if (::access(found.c_str(), X_OK) == 0) return found;
+  }
+  return "";
 }
 
 char process_state(pid_t pid) {

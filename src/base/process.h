@@ -23,6 +23,9 @@ struct Child {
 // cannot be started.
 Child start_child(const std::vector<std::string>& command, const Variables& added, bool own_output);
 
+// The path of the program of that name in PATH, or "".
+std::string find_program(const std::string& name);
+
 // As ps shows it: R runs, S and D wait, T stands still (SIGSTOP), Z has ended; 0: there is none.
 char process_state(pid_t pid);
 

@@ -35,6 +35,7 @@ int dry_run(const Verb& verb, Args args, const config::Settings& settings);  // 
 int compare(const Verb& verb, Args args);
 int report(const Verb& verb, Args args);
 int schedule(const Verb& verb, Args args);
+int board(const Verb& verb, Args args);
 int launch(const Verb& verb, Args args);
 int sweep_create(const Verb& verb, Args args);
 int sweep_agent(const Verb& verb, Args args);

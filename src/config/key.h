@@ -58,7 +58,8 @@ enum class Verb : unsigned {
   kSweepRun,
   kSweepStatus,
   kSweepReport,
-  kReport
+  kReport,
+  kBoard
 };
 constexpr Readers bit(Verb verb) {
   return 1u << static_cast<unsigned>(verb);
@@ -74,7 +75,7 @@ inline constexpr Readers kTrain = bit(Verb::kTrain), kGenerate = bit(Verb::kGene
                          kSweepAgent = bit(Verb::kSweepAgent), kSweepRun = bit(Verb::kSweepRun),
                          kSweepStatus = bit(Verb::kSweepStatus),
                          kSweepReport = bit(Verb::kSweepReport), kReport = bit(Verb::kReport),
-                         kAll = ~0u;
+                         kBoard = bit(Verb::kBoard), kAll = ~0u;
 }  // namespace reader
 
 struct Key {

@@ -368,7 +368,8 @@ std::vector<Key> run_keys() {
       text_key("run_name", &S::run_name,
                "Name of the run's folders, in runs_dir and in checkpoint_dir. Empty: "
                "<model>-<precision>-<date-time>, or that of the run that is resumed."),
-      text_key("runs_dir", &S::runs_dir, "Where runs are kept."),
+      text_key("runs_dir", &S::runs_dir, "Where runs are kept.")
+          .read_by(reader::kTrain | reader::kBoard),
       int_key("log_freq", &S::log_freq, 1, kMany,
               "Steps between step lines; metrics.jsonl gets every step."),
       bool_key("record_samples", &S::record_samples,
@@ -543,6 +544,7 @@ std::vector<Key> build() {
   append(Section::kLora, reader::kTrain, lora_keys());
   append(Section::kFp8, reader::kTrain, fp8_keys());
   append(Section::kRun, reader::kTrain, run_keys());
+  append(Section::kRun, reader::kBoard, board_keys());
   append(Section::kCheckpoints, reader::kTrain, checkpoint_keys());
   append(Section::kGenerate, reader::kGenerate, generate_keys());
   append(Section::kEval, reader::kEval, eval_keys());

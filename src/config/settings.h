@@ -139,6 +139,7 @@ struct Settings {
   int64_t log_freq = 1;
   bool record_samples = false;  // in metrics.jsonl
   int64_t eval_freq = 250, eval_batches = 20;
+  int64_t board_port = 6006;                                    // of octavo board
   std::string eval_hellaswag;                                   // HellaSwag's file; "": not asked
   int64_t eval_hellaswag_freq = 0, eval_hellaswag_rows = 1000;  // 0: eval_freq; 0: all
   int64_t sample_freq = 0, sample_tokens = 64;

@@ -35,6 +35,13 @@ std::vector<Key> generate_keys() {
   };
 }
 
+std::vector<Key> board_keys() {
+  return {
+      int_key("board_port", &S::board_port, 1, 65535,
+              "The port on this machine's loopback at which octavo board starts TensorBoard."),
+  };
+}
+
 std::vector<Key> verify_keys() {
   return {bool_key("require_gpu", &S::require_gpu,
                    "A machine without a usable GPU fails (exit code 3)."),

@@ -8,6 +8,7 @@
 namespace octavo::config {
 
 std::vector<Key> generate_keys();
+std::vector<Key> board_keys();
 std::vector<Key> verify_keys();
 std::vector<Key> plan_keys();
 std::vector<Key> diagnose_keys();

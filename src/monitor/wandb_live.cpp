@@ -15,8 +15,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/secrets.h"
-#include "base/text.h"
 #include "monitor/wandb_login.h"
 
 namespace octavo::monitor {
@@ -25,15 +25,6 @@ namespace {
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr ? value : "";
-}
-
-// The program of that name in PATH, or "".
-std::string find_program(const std::string& name) {
-  for (const std::string& folder : split(variable("PATH"), ':')) {
-    const std::string path = (folder.empty() ? "." : folder) + "/" + name;
-    if (::access(path.c_str(), X_OK) == 0) return path;
-  }
-  return "";
 }
 
 std::string by_hand(const fs::path& run_folder) {
