@@ -29,6 +29,31 @@ double ratio_of(const LayerTimes& times, size_t gemm) {
   return std::round(100 * times.ratio(times.gemms()[gemm]).median) / 100;
 }
 
+void add_ratio(chart::BarChart::Bars& bars, const LayerTimes& times, size_t gemm) {
+  const double ratio = ratio_of(times, gemm);
+  bars.values.push_back(ratio);
+  const bool known = std::isfinite(ratio);
+  bars.low.push_back(known ? times.ratio(times.gemms()[gemm]).low : ratio);
+  bars.high.push_back(known ? times.ratio(times.gemms()[gemm]).high : ratio);
+}
+
+std::string step_picture(const Bench& bench) {
+  const StepTimes& s = *bench.steps;
+  chart::BarChart picture;
+  picture.title = "A whole step" + rehearsed(bench);
+  picture.y_label = "milliseconds";
+  picture.height = 300;
+  picture.groups = {"BF16", s.fp8_precision};
+  chart::BarChart::Bars bars{"median, quartiles", {}};
+  for (const Spread& spread : {s.bf16, s.fp8}) {
+    bars.values.push_back(1e3 * spread.median);
+    bars.low.push_back(1e3 * spread.low);
+    bars.high.push_back(1e3 * spread.high);
+  }
+  picture.bars = {std::move(bars)};
+  return chart::svg(picture);
+}
+
 std::vector<std::vector<std::string>> gemm_rows(const Bench& bench) {
   std::vector<std::vector<std::string>> rows;
   for (const Entry& e : bench.entries)
@@ -58,11 +83,12 @@ std::string gemms_picture(const Bench& bench) {
   chart::BarChart picture;
   picture.title = "BF16 time over FP8 time, with quantizing" + rehearsed(bench);
   picture.y_label = "above 1: FP8 is faster";
+  picture.level = 1.0;
+  picture.level_name = "as fast";
   for (const Entry& e : bench.entries) picture.groups.push_back(e.name);
   for (const nn::Gemm gemm : nn::kGemms) {
     chart::BarChart::Bars bars{std::string(nn::name_of(gemm)), {}};
-    for (const Entry& e : bench.entries)
-      bars.values.push_back(ratio_of(e.times, static_cast<size_t>(gemm)));
+    for (const Entry& e : bench.entries) add_ratio(bars, e.times, static_cast<size_t>(gemm));
     if (gemm != nn::Gemm::kWeightGradient || !bench.frozen) picture.bars.push_back(std::move(bars));
   }
   return chart::svg(picture);
@@ -82,6 +108,7 @@ std::string tokens_picture(const Bench& bench) {
     ratio.low.push_back(p.ratio.low);
     ratio.high.push_back(p.ratio.high);
     even.x.push_back(static_cast<double>(p.tokens));
+    picture.x_ticks.push_back(static_cast<double>(p.tokens));
     even.y.push_back(1);
   }
   picture.series = {std::move(ratio), std::move(even)};
@@ -101,6 +128,7 @@ std::string page_of(const Bench& bench) {
   page.text(pays_line(bench));
   if (bench.steps) {
     page.heading("Whole step");
+    if (bench.steps->problem.empty()) page.picture(step_picture(bench));
     page.text(steps_line(bench));
   }
   return page.html();

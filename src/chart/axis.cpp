@@ -61,7 +61,7 @@ void draw_grid(Drawing& drawing, const Axis& y, double left, double right) {
   for (size_t i = 0; i < y.ticks.size(); ++i) {
     const double place = y.place(y.ticks[i]);
     const bool zero = y.ticks[i] == 0 && y.low < 0;
-    drawing.line(left, place, right, place, zero ? "#8c959f" : kGrid);
+    drawing.line(left, place, right, place, zero ? kRule : kGrid);
     drawing.words(left - 8, place + 4.5, y.labels[i], {.anchor = "end", .colour = kFaint});
   }
 }
@@ -70,7 +70,7 @@ void draw_x_labels(Drawing& drawing, const Axis& x, double bottom) {
   double free_from = -1e9;
   for (size_t i = 0; i < x.ticks.size(); ++i) {
     const double place = x.place(x.ticks[i]), half = text_width(x.labels[i], kFontSize) / 2;
-    drawing.line(place, bottom, place, bottom + 5, "#8c959f");
+    drawing.line(place, bottom, place, bottom + 5, kRule);
     if (place - half < free_from) continue;  // a mark without words rather than words on words
     drawing.words(place, bottom + 20, x.labels[i], {.anchor = "middle", .colour = kFaint});
     free_from = place + half + 8;

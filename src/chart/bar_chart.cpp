@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
 #include "chart/axis.h"
 #include "chart/ticks.h"
 
@@ -14,8 +15,10 @@ constexpr double kSmall = 11, kLongestGroup = 190, kTurn = -35;
 Axis values_axis(const BarChart& chart) {
   Extent extent(false);
   extent.add(0);
+  if (chart.level) extent.add(*chart.level);
   for (const BarChart::Bars& bars : chart.bars)
-    for (double value : bars.values) extent.add(value);
+    for (const auto* values : {&bars.values, &bars.low, &bars.high})
+      for (double value : *values) extent.add(value);
   return axis_over(extent, false, 0.09, 6);
 }
 
@@ -38,6 +41,31 @@ Slots slots_of(const BarChart& chart, double left, double right) {
   return slots;
 }
 
+bool has_error(const BarChart::Bars& bars, size_t group) {
+  return group < bars.low.size() && group < bars.high.size() && std::isfinite(bars.low[group]) &&
+         std::isfinite(bars.high[group]);
+}
+
+// "up, forward: 1.31 [1.28, 1.35]"
+std::string bar_hint(const BarChart& chart, size_t bar, size_t group, const std::string& value) {
+  const BarChart::Bars& bars = chart.bars[bar];
+  std::string hint =
+      str(chart.groups[group], bars.name.empty() ? "" : ", ", bars.name, ": ", value);
+  if (has_error(bars, group))
+    hint += str(" [", short_number(bars.low[group]), ", ", short_number(bars.high[group]), "]");
+  return hint;
+}
+
+// Returns the place of its upper end, 0 when there is none.
+double draw_error(Drawing& drawing, const BarChart::Bars& bars, const Axis& y, size_t group,
+                  double x) {
+  if (!has_error(bars, group)) return 0;
+  const double low = y.place(bars.low[group]), high = y.place(bars.high[group]);
+  drawing.line(x, low, x, high, kInk, 1.2);
+  for (const double end : {low, high}) drawing.line(x - 4, end, x + 4, end, kInk, 1.2);
+  return high;
+}
+
 void draw_group(Drawing& drawing, const BarChart& chart, const Axis& y, const Slots& slots,
                 size_t group) {
   const double middle = slots.left + (static_cast<double>(group) + 0.5) * slots.width;
@@ -47,11 +75,14 @@ void draw_group(Drawing& drawing, const BarChart& chart, const Axis& y, const Sl
     const double value = group < chart.bars[i].values.size() ? chart.bars[i].values[group] : NAN;
     const bool drawable = std::isfinite(value) && std::abs(value) <= 1e200;
     const double zero = y.place(0), end = drawable ? y.place(value) : zero;
-    drawing.box(x + 0.05 * slots.bar, std::min(zero, end), 0.9 * slots.bar, std::abs(end - zero),
-                colour_of(i));
     const std::string label = drawable ? short_number(value) : "–";
+    drawing.box(x + 0.05 * slots.bar, std::min(zero, end), 0.9 * slots.bar, std::abs(end - zero),
+                colour_of(i), {.edge = kFaint, .hint = bar_hint(chart, i, group, label)});
+    const double top =
+        drawable ? draw_error(drawing, chart.bars[i], y, group, x + slots.bar / 2) : 0;
     if (!drawable || slots.values)
-      drawing.words(x + slots.bar / 2, value < 0 ? end + 13 : end - 5, label,
+      drawing.words(x + slots.bar / 2,
+                    value < 0 ? end + 13 : std::min(end, top > 0 ? top : end) - 5, label,
                     {.anchor = "middle", .colour = kFaint, .size = kSmall});
   }
 }
@@ -63,7 +94,7 @@ std::string svg(const BarChart& chart) {
   Drawing drawing(chart.width, chart.title);
   std::vector<LegendEntry> entries;
   for (size_t i = 0; i < chart.bars.size(); ++i)
-    entries.push_back({chart.bars[i].name, i, false, true});
+    entries.push_back({chart.bars[i].name, i, "", true});
   double top = drawing.head(chart.title, entries);
 
   double left = 14 + (chart.y_label.empty() ? 0 : 18) + y.widest_label() + 8;
@@ -90,7 +121,14 @@ std::string svg(const BarChart& chart) {
     drawing.words(middle + (slots.turned ? 4 : 0), y.from + 18, label,
                   {.anchor = slots.turned ? "end" : "middle", .turn = slots.turned ? kTurn : 0});
   }
-  drawing.line(left, y.place(0), right, y.place(0), "#8c959f");
+  drawing.line(left, y.place(0), right, y.place(0), kRule);
+  if (chart.level) {
+    const double place = y.place(*chart.level);
+    drawing.polyline(str(coordinate(left), ",", coordinate(place), " ", coordinate(right), ",",
+                         coordinate(place)),
+                     kInk, kLevelDashes);
+    drawing.words(right, place - 5, chart.level_name, {.anchor = "end", .size = kSmall});
+  }
   return drawing.finish(chart.height);
 }
 

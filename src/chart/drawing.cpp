@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 #include "base/error.h"
 #include "base/printed.h"
@@ -14,7 +15,30 @@ namespace {
 
 constexpr std::array<std::string_view, 8> kPalette = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                                       "#e69f00", "#56b4e9", "#6b4c9a", "#7f7f7f"};
+constexpr std::array<std::string_view, 8> kDashes = {"",    "10 3", "2 3",          "10 3 2 3",
+                                                     "5 2", "1 4",  "12 3 2 3 2 3", "16 4"};
+// The same colours on dark paper: lighter, so that they stay above 3:1.
+constexpr std::pair<std::string_view, std::string_view> kOnDark[] = {
+    {kInk, "#e6edf3"},      {kFaint, "#9da7b3"},    {kGrid, "#30363d"},     {kRule, "#6e7681"},
+    {kBad, "#ff7b72"},      {"#0072b2", "#4ba3dd"}, {"#d55e00", "#ff8c42"}, {"#009e73", "#2fc79a"},
+    {"#cc79a7", "#e39cc4"}, {"#e69f00", "#f2b533"}, {"#56b4e9", "#7cc7f2"}, {"#6b4c9a", "#a98bd6"},
+    {"#7f7f7f", "#a3a3a3"}};
 constexpr double kLegendRow = 20, kLegendMark = 22;
+
+// Of screens alone: paper is white, whatever the screen was set to.
+std::string dark_style() {
+  std::string rules = str("rect[fill=\"", kPaper, "\"]{fill:#0d1117}");
+  for (const auto& [light, dark] : kOnDark)
+    rules +=
+        str("[fill=\"", light, "\"]{fill:", dark, "}[stroke=\"", light, "\"]{stroke:", dark, "}");
+  return str("<style>@media screen and (prefers-color-scheme:dark){", rules, "}</style>\n");
+}
+
+// What ends an element: a hint makes it one with a child.
+std::string element_end(std::string_view name, std::string_view hint) {
+  if (hint.empty()) return "/>\n";
+  return str("><title>", escaped(hint), "</title></", name, ">\n");
+}
 
 }  // namespace
 
@@ -24,6 +48,10 @@ std::string_view colour_of(size_t index) {
 
 size_t colours() {
   return kPalette.size();
+}
+
+std::string_view dashes_of(size_t index) {
+  return kDashes[index % kDashes.size()];
 }
 
 std::string coordinate(double value) {
@@ -68,22 +96,30 @@ void Drawing::line(double x1, double y1, double x2, double y2, std::string_view 
 }
 
 void Drawing::box(double x, double y, double width, double height, std::string_view colour,
-                  double opacity) {
+                  const BoxLook& look) {
   body_ += str("<rect x=\"", coordinate(x), "\" y=\"", coordinate(y), "\" width=\"",
                coordinate(width), "\" height=\"", coordinate(height), "\" fill=\"", colour, "\"");
-  if (opacity < 1) body_ += str(" fill-opacity=\"", opacity, "\"");
-  body_ += "/>\n";
+  if (look.opacity < 1) body_ += str(" fill-opacity=\"", look.opacity, "\"");
+  if (!look.edge.empty()) body_ += str(" stroke=\"", look.edge, "\" stroke-width=\"0.7\"");
+  body_ += element_end("rect", look.hint);
 }
 
-void Drawing::dot(double x, double y, double radius, std::string_view colour) {
+void Drawing::dot(double x, double y, double radius, std::string_view colour,
+                  std::string_view hint) {
   body_ += str("<circle cx=\"", coordinate(x), "\" cy=\"", coordinate(y), "\" r=\"", radius,
-               "\" fill=\"", colour, "\"/>\n");
+               "\" fill=\"", colour, "\"", element_end("circle", hint));
 }
 
-void Drawing::polyline(std::string_view points, std::string_view colour, bool dashed) {
+void Drawing::hover(double x, double y, double radius, std::string_view hint) {
+  body_ += str("<circle cx=\"", coordinate(x), "\" cy=\"", coordinate(y), "\" r=\"", radius,
+               "\" fill=\"none\" pointer-events=\"all\"", element_end("circle", hint));
+}
+
+void Drawing::polyline(std::string_view points, std::string_view colour, std::string_view dashes) {
   body_ += str("<polyline fill=\"none\" stroke=\"", colour,
-               "\" stroke-width=\"1.8\" stroke-linejoin=\"round\"",
-               dashed ? " stroke-dasharray=\"6 4\"" : "", " points=\"", points, "\"/>\n");
+               "\" stroke-width=\"1.8\" stroke-linejoin=\"round\"");
+  if (!dashes.empty()) body_ += str(" stroke-dasharray=\"", dashes, "\"");
+  body_ += str(" points=\"", points, "\"/>\n");
 }
 
 void Drawing::area(std::string_view points, std::string_view colour) {
@@ -91,9 +127,10 @@ void Drawing::area(std::string_view points, std::string_view colour) {
                points, "\"/>\n");
 }
 
-void Drawing::curve(std::string_view path, std::string_view colour, double width, double opacity) {
+void Drawing::curve(std::string_view path, std::string_view colour, double width, double opacity,
+                    std::string_view hint) {
   body_ += str("<path fill=\"none\" stroke=\"", colour, "\" stroke-width=\"", width,
-               "\" stroke-opacity=\"", opacity, "\" d=\"", path, "\"/>\n");
+               "\" stroke-opacity=\"", opacity, "\" d=\"", path, "\"", element_end("path", hint));
 }
 
 double Drawing::head(const std::string& title, const std::vector<LegendEntry>& entries) {
@@ -114,11 +151,11 @@ double Drawing::legend(const std::vector<LegendEntry>& entries, double x, double
     }
     const std::string_view colour = colour_of(entry.colour);
     if (entry.box)
-      box(x + 6, y + 3, 12, 12, colour);
+      box(x + 6, y + 3, 12, 12, colour, {.edge = kFaint});
     else
       polyline(str(coordinate(x), ",", coordinate(y + 9), " ", coordinate(x + kLegendMark), ",",
                    coordinate(y + 9)),
-               colour, entry.dashed);
+               colour, entry.dashes);
     words(x + kLegendMark + 6, y + 13.5, name);
     x += room;
   }
@@ -131,8 +168,8 @@ std::string Drawing::finish(double height) const {
              "\" role=\"img\" aria-label=\"", title,
              "\" font-family=\"'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu "
              "Sans', sans-serif\">\n<title>",
-             title, "</title>\n<rect width=\"", w, "\" height=\"", h, "\" fill=\"#ffffff\"/>\n",
-             body_, "</svg>\n");
+             title, "</title>\n", dark_style(), "<rect width=\"", w, "\" height=\"", h,
+             "\" fill=\"", kPaper, "\"/>\n", body_, "</svg>\n");
 }
 
 }  // namespace octavo::chart

@@ -1,5 +1,7 @@
 #pragma once
-// One SVG element while it is drawn: words, lines and boxes on a white ground, everything escaped.
+// One SVG element while it is drawn: words, lines and boxes, everything escaped. White paper; on a
+// screen that is set to dark a dark one, by the picture's own style. What has a hint shows it under
+// the pointer.
 
 #include <string>
 #include <string_view>
@@ -11,10 +13,16 @@ constexpr double kFontSize = 13;
 inline constexpr const char* kInk = "#24292f";
 inline constexpr const char* kFaint = "#57606a";
 inline constexpr const char* kGrid = "#e4e8ec";
+inline constexpr const char* kRule = "#8c959f";
+inline constexpr const char* kPaper = "#ffffff";
+inline constexpr const char* kBad = "#b3261e";  // what does not fit, and nothing else
 
 // Okabe and Ito's colours: told apart by every kind of eye, and on a grey printer mostly too.
 std::string_view colour_of(size_t index);
 size_t colours();
+// Of the curve with this colour, "" for the first: curves are told apart without colours, too.
+std::string_view dashes_of(size_t index);
+inline constexpr std::string_view kLevelDashes = "6 4";  // of a level, and of a second run
 
 struct Words {
   const char* anchor = "start";  // start, middle, end
@@ -28,8 +36,14 @@ struct Words {
 struct LegendEntry {
   std::string name;
   size_t colour = 0;
-  bool dashed = false;
+  std::string_view dashes = "";
   bool box = false;  // a box for bars, a stroke for lines
+};
+
+struct BoxLook {
+  double opacity = 1;
+  std::string_view edge = "";  // the colour of a thin one; "": none
+  std::string hint = {};
 };
 
 class Drawing {
@@ -38,13 +52,15 @@ class Drawing {
   void words(double x, double y, std::string_view text, const Words& look = {});
   void line(double x1, double y1, double x2, double y2, std::string_view colour, double width = 1);
   void box(double x, double y, double width, double height, std::string_view colour,
-           double opacity = 1);
-  void dot(double x, double y, double radius, std::string_view colour);
+           const BoxLook& look = {});
+  void dot(double x, double y, double radius, std::string_view colour, std::string_view hint = {});
+  void hover(double x, double y, double radius, std::string_view hint);  // nothing but the hint
   // `points`: "x,y x,y …"
-  void polyline(std::string_view points, std::string_view colour, bool dashed);
+  void polyline(std::string_view points, std::string_view colour, std::string_view dashes);
   void area(std::string_view points, std::string_view colour);
   // `path`: SVG's own commands, "M x,y C …"
-  void curve(std::string_view path, std::string_view colour, double width, double opacity);
+  void curve(std::string_view path, std::string_view colour, double width, double opacity,
+             std::string_view hint = {});
   // Entries from left to right, wrapped into rows; returns the y below them.
   double legend(const std::vector<LegendEntry>& entries, double x, double y);
   // A chart's title and its legend (a single entry without a name needs none); returns the y below.

@@ -33,6 +33,12 @@ constexpr const char* kStyle =
     "border-color:#f0a9a4}.banner.unclear{background:#fff5dc;border-color:#e6c983}\n"
     "td.good,td.bad,td.unclear{font-weight:600;white-space:nowrap}\n"
     "@media (max-width:640px){main{margin:0;border:0;padding:0 16px 24px}}\n"
+    "@media screen and (prefers-color-scheme:dark){body{background:#010409;color:#e6edf3}"
+    "main{background:#0d1117;border-color:#30363d}h2,th,td{border-color:#30363d}"
+    "th,.beside h3{color:#9da7b3}pre{background:#161b22;border-color:#30363d}"
+    ".good{color:#56d39b}.bad{color:#ff7b72}.unclear{color:#e3b341}"
+    ".banner.good{background:#0c2d20;border-color:#1f6f4c}.banner.bad{background:#3a1412;"
+    "border-color:#8e2a24}.banner.unclear{background:#33260a;border-color:#7d5f1a}}\n"
     "@media print{body{background:#fff}main{border:0}figure,tr{break-inside:avoid}}\n";
 
 bool numeric(const std::string& cell) {
@@ -66,7 +72,8 @@ void Page::table(const std::vector<std::string>& head,
       right[i] = right[i] && (row[i].empty() || row[i] == "–" || numeric(row[i]));
   body_ += "<div class=\"wide\"><table>\n<tr>";
   for (size_t i = 0; i < head.size(); ++i)
-    body_ += str("<th", right[i] ? " class=\"n\"" : "", ">", escaped(head[i]), "</th>");
+    body_ +=
+        str("<th scope=\"col\"", right[i] ? " class=\"n\"" : "", ">", escaped(head[i]), "</th>");
   body_ += "</tr>\n";
   for (const auto& row : rows) {
     body_ += "<tr>";

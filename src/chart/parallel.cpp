@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "chart/axis.h"
+#include "chart/ticks.h"
 
 namespace octavo::chart {
 namespace {
@@ -56,7 +57,7 @@ class Column {
   }
 
   void draw(Drawing& drawing, double room, bool last) const {
-    drawing.line(x_, kTop, x_, low_, "#8c959f", 1.2);
+    drawing.line(x_, kTop, x_, low_, kRule, 1.2);
     drawing.words(x_, kTop - 14, shortened(axis_.name, room - 12),
                   {.anchor = "middle", .bold = true});
     const size_t count = axis_.choices.empty() ? scale_.ticks.size() : axis_.choices.size();
@@ -66,14 +67,14 @@ class Column {
           axis_.choices.empty() ? scale_.place(scale_.ticks[i]) : place(static_cast<double>(i));
       const std::string label =
           shortened(axis_.choices.empty() ? scale_.labels[i] : axis_.choices[i], room - 24, 12);
-      drawing.line(x_ - 4, y, x_, y, "#8c959f");
+      drawing.line(x_ - 4, y, x_, y, kRule);
       if (last) {
         drawing.words(x_ + 18, y + 4, label, {.colour = kFaint, .size = 12});
         continue;
       }
       // Lines run under the labels: a pale ground keeps them readable.
       const double width = text_width(label, 12);
-      drawing.box(x_ - 9 - width, y - 7, width + 4, 14, "#ffffff", 0.75);
+      drawing.box(x_ - 9 - width, y - 7, width + 4, 14, kPaper, {.opacity = 0.75});
       drawing.words(x_ - 7, y + 4, label, {.anchor = "end", .colour = kFaint, .size = 12});
     }
   }
@@ -101,6 +102,19 @@ std::string path_of(const ParallelLine& line, const std::vector<Column>& columns
     y = next_y;
   }
   return path;
+}
+
+// "learning_rate 0.001, val/loss 2.5"
+std::string hint_of(const ParallelChart& chart, const ParallelLine& line) {
+  std::string hint;
+  for (size_t i = 0; i < std::min(chart.axes.size(), line.values.size()); ++i) {
+    const ParallelAxis& axis = chart.axes[i];
+    if (!std::isfinite(line.values[i])) continue;
+    const auto choice = static_cast<size_t>(std::max(0.0, line.values[i]));
+    hint += str(hint.empty() ? "" : ", ", axis.name, " ",
+                choice < axis.choices.size() ? axis.choices[choice] : short_number(line.values[i]));
+  }
+  return hint;
 }
 
 // How bad each line is, from 0 to 1 by its last value; 2 where that is missing.
@@ -141,7 +155,7 @@ std::string svg(const ParallelChart& chart) {
     const std::string path = path_of(chart.lines[order[i]], columns);
     const bool missing = badness[order[i]] > 1;
     drawing.curve(path, missing ? "#d0d4d8" : goodness_colour(badness[order[i]]), best ? 3.6 : 1.7,
-                  best ? 1 : opacity);
+                  best ? 1 : opacity, hint_of(chart, chart.lines[order[i]]));
   }
   for (size_t i = 0; i < columns.size(); ++i)
     columns[i].draw(drawing, i + 1 == columns.size() ? std::max(room, 140.0) : room,

@@ -4,16 +4,23 @@
 #include <array>
 #include <cmath>
 
+#include "base/error.h"
 #include "chart/drawing.h"
+#include "chart/ticks.h"
 
 namespace octavo::chart {
 namespace {
 
-constexpr double kBar = 26, kGap = 12, kLegend = 150, kEndText = 130;
-// Parts of one kind in shades of one colour: ten flat colours could not be told apart.
-constexpr std::array<std::string_view, 10> kShades = {"#0a4f82", "#2b83ba", "#7fb8dc", "#c6dfef",
-                                                      "#c24f00", "#ed8a3f", "#f8c08f", "#00795a",
-                                                      "#7ecbb3", "#b0b5ba"};
+constexpr double kBar = 26, kGap = 12, kLegend = 150, kEndText = 150, kLabelled = 0.08;
+// Parts of one kind in shades of one colour: twenty flat colours could not be told apart. Edges and
+// names on the parts tell them apart without any.
+constexpr std::array<std::string_view, 20> kShades = {
+    "#0a4f82", "#2b83ba", "#7fb8dc", "#c6dfef", "#c24f00", "#ed8a3f", "#f8c08f",
+    "#00795a", "#7ecbb3", "#b0b5ba", "#5b3a8c", "#8e6bbf", "#bfa6dd", "#e2d6f0",
+    "#8a6d00", "#c9a227", "#ecd480", "#8f2d56", "#cf6d96", "#efb9cf"};
+// On parts; no colours that a dark screen changes.
+constexpr const char* kDarkText = "#111111";
+constexpr const char* kLightText = "#fefefe";
 
 double sum_of(const StackedBars::Row& row) {
   double sum = 0;
@@ -21,35 +28,103 @@ double sum_of(const StackedBars::Row& row) {
   return sum;
 }
 
-double draw_panel(Drawing& drawing, const StackedBars& panel, double left, double right, double y) {
-  double most = 0;
-  for (const StackedBars::Row& row : panel.rows) most = std::max(most, sum_of(row));
+// The same name has the same colour in every panel, and no other name has it.
+class PartColours {
+ public:
+  std::string_view of(const std::string& part) {
+    const auto known = std::ranges::find(names_, part);
+    const auto index = static_cast<size_t>(known - names_.begin());
+    if (known == names_.end()) names_.push_back(part);
+    return kShades[index % kShades.size()];
+  }
+
+ private:
+  std::vector<std::string> names_;
+};
+
+const char* text_on(std::string_view shade) {
+  const auto channel = [&](size_t at) {
+    const auto digit = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
+    return 16.0 * digit(shade[at]) + digit(shade[at + 1]);
+  };
+  return 0.3 * channel(1) + 0.59 * channel(3) + 0.11 * channel(5) > 128 ? kDarkText : kLightText;
+}
+
+struct Scale {
+  double left, full, most;  // of the bars on paper; the value at their right end
+  double width(double value) const {
+    const double wide = most > 0 && value > 0 ? full * value / most : 0;
+    return std::isfinite(wide) ? wide : 0;
+  }
+};
+
+std::string part_name(const StackedBars& panel, size_t i) {
+  return i < panel.parts.size() ? panel.parts[i] : "";
+}
+
+// Returns where the bar ends.
+double draw_row(Drawing& drawing, const StackedBars& panel, const StackedBars::Row& row,
+                const Scale& scale, double y, PartColours& colours) {
+  double x = scale.left;
+  for (size_t i = 0; i < row.values.size(); ++i) {
+    const double width = scale.width(row.values[i]);
+    if (width < 0.05) continue;
+    const std::string name = part_name(panel, i);
+    const std::string value = short_number(row.values[i] / panel.per_unit);
+    const std::string_view shade = colours.of(name);
+    drawing.box(x, y, width, kBar, shade,
+                {.edge = row.bad ? kBad : kFaint,
+                 .hint = str(row.name, ", ", name, ": ", value, panel.unit.empty() ? "" : " ",
+                             panel.unit)});
+    const std::string& label = text_width(name, 11) <= width - 6 ? name : value;
+    if (width >= kLabelled * scale.full && text_width(label, 11) <= width - 4)
+      drawing.words(x + width / 2, y + kBar * 0.66, label,
+                    {.anchor = "middle", .colour = text_on(shade), .size = 11});
+    x += width;
+  }
+  return x;
+}
+
+void draw_limit(Drawing& drawing, const StackedBars& panel, const Scale& scale, double top,
+                double bottom) {
+  if (panel.limit <= 0) return;
+  const double x = scale.left + scale.width(panel.limit);
+  drawing.polyline(
+      str(coordinate(x), ",", coordinate(top - 4), " ", coordinate(x), ",", coordinate(bottom)),
+      kInk, kLevelDashes);
+  const bool rightwards = x - text_width(panel.limit_name, 11) < 16;
+  drawing.words(x, bottom + 12, panel.limit_name,
+                {.anchor = rightwards ? "start" : "end", .size = 11});
+}
+
+double draw_panel(Drawing& drawing, const StackedBars& panel, double left, double right, double y,
+                  PartColours& colours) {
+  Scale scale{left, right - kLegend - kEndText - left, panel.limit};
+  for (const StackedBars::Row& row : panel.rows) scale.most = std::max(scale.most, sum_of(row));
   drawing.words(left, y, panel.heading, {.bold = true});
-  const double top = y + 12, full = right - kLegend - kEndText - left;
+  const double top = y + 12;
   y = top;
   for (const StackedBars::Row& row : panel.rows) {
-    drawing.words(left - 8, y + kBar * 0.68, shortened(row.name, left - 16), {.anchor = "end"});
-    double x = left;
-    for (size_t i = 0; i < row.values.size(); ++i) {
-      const double width = most > 0 && row.values[i] > 0 ? full * row.values[i] / most : 0;
-      if (!std::isfinite(width) || width < 0.05) continue;
-      drawing.box(x, y, width, kBar, kShades[i % kShades.size()]);
-      x += width;
-    }
-    drawing.words(x + 7, y + kBar * 0.68, row.end, {.colour = kFaint});
+    const std::string name = (row.chosen ? "▶ " : "") + row.name;
+    drawing.words(left - 8, y + kBar * 0.68, shortened(name, left - 16),
+                  {.anchor = "end", .bold = row.chosen});
+    const double end = draw_row(drawing, panel, row, scale, y, colours);
+    drawing.words(end + 7, y + kBar * 0.68, row.end,
+                  {.colour = row.bad ? kBad : kFaint, .bold = row.bad});
     y += kBar + kGap;
   }
+  draw_limit(drawing, panel, scale, top, y - kGap + 4);
   double legend = top + 11;
   for (size_t i = 0; i < panel.parts.size(); ++i) {
     const bool shown = std::any_of(
         panel.rows.begin(), panel.rows.end(),
         [&](const StackedBars::Row& row) { return i < row.values.size() && row.values[i] > 0; });
     if (!shown) continue;
-    drawing.box(right - kLegend, legend - 10, 11, 11, kShades[i % kShades.size()]);
+    drawing.box(right - kLegend, legend - 10, 11, 11, colours.of(panel.parts[i]), {.edge = kFaint});
     drawing.words(right - kLegend + 18, legend, shortened(panel.parts[i], kLegend - 20));
     legend += 18;
   }
-  return std::max(y, legend) + 26;
+  return std::max(y + (panel.limit > 0 ? 14 : 0), legend) + 26;
 }
 
 }  // namespace
@@ -59,12 +134,14 @@ std::string svg(const StackedPicture& picture) {
   double left = 60;
   for (const StackedBars& panel : picture.panels)
     for (const StackedBars::Row& row : panel.rows)
-      left = std::max(left, std::min(200.0, 24 + text_width(row.name, kFontSize)));
+      left = std::max(
+          left, std::min(200.0, 24 + text_width((row.chosen ? "▶ " : "") + row.name, kFontSize)));
   drawing.words(16, 28, shortened(picture.title, picture.width - 32, 15),
                 {.size = 15, .bold = true});
   double y = 62;
+  PartColours colours;
   for (const StackedBars& panel : picture.panels)
-    y = draw_panel(drawing, panel, left, picture.width - 16.0, y);
+    y = draw_panel(drawing, panel, left, picture.width - 16.0, y, colours);
   if (picture.note.empty()) return drawing.finish(y - 10);
   drawing.words(16, y, picture.note, {.colour = kFaint, .size = 12});
   return drawing.finish(y + 18);

@@ -1,6 +1,6 @@
 #pragma once
 // Bars that lie, each of parts: what a whole is made of, beside others. Several panels share one
-// picture.
+// picture, and in all of it one colour means one part.
 
 #include <string>
 #include <vector>
@@ -13,8 +13,14 @@ struct StackedBars {
   struct Row {
     std::string name, end;  // left of the bar, and behind it
     std::vector<double> values;
+    bool chosen = false;  // the one that was asked for: marked
+    bool bad = false;     // its end is written in red, and so is its edge
   };
   std::vector<Row> rows;
+  double limit = 0;  // what there is: a line across the bars; 0: none
+  std::string limit_name = {};
+  std::string unit = {};  // of the values, for the pointer: "GB"
+  double per_unit = 1;    // values are divided by it
 };
 
 struct StackedPicture {
@@ -24,6 +30,8 @@ struct StackedPicture {
   int width = 1020;
 };
 
+// Bars of a panel have one scale. A part with a twelfth of it or more has its name, or its value,
+// on it; the pointer shows both of every part.
 std::string svg(const StackedPicture& picture);
 
 }  // namespace octavo::chart

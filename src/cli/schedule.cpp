@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "chart/line_chart.h"
+#include "chart/ticks.h"
 #include "cli/verbs.h"
 #include "optim/schedule.h"
 
@@ -29,14 +30,29 @@ std::vector<int64_t> chosen_steps(const optim::Schedule& schedule, int64_t count
   return steps;
 }
 
+// The corners of the curve, each with its numbers.
+std::vector<chart::Mark> marks_of(const optim::Schedule& schedule) {
+  const int64_t last = schedule.max_steps - 1, peak = std::min(schedule.warmup_steps, last);
+  const auto mark = [&](int64_t step, const std::string& what) {
+    const double rate = optim::learning_rate(step, schedule);
+    return chart::Mark{static_cast<double>(step), rate,
+                       str(what, ": ", chart::short_number(rate), " at step ", step)};
+  };
+  std::vector<chart::Mark> marks = {
+      mark(peak, schedule.warmup_steps > 0 ? "warm-up ends, peak" : "peak")};
+  if (last > peak) marks.push_back(mark(last, "minimum, the last step"));
+  return marks;
+}
+
 std::string svg(const optim::Schedule& schedule) {
   chart::Series curve;
   for (int64_t step : chosen_steps(schedule, 400)) {
     curve.x.push_back(static_cast<double>(step));
     curve.y.push_back(optim::learning_rate(step, schedule));
   }
-  return chart::svg(
-      chart::LineChart{"Learning rate by step", "step", "learning rate", false, false, {curve}});
+  chart::LineChart picture{"Learning rate by step", "step", "learning rate", false, false, {curve}};
+  picture.marks = marks_of(schedule);
+  return chart::svg(picture);
 }
 
 void print_table(const optim::Schedule& schedule, const std::string& picture) {

@@ -135,6 +135,18 @@ chart::Series speed_curve(const Comparison& c, Side side, const std::string& nam
   return series;
 }
 
+// The same curve from a step on, where its axis can be larger.
+chart::Series tail_of(const chart::Series& whole, int64_t from) {
+  chart::Series tail{.name = whole.name};
+  tail.dashed = whole.dashed;
+  for (size_t i = 0; i < whole.x.size(); ++i) {
+    if (whole.x[i] < static_cast<double>(from)) continue;
+    tail.x.push_back(whole.x[i]);
+    tail.y.push_back(whole.y[i]);
+  }
+  return tail;
+}
+
 void add_curves(chart::Page& page, const Comparison& c, double bound) {
   const std::string a = "A: " + c.label_a, b = "B: " + c.label_b;
   const std::string of = c.pairs.size() > 1 ? str(", mean of ", c.pairs.size(), " seeds") : "";
@@ -143,6 +155,16 @@ void add_curves(chart::Page& page, const Comparison& c, double bound) {
   second.dashed = true;
   page.picture(chart::svg(
       chart::LineChart{"Training loss" + of, "step", "loss", false, false, {first, second}}));
+  const int64_t from = c.pairs[0].tail_from;
+  const chart::Series last_a = tail_of(first, from), last_b = tail_of(second, from);
+  if (last_a.x.size() > 2 && last_b.x.size() > 2)
+    page.picture(chart::svg(chart::LineChart{
+        str("Training loss in the part that is judged, from step ", from, " on", of),
+        "step",
+        "loss",
+        false,
+        false,
+        {last_a, last_b}}));
   const chart::Series gap = gap_curve(c);
   if (!gap.x.empty() && c.pairs[0].pairing.comparable)
     page.picture(
@@ -163,6 +185,7 @@ void add_curves(chart::Page& page, const Comparison& c, double bound) {
                          false,
                          false,
                          {speed_curve(c, &Pair::a, a), speed_curve(c, &Pair::b, b)}};
+  speed.series[1].dashed = true;  // B is dashed in every picture
   speed.height = 300;
   page.picture(chart::svg(speed));
 }

@@ -16,8 +16,8 @@ std::string one_digit(double value) {
   return text;
 }
 
-void add_row(chart::StackedBars& panel, const std::string& name, const std::string& end,
-             const std::vector<Part>& parts) {
+chart::StackedBars::Row& add_row(chart::StackedBars& panel, const std::string& name,
+                                 const std::string& end, const std::vector<Part>& parts) {
   panel.parts.clear();
   chart::StackedBars::Row row{name, end, {}};
   for (const Part& part : parts) {
@@ -25,6 +25,17 @@ void add_row(chart::StackedBars& panel, const std::string& name, const std::stri
     row.values.push_back(part.value);
   }
   panel.rows.push_back(row);
+  return panel.rows.back();
+}
+
+void add_memory(chart::StackedBars& panel, const Forecast& f, const std::string& name,
+                const Memory& memory, bool chosen) {
+  const bool over = !f.cpu && memory.total > f.memory_limit;
+  chart::StackedBars::Row& row =
+      add_row(panel, name, one_digit(memory.total / 1e9) + (over ? " GB: does not fit" : " GB"),
+              parts_of(memory));
+  row.chosen = chosen;
+  row.bad = over;
 }
 
 }  // namespace
@@ -33,16 +44,26 @@ std::string picture_of(const Forecast& f) {
   chart::StackedPicture picture;
   picture.title = str(f.shape.name, " on ", f.gpus, " x ", f.gpu->title);
   chart::StackedBars memory, time;
-  memory.heading = str("memory of one GPU (", one_digit(f.memory_limit / 1e9), " GB to use)");
-  add_row(memory, "BF16", one_digit(f.bf16_memory.total / 1e9) + " GB", parts_of(f.bf16_memory));
-  add_row(memory, "FP8", one_digit(f.fp8_memory.total / 1e9) + " GB", parts_of(f.fp8_memory));
+  memory.heading = "memory of one GPU";
+  memory.unit = "GB";
+  memory.per_unit = 1e9;
+  if (!f.cpu) {
+    memory.limit = f.memory_limit;
+    memory.limit_name =
+        str(one_digit(f.memory_limit / 1e9), " GB: what a run can use of ", f.gpu->title);
+  }
+  add_memory(memory, f, "BF16", f.bf16_memory, !f.wants_fp8);
+  add_memory(memory, f, "FP8", f.fp8_memory, f.wants_fp8);
   time.heading = "time of one step";
+  time.unit = "ms";
+  time.per_unit = 1e-3;
   for (const RecipeForecast& r : f.recipes) {
     if (!r.refusal.empty()) continue;
     char gain[32];
     std::snprintf(gain, sizeof gain, " ms, %.2fx", r.gain);
     add_row(time, std::string(name_of(r.recipe)), one_digit(1e3 * r.time.total) + gain,
-            parts_of(r.time));
+            parts_of(r.time))
+        .chosen = r.recipe == f.wanted;
   }
   char note[160];
   std::snprintf(note, sizeof note,

@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
+#include "base/error.h"
 #include "chart/bar_chart.h"
+#include "chart/drawing.h"
 #include "chart/escape.h"
 #include "chart/line_chart.h"
 #include "chart/page.h"
@@ -117,6 +120,71 @@ TEST(StackedBars, LeavesOutPartsThatNobodyHas) {
   EXPECT_NE(picture.find("weights"), picture.npos);
   EXPECT_EQ(picture.find("nothing"), picture.npos);
   EXPECT_NE(picture.find("a note"), picture.npos);
+}
+
+// A line across the bars says what there is, and what does not fit is red and says so.
+TEST(StackedBars, CapacityAndWhatIsAboveIt) {
+  StackedBars panel{"one GPU", {"weights", "moments"}, {}};
+  panel.rows = {{"BF16", "9 GB: does not fit", {5, 4}, false, true}, {"FP8", "6 GB", {3, 3}, true}};
+  panel.limit = 8;
+  panel.limit_name = "8 GB to use";
+  panel.unit = "GB";
+  const std::string picture = svg(StackedPicture{"memory", {panel}, ""});
+  EXPECT_NE(picture.find("8 GB to use"), picture.npos);
+  EXPECT_EQ(count(picture, str("stroke-dasharray=\"", kLevelDashes, "\"")), 1u);
+  EXPECT_NE(picture.find(str("fill=\"", kBad, "\" font-size")), picture.npos);
+  EXPECT_NE(picture.find("▶ FP8"), picture.npos);
+  // Under the pointer every part has its name and value; large parts have their names on them.
+  EXPECT_NE(picture.find("<title>BF16, weights: 5 GB</title>"), picture.npos);
+  EXPECT_NE(picture.find("<title>FP8, moments: 3 GB</title>"), picture.npos);
+  EXPECT_EQ(count(picture, ">weights</text>"), 3u) << "on both bars and in the legend";
+}
+
+// The colour of the first part of the second panel is not that of the first panel's.
+TEST(StackedBars, OneColourMeansOnePart) {
+  const StackedBars memory{"memory", {"weights", "other"}, {{"a", "", {1, 1}}}},
+      time{"time", {"GEMMs", "other"}, {{"a", "", {1, 1}}}};
+  const std::string picture = svg(StackedPicture{"both", {memory, time}, ""});
+  EXPECT_EQ(count(picture, "fill=\"#0a4f82\""), 2u) << "a part and its legend";
+  EXPECT_EQ(count(picture, "fill=\"#2b83ba\""), 4u) << "the same part in both panels";
+  EXPECT_EQ(count(picture, "fill=\"#7fb8dc\""), 2u);
+}
+
+TEST(BarChart, LevelErrorBarsAndHints) {
+  BarChart chart{"speed", "x", {"up"}, {{"forward", {1.5}, {1.25}, {1.75}}}};
+  chart.level = 1.0;
+  chart.level_name = "as fast";
+  const std::string picture = svg(chart);
+  EXPECT_NE(picture.find("as fast"), picture.npos);
+  EXPECT_EQ(count(picture, "stroke-dasharray"), 1u);
+  EXPECT_NE(picture.find("<title>up, forward: 1.5 [1.25, 1.75]</title>"), picture.npos);
+}
+
+TEST(LineChart, MarksTicksAndValuesUnderThePointer) {
+  LineChart chart{"t", "step", "loss", false, false, {{"a <b>", {0, 5, 10}, {3, 2, 1}, {}, {}}}};
+  chart.marks = {{5, 2, "half way"}};
+  chart.x_ticks = {5, 99};
+  const std::string picture = svg(chart);
+  EXPECT_NE(picture.find(">half way</text>"), picture.npos);
+  EXPECT_NE(picture.find("<title>a &lt;b&gt;: step 5, loss 2</title>"), picture.npos);
+  EXPECT_EQ(picture.find(">99</text>"), picture.npos) << "outside of the axis";
+  EXPECT_EQ(picture.find(">10</text>"), picture.npos) << "not a point that was asked for";
+}
+
+// Curves are told apart in print and by every eye: no two have the same dashes.
+TEST(LineChart, CurvesDifferWithoutColours) {
+  std::set<std::string_view> seen;
+  for (size_t i = 0; i < colours(); ++i) EXPECT_TRUE(seen.insert(dashes_of(i)).second) << i;
+  EXPECT_FALSE(seen.contains(kLevelDashes));
+}
+
+// On a dark screen, and on no paper.
+TEST(Drawing, HasAStyleForDarkScreens) {
+  const std::string picture = svg(LineChart{}), page = Page("p").html();
+  for (const std::string& text : {picture, page})
+    EXPECT_EQ(count(text, "@media screen and (prefers-color-scheme:dark){"), 1u);
+  for (size_t i = 0; i < colours(); ++i)
+    EXPECT_NE(picture.find(str("[stroke=\"", colour_of(i), "\"]")), picture.npos) << i;
 }
 
 TEST(Page, IsOneFileWithNothingFromOutside) {

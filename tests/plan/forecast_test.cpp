@@ -198,6 +198,8 @@ TEST(Forecast, EveryOutputSaysForecastAndHowWrong) {
   const std::string picture = picture_of(f);
   EXPECT_NE(picture.find("A forecast"), std::string::npos);
   EXPECT_EQ(picture.find("<script>"), std::string::npos);
+  EXPECT_NE(picture.find("what a run can use of"), std::string::npos);
+  EXPECT_NE(picture.find("GB: does not fit"), std::string::npos);
 }
 
 TEST(Forecast, AdaptersOnAttentionAloneCostLess) {
