@@ -102,13 +102,13 @@ void Importer::run() {
 
 void Importer::add_defaults() {
   for (ForeignFile& file : files_) {
-    const bool is_trl = file.form == ForeignForm::kTrl;
-    if (!is_trl && file.form != ForeignForm::kLlamaFactory) continue;
-    for (const ForeignDefault& usual : is_trl ? trl_defaults() : llama_factory_defaults()) {
+    const bool from_trl = file.form == ForeignForm::kTrl;
+    if (!from_trl && file.form != ForeignForm::kLlamaFactory) continue;
+    for (const ForeignDefault& usual : from_trl ? trl_defaults() : llama_factory_defaults()) {
       const std::string path(usual.theirs);
       if (entry_of(file.form, path) != nullptr) continue;
       // bf16 is on there only when fp16 is not.
-      if (is_trl && path == "bf16" && is_on(file.form, "fp16")) continue;
+      if (from_trl && path == "bf16" && is_on(file.form, "fp16")) continue;
       file.entries.push_back({.path = path,
                               .values = {std::string(usual.value)},
                               .is_default = true,
