@@ -9,6 +9,7 @@
 #include "chart/page.h"
 #include "chart/parallel.h"
 #include "config/key_makers.h"
+#include "monitor/metric_file.h"
 #include "sweep/agent.h"
 #include "sweep/report.h"
 
@@ -85,6 +86,29 @@ std::string progress_picture(const Report& report) {
   return chart::svg(picture);
 }
 
+// The metric of the best trials as they ran, from their own files; "": none are there any more.
+std::string curves_picture(const Report& report) {
+  constexpr size_t kMostCurves = 6;
+  chart::LineChart picture;
+  for (const Trial& trial : report.trials) {
+    if (!trial.metric || picture.series.size() == kMostCurves) continue;
+    monitor::MetricFile file(run_folder(report.plan, trial) / "metrics.jsonl",
+                             report.definition.metric);
+    file.update();
+    chart::Series series{.name = str("trial ", trial.number)};
+    for (const double value : file.values()) {
+      series.x.push_back(static_cast<double>(series.x.size() + 1));
+      series.y.push_back(value);
+    }
+    if (series.x.size() > 1) picture.series.push_back(std::move(series));
+  }
+  if (picture.series.empty()) return "";
+  picture.title = "The best trials as they ran";
+  picture.x_label = str("records of ", report.definition.metric);
+  picture.y_label = report.definition.metric;
+  return chart::svg(picture);
+}
+
 void add_importance(chart::Page& page, const Report& report) {
   if (report.importance.empty()) return;
   page.heading("What goes with the metric");
@@ -138,6 +162,7 @@ std::string report_html(const Report& report) {
       report.trials, [](const Trial& trial) { return trial.metric.has_value(); });
   if (judged > 0) page.picture(parallel_picture(report));
   if (report.has_best && report.counts.finished > 1) page.picture(progress_picture(report));
+  if (const std::string curves = curves_picture(report); !curves.empty()) page.picture(curves);
   add_importance(page, report);
   page.heading("Trials");
   std::vector<std::vector<std::string>> rows;

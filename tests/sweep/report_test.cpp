@@ -81,5 +81,20 @@ TEST_F(ReportTest, ThePageIsOneFileInWhichNothingIsMarkupOfOthers) {
   EXPECT_EQ(curves, 7u);
 }
 
+TEST_F(ReportTest, TheBestTrialsAreDrawnAsTheyRan) {
+  const Report r = report();
+  EXPECT_EQ(report_html(r).find("as they ran"), std::string::npos) << "their files are gone";
+  const fs::path folder = run_folder(r.plan, r.trials.front());
+  fs::create_directories(folder);
+  write_file_atomic(folder / "metrics.jsonl",
+                    str("{\"step\":10,\"", r.definition.metric, "\":4.5}\n{\"step\":20,\"",
+                        r.definition.metric, "\":3.25}\n"));
+  const std::string html = report_html(r);
+  EXPECT_NE(html.find("as they ran"), std::string::npos);
+  EXPECT_NE(
+      html.find(str("records of ", r.definition.metric, " 2, ", r.definition.metric, " 3.25")),
+      std::string::npos);
+}
+
 }  // namespace
 }  // namespace octavo::sweep
