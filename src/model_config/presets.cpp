@@ -8,13 +8,14 @@ namespace octavo::model_config {
 namespace {
 
 struct Gpt2Preset {
-  std::string_view name;
+  std::string_view name, hub;
   int64_t layers, heads, width;
 };
-constexpr Gpt2Preset kGpt2[] = {{"gpt2", 12, 12, 768},
-                                {"gpt2-medium", 24, 16, 1024},
-                                {"gpt2-large", 36, 20, 1280},
-                                {"gpt2-xl", 48, 25, 1600}};
+// tests/models/published/gpt2*.json.
+constexpr Gpt2Preset kGpt2[] = {{"gpt2", "openai-community/gpt2", 12, 12, 768},
+                                {"gpt2-medium", "openai-community/gpt2-medium", 24, 16, 1024},
+                                {"gpt2-large", "openai-community/gpt2-large", 36, 20, 1280},
+                                {"gpt2-xl", "openai-community/gpt2-xl", 48, 25, 1600}};
 constexpr std::string_view kCustom = "custom";
 
 const Gpt2Preset* find_gpt2(std::string_view name) {
@@ -28,20 +29,31 @@ struct Published {
   int64_t layers, width, mlp, heads, kv_heads, head_dim, vocab, context;
   double norm_eps, theta, factor;  // the latter two of RoPE; 0: not stretched
   bool tied;
+  bool instruct;  // whether there is NAME-Instruct beside it
 };
+// Behind each row where its numbers are from: a file of tests/models/published, or litgpt/config.py
+// of github.com/Lightning-AI/litgpt at 26857050fe3f, which names the hub's config.json of each.
 // clang-format off
 constexpr Published kPublished[] = {
-    {"meta-llama/Llama-3.2-1B", Family::kLlama, 16, 2048, 8192, 32, 8, 64, 128256, 131072, 1e-5, 5e5, 32, true},
-    {"meta-llama/Llama-3.2-3B", Family::kLlama, 28, 3072, 8192, 24, 8, 128, 128256, 131072, 1e-5, 5e5, 32, true},
-    {"meta-llama/Llama-3.1-8B", Family::kLlama, 32, 4096, 14336, 32, 8, 128, 128256, 131072, 1e-5, 5e5, 8, false},
-    {"meta-llama/Llama-3.1-70B", Family::kLlama, 80, 8192, 28672, 64, 8, 128, 128256, 131072, 1e-5, 5e5, 8, false},
-    {"meta-llama/Llama-3.1-405B", Family::kLlama, 126, 16384, 53248, 128, 8, 128, 128256, 131072, 1e-5, 5e5, 8, false},
-    {"meta-llama/Llama-2-7b", Family::kLlama, 32, 4096, 11008, 32, 32, 128, 32000, 4096, 1e-5, 1e4, 0, false},
-    {"Qwen/Qwen2.5-0.5B", Family::kQwen2, 24, 896, 4864, 14, 2, 64, 151936, 32768, 1e-6, 1e6, 0, true},
-    {"Qwen/Qwen2.5-1.5B", Family::kQwen2, 28, 1536, 8960, 12, 2, 128, 151936, 131072, 1e-6, 1e6, 0, true},
-    {"Qwen/Qwen2.5-3B", Family::kQwen2, 36, 2048, 11008, 16, 2, 128, 151936, 32768, 1e-6, 1e6, 0, true},
-    {"Qwen/Qwen2.5-7B", Family::kQwen2, 28, 3584, 18944, 28, 4, 128, 152064, 131072, 1e-6, 1e6, 0, false},
-    {"Qwen/Qwen2.5-14B", Family::kQwen2, 48, 5120, 13824, 40, 8, 128, 152064, 131072, 1e-5, 1e6, 0, false},
+    {"meta-llama/Llama-3.2-1B", Family::kLlama, 16, 2048, 8192, 32, 8, 64, 128256, 131072, 1e-5, 5e5, 32, true, true},  // Llama-3.2-1B.json
+    {"meta-llama/Llama-3.2-3B", Family::kLlama, 28, 3072, 8192, 24, 8, 128, 128256, 131072, 1e-5, 5e5, 32, true, true},  // Llama-3.2-3B.json
+    {"meta-llama/Llama-3.1-8B", Family::kLlama, 32, 4096, 14336, 32, 8, 128, 128256, 131072, 1e-5, 5e5, 8, false, true},  // Llama-3.1-8B.json
+    {"meta-llama/Llama-3.1-70B", Family::kLlama, 80, 8192, 28672, 64, 8, 128, 128256, 131072, 1e-5, 5e5, 8, false, true},  // Llama-3.1-70B-Instruct.json
+    {"meta-llama/Llama-3.1-405B", Family::kLlama, 126, 16384, 53248, 128, 8, 128, 128256, 131072, 1e-5, 5e5, 8, false, true},  // litgpt, line 832
+    {"meta-llama/Llama-3.3-70B-Instruct", Family::kLlama, 80, 8192, 28672, 64, 8, 128, 128256, 131072, 1e-5, 5e5, 8, false, true},  // Llama-3.3-70B-Instruct.json
+    {"meta-llama/Meta-Llama-3-8B", Family::kLlama, 32, 4096, 14336, 32, 8, 128, 128256, 8192, 1e-5, 5e5, 0, false, true},  // Meta-Llama-3-8B-Instruct.json
+    {"meta-llama/Meta-Llama-3-70B", Family::kLlama, 80, 8192, 28672, 64, 8, 128, 128256, 8192, 1e-5, 5e5, 0, false, true},  // litgpt, line 793
+    {"meta-llama/Llama-2-7b-hf", Family::kLlama, 32, 4096, 11008, 32, 32, 128, 32000, 4096, 1e-5, 1e4, 0, false, false},  // litgpt, line 696
+    {"Qwen/Qwen2.5-0.5B", Family::kQwen2, 24, 896, 4864, 14, 2, 64, 151936, 32768, 1e-6, 1e6, 0, true, true},  // Qwen2.5-0.5B.json
+    {"Qwen/Qwen2.5-1.5B", Family::kQwen2, 28, 1536, 8960, 12, 2, 128, 151936, 131072, 1e-6, 1e6, 0, true, true},  // Qwen2.5-1.5B-Instruct.json; context: litgpt, line 2283
+    {"Qwen/Qwen2.5-3B", Family::kQwen2, 36, 2048, 11008, 16, 2, 128, 151936, 32768, 1e-6, 1e6, 0, true, true},  // Qwen2.5-3B.json
+    {"Qwen/Qwen2.5-7B", Family::kQwen2, 28, 3584, 18944, 28, 4, 128, 152064, 131072, 1e-6, 1e6, 0, false, true},  // Qwen2.5-7B.json
+    {"Qwen/Qwen2.5-14B", Family::kQwen2, 48, 5120, 13824, 40, 8, 128, 152064, 131072, 1e-5, 1e6, 0, false, true},  // Qwen2.5-14B.json
+    {"Qwen/Qwen2.5-32B", Family::kQwen2, 64, 5120, 27648, 40, 8, 128, 152064, 131072, 1e-5, 1e6, 0, false, true},  // Qwen2.5-32B.json
+    {"Qwen/Qwen2.5-72B", Family::kQwen2, 80, 8192, 29568, 64, 8, 128, 152064, 131072, 1e-5, 1e6, 0, false, true},  // litgpt, line 2388
+    {"HuggingFaceTB/SmolLM2-135M", Family::kLlama, 30, 576, 1536, 9, 3, 64, 49152, 8192, 1e-5, 1e5, 0, true, true},  // SmolLM2-135M.json
+    {"HuggingFaceTB/SmolLM2-360M", Family::kLlama, 32, 960, 2560, 15, 5, 64, 49152, 8192, 1e-5, 1e5, 0, true, true},  // SmolLM2-360M.json; vocabulary: litgpt, line 3097
+    {"HuggingFaceTB/SmolLM2-1.7B", Family::kLlama, 24, 2048, 8192, 32, 32, 64, 49152, 8192, 1e-5, 1.3e5, 0, true, true},  // SmolLM2-1.7B.json
 };
 // clang-format on
 
@@ -63,15 +75,55 @@ ModelConfig config_of(const Published& p) {
   return config;
 }
 
-// Without the owner and what it was tuned for, in small letters.
-std::string plain(std::string_view given) {
-  std::string name(given);
-  if (const size_t slash = name.rfind('/'); slash != std::string::npos) name.erase(0, slash + 1);
-  for (char& letter : name)
+ModelConfig config_of(const Gpt2Preset& p) {
+  return gpt2({.layers = p.layers, .heads = p.heads, .width = p.width});
+}
+
+// A name in small letters, without its owner and without what it was tuned for.
+struct PlainName {
+  std::string text;
+  bool is_tuned = false;
+};
+
+PlainName plain(std::string_view given) {
+  PlainName name{std::string(given.substr(given.rfind('/') + 1))};  // npos + 1 is 0
+  for (char& letter : name.text) {
     if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
-  for (const std::string_view suffix : {"-instruct", "-base"})
-    if (name.ends_with(suffix)) name.erase(name.size() - suffix.size());
+    if (letter == ' ' || letter == '_' || letter == ':') letter = '-';
+  }
+  for (const std::string_view suffix : {"-hf", "-instruct", "-chat", "-base"}) {
+    if (!name.text.ends_with(suffix)) continue;
+    name.text.erase(name.text.size() - suffix.size());
+    name.is_tuned |= suffix == "-instruct" || suffix == "-chat";
+  }
+  if (name.text.starts_with("meta-llama")) name.text.erase(0, std::string_view("meta-").size());
   return name;
+}
+
+// What spellings have in common: "llama-3.1-8b", "Llama 3.1 8B" and "llama31-8b" are one name.
+std::string letters_of(const PlainName& name) {
+  std::string letters;
+  for (const char c : name.text)
+    if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) letters += c;
+  return letters;
+}
+
+std::string letters_of(std::string_view name) {
+  return letters_of(plain(name));
+}
+
+const Published* find_published(std::string_view name) {
+  const std::string wanted = letters_of(name);
+  const auto* found = std::ranges::find_if(
+      kPublished, [&](const Published& p) { return letters_of(p.name) == wanted; });
+  return found == std::end(kPublished) ? nullptr : found;
+}
+
+const Gpt2Preset* find_published_gpt2(std::string_view name) {
+  const std::string wanted = letters_of(name);
+  const auto* found = std::ranges::find_if(
+      kGpt2, [&](const Gpt2Preset& p) { return letters_of(p.name) == wanted; });
+  return found == std::end(kGpt2) ? nullptr : found;
 }
 
 }  // namespace
@@ -119,16 +171,55 @@ ModelConfig built_in(std::string_view name, const Gpt2Sizes& keys) {
 }
 
 std::optional<Preset> published(std::string_view name) {
-  const std::string wanted = plain(name);
-  for (const Published& p : kPublished)
-    if (plain(p.name) == wanted) return Preset{wanted, config_of(p)};
+  if (const Published* row = find_published(name))
+    return Preset{plain(row->name).text, config_of(*row)};
+  if (const Gpt2Preset* row = find_published_gpt2(name))
+    return Preset{std::string(row->name), config_of(*row)};
   return std::nullopt;
 }
 
 std::vector<std::string_view> published_names() {
   std::vector<std::string_view> names;
+  for (const Gpt2Preset& p : kGpt2) names.push_back(p.hub);
   for (const Published& p : kPublished) names.push_back(p.name);
   return names;
+}
+
+std::optional<std::string> hub_name(std::string_view given) {
+  if (given.find_first_of("/@") != given.npos) return std::nullopt;
+  const bool is_tuned = plain(given).is_tuned;
+  if (const Published* row = find_published(given)) {
+    std::string name(row->name);
+    if (is_tuned && !row->instruct) return std::nullopt;
+    if (is_tuned && !name.ends_with("-Instruct")) name += "-Instruct";
+    return name;
+  }
+  const Gpt2Preset* row = is_tuned ? nullptr : find_published_gpt2(given);
+  return row == nullptr ? std::nullopt : std::optional<std::string>(row->hub);
+}
+
+std::string_view unsupported_family(std::string_view name) {
+  struct Other {
+    std::string_view begins, title;
+  };
+  // Their config.json would be refused: transformers computes them in another way.
+  static constexpr Other kOthers[] = {{"qwen3", "Qwen3"},
+                                      {"gptoss", "gpt-oss"},
+                                      {"smollm3", "SmolLM3"},
+                                      {"gemma", "Gemma"},
+                                      {"phi3", "Phi-3"},
+                                      {"phi4", "Phi-4"},
+                                      {"olmo2", "OLMo 2"},
+                                      {"olmo3", "OLMo 3"},
+                                      {"ministral", "Ministral"},
+                                      {"mixtral", "Mixtral"},
+                                      {"deepseekv2", "DeepSeek-V2"},
+                                      {"deepseekv3", "DeepSeek-V3"},
+                                      {"llama4", "Llama 4"}};
+  const std::string letters = letters_of(name);
+  for (const Other& other : kOthers)
+    if (letters.starts_with(other.begins)) return other.title;
+  return {};
 }
 
 }  // namespace octavo::model_config

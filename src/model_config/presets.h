@@ -26,8 +26,16 @@ struct Preset {
   std::string name;
   ModelConfig config;
 };
-// "llama-3.1-8b", also as "meta-llama/Llama-3.1-8B-Instruct".
+// By any spelling and with any owner: "llama-3.1-8b", "meta-llama/Llama-3.1-8B-Instruct",
+// "Meta Llama 3.1 8B", "llama31-8b"; GPT-2 too ("openai-community/gpt2").
 std::optional<Preset> published(std::string_view name);
 std::vector<std::string_view> published_names();  // as the hub writes them
+
+// What the hub calls a published model that is named without an owner: "llama-3.1-8b-instruct" is
+// "meta-llama/Llama-3.1-8B-Instruct". Nothing when it is none of them.
+std::optional<std::string> hub_name(std::string_view given);
+
+// The family of a well-known model that is not implemented here ("Qwen/Qwen3-8B"), "" otherwise.
+std::string_view unsupported_family(std::string_view name);
 
 }  // namespace octavo::model_config

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "expect_failure.h"
 #include "model_config/config_file.h"
 #include "model_config/presets.h"
@@ -40,10 +42,64 @@ TEST(Presets, OfGpt2) {
 }
 
 TEST(Presets, OfPublishedModelsHaveSeveralSpellings) {
-  for (const char* name : {"llama-3.1-8b", "Llama-3.1-8B", "meta-llama/Llama-3.1-8B-Instruct"})
+  for (const char* name :
+       {"llama-3.1-8b", "Llama-3.1-8B", "meta-llama/Llama-3.1-8B-Instruct", "Meta-Llama-3.1-8B",
+        "meta-llama/Meta-Llama-3.1-8B", "Meta Llama 3.1 8B", "llama31-8b", "llama3.1:8b"}) {
+    ASSERT_TRUE(published(name)) << name;
     EXPECT_EQ(published(name)->name, "llama-3.1-8b") << name;
-  EXPECT_FALSE(published("llama-3.1-9b"));
+  }
+  const std::pair<const char*, const char*> others[] = {
+      {"meta-llama/Meta-Llama-3-8B-Instruct", "llama-3-8b"},
+      {"Llama-3.3-70B", "llama-3.3-70b"},
+      {"openai-community/gpt2", "gpt2"},
+      {"openai-community/gpt2-xl", "gpt2-xl"},
+      {"Qwen2.5-72B-Instruct", "qwen2.5-72b"},
+      {"qwen25-14b", "qwen2.5-14b"},
+      {"HuggingFaceTB/SmolLM2-1.7B", "smollm2-1.7b"},
+      {"Llama-2-7b-chat-hf", "llama-2-7b"}};
+  for (const auto& [given, name] : others) {
+    ASSERT_TRUE(published(given)) << given;
+    EXPECT_EQ(published(given)->name, name) << given;
+  }
+  for (const char* name : {"", "/", "llama-3.1-9b", "llama", "qwen2.5", "my-llama-3.1-8b-tuned"})
+    EXPECT_FALSE(published(name)) << name;
   for (const std::string_view name : published_names()) EXPECT_TRUE(published(name)) << name;
+}
+
+// A name that several models answer to would give one of them the other's shape.
+TEST(Presets, NamesAreOfOneModelEach) {
+  std::set<std::string> seen;
+  for (const std::string_view name : published_names())
+    EXPECT_TRUE(seen.insert(published(name)->name).second) << name;
+  EXPECT_GE(seen.size(), 22u);
+}
+
+TEST(Presets, NamesOnTheHub) {
+  const std::pair<const char*, const char*> wanted[] = {
+      {"llama-3.2-1b", "meta-llama/Llama-3.2-1B"},
+      {"Meta-Llama-3.1-8B", "meta-llama/Llama-3.1-8B"},
+      {"Meta-Llama-3-8B-Instruct", "meta-llama/Meta-Llama-3-8B-Instruct"},
+      {"llama-3.3-70b", "meta-llama/Llama-3.3-70B-Instruct"},
+      {"llama-3.3-70b-instruct", "meta-llama/Llama-3.3-70B-Instruct"},
+      {"Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B-Instruct"},
+      {"smollm2-135m", "HuggingFaceTB/SmolLM2-135M"},
+      {"gpt2-large", "openai-community/gpt2-large"},
+      {"llama-2-7b", "meta-llama/Llama-2-7b-hf"}};
+  for (const auto& [given, name] : wanted) EXPECT_EQ(hub_name(given), name) << given;
+  // What names its owner or its revision is meant as it stands; nobody published the others.
+  for (const char* name : {"meta-llama/Meta-Llama-3.1-8B", "unsloth/Llama-3.2-1B", "gpt2@main",
+                           "gpt2-instruct", "llama-2-7b-chat", "custom", ""})
+    EXPECT_FALSE(hub_name(name)) << name;
+}
+
+TEST(Presets, FamiliesThatAreNotImplemented) {
+  for (const char* name : {"Qwen/Qwen3-8B", "openai/gpt-oss-20b", "google/gemma-3-1b-it",
+                           "HuggingFaceTB/SmolLM3-3B", "microsoft/phi-4"})
+    EXPECT_FALSE(unsupported_family(name).empty()) << name;
+  for (const std::string_view name : published_names())
+    EXPECT_TRUE(unsupported_family(name).empty()) << name;
+  for (const char* name : {"deepseek-ai/DeepSeek-R1-Distill-Llama-8B", "someone/mine", ""})
+    EXPECT_TRUE(unsupported_family(name).empty()) << name;
 }
 
 TEST(Read, FieldsOfGpt2ThatChangeTheMathematicsAreRefused) {
