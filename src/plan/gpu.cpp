@@ -1,6 +1,9 @@
 #include "plan/gpu.h"
 
+#include <vector>
+
 #include "base/error.h"
+#include "base/text.h"
 
 namespace octavo::plan {
 
@@ -43,14 +46,21 @@ double usable_bytes(const Gpu& gpu) {
 const Gpu* find_gpu(std::string_view name) {
   for (const Gpu& gpu : gpus())
     if (gpu.name == name || gpu.title == name) return &gpu;
-  return nullptr;
+  return gpu_of_device(name);
 }
 
 const Gpu& wanted_gpu(std::string_view name) {
   if (const Gpu* gpu = find_gpu(name)) return *gpu;
   std::string known;
-  for (const Gpu& gpu : gpus()) known += (known.empty() ? "" : ", ") + std::string(gpu.name);
-  fail(ExitCode::kUsage, "plan", str("gpu: wanted one of ", known, "; found \"", name, "\""));
+  std::vector<std::string_view> names;
+  for (const Gpu& gpu : gpus()) {
+    known += (known.empty() ? "" : ", ") + std::string(gpu.name);
+    names.push_back(gpu.name);
+  }
+  const std::string nearest = nearest_name(name, names);
+  fail(ExitCode::kUsage, "plan", "gpu: wanted one of ", known, "; found \"", name.substr(0, 80),
+       "\"; ",
+       nearest.empty() ? "octavo names says what they are" : "did you mean " + nearest + "?");
 }
 
 }  // namespace octavo::plan

@@ -26,9 +26,10 @@ struct Gpu {
 std::span<const Gpu> gpus();
 // What a run can allocate: all but the context, the kernels of the libraries and NCCL's buffers.
 double usable_bytes(const Gpu& gpu);
-const Gpu* find_gpu(std::string_view name);  // null: not known
-// The one that a driver calls so ("NVIDIA H100 80GB HBM3"); null: none of them (device_name.cpp).
-const Gpu* gpu_of_device(std::string_view device_name);
-const Gpu& wanted_gpu(std::string_view name);  // or an error that lists the known ones
+// By name, title, or what drivers and people call it ("NVIDIA H100 80GB HBM3", "H100", "h100-sxm",
+// "RTX 4090"); null: not known.
+const Gpu* find_gpu(std::string_view name);
+const Gpu* gpu_of_device(std::string_view device_name);  // without our own names (device_name.cpp)
+const Gpu& wanted_gpu(std::string_view name);            // or an error that lists the known ones
 
 }  // namespace octavo::plan

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "expect_failure.h"
 #include "plan/gpu.h"
 
 namespace octavo::plan {
@@ -30,6 +31,55 @@ TEST(DeviceName, IsFoundInTheTable) {
     ASSERT_NE(gpu, nullptr) << device;
     EXPECT_EQ(gpu->name, name) << device;
   }
+}
+
+// As people and vendors write them.
+TEST(DeviceName, InAnySpelling) {
+  const std::pair<const char*, const char*> wanted[] = {{"H100", "h100"},
+                                                        {"h100-sxm", "h100"},
+                                                        {"H100 SXM5", "h100"},
+                                                        {"H100 80GB", "h100"},
+                                                        {"h100 80 GB", "h100"},
+                                                        {"h100sxm80gb", "h100"},
+                                                        {"NVIDIA H100 80GB HBM3", "h100"},
+                                                        {"H100-PCIe", "h100_pcie"},
+                                                        {"h100_pcie", "h100_pcie"},
+                                                        {"H100 NVL 94GB", "h100_nvl"},
+                                                        {"H100 96GB HBM2e 500W", "h100_500w"},
+                                                        {"A100", "a100"},
+                                                        {"A100 80GB PCIe", "a100"},
+                                                        {"a100-sxm-40gb", "a100_40gb"},
+                                                        {"A100 40GB", "a100_40gb"},
+                                                        {"H200 141GB", "h200"},
+                                                        {"B200 192GB", "b200"},
+                                                        {"GB200 NVL72", "gb200"},
+                                                        {"RTX 4090", "rtx4090"},
+                                                        {"4090", "rtx4090"},
+                                                        {"GeForce RTX 4090 24GB", "rtx4090"},
+                                                        {"rtx-5090", "rtx5090"},
+                                                        {"RTX 4060 Ti 16GB", "rtx4060ti"},
+                                                        {"RTX Pro 6000", "rtxpro6000"},
+                                                        {"RTX 6000 Pro", "rtxpro6000"},
+                                                        {"L40s", "l40s"}};
+  for (const auto& [given, name] : wanted) {
+    const Gpu* gpu = find_gpu(given);
+    ASSERT_NE(gpu, nullptr) << given;
+    EXPECT_EQ(gpu->name, name) << given;
+  }
+  for (const Gpu& gpu : gpus()) {
+    EXPECT_EQ(find_gpu(gpu.name), &gpu) << gpu.name;
+    EXPECT_EQ(find_gpu(gpu.title), &gpu) << gpu.title;
+  }
+  // Another amount of memory is another GPU.
+  for (const char* given :
+       {"H100 64GB", "RTX 4060 Ti 8GB", "A100 60GB", "h1000", "h100 0gb", "V100"})
+    EXPECT_EQ(find_gpu(given), nullptr) << given;
+  EXPECT_EQ(find_gpu(std::string(100'000, 'h')), nullptr);
+}
+
+TEST(DeviceName, UnknownOnesAreAnsweredWithTheNearest) {
+  expect_failure(ExitCode::kUsage, "did you mean h100?", [] { wanted_gpu("h1000"); });
+  expect_failure(ExitCode::kUsage, "octavo names", [] { wanted_gpu("something else entirely"); });
 }
 
 // No peak is better than another chip's.
