@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "cli/verbs.h"
+#include "config/names.h"
 #include "data/default_tokenizer.h"
 #include "data/prepare.h"
 
@@ -14,21 +15,24 @@ namespace octavo::cli {
 
 int data_prepare(const Verb& verb, Args args) {
   const config::Parsed parsed = config::parse(args, verb.arguments);
-  const config::Settings& settings = parsed.settings;
-  const std::vector<std::string>& inputs =
-      parsed.positionals.empty() ? settings.dataset : parsed.positionals;
+  config::Settings settings = parsed.settings;
   if (!parsed.positionals.empty() && parsed.given("dataset"))
     fail(ExitCode::kUsage, "cli", "data prepare: wanted the input once, found files and dataset (",
          parsed.origin_of("dataset").text(), "); give one of them");
-  if (inputs.empty())
+  if (!parsed.positionals.empty()) settings.dataset = parsed.positionals;
+  if (settings.dataset.empty())
     fail(ExitCode::kUsage, "cli",
          "data prepare: wanted files or folders of text or rows (JSONL, JSON), found none; name "
-         "them");
+         "them, or a data set that octavo names lists");
   if (settings.output.empty())
     fail(ExitCode::kUsage, "cli",
          "data prepare: wanted --output FOLDER, found none; say where the shards go");
 
-  data::PrepareOptions options = data::prepare_options(settings, inputs);
+  for (const std::string& note : parsed.notes) log_info(note);
+  for (const std::string& note : config::resolve_datasets(settings, parsed.given("dataset_config"),
+                                                          parsed.given("split_name")))
+    log_info(note);
+  data::PrepareOptions options = data::prepare_options(settings, settings.dataset);
   if (settings.tokenizer.empty() && parsed.given("model_name"))
     options.tokenizer = data::default_tokenizer(settings);
   else if (settings.tokenizer.empty())

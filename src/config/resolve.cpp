@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "config/key_makers.h"
+#include "config/names.h"
 #include "config/rules.h"
 #include "config/task.h"
 
@@ -248,6 +249,7 @@ class Resolver {
 }  // namespace
 
 void resolve(Parsed& parsed, const Parsed& file, Readers readers) {
+  resolve_names(parsed, readers);
   Resolver(parsed, file, readers).run();
 }
 

@@ -57,9 +57,9 @@ struct Import {
 // trained is a finding kRefused.
 Import import_files(std::span<const std::string> paths);
 
-// The guides' scripts have short names for two data sets of the hub.
+// The guides' scripts have short names for data sets of the hub (config/names.h).
 struct HubDataset {
-  std::string_view name, config;
+  std::string_view name, config, split;
 };
 std::optional<HubDataset> short_dataset(std::string_view name);
 

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/key_makers.h"
+#include "config/names.h"
 #include "config/rules.h"
 
 namespace octavo::migrate {
@@ -138,9 +139,9 @@ void Importer::convert(const ForeignFile& file, const ForeignEntry& entry) {
 }
 
 std::optional<HubDataset> short_dataset(std::string_view name) {
-  if (name == "fineweb-edu") return HubDataset{"HuggingFaceFW/fineweb-edu", "sample-10BT"};
-  if (name == "openwebtext") return HubDataset{"Skylion007/openwebtext", ""};
-  return std::nullopt;
+  const config::DatasetName* known = config::find_dataset(name);
+  if (known == nullptr) return std::nullopt;
+  return HubDataset{known->hub, known->subset, known->split};
 }
 
 // Our own keys, as the guides' scripts have them.
@@ -150,13 +151,14 @@ void Importer::convert_guide(const ForeignEntry& entry) {
     if (const std::optional<HubDataset> whole = short_dataset(entry.values.front())) {
       map_to(entry, "dataset", std::string(whole->name));
       if (!whole->config.empty()) map_to(entry, "dataset_config", std::string(whole->config));
-      return find(
-          Finding::Verdict::kRepaired, "short_dataset_name", entry,
-          "the script's own short name; the hub has no data set of this name",
-          "the run would stop before its first step",
-          str("dataset ", whole->name,
-              whole->config.empty() ? ""
-                                    : str(", dataset_config ", whole->config, " (10B tokens)")));
+      if (!whole->split.empty() && entry_of(ForeignForm::kGuide, "split_name") == nullptr)
+        map_to(entry, "split_name", std::string(whole->split));
+      return find(Finding::Verdict::kRepaired, "short_dataset_name", entry,
+                  "a short name; the hub has no data set of this name",
+                  "other programs would not find it",
+                  str("dataset ", whole->name,
+                      whole->config.empty() ? "" : str(", dataset_config ", whole->config),
+                      whole->split.empty() ? "" : str(", split_name ", whole->split)));
     }
   if (key != nullptr && key->name == "max_batch_size" &&
       entry_of(ForeignForm::kGuide, "auto_batch_size") == nullptr &&

@@ -64,6 +64,8 @@ void name_dataset(std::string& value, std::vector<std::string>& arguments) {
   value = whole->name;
   if (!whole->config.empty() && !names_flag(arguments, "dataset_config"))
     arguments.push_back(str("--dataset_config=", whole->config));
+  if (!whole->split.empty() && !names_flag(arguments, "split_name"))
+    arguments.push_back(str("--split_name=", whole->split));
 }
 
 }  // namespace
