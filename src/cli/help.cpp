@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/help.h"
+#include "config/spellings.h"
 
 namespace octavo::cli {
 namespace {
@@ -116,14 +117,20 @@ std::string heading(const Verb& verb) {
 const config::Key* key_named(std::string word) {
   word.erase(0, std::min(word.size(), word.find_first_not_of('-')));
   std::ranges::replace(word, '-', '_');
-  const config::Key* key = config::find_key(word);
-  return key == nullptr && word.starts_with("no_") ? config::find_key(word.substr(3)) : key;
+  for (const std::string& name : {word, word.starts_with("no_") ? word.substr(3) : word}) {
+    if (const config::Key* key = config::find_key(name)) return key;
+    if (const config::Key* key = config::find_key(config::our_name(name))) return key;
+  }
+  return nullptr;
 }
 
 [[noreturn]] void no_such_key(const std::string& word, const std::string& all) {
   const std::vector<std::string> near = config::near_keys(word);
+  const std::string hint = config::spelling_hint(word);
   fail(ExitCode::kUsage, "cli", "unknown key '", word.substr(0, 80), "'; ",
-       near.empty() ? "see " + all : "did you mean " + join(near, ", ") + "?");
+       !hint.empty()  ? hint
+       : near.empty() ? "see " + all
+                      : "did you mean " + join(near, ", ") + "?");
 }
 
 std::string one_key_help(const Verb& verb, const std::string& word) {

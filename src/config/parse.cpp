@@ -9,6 +9,7 @@
 #include "config/key_makers.h"
 #include "config/resolve.h"
 #include "config/rules.h"
+#include "config/spellings.h"
 #include "config/yaml.h"
 
 namespace octavo::config {
@@ -24,8 +25,10 @@ std::string shown(std::span<const std::string> values) {
 
 [[noreturn]] void unknown_key(const std::string& where, const std::string& name) {
   const std::string nearest = nearest_key(name);
-  const std::string hint =
-      nearest.empty() ? "see octavo config show for all keys" : "did you mean " + nearest + "?";
+  std::string hint = spelling_hint(name);
+  if (hint.empty())
+    hint =
+        nearest.empty() ? "see octavo config show for all keys" : "did you mean " + nearest + "?";
   fail(ExitCode::kUsage, kRoom, where, "unknown key '", name.substr(0, 80), "'; ", hint);
 }
 
@@ -47,7 +50,7 @@ void store(Parsed& parsed, const Key& key, std::span<const std::string> values, 
     for (const std::string& value : values) refuse_secret(where + key.name, value);
   if (!key.store(parsed.settings, values))
     fail(ExitCode::kUsage, kRoom, where, key.name, ": wanted ", key.wanted, ", found ",
-         shown(values));
+         shown(values), value_hint(key, values));
   parsed.origins.insert_or_assign(key.name, std::move(origin));
 }
 
@@ -206,7 +209,8 @@ Parsed with_flags(const Parsed& file, const Parsed& flags, const Arguments& argu
   return parsed;
 }
 
-Parsed parse(std::span<const std::string> args, const Arguments& arguments) {
+Parsed parse(std::span<const std::string> words, const Arguments& arguments) {
+  const std::vector<std::string> args = in_our_words(words, arguments);
   Parsed flags, file;
   FlagReader(args, arguments, flags).read_all();
   // The file was named among the flags: read it first, then let the flags win.
