@@ -13,6 +13,9 @@
 #include "cli/examples.h"
 #include "cli/verbs.h"
 #include "config/help.h"
+#include "config/names.h"
+#include "model_config/presets.h"
+#include "plan/gpu.h"
 
 namespace octavo::cli {
 namespace {
@@ -124,10 +127,23 @@ Candidates flags(const Verb& verb, std::string_view typed) {
   return found;
 }
 
+// What is known by name. A file may be meant as well: then the shell has the word.
+void offer_names(Candidates& found, const config::Key& key, std::string_view typed) {
+  if (key.name == "gpu")
+    for (const plan::Gpu& gpu : plan::gpus()) offer(found, typed, std::string(gpu.name), gpu.title);
+  if (key.name == "model_name")
+    for (const std::string_view hub : model_config::published_names())
+      offer(found, typed, model_config::published(hub)->name, hub);
+  if (key.name == "dataset" && !typed.empty())
+    for (const config::DatasetName& known : config::dataset_names())
+      offer(found, typed, std::string(known.name), known.about);
+}
+
 // The choices of a key, after what the shell takes for a part of the same word ("--key=").
 Candidates values(const config::Key& key, std::string_view typed, const std::string& before) {
   Candidates found;
   for (const std::string& choice : key.choices) offer(found, typed, choice, "");
+  offer_names(found, key, typed);
   if (key.type == config::Type::kBool)
     for (const char* word : {"true", "false"}) offer(found, typed, word, "");
   for (Candidate& candidate : found) candidate.word = before + candidate.word;

@@ -44,6 +44,7 @@ int sweep_status(const Verb& verb, Args args);
 int sweep_report(const Verb& verb, Args args);
 int sweep_schema(const Verb& verb, Args args);
 int examples(const Verb& verb, Args args);
+int names(const Verb& verb, Args args);
 int completion(const Verb& verb, Args args);
 // Verbs that need libtorch: checks the arguments, then loads liboctavo_core.so and calls
 // octavo_core_main.
