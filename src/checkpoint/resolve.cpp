@@ -139,13 +139,23 @@ fs::path locate_step(const fs::path& root, const std::string& name, const std::s
   return found.empty() ? root / name : step_or_aside(root / found.front(), name);
 }
 
+// Of a name as other trainers write it ("checkpoints/latest.pt"): what to write instead, or "".
+std::string folder_hint(const std::string& what) {
+  for (const std::string_view ending : {".pt", ".pth", ".ckpt", ".bin", ".safetensors"}) {
+    if (!what.ends_with(ending) || what.size() == ending.size()) continue;
+    const std::string name = what.substr(0, what.size() - ending.size());
+    return str("; a checkpoint is a folder, write ", quote_name(name), " without ", ending);
+  }
+  return "";
+}
+
 [[noreturn]] void fail_unknown(const fs::path& root, const std::string& what) {
   std::string there = available(root);
   if (const auto runs = runs_text(root); runs != "no run")
     there = there == "no checkpoint" ? runs : runs + ", and outside their folders " + there;
   fail(ExitCode::kUsage, "checkpoint", "wanted checkpoint ", quote_name(what),
        " (latest, best, a run's name, a step folder or a path to one), found no such folder; in ",
-       root.string(), " there is ", there);
+       root.string(), " there is ", there, folder_hint(what));
 }
 
 bool is_plain(const std::string& what) {

@@ -4,27 +4,22 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "config/names.h"
 #include "model_config/presets.h"
 
 namespace octavo::hub {
 namespace {
 
-// What the guides name beside the published models that have a preset; a slip of the finger is
-// nearer to one of these than to another name.
+// What the guides name beside the tables of names; a slip of the finger is nearer to one of these
+// than to another name.
 constexpr std::string_view kKnownNames[] = {"meta-llama/Llama-3.2-1B-Instruct",
-                                            "meta-llama/Meta-Llama-3.1-8B",
-                                            "HuggingFaceTB/SmolLM2-135M",
-                                            "openai-community/gpt2",
-                                            "nvidia/OpenMathInstruct-2",
-                                            "openai/gsm8k",
-                                            "tatsu-lab/alpaca",
-                                            "HuggingFaceFW/fineweb-edu",
-                                            "Skylion007/openwebtext"};
+                                            "meta-llama/Meta-Llama-3.1-8B"};
 
 std::string perhaps(const RepoCache& cache) {
   std::vector<std::string> cached = cached_ids(cache.root(), cache.repo().kind);
   std::vector<std::string_view> names = model_config::published_names();
   names.insert(names.end(), std::begin(kKnownNames), std::end(kKnownNames));
+  for (const config::DatasetName& known : config::dataset_names()) names.push_back(known.hub);
   names.insert(names.end(), cached.begin(), cached.end());
   const std::string nearest = nearest_name(cache.repo().id, names);
   return nearest.empty() || nearest == cache.repo().id ? "" : " Perhaps " + nearest + " is meant.";

@@ -9,6 +9,7 @@
 #include "hub/environment.h"
 #include "hub/hub.h"
 #include "hub/splits.h"
+#include "model_config/presets.h"
 
 namespace octavo::hub {
 namespace {
@@ -201,6 +202,15 @@ Options dataset_options(const config::Settings& settings) {
 bool is_hub_name(const std::string& name) {
   std::error_code none;
   return !fs::exists(name, none) && parse_repo(name, Kind::kModel, "main").has_value();
+}
+
+void refuse_other_family(const std::string& name) {
+  const std::string_view family = model_config::unsupported_family(name);
+  if (family.empty() || !is_hub_name(name)) return;
+  const RepoCache cache(read_environment().cache, repo_of(name, Kind::kModel, {}));
+  if (cache.commit()) return;
+  fail(ExitCode::kUsage, "hub", "wanted a model of GPT-2, Llama, Qwen2 or Mistral, found ", name,
+       ", which is ", family, " and not implemented; octavo names lists models that are");
 }
 
 fs::path resolve_model(const std::string& name, const Options& options) {

@@ -46,6 +46,7 @@ Shape shape_of(const config::Settings& settings) {
     return shape_of_file(model_file(name, "config.json"), name);
   if (const auto preset = model_config::published(name))
     return shape_of(preset->config, preset->name);
+  hub::refuse_other_family(name);
   hub::Options options = hub::model_options(settings);
   options.parts = hub::Parts::kTokenizer;
   return shape_of_file(hub::resolve_model(name, options) / "config.json", name);

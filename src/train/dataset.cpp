@@ -41,10 +41,20 @@ bool is_prepared_folder(const config::Settings& s) {
   return s.dataset.size() == 1 && fs::exists(fs::path(s.dataset.front()) / "dataset.json");
 }
 
-fs::path prepared_folder(const config::Settings& s) {
-  if (s.dataset.empty())
+[[noreturn]] void fail_without_data(const config::Settings& s) {
+  if (!s.resume.empty())
     fail(ExitCode::kUsage, "train",
-         "no data given; say --dataset with a prepared folder, or text, JSONL or JSON files");
+         "no data given; a checkpoint has weights and position, not the data: resume with the "
+         "file or the flags of its run, such as octavo train configs/gpt2_fp8.yaml --resume ",
+         s.resume, " (what the run was given is in config.yaml of its folder in ", s.runs_dir, ")");
+  fail(ExitCode::kUsage, "train",
+       "no data given; name some with --dataset (a file, a folder, or a name that octavo names "
+       "lists, such as fineweb-edu), or take an example that has data: octavo train "
+       "configs/gpt2_fp8.yaml, or where there is no configs/ octavo examples gpt2_fp8 > my.yaml");
+}
+
+fs::path prepared_folder(const config::Settings& s) {
+  if (s.dataset.empty()) fail_without_data(s);
   if (is_prepared_folder(s)) return s.dataset.front();
   data::PrepareOptions options = data::prepare_options(s, s.dataset);
   options.output = cache_folder(s, options);

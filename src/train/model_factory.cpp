@@ -46,9 +46,11 @@ void check_size(const config::Settings& s, const model_config::ModelConfig& mode
 }  // namespace
 
 config::Settings with_resolved_names(config::Settings settings) {
-  if (!model_config::is_built_in(settings.model_name))
+  if (!model_config::is_built_in(settings.model_name)) {
+    hub::refuse_other_family(settings.model_name);
     settings.model_name =
         hub::resolve_model(settings.model_name, hub::model_options(settings)).string();
+  }
   const fs::path folder = settings.model_name;
   if (settings.tokenizer.empty() && fs::exists(folder / "tokenizer.json")) {
     settings.tokenizer = settings.model_name;
@@ -82,6 +84,10 @@ std::unique_ptr<models::Model> make_model(const config::Settings& settings, int6
         read_json(model_file(settings.model_name, "config.json")), file.string());
     check_size(settings, config, vocab);
     model = models::make(config, engine, storage);
+  } else if (const auto known = model_config::published(settings.model_name);
+             known && !model_config::is_built_in(settings.model_name)) {
+    check_size(settings, known->config, vocab);  // without files: start_on_random_tokens()
+    model = models::make(known->config, engine, storage);
   } else {
     model = models::make(built_in_config(settings, vocab), engine, storage);
   }

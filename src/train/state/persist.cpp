@@ -11,6 +11,7 @@
 #include "base/model_file.h"
 #include "config/print.h"
 #include "hub/hub.h"
+#include "model_config/presets.h"
 #include "train/device.h"
 #include "train/lora_run.h"
 #include "train/model_factory.h"
@@ -150,11 +151,13 @@ void load_folder(const std::string& what, hub::Options options, Loaded& loaded) 
 Loaded load_model(const config::Settings& settings) {
   Loaded loaded;
   loaded.engine = std::make_unique<engine::Engine>(target_of(settings));
-  const std::string& what = settings.checkpoint;
+  std::string what = settings.checkpoint;
   const hub::Options hub_options = hub::model_options(settings);
   const bool is_step = checkpoint::is_checkpoint_name(checkpoint_dir(settings), what);
-  if (is_peft_folder(what) || fs::exists(fs::path(what) / "config.json") ||
-      (!is_step && hub::is_hub_name(what))) {
+  if (!is_step && hub::is_hub_name(what)) what = model_config::hub_name(what).value_or(what);
+  // A word without an owner is no name on the hub, but a checkpoint that is not here.
+  const bool on_hub = !is_step && hub::is_hub_name(what) && what.find('/') != what.npos;
+  if (is_peft_folder(what) || fs::exists(fs::path(what) / "config.json") || on_hub) {
     load_folder(what, hub_options, loaded);
     return loaded;
   }
