@@ -84,16 +84,14 @@ void check_context(Parsed& parsed) {
 // is the split of OpenMathInstruct-2 that they name; main of GSM8K is its plain form.
 std::span<const DatasetName> dataset_names() {
   static constexpr DatasetName kDatasets[] = {
-      {"fineweb-edu", "HuggingFaceFW/fineweb-edu", "sample-10BT", "",
-       "educational web pages, 10 billion tokens"},
-      {"fineweb", "HuggingFaceFW/fineweb", "sample-10BT", "", "web pages, 10 billion tokens"},
-      {"openwebtext", "Skylion007/openwebtext", "", "", "what GPT-2 was trained on, made again"},
-      {"tinyshakespeare", "karpathy/tiny_shakespeare", "", "", "1 MB of plays, for first runs"},
-      {"openmathinstruct-2", "nvidia/OpenMathInstruct-2", "", "train_1M",
-       "a million problems with solutions"},
-      {"gsm8k", "openai/gsm8k", "main", "", "school mathematics, step by step"},
-      {"alpaca", "tatsu-lab/alpaca", "", "", "instructions and answers"},
-      {"hellaswag", "Rowan/hellaswag", "", "", "endings of everyday scenes, for eval_task"},
+      {"fineweb-edu", "HuggingFaceFW/fineweb-edu", "sample-10BT", "", "educational web, 10B"},
+      {"fineweb", "HuggingFaceFW/fineweb", "sample-10BT", "", "web, 10B tokens"},
+      {"openwebtext", "Skylion007/openwebtext", "", "", "GPT-2's data, remade"},
+      {"tinyshakespeare", "karpathy/tiny_shakespeare", "", "", "1 MB of plays"},
+      {"openmathinstruct-2", "nvidia/OpenMathInstruct-2", "", "train_1M", "a million problems"},
+      {"gsm8k", "openai/gsm8k", "main", "", "school mathematics"},
+      {"alpaca", "tatsu-lab/alpaca", "", "", "instructions"},
+      {"hellaswag", "Rowan/hellaswag", "", "", "for eval_task"},
   };
   return kDatasets;
 }

@@ -206,6 +206,11 @@ TEST(Checkpoint, ResolveByEveryName) {
   };
   EXPECT_TRUE(has(refused("step-00000003", ExitCode::kUsage), "step-00000002 (latest)"));
   EXPECT_TRUE(has(refused("", ExitCode::kUsage), "step-00000001"));
+  // As other trainers call it: a file.
+  for (const char* name : {"latest.pt", "best.pth", "checkpoints/latest.pt", "model.safetensors"})
+    EXPECT_TRUE(has(refused(name, ExitCode::kUsage), "a checkpoint is a folder")) << name;
+  EXPECT_TRUE(has(refused("checkpoints/latest.pt", ExitCode::kUsage), "checkpoints/latest"));
+  EXPECT_FALSE(has(refused(".pt", ExitCode::kUsage), "a checkpoint is a folder"));
   EXPECT_EQ(resolved(folder.path().string()), "step-00000002");  // a folder: its latest
   fs::create_directory(folder / "empty");
   EXPECT_TRUE(has(refused("empty", ExitCode::kDamaged), "no manifest.json"));

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "cli/program.h"
 
 namespace octavo {
@@ -56,6 +57,43 @@ TEST_F(Cli, MistakesHaveExitCode2) {
   expect_refused("data prepare", 2, "wanted files or folders");
   expect_refused("data prepare a.txt", 2, "--output");
   expect_refused("data inspect", 2, "wanted a prepared folder");
+}
+
+TEST_F(Cli, NamesAreListed) {
+  const Outcome all = run("names");
+  ASSERT_EQ(all.code, 0) << all.err;
+  for (const char* part :
+       {"meta-llama/Llama-3.1-8B", "openai-community/gpt2-xl", "8.0B", "HuggingFaceFW/fineweb-edu",
+        "sample-10BT", "train_1M", "h100_pcie", "1978.9", "12.0"})
+    EXPECT_NE(all.out.find(part), std::string::npos) << part;
+  const Outcome gpus = run("names gpus");
+  EXPECT_EQ(gpus.out.find("fineweb"), std::string::npos);
+  EXPECT_NE(all.out.find(gpus.out), std::string::npos);
+  for (const std::string& line : split(all.out, '\n')) EXPECT_LE(line.size(), 100u) << line;
+  expect_refused("names models data", 2, "found 'data'");
+  expect_refused("names cars", 2, "wanted models, data or gpus, found 'cars'");
+}
+
+// A shape, a GPU and a data set that are known need neither network nor files.
+TEST_F(Cli, NamesAreTakenInAnySpelling) {
+  ::setenv("HF_HOME", folder_.c_str(), 1);
+  ::setenv("HF_HUB_OFFLINE", "1", 1);
+  const Outcome plan = run("plan --model_name 'Meta Llama 3.1 8B' --gpu 'NVIDIA H100 80GB HBM3'");
+  EXPECT_EQ(plan.code, 0) << plan.err;
+  EXPECT_NE(plan.out.find("llama-3.1-8b"), std::string::npos) << plan.out;
+  write_file_atomic(folder_ / "n.yaml", "model_name: llama-3.2-1b\ndataset: gsm8k\n");
+  const std::string checked = run("config check --config n.yaml").out;
+  for (const char* part : {"meta-llama/Llama-3.2-1B", "openai/gsm8k", "dataset_config main"})
+    EXPECT_NE(checked.find(part), std::string::npos) << checked;
+  write_file_atomic(folder_ / "long.yaml", "model_name: llama-3-8b\nmax_seq_length: 9000\n");
+  expect_refused("config check long.yaml", 2, "wanted at most 8192");
+  const Outcome prepared = run("data prepare gsm8k --output out");
+  EXPECT_EQ(prepared.code, 2);
+  EXPECT_NE(prepared.err.find("openai/gsm8k: wanted it in the Hugging"), std::string::npos)
+      << prepared.err;
+  expect_refused("plan --model_name Qwen/Qwen3-8B", 2, "which is Qwen3 and not implemented");
+  ::unsetenv("HF_HOME");
+  ::unsetenv("HF_HUB_OFFLINE");
 }
 
 TEST_F(Cli, FullDiskIsAnError) {

@@ -78,6 +78,9 @@ TEST_F(Completion, ValuesOfEnumerations) {
   EXPECT_EQ(words({"train", "--fp8_format=hy"}), Words{"--fp8_format=hybrid"});
   EXPECT_EQ(words({"train", "--fp8_format", "="}), formats);  // as bash cuts --fp8_format=
   EXPECT_EQ(words({"train", "--fp8_format", "=", "hy"}), Words{"hybrid"});
+  EXPECT_EQ(words({"plan", "--gpu", "h200"}), (Words{"h200", "h200_nvl"}));
+  EXPECT_EQ(words({"train", "--model_name", "smollm2-1"}), (Words{"smollm2-135m", "smollm2-1.7b"}));
+  EXPECT_EQ(words({"train", "--dataset", "fine"}), (Words{"fineweb-edu", "fineweb"}));
   // Files and numbers are left to the shell.
   EXPECT_EQ(words({"train", "--dataset", ""}), Words{});
   EXPECT_EQ(words({"train", ""}), Words{});

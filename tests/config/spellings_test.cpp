@@ -128,7 +128,7 @@ TEST(Spellings, ThatMeanSomethingElseAreAnswered) {
       {{"--lr_scheduler_type", "cosine"}, "min_lr_ratio"},
       {{"--overwrite_output_dir"}, "overwrite removes"},
       {{"--tensor_model_parallel_size", "2"}, "fsdp_full"}};
-  for (const auto& [words, part] : wanted) expect_refused([&] { given(words); }, {part});
+  for (const auto& row : wanted) expect_refused([&] { given(row.first); }, {row.second});
 }
 
 TEST(ValueHints, SayWhatWasMeant) {
@@ -149,7 +149,7 @@ TEST(ValueHints, SayWhatWasMeant) {
       {{"--num_epochs", "3.0"}, "write 3"},
       {{"--learning_rate", "3,5e-4"}, "write 0.00035"},
       {{"--val_fraction", "10%"}, "write 0.1"}};
-  for (const auto& [words, part] : wanted) expect_refused([&] { given(words); }, {part});
+  for (const auto& row : wanted) expect_refused([&] { given(row.first); }, {row.second});
 }
 
 // A hint that is none would send people astray.

@@ -129,5 +129,21 @@ TEST_F(ResolveTest, DataSetsFromPaths) {
             std::vector<fs::path>{home_ / "d/test.jsonl"});
 }
 
+// Said at once: retries of a download would not make the family known. A copy that is here is left
+// to its config.json.
+TEST_F(ResolveTest, FamiliesThatAreNotImplementedAreRefusedBeforeTheNetwork) {
+  expect_failure(ExitCode::kUsage, "which is Qwen3 and not implemented",
+                 [] { refuse_other_family("Qwen/Qwen3-8B"); });
+  expect_failure(ExitCode::kUsage, "octavo names", [] { refuse_other_family("gpt-oss-20b"); });
+  for (const char* name : {"org/name", "meta-llama/Llama-3.2-1B", "gpt2", ""})
+    EXPECT_NO_THROW(refuse_other_family(name)) << name;
+  write(home_ / "Qwen3-8B/config.json", "{}");
+  EXPECT_NO_THROW(refuse_other_family((home_ / "Qwen3-8B").string()));
+  const RepoCache cached(cache(), *parse_repo("Qwen/Qwen3-4B", Kind::kModel, "main"));
+  put(cached, kCommit, "config.json", "{}");
+  cached.write_ref(kCommit);
+  EXPECT_NO_THROW(refuse_other_family("Qwen/Qwen3-4B"));
+}
+
 }  // namespace
 }  // namespace octavo::hub

@@ -207,6 +207,11 @@ TEST_F(ImportFiles, TheGuidesBatchIsFoundOnTheSpot) {
   EXPECT_TRUE(reread(import).auto_batch_size);
   EXPECT_EQ(reread(import).max_batch_size, 128);
   ASSERT_NE(finding(import, "adaptive_batch"), nullptr);
+  EXPECT_EQ(reread(import).dataset, config::Words{"HuggingFaceFW/fineweb-edu"});
+  EXPECT_EQ(reread(import).dataset_config, "sample-10BT");
+  ASSERT_NE(finding(import, "short_dataset_name"), nullptr);
+  EXPECT_EQ(reread(of("math.yaml", "dataset: openmathinstruct-2\nuse_fp8: true\n")).split_name,
+            "train_1M");
   for (const char* own : {"auto_batch_size: false\n", "batch_size: 16\n"})
     EXPECT_FALSE(reread(of("own.yaml", guide + own)).auto_batch_size) << own;
 }

@@ -1,6 +1,7 @@
 #include "plan/shape.h"
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include "base/file.h"
 #include "data/prepare.h"
@@ -22,6 +23,28 @@ TEST(Shape, CountsArePublishedOnes) {
   EXPECT_EQ(parameters(shape_of(named("qwen2.5-14b"))), 14770033664);
   // GPT-2's 124439808 and the 47 rows that pad its vocabulary.
   EXPECT_EQ(parameters(shape_of(named("gpt2"))), 124439808 + 47 * 768);
+}
+
+// Names of the guides and of people's commands; a hub that cannot be reached would be an error.
+TEST(Shape, KnownNamesNeedNoNetwork) {
+  const Scratch scratch;
+  ::setenv("HF_HOME", scratch.path().c_str(), 1);
+  const std::pair<const char*, int64_t> wanted[] = {
+      {"meta-llama/Meta-Llama-3.1-8B", 8030261248},
+      {"meta-llama/Meta-Llama-3-8B-Instruct", 8030261248},
+      {"meta-llama/Llama-3.3-70B-Instruct", 70553706496},
+      {"Qwen/Qwen2.5-32B", 32763876352},
+      {"HuggingFaceTB/SmolLM2-135M", 134515008},
+      {"openai-community/gpt2", 124439808 + 47 * 768}};
+  for (const auto& [name, count] : wanted) {
+    config::Settings settings = named(name);
+    settings.offline = true;
+    EXPECT_EQ(parameters(shape_of(settings)), count) << name;
+  }
+  for (const char* name : {"Qwen/Qwen3-8B", "openai/gpt-oss-20b"})
+    expect_failure(ExitCode::kUsage, "not implemented; octavo names",
+                   [&] { shape_of(named(name)); });
+  ::unsetenv("HF_HOME");
 }
 
 TEST(Shape, AFileSaysTheSameAsTheName) {
