@@ -18,6 +18,7 @@ import tempfile
 
 from common import DATA, ROOT, TEXT, page_commands, page_environment, require_files
 from configs_stand_ins import tiny_data_sets, tiny_models
+from finetuning import in_cache
 
 FILE = pathlib.Path(__file__).with_name("guides_commands.json")
 MAX_SECONDS = 200  # of one command
@@ -26,6 +27,7 @@ COMMON = {"max_steps": 2, "eval_batches": 1, "val_fraction": 0.2}
 SMALL = {
     "gpt2": COMMON | {"max_steps": 4, "batch_size": 2, "target_effective_batch_size": 8, "max_seq_length": 64, "sample_tokens": 4},
     "adaptive": COMMON | {"max_batch_size": 4, "target_effective_batch_size": 8, "max_seq_length": 64, "sample_tokens": 4},
+    "web": COMMON | {"max_batch_size": 4, "target_effective_batch_size": 8, "max_seq_length": 64, "n_layer": 2, "n_head": 2, "n_embd": 64},
     "letters": COMMON | {"max_batch_size": 4, "max_seq_length": 64, "n_layer": 2, "n_head": 2, "n_embd": 64},
     "math": COMMON | {"batch_size": 2, "max_seq_length": 512, "max_skipped_rows": 1},
     "alpaca": COMMON | {"batch_size": 1, "max_seq_length": 256, "max_skipped_rows": 1},
@@ -85,6 +87,9 @@ def more_names(home):
     data = next((hub / "datasets--nvidia--OpenMathInstruct-2" / "snapshots").iterdir()) / "data"
     for split in ("train", "test"):
         shutil.copy(data / "train_1M-00000-of-00001.parquet", data / f"{split}-00000-of-00001.parquet")
+    plays, text = in_cache(home, "datasets", "karpathy/tiny_shakespeare"), TEXT.read_text()
+    for split, begin, end in (("train", 0, 20000), ("validation", 20000, 24000), ("test", 24000, 28000)):
+        (plays / f"{split}.jsonl").write_text(json.dumps({"text": text[begin:end]}) + "\n")
 
 
 def run_guide(guide, entries, work, home):
