@@ -28,6 +28,16 @@ launch::Work work_of(Args command) {
   return work;
 }
 
+// Where the command begins when nobody wrote --: at `train`, unless it is the value of a flag.
+size_t bare_command(Args args) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    const bool is_value =
+        i > 0 && args[i - 1].starts_with("--") && args[i - 1].find('=') == std::string::npos;
+    if (args[i] == "train" && !is_value) return i;
+  }
+  return args.size();
+}
+
 void write_script(const std::string& path, const std::string& text, fs::perms mode,
                   const char* how) {
   write_file_atomic(path, text);
@@ -39,9 +49,10 @@ void write_script(const std::string& path, const std::string& text, fs::perms mo
 
 int launch(const Verb& verb, Args args) {
   const auto dashes = std::find(args.begin(), args.end(), "--");
-  const auto own = static_cast<size_t>(dashes - args.begin());
+  const bool has_dashes = dashes != args.end();
+  const size_t own = has_dashes ? static_cast<size_t>(dashes - args.begin()) : bare_command(args);
   const config::Settings settings = config::parse(args.subspan(0, own), verb.arguments).settings;
-  const launch::Work work = work_of(args.subspan(std::min(args.size(), own + 1)));
+  const launch::Work work = work_of(args.subspan(has_dashes ? own + 1 : own));
   constexpr fs::perms kFile = fs::perms::owner_read | fs::perms::owner_write |
                               fs::perms::group_read | fs::perms::others_read;
   if (settings.slurm.empty() && settings.kubernetes.empty())

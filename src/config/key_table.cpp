@@ -21,7 +21,8 @@ std::vector<Key> model_keys() {
                "The model: a Hugging Face name or folder, gpt2, or custom. A folder holds the "
                "config.json of a GPT-2, Llama, SmolLM2, Mistral or Qwen2 model; gpt2, gpt2-medium, "
                "gpt2-large and gpt2-xl have random weights; custom is a GPT-2 whose n_layer, "
-               "n_head and n_embd say the size."),
+               "n_head and n_embd say the size. octavo names lists models that are known without "
+               "an owner (llama-3.1-8b)."),
       int_key("n_layer", &S::n_layer, 0, 1024, "Transformer blocks. 0: as model_name says."),
       int_key("n_head", &S::n_head, 0, 1024,
               "Attention heads; must divide n_embd. 0: as model_name says."),
@@ -55,7 +56,8 @@ std::vector<Key> data_keys() {
                "What is trained on: files, folders or Hugging Face names. A prepared folder (from "
                "data prepare) is taken as it is. Text, JSONL, JSON, Parquet and Arrow files, "
                "folders of them, s3:// addresses and names on the Hugging Face hub are prepared "
-               "into data_cache on first use. Several: a YAML list, or commas in the flag.")
+               "into data_cache on first use. octavo names lists short names (fineweb-edu). "
+               "Several: a YAML list, or commas in the flag.")
           .alias("dataset_name")
           .read_by(kMakers),
       text_key("data_cache", &S::data_cache, "Folder for data that train prepares itself.")

@@ -57,8 +57,8 @@ std::vector<Key> plan_keys() {
           "Instead of a forecast, three real steps on a fake CUDA device. The GPU's code path runs "
           "without its kernels and gives the exact memory of the real allocator. For one GPU."),
       text_key("gpu", &S::gpu,
-               "Which GPU the forecast is for, such as h100 or b200. Also a100, h200, gb200, l40s, "
-               "rtx4090, rtx5090, …; octavo plan lists them when the name is none of them."),
+               "Which GPU the forecast is for, such as h100 or b200. octavo names gpus lists them; "
+               "any spelling is taken (H100, h100-sxm, RTX 4090), also what nvidia-smi prints."),
       int_key("num_gpus", &S::num_gpus, 1, 1'000'000, "How many GPUs."),
       enum_key("sharding_mode", &S::sharding_mode,
                {ShardingMode::kNone, ShardingMode::kDdp, ShardingMode::kZero1, ShardingMode::kZero2,
