@@ -57,7 +57,7 @@ void resolve_model_name(Parsed& parsed, Readers readers) {
   std::string& name = parsed.settings.model_name;
   if (!parsed.given("model_name") || model_config::is_built_in(name) || is_here(name)) return;
   if (const std::optional<std::string> hub = model_config::hub_name(name)) {
-    if (readers & (reader::kTrain | reader::kPlan | reader::kPrepare))
+    if (readers & (reader::kTrain | reader::kPrepare))
       parsed.notes.push_back(str("model_name ", name, ": ", *hub, " on the Hugging Face hub"));
     parsed.derived["model_name"] = "known as " + name;
     name = *hub;
@@ -66,10 +66,17 @@ void resolve_model_name(Parsed& parsed, Readers readers) {
   }
 }
 
+// Others may have published it under the same name with a longer context.
+bool is_its_owners(const std::string& name) {
+  return std::ranges::any_of(model_config::published_names(), [&](std::string_view hub) {
+    return name.starts_with(hub.substr(0, hub.find('/') + 1));
+  });
+}
+
 // A known shape needs no network to say that samples are too long for it.
 void check_context(Parsed& parsed) {
   const Settings& s = parsed.settings;
-  if (model_config::is_built_in(s.model_name) || is_here(s.model_name)) return;
+  if (!is_its_owners(s.model_name) || is_here(s.model_name)) return;
   const std::optional<model_config::Preset> known = model_config::published(s.model_name);
   if (!known || s.max_seq_length <= known->config.longest_sequence()) return;
   parsed.conflicts.push_back(str("max_seq_length ", s.max_seq_length, ": wanted at most ",
