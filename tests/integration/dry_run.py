@@ -111,6 +111,7 @@ def main():
             runs.append((f"llama-3.1-8b LoRA rank {rank}",
                          ["--model_name", work / "llama-3.1-8b", *SHAPE, "--lora_rank", rank], None))
         print("| run | precision | peak GB | must fit GB | kernels | GEMMs | s | PyTorch, BF16, peak GB |\n|---|---|---|---|---|---|---|---|")
+        peaks = {}
         for name, flags, config in runs:
             beside = pytorch_peak(config) if config else None
             for precision in ([], ["--use_fp8"]):
@@ -120,10 +121,17 @@ def main():
                 if found is None or seconds > SECONDS or "fake" not in found["device"]:
                     failed.append(f"{name} {precision}: {seconds:.0f} s {problem}")
                     continue
+                peaks[name, bool(precision)] = found["peak_bytes"]
                 theirs = f"{beside:.2f}" if beside and not precision else ""
                 print(f"| {name} | {found['precision'].split(',')[0]} | {found['peak_bytes'] / 1e9:.2f} | "
                       f"{found['reserved_bytes'] / 1e9:.2f} | {found['launches']} | {found['products']} | {seconds:.1f} | {theirs} |",
                       flush=True)
+        # A known name needs neither files nor a network, and is the same model, but for its context.
+        cases += 1
+        found, _, problem = dry_run(work, "--model_name", "meta-llama/Meta-Llama-3.1-8B", "--offline", *SHAPE, *LOW)
+        wanted = peaks.get(("llama-3.1-8b full", False), 0)
+        if found is None or abs(found["peak_bytes"] - wanted) > 0.01 * wanted:
+            failed.append(f"Meta-Llama-3.1-8B by its name: {found and found['peak_bytes']}, not {peaks} {problem}")
         text = subprocess.run([OCTAVO, "plan", "--dry_run", "--model_name", "gpt2"], cwd=work, text=True, capture_output=True)
         lines = text.stdout.splitlines()
         cases += 1
