@@ -83,7 +83,7 @@ WRONG = [
     ("config check steps.yaml", "write 10000"),
     ("config check recipe.yaml", "did you mean delayed?"),
     ("config check long.yaml", "wanted at most 8192, the context of meta-llama/Meta-Llama-3-8B"),
-    ("config import sweep.yaml", "octavo sweep create sweep.yaml CONFIG.yaml"),
+    ("config import sweep.yaml", "octavo sweep create"),
     # values
     ("train --mixed_precision fp16", "FP16 is not implemented"),
     ("train --mixed_precision BF16", "did you mean bf16?"),
