@@ -1,6 +1,8 @@
-// Where the names are from: [h] TrainingArguments of Hugging Face transformers, [t] SFTConfig and
-// ModelConfig of TRL, [l] LLaMA-Factory, [n] nanoGPT's train.py, [m] Megatron-LM, [r] torchrun, [o]
-// torchtitan's job_config.py, [g] the guides' scripts.
+// Where the names are from: [h] TrainingArguments of transformers (5.22 and earlier versions), [t]
+// SFTConfig, ModelConfig and ScriptArguments of TRL, [l] LLaMA-Factory
+// (migrate/import_llamafactory), [n] nanoGPT's train.py, [m] Megatron-LM's arguments, [r]
+// torch.distributed.run, [o] torchtitan's job_config.py, [g] the guides' scripts, [c] words that
+// many scripts share.
 
 #include "config/spellings.h"
 
@@ -19,9 +21,9 @@ struct Spelling {
 
 // The same value means the same.
 constexpr Spelling kSame[] = {
-    {"model", "model_name"},                                        // [g]
-    {"model_name_or_path", "model_name"},                           // [h]
-    {"data", "dataset"},                                            // [g]
+    {"model", "model_name"},                                        // [c]
+    {"model_name_or_path", "model_name"},                           // [t]
+    {"data", "dataset"},                                            // [c]
     {"dataset_text_field", "text_field"},                           // [t]
     {"dataset_train_split", "split_name"},                          // [t]
     {"dataset_test_split", "val_split_name"},                       // [t]
@@ -37,14 +39,14 @@ constexpr Spelling kSame[] = {
     {"training.local_batch_size", "batch_size"},                    // [o]
     {"global_batch_size", "target_effective_batch_size"},           // [m]
     {"training.global_batch_size", "target_effective_batch_size"},  // [o]
-    {"gradient_accumulation", "gradient_accumulation_steps"},       // [g]
+    {"gradient_accumulation", "gradient_accumulation_steps"},       // [c]
     {"total_steps", "max_steps"},                                   // [g]
     {"steps", "max_steps"},                                         // [o]
     {"training.steps", "max_steps"},                                // [o]
-    {"num_steps", "max_steps"},                                     // [g]
+    {"num_steps", "max_steps"},                                     // [c]
     {"max_iters", "max_steps"},                                     // [n]
     {"train_iters", "max_steps"},                                   // [m]
-    {"epochs", "num_epochs"},                                       // [g]
+    {"epochs", "num_epochs"},                                       // [c]
     {"num_train_epochs", "num_epochs"},                             // [h]
     {"lr", "learning_rate"},                                        // [m]
     {"optimizer.lr", "learning_rate"},                              // [o]
@@ -59,13 +61,13 @@ constexpr Spelling kSame[] = {
     {"adam_epsilon", "adam_eps"},                                   // [h]
     {"optimizer.eps", "adam_eps"},                                  // [o]
     {"optimizer.weight_decay", "weight_decay"},                     // [o]
-    {"wd", "weight_decay"},                                         // [g]
+    {"wd", "weight_decay"},                                         // [c]
     {"grad_clip", "max_grad_norm"},                                 // [n]
     {"clip_grad", "max_grad_norm"},                                 // [m]
     {"training.max_norm", "max_grad_norm"},                         // [o]
     {"training.seed", "seed"},                                      // [o]
-    {"activation_checkpointing", "gradient_checkpointing"},         // [g]
-    {"fp8", "use_fp8"},                                             // [g]
+    {"activation_checkpointing", "gradient_checkpointing"},         // [c]
+    {"fp8", "use_fp8"},                                             // [c]
     {"lora_r", "lora_rank"},                                        // [t]
     {"logging_steps", "log_freq"},                                  // [h]
     {"log_interval", "log_freq"},                                   // [n]
@@ -81,14 +83,14 @@ constexpr Spelling kSame[] = {
     {"wandb", "use_wandb"},                                         // [g]
     {"wandb_log", "use_wandb"},                                     // [n]
     {"metrics.enable_wandb", "use_wandb"},                          // [o]
-    {"tensorboard", "use_tensorboard"},                             // [g]
+    {"tensorboard", "use_tensorboard"},                             // [c]
     {"metrics.enable_tensorboard", "use_tensorboard"},              // [o]
     {"ddp_timeout", "dist_timeout"},                                // [h]
-    {"gpus", "num_gpus"},                                           // [g]
-    {"ngpus", "num_gpus"},                                          // [g]
+    {"gpus", "num_gpus"},                                           // [c]
+    {"ngpus", "num_gpus"},                                          // [c]
     {"nproc_per_node", "nproc"},                                    // [r]
     {"master_addr", "master_address"},                              // [r]
-    {"max_tokens", "max_new_tokens"},                               // [g]
+    {"max_tokens", "max_new_tokens"},                               // [c]
 };
 
 // A flag without a value that is one of ours with this value.
@@ -96,7 +98,7 @@ struct Switch {
   std::string_view theirs, ours, value;
 };
 constexpr Switch kSwitches[] = {{"bf16", "mixed_precision", "bf16"},  // [h]
-                                {"fp32", "mixed_precision", "fp32"},  // [g]
+                                {"fp32", "mixed_precision", "fp32"},  // [c]
                                 {"mxfp8", "fp8_recipe", "mxfp8"}};
 
 // What means something else here, and what to write.
@@ -117,14 +119,14 @@ constexpr Hint kHints[] = {
     {"tf32", "FP32 GEMMs are FP32 here; take mixed_precision bf16 or fp8 for speed"},     // [h]
     {"dtype", "what GEMMs run in is mixed_precision: fp8, bf16 or fp32"},                 // [n]
     {"torch_dtype", "what GEMMs run in is mixed_precision: fp8, bf16 or fp32"},           // [t]
-    {"precision", "what GEMMs run in is mixed_precision: fp8, bf16 or fp32"},             // [g]
-    {"amp", "what GEMMs run in is mixed_precision: fp8, bf16 or fp32"},                   // [g]
+    {"precision", "what GEMMs run in is mixed_precision: fp8, bf16 or fp32"},             // [c]
+    {"amp", "what GEMMs run in is mixed_precision: fp8, bf16 or fp32"},                   // [c]
     {"config", "name the file without a flag: octavo train CONFIG.yaml"},                 // [g]
-    {"config_file", "name the file without a flag: octavo train CONFIG.yaml"},            // [g]
+    {"config_file", "name the file without a flag: octavo train CONFIG.yaml"},            // [c]
     {"job.config_file", "name the file without a flag; it is YAML, with octavo's keys"},  // [o]
     {"output_dir", kFolders},                                                             // [h]
     {"out_dir", kFolders},                                                                // [n]
-    {"save_dir", kFolders},                                                               // [g]
+    {"save_dir", kFolders},                                                               // [c]
     {"job.dump_folder", kFolders},                                                        // [o]
     {"checkpoint.folder", kFolders},                                                      // [o]
     {"overwrite_output_dir",                                                              // [h]
@@ -145,10 +147,10 @@ constexpr Hint kHints[] = {
     {"save_strategy", "checkpoint_freq N saves every N steps, and at the end always"},       // [h]
     {"report_to", "--use_wandb and --use_tensorboard; metrics.jsonl is always written"},     // [h]
     {"deepspeed", "octavo config import FILE.json converts it; ZeRO is sharding_mode"},      // [h]
-    {"zero_stage", "sharding_mode: zero1, zero2, or fsdp_full for stage 3"},                 // [g]
+    {"zero_stage", "sharding_mode: zero1, zero2, or fsdp_full for stage 3"},                 // [c]
     {"fsdp_config", "sharding_mode fsdp_full or hybrid needs no other setting"},             // [h]
     {"use_peft", "adapters are trained when lora_rank is above 0: lora_rank 16"},            // [t]
-    {"use_lora", "adapters are trained when lora_rank is above 0: lora_rank 16"},            // [g]
+    {"use_lora", "adapters are trained when lora_rank is above 0: lora_rank 16"},            // [c]
     {"lora_target", "lora_target_modules: names behind commas, or all"},                     // [l]
     {"finetuning_type", "lora_rank 0 trains all weights, lora_rank 16 adapters"},            // [l]
     {"stage", "what is trained follows from the data and lora_rank; leave it out"},          // [l]
@@ -180,12 +182,12 @@ constexpr Hint kHints[] = {
     {"rdzv_backend", kLaunch},                                                                // [r]
     {"rdzv_endpoint", "master_address and master_port of octavo launch"},                     // [r]
     {"local_rank", kLaunch},                                                                  // [h]
-    {"world_size", kLaunch},                                                                  // [g]
-    {"nodes", "nnodes of octavo launch"},                                                     // [g]
-    {"num_nodes", "nnodes of octavo launch"},                                                 // [g]
-    {"name", "run_name"},                                                                     // [g]
-    {"project", "wandb_project"},                                                             // [g]
-    {"shuffle_data", "shuffle"},                                                              // [g]
+    {"world_size", kLaunch},                                                                  // [c]
+    {"nodes", "nnodes of octavo launch"},                                                     // [c]
+    {"num_nodes", "nnodes of octavo launch"},                                                 // [c]
+    {"name", "run_name"},                                                                     // [c]
+    {"project", "wandb_project"},                                                             // [c]
+    {"shuffle_data", "shuffle"},                                                              // [c]
 };
 
 template <typename Row, size_t kRows>
