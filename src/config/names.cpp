@@ -86,9 +86,9 @@ void check_context(Parsed& parsed) {
 
 }  // namespace
 
-// Hub names and splits as their pages show them: huggingface.co/datasets/NAME. sample-10BT of
-// FineWeb and FineWeb-Edu are the samples of 10 billion tokens that the guides train on, train_1M
-// is the split of OpenMathInstruct-2 that they name; main of GSM8K is its plain form.
+// Hub names, subsets and splits as huggingface.co/datasets/NAME or published load_dataset() calls
+// have them. sample-10BT is a sample of 10 billion tokens, the guides' length for FineWeb-Edu;
+// train_1M is the split of OpenMathInstruct-2 that they name; main of GSM8K is its plain form.
 std::span<const DatasetName> dataset_names() {
   static constexpr DatasetName kDatasets[] = {
       {"fineweb-edu", "HuggingFaceFW/fineweb-edu", "sample-10BT", "", "educational web, 10B"},
