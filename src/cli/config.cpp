@@ -35,7 +35,8 @@ int config_check(const Verb& verb, Args args) {
          "config check: wanted a CONFIG.yaml, found none; name the file to check");
   std::cout << parsed.config_file << ": " << parsed.origins.size()
             << " keys given, no contradictions\n";
-  for (const std::string& note : parsed.notes) std::cout << "  " << note << "\n";
+  for (const auto* lines : {&parsed.notes, &parsed.defaults})
+    for (const std::string& line : *lines) std::cout << "  " << line << "\n";
   return 0;
 }
 

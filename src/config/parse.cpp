@@ -7,6 +7,7 @@
 #include "base/secrets.h"
 #include "base/text.h"
 #include "config/key_makers.h"
+#include "config/mistakes.h"
 #include "config/resolve.h"
 #include "config/rules.h"
 #include "config/spellings.h"
@@ -54,15 +55,28 @@ void store(Parsed& parsed, const Key& key, std::span<const std::string> values, 
   parsed.origins.insert_or_assign(key.name, std::move(origin));
 }
 
-void apply_yaml(Parsed& parsed, std::string_view text, const std::string& source) {
+void apply_entry(Parsed& parsed, const YamlEntry& entry, const Origin& origin) {
+  const Key* key = find_key(entry.name);
+  if (key == nullptr) unknown_key(origin.text() + ": ", entry.name);
+  if (entry.is_list && key->type != Type::kList)
+    fail(ExitCode::kUsage, kRoom, origin.text(), ": ", key->name, ": wanted ", key->wanted,
+         ", found a list");
+  store(parsed, *key, entry.values, origin);
+}
+
+// The key that a mistake is about: the one that was named, or that may have been meant.
+std::string meant_key(const std::string& name) {
+  const std::string near = find_key(name) != nullptr ? name : nearest_key(name);
+  const Key* key = find_key(near);
+  return key == nullptr ? "" : key->name;
+}
+
+void apply_yaml(Parsed& parsed, std::string_view text, const std::string& source,
+                Mistakes& mistakes) {
   for (const YamlEntry& entry : parse_yaml(text, source)) {
     const Origin origin{Origin::Kind::kFile, source, entry.line};
-    const Key* key = find_key(entry.name);
-    if (key == nullptr) unknown_key(origin.text() + ": ", entry.name);
-    if (entry.is_list && key->type != Type::kList)
-      fail(ExitCode::kUsage, kRoom, origin.text(), ": ", key->name, ": wanted ", key->wanted,
-           ", found a list");
-    store(parsed, *key, entry.values, origin);
+    if (!mistakes.collect([&] { apply_entry(parsed, entry, origin); }))
+      mistakes.leave_open(meant_key(entry.name));
   }
 }
 
@@ -76,29 +90,52 @@ std::string read_config(const std::string& path) {
   return read_file(path, kMaxYamlBytes);
 }
 
-// Walks the arguments after the verb.
+// Walks the arguments after the verb. What is wrong with one of them is collected, and the next one
+// is read.
 class FlagReader {
  public:
-  FlagReader(std::span<const std::string> args, const Arguments& arguments, Parsed& parsed)
-      : args_(args), arguments_(arguments), parsed_(parsed) {}
+  FlagReader(std::span<const std::string> args, const Arguments& arguments, Parsed& parsed,
+             Mistakes& mistakes)
+      : args_(args), arguments_(arguments), parsed_(parsed), mistakes_(mistakes) {}
 
   void read_all() {
-    for (; at_ < args_.size(); ++at_) {
-      const std::string& arg = args_[at_];
-      if (arg.starts_with("--") && arg.size() > 2)
-        read_flag(arg.substr(2));
-      else if (arg.starts_with("-") && arg.size() > 1)
-        fail(ExitCode::kUsage, kRoom, "wanted --key value, found '", arg, "'; see --help");
-      else
-        read_positional(arg);
-    }
+    for (; at_ < args_.size(); ++at_) mistakes_.collect([&] { read_one(args_[at_]); });
   }
 
  private:
-  void read_flag(const std::string& flag) {
+  void read_one(const std::string& arg) {
+    if (arg.starts_with("--") && arg.size() > 2) return read_named(arg.substr(2));
+    if (arg.starts_with("-") && arg.size() > 1) {
+      skip_value();
+      fail(ExitCode::kUsage, kRoom, "wanted --key value, found '", arg, "'; see --help");
+    }
+    read_positional(arg);
+  }
+
+  void read_named(const std::string& flag) {
     const size_t equals = flag.find('=');
     std::string name = flag.substr(0, equals);
     std::replace(name.begin(), name.end(), '-', '_');
+    const size_t begin = at_;
+    try {
+      read_flag(flag, name, equals);
+    } catch (const Error&) {
+      mistakes_.leave_open(meant_key(name));
+      if (at_ == begin && equals == flag.npos) skip_value();
+      throw;
+    }
+  }
+
+  // The value of a flag that was not understood is no mistake of its own.
+  void skip_value() {
+    if (at_ + 1 == args_.size()) return;
+    const std::string& next = args_[at_ + 1];
+    const bool number = next.size() > 1 && next[0] == '-' && next[1] >= '0' && next[1] <= '9';
+    const bool file = next.ends_with(".yaml") || next.ends_with(".yml");
+    if ((!next.starts_with('-') || number) && !(file && parsed_.config_file.empty())) ++at_;
+  }
+
+  void read_flag(const std::string& flag, const std::string& name, size_t equals) {
     const Key* key = find_key(name);
     if (key == nullptr && name.starts_with("no_"))
       return read_negation(name.substr(3), equals != flag.npos);
@@ -133,10 +170,11 @@ class FlagReader {
   std::string next_value(const Key& key) {
     if (at_ + 1 == args_.size())
       fail(ExitCode::kUsage, kRoom, "--", key.name, ": wanted ", key.wanted, ", found nothing");
-    const std::string& value = args_[++at_];
+    const std::string& value = args_[at_ + 1];
     if (value.starts_with("--"))
       fail(ExitCode::kUsage, kRoom, "--", key.name, ": wanted ", key.wanted, ", found the flag ",
            value, "; if it is the value, write --", key.name, "=", value);
+    ++at_;
     return value;
   }
 
@@ -163,14 +201,28 @@ class FlagReader {
   std::span<const std::string> args_;
   const Arguments& arguments_;
   Parsed& parsed_;
+  Mistakes& mistakes_;
   size_t at_ = 0;
 };
 
-void refuse_contradictions(const Parsed& parsed, Readers readers) {
-  std::vector<std::string> lines = contradictions(parsed.settings, readers);
+void collect_contradictions(const Parsed& parsed, Readers readers, Mistakes& mistakes) {
+  for (std::string& line : contradictions(parsed.settings, readers, mistakes.open_keys()))
+    mistakes.add(std::move(line));
   if (readers & reader::kTrain)
-    lines.insert(lines.end(), parsed.conflicts.begin(), parsed.conflicts.end());
-  if (!lines.empty()) fail(ExitCode::kUsage, kRoom, join(lines, "\n  and "));
+    for (const std::string& line : parsed.conflicts) mistakes.add(line);
+}
+
+Parsed resolved(const Parsed& file, const Parsed& flags, const Arguments& arguments,
+                Mistakes& mistakes) {
+  Parsed parsed = file;
+  for (const auto& [name, origin] : flags.origins) {
+    if (origin.kind != Origin::Kind::kFlag) continue;
+    const Key* key = find_key(name);
+    store(parsed, *key, key->load(flags.settings), origin);
+  }
+  resolve(parsed, file, arguments.reader);
+  collect_contradictions(parsed, arguments.reader, mistakes);
+  return parsed;
 }
 
 }  // namespace
@@ -198,25 +250,25 @@ std::string Parsed::source_of(const std::string& name) const {
 }
 
 Parsed with_flags(const Parsed& file, const Parsed& flags, const Arguments& arguments) {
-  Parsed parsed = file;
-  for (const auto& [name, origin] : flags.origins) {
-    if (origin.kind != Origin::Kind::kFlag) continue;
-    const Key* key = find_key(name);
-    store(parsed, *key, key->load(flags.settings), origin);
-  }
-  resolve(parsed, file, arguments.reader);
-  refuse_contradictions(parsed, arguments.reader);
+  Mistakes mistakes;
+  Parsed parsed = resolved(file, flags, arguments, mistakes);
+  mistakes.refuse();
   return parsed;
 }
 
 Parsed parse(std::span<const std::string> words, const Arguments& arguments) {
   const std::vector<std::string> args = in_our_words(words, arguments);
   Parsed flags, file;
-  FlagReader(args, arguments, flags).read_all();
+  Mistakes mistakes;
+  FlagReader(args, arguments, flags, mistakes).read_all();
   // The file was named among the flags: read it first, then let the flags win.
-  if (!flags.config_file.empty())
-    apply_yaml(file, read_config(flags.config_file), flags.config_file);
-  Parsed parsed = with_flags(file, flags, arguments);
+  const bool readable = mistakes.collect([&] {
+    if (!flags.config_file.empty())
+      apply_yaml(file, read_config(flags.config_file), flags.config_file, mistakes);
+  });
+  if (!readable) mistakes.refuse();  // without it nothing is known about the rest
+  Parsed parsed = resolved(file, flags, arguments, mistakes);
+  mistakes.refuse();
   parsed.positionals = std::move(flags.positionals);
   parsed.config_file = std::move(flags.config_file);
   return parsed;
@@ -224,8 +276,10 @@ Parsed parse(std::span<const std::string> words, const Arguments& arguments) {
 
 Parsed parse_text(std::string_view yaml, const std::string& source, const Arguments& arguments) {
   Parsed parsed;
-  apply_yaml(parsed, yaml, source);
-  refuse_contradictions(parsed, arguments.reader);
+  Mistakes mistakes;
+  mistakes.collect([&] { apply_yaml(parsed, yaml, source, mistakes); });
+  collect_contradictions(parsed, arguments.reader, mistakes);
+  mistakes.refuse();
   return parsed;
 }
 

@@ -29,6 +29,7 @@ struct Parsed {
   // What other keys made of a key's value (resolve.h), by key name: "--mixed_precision bf16".
   std::map<std::string, std::string> derived;
   std::vector<std::string> notes;      // the same for the user: a line for each
+  std::vector<std::string> defaults;   // that follow from the task or the model, and why
   std::vector<std::string> conflicts;  // between flags, or in the file: train refuses them
   std::optional<bool> file_is_fp8;     // what the file alone asks for, when it does
   Origin origin_of(const std::string& name) const;
@@ -53,9 +54,9 @@ inline constexpr Arguments kVerifyArguments{"verify", reader::kVerify};
 // A word (list, verify) and a folder.
 inline constexpr Arguments kCheckpointsArguments{"checkpoints", reader::kCheckpoints, 2};
 
-// [CONFIG.yaml] [--key value | --key=value | --flag | --no_flag]…: every mistake is an Error
-// (kUsage) that says what was wanted and found. Contradictions (rules.h) that concern the verb are
-// refused too.
+// [CONFIG.yaml] [--key value | --key=value | --flag | --no_flag]…: mistakes are one Error (kUsage)
+// that says of each what was wanted and found, a line each. Contradictions (rules.h) that concern
+// the verb are refused too.
 Parsed parse(std::span<const std::string> args, const Arguments& arguments = {});
 
 // A file's text alone, as it stands: what keys mean together (resolve.h) is left open, since a run

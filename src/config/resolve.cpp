@@ -5,6 +5,8 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
 #include "config/key_makers.h"
 #include "config/names.h"
 #include "config/rules.h"
@@ -32,9 +34,11 @@ class Resolver {
     resolve_recipe();
     resolve_precision();
     resolve_backend();
+    explain_fp8();
     resolve_length();
     resolve_warmup();
     resolve_learning_rate();
+    explain_tokenizer();
   }
 
  private:
@@ -59,6 +63,9 @@ class Resolver {
 
   void note(Readers who, const std::string& text) {
     if (who & readers_) parsed_.notes.push_back(text);
+  }
+  void by_default(Readers who, const std::string& text) {
+    if (who & readers_) parsed_.defaults.push_back(text);
   }
 
   // In the words of the rule, unless the verb's own rules find it in the settings.
@@ -117,18 +124,51 @@ class Resolver {
     const auto& decides = above ? above : below;
     if (below) parsed_.file_is_fp8 = below->fp8;
     if (!decides || contradicted_) return;
-    set_fp8(decides->fp8, (above ? flag(decides->key) : filed(decides->key)));
+    decided_by_ = above ? flag(decides->key) : filed(decides->key);
+    set_fp8(decides->fp8, decided_by_);
     keep_checkpoint_dir(below ? below->fp8 : by_flag && by_flag->fp8);
     const char* const result = decides->fp8 ? "FP8 on: " : "FP8 off: ";
     if (above && below && above->fp8 != below->fp8)
-      note(kPrecisionReaders, result + flag(above->key) + " overrides " + filed(below->key));
-    else if (above && !below && !by_flag)
-      note(kPrecisionReaders, result + flag(above->key) + " asks for it");
-    else if (!above && !by_file)
-      note(kPrecisionReaders, result + filed(below->key) + " asks for it");
+      why_fp8_ = result + decided_by_ + " overrides " + filed(below->key);
+    else if ((above && !below && !by_flag) || (!above && !by_file))
+      why_fp8_ = result + decided_by_ + " asks for it";
     else if (!decides->fp8 && !above && file_recipe && !file_gives_everything())
-      note(kPrecisionReaders,
-           result + filed(by_file->key) + "; " + filed(file_recipe->key) + " is not used");
+      why_fp8_ = result + decided_by_ + "; " + filed(file_recipe->key) + " is not used";
+  }
+
+  // What chooses FP8 kernels, and does not ask for FP8; "": nothing does.
+  std::string choice_of_kernels() const {
+    const auto chosen = [](const Settings& s, bool te) {
+      return te ? s.use_te : s.fp8_backend != Fp8Backend::kAuto;
+    };
+    for (const bool te : {true, false}) {
+      const std::string name = te ? "use_te" : "fp8_backend";
+      if (is_flag(name) && chosen(s_, te)) return flag(name);
+    }
+    // That a flag turns off the FP8 of a file is said without its kernels.
+    if (file_gives_everything() || !why_fp8_.empty()) return "";
+    for (const bool te : {true, false}) {
+      const std::string name = te ? "use_te" : "fp8_backend";
+      if (in_file(name) && chosen(file_.settings, te)) return filed(name);
+    }
+    return "";
+  }
+
+  // Precision, recipe and kernels are one decision, explained in one line.
+  void explain_fp8() {
+    if (contradicted_) return;
+    std::vector<std::string> parts;
+    if (!why_fp8_.empty()) parts.push_back(why_fp8_);
+    if (s_.use_fp8) {
+      for (const std::string& why : {why_recipe_, why_backend_})
+        if (!why.empty()) parts.push_back(why);
+    } else if (const std::string kernels = choice_of_kernels(); !kernels.empty()) {
+      if (parts.empty())
+        parts.push_back("FP8 off: " + (decided_by_.empty() ? "nothing asks for it (--use_fp8 does)"
+                                                           : decided_by_));
+      parts.push_back(kernels + " is not used");
+    }
+    if (!parts.empty()) note(kPrecisionReaders, join(parts, "; "));
   }
 
   // A verb that reads a run's checkpoints looks where the run saved them, whatever it computes in.
@@ -157,13 +197,13 @@ class Resolver {
     if (flag_recipe && flag_scenario) {
       contradict("one_recipe", flag("fp8_scenario"), flag("fp8_recipe"));
     } else if (flag_recipe) {
-      note(kPrecisionReaders, str("fp8_recipe ", name_of(s_.fp8_recipe), ": ", flag("fp8_recipe"),
-                                  " overrides ", filed("fp8_scenario")));
+      why_recipe_ = str("fp8_recipe ", name_of(s_.fp8_recipe), ": ", flag("fp8_recipe"),
+                        " overrides ", filed("fp8_scenario"));
       s_.fp8_scenario = Fp8Scenario::kNone;
       parsed_.derived["fp8_scenario"] = flag("fp8_recipe");
     } else if (flag_scenario && in_file("fp8_recipe")) {
-      note(kPrecisionReaders, str("fp8_recipe ", name_of(fp8_recipe_of(s_)), ": ",
-                                  flag("fp8_scenario"), " overrides ", filed("fp8_recipe")));
+      why_recipe_ = str("fp8_recipe ", name_of(fp8_recipe_of(s_)), ": ", flag("fp8_scenario"),
+                        " overrides ", filed("fp8_recipe"));
       s_.fp8_recipe = fp8_recipe_of(s_);
       parsed_.derived["fp8_recipe"] = flag("fp8_scenario");
     } else if (in_file("fp8_recipe") && !file_gives_everything()) {
@@ -179,8 +219,8 @@ class Resolver {
     const bool by_backend = is_flag("fp8_backend");
     const std::string above = by_backend ? "fp8_backend" : "use_te",
                       below = by_backend ? "use_te" : "fp8_backend";
-    note(kPrecisionReaders, str("fp8_backend ", by_backend ? name_of(s_.fp8_backend) : "te", ": ",
-                                flag(above), " overrides ", filed(below)));
+    why_backend_ = str("fp8_backend ", by_backend ? name_of(s_.fp8_backend) : "te", ": ",
+                       flag(above), " overrides ", filed(below));
     if (by_backend)
       s_.use_te = false;
     else
@@ -230,13 +270,28 @@ class Resolver {
   void resolve_learning_rate() {
     if (parsed_.given("learning_rate")) return;
     const Task task = task_of(s_);
-    if (task == Task::kPretraining) return;
     s_.learning_rate = default_learning_rate(task);
     const std::string why = str("default for ", name_of(task));
+    parsed_.derived["learning_rate"] = why;
+    if (task == Task::kPretraining)
+      return by_default(kLengthReaders, str("learning_rate ", print_number(s_.learning_rate), ": ",
+                                            why, "; --learning_rate sets it"));
     note(kLengthReaders, str("learning_rate ", print_number(s_.learning_rate), ": ", why, " (",
                              print_number(default_learning_rate(Task::kPretraining)),
                              " is for random weights); --learning_rate sets it"));
-    parsed_.derived["learning_rate"] = why;
+  }
+
+  // As data/default_tokenizer.h finds it when the run begins, which then says it.
+  void explain_tokenizer() {
+    if (!s_.tokenizer.empty() || s_.dataset.empty()) return;
+    std::error_code error;
+    const bool prepared =
+        s_.dataset.size() == 1 && fs::exists(fs::path(s_.dataset.front()) / "dataset.json", error);
+    const std::string what = prepared                    ? "that of the prepared data"
+                             : s_.model_name == "custom" ? "bytes, since model_name custom has none"
+                                                         : "that of " + s_.model_name;
+    parsed_.derived["tokenizer"] = what;
+    by_default(reader::kConfig, "tokenizer: " + what + "; --tokenizer names another");
   }
 
   Parsed& parsed_;
@@ -244,6 +299,8 @@ class Resolver {
   Readers readers_;
   Settings& s_;
   bool contradicted_ = false;
+  std::string decided_by_;                          // about FP8; "": nothing said anything
+  std::string why_fp8_, why_recipe_, why_backend_;  // parts of one note
 };
 
 }  // namespace

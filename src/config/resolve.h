@@ -7,8 +7,9 @@
 namespace octavo::config {
 
 // `parsed` has the flags on top of `file`. Changes its settings, and explains each change in its
-// notes and in `derived`; keys of one level that contradict each other go into `conflicts`.
-// `readers`: the verb, which may not care.
+// notes and in `derived`, and defaults that follow from the task or the model in `defaults`; keys
+// of one level that contradict each other go into `conflicts`. `readers`: the verb, which may not
+// care.
 void resolve(Parsed& parsed, const Parsed& file, Readers readers);
 
 }  // namespace octavo::config

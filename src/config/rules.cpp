@@ -1,5 +1,7 @@
 #include "config/rules.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 
 namespace octavo::config {
@@ -132,12 +134,16 @@ std::span<const Rule> rules() {
   return kRules;
 }
 
-std::vector<std::string> contradictions(const Settings& settings, Readers readers) {
+std::vector<std::string> contradictions(const Settings& settings, Readers readers,
+                                        const std::set<std::string>& open_keys) {
   std::vector<std::string> lines;
   for (const Rule& rule : rules()) {
     if (!(rule.readers & readers) || rule.holds(settings)) continue;
+    const std::vector<std::string> names = split(rule.keys, ' ');
+    if (std::ranges::any_of(names, [&](const auto& name) { return open_keys.contains(name); }))
+      continue;
     std::vector<std::string> found;
-    for (const std::string& name : split(rule.keys, ' '))
+    for (const std::string& name : names)
       found.push_back(name + ": " + find_key(name)->text(settings));
     lines.push_back(std::string(rule.reason) + " (found " + join(found, ", ") + "; rule " +
                     std::string(rule.name) + ")");

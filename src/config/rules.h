@@ -1,6 +1,7 @@
 #pragma once
 // Contradictions between keys. Each rule is small, named and gives its reason.
 
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,7 +21,9 @@ struct Rule {
 
 std::span<const Rule> rules();
 
-// One line for every broken rule that concerns `readers`.
-std::vector<std::string> contradictions(const Settings& settings, Readers readers);
+// One line for every broken rule that concerns `readers`. Rules about a key of `open_keys`, whose
+// value could not be read, are left out.
+std::vector<std::string> contradictions(const Settings& settings, Readers readers,
+                                        const std::set<std::string>& open_keys = {});
 
 }  // namespace octavo::config

@@ -107,11 +107,18 @@ TEST_F(Cli, ConfigShowAndCheck) {
   EXPECT_EQ(shown.code, 0) << shown.err;
   for (const char* part : {"# c.yaml:1", "# flag", "# default"})
     EXPECT_NE(shown.out.find(part), std::string::npos) << part;
-  EXPECT_EQ(run("config check c.yaml").out, "c.yaml: 2 keys given, no contradictions\n");
+  const std::string rate =
+      "  learning_rate 6e-04: default for pretraining; --learning_rate sets it\n";
+  EXPECT_EQ(run("config check c.yaml").out, "c.yaml: 2 keys given, no contradictions\n" + rate);
   expect_refused("config check c.yaml --num_epochs 2 --max_steps 3", 2, "one_length");
   EXPECT_EQ(run("config check c.yaml --num_epochs 2").out,
             "c.yaml: 3 keys given, no contradictions\n"
-            "  run length: --num_epochs 2 overrides max_steps 7 in c.yaml:2\n");
+            "  run length: --num_epochs 2 overrides max_steps 7 in c.yaml:2\n" +
+                rate);
+  write_file_atomic(folder_ / "bad.yaml", "batch_sz: 4\nmax_steps: 7\nnum_epochs: x\n");
+  for (const char* part :
+       {"bad.yaml:1: unknown key 'batch_sz'", "bad.yaml:3: num_epochs", "--seed"})
+    expect_refused("config check bad.yaml --seed x", 2, part);
   EXPECT_TRUE(nlohmann::json::parse(run("config schema").out).contains("properties"));
 }
 

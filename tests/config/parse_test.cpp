@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/text.h"
 #include "config/expect_refused.h"
 #include "config/yaml.h"
 
@@ -155,6 +156,58 @@ TEST_F(ParseFile, MistakesNameFileAndLine) {
   expect_refused([&] { parse_words({file}); }, {file + ":2", "twice", file + ":1"});
   write(std::string(kMaxYamlBytes + 1, '#'));
   expect_refused([&] { parse_words({file}); }, {"1048576 bytes", "found 1048577"});
+}
+
+// The message of a refusal, a line for each mistake.
+std::vector<std::string> mistakes_of(const Words& words, const Arguments& arguments) {
+  try {
+    parse(words, arguments);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    return split(error.what(), '\n');
+  }
+  return {};
+}
+
+TEST_F(ParseFile, EveryMistakeIsNamedAtOnce) {
+  const std::string file = write(
+      "batchsize: 4\nseed: many\nshuffle: true\nmax_steps: 10\nnum_epochs: 2\nn_embd: [1, 2]\n"
+      "n_head: 3\n");
+  const auto lines = mistakes_of(
+      {file, "--log_frequency", "5", "--prompt", "x", "--val_fraction", "2"}, kTrainArguments);
+  ASSERT_EQ(lines.size(), 7u) << join(lines, "\n");
+  const char* parts[] = {"[config] unknown key 'log_frequency'",
+                         "  and --prompt: not read by train",
+                         "  and --val_fraction: wanted a number from 0 to 0.9, found '2'",
+                         ":1: unknown key 'batchsize'; did you mean batch_size?",
+                         ":2: seed: wanted an integer",
+                         ":6: n_embd: wanted an integer",
+                         "max_steps and num_epochs both say how long to train"};
+  for (size_t i = 0; i < lines.size(); ++i)
+    EXPECT_NE(lines[i].find(parts[i]), std::string::npos) << parts[i] << " in: " << lines[i];
+}
+
+TEST_F(ParseFile, WhatFollowsFromAMistakeIsNotSaid) {
+  // The value of an unknown flag is no stray word, a flag that lacks its value hides no other, and
+  // rules do not judge a key that was misspelt.
+  EXPECT_EQ(mistakes_of({"--batchsize", "-4", "--warmup_stps", "3"}, kTrainArguments).size(), 2u);
+  EXPECT_EQ(mistakes_of({"--seed", "--batch_size", "x"}, kTrainArguments).size(), 2u);
+  EXPECT_EQ(mistakes_of({"--foo"}, kTrainArguments).size(), 1u);
+  const std::string file = write("model_name: custom\nn_layer: 1\nn_head: 1\nn_embed: 8\n");
+  EXPECT_EQ(mistakes_of({"--qqqqqqqqqqqqqqqq", file}, kTrainArguments).size(), 2u);
+  // Without the file nothing is known about the rest.
+  const auto lines = mistakes_of(
+      {"none.yaml", "--sed", "1", "--max_steps", "1", "--num_epochs", "1"}, kTrainArguments);
+  ASSERT_EQ(lines.size(), 2u) << join(lines, "\n");
+  EXPECT_NE(lines[1].find("found no file none.yaml"), std::string::npos);
+}
+
+TEST_F(ParseFile, ALongListOfMistakesIsCut) {
+  std::string text;
+  for (int i = 0; i < 50; ++i) text += "qqqqqqqqqqqqqqqq" + std::to_string(i) + ": 1\n";
+  const auto lines = mistakes_of({write(text)}, kTrainArguments);
+  ASSERT_EQ(lines.size(), 21u);
+  EXPECT_EQ(lines.back(), "  and 30 more; correct these first");
 }
 
 }  // namespace

@@ -77,6 +77,36 @@ TEST_F(Resolve, ARecipeAsksForFp8) {
              "FP8 off: --mixed_precision bf16 overrides fp8_recipe current in c.yaml:1");
 }
 
+// use_te and fp8_backend choose kernels. Without FP8 they do nothing, which is said.
+TEST_F(Resolve, KernelsDoNotAskForFp8) {
+  expect_fp8("", {"--use_te"}, false,
+             "FP8 off: nothing asks for it (--use_fp8 does); --use_te is not used");
+  expect_fp8("", {"--fp8_backend", "aten"}, false,
+             "FP8 off: nothing asks for it (--use_fp8 does); --fp8_backend aten is not used");
+  expect_fp8("use_te: true\n", {}, false,
+             "FP8 off: nothing asks for it (--use_fp8 does); use_te in c.yaml:1 is not used");
+  expect_fp8("", {"--mixed_precision", "bf16", "--use_te"}, false,
+             "FP8 off: --mixed_precision bf16; --use_te is not used");
+  expect_fp8("mixed_precision: bf16\nuse_te: true\n", {}, false,
+             "FP8 off: mixed_precision bf16 in c.yaml:1; use_te in c.yaml:2 is not used");
+  expect_fp8("use_fp8: true\nuse_te: true\n", {"--mixed_precision", "bf16"}, false,
+             "FP8 off: --mixed_precision bf16 overrides use_fp8 in c.yaml:1");
+  for (const Words& flags : {Words{"--use_fp8", "--use_te"}, Words{"--mixed_precision", "fp8"},
+                             Words{"--use_fp8", "--fp8_backend", "auto"}})
+    expect_fp8("", flags, true, "");
+  expect_fp8("fp8_backend: auto\nuse_te: false\n", {}, false, "");
+}
+
+TEST_F(Resolve, PrecisionRecipeAndKernelsAreExplainedInOneLine) {
+  expect_fp8("mixed_precision: bf16\nfp8_scenario: mxfp8\nuse_te: true\n",
+             {"--use_fp8", "--fp8_recipe", "current", "--fp8_backend", "aten"}, true,
+             "FP8 on: --use_fp8 overrides mixed_precision bf16 in c.yaml:1; fp8_recipe current: "
+             "--fp8_recipe current overrides fp8_scenario mxfp8 in c.yaml:2; fp8_backend aten: "
+             "--fp8_backend aten overrides use_te in c.yaml:3");
+  expect_fp8("use_fp8: true\nfp8_recipe: rowwise\n", {"--fp8_scenario", "mxfp8"}, true,
+             "fp8_recipe mxfp8: --fp8_scenario mxfp8 overrides fp8_recipe rowwise in c.yaml:2");
+}
+
 // They compute in another precision than the run that saved the checkpoints.
 TEST_F(Resolve, CheckpointsAreReadWhereTheRunSavedThem) {
   const auto folder = [&](const std::string& yaml, const Words& flags, const Arguments& verb) {
@@ -184,6 +214,29 @@ TEST(ResolveConfigs, EveryShippedConfigRunsFor100And1And500Steps) {
     }
   }
   EXPECT_GT(files, 10);
+}
+
+TEST_F(Resolve, DefaultsOfTheTaskAreSaidWithTheirReason) {
+  const Parsed pretraining = parsed("model_name: gpt2\ndataset: a.txt\n", {}, {"config check"});
+  EXPECT_EQ(join(pretraining.defaults, "\n"),
+            "learning_rate 6e-04: default for pretraining; --learning_rate sets it\n"
+            "tokenizer: that of gpt2; --tokenizer names another");
+  EXPECT_TRUE(pretraining.notes.empty());
+  EXPECT_NE(show(pretraining).find("# default for pretraining"), std::string::npos);
+  EXPECT_NE(show(pretraining).find("# that of gpt2"), std::string::npos);
+  const std::string custom = "model_name: custom\nn_layer: 1\nn_head: 1\nn_embd: 8\n";
+  EXPECT_EQ(parsed(custom + "dataset: a.txt\n", {}, {"config check"}).defaults.back(),
+            "tokenizer: bytes, since model_name custom has none; --tokenizer names another");
+  fs::create_directories(scratch_ / "d");
+  write_file_atomic(scratch_.path() / "d" / "dataset.json", "{}");
+  const std::string prepared = "dataset: " + (scratch_.path() / "d").string() + "\n";
+  EXPECT_EQ(parsed(custom + prepared, {}, {"config check"}).defaults.back(),
+            "tokenizer: that of the prepared data; --tokenizer names another");
+  EXPECT_TRUE(parsed("learning_rate: 1e-3\ndataset: a.txt\ntokenizer: bytes\n", {}, {"x"})
+                  .defaults.empty());
+  // train says itself which tokenizer it found.
+  EXPECT_EQ(parsed("dataset: a.txt\n", {}).defaults.size(), 1u);
+  EXPECT_TRUE(parsed("", {}, kGenerateArguments).defaults.empty());
 }
 
 TEST_F(Resolve, TheDefaultLearningRateDependsOnTheTask) {

@@ -14,7 +14,8 @@ int train(CoreArgs args) {
     return list_checkpoints(train::checkpoint_dir(parsed.settings), false,
                             parsed.settings.run_name);
   if (launch::rank_info_from_environment().rank == 0)  // once, not by every rank
-    for (const std::string& note : parsed.notes) log_info(note);
+    for (const auto* lines : {&parsed.notes, &parsed.defaults})
+      for (const std::string& line : *lines) log_info(line);
   config::Settings settings = parsed.settings;
   settings.resume = train::resume_of(settings, parsed.file_is_fp8);
   return train::train(std::move(settings));
