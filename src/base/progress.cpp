@@ -33,7 +33,9 @@ Progress::Progress(std::string label, double total, std::string unit)
       unit_(std::move(unit)),
       total_(total),
       start_(std::chrono::steady_clock::now()),
-      last_draw_(start_) {}
+      last_draw_(start_) {
+  window_.add(0, 0);
+}
 
 Progress::~Progress() {
   if (!finished_) clear();
@@ -41,12 +43,13 @@ Progress::~Progress() {
 
 void Progress::set(double done, std::string_view note) {
   const auto now = std::chrono::steady_clock::now();
+  const double seconds = std::chrono::duration<double>(now - start_).count();
+  window_.add(done, seconds);
   const bool terminal = on_terminal();
   const bool first = terminal && !drawn_;
   if (!first && now - last_draw_ < (terminal ? kTerminalPeriod : kPlainPeriod)) return;
   last_draw_ = now;
-  const double seconds = std::chrono::duration<double>(now - start_).count();
-  const double rate = seconds > 0 ? done / seconds : 0;
+  const double rate = window_.rate();
   std::string line = label_ + " ";
   if (total_ > 0) {
     const double share = std::clamp(done / total_, 0.0, 1.0);

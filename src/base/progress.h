@@ -1,11 +1,13 @@
 #pragma once
-// A progress bar with the time left: redrawn in place on a terminal, a plain line now and then
-// elsewhere.
+// A progress bar with the time left, from how fast it went lately: redrawn in place on a terminal,
+// a plain line now and then elsewhere.
 
 #include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
+
+#include "base/rate_window.h"
 
 namespace octavo {
 
@@ -24,6 +26,7 @@ class Progress {
   std::string label_, unit_;
   double total_;
   std::chrono::steady_clock::time_point start_, last_draw_;
+  RateWindow window_;
   bool drawn_ = false, finished_ = false;
 };
 

@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -9,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/printed.h"
 #include "monitor/sinks.h"
 #include "monitor/watch.h"
 
@@ -39,7 +41,8 @@ class ConsoleSink final : public Sink {
   }
 
   void on_step(const StepRecord& r) override {
-    if (r.step % log_freq_ == 0 || r.step == max_steps_) say(step_line(r));
+    if (r.step % log_freq_ == 0 || r.step == max_steps_)
+      say(step_line(r, terminal_columns(STDOUT_FILENO)));
     watch_.add(r);  // away from a terminal nothing: the step lines are progress enough
   }
 
@@ -85,15 +88,26 @@ class ConsoleSink final : public Sink {
 
 }  // namespace
 
-std::string step_line(const StepRecord& r) {
-  char line[256];
-  std::snprintf(line, sizeof line,
-                "step %4lld | epoch %lld | loss: %.6f | lr: %.2e | norm: %.4f | dt: %.2fms | "
-                "tok/sec: %.2f | %s",
-                static_cast<long long>(r.step), static_cast<long long>(r.epoch), r.loss,
-                r.learning_rate, r.grad_norm, r.seconds * 1e3, r.tokens_per_second,
-                r.precision.c_str());
-  return line;
+std::string step_line(const StepRecord& r, size_t columns) {
+  // In the order of the line. Where it is too long, the parts of the highest rank go first.
+  struct Part {
+    std::string text;
+    int rank;
+  };
+  std::vector<Part> parts = {{printed("step %4lld", static_cast<long long>(r.step)), 0},
+                             {printed("epoch %lld", static_cast<long long>(r.epoch)), 6},
+                             {printed("loss: %.6f", r.loss), 1},
+                             {printed("lr: %.2e", r.learning_rate), 4},
+                             {printed("norm: %.4f", r.grad_norm), 3},
+                             {printed("dt: %.2fms", r.seconds * 1e3), 5},
+                             {printed("tok/sec: %.2f", r.tokens_per_second), 2},
+                             {r.precision, 7}};
+  for (;;) {
+    std::string line;
+    for (const Part& part : parts) line += (line.empty() ? "" : " | ") + part.text;
+    if (columns == 0 || columns_of(line) <= columns || parts.size() == 1) return line;
+    parts.erase(std::ranges::max_element(parts, {}, &Part::rank));
+  }
 }
 
 std::unique_ptr<Sink> make_console_sink(int64_t first_step, int64_t max_steps, int64_t log_freq) {

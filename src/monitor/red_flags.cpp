@@ -66,7 +66,39 @@ void RedFlags::raise(Flags& flags, int64_t step, const char* name, std::string s
                      std::string remedy) {
   ++total_;
   ++counts_[name];
+  raised_at_[name] = step;
   flags.push_back({step, name, std::move(seen), std::move(remedy)});
+}
+
+template <typename Self, typename Visit>
+void RedFlags::visit_lasting(Self& self, Visit&& visit) {
+  visit("spike", self.spike_);
+  visit("gradient_explosion", self.explosion_);
+  visit("plateau", self.flat_);
+  visit("saturating_layer", self.saturating_);
+  visit("underflowing_layer", self.underflowing_);
+  visit("data_starvation", self.starving_);
+  visit("slow_rank", self.slow_rank_);
+  visit("fp8_slower", self.slower_);
+  visit("nan_loss", self.bad_evaluation_);
+  visit("worse_than_uniform", self.uniform_trouble_);
+}
+
+std::vector<Flag> RedFlags::take_ended(int64_t step) {
+  Flags flags;
+  visit_lasting(*this, [&](const char* name, RaiseOnce& trouble) {
+    if (trouble.take_end())
+      flags.push_back({step, name, str("raised at step ", raised_at_[name]), "", true});
+  });
+  return flags;
+}
+
+std::vector<std::string> RedFlags::open() const {
+  std::vector<std::string> names;
+  visit_lasting(*this, [&](const char* name, const RaiseOnce& trouble) {
+    if (trouble.is_open()) names.emplace_back(name);
+  });
+  return names;
 }
 
 void RedFlags::remember(const StepRecord& record) {

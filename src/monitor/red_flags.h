@@ -37,11 +37,18 @@ class RedFlags {
   // not.
   std::string final_remark() const;
 
+  // Troubles that have ended since they were last asked for: a flag each, marked `over`.
+  std::vector<Flag> take_ended(int64_t step);
+  std::vector<std::string> open() const;  // names of those that last
+
   int64_t total() const { return total_; }
   Json receipt() const;  // how many of each
 
  private:
   using Flags = std::vector<Flag>;
+  // Calls visit(name, RaiseOnce) for every trouble that lasts.
+  template <typename Self, typename Visit>
+  static void visit_lasting(Self& self, Visit&& visit);
   void raise(Flags& flags, int64_t step, const char* name, std::string seen, std::string remedy);
   void check_loss(const StepRecord& record, Flags& flags);
   void check_uniform(int64_t step, const char* what, double loss, bool worse, bool better,
@@ -63,7 +70,7 @@ class RedFlags {
       slower_, bad_evaluation_{1}, uniform_trouble_;
   bool first_step_ = true, after_spike_ = false;
   int64_t total_ = 0;
-  std::map<std::string, int64_t> counts_;
+  std::map<std::string, int64_t> counts_, raised_at_;  // by name; the step of the last one
 };
 
 }  // namespace octavo::monitor

@@ -40,6 +40,7 @@ std::unique_ptr<Sink> make_jsonl_sink(const fs::path& path, int64_t last_step);
 // One file for each sample: step-<n>.txt.
 std::unique_ptr<Sink> make_samples_sink(const fs::path& folder);
 
-std::string step_line(const StepRecord& record);
+// What matters least is left out of more than `columns`. 0: nothing is.
+std::string step_line(const StepRecord& record, size_t columns = 0);
 
 }  // namespace octavo::monitor

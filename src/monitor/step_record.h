@@ -66,6 +66,7 @@ struct Flag {
   int64_t step = 0;
   std::string name;          // "spike"
   std::string seen, remedy;  // one line each
+  bool over = false;         // what was seen is no longer so, since this step
 };
 
 // Text that the model wrote.

@@ -23,13 +23,14 @@ std::string bar(double share, size_t width) {
   return "[" + std::string(filled, '=') + std::string(width - filled, ' ') + "]";
 }
 
-size_t terminal_columns() {
+}  // namespace
+
+size_t terminal_columns(int file) {
+  if (::isatty(file) == 0) return 0;
   winsize size{};
-  const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  const bool known = ::ioctl(file, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
   return known ? size.ws_col : kUnknownColumns;
 }
-
-}  // namespace
 
 std::string sparkline(const std::vector<double>& values, size_t columns) {
   constexpr const char* kBlocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
@@ -56,10 +57,13 @@ std::string sparkline(const std::vector<double>& values, size_t columns) {
 }
 
 Watch::Watch(int64_t first_step, int64_t max_steps)
-    : first_step_(first_step), max_steps_(max_steps), step_(first_step) {}
+    : first_step_(first_step), max_steps_(max_steps), step_(first_step) {
+  window_.add(static_cast<double>(first_step), 0);
+}
 
-void Watch::add(const StepRecord& record) {
+void Watch::add(const StepRecord& record, double seconds_since_start) {
   step_ = record.step;
+  window_.add(static_cast<double>(record.step), seconds_since_start);
   loss_ = record.loss;
   sum_ += record.loss;
   if (++in_sum_ == stride_) {
@@ -86,8 +90,11 @@ void Watch::add(const StepRecord& record) {
 }
 
 void Watch::add(const Flag& flag) {
-  ++flags_;
-  last_flag_ = flag;
+  const auto same = std::erase_if(flags_, [&](const Flag& f) { return f.name == flag.name; });
+  if (!flag.over)
+    flags_.push_back(flag);
+  else
+    over_ += static_cast<int64_t>(same);
 }
 
 std::string Watch::fp8_health() const {
@@ -104,16 +111,17 @@ std::string Watch::fp8_health() const {
 }
 
 std::string Watch::flags() const {
-  if (flags_ == 0) return "no flags";
-  return str(flags_, flags_ == 1 ? " flag: " : " flags, last: ", last_flag_.name, " at step ",
-             last_flag_.step);
+  const std::string past = over_ > 0 ? str(over_, " over") : "";
+  if (flags_.empty()) return past.empty() ? "no flags" : "no flags now, " + past;
+  return str(flags_.size(), flags_.size() == 1 ? " flag: " : " flags, last: ", flags_.back().name,
+             " at step ", flags_.back().step, past.empty() ? "" : ", " + past);
 }
 
-std::string Watch::line(size_t columns, double seconds_since_start) const {
+std::string Watch::line(size_t columns) const {
   const auto done = static_cast<double>(step_ - first_step_);
   const auto total = static_cast<double>(max_steps_ - first_step_);
   const double share = total > 0 ? std::clamp(done / total, 0.0, 1.0) : 1;
-  const double rate = seconds_since_start > 0 ? done / seconds_since_start : 0;
+  const double rate = window_.rate();
   const std::string left = rate > 0 ? format_duration((total - done) / rate) + " left" : "";
   const std::string percent = printed(" %.0f%%", 100 * share);
   const std::string loss = printed("loss %.4f", loss_);
@@ -127,7 +135,7 @@ std::string Watch::line(size_t columns, double seconds_since_start) const {
   };
   const std::string wide = loss + " " + sparkline(losses_, kSparkline);
   const std::string narrow = loss + " " + sparkline(losses_, kShortSparkline);
-  const std::string count = str(flags_, flags_ == 1 ? " flag" : " flags");
+  const std::string count = str(flags_.size(), flags_.size() == 1 ? " flag" : " flags");
   const std::string brief = health.empty()                     ? ""
                             : health_ && health_->troubled > 0 ? "fp8 trouble"
                                                                : "fp8 ok";
@@ -137,7 +145,8 @@ std::string Watch::line(size_t columns, double seconds_since_start) const {
        {joined({bar(share, kBar) + percent, left, speed, wide, health, flags()}),
         joined({begin, left, speed, narrow, health, flags()}),
         joined({begin, left, narrow, brief, flags()}),
-        joined({begin, left, narrow, brief, flags_ > 0 ? count + ": " + last_flag_.name : count}),
+        joined({begin, left, narrow, brief,
+                flags_.empty() ? count : count + ": " + flags_.back().name}),
         joined({begin, left, narrow, brief, count}), joined({begin, left, loss, count}),
         joined({begin, left, count}), joined({begin, left})})
     if (columns_of(text) < columns) return text;
@@ -156,7 +165,7 @@ WatchDisplay::~WatchDisplay() {
 
 void WatchDisplay::add(const StepRecord& record) {
   if (!on_terminal_) return;
-  watch_.add(record);
+  watch_.add(record, std::chrono::duration<double>(Clock::now() - start_).count());
   draw();
 }
 
@@ -168,8 +177,7 @@ void WatchDisplay::draw() {
   const auto now = Clock::now();
   if (drawn_ && now - drawn_at_ < kPeriod) return;
   drawn_at_ = now;
-  const double seconds = std::chrono::duration<double>(now - start_).count();
-  std::fprintf(stderr, "\r\033[K%s", watch_.line(terminal_columns(), seconds).c_str());
+  std::fprintf(stderr, "\r\033[K%s", watch_.line(terminal_columns(STDERR_FILENO)).c_str());
   std::fflush(stderr);
   drawn_ = true;
 }

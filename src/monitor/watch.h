@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/rate_window.h"
 #include "monitor/step_record.h"
 
 namespace octavo::monitor {
@@ -18,16 +19,17 @@ std::string sparkline(const std::vector<double>& values, size_t columns);
 class Watch {
  public:
   Watch(int64_t first_step, int64_t max_steps);
-  void add(const StepRecord& record);
+  void add(const StepRecord& record, double seconds_since_start);
   void add(const Flag& flag);
   // At most `columns` wide: what matters least is left out first.
-  std::string line(size_t columns, double seconds_since_start) const;
+  std::string line(size_t columns) const;
 
  private:
   std::string fp8_health() const;
   std::string flags() const;
 
-  int64_t first_step_, max_steps_, step_ = 0, flags_ = 0;
+  int64_t first_step_, max_steps_, step_ = 0;
+  RateWindow window_;
   double loss_ = 0;
   std::vector<double> losses_;  // each the mean of `stride_` steps, over the whole run
   double sum_ = 0;
@@ -39,8 +41,11 @@ class Watch {
   };
   std::optional<Health> health_;
   int64_t fp8_layers_ = 0, fallbacks_ = 0;
-  Flag last_flag_;
+  std::vector<Flag> flags_;  // that last
+  int64_t over_ = 0;         // that do not
 };
+
+size_t terminal_columns(int file);  // 0: it is no terminal
 
 // Draws it on stderr in place, ten times a second at most. Away from a terminal it does nothing.
 class WatchDisplay {

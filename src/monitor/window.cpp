@@ -50,10 +50,12 @@ bool RaiseOnce::begins(bool bad, bool good) {
   if (!open_) {
     open_ = bad;
     good_looks_ = 0;
+    if (bad) ended_ = false;
     return bad;
   }
   good_looks_ = good ? good_looks_ + 1 : 0;
   open_ = good_looks_ < calm_;
+  ended_ = !open_;
   return false;
 }
 

@@ -2,6 +2,7 @@
 // The last numbers of a row of them, and what is usual among them.
 
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 namespace octavo::monitor {
@@ -37,10 +38,13 @@ class RaiseOnce {
   explicit RaiseOnce(int calm = 10) : calm_(calm) {}
   // True when the trouble begins. Between bad and good nothing changes.
   bool begins(bool bad, bool good);
+  bool is_open() const { return open_; }  // it has begun, and lasts
+  // True once after it has ended.
+  bool take_end() { return std::exchange(ended_, false); }
 
  private:
   int calm_, good_looks_ = 0;
-  bool open_ = false;
+  bool open_ = false, ended_ = false;
 };
 
 }  // namespace octavo::monitor

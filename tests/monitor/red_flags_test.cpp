@@ -116,6 +116,30 @@ TEST(RedFlags, ASpikeIsOneFlagAtItsFirstStepAndAgainOnlyAfterCalm) {
   EXPECT_EQ(flags.total(), 2);
 }
 
+TEST(RedFlags, AFlagThatIsNoLongerTrueIsOver) {
+  RedFlags flags({.plateau_steps = 0});
+  Healthy healthy;
+  raised(flags, healthy, 300, kNothing);
+  EXPECT_TRUE(flags.open().empty());
+  const auto found = raised(flags, healthy, 3, [](StepRecord& r) { r.loss = 9; });
+  ASSERT_EQ(names(found), std::vector<std::string>{"spike"});
+  EXPECT_EQ(flags.open(), std::vector<std::string>{"spike"});
+  EXPECT_TRUE(flags.take_ended(303).empty());
+  int64_t step = 303;
+  std::vector<Flag> over;
+  for (; over.empty() && step < 400; over = flags.take_ended(step)) {
+    raised(flags, healthy, 1, kNothing);
+    ++step;
+  }
+  ASSERT_EQ(names(over), std::vector<std::string>{"spike"});
+  EXPECT_TRUE(over[0].over);
+  EXPECT_EQ(over[0].step, step);
+  EXPECT_EQ(over[0].seen, "raised at step 301");
+  EXPECT_GE(step, 313) << "ten usual losses, and not one";
+  EXPECT_TRUE(flags.open().empty());
+  EXPECT_TRUE(flags.take_ended(step).empty()) << "it ends once";
+}
+
 TEST(RedFlags, OneOddBatchIsNoSpikeAndTwoAre) {
   RedFlags flags({});
   Healthy healthy;

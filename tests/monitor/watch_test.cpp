@@ -47,14 +47,14 @@ Watch watched(bool with_flag) {
       t.trouble = "underflow";
       r.fp8_tensors = {t};
     }
-    watch.add(r);
+    watch.add(r, 0.25 * step);
   }
   if (with_flag) watch.add(Flag{.step = 390, .name = "spike"});
   return watch;
 }
 
 TEST(Watch, SaysEverythingWhereThereIsRoom) {
-  const std::string line = watched(true).line(200, 100);
+  const std::string line = watched(true).line(200);
   for (const char* part :
        {"[========            ] 40%", "2 m 30 s left", "4.00 steps/s", "loss 2.0000 █", "▁",
         "h.3.mlp.c_fc in trouble (under 60.0%, over 0.00%)", "1 in BF16",
@@ -66,7 +66,7 @@ TEST(Watch, IsNeverWiderThanTheTerminal) {
   for (const bool with_flag : {false, true}) {
     const Watch watch = watched(with_flag);
     for (size_t columns = 5; columns <= 200; ++columns) {
-      const std::string line = watch.line(columns, 100);
+      const std::string line = watch.line(columns);
       EXPECT_LT(characters(line), columns) << line;
       EXPECT_NE(line.find("40%"), std::string::npos) << line;
       if (columns >= 80) {
@@ -75,6 +75,55 @@ TEST(Watch, IsNeverWiderThanTheTerminal) {
       if (columns >= 50) EXPECT_NE(line.find("flag"), std::string::npos) << line;
     }
   }
+}
+
+// A start that was a hundred times as slow says nothing about what is left.
+TEST(Watch, TheTimeLeftIsThatOfTheLastSteps) {
+  Watch watch(0, 2000);
+  double seconds = 0;
+  for (int step = 1; step <= 1800; ++step) {
+    StepRecord r;
+    r.step = step;
+    seconds += step <= 100 ? 10 : 0.05;
+    watch.add(r, seconds);
+    if (step == 100) EXPECT_NE(watch.line(200).find("5 h 16 m left"), std::string::npos);
+  }
+  const std::string line = watch.line(200);
+  EXPECT_NE(line.find("10.0 s left"), std::string::npos) << line;
+  EXPECT_NE(line.find("20 steps/s"), std::string::npos) << line;
+}
+
+TEST(Watch, AFlagThatIsOverIsNotShownAsOne) {
+  Watch watch = watched(true);
+  watch.add(Flag{.step = 395, .name = "plateau"});
+  EXPECT_NE(watch.line(200).find("2 flags, last: plateau at step 395"), std::string::npos);
+  watch.add(Flag{.step = 400, .name = "plateau", .over = true});
+  EXPECT_NE(watch.line(200).find("1 flag: spike at step 390, 1 over"), std::string::npos);
+  watch.add(Flag{.step = 400, .name = "spike", .over = true});
+  EXPECT_NE(watch.line(200).find("no flags now, 2 over"), std::string::npos) << watch.line(200);
+  watch.add(Flag{.step = 401, .name = "never_raised", .over = true});
+  EXPECT_NE(watch.line(200).find("no flags now, 2 over"), std::string::npos) << watch.line(200);
+}
+
+TEST(Console, TheStepLineFitsTheTerminal) {
+  StepRecord r;
+  r.step = 12345;
+  r.loss = 3.25;
+  r.learning_rate = 1e-3;
+  r.seconds = 1.5;
+  r.tokens_per_second = 123456.78;
+  r.precision = "FP8 rehearsal";
+  const std::string whole =
+      "step 12345 | epoch 0 | loss: 3.250000 | lr: 1.00e-03 | norm: 0.0000 | dt: 1500.00ms | "
+      "tok/sec: 123456.78 | FP8 rehearsal";
+  EXPECT_EQ(step_line(r), whole);
+  EXPECT_EQ(step_line(r, 200), whole);
+  EXPECT_EQ(step_line(r, 80),
+            "step 12345 | loss: 3.250000 | lr: 1.00e-03 | norm: 0.0000 | tok/sec: 123456.78");
+  for (size_t columns = 10; columns <= 200; ++columns)
+    EXPECT_LE(characters(step_line(r, columns)), columns) << columns;
+  EXPECT_EQ(step_line(r, 27), "step 12345 | loss: 3.250000");
+  EXPECT_EQ(step_line(r, 1), "step 12345");
 }
 
 // Standard output as a pipe that nobody reads, for the life of it.
