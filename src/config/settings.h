@@ -137,6 +137,7 @@ struct Settings {
   std::string run_name;  // "": <model>-<precision>-<date-time>
   std::string runs_dir = "runs";
   int64_t log_freq = 1;
+  bool verbose = false;
   bool record_samples = false;  // in metrics.jsonl
   int64_t eval_freq = 250, eval_batches = 20;
   int64_t board_port = 6006;                                    // of octavo board

@@ -1,10 +1,7 @@
 #include "train/loop.h"
 
-#include <ATen/Parallel.h>
-
 #include "base/error.h"
 #include "base/log.h"
-#include "base/progress.h"
 #include "base/signals.h"
 #include "engine/allocator.h"
 #include "engine/trace.h"
@@ -16,8 +13,8 @@
 #include "train/guards/bad_step.h"
 #include "train/guards/output_check.h"
 #include "train/guards/replica_check.h"
-#include "train/reporting/fp8_report.h"
 #include "train/reporting/outputs.h"
+#include "train/reporting/start_lines.h"
 #include "train/run.h"
 #include "train/run_schedule.h"
 #include "train/state/persist.h"
@@ -27,17 +24,8 @@ namespace {
 
 void announce(const Run& run) {
   const auto& s = run.settings;
-  log_info(str("model: ", s.model_name, ", ",
-               format_count(static_cast<double>(models::parameter_count(*run.trained.model))),
-               " parameters, vocabulary ", run.trained.model->vocab_size(), ", ",
-               run.trained.precision(), " on ", run.trained.device().str(), ", ",
-               at::get_num_threads(), " threads"));
-  log_info(str("steps: ", run.schedule.max_steps, " of ", run.tokens_per_step(),
-               " tokens, warm-up ", run.schedule.warmup_steps, "; an epoch has ",
-               run.data.loader->samples_per_epoch(), " samples"));
+  for (const std::string& line : start_lines(run)) log_info(line);
   announce_epochs(run);
-  if (run.trained.fp8_decision)
-    log_info("GEMMs:\n" + gemm_table(gemm_lines(run.trained, s.max_seq_length)));
   if (!run.resumed.from.empty())
     log_info(str("resumed from ", run.resumed.from, " at step ", run.progress.step));
   if (run.data.val == nullptr && s.eval_freq > 0)
@@ -130,25 +118,29 @@ std::string reason_to_stop() {
   return stop_requested() ? stop_reason() : "another rank's signal";
 }
 
-// Of the closing line; the first rank alone has a page.
-std::string page_words(const Outputs& outputs) {
-  return outputs.page().empty() ? "" : "; page: " + outputs.page().string();
+// The first rank alone has a page and says it.
+void say_summary(const Run& run, const Outputs& outputs, bool stopped, bool run_saves) {
+  RunSummary summary = outputs.summary();
+  if (run_saves) {
+    summary.checkpoints = checkpoint_folder(run.settings);
+    summary.next =
+        next_commands(summary.folder, summary.checkpoints, run.world.rank_info(), stopped);
+  }
+  const bool resumed = !run.resumed.from.empty();
+  if (stopped)
+    log_info(str("stopped by ", reason_to_stop(), " after step ", run.progress.step,
+                 "; continue with the same command and --resume latest"));
+  log_info(str(stopped ? str("made ", summary.steps) : str("done: ", run.progress.step), " steps",
+               resumed && !stopped ? str(", ", summary.steps, " of them since the resume,") : "",
+               " ", summary_text(summary)));
 }
 
 int end_run(const Run& run, Outputs& outputs, bool run_saves) {
-  const auto& s = run.settings;
   const bool stopped = run.progress.step < run.schedule.max_steps;
-  outputs.end(stopped ? "stopped by " + reason_to_stop() : "done",
-              stopped ? ExitCode::kStopped : ExitCode::kOk);
-  if (stopped) {
-    log_info(str("stopped by ", reason_to_stop(), " after step ", run.progress.step,
-                 "; continue with the same command and --resume latest", page_words(outputs)));
-    return static_cast<int>(ExitCode::kStopped);
-  }
-  log_info(str("done: ", run.progress.step, " steps; run in ", outputs.folder().string(),
-               run_saves ? ", checkpoint in " + checkpoint_folder(s).string() : "",
-               page_words(outputs)));
-  return static_cast<int>(ExitCode::kOk);
+  const ExitCode code = stopped ? ExitCode::kStopped : ExitCode::kOk;
+  outputs.end(stopped ? "stopped by " + reason_to_stop() : "done", code);
+  if (outputs.writes()) say_summary(run, outputs, stopped, run_saves);
+  return static_cast<int>(code);
 }
 
 int run_to_the_end(Run& run) {

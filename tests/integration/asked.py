@@ -96,7 +96,7 @@ def lengths(parent):
     """Warm-ups of shorter runs, of epochs, and of a resume with another length."""
     work = Work(parent, "lengths", SIZES + "max_steps: 400\nwarmup_steps: 100\n")
     said(work.run("train", "--run_name", "short", "--max_steps", "8"),
-         "warmup_steps 2: scaled to the run's 8 steps from 100 of 400", "warm-up 2;")
+         "warmup_steps 2: scaled to the run's 8 steps from 100 of 400", "warm-up 2\n")
     said(work.run("train", "--run_name", "short", "--max_steps", "12", "--resume", "latest"),
          "resume: the learning-rate schedule is another one: max_steps 8 -> 12, warmup_steps 2 -> 3", "at step 8")
     epochs = Work(parent, "epochs", SIZES + "num_epochs: 1\nwarmup_steps: 2000\n")

@@ -114,7 +114,7 @@ def make_run(work):
     expect(code == STOPPED, f"wanted exit code {STOPPED} after SIGTERM, found {code}:\n{folder.log()[-2000:]}")
     folder.finish_or_exit("--resume", "latest")
     run = folder.path / "runs" / "run"
-    expect("page: runs/run/run.html" in folder.log().splitlines()[-1], f"the last line names no page: {folder.log()[-300:]}")
+    expect("page: runs/run/run.html\n" in folder.log()[-1500:], f"the end names no page: {folder.log()[-600:]}")
     return run
 
 

@@ -9,6 +9,7 @@
 #include "train/evaluate.h"
 #include "train/fp8_run.h"
 #include "train/reporting/fp8_report.h"
+#include "train/reporting/start_lines.h"
 #include "train/state/persist.h"
 
 namespace octavo::train {
@@ -167,6 +168,46 @@ TEST_F(Fp8, TheTablePutsBlocksTogether) {
   const std::string table = gemm_table(gemm_lines(run->trained, run->settings.max_seq_length));
   EXPECT_NE(table.find("h.*.attn.c_attn (2)"), std::string::npos) << table;
   EXPECT_EQ(std::ranges::count(table, '\n'), 1 + 4 * 3 + 2) << table;
+}
+
+TEST_F(Fp8, TheFoldedTableHasALineForEachGroupOfLayers) {
+  auto s = settings(Fp8Recipe::kMxfp8);
+  s.fp8_skip = {"last"};
+  const auto run = start(s);
+  const auto lines = gemm_lines(run->trained, run->settings.max_seq_length);
+  const std::string table = folded_gemm_table(lines);
+  // Four groups in FP8, the same four of the last block in BF16, head, attention.
+  EXPECT_EQ(std::ranges::count(table, '\n'), 4 + 4 + 2) << table;
+  for (const char* part : {"FP8 mxfp8", "fp8_skip last", "attention stays in BF16",
+                           "of the FLOPs of GEMMs run in FP8"})
+    EXPECT_NE(table.find(part), std::string::npos) << part << " in:\n" << table;
+  double shares = 0;
+  for (const std::string& row : split(table, '\n'))
+    if (const size_t percent = row.find("%  "); percent != row.npos || row.ends_with('%'))
+      shares += std::stod(row.substr(row.rfind(' ', percent) + 1));
+  EXPECT_NEAR(shares, 100, 0.6) << "ten numbers, each rounded to a tenth:\n" << table;
+}
+
+TEST_F(Fp8, TheStartIsTwoLinesAndTheGemms) {
+  auto s = settings(Fp8Recipe::kMxfp8);
+  const auto run = start(s);
+  run->schedule = {.max_lr = 1e-3, .min_lr_ratio = 0.1, .warmup_steps = 1, .max_steps = 10};
+  const auto lines = start_lines(*run);
+  ASSERT_EQ(lines.size(), 3u);
+  for (const char* part :
+       {"model: custom, ", " parameters, vocabulary ", "; data: ", "; 10 steps of ", "warm-up 1"})
+    EXPECT_NE(lines[0].find(part), std::string::npos) << part << " in: " << lines[0];
+  for (const char* part : {"precision: FP8 rehearsal, recipe mxfp8, FP8 backend: rehearsal; ",
+                           "kernels: fp8_linear ", "matmul ", "; cpu", " threads"})
+    EXPECT_NE(lines[1].find(part), std::string::npos) << part << " in: " << lines[1];
+  EXPECT_TRUE(lines[2].starts_with("GEMMs by group of layers ")) << lines[2];
+  run->settings.verbose = true;
+  EXPECT_TRUE(start_lines(*run)[2].ends_with(
+      gemm_table(gemm_lines(run->trained, run->settings.max_seq_length))));
+  s.mixed_precision = config::Precision::kBf16;
+  const auto plain = start_lines(*start(s));
+  ASSERT_EQ(plain.size(), 2u);
+  EXPECT_NE(plain[1].find("precision: BF16, FP8: off; kernels: matmul "), std::string::npos);
 }
 
 TEST_F(Fp8, ABf16RunHasAReceiptWithoutReasons) {

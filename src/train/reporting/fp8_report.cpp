@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/printed.h"
 #include "config/settings.h"
 #include "train/lora_run.h"
 
@@ -101,6 +102,41 @@ double fp8_share(const std::vector<GemmLine>& lines) {
   return share;
 }
 
+namespace {
+
+// The last line of both tables.
+std::string share_line(const std::vector<GemmLine>& lines) {
+  return printed("  %.1f%% of the FLOPs of GEMMs run in FP8", 100 * fp8_share(lines));
+}
+
+}  // namespace
+
+std::string folded_gemm_table(const std::vector<GemmLine>& lines) {
+  struct Row {
+    run_report::GemmGroup group;
+    std::string precision;
+  };
+  std::vector<Row> rows;
+  for (const run_report::GemmGroup& g : run_report::grouped(lines)) {
+    const std::string precision = g.line.recipe.empty() ? g.line.precision : "FP8 " + g.line.recipe;
+    const auto same = std::ranges::find_if(rows, [&](const Row& row) {
+      return row.group.pattern == g.pattern && row.precision == precision &&
+             row.group.line.reason == g.line.reason;
+    });
+    if (same == rows.end()) {
+      rows.push_back({g, precision});
+    } else {
+      same->group.line.flops_share += g.line.flops_share;
+      same->group.layers = std::max(same->group.layers, g.layers);
+    }
+  }
+  std::vector<std::vector<std::string>> cells;
+  for (const Row& row : rows)
+    cells.push_back({row.group.name(), row.precision,
+                     printed("%4.1f%%", 100 * row.group.line.flops_share), row.group.line.reason});
+  return table_text(cells) + share_line(lines);
+}
+
 std::string gemm_table(const std::vector<GemmLine>& lines) {
   std::string table =
       "  layer                              GEMM             precision        recipe     FLOPs  "
@@ -112,10 +148,7 @@ std::string gemm_table(const std::vector<GemmLine>& lines) {
                   100 * g.line.flops_share);
     table += text + g.line.reason + "\n";
   }
-  char total[64];
-  std::snprintf(total, sizeof total, "  %.1f%% of the FLOPs of GEMMs run in FP8",
-                100 * fp8_share(lines));
-  return table + total;
+  return table + share_line(lines);
 }
 
 Json to_json(const std::vector<nn::Fp8Fallback>& fallbacks) {

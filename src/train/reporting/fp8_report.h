@@ -18,6 +18,9 @@ double fp8_share(const std::vector<GemmLine>& lines);  // of the FLOPs
 
 // Lines that say the same of the layers of several blocks become one ("h.*.attn.c_attn (12)").
 std::string gemm_table(const std::vector<GemmLine>& lines);
+// The GEMMs of such layers as one line: what they run in, their share of the FLOPs, and why not
+// FP8.
+std::string folded_gemm_table(const std::vector<GemmLine>& lines);
 
 Json to_json(const std::vector<GemmLine>& lines);
 

@@ -1,13 +1,16 @@
 #include "train/reporting/outputs.h"
 
+#include <algorithm>
 #include <ctime>
 
 #include "base/log.h"
 #include "config/print.h"
+#include "engine/allocator.h"
 #include "monitor/background.h"
 #include "monitor/history.h"
 #include "run_report/page.h"
 #include "train/guards/ledger.h"
+#include "train/reporting/fp8_report.h"
 #include "train/reporting/peaks.h"
 #include "train/reporting/receipt.h"
 
@@ -38,7 +41,7 @@ std::unique_ptr<monitor::RedFlags> make_flags(const Run& run, const fs::path& fo
 
 }  // namespace
 
-Outputs::Outputs(const Run& run) : run_(run) {
+Outputs::Outputs(const Run& run) : run_(run), first_tokens_(run.progress.tokens) {
   const auto& s = run.settings;
   folder_ = run_folder(s);
   damage_ = std::make_unique<DamageLedger>(folder_, run.world.rank());
@@ -56,19 +59,25 @@ Outputs::Outputs(const Run& run) : run_(run) {
 void Outputs::on_step(monitor::StepRecord record) {
   damage_->update(run_.data, run_.progress.step);
   if (!writes()) return;
+  ++steps_;
+  step_seconds_ += record.seconds;
+  last_loss_ = record.loss;
   write_incidents();
   const auto flags = flags_->on_step(record);
   record.flags = flags_->total();
   console_->on_step(record);
   background_->on_step(record);
   for (const monitor::Flag& flag : flags) say(flag);
+  say_ended(record.step);
 }
 
 void Outputs::on_eval(const monitor::EvalRecord& record) {
   if (!writes()) return;
+  if (record.best) best_step_ = record.step;
   console_->on_eval(record);
   background_->on_eval(record);
   for (const monitor::Flag& flag : flags_->on_eval(record)) say(flag);
+  say_ended(record.step);
 }
 
 void Outputs::on_task(const monitor::TaskRecord& record) {
@@ -88,6 +97,15 @@ void Outputs::say(const monitor::Flag& flag) {
   console_->settle(kFlagPatience);
   log_warn(str("flag ", flag.name, " at step ", flag.step, ": ", flag.seen,
                "\n  remedy: ", flag.remedy));
+}
+
+// On the terminal and in the log. metrics.jsonl has what was seen, and not when it passed.
+void Outputs::say_ended(int64_t step) {
+  for (const monitor::Flag& flag : flags_->take_ended(step)) {
+    console_->on_flag(flag);
+    console_->settle(kFlagPatience);
+    log_info(str("flag ", flag.name, " is over at step ", step, " (", flag.seen, ")"));
+  }
 }
 
 void Outputs::write_incidents() {
@@ -114,6 +132,35 @@ void Outputs::end(const std::string& status, ExitCode code) {
   sinks["sinks"]["console"] = {{"failures", console_->failures()}};
   save_receipt(status, sinks);
   write_page();
+}
+
+RunSummary Outputs::summary() const {
+  const TrainedModel& trained = run_.trained;
+  const Progress& progress = run_.progress;
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start_;
+  RunSummary s;
+  s.steps = steps_;
+  s.seconds = seconds.count();
+  s.step_seconds = step_seconds_;
+  s.tokens = progress.tokens - std::min(first_tokens_, progress.tokens);
+  s.peak_bytes = static_cast<double>(engine::memory_of(trained.device()).peak);
+  s.precision = trained.precision();
+  if (trained.fp8 != nullptr) {
+    s.fp8_backend = trained.fp8_decision->backend;
+    s.fp8_share = fp8_share(gemm_lines(trained, run_.settings.max_seq_length));
+  }
+  s.last_loss = last_loss_;
+  if (progress.has_best) s.best_val_loss = progress.best_val_loss;
+  s.best_step = best_step_;
+  s.incidents = run_.guards.incidents.size();
+  s.skipped_steps = progress.skipped_steps;
+  if (flags_ != nullptr) {
+    s.flags = flags_->total();
+    s.open_flags = flags_->open();
+  }
+  s.folder = folder_;
+  s.page = page_;
+  return s;
 }
 
 // When and from where the run was resumed: metrics.jsonl reads as if it never had been.

@@ -2,13 +2,16 @@
 // What a run says and writes while it trains: its folder, the sinks, the red flags. The first rank
 // does it for all; the others keep a ledger of damaged data, if there is any.
 
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/error.h"
 #include "monitor/async_sink.h"
 #include "monitor/red_flags.h"
 #include "train/guards/damage_ledger.h"
+#include "train/reporting/summary.h"
 #include "train/run.h"
 
 namespace octavo::train {
@@ -30,9 +33,12 @@ class Outputs {
   // Writes what is left: the receipt, and the run's page from all of it.
   void end(const std::string& status, ExitCode code);
   const fs::path& page() const { return page_; }  // "": it could not be written
+  // After end(), on the rank that writes: all but the checkpoints and the next commands.
+  RunSummary summary() const;
 
  private:
   void say(const monitor::Flag& flag);
+  void say_ended(int64_t step);
   void write_incidents();
   void write_restart();
   void write_page();
@@ -45,6 +51,12 @@ class Outputs {
   std::unique_ptr<DamageLedger> damage_;  // on every rank
   size_t incidents_written_ = 0;
   int64_t receipts_lost_ = 0;
+  // For the summary, of this start.
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  uint64_t first_tokens_ = 0;
+  int64_t steps_ = 0;
+  double step_seconds_ = 0, last_loss_ = 0;
+  std::optional<int64_t> best_step_;
 };
 
 }  // namespace octavo::train

@@ -1,0 +1,129 @@
+#include "train/reporting/summary.h"
+
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "scratch.h"
+#include "train/reporting/start_lines.h"
+
+namespace octavo::train {
+namespace {
+
+RunSummary usual_summary() {
+  RunSummary s;
+  s.steps = 800;
+  s.seconds = 1270;
+  s.step_seconds = 1250;
+  s.tokens = 1'228'800;
+  s.peak_bytes = 61.2e6;
+  s.precision = "FP8 rehearsal";
+  s.fp8_backend = "rehearsal";
+  s.fp8_share = 0.8807;
+  s.last_loss = 2.023323;
+  s.best_val_loss = 2.726124;
+  s.best_step = 750;
+  s.folder = "runs/quickstart";
+  s.page = "runs/quickstart/run.html";
+  s.checkpoints = "checkpoints_fp8/quickstart";
+  s.next = {"octavo one", "octavo two"};
+  return s;
+}
+
+TEST(Summary, SaysHowFastHowGoodAndWhereItIs) {
+  EXPECT_EQ(summary_text(usual_summary()),
+            "in 21 m 10 s (20 m 50 s of steps): 983 tokens/s, 0.640 steps/s, peak memory 61.2 MB\n"
+            "  precision  FP8 rehearsal, 88.1% of the FLOPs of GEMMs in FP8, backend rehearsal\n"
+            "  loss       training 2.023323, best validation 2.726124 at step 750\n"
+            "  incidents  none; no red flags\n"
+            "  files      run in runs/quickstart; page: runs/quickstart/run.html\n"
+            "             checkpoint in checkpoints_fp8/quickstart\n"
+            "  next       octavo one\n"
+            "             octavo two");
+}
+
+TEST(Summary, LeavesOutWhatIsNot) {
+  RunSummary s = usual_summary();
+  s.precision = "BF16";
+  s.fp8_backend = "";
+  s.best_val_loss.reset();
+  s.page.clear();
+  s.checkpoints.clear();
+  s.next.clear();
+  s.incidents = 2;
+  s.skipped_steps = 1;
+  s.flags = 3;
+  s.open_flags = {"plateau", "slow_rank"};
+  const std::string text = summary_text(s);
+  for (const char* part : {"precision  BF16\n", "loss       training 2.023323, no validation\n",
+                           "incidents  2 (incidents.jsonl), 1 skipped steps; 3 red flags, at the "
+                           "end still: plateau, slow_rank\n",
+                           "files      run in runs/quickstart"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in:\n" << text;
+  for (const char* part : {"checkpoint", "next", "page", "FP8"})
+    EXPECT_EQ(text.find(part), std::string::npos) << part << " in:\n" << text;
+  s.flags = 1;
+  s.open_flags.clear();
+  EXPECT_NE(summary_text(s).find("1 red flag, over"), std::string::npos);
+  // The best one of a run that was resumed may be older than this start.
+  s.best_val_loss = 1;
+  s.best_step.reset();
+  EXPECT_NE(summary_text(s).find("best validation 1.000000, before the resume"), std::string::npos);
+}
+
+TEST(Summary, ARunWithoutAStepHasNoLossAndNoSpeed) {
+  RunSummary s;
+  s.precision = "BF16";
+  s.folder = "runs/r";
+  const std::string text = summary_text(s);
+  EXPECT_TRUE(text.starts_with("in 0.0 s (0.0 s of steps): 0.0 tokens/s, 0.000 steps/s")) << text;
+  EXPECT_EQ(text.find("loss"), std::string::npos) << text;
+}
+
+TEST(NextCommands, UseWhatWasMadeOrContinueIt) {
+  const launch::RankInfo alone;
+  EXPECT_EQ(join(next_commands("runs/a", "checkpoints/a", alone, false), "\n"),
+            "octavo generate --checkpoint checkpoints/a --prompt 'The '\n"
+            "octavo checkpoints export checkpoints/a --output a-export");
+  EXPECT_EQ(join(next_commands("runs/a", "checkpoints/a", alone, true), "\n"),
+            "octavo train runs/a/config.yaml --resume latest\n"
+            "octavo generate --checkpoint checkpoints/a --prompt 'The '");
+  EXPECT_TRUE(next_commands("runs/a", "", alone, false).empty());
+  launch::RankInfo four;
+  four.ranks = four.local_ranks = 4;
+  EXPECT_EQ(next_commands("runs/a", "checkpoints/a", four, true).front(),
+            "octavo launch --nproc 4 -- train runs/a/config.yaml --resume latest");
+  four.nodes = 2;
+  EXPECT_TRUE(
+      next_commands("runs/a", "checkpoints/a", four, true).front().starts_with("octavo generate "));
+}
+
+TEST(NextCommands, NamesAreOneWordOfAShellAndFolders) {
+  const launch::RankInfo alone;
+  EXPECT_EQ(next_commands("runs/my run", "checkpoints/my run", alone, false).back(),
+            "octavo checkpoints export 'checkpoints/my run' --output 'my run-export'");
+  EXPECT_EQ(next_commands("runs/it's", "c/it's", alone, true).front(),
+            "octavo train 'runs/it'\\''s/config.yaml' --resume latest");
+  const Scratch scratch;
+  const fs::path before = fs::current_path();
+  fs::current_path(scratch.path());
+  fs::create_directories("a-export");
+  fs::create_directories("a-export-2");
+  EXPECT_TRUE(next_commands("runs/a", "c/a", alone, false).back().ends_with("--output a-export-3"));
+  fs::current_path(before);
+}
+
+TEST(StartLines, KernelsAreNamedByWhatTheyDo) {
+  const std::vector<engine::Choice> choices = {
+      {"matmul", "cpu/onednn", {}},    {"fp8_linear", "cpu/rehearsal", {}},
+      {"layer_norm", "cpu/simd", {}},  {"gelu", "cpu/simd", {}},
+      {"attention", "cpu/blocks", {}}, {"embedding", "aten", {}}};
+  EXPECT_EQ(kernel_words(choices, true),
+            "fp8_linear cpu/rehearsal, matmul cpu/onednn, attention cpu/blocks, others cpu/simd, "
+            "aten");
+  EXPECT_EQ(kernel_words(choices, false),
+            "matmul cpu/onednn, attention cpu/blocks, others cpu/simd, aten");
+}
+
+}  // namespace
+}  // namespace octavo::train
