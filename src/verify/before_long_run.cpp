@@ -8,6 +8,7 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "hub/hub.h"
+#include "launch/scripts.h"
 #include "verify/long_run_line.h"
 
 namespace octavo::verify {
@@ -31,8 +32,8 @@ Finding long_run_config(const LongRun& run) {
       str(run.config_file.empty() ? "defaults" : run.config_file, ": no contradictions"));
   if (!run.contradictions.empty()) {
     f.found = join(run.contradictions, " | ");
-    worsen(f, Status::kFail, "keys that do not contradict each other",
-           "octavo config check names them; change them there");
+    worsen(f, Status::kFail, "keys that do not contradict each other", "change them in the file");
+    add_command(f, run, "config check");
   }
   return f;
 }
@@ -77,11 +78,13 @@ Finding long_run_schedule(const LongRun& run) {
   const auto share = static_cast<double>(run.warmup_steps) / static_cast<double>(run.steps);
   f.found = str("warm-up ", run.warmup_steps, " of ", run.steps, " steps (",
                 long_run_number(100 * share, 10), " %)");
-  const std::string fix =
-      "lower warmup_steps, or -1 for a twentieth; octavo schedule draws the curve";
+  const std::string fix = "lower warmup_steps, or give -1 for a twentieth";
+  const bool is_long = run.warmup_steps >= run.steps || share > kMuchWarmup;
+  if (is_long)
+    add_command(f, run, "schedule", str("--max_steps ", run.steps, " --warmup_steps -1"));
   if (run.warmup_steps >= run.steps)
     worsen(f, Status::kFail, "a warm-up that ends before the run does", fix);
-  else if (share > kMuchWarmup)
+  else if (is_long)
     worsen(f, Status::kWarn, "a warm-up of at most a quarter of the run", fix);
   else if (run.settings.min_lr_ratio >= 1)
     worsen(f, Status::kWarn, "a rate that decays (min_lr_ratio below 1)",
@@ -147,8 +150,9 @@ Finding long_run_model(const LongRun& run) {
   if (run.may_download && hub::is_hub_name(run.settings.model_name)) {
     f.found = str(run.settings.model_name, " is not in the Hugging Face cache");
     worsen(f, Status::kWarn, "the model's files, here",
-           "it would be downloaded when training begins, while GPUs wait; octavo train CONFIG "
-           "--max_steps 1 on any machine with this cache does it before");
+           "it would be downloaded when training begins, while GPUs wait; do it before, on any "
+           "machine with this cache");
+    add_command(f, run, "train", "--max_steps 1 --run_name " + free_run_name(run, "first-step"));
   } else {
     f.found = run.model_problem;
     worsen(f, Status::kFail, "the model's files, here",
@@ -166,14 +170,22 @@ constexpr DataVerdict kDataVerdicts[] = {
     {RunData::State::kNotGiven, Status::kFail, "a dataset", "name one in the file"},
     {RunData::State::kMissing, Status::kFail, "the data, here", "check its path or name"},
     {RunData::State::kOnHub, Status::kWarn, "prepared tokens, so that no GPU waits for them",
-     "it would be downloaded and prepared when training begins; octavo data prepare CONFIG "
-     "--output "
-     "FOLDER does it before, then dataset: FOLDER"},
+     "it would be downloaded and prepared when training begins; do it before, and name the folder "
+     "as dataset"},
     {RunData::State::kNotPrepared, Status::kWarn, "prepared tokens, so that no GPU waits for them",
-     "octavo data prepare CONFIG --output FOLDER, then dataset: FOLDER; or train a step of it on a "
-     "machine without GPUs"},
+     "prepare it on a machine without GPUs, and name the folder as dataset"},
     {RunData::State::kDamaged, Status::kFail, "data that is whole",
-     "octavo data inspect FOLDER --verify_hashes names the shard; prepare it again"}};
+     "prepare it again; data inspect names the shard"}};
+
+void add_data_command(Finding& line, const LongRun& run) {
+  using State = RunData::State;
+  if (run.data.state == State::kOnHub || run.data.state == State::kNotPrepared)
+    add_command(line, run, "data prepare",
+                "--output " + launch::shell_quoted(config_stem(run) + "-data"));
+  if (run.data.state == State::kDamaged && !run.data.place.empty())
+    line.commands.push_back("octavo data inspect " + launch::shell_quoted(run.data.place) +
+                            " --verify_hashes");
+}
 
 Finding long_run_dataset(const LongRun& run) {
   const RunData& d = run.data;
@@ -189,6 +201,7 @@ Finding long_run_dataset(const LongRun& run) {
                                                     : "not prepared yet: " + names;
       worsen(f, v.status, v.wanted, v.fix);
     }
+  add_data_command(f, run);
   return f;
 }
 
@@ -264,6 +277,29 @@ Finding long_run_evaluation(const LongRun& run) {
 }
 
 }  // namespace
+
+std::string config_stem(const LongRun& run) {
+  return fs::path(run.config_file).stem().string();
+}
+
+std::string free_run_name(const LongRun& run, const std::string& name) {
+  const auto taken = [&](const std::string& wanted) {
+    return wanted == run.settings.run_name ||
+           std::ranges::any_of(run.earlier, [&](const EarlierRun& e) { return e.name == wanted; });
+  };
+  std::string chosen = name;
+  for (int number = 2; taken(chosen); ++number) chosen = str(name, "-", number);
+  return chosen;
+}
+
+void add_command(Finding& line, const LongRun& run, const std::string& verb,
+                 const std::string& flags) {
+  if (run.config_file.empty()) return;
+  // Only what trains reads all that the run was told by flags.
+  const bool trains = verb.ends_with("train") || verb == "compare";
+  line.commands.push_back(str("octavo ", verb, " ", launch::shell_quoted(run.config_file),
+                              trains ? run.flags : "", flags.empty() ? "" : " " + flags));
+}
 
 std::vector<Finding> judge_run_settings(const LongRun& run) {
   std::vector<Finding> out = {long_run_config(run), long_run_secrets(run),

@@ -50,6 +50,7 @@ struct ResumeRehearsal {
 struct LongRun {
   config::Settings settings;
   std::string config_file;
+  std::string flags;  // " --use_fp8 true": what train is told beside the file
   bool wants_fp8 = false, starts_from_weights = false;
   std::vector<std::string> contradictions;
   std::string model_problem;      // why the model's files cannot be read; "" when they can
@@ -82,6 +83,14 @@ struct LongRun {
   std::optional<ResumeRehearsal> resume;  // none on a device where kernels do not run
   bool has_wandb_key = false, in_slurm = false;
 };
+
+// "octavo VERB CONFIG FLAGS" as a command of the line. Without a CONFIG there is none.
+void add_command(Finding& line, const LongRun& run, const std::string& verb,
+                 const std::string& flags = "");
+// A run_name that none of the earlier runs has: `name`, or with a number behind it.
+std::string free_run_name(const LongRun& run, const std::string& name);
+// What the config is called without its folder and ending.
+std::string config_stem(const LongRun& run);
 
 LongRun gather_long_run(const config::Parsed& parsed, const Facts& facts);
 // The share of a step's multiply-adds that the recipe takes (linear layers of the blocks whose

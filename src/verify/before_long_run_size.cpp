@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/progress.h"
 #include "base/text.h"
+#include "launch/scripts.h"
 #include "verify/before_long_run.h"
 #include "verify/long_run_line.h"
 
@@ -22,9 +23,11 @@ std::string long_run_tenths(double value) {
   return str(std::round(10 * value) / 10);
 }
 
-// The config as a word for commands.
-std::string config_word(const LongRun& run) {
-  return run.config_file.empty() ? "CONFIG.yaml" : run.config_file;
+// The GPUs of the forecast, for plan.
+std::string gpu_flags(const LongRun& run) {
+  if (!run.on_gpu || !run.forecast || run.forecast->gpu == nullptr) return "";
+  return str("--gpu ", run.forecast->gpu->name,
+             run.ranks > 1 ? str(" --num_gpus ", run.ranks) : "");
 }
 
 double long_run_step_seconds(const LongRun& run) {
@@ -40,22 +43,31 @@ Finding long_run_memory(const LongRun& run) {
                     str("forecast ", format_bytes(peak), " of ", format_bytes(run.memory_limit),
                         " on ", run.device, run.ranks > 1 ? str(", ", run.ranks, " ranks") : "",
                         searched ? ", at max_batch_size; the search takes what fits" : ""));
-  std::string fix = run.forecast->advice.empty() ? "octavo plan says what to change"
+  std::string fix = run.forecast->advice.empty() ? "the forecast says what to change"
                                                  : "first: " + run.forecast->advice.front();
-  if (peak > run.memory_limit && !searched)
+  if (peak > run.memory_limit && !searched) {
     worsen(f, Status::kFail, "a run that fits", std::move(fix));
-  else if (peak > run.memory_limit)
+    add_command(f, run, "plan", gpu_flags(run));
+  } else if (peak > run.memory_limit) {
     worsen(f, Status::kWarn, "a batch that fits", "auto_batch_size will take a smaller one");
-  else if (peak > kFullMemory * run.memory_limit)
+  } else if (peak > kFullMemory * run.memory_limit) {
+    const bool can_measure = run.on_gpu && run.ranks == 1;
     worsen(f, Status::kWarn, "a twentieth of the memory to spare",
-           "the forecast is within 5 %; octavo plan --dry_run measures. " + fix);
+           (can_measure ? "the forecast is within 5 %; a dry run measures. "
+                        : "the forecast is within 5 %. ") +
+               fix);
+    add_command(f, run, "plan", gpu_flags(run) + (can_measure ? " --dry_run" : ""));
+  }
   return f;
 }
 
 Finding long_run_time(const LongRun& run) {
-  if (long_run_step_seconds(run) == 0)
-    return unchecked_line(Section::kRunSize, "time",
-                          "no GPU here: --gpu h100 --num_gpus 8 forecasts one that is not");
+  if (long_run_step_seconds(run) == 0) {
+    Finding f =
+        unchecked_line(Section::kRunSize, "time", "no GPU here; plan forecasts one that is not");
+    add_command(f, run, "plan", "--gpu h100 --num_gpus 8");
+    return f;
+  }
   const double hours = long_run_step_seconds(run) * static_cast<double>(run.steps) / 3600;
   Finding f = long_run_line(
       Section::kRunSize, "time",
@@ -67,7 +79,7 @@ Finding long_run_time(const LongRun& run) {
 
 Finding long_run_gain(const LongRun& run) {
   if (long_run_step_seconds(run) == 0)
-    return unchecked_line(Section::kRunSize, "FP8's gain", "no GPU here; octavo plan forecasts it");
+    return unchecked_line(Section::kRunSize, "FP8's gain", "no GPU here; that forecast has it");
   const plan::RecipeForecast& chosen = run.forecast->chosen();
   Finding f =
       long_run_line(Section::kRunSize, "FP8's gain",
@@ -151,8 +163,9 @@ Finding long_run_resume(const LongRun& run) {
   Finding f = long_run_line(Section::kRunSafety, "resume",
                             str(r.steps, " steps of ", r.model, " (", r.precision,
                                 "), stopped, saved and resumed: the same, bit for bit"));
-  const std::string fix =
-      "do not start: octavo train with --max_steps shows the same; report it with --output FILE";
+  const std::string fix = "do not start; report it with the file that this writes";
+  if (!r.ran || !r.equal_losses || !r.equal_weights)
+    add_command(f, run, "verify", "--before_long_run --output verify.json");
   if (!r.ran) {
     f.found = "the rehearsal stopped: " + r.problem;
     worsen(f, Status::kFail, "a rehearsal of a few steps, a checkpoint and a resumption", fix);
@@ -174,6 +187,9 @@ Finding long_run_folders(const LongRun& run) {
                   : str(run.settings.runs_dir, "/", run.settings.run_name, " has an earlier run");
     worsen(f, Status::kFail, "a run_name of its own",
            "train would refuse it: give another run_name, --resume latest, or --overwrite");
+    if (run.checkpoints_there > 0) add_command(f, run, "train", "--resume latest");
+    add_command(f, run, "train",
+                "--run_name " + launch::shell_quoted(free_run_name(run, run.settings.run_name)));
   } else if (!run.settings.resume.empty()) {
     f.found = str("resumes from ", run.settings.resume, " of ", run.checkpoint_folder.string());
   }
@@ -184,9 +200,11 @@ Finding long_run_stops(const LongRun& run) {
   Finding f = long_run_line(Section::kRunSafety, "stops and requeueing", "");
   f.status = Status::kNote;
   f.found =
-      str("SIGTERM, SIGINT and SIGUSR1 save and leave with 75. A job that is run again goes "
-          "on only with --resume latest: octavo launch --auto_resume -- train ",
-          config_word(run), run.in_slurm ? "" : "; octavo launch --slurm job.sh writes such a job");
+      str("SIGTERM, SIGINT and SIGUSR1 save and leave with 75. A job that is run again continues "
+          "only with --resume latest: launch --auto_resume adds it where there is a checkpoint",
+          run.in_slurm ? "" : ", and --slurm writes such a job");
+  add_command(f, run, "launch --auto_resume -- train");
+  if (!run.in_slurm) add_command(f, run, "launch --slurm job.sh -- train");
   return f;
 }
 
@@ -227,9 +245,12 @@ Finding long_run_trial(const LongRun& run) {
     f.found = str("none of this model and data in ", run.settings.runs_dir);
   if (run.unread_runs > 0) f.found += str("; ", run.unread_runs, " others there were not read");
   const int64_t wanted = run.steps > 0 ? std::min(run.steps, kProvenSteps) : kProvenSteps;
-  if (trial == nullptr || trial->steps < wanted)
+  if (trial == nullptr || trial->steps < wanted) {
     worsen(f, Status::kWarn, str(wanted, " steps of the same model, data and precision"),
-           str("octavo train ", config_word(run), " --max_steps ", wanted, " --run_name trial"));
+           "train so many first");
+    add_command(f, run, "train",
+                str("--max_steps ", wanted, " --run_name ", free_run_name(run, "trial")));
+  }
   return f;
 }
 
@@ -241,11 +262,14 @@ Finding long_run_baseline(const LongRun& run) {
   else
     f.found = str("no BF16 run of this model and data in ", run.settings.runs_dir);
   const int64_t wanted = run.steps > 0 ? std::min(run.steps, kBaselineSteps) : kBaselineSteps;
-  if (baseline == nullptr || baseline->steps < wanted)
+  if (baseline == nullptr || baseline->steps < wanted) {
     worsen(f, Status::kWarn, str(wanted, " steps in BF16 to compare with"),
-           str("octavo compare ", config_word(run), " --max_steps ", wanted,
-               " runs both on the same batches; to go back to BF16 later: --resume latest "
-               "--mixed_precision bf16"));
+           "compare runs both on the same batches; to go back to BF16 later, resume with "
+           "--mixed_precision bf16");
+    add_command(f, run, "compare",
+                str("--max_steps ", wanted, " --run_name ",
+                    launch::shell_quoted(free_run_name(run, "compare-" + config_stem(run)))));
+  }
   return f;
 }
 

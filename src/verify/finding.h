@@ -39,7 +39,8 @@ struct Finding {
   std::string id;  // "driver", "NVTE_FP8_ALLREDUCE", "matmul aten bf16"
   Status status = Status::kOk;
   std::string wanted, found;
-  std::string fix;  // never empty when the status is kFail or kWarn
+  std::string fix;                         // never empty when the status is kFail or kWarn
+  std::vector<std::string> commands = {};  // that do it, to be typed as they are
 };
 
 struct Count {

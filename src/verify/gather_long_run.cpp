@@ -16,6 +16,7 @@
 #include "config/rules.h"
 #include "config/yaml.h"
 #include "fp8/execution.h"
+#include "launch/scripts.h"
 #include "model_config/presets.h"
 #include "monitor/wandb_login.h"
 #include "optim/schedule.h"
@@ -206,11 +207,28 @@ void look_at_earlier_runs(LongRun& long_run) {
 
 }  // namespace
 
+namespace {
+
+// The flags of the command line that train reads too, to be typed again.
+std::string flags_for_train(const config::Parsed& parsed) {
+  std::string text;
+  for (const auto& [name, origin] : parsed.origins) {
+    const config::Key& key = *config::find_key(name);
+    if (origin.kind != config::Origin::Kind::kFlag || !(key.readers & config::reader::kTrain))
+      continue;
+    text += str(" --", name, " ", launch::shell_quoted(join(key.load(parsed.settings), ",")));
+  }
+  return text;
+}
+
+}  // namespace
+
 LongRun gather_long_run(const config::Parsed& parsed, const Facts& facts) {
   LongRun run;
   run.settings = parsed.settings;
   config::Settings& s = run.settings;
   run.config_file = parsed.config_file;
+  run.flags = flags_for_train(parsed);
   run.wants_fp8 = fp8::wants_fp8(s);
   const bool many_here = s.device != config::DeviceChoice::kCpu && !facts.gpus.gpus.empty();
   run.ranks = parsed.given("num_gpus") ? s.num_gpus

@@ -39,6 +39,8 @@ std::string text_of(const Finding& f, size_t id_width, std::string_view prefix) 
     for (const std::string& line :
          wrapped("fix: " + f.fix, kLineWidth > id_width + 40 ? kLineWidth - id_width - 15 : 60))
       lines.push_back(line);
+  if (f.status != Status::kOk)  // in one line each, so that they can be copied
+    for (const std::string& command : f.commands) lines.push_back("run: " + command);
   std::string id = f.id;
   id.resize(std::max(id_width, id.size()), ' ');
   std::string out;
@@ -77,6 +79,7 @@ Json to_json(const std::vector<Finding>& findings, bool fake_device) {
                     {"wanted", f.wanted},
                     {"found", f.found},
                     {"fix", f.fix},
+                    {"commands", f.commands},
                     {"absent_device", fake_device}});
   const Count c = count(findings);
   return {{"findings", rows},

@@ -151,6 +151,37 @@ TEST(BeforeLongRun, EachLineNoticesWhatItIsFor) {
   }
 }
 
+TEST(BeforeLongRun, CommandsNameTheConfigAndTheFlags) {
+  LongRun run = good_run();
+  run.config_file = "my runs/a.yaml";
+  run.flags = " --fp8_recipe mxfp8";
+  run.steps = 400;
+  run.warmup_steps = 300;
+  run.on_gpu = false;
+  run.data.state = RunData::State::kNotPrepared;
+  run.settings.run_name = "a";
+  run.checkpoints_there = 1;
+  run.earlier = {{"trial", true, true, true, 20, true, false}, {"a-2", {}, {}, {}, 1, true, {}}};
+  const auto commands = [&](const std::string& id) { return found(run, id).commands; };
+  using Commands = std::vector<std::string>;
+  EXPECT_EQ(commands("schedule"),
+            Commands{"octavo schedule 'my runs/a.yaml' --max_steps 400 --warmup_steps -1"});
+  EXPECT_EQ(commands("data"), Commands{"octavo data prepare 'my runs/a.yaml' --output a-data"});
+  EXPECT_EQ(commands("time"), Commands{"octavo plan 'my runs/a.yaml' --gpu h100 --num_gpus 8"});
+  EXPECT_EQ(commands("folders"),
+            (Commands{"octavo train 'my runs/a.yaml' --fp8_recipe mxfp8 --resume latest",
+                      "octavo train 'my runs/a.yaml' --fp8_recipe mxfp8 --run_name a-3"}));
+  EXPECT_EQ(commands("short run"), Commands{"octavo train 'my runs/a.yaml' --fp8_recipe mxfp8 "
+                                            "--max_steps 100 --run_name trial-2"});
+  EXPECT_EQ(commands("BF16 baseline"), Commands{"octavo compare 'my runs/a.yaml' --fp8_recipe "
+                                                "mxfp8 --max_steps 400 --run_name compare-a"});
+  EXPECT_EQ(commands("stops and requeueing").front(),
+            "octavo launch --auto_resume -- train 'my runs/a.yaml' --fp8_recipe mxfp8");
+  run.config_file = "";
+  for (const Finding& f : judge_long_run(run))
+    EXPECT_TRUE(f.commands.empty()) << f.id << ": " << f.commands.front();
+}
+
 class GatherLongRun : public testing::Test {
  protected:
   LongRun gather(const std::string& yaml) const {
@@ -190,6 +221,17 @@ TEST_F(GatherLongRun, FindsDataThatIsMissingAndDataThatIsNotPrepared) {
   EXPECT_EQ(run.data.state, RunData::State::kNotPrepared) << run.data.problem;
   EXPECT_EQ(run.steps, 50);
   EXPECT_EQ(run.step_samples, 2);
+}
+
+TEST_F(GatherLongRun, KeepsTheFlagsThatTrainReads) {
+  const fs::path file = scratch.path() / "run.yaml";
+  std::ofstream(file) << small();
+  const std::vector<std::string> args = {file.string(), "--before_long_run", "--fp8_recipe",
+                                         "rowwise",     "--use_fp8",         "--gpu",
+                                         "h200",        "--num_gpus",        "8"};
+  const LongRun run = gather_long_run(config::parse(args, config::kVerifyArguments), facts());
+  EXPECT_EQ(run.flags, " --fp8_recipe rowwise --use_fp8 true");
+  EXPECT_EQ(gather(small()).flags, "");
 }
 
 TEST_F(GatherLongRun, SeesSecretsAndNamesTheirLinesOnly) {

@@ -28,6 +28,16 @@ TEST(Report, TextHasTheFixUnderItsFailure) {
             "verify: FAILED | 1 ok, 0 notes, 0 warnings, 1 failures, 1 not checked\n");
 }
 
+TEST(Report, CommandsAreLinesOfTheirOwnAndNeverCut) {
+  const std::string command = "octavo train " + std::string(200, 'x') + " --resume latest";
+  Finding f{Section::kGpu, "driver", Status::kWarn, "580", "550", "update it", {command}};
+  EXPECT_NE(section_text(Section::kGpu, {f}, false).find(" run: " + command + "\n"),
+            std::string::npos);
+  EXPECT_EQ(to_json({f}, false)["findings"][0]["commands"], Json::array({command}));
+  f.status = Status::kOk;
+  EXPECT_EQ(section_text(Section::kGpu, {f}, false).find("run:"), std::string::npos);
+}
+
 TEST(Report, EveryLineOfAFakeDeviceSaysSo) {
   std::string text = section_text(Section::kGpu, kFindings, true) + summary_line(kFindings, true);
   size_t lines = 0;
