@@ -41,8 +41,9 @@ def quickstart_block(readme):
 
 
 def without_numbers(line):
-    """The words of a line; of a step's or an evaluation's line also which step."""
+    """The words of a line; of a step's or an evaluation's line also which step. Kernels are those of the CPU."""
     step, rest = re.fullmatch(r"((?:step|eval) +\d+)?(.*)", line.strip()).groups()
+    rest = re.sub(r"\d+(\.\d+)? [smhd]\b( \d\d [smh]\b)?", "TIME", re.sub(r"; kernels: .*", "; kernels", rest))
     return (step or "") + re.sub(r"\s+", " ", re.sub(r"\d+(\.\d+)?([eE][+-]?\d+)?(ms|[kM]\b)?", "N", rest))
 
 
