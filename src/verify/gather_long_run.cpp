@@ -205,10 +205,6 @@ void look_at_earlier_runs(LongRun& long_run) {
     }
 }
 
-}  // namespace
-
-namespace {
-
 // The flags of the command line that train reads too, to be typed again.
 std::string flags_for_train(const config::Parsed& parsed) {
   std::string text;
