@@ -10,7 +10,9 @@ import re
 import sys
 import textwrap
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+import generated
+
+ROOT = generated.ROOT
 PICTURES = ROOT / "docs" / "pictures"
 STYLE = """
   text { font: 13px system-ui, sans-serif; fill: #1f2328 }
@@ -92,29 +94,21 @@ def module_map():
 
 def life_of_a_batch():
     picture = Picture(900, 300, "The life of a batch")
-    top = [("files, hub, S3", "rows and text"), ("tokens", "tokenizer"), ("shards", "hashed, on disk"), ("sampler", "keyed permutation"),
-           ("loader", "next batch")]
-    for i, (words, below) in enumerate(top):
-        x = 15 + i * 178
-        picture.labelled(x, 20, 150, 48, words, below, "a")
-        if i:
-            picture.arrow((x - 28, 44), (x - 3, 44))
-    middle = [("embedding", "T tokens"), ("blocks", "FP8 or BF16 GEMMs"), ("head and loss", "in chunks"), ("backward", "gradients in FP32"),
-              ("reduce", "over ranks")]
-    picture.arrow((802, 68), (802, 92), (90, 92), (90, 117))
-    for i, (words, below) in enumerate(middle):
-        x = 15 + i * 178
-        picture.labelled(x, 120, 150, 48, words, below, "b")
-        if i:
-            picture.arrow((x - 28, 144), (x - 3, 144))
-    bottom = [("check", "finite? a spike?"), ("AdamW", "masters, BF16 copy"), ("FP8 scales", "for the next step"), ("record", "metrics.jsonl, sinks"),
-              ("checkpoint", "in the background")]
-    picture.arrow((802, 168), (802, 192), (90, 192), (90, 217))
-    for i, (words, below) in enumerate(bottom):
-        x = 15 + i * 178
-        picture.labelled(x, 220, 150, 48, words, below, "c")
-        if i:
-            picture.arrow((x - 28, 244), (x - 3, 244))
+    rows = [("a", [("files, hub, S3", "rows and text"), ("tokens", "tokenizer"), ("shards", "hashed, on disk"), ("sampler", "keyed permutation"),
+                   ("loader", "next batch")]),
+            ("b", [("embedding", "T tokens"), ("blocks", "FP8 or BF16 GEMMs"), ("head and loss", "in chunks"), ("backward", "gradients in FP32"),
+                   ("reduce", "over ranks")]),
+            ("c", [("check", "finite? a spike?"), ("AdamW", "masters, BF16 copy"), ("FP8 scales", "for the next step"),
+                   ("record", "metrics.jsonl, sinks"), ("checkpoint", "in the background")])]
+    for number, (colour, boxes) in enumerate(rows):
+        y = 20 + 100 * number
+        if number:
+            picture.arrow((802, y - 52), (802, y - 28), (90, y - 28), (90, y - 3))
+        for i, (words, below) in enumerate(boxes):
+            x = 15 + i * 178
+            picture.labelled(x, y, 150, 48, words, below, colour)
+            if i:
+                picture.arrow((x - 28, y + 24), (x - 3, y + 24))
     picture.text(15, 290, "A skipped step goes from check to record: weights and scales stay as they were.", "small soft")
     return picture
 
@@ -193,18 +187,10 @@ DIAGRAMS = {"module_map": module_map, "life_of_a_batch": life_of_a_batch, "shard
 
 
 def main():
-    stale = 0
-    for name, draw in DIAGRAMS.items():
-        path, text = PICTURES / f"{name}.svg", draw().svg()
-        if path.is_file() and path.read_text() == text:
-            continue
-        stale += 1
-        if "--check" in sys.argv:
-            print(f"docs/pictures/{name}.svg: not what docs/diagrams.py draws; run it")
-        else:
-            path.write_text(text)
+    files = {PICTURES / f"{name}.svg": draw().svg() for name, draw in DIAGRAMS.items()}
+    stale = generated.write_or_check(files, "not what docs/diagrams.py draws; run it")
     print(f"diagrams={len(DIAGRAMS)} stale={stale}")
-    sys.exit(1 if stale and "--check" in sys.argv else 0)
+    sys.exit(1 if stale and generated.CHECK else 0)
 
 
 if __name__ == "__main__":
