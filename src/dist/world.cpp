@@ -64,10 +64,9 @@ struct GroupFactory {
 // signal reaches them, and other nodes may take as long as a cluster needs to start them.
 void wait_for_ranks(Rendezvous& rendezvous, const launch::RankInfo& rank_info,
                     std::chrono::milliseconds timeout) {
-  using Clock = std::chrono::steady_clock;
   c10d::Store& store = *rendezvous.store;
   const std::string all_here = "ranks/all_here", arrived = "ranks/arrived";
-  const auto start = Clock::now();
+  const auto start = std::chrono::steady_clock::now();
   if (store.add(arrived, 1) >= rank_info.ranks) store.set(all_here, std::vector<uint8_t>{1});
   for (bool said = false;;) {
     try {
@@ -83,9 +82,9 @@ void wait_for_ranks(Rendezvous& rendezvous, const launch::RankInfo& rank_info,
       fail(ExitCode::kStopped, "dist", why);
     }
     const bool ends = rendezvous.watch != nullptr && rendezvous.watch->failed();
-    if (ends || Clock::now() - start >= timeout)
+    if (ends || std::chrono::steady_clock::now() - start >= timeout)
       fail_lost(rendezvous, rank_info, "connecting", 0, count);
-    if (!said && Clock::now() - start >= kSayWaiting) {
+    if (!said && std::chrono::steady_clock::now() - start >= kSayWaiting) {
       log_info(octavo::str("waiting for the other ranks: ", count));
       said = true;
     }
