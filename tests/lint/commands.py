@@ -2,7 +2,7 @@
 # test: label=lint timeout=60 gate=""
 """Every command in a ```bash block of the documentation is run by something, or says why not.
 
-A line counts as run when it is in a block under <!-- test: NAME --> (tests/integration/NAME.py runs that block), or when
+A line counts as run when it is in a block under <!-- test: NAME --> or <!-- test: NAME-part --> (tests/integration/NAME.py runs that block), or when
 .ci/run or .ci/nightly runs its text, by itself or from a script's header; otherwise it must end in `# gpu-only` or `# not-run: reason`. Given a folder, looks there.
 """
 import pathlib
@@ -14,7 +14,7 @@ import scripts
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXCUSE = re.compile(r"#\s*(gpu-only|not-run: \S.*)\s*$")
-BLOCK = re.compile(r"(?:<!-- test: (\w+) -->\n)?```(?:bash|sh|shell|console)\n(.*?)```", re.S)
+BLOCK = re.compile(r"(?:<!-- test: (\w+)(?:-\w+)? -->\n)?```(?:bash|sh|shell|console)\n(.*?)```", re.S)
 
 
 def squeezed(text):
