@@ -79,23 +79,25 @@ function(octavo_module name)
   endif()
 endfunction()
 
-# What is tested under which sanitizers. In the gate (preset fuzz): modules without torch, and the one with torch that reads
-# untrusted files. At night, since all of the core must be built for them: threads (preset tsan) and the rest of memory (asan).
+# What is tested under which sanitizers. In the gate (preset fuzz): the modules that read untrusted bytes, which the fuzz targets
+# need too (fuzz_light). At night, since all of the program must be built for them: the others (asan), and threads (tsan).
 if(OCTAVO_SANITIZE MATCHES "thread")
   set(OCTAVO_SANITIZED_TESTS base rendezvous launch monitor data checkpoint dist)
 elseif(OCTAVO_SANITIZE MATCHES "fuzzer")
-  set(OCTAVO_SANITIZED_TESTS base model_config config migrate fp8 tokenizer hub rendezvous launch data cli optim_light checkpoint
-    sweep run_report compare)
+  set(OCTAVO_SANITIZED_TESTS base model_config config migrate tokenizer hub rendezvous data)
+  set(octavo_tested fuzz_light)
 else()
-  set(OCTAVO_SANITIZED_TESTS monitor dist train)
+  set(OCTAVO_SANITIZED_TESTS fp8 launch cli optim_light checkpoint sweep run_report compare monitor dist train)
+endif()
+if(NOT octavo_tested)
+  set(octavo_tested octavo_light)
 endif()
 add_custom_target(sanitized_tests)
 
-# octavo_test(MODULE [TORCH] [SOURCES ...] [ALONE ...]): a GoogleTest runner bin/test_MODULE of all .cpp files in the folder, unless
-# SOURCES says which; registered with ctest. ALONE: the
-# sources of src/ that serve it under the sanitizers, where all of the core would take ten minutes to build.
+# octavo_test(MODULE [TORCH] [SOURCES ...]): a GoogleTest runner bin/test_MODULE of all .cpp files in the folder, unless
+# SOURCES says which; registered with ctest.
 function(octavo_test name)
-  cmake_parse_arguments(TEST "TORCH" "" "SOURCES;ALONE" ${ARGN})
+  cmake_parse_arguments(TEST "TORCH" "" "SOURCES" ${ARGN})
   if(NOT TEST_SOURCES)
     file(GLOB TEST_SOURCES CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cpp)
   endif()
@@ -103,16 +105,10 @@ function(octavo_test name)
   if(OCTAVO_JOIN_TESTS)
     set_target_properties(test_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
   endif()
-  target_link_libraries(test_${name} PRIVATE octavo_options octavo_light GTest::gtest_main nlohmann_json::nlohmann_json)
+  target_link_libraries(test_${name} PRIVATE octavo_options ${octavo_tested} GTest::gtest_main nlohmann_json::nlohmann_json)
   target_include_directories(test_${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   if(TEST_TORCH)
-    if(OCTAVO_SANITIZE AND TEST_ALONE)
-      list(TRANSFORM TEST_ALONE PREPEND ${CMAKE_SOURCE_DIR}/src/)
-      target_sources(test_${name} PRIVATE ${TEST_ALONE})
-    else()
-      target_link_libraries(test_${name} PRIVATE octavo_core)
-    endif()
-    target_link_libraries(test_${name} PRIVATE octavo_torch)
+    target_link_libraries(test_${name} PRIVATE octavo_core octavo_torch)
     target_precompile_headers(test_${name} REUSE_FROM octavo_torch_test_pch)
   else()
     target_precompile_headers(test_${name} REUSE_FROM octavo_light_test_pch)

@@ -124,9 +124,9 @@ WRONG = [
     ("launch --nproc 2", "octavo launch --nproc 8 -- train config.yaml"),
 ]
 TAKEN = [
-    ("--lr 2e-4", {"learning_rate": "0.0002"}),
-    ("--max_lr 2e-4", {"learning_rate": "0.0002"}),
-    ("--optimizer.lr 2e-4", {"learning_rate": "0.0002"}),
+    ("--lr 2e-4", {"learning_rate": "2e-04"}),
+    ("--max_lr 2e-4", {"learning_rate": "2e-04"}),
+    ("--optimizer.lr 2e-4", {"learning_rate": "2e-04"}),
     ("--total_steps 9", {"max_steps": "9"}),
     ("--training.steps 9", {"max_steps": "9"}),
     ("--max_iters=9", {"max_steps": "9"}),
