@@ -50,7 +50,9 @@ bool is_prepared_folder(const config::Settings& s) {
   fail(ExitCode::kUsage, "train",
        "no data given; name some with --dataset (a file, a folder, or a name that octavo names "
        "lists, such as fineweb-edu), or take an example that has data: octavo train "
-       "configs/gpt2_fp8.yaml, or where there is no configs/ octavo examples gpt2_fp8 > my.yaml");
+       "configs/gpt2_fp8.yaml (in a checkout configs/quickstart.yaml needs no network), or where "
+       "there "
+       "is no configs/ octavo examples gpt2_fp8 > my.yaml");
 }
 
 fs::path prepared_folder(const config::Settings& s) {

@@ -78,7 +78,7 @@ def train(folder, *flags, code=0):
 
 def done_runs(folder):
     text = train(folder, "--run_name", "fp8", "--max_steps", 8, "--use_fp8")
-    summary(text, "done: 8 steps in ", " of steps): ", " tokens/s, ", " steps/s, peak memory ", "\n  precision  FP8 rehearsal, ",
+    summary(text, "done: 8 steps in ", " of steps): ", " tokens/s, ", " steps/s, peak memory of tensors ", "\n  precision  FP8 rehearsal, ",
             "% of the FLOPs of GEMMs in FP8, backend rehearsal", "\n  loss       training ", "best validation ",
             "\n  incidents  none; no red flags", "\n  files      run in runs/fp8; page: runs/fp8/run.html\n",
             "checkpoint in checkpoints_fp8/fp8\n", "\n  next       octavo ")

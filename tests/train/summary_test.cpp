@@ -32,7 +32,8 @@ RunSummary usual_summary() {
 
 TEST(Summary, SaysHowFastHowGoodAndWhereItIs) {
   EXPECT_EQ(summary_text(usual_summary()),
-            "in 21 m 10 s (20 m 50 s of steps): 983 tokens/s, 0.640 steps/s, peak memory 61.2 MB\n"
+            "in 21 m 10 s (20 m 50 s of steps): 983 tokens/s, 0.640 steps/s, peak memory of "
+            "tensors 61.2 MB\n"
             "  precision  FP8 rehearsal, 88.1% of the FLOPs of GEMMs in FP8, backend rehearsal\n"
             "  loss       training 2.023323, best validation 2.726124 at step 750\n"
             "  incidents  none; no red flags\n"

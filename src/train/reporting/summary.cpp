@@ -16,8 +16,8 @@ std::string speed_words(const RunSummary& s) {
   const double tokens = s.step_seconds > 0 ? static_cast<double>(s.tokens) / s.step_seconds : 0;
   return octavo::str("in ", format_duration(s.seconds), " (", format_duration(s.step_seconds),
                      " of steps): ", printed("%.*f", tokens < 100 ? 1 : 0, tokens), " tokens/s, ",
-                     printed("%.*f", steps < 100 ? 3 : 0, steps), " steps/s, peak memory ",
-                     format_bytes(s.peak_bytes));
+                     printed("%.*f", steps < 100 ? 3 : 0, steps),
+                     " steps/s, peak memory of tensors ", format_bytes(s.peak_bytes));
 }
 
 std::string loss_words(const RunSummary& s) {
