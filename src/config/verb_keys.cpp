@@ -153,8 +153,8 @@ std::vector<Key> launch_keys() {
 std::vector<Key> compare_keys() {
   return {
       int_key("seeds", &S::seeds, 1, 1000,
-              "Pairs of runs, each from a seed of its own: seed, seed + 1, … Two or more give an "
-              "interval for what another run would do."),
+              "Pairs of runs, from seed, seed + 1, … Two or more give an interval for what another "
+              "run would do."),
       list_key("side_a", &S::side_a,
                "What the first run of each pair is told on top of the configuration: key=value, "
                "several behind commas. Empty: mixed_precision=bf16.")
@@ -171,14 +171,13 @@ std::vector<Key> compare_keys() {
                "How many points of HellaSwag's acc_norm the second run may lose. Judged when "
                "eval_data names HellaSwag's file."),
       real_key("min_speedup", &S::min_speedup, 0, 1000,
-               "How much faster the second run must be (1.2: by a fifth). 0: nothing is wanted on "
-               "a CPU, and on a GPU that it is not slower."),
+               "How much faster the second run must be (1.2: by a fifth). 0: no slower, and on a "
+               "CPU nothing."),
       real_key("max_memory_gap", &S::max_memory_gap, 0, 1000,
-               "By how many percent the second run's memory peak may be above the first's. 0: on a "
-               "GPU it is held against 5, and does not count in the verdict on both runs."),
+               "How much higher the second run's memory peak may be, in percent. 0: on a GPU more "
+               "than 5 is said, and is no part of the verdict."),
       real_key("tail_share", &S::tail_share, 0.01, 1,
-               "The last part of a run, as a share of its steps, over which the training loss is "
-               "judged."),
+               "The last share of steps that the loss is judged by."),
   };
 }
 

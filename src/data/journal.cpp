@@ -104,9 +104,8 @@ void Journal::write_line(const std::string& payload) {
          std::strerror(errno), "; free some space and run the same command to continue");
 }
 
-void Journal::remove() {
-  fs::remove(path_);
-  fsync_path(folder_);
+void Journal::remove(const fs::path& folder) {
+  if (fs::remove(folder / kJournalName)) fsync_path(folder);
 }
 
 }  // namespace octavo::data

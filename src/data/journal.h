@@ -37,7 +37,9 @@ class Journal {
   void append(const FinishedShard& shard);
   // Kept with the shards that are appended from now on.
   void note(Json tally) { tally_ = std::move(tally); }
-  void remove();  // the data set is complete
+  // The data set is complete. A kill may come between its last file and this: callers that find it
+  // complete remove what is left.
+  static void remove(const fs::path& folder);
 
  private:
   void write_line(const std::string& payload);

@@ -298,6 +298,7 @@ PrepareResult run(const PrepareOptions& options) {
 
   if (const auto finished = find_finished(options.output, index.plan)) {
     log_info(str("data: ", options.output.string(), " is already prepared"));
+    Journal::remove(options.output);
     for (const std::string& line : describe_sets(finished->sets, kIndexName))
       log_info("data: " + line);
     PrepareResult result = summarise(*finished);
@@ -325,7 +326,7 @@ PrepareResult run(const PrepareOptions& options) {
   index.sets = tally.to_json().at("sets");
   for (const std::string& line : describe_sets(index.sets, kIndexName)) log_info("data: " + line);
   write_index(options.output, index);
-  journal.remove();
+  Journal::remove(options.output);
   PrepareResult result = summarise(index);
   result.shards_reused = static_cast<int>(reused);
   return result;

@@ -72,7 +72,7 @@ TEST(Names, OfModels) {
   EXPECT_NE(join(parsed.notes, "\n").find("Meta-Llama-3.1-8B"), std::string::npos);
   // Weights of a name on the hub are published ones: the task is fine-tuning.
   EXPECT_EQ(parsed.settings.learning_rate, 1e-5);
-  for (const char* name : {"gpt2", "custom", "meta-llama/Meta-Llama-3.1-8B", "someones-model"})
+  for (const char* name : {"gpt2", "meta-llama/Meta-Llama-3.1-8B", "someones-model"})
     EXPECT_EQ(parse_text(str("model_name: ", name, "\n"), "c").settings.model_name, name);
   EXPECT_EQ(of({"--model_name", "gpt2"}).settings.model_name, "gpt2");
   EXPECT_EQ(of({"--model_name", "meta-llama/Meta-Llama-3.1-8B"}).settings.model_name,

@@ -69,6 +69,17 @@ TEST(Restart, KilledAtAnyMomentItGoesOnToTheSameBytes) {
   EXPECT_GE(taken_up, 3);
 }
 
+TEST(Restart, KilledBeforeItRemovedItsJournal) {
+  Scratch scratch;
+  put_file(scratch / "in.txt", make_text(5000, 1));
+  const PrepareOptions options = quiet_options({scratch / "in.txt"}, scratch / "out");
+  prepare(options);
+  const auto wanted = get_folder(options.output);
+  put_file(options.output / "prepare.journal", "left behind");
+  prepare(options);
+  EXPECT_TRUE(get_folder(options.output) == wanted);
+}
+
 TEST(Restart, AStopOnRequestIsSaidAndCanBeTakenUp) {
   Scratch scratch;
   put_file(scratch / "in.txt", make_text(5000, 1));
