@@ -127,8 +127,10 @@ std::vector<std::string> command_of(const PlannedRun& run) {
 RunPlan plan_runs(const config::Parsed& parsed) {
   const config::Settings& s = parsed.settings;
   RunPlan plan;
+  // The file's run_name is that of the run it trains, whose folder is not the comparison's.
+  const bool named = parsed.origin_of("run_name").kind == config::Origin::Kind::kFlag;
   const std::string name =
-      s.run_name.empty() ? "compare-" + fs::path(parsed.config_file).stem().string() : s.run_name;
+      named ? s.run_name : "compare-" + fs::path(parsed.config_file).stem().string();
   plan.folder = join_inside(s.runs_dir, name);
   plan.steps = s.max_steps;
   const std::string text = read_file(parsed.config_file, size_t{1} << 20);

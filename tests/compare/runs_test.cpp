@@ -45,6 +45,11 @@ TEST_F(RunsTest, BothSidesOfEverySeedInTurns) {
   EXPECT_TRUE(has(plan_runs(parsed({}, "seed: 5\n")).runs[1], "--mixed_precision=fp8"));
 }
 
+TEST_F(RunsTest, AFilesRunKeepsItsFolder) {
+  EXPECT_EQ(plan_runs(parsed({}, "run_name: mine\n")).folder, folder_ / "compare-c");
+  EXPECT_EQ(plan_runs(parsed({"--run_name=both"}, "run_name: mine\n")).folder, folder_ / "both");
+}
+
 TEST_F(RunsTest, SidesMayDifferInAnyKeyOfTrain) {
   const RunPlan plan = plan_runs(
       parsed({"--a=fp8_margin=0", "--b=fp8_margin=3,fp8_recipe=current"}, "use_fp8: true\n"));
