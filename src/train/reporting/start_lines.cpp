@@ -61,7 +61,8 @@ std::string precision_line(const Run& run) {
   line += octavo::str(", ", at::get_num_threads(), " threads");
   if (run.world.size() > 1)
     line += octavo::str(", ", run.world.size(), " ranks, sharding_mode ",
-                        config::name_of(run.settings.sharding_mode));
+                        config::name_of(run.settings.sharding_mode), ", gradients reduced in ",
+                        config::name_of(run.settings.grad_reduce_dtype));
   return line;
 }
 
