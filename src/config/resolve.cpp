@@ -282,16 +282,12 @@ class Resolver {
                              " is for random weights); --learning_rate sets it"));
   }
 
-  // As DeepSpeed and Accelerate's FSDP do (Megatron and torchtitan reduce in FP32); what it does to
-  // the loss is in studies/results/grad_reduce.md.
+  // BF16 and FP8 runs reduce in BF16, as DeepSpeed and Accelerate's FSDP do (Megatron and
+  // torchtitan reduce in FP32); what it does to the loss is in studies/results/grad_reduce.md.
   void resolve_reduction() {
-    if (parsed_.given("grad_reduce_dtype") || s_.mixed_precision == Precision::kFp32) return;
-    s_.grad_reduce_dtype = StateType::kBf16;
-    const std::string why = "default for BF16 and FP8 training";
-    parsed_.derived["grad_reduce_dtype"] = why;
-    by_default(reader::kConfig, "grad_reduce_dtype bf16: " + why +
-                                    " on several ranks; --grad_reduce_dtype fp32 "
-                                    "sends twice the bytes and rounds nothing");
+    if (parsed_.given("grad_reduce_dtype") || s_.mixed_precision != Precision::kFp32) return;
+    s_.grad_reduce_dtype = StateType::kFp32;
+    parsed_.derived["grad_reduce_dtype"] = "mixed_precision fp32";
   }
 
   // As data/default_tokenizer.h finds it when the run begins, which then says it.

@@ -202,7 +202,7 @@ struct Settings {
   std::string gpu = "h100";
   int64_t num_gpus = 1;
   ShardingMode sharding_mode = ShardingMode::kNone;  // none with several ranks: ddp
-  StateType grad_reduce_dtype = StateType::kFp32;
+  StateType grad_reduce_dtype = StateType::kBf16;    // fp32 in FP32 runs unless given
   bool fp8_all_gather = true;
   double dist_timeout = 600;
   std::string dist_interface;

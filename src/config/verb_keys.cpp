@@ -69,7 +69,7 @@ std::vector<Key> plan_keys() {
           .read_by(reader::kTrain | reader::kPlan),
       enum_key("grad_reduce_dtype", &S::grad_reduce_dtype, {StateType::kFp32, StateType::kBf16},
                "What gradients travel between ranks in. bf16: half the bytes, rounded at every "
-               "hop. Not given: bf16 for BF16 and FP8 training, fp32 for FP32.")
+               "hop. FP32 runs: fp32 unless given.")
           .read_by(reader::kTrain),
       bool_key("fp8_all_gather", &S::fp8_all_gather,
                "fsdp_full and hybrid quantize FP8 weights before they are gathered: half the "

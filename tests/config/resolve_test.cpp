@@ -216,6 +216,14 @@ TEST(ResolveConfigs, EveryShippedConfigRunsFor100And1And500Steps) {
   EXPECT_GT(files, 10);
 }
 
+TEST_F(Resolve, GradientsAreReducedInThePrecisionOfTheRun) {
+  EXPECT_EQ(parsed("use_fp8: true\n", {}).settings.grad_reduce_dtype, StateType::kBf16);
+  EXPECT_EQ(parsed("mixed_precision: fp32\n", {}).settings.grad_reduce_dtype, StateType::kFp32);
+  EXPECT_EQ(
+      parsed("mixed_precision: fp32\ngrad_reduce_dtype: bf16\n", {}).settings.grad_reduce_dtype,
+      StateType::kBf16);
+}
+
 TEST_F(Resolve, DefaultsOfTheTaskAreSaidWithTheirReason) {
   const Parsed pretraining = parsed("model_name: gpt2\ndataset: a.txt\n", {}, {"config check"});
   EXPECT_EQ(join(pretraining.defaults, "\n"),
