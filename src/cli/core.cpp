@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/library.h"
 #include "base/log.h"
+#include "base/openmp_waiting.h"
 #include "cli/verbs.h"
 
 namespace octavo::cli {
@@ -48,8 +49,12 @@ CoreMain load_core(std::string_view verb) {
   if (!fs::exists(path, error))
     fail(ExitCode::kEnvironment, "cli", verb, " wants ", path.string(),
          ", found no such file; build it (ninja octavo_core) or install it beside the program");
-  // Never closed: libtorch keeps threads and registrations until the process ends.
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  void* library = nullptr;
+  {
+    const BriefSpinning brief_spinning;
+    // Never closed: libtorch keeps threads and registrations until the process ends.
+    library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  }
   if (library == nullptr)
     fail(ExitCode::kEnvironment, "cli", verb, ": ", loader_advice(path, dlerror()));
   check_torch_version(verb);

@@ -109,7 +109,7 @@ struct Settings {
   BadSteps bad_steps = BadSteps::kStop;
   int64_t bad_step_budget = 20;
   int64_t replica_check_freq = 100;  // steps; 0: never
-  int64_t num_threads = 0;           // 0: all cores
+  int64_t num_threads = 0;           // 0: the physical cores that it may use
   int64_t empty_cache_freq = 0;      // steps; 0: never
 
   // lora

@@ -1,7 +1,5 @@
 #include "launch/run.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -27,13 +25,6 @@ constexpr std::chrono::milliseconds kOtherNodes{120'000};  // nodes of a job do 
 
 int chosen_or(int64_t key, int otherwise) {
   return key >= 0 ? static_cast<int>(key) : otherwise;
-}
-
-Variables rank_variables(const RankInfo& rank_info, const Variables& variables) {
-  Variables added;
-  if (!is_set(variables, "OMP_NUM_THREADS"))
-    added["OMP_NUM_THREADS"] = std::to_string(std::max(1, usable_cores() / rank_info.local_ranks));
-  return added;
 }
 
 // Every user of a machine reaches its loopback: a run of one node, whose ranks are all children of
@@ -67,12 +58,6 @@ Verdict decided(RestartPolicy& policy, const Outcome& outcome, bool may_restart,
 }
 
 }  // namespace
-
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
-}
 
 int gpus_here(const Variables& variables) {
   const auto visible = variables.find("CUDA_VISIBLE_DEVICES");
@@ -148,10 +133,7 @@ int run(const config::Settings& settings, const Work& work, const Variables& var
   const bool continues = !work.train.resume.empty() || settings.auto_resume;
   const Checkpoints before = continues ? Checkpoints{} : checkpoints_of(root, name);
   RestartPolicy policy(settings.max_restarts);
-  Job job{.command = command,
-          .first = rank_info,
-          .variables = rank_variables(rank_info, variables),
-          .log_dir = settings.log_dir};
+  Job job{.command = command, .first = rank_info, .log_dir = settings.log_dir};
   job.on_death = [&](int rank, const std::string& text) {
     coordinator.post_death(rank, text, job.first.generation);
   };

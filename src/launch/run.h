@@ -12,7 +12,6 @@ namespace octavo::launch {
 // Which ranks this node has: the keys, else the guides' variables, else one for each GPU here.
 RankInfo node_rank_info(const config::Settings& settings, const Variables& variables);
 
-int usable_cores();  // of this process
 // CUDA_VISIBLE_DEVICES, or the driver's device files: asking CUDA would cost a second.
 int gpus_here(const Variables& variables);
 

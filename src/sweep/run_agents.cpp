@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstring>
 
+#include "base/cpu_share.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/progress.h"
@@ -56,11 +57,16 @@ class AgentGroup {
     if (options_.nproc > 0)
       command.insert(command.end(), {"--nproc", std::to_string(options_.nproc)});
     const auto count = static_cast<int64_t>(children_.size());
-    children_[index] = std::make_unique<WatchedChild>(
-        command,
-        agent_variables(here, static_cast<int64_t>(index), count, launch::gpus_here(here),
-                        launch::usable_cores()),
-        str("[agent ", index + 1, "] "), nullptr);
+    children_[index] =
+        std::make_unique<WatchedChild>(command,
+                                       agent_variables(here, static_cast<int64_t>(index), count,
+                                                       launch::gpus_here(here), threads_of_rank()),
+                                       str("[agent ", index + 1, "] "), nullptr);
+  }
+
+  // Each trial has ranks of its own.
+  int threads_of_rank() const {
+    return own_cpu_share().threads() / static_cast<int>(std::max<int64_t>(1, options_.nproc));
   }
 
   bool any_running() const {

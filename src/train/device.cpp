@@ -4,15 +4,13 @@
 #include <ATen/Parallel.h>
 #include <c10/core/DeviceGuard.h>
 
-#include <cstdlib>
-#include <thread>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/allocator.h"
 #include "engine/devices.h"
 #include "engine/te/te.h"
 #include "launch/rank_info.h"
+#include "launch/threads.h"
 #include "train/batching/auto_batch.h"
 
 namespace octavo::train {
@@ -62,14 +60,9 @@ void prepare_process(const config::Settings& settings) {
   engine::install_cpu_allocator();
   const launch::RankInfo rank_info = launch::rank_info_from_environment();
   limit_memory(settings, rank_info.local_ranks);
-  if (settings.num_threads > 0) {
-    at::set_num_threads(static_cast<int>(settings.num_threads));
-  } else if (rank_info.local_ranks > 1 && std::getenv("OMP_NUM_THREADS") == nullptr) {
-    const int cores = static_cast<int>(std::thread::hardware_concurrency());
-    at::set_num_threads(std::max(1, cores / rank_info.local_ranks));
-    log_info(str("threads: ", at::get_num_threads(), " of ", cores, " cores for each of ",
-                 rank_info.local_ranks, " ranks on this machine"));
-  }
+  const launch::ThreadChoice threads = launch::choose_threads(
+      settings.num_threads, rank_info, launch::environment(), own_cpu_share());
+  if (threads.count > 0) at::set_num_threads(threads.count);
   if (settings.device == DeviceChoice::kCpu) return;
   if (!engine::gpus().gpus.empty()) {
     make_reproducible();

@@ -25,6 +25,7 @@ namespace {
 void announce(const Run& run) {
   const auto& s = run.settings;
   for (const std::string& line : start_lines(run)) log_info(line);
+  if (run.trained.device().is_cpu()) log_info(threads_line(s));
   announce_epochs(run);
   if (!run.resumed.from.empty())
     log_info(str("resumed from ", run.resumed.from, " at step ", run.progress.step));

@@ -4,7 +4,6 @@
 #include <cpuid.h>
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <sched.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "base/cpu_share.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "verify/gather.h"
@@ -170,11 +170,7 @@ Disk gather_disk(const fs::path& folder) {
 Host gather_host() {
   Host host;
   host.cpu = processor_name();
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  host.cores = sched_getaffinity(0, sizeof allowed, &allowed) == 0
-                   ? CPU_COUNT(&allowed)
-                   : static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  host.cores = own_cpu_share().threads();
   read_features(host);
   host.memory_total = memory_line("MemTotal:");
   host.memory_available = memory_line("MemAvailable:");

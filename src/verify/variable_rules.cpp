@@ -269,6 +269,13 @@ Verdict omp_threads(const std::string& value, const Facts& facts) {
   return {};
 }
 
+Verdict wait_policy(const std::string& value, const Facts&) {
+  if (value != "active" && value != "ACTIVE") return {};
+  return {Status::kWarn,
+          "threads that wait spin: beside another program a step takes many times as long",
+          "unset it"};
+}
+
 Verdict preload(const std::string& value, const Facts& facts) {
   std::string names = value;
   std::ranges::replace(names, ':', ' ');

@@ -30,6 +30,7 @@ Verdict allocator(const std::string& value, const Facts& facts);
 Verdict visible_devices(const std::string& value, const Facts& facts);
 Verdict tf32(const std::string& value, const Facts& facts);
 Verdict omp_threads(const std::string& value, const Facts& facts);
+Verdict wait_policy(const std::string& value, const Facts& facts);
 Verdict preload(const std::string& value, const Facts& facts);
 
 }  // namespace octavo::verify::rules

@@ -144,6 +144,10 @@ TEST(JudgeEnvironment, ThreadsAndAllocators) {
   expect_variable("OMP_NUM_THREADS", "32", Status::kNote, "threads", "", {}, cpu);
   expect_variable("OMP_NUM_THREADS", "64", Status::kWarn, "more than the 32", "32", {}, cpu);
   expect_variable("OMP_NUM_THREADS", "all", Status::kWarn, "not a number", "unset", {}, cpu);
+  expect_variable("OMP_WAIT_POLICY", "active", Status::kWarn, "many times as long", "unset", {},
+                  cpu);
+  expect_variable("OMP_WAIT_POLICY", "passive", Status::kNote, "sleep at once", "", {}, cpu);
+  expect_variable("GOMP_SPINCOUNT", "infinite", Status::kWarn, "not a number", "unset", {}, cpu);
   expect_variable("LD_PRELOAD", "libtcmalloc.so.4", Status::kNote, "allocator of its own", "");
   expect_variable("LD_PRELOAD", "/opt/libnccl.so.2", Status::kWarn, "before torch's own", "out");
   expect_variable("LD_PRELOAD", "/x/liboctavo_fake_cuda.so", Status::kNote, "no kernel runs",

@@ -5,10 +5,12 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/openmp_waiting.h"
 #include "base/printed.h"
 #include "base/progress.h"
 #include "base/text.h"
 #include "engine/cpu/gemm.h"
+#include "launch/threads.h"
 #include "train/reporting/fp8_report.h"
 #include "train/run_schedule.h"
 
@@ -82,6 +84,13 @@ std::string kernel_words(const std::vector<engine::Choice>& choices, bool with_f
   }
   if (!others.empty()) named.push_back("others " + join(others, ", "));
   return join(named, ", ");
+}
+
+std::string threads_line(const config::Settings& settings) {
+  const launch::ThreadChoice chosen =
+      launch::choose_threads(settings.num_threads, launch::rank_info_from_environment(),
+                             launch::environment(), own_cpu_share());
+  return octavo::str("threads: ", at::get_num_threads(), " ", chosen.reason, "; ", waiting_words());
 }
 
 std::vector<std::string> start_lines(const Run& run) {
