@@ -14,6 +14,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "base/openmp_waiting.h"
 #include "config/key.h"
 #include "config/parse.h"
 #include "engine/allocator.h"
@@ -138,6 +139,7 @@ int main(int argc, char** argv) {
   }
   if (std::string_view(argv[1]) == "steps")
     return steps_on_fake_device(std::stoll(argv[2]), {argv + 3, argv + argc});
+  start_again_with_brief_spinning(argv);  // as octavo does when it loads its libraries
   train::Run run;
   auto& s = run.settings;
   s.batch_size = std::stoll(argv[1]);

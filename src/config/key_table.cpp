@@ -241,8 +241,7 @@ std::vector<Key> precision_keys() {
               "Every so many steps the allocator gives memory that it keeps for reuse back to the "
               "device. It costs time; for devices that are shared. 0: never."),
       int_key("num_threads", &S::num_threads, 0, 4096,
-              "CPU threads for the mathematics. 0: one for each physical core that the process may "
-              "use (affinity, CPU quota), divided between the ranks of a node.")
+              "CPU threads for the mathematics. 0: the physical cores that this rank may use.")
           .read_by(kModelUsers),
   };
 }

@@ -62,7 +62,9 @@ void prepare_process(const config::Settings& settings) {
   limit_memory(settings, rank_info.local_ranks);
   const launch::ThreadChoice threads = launch::choose_threads(
       settings.num_threads, rank_info, launch::environment(), own_cpu_share());
-  if (threads.count > 0) at::set_num_threads(threads.count);
+  // Setting the same number again is not nothing: it turns off MKL's own choice of fewer threads.
+  if (settings.num_threads > 0 || (threads.count > 0 && threads.count != at::get_num_threads()))
+    at::set_num_threads(threads.count);
   if (settings.device == DeviceChoice::kCpu) return;
   if (!engine::gpus().gpus.empty()) {
     make_reproducible();
