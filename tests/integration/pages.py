@@ -32,7 +32,7 @@ def run_block(block, folder):
         command, _, code = command.partition("  # exit code ")
         shown = command.replace("'", "'\\''")
         script += f"echo '$ {shown}'\nended=0\n{command} || ended=$?\n[ $ended = {int(code or 0)} ]\n"
-    return subprocess.run(["bash", "-c", script], cwd=folder, env=common.page_environment() | {"OMP_WAIT_POLICY": "passive"},
+    return subprocess.run(["bash", "-c", script], cwd=folder, env=common.page_environment(),
                           text=True, errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=MAX_SECONDS)
 
 
