@@ -1,5 +1,6 @@
 #include "base/openmp_waiting.h"
 
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,6 +44,14 @@ double nanoseconds_of_turn() {
   return fastest;
 }
 
+// By LD_PRELOAD, say: then it has read its environment already.
+bool is_libgomp_loaded() {
+  void* library = ::dlopen("libgomp.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) return false;
+  ::dlclose(library);  // counts the uses of it; it stays
+  return true;
+}
+
 }  // namespace
 
 long spin_count() {
@@ -60,7 +69,7 @@ std::string waiting_variable() {
 }
 
 BriefSpinning::BriefSpinning()
-    : was_set_(waiting_variable().empty() &&
+    : was_set_(waiting_variable().empty() && !is_libgomp_loaded() &&
                ::setenv(kSpinCount, std::to_string(spin_count()).c_str(), 1) == 0) {
   spins_briefly = was_set_;
 }
