@@ -23,7 +23,7 @@ class BriefSpinning {
 };
 
 // How many turns of libgomp's waiting loop take as long as a thread should spin. The CPU's pause
-// instruction takes 4 ns on some and 60 ns on others, so it is measured.
+// instruction takes a few nanoseconds on some and ten times that on others, so it is measured.
 long spin_count();
 
 // Of the user's environment ("OMP_WAIT_POLICY=passive"), or "" when it says nothing.
