@@ -50,7 +50,8 @@ std::vector<StepFolder> latest_candidates(const RunCheckpoints& run_checkpoints)
   std::reverse(folders.begin(), folders.end());
   if (folders.empty())
     fail(ExitCode::kUsage, "checkpoint", "wanted the latest checkpoint in ", directory.string(),
-         ", found none there; start without resume, or set checkpoint_dir to where they are");
+         ", found none there; train first (start without resume), or set checkpoint_dir to where "
+         "they are");
   auto link = read_link(directory, kLatestLink);
   // The link may be another run's by now, or be about runs.
   const bool foreign =

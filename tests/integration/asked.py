@@ -92,6 +92,27 @@ def unnamed(parent):
     said(back, "resumed from checkpoints_fp8/custom-fp8-", "at step 2")
 
 
+def readers(parent):
+    """Verbs that read a checkpoint find that of an FP8 run without being told its folder, and say where it was."""
+    work = Work(parent, "readers", SIZES + "max_steps: 2\nuse_fp8: true\n")
+    work.run("train", "--run_name", "only_fp8")
+    where = "checkpoint: taken from checkpoints_fp8, since checkpoints has no "
+    for name in ("latest", "only_fp8"):
+        done = octavo(work.path, "generate", "--checkpoint", name, "--prompt", "a", "--max_new_tokens", "2")
+        said(done.stderr, where + name)
+    said(octavo(work.path, "checkpoints", "export", "latest", "--output", "exported").stderr, where)
+    said(octavo(work.path, "checkpoints", "verify").stdout, "checkpoints_fp8/only_fp8/step-00000002: whole")
+    said(octavo(work.path, "eval", "--dataset", "../text.txt", code=0).stderr, where)
+    said(octavo(work.path, "checkpoints", "list").stdout, "octavo checkpoints list checkpoints_fp8")
+    missing = octavo(work.path, "generate", "--checkpoint", "nosuch", "--prompt", "a", code=2)
+    check(where not in missing.stderr, "what is in neither folder is not said to be in one")
+    work.run("train", "--run_name", "bf16", "--mixed_precision", "bf16")
+    both = octavo(work.path, "generate", "--prompt", "a", "--max_new_tokens", "2")
+    check(where not in both.stderr, "a checkpoint in checkpoints comes first")
+    both = octavo(work.path, "generate", "--checkpoint", "only_fp8", "--prompt", "a", "--max_new_tokens", "2")
+    said(both.stderr, where + "only_fp8")
+
+
 def lengths(parent):
     """Warm-ups of shorter runs, of epochs, and of a resume with another length."""
     work = Work(parent, "lengths", SIZES + "max_steps: 400\nwarmup_steps: 100\n")
@@ -156,7 +177,7 @@ def main():
         parent = pathlib.Path(name)
         (parent / "text.txt").write_text(common.TEXT.read_text()[:20000])
         files = shipped(parent)
-        for part in (precision, lengths, rates, own_model, diagnosed):
+        for part in (precision, readers, lengths, rates, own_model, diagnosed):
             print(part.__name__, flush=True)
             part(parent)
     print(f"configs={files} failed={len(FAILED)}")

@@ -14,6 +14,7 @@
 #include "train/device.h"
 #include "train/state/folder_check.h"
 #include "train/state/persist.h"
+#include "train/state/switched_precision.h"
 
 namespace octavo::cli {
 namespace {
@@ -68,8 +69,8 @@ int verify(const std::string& folder) {
   if (fs::exists(fs::path(folder) / "manifest.json"))
     paths = {folder};  // one checkpoint, not a folder of them
   if (paths.empty())
-    fail(ExitCode::kDamaged, "cli", "no checkpoint in ", folder,
-         "; say the folder with --checkpoint_dir");
+    fail(ExitCode::kDamaged, "cli", "wanted checkpoints in ", folder,
+         ", found none; name the folder: octavo checkpoints verify FOLDER");
   size_t damaged = 0;
   for (const auto& path : paths) {
     const auto problems = checkpoint::verify(path);
@@ -154,14 +155,13 @@ int list_checkpoints(const std::string& folder, bool json, const std::string& ru
     std::printf("%s\n", rows.dump(2).c_str());
     return static_cast<int>(ExitCode::kOk);
   }
-  if (!all.empty()) {
+  if (all.empty())
+    std::printf("no checkpoints%s in %s\n", run.empty() ? "" : (" of run " + run).c_str(),
+                folder.c_str());
+  else
     print_rows(all);
-    return static_cast<int>(ExitCode::kOk);
-  }
-  std::printf("no checkpoints%s in %s\n", run.empty() ? "" : (" of run " + run).c_str(),
-              folder.c_str());
-  if (folder != "checkpoints_fp8" && !checkpoint::run_folders("checkpoints_fp8").empty())
-    std::printf("there are some of FP8 runs: --checkpoint_dir checkpoints_fp8\n");
+  if (folder == "checkpoints" && !checkpoint::run_folders("checkpoints_fp8").empty())
+    std::printf("those of FP8 runs: octavo checkpoints list checkpoints_fp8\n");
   return static_cast<int>(ExitCode::kOk);
 }
 
@@ -171,14 +171,16 @@ int checkpoints(CoreArgs args) {
   const std::string folder = words.size() > 1 ? words[1] : train::checkpoint_dir(parsed.settings);
   if (!words.empty() && words[0] == "list")
     return list_checkpoints(folder, parsed.settings.json, "");
-  if (!words.empty() && words[0] == "verify") return verify(folder);
+  if (!words.empty() && words[0] == "verify")
+    return verify(words.size() > 1 ? folder : train::root_of_checkpoint(parsed.settings));
   if (!words.empty() && words[0] == "export") {
     config::Settings settings = parsed.settings;
     if (words.size() > 1) settings.checkpoint = words[1];
+    settings.checkpoint_dir = train::root_of_checkpoint(settings);
     return export_checkpoint(settings);
   }
   fail(ExitCode::kUsage, "cli", "wanted checkpoints list, verify or export, found ",
-       words.empty() ? "nothing" : "'" + words[0] + "'");
+       words.empty() ? "nothing" : "'" + words[0] + "'", "; see octavo checkpoints --help");
 }
 
 }  // namespace octavo::cli

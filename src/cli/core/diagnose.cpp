@@ -8,7 +8,7 @@
 #include "cli/core/core_verbs.h"
 #include "config/parse.h"
 #include "diagnose/report.h"
-#include "train/state/persist.h"
+#include "train/state/switched_precision.h"
 
 namespace octavo::cli {
 namespace {
@@ -16,11 +16,13 @@ namespace {
 // A checkpoint without a config brings its own; flags go on top of it.
 config::Settings settings_for(const config::Parsed& parsed) {
   if (!parsed.given("checkpoint") || !parsed.config_file.empty()) return parsed.settings;
-  const config::Parsed saved = diagnose::settings_of(parsed.settings, parsed.settings.checkpoint);
+  config::Settings where = parsed.settings;
+  where.checkpoint_dir = train::root_of_checkpoint(where);
+  const config::Parsed saved = diagnose::settings_of(where, where.checkpoint);
   log_info("the settings are the checkpoint's own, and the flags");
   config::Settings settings =
       config::with_flags(saved, parsed, config::kDiagnoseArguments).settings;
-  settings.checkpoint_dir = train::checkpoint_dir(parsed.settings);  // where it was found
+  settings.checkpoint_dir = where.checkpoint_dir;  // where it was found
   return settings;
 }
 

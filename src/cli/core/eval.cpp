@@ -9,6 +9,7 @@
 #include "train/evaluate.h"
 #include "train/state/model_tokenizer.h"
 #include "train/state/persist.h"
+#include "train/state/switched_precision.h"
 
 namespace octavo::cli {
 namespace {
@@ -56,10 +57,11 @@ int eval_loss(const config::Settings& s) {
 }  // namespace
 
 int eval(CoreArgs args) {
-  const config::Settings s = config::parse(args, config::kEvalArguments).settings;
+  config::Settings s = config::parse(args, config::kEvalArguments).settings;
   if (s.eval_task != "hellaswag" && s.eval_task != "loss")
     fail(ExitCode::kUsage, "cli", "eval_task wanted as loss or hellaswag, found '", s.eval_task,
          "'");
+  s.checkpoint_dir = train::root_of_checkpoint(s);
   train::prepare_process(s);
   return s.eval_task == "hellaswag" ? eval_hellaswag(s) : eval_loss(s);
 }

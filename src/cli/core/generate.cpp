@@ -12,6 +12,7 @@
 #include "train/device.h"
 #include "train/state/model_tokenizer.h"
 #include "train/state/persist.h"
+#include "train/state/switched_precision.h"
 
 namespace octavo::cli {
 namespace {
@@ -75,7 +76,8 @@ void chat(const config::Settings& s, const train::Loaded& loaded, const Tokenize
 }  // namespace
 
 int generate(CoreArgs args) {
-  const config::Settings s = config::parse(args, config::kGenerateArguments).settings;
+  config::Settings s = config::parse(args, config::kGenerateArguments).settings;
+  s.checkpoint_dir = train::root_of_checkpoint(s);
   train::prepare_process(s);
   const train::Loaded loaded = train::load_model(s);
   const auto tokenizer = train::tokenizer_of(loaded, s.tokenizer);

@@ -1,5 +1,5 @@
 #pragma once
-// A run that is resumed in another precision than its file asks for: its checkpoints are in the
+// A run that is resumed, or read, in another precision than it had: its checkpoints are in the
 // default folder of the precision that it had.
 
 #include <optional>
@@ -12,5 +12,9 @@ namespace octavo::train {
 // What `resume` means: the settings' own, or, for latest and best of a run whose checkpoints are in
 // the other default folder, the path of that checkpoint. `file_is_fp8`: what the file alone says.
 std::string resume_of(const config::Settings& settings, std::optional<bool> file_is_fp8);
+
+// checkpoint_dir for a verb that reads `checkpoint`. Where none is given: the default folder of
+// these settings, or the other one when only that has such a checkpoint, and a line says so.
+std::string root_of_checkpoint(const config::Settings& settings);
 
 }  // namespace octavo::train
