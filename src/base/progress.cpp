@@ -63,7 +63,7 @@ void Progress::set(double done, std::string_view note) {
   } else {
     line += format_count(done) + " " + unit_;
   }
-  line += ", " + print(rate < 10 ? "%.2f " : "%.0f ", rate) + unit_ + "/s";
+  if (!unit_.empty()) line += ", " + print(rate < 10 ? "%.2f " : "%.0f ", rate) + unit_ + "/s";
   if (!note.empty()) line += ", " + std::string(note);
   std::fprintf(stderr, terminal ? "\r\033[K%s" : "%s\n", line.c_str());
   std::fflush(stderr);

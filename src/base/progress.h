@@ -13,7 +13,8 @@ namespace octavo {
 
 class Progress {
  public:
-  // `unit` is shown after the rate ("MB", "steps"); total <= 0 means unknown.
+  // `unit` is shown after the rate ("MB", "steps"), and without one there is no rate; total <= 0
+  // means unknown.
   Progress(std::string label, double total, std::string unit);
   ~Progress();
   void set(double done, std::string_view note = {});

@@ -26,7 +26,7 @@ int data_prepare(const Verb& verb, Args args) {
          "them, or a data set that octavo names lists");
   if (settings.output.empty())
     fail(ExitCode::kUsage, "cli",
-         "data prepare: wanted --output FOLDER, found none; say where the shards go");
+         "data prepare: wanted --output FOLDER, found none; name a folder for the shards");
 
   for (const std::string& note : parsed.notes) log_info(note);
   for (const std::string& note : config::resolve_datasets(settings, parsed.given("dataset_config"),

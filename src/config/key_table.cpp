@@ -135,7 +135,7 @@ std::vector<Key> row_keys() {
                 ChatTemplate::kAlpaca, ChatTemplate::kNone},
                "How prompts, answers and messages become text. auto: what the tokenizer's added "
                "tokens say, else alpaca; none where prompts have Alpaca's text already. none: "
-               "prompt and answer one behind the other. checkpoints export writes the one that the "
+               "prompt and answer one after the other. checkpoints export writes the one that the "
                "model was trained with, unless this names another.")
           .read_by(kMakers | reader::kGenerate | reader::kCheckpoints),
       enum_key("train_on", &S::train_on, {TrainOn::kAnswer, TrainOn::kAll},

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kGpt2 = "openai-community/gpt2";  // all sizes have one tokenizer
 constexpr const char* kRemedy =
-    "; say --tokenizer PATH with its tokenizer.json (or the folder that holds it), or --tokenizer "
+    "; give --tokenizer PATH with its tokenizer.json (or the folder that holds it), or --tokenizer "
     "bytes when the model is meant to learn bytes";
 
 std::string gpt2_tokenizer(const config::Settings& settings) {

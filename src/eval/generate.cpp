@@ -26,7 +26,7 @@ std::vector<TokenId> candidates(int64_t vocab, const std::vector<TokenId>& never
   }
   if (ids.empty())
     fail(ExitCode::kUsage, "train", "wanted a tokenizer for a vocabulary of ", vocab,
-         ", found none of these ids in it; say --tokenizer with the model's own");
+         ", found none of these ids in it; give --tokenizer with the model's own");
   return ids;
 }
 

@@ -93,8 +93,8 @@ std::optional<config::ChatTemplate> trained_template(const Json& extra, const st
   if (!extra.contains("chat_template")) {
     log_info(octavo::str(where,
                          " was written by a version that did not keep the chat template: its "
-                         "stop tokens are those of its tokenizer's folder; say what it was trained "
-                         "with by --chat_template"));
+                         "stop tokens are those of its tokenizer's folder; --chat_template "
+                         "names what it was trained with"));
     return std::nullopt;
   }
   if (extra.at("chat_template").is_null()) return std::nullopt;  // trained on text

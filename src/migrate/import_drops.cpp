@@ -44,7 +44,7 @@ constexpr Mapping kLlamaFactoryDrops[] = {
     {"streaming", "", "data is prepared into shards once: disk space"},
     {"tokenized_path", "", "data_cache is the counterpart; prepare anew"},
     {"mask_history", "", "all answers of a chat count in the loss, not the last only"},
-    {"mix_strategy", "", "data sets are put one behind the other and shuffled"},
+    {"mix_strategy", "", "data sets are concatenated and shuffled"},
     {"interleave_probs", "", "data sets are mixed by their sizes"},
     {"group_by_length", "", "packing fills samples instead; no cost"},
     {"do_train", "", "the verb train; no cost"},

@@ -56,7 +56,7 @@ std::string memory_table(const Forecast& f) {
                   low[i].value / kGiga);
   out += line("  %-38s%7.2f GB%7.2f GB", "peak", f.bf16_memory.total / kGiga,
               f.fp8_memory.total / kGiga);
-  out += line("  fullest at: %s (BF16), %s (FP8)", f.bf16_memory.moment.c_str(),
+  out += line("  peak during: %s (BF16), %s (FP8)", f.bf16_memory.moment.c_str(),
               f.fp8_memory.moment.c_str());
   if (!f.cpu)
     out += line("  %s has %.1f GB to use: it %s", std::string(f.gpu->title).c_str(),
@@ -128,14 +128,20 @@ std::string traffic_line(const Forecast& f) {
                              : "");
 }
 
+// "2.9", "277": small ones would lose too much without a decimal.
+std::string short_number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, value < 9.95 ? "%.1f" : "%.0f", value);
+  return text;
+}
+
 std::string cost_lines(const Forecast& f) {
   const auto one = [&](const char* name, const Costs& costs) {
-    std::string money;
-    if (costs.money > 0) money = str(", ", static_cast<int64_t>(costs.money + 0.5), " in money");
-    return line("  %-8s %.3g tokens: %.1f hours, %.0f GPU-hours%s", name, costs.tokens, costs.hours,
-                costs.gpu_hours, money.c_str());
+    const std::string cost = costs.money > 0 ? ", cost " + short_number(costs.money) : "";
+    return line("  %-8s %.3g tokens: %.1f hours, %s GPU-hours%s", name, costs.tokens, costs.hours,
+                short_number(costs.gpu_hours).c_str(), cost.c_str());
   };
-  std::string out = "time and money (forecast; as wrong as the step time)\n";
+  std::string out = "time and cost (forecast; as wrong as the step time)\n";
   out += one("bf16", f.bf16_costs);
   if (f.wants_fp8) {
     const RecipeForecast& it = f.chosen();
@@ -144,10 +150,12 @@ std::string cost_lines(const Forecast& f) {
                f.wanted_costs);
   }
   const Failures& x = f.failures;
+  const double minutes = x.checkpoint_interval / 60;
+  const bool in_hours = minutes >= 120;
   out += line(
-      "  a failure every %.0f hours: a checkpoint every %.0f minutes (Young and Daly), "
-      "goodput %.1f%%",
-      x.hours_between, x.checkpoint_interval / 60, 100 * x.goodput);
+      "  a failure every %.0f hours: a checkpoint every %.0f %s (Young and Daly), goodput %.1f%%",
+      x.hours_between, in_hours ? minutes / 60 : minutes, in_hours ? "hours" : "minutes",
+      100 * x.goodput);
   return out;
 }
 
@@ -195,9 +203,9 @@ std::string text_of(const Forecast& f) {
            count_text(static_cast<double>(parameters(f.shape))).c_str(), adapters.c_str(),
            static_cast<long long>(f.gpus), std::string(f.gpu->title).c_str(), title_of(f.sharding));
   if (!f.shape.refusal.empty()) out += "train cannot run this model: " + f.shape.refusal + "\n";
-  out += line("each GPU: %lld x %lld tokens, %lld micro-step(s) a step%s",
+  out += line("each GPU: %lld x %lld tokens, %lld micro-batch%s a step%s",
               static_cast<long long>(f.batch), static_cast<long long>(f.length),
-              static_cast<long long>(f.accumulation),
+              static_cast<long long>(f.accumulation), f.accumulation == 1 ? "" : "es",
               f.batch_note.empty() ? "" : str(" (", f.batch_note, ")").c_str());
   out += memory_table(f) + traffic_line(f) + time_table(f);
   out += line("where FP8's gain goes (speed-up forecast: within %.2f for %.0f%% of held-out pairs)",

@@ -111,8 +111,8 @@ std::string report_text(const Report& report) {
       text += str("  trial ", trial.number, " ", name_of(trial.state), ": ",
                   printable(trial.reason, kMostReason), "\n");
   if (report.importance.empty()) return text;
-  text += str("\nwhat goes with ", report.definition.metric,
-              " (rank correlation; many trials are needed before it means much)\n");
+  text += str("\nrank correlation with ", report.definition.metric,
+              " (many trials are needed before it means much)\n");
   rows.clear();
   for (const Importance& entry : report.importance)
     rows.push_back({entry.parameter, correlation_text(entry)});

@@ -111,7 +111,7 @@ std::string curves_picture(const Report& report) {
 
 void add_importance(chart::Page& page, const Report& report) {
   if (report.importance.empty()) return;
-  page.heading("What goes with the metric");
+  page.heading("Correlation with the metric");
   page.text(str("Numbers: Spearman's rank correlation with ", report.definition.metric,
                 " (+ it rises with the parameter, - it falls). Words: the correlation ratio of the "
                 "ranks. A handful of trials proves nothing; an even grid or random draws make it "

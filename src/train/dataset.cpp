@@ -85,11 +85,10 @@ void settle_tokenizer(config::Settings& resolved) {
   const std::string& folder = resolved.dataset.front();
   const std::string made_with = data::TokenData::open(folder, "train")->tokenizer_name();
   if (made_with == "bytes" && resolved.model_name != "custom")
-    fail(
-        ExitCode::kUsage, "train", "wanted data of the tokenizer of ", resolved.model_name,
-        ", found bytes in ", folder,
-        "; prepare it with --tokenizer PATH (the model's tokenizer.json), or say --tokenizer bytes "
-        "when the model is meant to learn bytes");
+    fail(ExitCode::kUsage, "train", "wanted data of the tokenizer of ", resolved.model_name,
+         ", found bytes in ", folder,
+         "; prepare it with --tokenizer PATH (the model's tokenizer.json), or give --tokenizer "
+         "bytes when the model is meant to learn bytes");
   log_info(str("tokenizer: ", made_with, ", of the prepared data"));
 }
 

@@ -65,7 +65,7 @@ monitor::EvalRecord evaluate_model(const Loaded& loaded, const config::Settings&
   if (set.train->tokenizer_fingerprint() != fingerprint)
     fail(ExitCode::kUsage, "train", "eval: wanted data of the model's tokenizer '", s.tokenizer,
          "', found data made with '", set.train->tokenizer_name(),
-         "', whose ids mean other texts; say --dataset with the text itself, or prepare it with "
+         "', whose ids mean other texts; give --dataset with the text itself, or prepare it with "
          "--tokenizer ",
          s.tokenizer);
   if (set.val == nullptr)

@@ -182,6 +182,9 @@ TEST(Forecast, MoneyFollowsTokensAndPrice) {
   EXPECT_NEAR(f.wanted_costs.money, 2.5 * expected, 1e-6 * expected);
   EXPECT_NEAR(f.wanted_costs.hours * 8, f.wanted_costs.gpu_hours, 1e-9 * expected);
   EXPECT_LT(f.wanted_costs.money, f.bf16_costs.money);
+  char line[64];
+  std::snprintf(line, sizeof line, " GPU-hours, cost %.0f\n", f.bf16_costs.money);
+  EXPECT_NE(text_of(f).find(line), std::string::npos) << line << text_of(f);
 }
 
 TEST(Forecast, EveryOutputSaysForecastAndHowWrong) {

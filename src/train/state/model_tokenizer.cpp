@@ -9,13 +9,13 @@ std::unique_ptr<tokenizer::Tokenizer> tokenizer_of(const Loaded& loaded, const s
   const fs::path folder = loaded.tokenizer;
   if (named.empty() && fs::is_directory(folder, none) && !fs::exists(folder / "tokenizer.json"))
     fail(ExitCode::kUsage, "train", "wanted the tokenizer of the model in ", loaded.tokenizer,
-         ", found no tokenizer.json there; say --tokenizer PATH with its tokenizer.json, or "
+         ", found no tokenizer.json there; give --tokenizer PATH with its tokenizer.json, or "
          "--tokenizer bytes for a model of bytes");
   auto tokenizer = tokenizer::load_tokenizer(named.empty() ? loaded.tokenizer : named);
   if (!loaded.tokenizer_fingerprint.empty() &&
       tokenizer->fingerprint() != loaded.tokenizer_fingerprint)
     fail(ExitCode::kUsage, "train", "the checkpoint was trained with another tokenizer than '",
-         tokenizer->name(), "'; say --tokenizer with the one it was made with (", loaded.tokenizer,
+         tokenizer->name(), "'; give --tokenizer with the one it was made with (", loaded.tokenizer,
          ")");
   return tokenizer;
 }
