@@ -169,6 +169,7 @@ def diagnosed(parent):
     text = work.run("diagnose", "--checkpoint", "latest", "--fp8_recipe", "current")
     said(text, "step-00000002, step 2")
     check("weights: random" not in text, "diagnose names the checkpoint, not a seed")
+    said(octavo(work.path, "diagnose", code=2).stderr, "wanted a model, found none", "--checkpoint latest")
 
 
 def main():

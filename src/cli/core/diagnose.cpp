@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -12,6 +13,14 @@
 
 namespace octavo::cli {
 namespace {
+
+// The default model with random weights is of interest to nobody, and takes minutes on a CPU.
+void require_model(const config::Parsed& parsed) {
+  if (parsed.config_file.empty() && !parsed.given("checkpoint") && !parsed.given("model_name"))
+    fail(ExitCode::kUsage, "cli",
+         "diagnose: wanted a model, found none; name CONFIG.yaml, a checkpoint (--checkpoint "
+         "latest) or a model (--model_name gpt2: random weights, minutes on a CPU)");
+}
 
 // A checkpoint without a config brings its own; flags go on top of it.
 config::Settings settings_for(const config::Parsed& parsed) {
@@ -30,6 +39,7 @@ config::Settings settings_for(const config::Parsed& parsed) {
 
 int diagnose(CoreArgs args) {
   const config::Parsed parsed = config::parse(args, config::kDiagnoseArguments);
+  require_model(parsed);
   const config::Settings settings = settings_for(parsed);
   const diagnose::Diagnosis found = diagnose::diagnose(
       settings, parsed.given("checkpoint") ? parsed.settings.checkpoint : std::string());
