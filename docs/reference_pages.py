@@ -61,7 +61,8 @@ def verbs_page(octavo):
              "| verb | does |", "|---|---|"]
     lines += [f"| [`{verb}`](#octavo-{verb.replace(' ', '-')}) | {plain(does)} |" for verb, does in verbs]
     for verb, does in verbs:
-        line = re.search(r"^usage: (.*)$", said(octavo, *verb.split(), "--help"), re.M)[1]
+        usage = re.search(r"^usage: (.*(?:\n {2,}.*)*)", said(octavo, *verb.split(), "--help"), re.M)[1]
+        line = " ".join(usage.split())
         sentence = does if "/" in does.split()[0] else does[0].upper() + does[1:]
         lines += ["", f"## octavo {verb}", "", plain(sentence) + ".", "", "```text", line, "```"]
         if keys := keys_of(verb):

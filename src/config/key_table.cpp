@@ -374,10 +374,10 @@ std::vector<Key> run_keys() {
           .read_by(reader::kTrain | reader::kBoard),
       int_key("log_freq", &S::log_freq, 1, kMany,
               "Steps between step lines; metrics.jsonl gets every step."),
-      bool_key(
-          "verbose", &S::verbose,
-          "Print a line for every GEMM of an FP8 run, as receipt.json has them. false: one for "
-          "each group of layers."),
+      bool_key("verbose", &S::verbose,
+               "Print a line for every GEMM of an FP8 run, and for every check of verify. false: "
+               "one for each group of layers, and for checks that are not ok.")
+          .read_by(reader::kTrain | reader::kVerify),
       bool_key("record_samples", &S::record_samples,
                "Write the numbers of each step's samples, of all ranks, into metrics.jsonl "
                "(data/samples): which data was trained on, and when."),

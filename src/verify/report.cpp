@@ -52,22 +52,32 @@ std::string text_of(const Finding& f, size_t id_width, std::string_view prefix) 
 
 }  // namespace
 
-std::string section_text(Section section, const std::vector<Finding>& findings, bool fake_device) {
+std::string section_text(Section section, const std::vector<Finding>& findings, bool fake_device,
+                         bool verbose) {
   const std::string_view prefix = fake_device ? kFakePrefix : "";
-  size_t id_width = 0;
-  for (const Finding& f : findings)
-    if (f.section == section) id_width = std::max(id_width, f.id.size());
-  std::string out;
-  for (const Finding& f : findings)
-    if (f.section == section) out += text_of(f, std::min<size_t>(id_width, 40), prefix);
-  return out.empty() ? "" : str(prefix, name_of(section), "\n", out);
+  const bool all = verbose || section >= Section::kRunSettings;
+  std::vector<const Finding*> shown;
+  size_t id_width = 0, folded = 0;
+  for (const Finding& f : findings) {
+    if (f.section != section) continue;
+    if (!all && f.status == Status::kOk) {
+      ++folded;
+      continue;
+    }
+    shown.push_back(&f);
+    id_width = std::max(id_width, f.id.size());
+  }
+  if (shown.empty() && folded == 0) return "";
+  std::string out = str(prefix, name_of(section), folded > 0 ? str(": ", folded, " ok") : "", "\n");
+  for (const Finding* f : shown) out += text_of(*f, std::min<size_t>(id_width, 40), prefix);
+  return out;
 }
 
-std::string summary_line(const std::vector<Finding>& findings, bool fake_device) {
+std::string summary_line(const std::vector<Finding>& findings, bool fake_device, bool verbose) {
   const Count c = count(findings);
   return str(fake_device ? kFakePrefix : "", "verify: ", c.fail == 0 ? "nothing failed" : "FAILED",
              " | ", c.ok, " ok, ", c.note, " notes, ", c.warn, " warnings, ", c.fail, " failures, ",
-             c.not_checked, " not checked\n");
+             c.not_checked, " not checked", verbose ? "" : "; every line: --verbose", "\n");
 }
 
 Json to_json(const std::vector<Finding>& findings, bool fake_device) {

@@ -61,7 +61,8 @@ class Verification {
     std::vector<Section> sections;
     for (const Finding& f : found)
       if (std::ranges::find(sections, f.section) == sections.end()) sections.push_back(f.section);
-    for (const Section s : sections) show_(section_text(s, found, facts_.fake_device));
+    for (const Section s : sections)
+      show_(section_text(s, found, facts_.fake_device, settings_.verbose));
     report_.findings.insert(report_.findings.end(), std::make_move_iterator(found.begin()),
                             std::make_move_iterator(found.end()));
   }

@@ -18,33 +18,50 @@ const std::vector<Finding> kFindings = {
     {Section::kLibraries, "cuDNN", Status::kNotChecked, "", "no GPU", ""}};
 
 TEST(Report, TextHasTheFixUnderItsFailure) {
-  const std::string text = section_text(Section::kGpu, kFindings, false);
+  const std::string text = section_text(Section::kGpu, kFindings, false, true);
   EXPECT_TRUE(text.starts_with("GPU\n")) << text;
   EXPECT_NE(text.find("FAIL        driver  wanted 580; found 550\n"), std::string::npos) << text;
   EXPECT_NE(text.find("fix: update it\n"), std::string::npos) << text;
   EXPECT_EQ(text.find("cuDNN"), std::string::npos);
-  EXPECT_EQ(section_text(Section::kSpeed, kFindings, false), "");
-  EXPECT_EQ(summary_line(kFindings, false),
+  EXPECT_EQ(section_text(Section::kSpeed, kFindings, false, true), "");
+  EXPECT_EQ(summary_line(kFindings, false, true),
             "verify: FAILED | 1 ok, 0 notes, 0 warnings, 1 failures, 1 not checked\n");
 }
 
 TEST(Report, CommandsAreLinesOfTheirOwnAndNeverCut) {
   const std::string command = "octavo train " + std::string(200, 'x') + " --resume latest";
   Finding f{Section::kGpu, "driver", Status::kWarn, "580", "550", "update it", {command}};
-  EXPECT_NE(section_text(Section::kGpu, {f}, false).find(" run: " + command + "\n"),
+  EXPECT_NE(section_text(Section::kGpu, {f}, false, true).find(" run: " + command + "\n"),
             std::string::npos);
   EXPECT_EQ(to_json({f}, false)["findings"][0]["commands"], Json::array({command}));
   f.status = Status::kOk;
-  EXPECT_EQ(section_text(Section::kGpu, {f}, false).find("run:"), std::string::npos);
+  EXPECT_EQ(section_text(Section::kGpu, {f}, false, true).find("run:"), std::string::npos);
 }
 
 TEST(Report, EveryLineOfAFakeDeviceSaysSo) {
-  std::string text = section_text(Section::kGpu, kFindings, true) + summary_line(kFindings, true);
+  std::string text =
+      section_text(Section::kGpu, kFindings, true, true) + summary_line(kFindings, true, true);
   size_t lines = 0;
   for (size_t at = 0; at < text.size(); at = text.find('\n', at) + 1, ++lines)
     EXPECT_EQ(text.substr(at, 19), "fake CUDA device | ");
   EXPECT_GE(lines, 5u);
   for (const Json& row : to_json(kFindings, true)["findings"]) EXPECT_TRUE(row["absent_device"]);
+}
+
+TEST(Report, WhatIsOkIsCountedUnlessAsked) {
+  const std::string text = section_text(Section::kGpu, kFindings, false, false);
+  EXPECT_TRUE(text.starts_with("GPU: 1 ok\n")) << text;
+  EXPECT_EQ(text.find("an H100"), std::string::npos) << text;
+  EXPECT_NE(text.find("FAIL        driver"), std::string::npos) << text;
+  EXPECT_NE(summary_line(kFindings, false, false).find("1 ok, "), std::string::npos);
+  EXPECT_NE(summary_line(kFindings, false, false).find("--verbose"), std::string::npos);
+  const std::vector<Finding> fine = {{Section::kKernels, "matmul", Status::kOk, "", "same", ""},
+                                     {Section::kRunData, "data", Status::kOk, "", "3M tokens", ""}};
+  EXPECT_EQ(section_text(Section::kKernels, fine, true, false),
+            str("fake CUDA device | ", name_of(Section::kKernels), ": 1 ok\n"));
+  EXPECT_NE(section_text(Section::kRunData, fine, false, false).find("3M tokens"),
+            std::string::npos);
+  EXPECT_EQ(section_text(Section::kSpeed, fine, false, false), "");
 }
 
 TEST(Report, JsonAndExitCode) {

@@ -25,7 +25,8 @@ int verify(CoreArgs args) {
   if (s.json)
     std::fputs(json.c_str(), stdout);
   else
-    std::fputs(verify::summary_line(report.findings, report.fake_device).c_str(), stdout);
+    std::fputs(verify::summary_line(report.findings, report.fake_device, s.verbose).c_str(),
+               stdout);
   return verify::exit_code(report.findings);
 }
 
