@@ -1,5 +1,6 @@
 #include "plan/gpu.h"
 
+#include <cctype>
 #include <vector>
 
 #include "base/error.h"
@@ -51,6 +52,12 @@ const Gpu* find_gpu(std::string_view name) {
 
 const Gpu& wanted_gpu(std::string_view name) {
   if (const Gpu* gpu = find_gpu(name)) return *gpu;
+  std::string small(name);
+  for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const std::string_view other : {"mi2", "mi3", "radeon", "instinct", "gaudi", "tpu"})
+    if (small.find(other) != small.npos)
+      fail(ExitCode::kUsage, "plan", "gpu: wanted a GPU of NVIDIA, found \"", name.substr(0, 80),
+           "\"; octavo knows no others: octavo names gpus lists them");
   std::string known;
   std::vector<std::string_view> names;
   for (const Gpu& gpu : gpus()) {

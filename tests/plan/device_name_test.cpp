@@ -79,6 +79,7 @@ TEST(DeviceName, InAnySpelling) {
 
 TEST(DeviceName, UnknownOnesAreAnsweredWithTheNearest) {
   expect_failure(ExitCode::kUsage, "did you mean h100?", [] { wanted_gpu("h1000"); });
+  expect_failure(ExitCode::kUsage, "wanted a GPU of NVIDIA", [] { wanted_gpu("AMD MI300X"); });
   expect_failure(ExitCode::kUsage, "octavo names", [] { wanted_gpu("something else entirely"); });
 }
 
