@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/run_folder.h"
 #include "cli/verbs.h"
 #include "compare/comparison.h"
 #include "compare/hellaswag.h"
@@ -39,14 +40,14 @@ FolderPairs find_pairs(const config::Parsed& parsed, fs::path& folder) {
     return pairs;
   }
   if (given.size() == 2) {
-    folder = given[1];
-    return {{given[0], given[1]}};
+    folder = run_folder(given[1]);
+    return {{run_folder(given[0]), folder}};
   }
   if (given.size() != 1)
     fail(ExitCode::kUsage, "cli",
-         "compare: wanted RUN_A RUN_B, CONFIG.yaml, or a comparison's folder, found ", given.size(),
-         " folders; see octavo compare --help");
-  folder = given[0];
+         "compare: wanted RUN_A RUN_B, CONFIG.yaml, or a comparison's folder, found ",
+         given.empty() ? "nothing" : str(given.size(), " folders"), "; runs: ", runs_here());
+  folder = run_folder(given[0]);
   FolderPairs pairs = compare::pairs_in(folder);
   if (pairs.empty())
     fail(ExitCode::kUsage, "cli", "compare: wanted a comparison's folder with runs a-SEED and ",
