@@ -21,6 +21,39 @@
 namespace octavo::cli {
 namespace {
 
+// What people type first, and what it is here.
+struct OtherVerb {
+  std::string_view typed, here;
+};
+constexpr OtherVerb kOtherVerbs[] = {
+    {"export", "octavo checkpoints export"},
+    {"convert", "octavo checkpoints export"},
+    {"list", "octavo checkpoints list"},
+    {"runs", "octavo checkpoints list"},
+    {"resume", "octavo train CONFIG.yaml --resume latest"},
+    {"pretrain", "octavo train"},
+    {"finetune", "octavo train"},
+    {"fine-tune", "octavo train"},
+    {"sft", "octavo train"},
+    {"lora", "octavo train --lora_rank 8"},
+    {"inference", "octavo generate"},
+    {"infer", "octavo generate"},
+    {"chat", "octavo generate --chat"},
+    {"sample", "octavo generate"},
+    {"evaluate", "octavo eval"},
+    {"benchmark", "octavo bench"},
+    {"estimate", "octavo plan"},
+    {"import", "octavo config import"},
+    {"migrate", "octavo config import"},
+    {"check", "octavo config check"},
+    {"prepare", "octavo data prepare"},
+    {"tokenize", "octavo data prepare"},
+    {"models", "octavo names models"},
+    {"gpus", "octavo names gpus"},
+    {"tensorboard", "octavo board"},
+    {"version", "octavo --version"},
+};
+
 [[noreturn]] void unknown(std::string_view what, const std::string& found,
                           const std::vector<std::string_view>& names) {
   const std::string nearest = nearest_name(found, names);
@@ -40,6 +73,9 @@ std::pair<const Verb*, size_t> find_verb(Args args) {
     second_words.push_back(verb.name.substr(space + 1));
     if (args.size() > 1 && second_words.back() == args[1]) return {&verb, 2};
   }
+  for (const OtherVerb& other : kOtherVerbs)
+    if (other.typed == args[0])
+      fail(ExitCode::kUsage, "cli", "unknown verb '", args[0], "'; it is ", other.here);
   if (second_words.empty()) unknown("verb", args[0], first_words);
   if (args.size() > 1 && help_request(args.subspan(1, 1))) return {nullptr, 1};
   std::string words;

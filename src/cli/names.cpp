@@ -88,7 +88,7 @@ int names(const Verb& verb, Args args) {
       {"models", model_table}, {"data", dataset_table}, {"gpus", gpu_table}};
   std::vector<std::string> tables;
   for (const Table& table : kTables)
-    if (wanted.empty() || wanted == table.word) tables.push_back(table.text());
+    if (wanted.empty() || table.word.starts_with(wanted)) tables.push_back(table.text());
   if (tables.empty())
     fail(ExitCode::kUsage, "cli", "names: wanted models, data or gpus, found '",
          wanted.substr(0, 80), "'; leave it out for all of them");

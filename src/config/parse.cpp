@@ -80,10 +80,24 @@ void apply_yaml(Parsed& parsed, std::string_view text, const std::string& source
   }
 }
 
+// The file that may have been meant by a name without its folder or its ending, or "".
+std::string config_meant(const std::string& name) {
+  std::error_code none;
+  for (const char* const ending : {"", ".yaml", ".yml"})
+    for (const char* const folder : {"", "configs/"})
+      if (const std::string path = folder + name + ending;
+          (path.ends_with(".yaml") || path.ends_with(".yml")) && fs::is_regular_file(path, none))
+        return path;
+  return "";
+}
+
 std::string read_config(const std::string& path) {
   std::error_code error;
-  if (!fs::is_regular_file(path, error))
-    fail(ExitCode::kUsage, kRoom, "wanted a YAML file, found no file ", path, "; check the path");
+  if (!fs::is_regular_file(path, error)) {
+    const std::string meant = config_meant(path);
+    fail(ExitCode::kUsage, kRoom, "wanted a YAML file, found no file ", path, "; ",
+         meant.empty() ? "check the path" : "did you mean " + meant + "?");
+  }
   if (const uintmax_t size = fs::file_size(path, error); size > kMaxYamlBytes)
     fail(ExitCode::kUsage, kRoom, path, ": wanted at most ", kMaxYamlBytes, " bytes, found ", size,
          "; is this a configuration file?");
@@ -173,7 +187,9 @@ class FlagReader {
     const std::string& value = args_[at_ + 1];
     if (value.starts_with("--"))
       fail(ExitCode::kUsage, kRoom, "--", key.name, ": wanted ", key.wanted, ", found the flag ",
-           value, "; if it is the value, write --", key.name, "=", value);
+           value, "; ",
+           key.name == "resume" ? "write --resume latest"
+                                : str("if it is the value, write --", key.name, "=", value));
     ++at_;
     return value;
   }
@@ -182,8 +198,10 @@ class FlagReader {
     if (key.readers & arguments_.reader) return;
     std::vector<std::string> names;
     for (std::string_view name : reader_names(key.readers)) names.emplace_back(name);
+    const bool for_trials = arguments_.verb.starts_with("sweep") && (key.readers & reader::kTrain);
     fail(ExitCode::kUsage, kRoom, "--", key.name, ": not read by ", arguments_.verb, ", only by ",
-         join(names, ", "), "; leave it out");
+         join(names, ", "), "; leave it out, or ",
+         for_trials ? "give it to the trials, after --" : "type octavo " + names.front());
   }
 
   void read_positional(const std::string& arg) {
@@ -194,7 +212,10 @@ class FlagReader {
     } else if (parsed_.positionals.size() < arguments_.max_positionals) {
       parsed_.positionals.push_back(arg);
     } else {
-      fail(ExitCode::kUsage, kRoom, "wanted [CONFIG.yaml] and --key value, found '", arg, "'");
+      const std::string meant = arguments_.takes_config ? config_meant(arg) : "";
+      fail(ExitCode::kUsage, kRoom, "wanted [CONFIG.yaml] and --key value, found '", arg, "'; ",
+           meant.empty() ? str("see octavo ", arguments_.verb, " --help")
+                         : "did you mean " + meant + "?");
     }
   }
 

@@ -47,16 +47,40 @@ TEST_F(Cli, Version) {
 TEST_F(Cli, MistakesHaveExitCode2) {
   EXPECT_EQ(run("").code, 2);
   expect_refused("trian", 2, "unknown verb 'trian'; did you mean train?");
+  expect_refused("export last", 2, "unknown verb 'export'; it is octavo checkpoints export");
   expect_refused("config", 2, "wanted one of show, check, import, schema, docs, found nothing");
   expect_refused("config shwo", 2, "did you mean show?");
   expect_refused("config check", 2, "wanted a CONFIG.yaml");
   expect_refused("train --batchsize 3", 2, "did you mean batch_size?");
   expect_refused("train --max_steps 3 --num_epochs 1", 2, "one_length");
-  expect_refused("train nowhere.yaml", 2, "no file nowhere.yaml");
+  expect_refused("train nowhere.yaml", 2, "no file nowhere.yaml; check the path");
+  expect_refused("train nowhere", 2, "found 'nowhere'; see octavo train --help");
+  expect_refused("train --dry_run", 2, "only by plan; leave it out, or type octavo plan");
+  expect_refused("sweep run s.yaml --max_steps 3", 2, "give it to the trials, after --");
+  expect_refused("train --resume --use_fp8", 2, "write --resume latest");
   expect_refused("schedule", 2, "--max_steps");
   expect_refused("data prepare", 2, "wanted files or folders");
   expect_refused("data prepare a.txt", 2, "--output");
   expect_refused("data inspect", 2, "wanted a prepared folder");
+}
+
+TEST_F(Cli, RunsAreFoundByTheirNames) {
+  fs::create_directories(folder_ / "runs/mine");
+  write_file_atomic(folder_ / "runs/mine/metrics.jsonl", "");
+  expect_refused("report", 2, "wanted one run, found none; name its folder: runs/mine");
+  expect_refused("compare", 2, "found nothing; runs: runs/mine");
+  expect_refused("report other", 2, "found none in other; runs are in runs/<run_name>");
+  expect_refused("compare other mine", 2, "found none in other");
+  expect_refused("compare mine mine", 5, "runs/mine/metrics.jsonl: wanted steps of a run");
+}
+
+TEST_F(Cli, NamesTheConfigurationThatWasMeant) {
+  fs::create_directories(folder_ / "configs");
+  write_file_atomic(folder_ / "configs/small.yaml", "max_steps: 1\n");
+  write_file_atomic(folder_ / "mine.yaml", "max_steps: 1\n");
+  expect_refused("train small.yaml", 2, "did you mean configs/small.yaml?");
+  expect_refused("train small", 2, "did you mean configs/small.yaml?");
+  expect_refused("train mine", 2, "did you mean mine.yaml?");
 }
 
 TEST_F(Cli, NamesAreListed) {
