@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -94,8 +95,9 @@ bool Generator::make_space(int64_t tokens) {
     return true;
   }
   const int64_t kept = std::max<int64_t>(context / 2, 1);
-  log_warn(octavo::str("generate: the model's context of ", context,
-                       " tokens is full; only the last ", kept, " are read"));
+  if (!std::exchange(said_full_, true))
+    log_warn(octavo::str("generate: the model's context of ", context,
+                         " tokens is full; from here on the last ", kept, " or more are read"));
   text_.erase(text_.begin(), text_.end() - std::min<int64_t>(kept, std::ssize(text_)));
   cache_.length = 0;
   if (cache_.capacity < context) cache_ = model_.make_cache(context);

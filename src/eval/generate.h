@@ -48,6 +48,7 @@ class Generator {
   std::vector<tokenizer::TokenId> text_;  // everything read or drawn
   nn::KvCache cache_;
   uint64_t drawn_ = 0;
+  bool said_full_ = false;  // that the context is
 };
 
 // Continues a prompt; an empty one is the start of a document. The end-of-document token ends it

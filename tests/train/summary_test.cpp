@@ -63,6 +63,9 @@ TEST(Summary, LeavesOutWhatIsNot) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " in:\n" << text;
   for (const char* part : {"checkpoint", "next", "page", "FP8"})
     EXPECT_EQ(text.find(part), std::string::npos) << part << " in:\n" << text;
+  s.open_flags = {"worse_than_uniform"};
+  EXPECT_NE(summary_text(s).find("training 2.023323, no validation better than guessing\n"),
+            std::string::npos);
   s.flags = 1;
   s.open_flags.clear();
   EXPECT_NE(summary_text(s).find("1 red flag, over"), std::string::npos);

@@ -61,6 +61,10 @@ int eval(CoreArgs args) {
   if (s.eval_task != "hellaswag" && s.eval_task != "loss")
     fail(ExitCode::kUsage, "cli", "eval_task wanted as loss or hellaswag, found '", s.eval_task,
          "'");
+  if (s.eval_task == "loss" && s.dataset.empty())
+    fail(ExitCode::kUsage, "cli",
+         "eval: wanted data, found none; give --dataset FILE, or the file of a run, which names "
+         "its data: octavo eval runs/RUN/config.yaml --checkpoint RUN");
   s.checkpoint_dir = train::root_of_checkpoint(s);
   train::prepare_process(s);
   return s.eval_task == "hellaswag" ? eval_hellaswag(s) : eval_loss(s);

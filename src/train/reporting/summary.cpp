@@ -22,7 +22,9 @@ std::string speed_words(const RunSummary& s) {
 
 std::string loss_words(const RunSummary& s) {
   std::string text = printed("training %.6f", s.last_loss);
-  if (!s.best_val_loss) return text + ", no validation";
+  const bool useless = std::ranges::find(s.open_flags, "worse_than_uniform") != s.open_flags.end();
+  if (!s.best_val_loss)
+    return text + (useless ? ", no validation better than guessing" : ", no validation");
   text += printed(", best validation %.6f", *s.best_val_loss);
   return text + (s.best_step ? octavo::str(" at step ", *s.best_step) : ", before the resume");
 }
