@@ -39,6 +39,7 @@ class Resolver {
     resolve_warmup();
     resolve_learning_rate();
     resolve_reduction();
+    explain_batch();
     explain_tokenizer();
   }
 
@@ -288,6 +289,16 @@ class Resolver {
     if (parsed_.given("grad_reduce_dtype") || s_.mixed_precision != Precision::kFp32) return;
     s_.grad_reduce_dtype = StateType::kFp32;
     parsed_.derived["grad_reduce_dtype"] = "mixed_precision fp32";
+  }
+
+  // Files of other trainers give the bound alone, and mean the largest batch that fits below it.
+  void explain_batch() {
+    if (!parsed_.given("max_batch_size") || parsed_.given("batch_size") ||
+        parsed_.given("auto_batch_size") || s_.max_batch_size <= s_.batch_size)
+      return;
+    note(reader::kTrain, str("batch_size ", s_.batch_size, ": default; max_batch_size ",
+                             s_.max_batch_size, " is a bound alone, --auto_batch_size takes the ",
+                             "largest batch that fits below it"));
   }
 
   // As data/default_tokenizer.h finds it when the run begins, which then says it.

@@ -247,6 +247,17 @@ TEST_F(Resolve, DefaultsOfTheTaskAreSaidWithTheirReason) {
   EXPECT_TRUE(parsed("", {}, kGenerateArguments).defaults.empty());
 }
 
+TEST_F(Resolve, ABoundOfTheBatchIsNoSearch) {
+  const auto notes = [&](const std::string& text) { return join(parsed(text, {}).notes, "\n"); };
+  EXPECT_NE(notes("max_batch_size: 128\n")
+                .find("batch_size 8: default; max_batch_size 128 is a "
+                      "bound alone, --auto_batch_size takes"),
+            std::string::npos);
+  for (const char* const more : {"auto_batch_size: true\n", "batch_size: 16\n"})
+    EXPECT_EQ(notes(std::string("max_batch_size: 128\n") + more), "");
+  EXPECT_EQ(notes("max_batch_size: 4\n"), "");
+}
+
 TEST_F(Resolve, TheDefaultLearningRateDependsOnTheTask) {
   EXPECT_EQ(parsed("", {}).settings.learning_rate, 6e-4);
   EXPECT_EQ(parsed("model_name: gpt2-xl\n", {}).settings.learning_rate, 6e-4);

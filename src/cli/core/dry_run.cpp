@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "base/json.h"
+#include "base/progress.h"
 #include "cli/core/core_verbs.h"
 #include "config/parse.h"
 
@@ -36,8 +37,9 @@ int dry_run(CoreArgs args) {
   const auto line = [](const std::string& name, double bytes) {
     std::printf("dry run | %-50s %9.3f GB\n", name.c_str(), bytes / 1e9);
   };
-  std::printf("dry run | %s, %.3g parameters (%.3g trained), %s, on an %s\n", found.model.c_str(),
-              found.parameters, found.trained, found.precision.c_str(), found.device.c_str());
+  std::printf("dry run | %s, %s parameters (%s trained), %s, on a %s\n", found.model.c_str(),
+              format_count(found.parameters).c_str(), format_count(found.trained).c_str(),
+              found.precision.c_str(), found.device.c_str());
   for (const auto& [name, bytes] : found.parts) line(name, bytes);
   line("peak of live tensors", found.peak);
   line("asked of the device: must fit", found.reserved);
