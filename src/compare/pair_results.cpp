@@ -39,7 +39,9 @@ void judge_training(Pair& pair, double tail_share) {
       static_cast<size_t>(std::ceil(tail_share * static_cast<double>(steps.size())));
   pair.tail_steps = count;
   if (count < 4) {
-    pair.no_train = str("the runs have ", steps.size(), " steps in common");
+    const double wanted = std::ceil(static_cast<double>(kLeastTailSteps) / tail_share);
+    pair.no_train = str("the runs have ", steps.size(), " steps in common, and a verdict needs ",
+                        wanted, ": longer runs (max_steps)");
     return;
   }
   pair.tail_from = steps[steps.size() - count];
@@ -94,7 +96,8 @@ void judge_speed(Pair& pair) {
   const size_t count = speeds.a.size(), skipped = std::max<size_t>(2, count / 10);
   const size_t left = count > skipped ? count - skipped : 0;
   if (left < kTimeBlocks * kLeastBlockSteps) {
-    pair.no_speed = str("the runs have ", count, " steps with a time and tokens in common");
+    pair.no_speed = str("the runs have ", count, " steps with a time and tokens in common, and ",
+                        kTimeBlocks * kLeastBlockSteps + 2, " are needed: longer runs (max_steps)");
     return;
   }
   const auto part = [&](const std::vector<double>& values, size_t block, size_t blocks) {

@@ -99,6 +99,16 @@ TEST_F(ComparisonTest, ShortRunsGetVerdictsOnSpeedAndMemory) {
             Verdict::kPass);
 }
 
+TEST_F(ComparisonTest, TheShortestRunsAreToldHowManyStepsAreNeeded) {
+  const RunFolder a = run("a", 1, {.steps = 10}), b = run("b", 1, {.steps = 10});
+  const Comparison c = judge({compare_pair(a, b, 0.25)}, {});
+  EXPECT_NE(line(c, "training").why.find("10 steps in common, and a verdict needs 200"),
+            std::string::npos)
+      << line(c, "training").why;
+  EXPECT_NE(line(c, "speed").why.find("in common, and 26 are needed"), std::string::npos)
+      << line(c, "speed").why;
+}
+
 TEST_F(ComparisonTest, StepsForAVerdictFollowFromTheInterval) {
   Pair pair = compare_pair(run("a", 1), run("b", 1.005), 0.25);
   ASSERT_EQ(pair.pairing.steps.size(), 400u);
