@@ -59,7 +59,8 @@ SweepWork created(const Verb& verb, Args args) {
 fs::path database_in(const config::Parsed& parsed, const Verb& verb) {
   if (parsed.positionals.size() != 1)
     fail(ExitCode::kUsage, "cli", verb.name, ": wanted the sweep's database, found ",
-         parsed.positionals.empty() ? "no file" : "several files");
+         parsed.positionals.empty() ? "no file" : "several files", "; name it: octavo ", verb.name,
+         " sweep.db");
   return parsed.positionals.front();
 }
 

@@ -124,6 +124,9 @@ std::vector<double> scores_of(const engine::Engine& engine, const models::Model&
 }
 
 std::ifstream opened(const fs::path& file) {
+  if (file.empty())
+    fail(ExitCode::kUsage, "train", "hellaswag: wanted --eval_data FILE, found none; name ",
+         "hellaswag_val.jsonl (github.com/rowanz/hellaswag, data)");
   std::ifstream in(file);
   if (!in || fs::is_directory(file))
     fail(ExitCode::kUsage, "train", "hellaswag: wanted its JSONL file at ", file.string(),

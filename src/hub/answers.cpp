@@ -15,12 +15,29 @@ namespace {
 constexpr std::string_view kKnownNames[] = {"meta-llama/Llama-3.2-1B-Instruct",
                                             "meta-llama/Meta-Llama-3.1-8B"};
 
+bool has_owner(const Repo& repo) {
+  return repo.id.find('/') != repo.id.npos;
+}
+
+// The names of `octavo names`, which have no owner.
+std::vector<std::string> short_names(Kind kind) {
+  std::vector<std::string> names;
+  if (kind == Kind::kModel)
+    for (const std::string_view hub : model_config::published_names())
+      names.push_back(model_config::published(hub)->name);
+  else
+    for (const config::DatasetName& known : config::dataset_names()) names.emplace_back(known.name);
+  return names;
+}
+
 std::string perhaps(const RepoCache& cache) {
-  std::vector<std::string> cached = cached_ids(cache.root(), cache.repo().kind);
+  std::vector<std::string> others = cached_ids(cache.root(), cache.repo().kind);
+  if (!has_owner(cache.repo()))
+    for (std::string& name : short_names(cache.repo().kind)) others.push_back(std::move(name));
   std::vector<std::string_view> names = model_config::published_names();
   names.insert(names.end(), std::begin(kKnownNames), std::end(kKnownNames));
   for (const config::DatasetName& known : config::dataset_names()) names.push_back(known.hub);
-  names.insert(names.end(), cached.begin(), cached.end());
+  names.insert(names.end(), others.begin(), others.end());
   const std::string nearest = nearest_name(cache.repo().id, names);
   return nearest.empty() || nearest == cache.repo().id ? "" : " Perhaps " + nearest + " is meant.";
 }
@@ -77,7 +94,7 @@ void fail_answer(const HttpResponse& answer, const RepoCache& cache, const Http&
   // A partial file stays: the next run continues there.
   fail(ExitCode::kEnvironment, "hub", what, ": cannot be fetched from ", http.endpoint(), ": ",
        describe(answer), file.empty() ? "" : "; what has arrived is kept, run again to continue",
-       ". ", manual_steps(cache));
+       ".", has_owner(repo) ? "" : perhaps(cache), " ", manual_steps(cache));
 }
 
 }  // namespace octavo::hub

@@ -254,6 +254,8 @@ def check_absent(case):
     assert "no such name" in err, err
     _, err = case.run("model", "meta-llama/Llama-3.2-1", wanted=USAGE)
     assert "Perhaps meta-llama/Llama-3.2-1B is meant" in err, err
+    _, err = case.run("model", "lama-3.1-8b", wanted=USAGE)
+    assert "Perhaps llama-3.1-8b is meant" in err, err
     _, err = case.run("model", NAME, "no-such-branch", wanted=USAGE)
     assert "no revision 'no-such-branch'" in err, err
     assert not case.storage().exists()

@@ -101,7 +101,8 @@ def readers(parent):
         done = octavo(work.path, "generate", "--checkpoint", name, "--prompt", "a", "--max_new_tokens", "2")
         said(done.stderr, where + name)
     said(octavo(work.path, "checkpoints", "export", "latest", "--output", "exported").stderr, where)
-    said(octavo(work.path, "checkpoints", "verify").stdout, "checkpoints_fp8/only_fp8/step-00000002: whole")
+    for name in ([], ["only_fp8"], ["checkpoints_fp8"]):
+        said(octavo(work.path, "checkpoints", "verify", *name).stdout, "checkpoints_fp8/only_fp8/step-00000002: whole")
     said(octavo(work.path, "eval", "--dataset", "../text.txt").stderr, where)
     said(octavo(work.path, "eval", code=2).stderr, "octavo eval runs/RUN/config.yaml --checkpoint RUN")
     octavo(work.path, "eval", "runs/only_fp8/config.yaml", "--checkpoint", "only_fp8")

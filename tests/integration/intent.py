@@ -69,6 +69,13 @@ WRONG = [
     ("report --config c.yaml", "name the file without a flag"),
     # slips of the finger
     ("trian", "did you mean train?"),
+    ("export f2", "it is octavo checkpoints export"),
+    ("chat", "it is octavo generate --chat"),
+    ("train --dry_run", "type octavo plan"),
+    ("train seed", "did you mean seed.yaml?"),
+    ("train --resume --use_fp8", "write --resume latest"),
+    ("eval", "octavo eval runs/RUN/config.yaml --checkpoint RUN"),
+    ("diagnose", "--checkpoint latest"),
     ("train --batchsize 4", "did you mean batch_size?"),
     ("train --learningrate 1", "did you mean learning_rate?"),
     ("config check typo.yaml", "typo.yaml:2: unknown key 'learning_rat'; did you mean learning_rate?"),
@@ -111,6 +118,7 @@ WRONG = [
     ("train --lr 1e-4 --learning_rate 1e-4", "wanted once, found twice"),
     # names
     ("plan --gpu h1000", "did you mean h100?"),
+    ("plan --gpu mi300x", "wanted a GPU of NVIDIA"),
     ("plan --gpu 'RTX 4090 Laptop GPU'", "wanted one of a100"),
     ("plan --model_name Qwen/Qwen3-8B", "which is Qwen3 and not implemented; octavo names"),
     ("plan --model_name openai/gpt-oss-20b", "which is gpt-oss and not implemented"),

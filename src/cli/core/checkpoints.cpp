@@ -81,6 +81,16 @@ int verify(const std::string& folder) {
   return static_cast<int>(damaged == 0 ? ExitCode::kOk : ExitCode::kDamaged);
 }
 
+// A folder, a run by its name, or all runs.
+std::string folder_to_verify(config::Settings settings, const std::string& named) {
+  std::error_code none;
+  if (fs::exists(named, none)) return named;
+  if (!named.empty()) settings.checkpoint = named;
+  const fs::path root = train::root_of_checkpoint(settings);
+  if (named.empty()) return root.string();
+  return fs::exists(root / named, none) ? (root / named).string() : named;
+}
+
 std::string joined(const std::vector<std::string>& names) {
   std::string text;
   for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
@@ -168,11 +178,11 @@ int list_checkpoints(const std::string& folder, bool json, const std::string& ru
 int checkpoints(CoreArgs args) {
   const config::Parsed parsed = config::parse(args, config::kCheckpointsArguments);
   const auto& words = parsed.positionals;
-  const std::string folder = words.size() > 1 ? words[1] : train::checkpoint_dir(parsed.settings);
   if (!words.empty() && words[0] == "list")
-    return list_checkpoints(folder, parsed.settings.json, "");
+    return list_checkpoints(words.size() > 1 ? words[1] : train::checkpoint_dir(parsed.settings),
+                            parsed.settings.json, "");
   if (!words.empty() && words[0] == "verify")
-    return verify(words.size() > 1 ? folder : train::root_of_checkpoint(parsed.settings));
+    return verify(folder_to_verify(parsed.settings, words.size() > 1 ? words[1] : ""));
   if (!words.empty() && words[0] == "export") {
     config::Settings settings = parsed.settings;
     if (words.size() > 1) settings.checkpoint = words[1];

@@ -59,8 +59,7 @@ int eval_loss(const config::Settings& s) {
 int eval(CoreArgs args) {
   config::Settings s = config::parse(args, config::kEvalArguments).settings;
   if (s.eval_task != "hellaswag" && s.eval_task != "loss")
-    fail(ExitCode::kUsage, "cli", "eval_task wanted as loss or hellaswag, found '", s.eval_task,
-         "'");
+    fail(ExitCode::kUsage, "cli", "eval_task: wanted loss or hellaswag, found '", s.eval_task, "'");
   if (s.eval_task == "loss" && s.dataset.empty())
     fail(ExitCode::kUsage, "cli",
          "eval: wanted data, found none; give --dataset FILE, or the file of a run, which names "
