@@ -140,7 +140,9 @@ void draw_marks(Drawing& drawing, const LineChart& chart, const Plot& plot) {
     const double x = plot.x.place(mark.x), y = plot.y.place(mark.y);
     const double width = text_width(mark.text, 12);
     const bool leftwards = x + 10 + width > plot.x.to;
-    const bool below = y - plot.y.to < 24;
+    // Away from the curve, which comes from the middle of the plot.
+    const bool upper = y < (plot.y.from + plot.y.to) / 2;
+    const bool below = !upper && plot.y.from - y >= 22;
     drawing.dot(x, y, 4, kInk, mark.text);
     drawing.words(leftwards ? x - 8 : x + 8, below ? y + 18 : y - 8, mark.text,
                   {.anchor = leftwards ? "end" : "start", .size = 12});

@@ -97,9 +97,17 @@ void draw_limit(Drawing& drawing, const StackedBars& panel, const Scale& scale, 
                 {.anchor = rightwards ? "start" : "end", .size = 11});
 }
 
+// For what stands behind the bars; red is bold, and wider.
+double end_room(const StackedBars& panel) {
+  double room = kEndText;
+  for (const StackedBars::Row& row : panel.rows)
+    room = std::max(room, (row.bad ? 1.12 : 1) * text_width(row.end, kFontSize) + 14);
+  return room;
+}
+
 double draw_panel(Drawing& drawing, const StackedBars& panel, double left, double right, double y,
                   PartColours& colours) {
-  Scale scale{left, right - kLegend - kEndText - left, panel.limit};
+  Scale scale{left, right - kLegend - end_room(panel) - left, panel.limit};
   for (const StackedBars::Row& row : panel.rows) scale.most = std::max(scale.most, sum_of(row));
   drawing.words(left, y, panel.heading, {.bold = true});
   const double top = y + 12;

@@ -171,6 +171,21 @@ TEST(LineChart, MarksTicksAndValuesUnderThePointer) {
   EXPECT_EQ(picture.find(">10</text>"), picture.npos) << "not a point that was asked for";
 }
 
+TEST(LineChart, NamesOfMarksStandAwayFromTheCurve) {
+  LineChart chart{"t", "step", "rate", false, false, {{"", {0, 1, 10}, {0, 10, 1}, {}, {}}}};
+  chart.marks = {{1, 10, "peak"}, {10, 1, "least"}};
+  const std::string picture = svg(chart);
+  const auto number = [&](size_t from, const std::string& name) {
+    return std::stod(picture.substr(picture.find(name + "=\"", from) + name.size() + 2));
+  };
+  const auto below_its_dot = [&](const std::string& text) {
+    const size_t words = picture.rfind("<text", picture.find(">" + text + "</text>"));
+    return number(words, " y") - number(picture.rfind("<circle", words), " cy");
+  };
+  EXPECT_LT(below_its_dot("peak"), 0);
+  EXPECT_GT(below_its_dot("least"), 0);
+}
+
 // Curves are told apart in print and by every eye: no two have the same dashes.
 TEST(LineChart, CurvesDifferWithoutColours) {
   std::set<std::string_view> seen;
