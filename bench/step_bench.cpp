@@ -1,8 +1,10 @@
 // The octavo side of bench/gpt2_vs_pytorch.py: GPT-2 124M on random tokens, the real training step.
 // usage: step_bench BATCH LENGTH; then for every line N on stdin: N steps, one line with the
 // seconds of each.
-//        step_bench BATCH LENGTH --profile: where the time of a step goes.
-//        --recipe NAME before or after: in FP8.
+//        step_bench BATCH LENGTH --profile [--steps N]: where the time of a step goes, over N steps
+//        (10).
+//        --recipe NAME or --precision NAME before or after: in FP8, or as mixed_precision says.
+//        step_bench --instruction-sets: what kernels and GEMMs use of this CPU.
 //        step_bench profile [CONFIG.yaml] [--key value]…: the same of any run of octavo train.
 //        step_bench steps N [CONFIG.yaml] [--key value]…: N steps of any run on the fake CUDA
 //        device (src/fake_cuda); a line of JSON for each with what it asked of the device, and the
@@ -18,6 +20,8 @@
 #include "config/key.h"
 #include "config/parse.h"
 #include "engine/allocator.h"
+#include "engine/cpu/gemm.h"
+#include "engine/cpu/instruction_set.h"
 #include "fake_cuda/fake_cuda.h"
 #include "model_config/presets.h"
 #include "timed_engine.h"
@@ -32,19 +36,19 @@ namespace {
 using namespace octavo;
 
 // Median-free by design: a sum over steps, so that the parts add up to the whole.
-int profile(train::Run& run) {
-  constexpr int kWarmUp = 3, kSteps = 10;
+int profile(train::Run& run, int64_t steps = 10) {
+  constexpr int kWarmUp = 3;
   bench::Seconds table;
   bench::time_operations(*run.trained.engine, table);
   for (int i = 0; i < kWarmUp; ++i) train::train_step(run);
   table.clear();
   double total = 0;
-  for (int i = 0; i < kSteps; ++i) total += train::train_step(run).seconds;
+  for (int64_t i = 0; i < steps; ++i) total += train::train_step(run).seconds;
   double left = total;
   std::printf("| part | ms per step | share |\n|---|---|---|\n");
   const auto row = [&](const std::string& name, double seconds) {
-    std::printf("| %s | %.1f | %.1f%% |\n", name.c_str(), 1e3 * seconds / kSteps,
-                100 * seconds / total);
+    std::printf("| %s | %.1f | %.1f%% |\n", name.c_str(),
+                1e3 * seconds / static_cast<double>(steps), 100 * seconds / total);
   };
   for (const auto& [name, seconds] : table) {
     row(name, seconds);
@@ -55,12 +59,15 @@ int profile(train::Run& run) {
   return 0;
 }
 
+void set_key(config::Settings& settings, const char* name, const std::string& value) {
+  const config::Key& key = *config::find_key(name);
+  if (key.store(settings, std::span(&value, 1))) return;
+  std::fprintf(stderr, "step_bench: wanted %s, found %s\n", key.wanted.c_str(), value.c_str());
+  std::exit(2);
+}
+
 void use_recipe(config::Settings& settings, const std::string& name) {
-  const config::Key& key = *config::find_key("fp8_recipe");
-  if (!key.store(settings, std::span(&name, 1))) {
-    std::fprintf(stderr, "step_bench: wanted %s, found %s\n", key.wanted.c_str(), name.c_str());
-    std::exit(2);
-  }
+  set_key(settings, "fp8_recipe", name);
   settings.use_fp8 = true;
   settings.fp8_stats_freq = 0;
 }
@@ -130,6 +137,11 @@ double linear_saved(const models::Model& model) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 2 && std::string_view(argv[1]) == "--instruction-sets") {
+    std::printf("kernels=%s gemms=%s\n", engine::cpu::kernel_instruction_set().c_str(),
+                engine::cpu::gemm_instruction_set().c_str());
+    return 0;
+  }
   if (argc < 3) return 2;
   if (std::string_view(argv[1]) == "profile") {
     const std::vector<std::string> args(argv + 2, argv + argc);
@@ -147,10 +159,13 @@ int main(int argc, char** argv) {
   s.learning_rate = 3e-4;
   s.max_grad_norm = 0;  // the PyTorch step does not clip
   bool profiles = false;
+  int64_t profile_steps = 10;
   for (int i = 3; i < argc; ++i) {
     const std::string word = argv[i];
     profiles = profiles || word == "--profile";
     if (word == "--recipe" && i + 1 < argc) use_recipe(s, argv[++i]);
+    if (word == "--precision" && i + 1 < argc) set_key(s, "mixed_precision", argv[++i]);
+    if (word == "--steps" && i + 1 < argc) profile_steps = std::stoll(argv[++i]);
   }
   train::prepare_process(s);
   run.trained = train::on_device(s);
@@ -168,7 +183,7 @@ int main(int argc, char** argv) {
       .max_lr = s.learning_rate, .min_lr_ratio = 1, .warmup_steps = 0, .max_steps = 1'000'000};
 
   train::start_fp8(s, run.world, run.trained);
-  if (profiles) return profile(run);
+  if (profiles) return profile(run, profile_steps);
   double saved = 0;
   for (int64_t steps = 0; std::cin >> steps;) {
     double loss = 0;
