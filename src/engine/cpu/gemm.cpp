@@ -30,11 +30,16 @@ dnnl::memory::desc describe(int64_t rows, int64_t columns, Type type, int64_t st
   return {{rows, columns}, type, strides};
 }
 
+enum class WhoseLayout : uint8_t { kShapes, kKernels };
+
 // Throws dnnl::error when oneDNN has no such GEMM.
-dnnl::matmul::primitive_desc describe_gemm(const GemmShape& s, GemmOperands operands) {
+dnnl::matmul::primitive_desc describe_gemm(const GemmShape& s, GemmOperands operands,
+                                           WhoseLayout of_b = WhoseLayout::kShapes) {
   const Type type = operands == GemmOperands::kBf16 ? Type::bf16 : Type::f32;
   const auto a = describe(s.m, s.k, type, s.lda, s.a_transposed);
-  const auto b = describe(s.k, s.n, type, s.ldb, s.b_transposed);
+  const auto b = of_b == WhoseLayout::kShapes
+                     ? describe(s.k, s.n, type, s.ldb, s.b_transposed)
+                     : dnnl::memory::desc({s.k, s.n}, type, dnnl::memory::format_tag::any);
   const auto c = describe(s.m, s.n, s.fp32_result ? Type::f32 : Type::bf16, s.ldc, false);
   dnnl::primitive_attr attributes;
   // The library's own scratch memory belongs to the thread that made the primitive.
@@ -117,6 +122,18 @@ std::string name_of(dnnl::cpu_isa isa) {
   }
 }
 
+// Nothing when it has no blocks, or other ones than rows within rows of blocks.
+BlockedLayout blocks_of(const dnnl::memory::desc& b) {
+  if (b.get_format_kind() != dnnl::memory::format_kind::blocked) return {};
+  if (b.get_inner_idxs() != dnnl::memory::dims{0, 1}) return {};
+  const auto block = b.get_inner_blks(), steps = b.get_strides();
+  return {.rows = block[0],
+          .columns = block[1],
+          .row_step = steps[0],
+          .column_step = steps[1],
+          .size = static_cast<int64_t>(b.get_size() / sizeof(float))};
+}
+
 // Every kind of GEMM that a run may ask for, tried on one small shape.
 std::string find_missing() {
   for (int kind = 0; kind < 64; ++kind) {
@@ -160,6 +177,13 @@ GemmOperands fastest_operands() {
 
 std::unique_ptr<Gemm> make_onednn(const GemmShape& shape, GemmOperands operands) {
   return std::make_unique<OnednnGemm>(describe_gemm(shape, operands), shape.scaled);
+}
+
+std::unique_ptr<Gemm> make_onednn_blocked(const GemmShape& shape, BlockedLayout& layout) {
+  const auto description = describe_gemm(shape, GemmOperands::kFp32, WhoseLayout::kKernels);
+  layout = blocks_of(description.weights_desc());
+  if (layout.rows == 0) return nullptr;
+  return std::make_unique<OnednnGemm>(description, shape.scaled);
 }
 
 struct GemmCache::State {

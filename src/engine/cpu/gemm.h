@@ -63,8 +63,19 @@ const std::string& bf16_gemms_missing();
 // kBf16 when this CPU has units and oneDNN the GEMMs for them.
 GemmOperands fastest_operands();
 
+// A matrix in dense blocks of `rows` x `columns` numbers, those at the edges filled up with zeros.
+struct BlockedLayout {
+  int64_t rows = 0, columns = 0;          // of a block; 0: plain rows, no blocks
+  int64_t row_step = 0, column_step = 0;  // numbers from a block to the one below, to the right
+  int64_t size = 0;                       // numbers in all
+  bool operator==(const BlockedLayout&) const = default;
+};
+
 // One primitive whose a and b are of `operands`' type; throws dnnl::error when there is none.
 std::unique_ptr<Gemm> make_onednn(const GemmShape& shape, GemmOperands operands);
+// The same in FP32 with b in blocks, as its kernel reads it: `layout` says how. Null when oneDNN
+// reads plain rows just as well. Same results in every bit.
+std::unique_ptr<Gemm> make_onednn_blocked(const GemmShape& shape, BlockedLayout& layout);
 // BF16 a and b by FP32 primitives.
 std::unique_ptr<Gemm> make_widened(const GemmShape& shape);
 
