@@ -34,15 +34,14 @@ batch_size: 4
 dataset: [{ROOT / "docs"}]
 learning_rate: 1e-3
 warmup_steps: 20
-eval_iters: 20
-log_interval: 50
-save_final: false
+eval_batches: 20
+log_freq: 50
 """
 
 
 def validation_loss(folder, name, words, options, reduced, seed):
     command = [OCTAVO, "launch", "--nproc", str(options.ranks), "--", "train", "study.yaml", *words, "--grad_reduce_dtype", reduced, "--seed",
-               str(seed), "--max_steps", str(options.steps), "--eval_interval", str(options.steps), "--run_name", name]
+               str(seed), "--max_steps", str(options.steps), "--eval_freq", str(options.steps), "--run_name", name]
     subprocess.run(command, cwd=folder, check=True, capture_output=True, env=os.environ | {"OMP_WAIT_POLICY": "passive"})
     records = [json.loads(line) for line in (folder / "runs" / name / "metrics.jsonl").read_text().splitlines()]
     return [record["val/loss"] for record in records if "val/loss" in record][-1]
