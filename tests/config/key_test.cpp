@@ -48,7 +48,8 @@ TEST(Keys, EveryKeyStoresItsOwnMember) {
 
     std::string other = "x";
     if (key.type == Type::kBool) other = usual.front() == "true" ? "false" : "true";
-    if (key.type == Type::kEnum) other = key.choices.back();
+    if (key.type == Type::kEnum)
+      other = usual.front() == key.choices.back() ? key.choices.front() : key.choices.back();
     if (key.type == Type::kInt || key.type == Type::kReal)
       other = usual.front() == key.maximum ? key.minimum : key.maximum;
     ASSERT_TRUE(key.store(settings, std::vector{other})) << key.name;
