@@ -115,7 +115,7 @@ def page_environment():
 
 def octavo(folder, *words, code=0):
     """What the program printed in that folder. Ends the script when it does not end with the wanted exit code."""
-    done = subprocess.run([OCTAVO, *map(str, words)], cwd=folder, text=True, capture_output=True, timeout=300,
+    done = subprocess.run([OCTAVO, *map(str, words)], cwd=folder, text=True, errors="replace", capture_output=True, timeout=300,
                           env=os.environ | {"OMP_WAIT_POLICY": "passive"})
     if done.returncode != code:
         sys.exit(f"octavo {shlex.join(map(str, words))} ended with {done.returncode}, wanted {code}:\n"
