@@ -42,6 +42,7 @@ checkpoint_freq: 10
 fp8_stats_freq: 5
 fp8_amax_history: 16
 num_threads: 1
+grad_reduce_dtype: fp32
 run_name: run
 """
 
