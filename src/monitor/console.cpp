@@ -89,23 +89,30 @@ class ConsoleSink final : public Sink {
 }  // namespace
 
 std::string step_line(const StepRecord& r, size_t columns) {
-  // In the order of the line. Where it is too long, the parts of the highest rank go first.
+  // In the order of the line. Where it is too long, the parts of the highest rank go first. A part
+  // counts as long as `room` at least: a step that takes longer than the one before is to show the
+  // same parts.
   struct Part {
     std::string text;
     int rank;
+    size_t room = 0;
   };
   std::vector<Part> parts = {{printed("step %4lld", static_cast<long long>(r.step)), 0},
                              {printed("epoch %lld", static_cast<long long>(r.epoch)), 6},
                              {printed("loss: %.6f", r.loss), 1},
                              {printed("lr: %.2e", r.learning_rate), 4},
-                             {printed("norm: %.4f", r.grad_norm), 3},
-                             {printed("dt: %.2fms", r.seconds * 1e3), 5},
-                             {printed("tok/sec: %.2f", r.tokens_per_second), 2},
+                             {printed("norm: %.4f", r.grad_norm), 3, 13},
+                             {printed("dt: %.2fms", r.seconds * 1e3), 5, 14},
+                             {printed("tok/sec: %.2f", r.tokens_per_second), 2, 18},
                              {r.precision, 7}};
   for (;;) {
     std::string line;
-    for (const Part& part : parts) line += (line.empty() ? "" : " | ") + part.text;
-    if (columns == 0 || columns_of(line) <= columns || parts.size() == 1) return line;
+    size_t room = 0;
+    for (const Part& part : parts) {
+      room += (line.empty() ? 0 : 3) + std::max(part.room, columns_of(part.text));
+      line += (line.empty() ? "" : " | ") + part.text;
+    }
+    if (columns == 0 || room <= columns || parts.size() == 1) return line;
     parts.erase(std::ranges::max_element(parts, {}, &Part::rank));
   }
 }

@@ -105,6 +105,15 @@ TEST(Watch, AFlagThatIsOverIsNotShownAsOne) {
   EXPECT_NE(watch.line(200).find("no flags now, 2 over"), std::string::npos) << watch.line(200);
 }
 
+TEST(Console, ASlowerStepShowsTheSameParts) {
+  StepRecord r;
+  const auto parts = [&](double seconds) {
+    r.seconds = seconds;
+    return std::ranges::count(step_line(r, 100), '|');
+  };
+  EXPECT_EQ(parts(0.52825), parts(1.46615));
+}
+
 TEST(Console, TheStepLineFitsTheTerminal) {
   StepRecord r;
   r.step = 12345;
