@@ -10,8 +10,8 @@
 namespace octavo::launch {
 
 struct ThreadChoice {
-  int count = 0;       // 0: OMP_NUM_THREADS says it to the OpenMP runtime
-  std::string reason;  // "as num_threads says; …"
+  int count = 1;
+  std::string reason;  // "as num_threads says (found 2 physical cores)"
 };
 
 // The key when it is not 0, else OMP_NUM_THREADS, else a thread for each physical core that the

@@ -63,7 +63,7 @@ void prepare_process(const config::Settings& settings) {
   const launch::ThreadChoice threads = launch::choose_threads(
       settings.num_threads, rank_info, launch::environment(), own_cpu_share());
   // Setting the same number again is not nothing: it turns off MKL's own choice of fewer threads.
-  if (settings.num_threads > 0 || (threads.count > 0 && threads.count != at::get_num_threads()))
+  if (settings.num_threads > 0 || threads.count != at::get_num_threads())
     at::set_num_threads(threads.count);
   if (settings.device == DeviceChoice::kCpu) return;
   if (!engine::gpus().gpus.empty()) {
