@@ -11,6 +11,7 @@
 #include "compare/comparison.h"
 #include "compare/hellaswag.h"
 #include "compare/runs.h"
+#include "data/splits.h"
 
 namespace octavo::cli {
 namespace {
@@ -64,14 +65,15 @@ int compare(const Verb& verb, Args args) {
   const config::Settings& s = parsed.settings;
   if (!parsed.config_file.empty())
     for (const std::string& note : parsed.notes) log_info(note);
-  fs::path folder;
+  fs::path folder, questions;  // asked for before the runs are made: those may take days
+  if (!s.eval_data.empty()) questions = data::benchmark_file(s, "eval_data", s.eval_data);
   const compare::Bounds bounds{s.max_train_gap, s.max_val_gap, s.max_hellaswag_drop,
                                s.min_speedup,   s.tail_share,  s.max_memory_gap};
   std::vector<compare::Pair> pairs;
   for (const auto& [a, b] : find_pairs(parsed, folder))
     pairs.push_back(
         compare::compare_pair(compare::read_run(a), compare::read_run(b), s.tail_share));
-  if (!s.eval_data.empty()) compare::add_hellaswag(pairs, s.eval_data, s.eval_limit);
+  if (!questions.empty()) compare::add_hellaswag(pairs, questions, s.eval_limit);
   const compare::Comparison comparison = compare::judge(std::move(pairs), bounds);
   const fs::path page = s.output.empty() ? folder / "report.html" : fs::path(s.output);
   write_file_atomic(page, compare::page_of(comparison, bounds));

@@ -90,12 +90,8 @@ TaskScores scores_of(const Answers& a, const Answers& b) {
 
 }  // namespace
 
-void add_hellaswag(std::vector<Pair>& pairs, const std::string& file, int64_t limit) {
-  std::error_code error;
-  if (!fs::is_regular_file(file, error))
-    fail(ExitCode::kUsage, "compare",
-         "wanted HellaSwag's file (hellaswag_val.jsonl), found no file ", file);
-  const Task task{.file = file, .hash = hash_file(file), .limit = limit};
+void add_hellaswag(std::vector<Pair>& pairs, const fs::path& file, int64_t limit) {
+  const Task task{.file = file.string(), .hash = hash_file(file), .limit = limit};
   SignalWatch signals;
   Progress progress("HellaSwag", 2 * static_cast<double>(pairs.size()), "models");
   double done = 0;

@@ -1,14 +1,13 @@
 #pragma once
 // HellaSwag of both runs of a pair, by `octavo eval` in a child process, row by row.
 
-#include <string>
-
+#include "base/file.h"
 #include "compare/pair_results.h"
 
 namespace octavo::compare {
 
-// Fills `task` or `no_task` of every pair. Answers are kept in the run's folder and not asked for
-// again.
-void add_hellaswag(std::vector<Pair>& pairs, const std::string& file, int64_t limit);
+// `file`: the rows (data::benchmark_file). Fills `task` or `no_task` of every pair. Answers are
+// kept in the run's folder and not asked for again.
+void add_hellaswag(std::vector<Pair>& pairs, const fs::path& file, int64_t limit);
 
 }  // namespace octavo::compare

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "config/names.h"
 #include "data/s3_input.h"
 #include "hub/hub.h"
 
@@ -148,6 +149,30 @@ SplitInputs resolve_inputs(const config::Settings& settings,
   }
   name_texts(result);
   return result;
+}
+
+fs::path benchmark_file(const config::Settings& settings, const std::string& key,
+                        const std::string& name) {
+  constexpr const char* kSplit = "validation";
+  std::error_code none;
+  if (fs::is_regular_file(name, none)) return name;
+  const bool folder = fs::is_directory(name, none);
+  const config::DatasetName* known = folder ? nullptr : config::find_dataset(name);
+  const std::string repository = known != nullptr ? std::string(known->hub) : name;
+  if (!folder && (is_file_name(name) || !hub::is_hub_name(repository)))
+    fail(ExitCode::kUsage, "data", key, ": wanted a file of rows, or a name on the Hugging Face ",
+         "hub, found ", name.empty() ? "none" : "no file " + name, "; give the name hellaswag, ",
+         "which is fetched, or the path of hellaswag_val.jsonl");
+  // Not dataset_options(): dataset_config is of the data that is trained on.
+  const hub::Dataset found =
+      hub::resolve_dataset(repository, kSplit, {.offline = settings.offline});
+  if (found.files.size() != 1)
+    fail(ExitCode::kUsage, "data", key, ": wanted split ", kSplit, " of ", repository,
+         " in one file, found ", found.files.size(),
+         "; name one of them: ", found.files.front().string());
+  log_info(str(key, ": ", repository, ", split ", kSplit, " (",
+               found.files.front().filename().string(), ")"));
+  return found.files.front();
 }
 
 }  // namespace octavo::data

@@ -24,4 +24,10 @@ struct SplitInputs {
 SplitInputs resolve_inputs(const config::Settings& settings,
                            const std::vector<std::string>& inputs);
 
+// The file with the rows that a benchmark asks. A file is itself; a name that `octavo names` lists,
+// another name on the hub, or a folder in the Hugging Face layout is the one file of its split
+// validation, fetched where it is not in the cache. `key` names, in messages, who asks.
+std::filesystem::path benchmark_file(const config::Settings& settings, const std::string& key,
+                                     const std::string& name);
+
 }  // namespace octavo::data

@@ -4,7 +4,6 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <fstream>
 #include <numeric>
 #include <optional>
 
@@ -12,6 +11,7 @@
 #include "base/json.h"
 #include "base/printed.h"
 #include "base/progress.h"
+#include "data/units.h"
 #include "nn/loss.h"
 
 namespace octavo::eval {
@@ -20,7 +20,7 @@ namespace {
 using tokenizer::TokenId;
 
 constexpr int64_t kTokensAtOnce = 2048;
-constexpr size_t kLongestLine = 1 << 20;
+constexpr uint64_t kLongestRow = 1 << 20, kBytesAtOnce = 1 << 18;
 
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
   for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
@@ -123,20 +123,65 @@ std::vector<double> scores_of(const engine::Engine& engine, const models::Model&
   return sums;
 }
 
-std::ifstream opened(const fs::path& file) {
-  if (file.empty())
-    fail(ExitCode::kUsage, "train", "hellaswag: wanted --eval_data FILE, found none; name ",
-         "hellaswag_val.jsonl (github.com/rowanz/hellaswag, data)");
-  std::ifstream in(file);
-  if (!in || fs::is_directory(file))
-    fail(ExitCode::kUsage, "train", "hellaswag: wanted its JSONL file at ", file.string(),
-         ", found none; name hellaswag_val.jsonl (github.com/rowanz/hellaswag, data)");
-  return in;
+std::vector<data::Source> source_of(const fs::path& file) {
+  std::vector<data::Source> sources = data::list_sources({file}, {}, /*say_skipped=*/false);
+  if (sources.size() != 1)
+    fail(ExitCode::kDamaged, "train", "hellaswag: wanted a file of rows (JSON lines or Parquet), ",
+         "found ", file.string(), ", which is empty or neither; fetch it again");
+  // Lines of JSON under another name.
+  if (sources[0].format == data::SourceFormat::kText)
+    sources[0].format = data::SourceFormat::kJsonl;
+  return sources;
 }
 
-int64_t line_count(const fs::path& file) {
-  std::ifstream in(file);
-  return std::count(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>(), '\n');
+// The rows of a file, each a line of JSON.
+class Rows {
+ public:
+  explicit Rows(const fs::path& file)
+      : source_(source_of(file)),
+        units_(source_, {}, {.batch_bytes = kBytesAtOnce, .line_bytes = kLongestRow},
+               {"activity_label", "ctx_a", "ctx_b", "endings", "label"}) {}
+  Rows(const Rows&) = delete;
+  Rows& operator=(const Rows&) = delete;
+
+  bool next(std::string& line) {
+    while (at_ >= text_.size()) {
+      std::optional<data::Unit> unit = units_.next();
+      if (!unit) return false;
+      text_ = std::move(unit->text);
+      at_ = 0;
+    }
+    const size_t end = std::min(text_.find('\n', at_), text_.size());
+    line.assign(text_, at_, end - at_);
+    at_ = end + 1;
+    ++number_;
+    return true;
+  }
+  // Of the row that next() gave, for messages.
+  std::string place() const { return octavo::str(source_[0].path.string(), ":", number_); }
+
+ private:
+  const std::vector<data::Source> source_;  // units_ keeps a reference
+  data::UnitReader units_;
+  std::string text_;
+  size_t at_ = 0;
+  int64_t number_ = 0;
+};
+
+// At most `limit`.
+int64_t row_count(const fs::path& file, int64_t limit) {
+  Rows rows(file);
+  int64_t count = 0;
+  for (std::string line; count < limit && rows.next(line);) ++count;
+  return count;
+}
+
+// The hub's rows have it as text, which is empty where it is kept secret.
+int64_t label_of(const Json& row, const std::string& source) {
+  const Json label = row.value("label", Json());
+  if (!label.is_string()) return json_int(row, "label", source);
+  const std::string text = label.get<std::string>();
+  return text.size() == 1 ? text[0] - '0' : -1;
 }
 
 }  // namespace
@@ -152,9 +197,7 @@ HellaSwagPrompt hellaswag_prompt(const std::string& line, const std::string& sou
       fail(ExitCode::kDamaged, "train", source, ": an ending wanted as text");
     prompt.endings.push_back(cleaned(ending.get<std::string>()));
   }
-  const Json label = row.value("label", Json());
-  prompt.label = label.is_string() ? std::atoll(label.get<std::string>().c_str())
-                                   : json_int(row, "label", source);
+  prompt.label = label_of(row, source);
   if (prompt.endings.size() != 4 || prompt.label < 0 || prompt.label > 3)
     fail(ExitCode::kDamaged, "train", source, ": wanted 4 endings and a label of 0 to 3, found ",
          prompt.endings.size(), " and ", prompt.label);
@@ -162,21 +205,21 @@ HellaSwagPrompt hellaswag_prompt(const std::string& line, const std::string& sou
 }
 
 void check_hellaswag_file(const fs::path& file) {
-  std::ifstream in = opened(file);
-  std::string line(kLongestLine, '\0');
-  in.read(line.data(), static_cast<std::streamsize>(line.size()));
-  line.resize(std::min(static_cast<size_t>(in.gcount()), line.find('\n')));
-  hellaswag_prompt(line, octavo::str(file.string(), ":1"));
+  Rows rows(file);
+  std::string line;
+  if (!rows.next(line))
+    fail(ExitCode::kDamaged, "train", "hellaswag: ", file.string(), " has no rows");
+  hellaswag_prompt(line, rows.place());
 }
 
 HellaSwagResult hellaswag(const engine::Engine& engine, const models::Model& model,
                           const tokenizer::Tokenizer& tokenizer, const fs::path& file,
                           int64_t limit, const std::function<void(const HellaSwagRow&)>& on_row,
                           bool shows_progress) {
-  std::ifstream in = opened(file);
-  const int64_t all = line_count(file), rows = limit > 0 ? std::min(limit, all) : all;
+  Rows rows(file);
+  const int64_t most = limit > 0 ? limit : INT64_MAX;
   std::optional<octavo::Progress> bar;
-  if (shows_progress) bar.emplace("hellaswag", static_cast<double>(rows), "rows");
+  if (shows_progress) bar.emplace("hellaswag", static_cast<double>(row_count(file, most)), "rows");
   HellaSwagResult result;
   std::vector<Item> items;
   std::vector<HellaSwagPrompt> prompts;
@@ -206,11 +249,8 @@ HellaSwagResult hellaswag(const engine::Engine& engine, const models::Model& mod
     tokens = 0;
   };
   std::string line;
-  for (int64_t number = 1; number <= rows && std::getline(in, line); ++number) {
-    if (line.size() > kLongestLine)
-      fail(ExitCode::kDamaged, "train", file.string(), ":", number, ": a line of ", line.size(),
-           " bytes, wanted at most ", kLongestLine);
-    prompts.push_back(hellaswag_prompt(line, octavo::str(file.string(), ":", number)));
+  for (int64_t number = 1; number <= most && rows.next(line); ++number) {
+    prompts.push_back(hellaswag_prompt(line, rows.place()));
     for (const auto& ending : prompts.back().endings) {
       items.push_back(item_of(tokenizer, prompts.back().context, ending, model.context()));
       tokens += std::ssize(items.back().ids);

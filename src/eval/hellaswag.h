@@ -24,13 +24,14 @@ struct HellaSwagResult {
   double acc_norm() const { return static_cast<double>(right_norm) / static_cast<double>(rows); }
 };
 
-// The first `limit` rows (0: all) of a JSONL file; `on_row` sees each.
+// The first `limit` rows (0: all) of a file (data::benchmark_file): JSON lines, or Parquet as on
+// the hub; `on_row` sees each.
 HellaSwagResult hellaswag(const engine::Engine& engine, const models::Model& model,
                           const tokenizer::Tokenizer& tokenizer, const fs::path& file,
                           int64_t limit, const std::function<void(const HellaSwagRow&)>& on_row,
                           bool shows_progress = true);
 
-// Fails unless the file is there and its first row is one of HellaSwag: before a run begins.
+// Fails unless the file's first row is one of HellaSwag: before a run begins.
 void check_hellaswag_file(const fs::path& file);
 
 // Of one row, for tests: the context and the four endings, cleaned.

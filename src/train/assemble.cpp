@@ -1,6 +1,8 @@
 #include "base/error.h"
 #include "base/log.h"
+#include "data/splits.h"
 #include "engine/trace.h"
+#include "eval/hellaswag.h"
 #include "train/batching/auto_batch.h"
 #include "train/device.h"
 #include "train/guards/output_check.h"
@@ -45,6 +47,11 @@ void assemble_run(Run& run, config::Settings settings, Weights weights) {
   DataSet data;
   run.world.rank_zero_first("names and data", [&] {
     resolved = with_resolved_names(settings);
+    if (!run.claim.run_id.empty() && !settings.eval_hellaswag.empty()) {
+      run.data.hellaswag =
+          data::benchmark_file(settings, "eval_hellaswag", settings.eval_hellaswag);
+      eval::check_hellaswag_file(run.data.hellaswag);
+    }
     settle_tokenizer(resolved);
     data = open_data_set(resolved);
   });

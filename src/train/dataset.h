@@ -23,6 +23,7 @@ struct DataState {
   std::shared_ptr<data::TokenData> train, val;  // val: null when there is no validation split
   std::unique_ptr<data::Loader> loader;         // of train
   int64_t samples_left_out = 0;                 // on this rank, because their tokens are damaged
+  fs::path hellaswag;                           // what eval_hellaswag names; "": not asked
 };
 
 // Where open_data_set() looks, and whether prepared data is there. Prepares nothing; names of

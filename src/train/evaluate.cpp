@@ -40,7 +40,7 @@ std::optional<monitor::TaskRecord> evaluate_hellaswag(Run& run) {
   const auto& s = run.settings;
   try {
     const eval::HellaSwagResult found = eval::hellaswag(
-        *run.trained.engine, *run.trained.model, *run.data.tokenizer, s.eval_hellaswag,
+        *run.trained.engine, *run.trained.model, *run.data.tokenizer, run.data.hellaswag,
         s.eval_hellaswag_rows, [](const eval::HellaSwagRow&) {}, /*shows_progress=*/false);
     return monitor::TaskRecord{.step = run.progress.step,
                                .rows = found.rows,

@@ -6,7 +6,6 @@
 #include "engine/allocator.h"
 #include "engine/trace.h"
 #include "eval/generate.h"
-#include "eval/hellaswag.h"
 #include "train/batching/auto_batch.h"
 #include "train/device.h"
 #include "train/evaluate.h"
@@ -198,7 +197,6 @@ int run_to_the_end(Run& run) {
 }
 
 int train_to_the_end(config::Settings settings) {
-  if (!settings.eval_hellaswag.empty()) eval::check_hellaswag_file(settings.eval_hellaswag);
   const auto run = assemble(std::move(settings), /*writes=*/true);
   try {
     return run_to_the_end(*run);

@@ -70,12 +70,13 @@ std::string hellaswag_row(int label, const std::string& last_ending) {
 // The steps after it are those of a run that was never asked.
 TEST_F(Evaluate, HellaSwagDuringTrainingLeavesTheRunAlone) {
   auto s = settings();
-  s.eval_hellaswag = (folder / "rows.jsonl").string();
+  const fs::path rows = folder / "rows.jsonl";
   s.eval_hellaswag_rows = 3;
-  write_file_atomic(s.eval_hellaswag, hellaswag_row(0, "x") + hellaswag_row(1, "y") +
-                                          hellaswag_row(2, "z") + hellaswag_row(3, "w"));
-  eval::check_hellaswag_file(s.eval_hellaswag);
+  write_file_atomic(rows, hellaswag_row(0, "x") + hellaswag_row(1, "y") + hellaswag_row(2, "z") +
+                              hellaswag_row(3, "w"));
+  eval::check_hellaswag_file(rows);
   const auto asked = start(s), left_alone = start(settings());
+  asked->data.hellaswag = rows;
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(train_step(*asked).loss, train_step(*left_alone).loss) << i;
     const auto record = evaluate_hellaswag(*asked);
@@ -89,13 +90,18 @@ TEST_F(Evaluate, HellaSwagDuringTrainingLeavesTheRunAlone) {
 
 TEST_F(Evaluate, HellaSwagThatCannotBeAskedEndsNoRun) {
   auto s = settings();
-  s.eval_hellaswag = (folder / "rows.jsonl").string();
-  write_file_atomic(s.eval_hellaswag, hellaswag_row(0, "an ending that is longer than the model"));
   const auto run = start(s);
+  run->data.hellaswag = folder / "rows.jsonl";
+  write_file_atomic(run->data.hellaswag,
+                    hellaswag_row(0, "an ending that is longer than the model"));
   train_step(*run);
   EXPECT_FALSE(evaluate_hellaswag(*run).has_value());
-  expect_failure(ExitCode::kUsage, "wanted its JSONL file",
-                 [&] { eval::check_hellaswag_file(folder / "none.jsonl"); });
+  s.eval_hellaswag = (folder / "none.jsonl").string();
+  s.run_name = "none";
+  s.runs_dir = (folder / "runs").string();
+  s.checkpoint_dir = (folder / "checkpoints").string();
+  expect_failure(ExitCode::kUsage, "eval_hellaswag: wanted a file of rows",
+                 [&] { assemble(s, /*writes=*/true); });
   write_file_atomic(folder / "no.jsonl", "{\"text\": \"x\"}\n");
   expect_failure(ExitCode::kDamaged, "no.jsonl:1",
                  [&] { eval::check_hellaswag_file(folder / "no.jsonl"); });

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "cli/core/core_verbs.h"
 #include "config/parse.h"
+#include "data/splits.h"
 #include "eval/hellaswag.h"
 #include "train/device.h"
 #include "train/evaluate.h"
@@ -15,11 +16,12 @@ namespace octavo::cli {
 namespace {
 
 int eval_hellaswag(const config::Settings& s) {
+  const fs::path file = data::benchmark_file(s, "eval_data", s.eval_data);
   const train::Loaded loaded = train::load_model(s);
   const auto tokenizer = train::tokenizer_of(loaded, s.tokenizer);
   std::string rows;
-  const auto result = eval::hellaswag(*loaded.engine, *loaded.model, *tokenizer, s.eval_data,
-                                      s.eval_limit, [&](const eval::HellaSwagRow& r) {
+  const auto result = eval::hellaswag(*loaded.engine, *loaded.model, *tokenizer, file, s.eval_limit,
+                                      [&](const eval::HellaSwagRow& r) {
                                         if (!s.output.empty())
                                           rows += Json({{"row", r.row},
                                                         {"pred", r.pred},
