@@ -169,7 +169,7 @@ std::vector<Key> compare_keys() {
                "How much higher the second run's validation loss may be, in percent."),
       real_key("max_hellaswag_drop", &S::max_hellaswag_drop, 0, 100,
                "How many points of HellaSwag's acc_norm the second run may lose. Judged when "
-               "eval_data names HellaSwag's file."),
+               "eval_data names HellaSwag."),
       real_key("min_speedup", &S::min_speedup, 0, 1000,
                "How much faster the second run must be (1.2: by a fifth). 0: no slower, and on a "
                "CPU nothing."),

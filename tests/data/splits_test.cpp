@@ -80,6 +80,52 @@ TEST_F(Layout, TheValidationSplitIsAllThatIsValidatedOn) {
   EXPECT_EQ(result.val_tokens, 5u);
 }
 
+// A Hugging Face home of its own, without the network.
+class Benchmark : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* name : {"HF_HUB_CACHE", "HF_TOKEN", "HF_TOKEN_PATH"}) ::unsetenv(name);
+    ::setenv("HF_HOME", scratch_.path().c_str(), 1);
+    settings_.offline = true;
+    settings_.dataset_config = "of-the-training-data";
+  }
+  void TearDown() override { ::unsetenv("HF_HOME"); }
+  // A file of Rowan/hellaswag in the cache.
+  fs::path put_cached(const std::string& name) {
+    const std::string commit(40, 'a');
+    const fs::path repository = scratch_ / "hub/datasets--Rowan--hellaswag";
+    put_file(repository / "refs/main", commit);
+    put_file(repository / "snapshots" / commit / name, row("x"));
+    return repository / "snapshots" / commit / name;
+  }
+  fs::path file_of(const std::string& name) const {
+    return benchmark_file(settings_, "eval_data", name);
+  }
+  Scratch scratch_;
+  config::Settings settings_;
+};
+
+TEST_F(Benchmark, ANameIsItsValidationSplit) {
+  put_cached("data/train-00000-of-00001.jsonl");
+  const fs::path rows = put_cached("data/validation-00000-of-00001.jsonl");
+  for (const char* name : {"hellaswag", "HellaSwag", "Rowan/hellaswag"})
+    EXPECT_EQ(file_of(name), rows) << name;
+  put_file(scratch_ / "set/validation.jsonl", row("x"));
+  EXPECT_EQ(file_of((scratch_ / "set").string()), scratch_ / "set/validation.jsonl");
+  EXPECT_EQ(file_of(rows.string()), rows);
+}
+
+TEST_F(Benchmark, WhatIsNotThereIsSaid) {
+  expect_failure([&] { file_of("hellaswag"); }, ExitCode::kUsage,
+                 {"Rowan/hellaswag", "offline", "Run once with a network"});
+  for (const char* name : {"", "none.jsonl", "none.parquet", "./none"})
+    expect_failure([&] { file_of(name); }, ExitCode::kUsage,
+                   {"eval_data: wanted a file of rows", "the name hellaswag"});
+  put_cached("data/validation-00000-of-00002.jsonl");
+  put_cached("data/validation-00001-of-00002.jsonl");
+  expect_failure([&] { file_of("hellaswag"); }, ExitCode::kUsage, {"in one file, found 2"});
+}
+
 class Sets : public testing::Test {
  protected:
   // Training and validation text of what `inputs` below the scratch folder become.

@@ -98,13 +98,14 @@ def make_models(home):
 
 
 def make_data_sets(home, rows=60):
-    """OpenMathInstruct-2 and GSM8K, as Parquet files where the hub has them."""
+    """OpenMathInstruct-2, GSM8K and HellaSwag, as Parquet files where the hub has them."""
     import pyarrow
     import pyarrow.parquet
     for name, source, file in (
-            ("nvidia/OpenMathInstruct-2", "openmathinstruct2_sample.jsonl", "data/train_1M-00000-of-00001.parquet"),
-            ("openai/gsm8k", "gsm8k_train.jsonl", "main/train-00000-of-00001.parquet")):
-        with open(SFT / source) as lines:
+            ("nvidia/OpenMathInstruct-2", SFT / "openmathinstruct2_sample.jsonl", "data/train_1M-00000-of-00001.parquet"),
+            ("openai/gsm8k", SFT / "gsm8k_train.jsonl", "main/train-00000-of-00001.parquet"),
+            ("Rowan/hellaswag", HELLASWAG, "data/validation-00000-of-00001.parquet")):
+        with open(source) as lines:
             table = pyarrow.Table.from_pylist([json.loads(line) for line, _ in zip(lines, range(rows))])
         path = in_cache(home, "datasets", name) / file
         path.parent.mkdir()
@@ -157,7 +158,6 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         home, work = pathlib.Path(temporary) / "home", pathlib.Path(temporary) / "work"
         work.mkdir()
-        (work / HELLASWAG.name).symlink_to(HELLASWAG)
         models = make_models(home)
         make_data_sets(home)
         start = time.monotonic()
