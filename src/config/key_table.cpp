@@ -290,9 +290,7 @@ std::vector<Key> eval_keys() {
                "What is measured: loss or hellaswag. loss: of the validation split of dataset. "
                "hellaswag: which of four endings the model finds most likely (acc), also per "
                "character (acc_norm)."),
-      text_key("eval_data", &S::eval_data,
-               "The rows of hellaswag: the name hellaswag, whose validation split is fetched from "
-               "the Hugging Face hub on first use, or a file (hellaswag_val.jsonl, Parquet).")
+      text_key("eval_data", &S::eval_data, "hellaswag (fetched by name), or a file of its rows.")
           .read_by(reader::kEval | reader::kCompare),
       int_key("eval_limit", &S::eval_limit, 0, kMany,
               "Rows of hellaswag, or batches of loss, from the first on. 0: all.")
@@ -387,9 +385,8 @@ std::vector<Key> run_keys() {
               "Steps between evaluations on the validation split. 0: never."),
       int_key("eval_batches", &S::eval_batches, 1, kMany, "Batches in one evaluation."),
       text_key("eval_hellaswag", &S::eval_hellaswag,
-               "HellaSwag's rows, to measure acc_norm during training "
-               "(eval/hellaswag_acc_norm): the name hellaswag, fetched from the Hugging Face hub "
-               "on first use, or a file (hellaswag_val.jsonl, Parquet). Empty: not measured."),
+               "HellaSwag's rows: hellaswag (fetched by that name) or a file. Measures acc_norm "
+               "during training (eval/hellaswag_acc_norm). Empty: not measured."),
       int_key("eval_hellaswag_freq", &S::eval_hellaswag_freq, 0, kMany,
               "Steps between those measurements. 0: with every evaluation (eval_freq)."),
       int_key("eval_hellaswag_rows", &S::eval_hellaswag_rows, 0, kMany,

@@ -98,7 +98,7 @@ std::span<const DatasetName> dataset_names() {
       {"openmathinstruct-2", "nvidia/OpenMathInstruct-2", "", "train_1M", "a million problems"},
       {"gsm8k", "openai/gsm8k", "main", "", "school mathematics"},
       {"alpaca", "tatsu-lab/alpaca", "", "", "instructions"},
-      {"hellaswag", "Rowan/hellaswag", "", "", "for eval_task"},
+      {"hellaswag", "Rowan/hellaswag", "", "", "for eval_data"},
   };
   return kDatasets;
 }
