@@ -141,7 +141,7 @@ struct Settings {
   bool record_samples = false;  // in metrics.jsonl
   int64_t eval_freq = 250, eval_batches = 20;
   int64_t board_port = 6006;                                    // of octavo board
-  std::string eval_hellaswag;                                   // its name or file; "": not asked
+  std::string eval_hellaswag;                                   // HellaSwag's file; "": not asked
   int64_t eval_hellaswag_freq = 0, eval_hellaswag_rows = 1000;  // 0: eval_freq; 0: all
   int64_t sample_freq = 0, sample_tokens = 64;
   std::string sample_prompt = "\n";
@@ -174,7 +174,7 @@ struct Settings {
 
   // eval
   std::string eval_task = "loss";  // loss, hellaswag
-  std::string eval_data;           // hellaswag: its name or file
+  std::string eval_data;           // hellaswag: its JSONL file
   int64_t eval_limit = 0;          // rows; 0: all
 
   // verify
