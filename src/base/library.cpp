@@ -8,6 +8,7 @@
 #include <regex>
 #include <vector>
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/text.h"
 
@@ -33,11 +34,6 @@ constexpr WheelLibraries kWheelLibraries[] = {
 // Those that the program itself links; the others come with torch.
 constexpr std::string_view kDirectWheels[] = {"torch", "onednn-cpu-gomp", "pyarrow"};
 constexpr std::string_view kSearchPath = "LD_LIBRARY_PATH", kSitePackages = "OCTAVO_SITE_PACKAGES";
-
-std::string variable(std::string_view name) {
-  const char* value = std::getenv(std::string(name).c_str());
-  return value != nullptr ? value : "";
-}
 
 // packaging/requirements.lock has the versions: "torch==2.15.0 pyarrow==26.0.1 …".
 std::string requirement(std::string_view package) {
@@ -73,7 +69,7 @@ bool is_build_tree(const fs::path& libraries) {
 // The site-packages folders that the loader was sent to, first the one that it looks into first.
 std::vector<fs::path> searched_site_packages(const fs::path& libraries) {
   std::vector<fs::path> folders;
-  if (const std::string given = variable(kSitePackages); !given.empty())
+  if (const std::string given = environment_variable(kSitePackages); !given.empty())
     folders.emplace_back(given);
   if (const fs::path above = site_packages_above(libraries); !above.empty())
     folders.push_back(above);
@@ -86,7 +82,7 @@ std::string places(const fs::path& libraries, const WheelLibraries& wheel) {
     folders.push_back(wheel_folder(packages, wheel));
   if (is_build_tree(libraries))
     folders.emplace_back("the Python environment that it was built with (.deps/venv)");
-  const std::string path = variable(kSearchPath);
+  const std::string path = environment_variable(kSearchPath);
   folders.push_back(path.empty() ? "the system's folders (LD_LIBRARY_PATH is not set)"
                                  : "LD_LIBRARY_PATH (" + path + ")");
   return join(folders, ", ");
@@ -149,7 +145,7 @@ fs::path own_library_folder() {
 }
 
 void use_site_packages(char** argv) {
-  const fs::path packages = variable(kSitePackages);
+  const fs::path packages = environment_variable(kSitePackages);
   if (packages.empty()) return;
   std::vector<std::string> folders;
   for (const WheelLibraries& wheel : kWheelLibraries) {
@@ -160,7 +156,7 @@ void use_site_packages(char** argv) {
     if (wanted && std::find(folders.begin(), folders.end(), folder) == folders.end())
       folders.push_back(std::move(folder));
   }
-  const std::string ours = join(folders, ":"), before = variable(kSearchPath);
+  const std::string ours = join(folders, ":"), before = environment_variable(kSearchPath);
   if (before.find(ours) != std::string::npos) return;  // this is the second start
   setenv(std::string(kSearchPath).c_str(), (before.empty() ? ours : ours + ":" + before).c_str(),
          1);

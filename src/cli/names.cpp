@@ -1,9 +1,9 @@
 // octavo names [models|data|gpus]: what is known by name, with what train takes it for.
 
-#include <algorithm>
 #include <iostream>
 
 #include "base/error.h"
+#include "base/printed.h"
 #include "base/progress.h"
 #include "base/text.h"
 #include "cli/verbs.h"
@@ -16,24 +16,6 @@ namespace octavo::cli {
 namespace {
 
 using Row = std::vector<std::string>;
-
-// Columns as wide as their widest word, two spaces between them.
-std::string columns_of(const std::vector<Row>& rows) {
-  std::vector<size_t> widths(rows.front().size());
-  for (const Row& row : rows)
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  std::string out;
-  for (const Row& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i) {
-      line += "  " + row[i];
-      line.append(widths[i] - row[i].size(), ' ');
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    out += line + "\n";
-  }
-  return out;
-}
 
 std::string model_table() {
   std::vector<Row> rows = {{"name", "parameters", "layers", "width", "context", "on the hub"}};
@@ -50,7 +32,7 @@ std::string model_table() {
       "with\n-instruct. plan, verify and config check need no network for them. gpt2 and its "
       "larger "
       "sizes have\nrandom weights, their names on the hub the published ones.\n\n",
-      columns_of(rows));
+      table_text(rows));
 }
 
 std::string dataset_table() {
@@ -59,7 +41,7 @@ std::string dataset_table() {
     rows.push_back({std::string(known.name), std::string(known.hub), std::string(known.subset),
                     std::string(known.split), std::string(known.about)});
   return "data sets, for dataset; a file or folder of the same name comes first\n\n" +
-         columns_of(rows);
+         table_text(rows);
 }
 
 std::string gpu_table() {
@@ -72,7 +54,7 @@ std::string gpu_table() {
                     str(gpu.capability / 10, ".", gpu.capability % 10)});
   return "GPUs, for gpu; also as nvidia-smi prints them (NVIDIA H100 80GB HBM3), or H100, RTX "
          "4090\n\n" +
-         columns_of(rows);
+         table_text(rows);
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #include "hub/environment.h"
 
 #include <algorithm>
-#include <cstdlib>
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/secrets.h"
 #include "base/text.h"
@@ -13,19 +13,15 @@ namespace {
 constexpr const char* kPublicHub = "https://huggingface.co";
 constexpr size_t kMaxToken = 4096;
 
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 fs::path user_folder(std::string path) {
   const bool home = path == "~" || path.starts_with("~/");
-  return home ? fs::path(variable("HOME") + path.substr(1)) : fs::path(std::move(path));
+  return home ? fs::path(environment_variable("HOME") + path.substr(1)) : fs::path(std::move(path));
 }
 
 fs::path hugging_face_home() {
-  if (const std::string home = variable("HF_HOME"); !home.empty()) return user_folder(home);
-  const std::string cache = variable("XDG_CACHE_HOME");
+  if (const std::string home = environment_variable("HF_HOME"); !home.empty())
+    return user_folder(home);
+  const std::string cache = environment_variable("XDG_CACHE_HOME");
   return user_folder(cache.empty() ? "~/.cache" : cache) / "huggingface";
 }
 
@@ -39,19 +35,19 @@ bool is_true(std::string value) {
 
 Environment read_environment() {
   Environment result;
-  const std::string cache = variable("HF_HUB_CACHE");
+  const std::string cache = environment_variable("HF_HUB_CACHE");
   result.cache = cache.empty() ? hugging_face_home() / "hub" : user_folder(cache);
-  result.endpoint = variable("HF_ENDPOINT");
+  result.endpoint = environment_variable("HF_ENDPOINT");
   if (result.endpoint.empty()) result.endpoint = kPublicHub;
   while (result.endpoint.ends_with('/')) result.endpoint.pop_back();
-  result.offline = is_true(variable("HF_HUB_OFFLINE"));
+  result.offline = is_true(environment_variable("HF_HUB_OFFLINE"));
   return result;
 }
 
 std::string read_token() {
-  std::string token(trim(variable("HF_TOKEN")));
+  std::string token(trim(environment_variable("HF_TOKEN")));
   if (token.empty()) {
-    const std::string given = variable("HF_TOKEN_PATH");
+    const std::string given = environment_variable("HF_TOKEN_PATH");
     const fs::path path = given.empty() ? hugging_face_home() / "token" : user_folder(given);
     std::error_code none;
     if (fs::is_regular_file(path, none)) token = trim(read_file(path, kMaxToken));

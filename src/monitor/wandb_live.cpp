@@ -8,11 +8,11 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <thread>
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -21,11 +21,6 @@
 
 namespace octavo::monitor {
 namespace {
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
 
 std::string by_hand(const fs::path& run_folder) {
   return str("the offline run is in ", run_folder.string(), "; upload it with: wandb sync ",
@@ -57,13 +52,13 @@ std::unique_ptr<WandbLive> WandbLive::when_possible(const fs::path& run_folder) 
   const std::string key = wandb_key_place();
   if (key.empty()) {
     // wandb itself would ask for a key, or stop; a run in the queue of a cluster can do neither.
-    if (!variable("WANDB_MODE").empty())
+    if (!environment_variable("WANDB_MODE").empty())
       log_warn(
           "W&B: WANDB_MODE is online, but there is no key: nothing is uploaded; type wandb login "
           "once, or set WANDB_API_KEY");
     return nullptr;
   }
-  if (has_secret_address(variable("WANDB_BASE_URL"))) {
+  if (has_secret_address(environment_variable("WANDB_BASE_URL"))) {
     log_warn(
         "W&B: WANDB_BASE_URL has a password in it, which wandb would write into its logs: nothing "
         "is "

@@ -1,8 +1,8 @@
 #include "monitor/wandb_login.h"
 
 #include <algorithm>
-#include <cstdlib>
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -14,11 +14,6 @@ namespace {
 constexpr size_t kMostNetrcBytes = 1 << 20;
 constexpr std::string_view kPublicServer = "https://api.wandb.ai";
 constexpr std::string_view kBlanks = " \t\r\n";
-
-std::string wandb_variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
 
 // Words of a netrc file: between blanks, or in quotes; a backslash takes the next character as it
 // is. Comments and macros are left out.
@@ -58,7 +53,7 @@ class NetrcWords {
 
 // As wandb looks for it: NETRC, else ~/.netrc, else ~/_netrc.
 fs::path netrc_path() {
-  const std::string named = wandb_variable("NETRC"), home = wandb_variable("HOME");
+  const std::string named = environment_variable("NETRC"), home = environment_variable("HOME");
   if (!named.empty()) {
     const bool in_home = named.starts_with("~/") && !home.empty();
     return in_home ? fs::path(home) / named.substr(2) : fs::path(named);
@@ -80,7 +75,7 @@ std::optional<WandbMode> wandb_mode_named(std::string_view value) {
 }
 
 WandbMode wandb_mode() {
-  const std::string value = wandb_variable("WANDB_MODE");
+  const std::string value = environment_variable("WANDB_MODE");
   if (const auto mode = wandb_mode_named(value)) return *mode;
   log_warn_once(str("W&B: WANDB_MODE: wanted online, offline or disabled, found ", value,
                     "; the run is kept offline"));
@@ -116,11 +111,11 @@ std::string netrc_machine(std::string_view address) {
 }
 
 std::string wandb_key_place() {
-  if (!wandb_variable("WANDB_API_KEY").empty()) return "WANDB_API_KEY";
+  if (!environment_variable("WANDB_API_KEY").empty()) return "WANDB_API_KEY";
   const fs::path path = netrc_path();
   std::error_code none;
   if (path.empty() || !fs::exists(path, none)) return "";
-  const std::string address = wandb_variable("WANDB_BASE_URL");
+  const std::string address = environment_variable("WANDB_BASE_URL");
   try {
     const std::string password =
         netrc_password(read_file(path, kMostNetrcBytes),

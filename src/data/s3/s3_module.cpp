@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -19,11 +19,6 @@ namespace octavo::data {
 namespace {
 
 constexpr std::string_view kScheme = "s3://";
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 // Messages of Arrow name buckets, keys and hosts, never credentials.
 [[noreturn]] void s3_failed(const std::string& address, const arrow::Status& status) {
@@ -54,8 +49,8 @@ std::string path_of(const std::string& address) {
 }
 
 void set_endpoint(arrow::fs::S3Options& options) {
-  std::string endpoint = variable("AWS_ENDPOINT_URL_S3");
-  if (endpoint.empty()) endpoint = variable("AWS_ENDPOINT_URL");
+  std::string endpoint = environment_variable("AWS_ENDPOINT_URL_S3");
+  if (endpoint.empty()) endpoint = environment_variable("AWS_ENDPOINT_URL");
   if (endpoint.empty()) return;
   const size_t scheme = endpoint.find("://");
   if (scheme != std::string::npos) options.scheme = endpoint.substr(0, scheme);
@@ -64,8 +59,8 @@ void set_endpoint(arrow::fs::S3Options& options) {
 }
 
 void set_region(const std::string& address, arrow::fs::S3Options& options) {
-  options.region = variable("AWS_REGION");
-  if (options.region.empty()) options.region = variable("AWS_DEFAULT_REGION");
+  options.region = environment_variable("AWS_REGION");
+  if (options.region.empty()) options.region = environment_variable("AWS_DEFAULT_REGION");
   if (!options.region.empty()) return;
   const std::string path = path_of(address);
   options.region =
@@ -106,13 +101,13 @@ FileSystem file_system(const std::string& address) {
     s3_failed(address, status);
   finish_at_exit();
   arrow::fs::S3Options options;
-  const std::string key = variable("AWS_ACCESS_KEY_ID");
-  const std::string secret = variable("AWS_SECRET_ACCESS_KEY");
+  const std::string key = environment_variable("AWS_ACCESS_KEY_ID");
+  const std::string secret = environment_variable("AWS_SECRET_ACCESS_KEY");
   if (key.empty() || secret.empty()) {
     log_info("data: no AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: asking S3 without a name");
     options.ConfigureAnonymousCredentials();
   } else {
-    options.ConfigureAccessKey(key, secret, variable("AWS_SESSION_TOKEN"));
+    options.ConfigureAccessKey(key, secret, environment_variable("AWS_SESSION_TOKEN"));
   }
   set_endpoint(options);
   set_region(address, options);
