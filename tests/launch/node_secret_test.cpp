@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "expect_failure.h"
+#include "own_variables.h"
 #include "rendezvous/auth.h"
 #include "scratch.h"
 
@@ -21,26 +22,11 @@ using std::chrono::milliseconds;
 // A home of its own, and the variables as they were when the test ends.
 class NodeSecret : public ::testing::Test {
  protected:
-  void SetUp() override {
-    for (const char* name : {"HOME", "OCTAVO_RENDEZVOUS_SECRET", "OCTAVO_RENDEZVOUS_SECRET_FILE"}) {
-      const char* value = ::getenv(name);
-      before_.emplace_back(name,
-                           value != nullptr ? std::optional<std::string>(value) : std::nullopt);
-      ::unsetenv(name);
-    }
-    ::setenv("HOME", home_.path().c_str(), 1);
-  }
-  void TearDown() override {
-    for (const auto& [name, value] : before_)
-      if (value)
-        ::setenv(name.c_str(), value->c_str(), 1);
-      else
-        ::unsetenv(name.c_str());
-  }
+  void SetUp() override { ::setenv("HOME", home_.path().c_str(), 1); }
   fs::path file() const { return home_ / ".octavo-rendezvous-secret"; }
 
   Scratch home_;
-  std::vector<std::pair<std::string, std::optional<std::string>>> before_;
+  OwnVariables variables_{"HOME", "OCTAVO_RENDEZVOUS_SECRET", "OCTAVO_RENDEZVOUS_SECRET_FILE"};
 };
 
 bool go_on() {

@@ -10,6 +10,7 @@
 
 #include "base/secrets.h"
 #include "monitor/background.h"
+#include "own_variables.h"
 #include "scratch.h"
 
 namespace octavo::monitor {
@@ -20,25 +21,10 @@ const std::string kWandbKey = "0123456789abcdef0123456789abcdef01234567";
 // Variables of this process, as they were when the test ends.
 class WandbLogin : public ::testing::Test {
  protected:
-  void SetUp() override {
-    for (const char* name : {"WANDB_API_KEY", "WANDB_BASE_URL", "WANDB_MODE", "NETRC", "HOME"}) {
-      const char* value = ::getenv(name);
-      before_.emplace_back(name,
-                           value != nullptr ? std::optional<std::string>(value) : std::nullopt);
-      ::unsetenv(name);
-    }
-    ::setenv("HOME", home_.path().c_str(), 1);
-  }
-  void TearDown() override {
-    for (const auto& [name, value] : before_)
-      if (value)
-        ::setenv(name.c_str(), value->c_str(), 1);
-      else
-        ::unsetenv(name.c_str());
-  }
+  void SetUp() override { ::setenv("HOME", home_.path().c_str(), 1); }
 
   Scratch home_;
-  std::vector<std::pair<std::string, std::optional<std::string>>> before_;
+  OwnVariables variables_{"WANDB_API_KEY", "WANDB_BASE_URL", "WANDB_MODE", "NETRC", "HOME"};
 };
 
 TEST(WandbMode, HasWandbsSpellings) {
