@@ -13,7 +13,6 @@ usage: any_cpu.py [SET]… [--turns N] [--no-pytorch] [--short]
 --short: the best set alone, two turns of one step, without PyTorch.
 """
 import argparse
-import math
 import os
 import re
 import statistics
@@ -21,9 +20,10 @@ import subprocess
 import sys
 import time
 
-from gpt2_vs_pytorch import BATCH, BUILD, LENGTH, PYTORCH_STEP, PYTORCH_WORKER, THREADS
+import step_process
+from gpt2_vs_pytorch import PYTORCH_WORKER
+from step_process import BATCH, LENGTH, STEP_BENCH, THREADS, StepProcess
 
-STEP_BENCH = BUILD / "bin/step_bench"
 STEPS, WARM_UP, PROFILE_STEPS = 2, 2, 3
 GB_PER_WORKER = 3.6
 LONGEST_PYTORCH_STEP = 60  # seconds; a set on which it takes longer gets a single step of it
@@ -72,55 +72,20 @@ def is_here(name):
     return used["gemms"] == SETS[name][1]
 
 
-def check_memory(workers):
-    with open("/proc/meminfo") as file:
-        free = next(int(line.split()[1]) for line in file if line.startswith("MemAvailable")) / 1e6
-    if free < workers * GB_PER_WORKER:
-        sys.exit(f"wanted {workers * GB_PER_WORKER:.0f} GB of memory for {workers} processes, found {free:.0f}; "
-                 "try --no-pytorch")
-
-
-class Worker:
-    """One side: a process that runs as many steps as it is told."""
-
-    def __init__(self, side, set_name):
-        self.side, environment = side, environment_of(set_name)
-        command = [str(STEP_BENCH), str(BATCH), str(LENGTH), *SIDES.get(side, ())]
-        if side == "pytorch":
-            environment["LD_PRELOAD"] = "libtcmalloc_minimal.so.4"
-            command = [sys.executable, "-c", PYTORCH_WORKER, str(PYTORCH_STEP), "eager", str(BATCH), str(LENGTH)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True)
-
-    def turn(self, steps):
-        """The median of the seconds of a step."""
-        try:
-            self.process.stdin.write(f"{steps}\n")
-            self.process.stdin.flush()
-            words = self.process.stdout.readline().split()
-        except BrokenPipeError:
-            words = []
-        seconds = [float(word) for word in words if "=" not in word]
-        loss = next((float(word[5:]) for word in words if word.startswith("loss=")), 0.0)
-        if len(seconds) != steps or not math.isfinite(loss):
-            self.process.stdin.close()
-            sys.exit(f"{self.side}: wanted the times of {steps} steps and a finite loss, found {words}; exit code "
-                     f"{self.process.wait()}")
-        return statistics.median(seconds)
-
-    def end(self):
-        self.process.stdin.close()
-        self.process.wait()
+def started(side, set_name):
+    command = step_process.octavo(*SIDES[side]) if side in SIDES else step_process.pytorch(PYTORCH_WORKER, "eager")
+    return StepProcess(side, command, environment_of(set_name))
 
 
 def measure(set_name, options):
     """{side: seconds of a step in each turn} of one set."""
     sides = [*SIDES] + ([] if options.no_pytorch else ["pytorch"])
-    check_memory(len(sides))
+    step_process.check_machine(len(sides), GB_PER_WORKER, "try --no-pytorch")
     steps = 1 if options.short else STEPS
     workers, turns = {}, {side: [] for side in sides}
     for side in sides:  # one at a time: the start of one would slow the warm-up of another
-        workers[side] = Worker(side, set_name)
-        first = workers[side].turn(1)
+        workers[side] = started(side, set_name)
+        first = workers[side].turn(1)[0]
         if side == "pytorch" and first > LONGEST_PYTORCH_STEP:
             print(f"{set_name}: a step of PyTorch takes {first:.0f} s: only this one counts", flush=True)
             turns[side] = [first] * options.turns
@@ -129,7 +94,7 @@ def measure(set_name, options):
             workers[side].turn(WARM_UP - 1)
     for index in range(options.turns):
         for side in list(workers) if index % 2 == 0 else reversed(list(workers)):
-            turns[side].append(workers[side].turn(1 if side == "pytorch" else steps))
+            turns[side].append(statistics.median(workers[side].turn(1 if side == "pytorch" else steps)))
         print(f"{set_name} turn {index + 1}: " + "  ".join(
             f"{side} {BATCH * LENGTH / turns[side][index]:.0f} tok/s" for side in sides), flush=True)
     for worker in workers.values():
@@ -183,8 +148,7 @@ def print_profile(set_name):
 
 def main():
     options = arguments()
-    if not STEP_BENCH.is_file():
-        sys.exit(f"wanted {STEP_BENCH}, found none; cmake --build --preset dev --target step_bench")
+    step_process.check_machine(1, GB_PER_WORKER, "stop other programs")
     here = [name for name in SETS if is_here(name)]
     wanted = [name for name in options.sets or SETS if name in here]
     unrun = [name for name in options.sets or SETS if name not in here]

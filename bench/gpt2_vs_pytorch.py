@@ -6,17 +6,14 @@ Every side lives in a process of its own that waits for its turn; a turn is a fe
 pytorch_gpt2_step.py beside this file (BF16 autocast, fused AdamW), run with tcmalloc preloaded.
 """
 import os
-import pathlib
 import statistics
-import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-PYTORCH_STEP = ROOT / "bench/pytorch_gpt2_step.py"
-BUILD = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release"))
-BATCH, LENGTH, STEPS, THREADS = 4, 256, 3, 2
+from step_process import BATCH, LENGTH, StepProcess, octavo, pytorch
+
+STEPS, WARM_UP = 3, 3
 TURNS = int(os.environ.get("TURNS", "6"))  # at least 5 for a result that counts
-TARGET_RATIO, TARGET_COMPILE, TARGET_BARE = 1.3, 1.1, 0.6
+TARGET_RATIO, TARGET_COMPILE, TARGET_BARE = 1.6, 1.5, 0.7
 
 PYTORCH_WORKER = r"""
 import sys, time
@@ -62,39 +59,20 @@ for line in sys.stdin:
 """
 
 
-def start(name):
-    env = dict(os.environ, OMP_NUM_THREADS=str(THREADS))
-    if name == "octavo":
-        command = [str(BUILD / "bin/step_bench"), str(BATCH), str(LENGTH)]
-    else:
-        env["LD_PRELOAD"] = "libtcmalloc_minimal.so.4"
-        command = [sys.executable, "-c", PYTORCH_WORKER, str(PYTORCH_STEP), name, str(BATCH), str(LENGTH)]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True)
-
-
-def turn(process, steps):
-    process.stdin.write(f"{steps}\n")
-    process.stdin.flush()
-    line = process.stdout.readline()
-    if not line:
-        raise SystemExit(f"a worker ended: {process.args[:1]} exit code {process.wait()}")
-    return [float(word) for word in line.split() if "=" not in word]
-
-
 def main():
     names = ["octavo", "eager", "compile", "bare"]
-    workers = {name: start(name) for name in names}
-    for name in names:  # warm up: compilation, caches, first touches
-        turn(workers[name], 3)
+    workers = {}
+    for name in names:  # one at a time: the start of one would slow the warm-up of another
+        workers[name] = StepProcess(name, octavo() if name == "octavo" else pytorch(PYTORCH_WORKER, name))
+        workers[name].turn(WARM_UP)
     medians = {name: [] for name in names}
     for index in range(TURNS):
         for name in names:
-            medians[name].append(statistics.median(turn(workers[name], STEPS)))
+            medians[name].append(statistics.median(workers[name].turn(STEPS)))
         print(f"turn {index + 1}: " + "  ".join(
             f"{name} {BATCH * LENGTH / medians[name][-1]:.0f} tok/s" for name in names), flush=True)
     for worker in workers.values():
-        worker.stdin.close()
-        worker.wait()
+        worker.end()
 
     def per_turn(a, b):  # ratios within a turn, so that the machine's moods cancel
         return statistics.median(x / y for x, y in zip(medians[a], medians[b]))
