@@ -1,7 +1,6 @@
 #include "checkpoint/snapshot.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -9,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "engine/parallel.h"
 
 namespace octavo::checkpoint {
 namespace {
@@ -30,7 +30,7 @@ at::Tensor copy_to_host(const at::Tensor& bytes) {
   if (memory == nullptr)
     fail(ExitCode::kEnvironment, "checkpoint", "no memory to copy ", size, " bytes of a save");
   const auto* from = static_cast<const std::byte*>(bytes.const_data_ptr());
-  at::parallel_for(0, size, int64_t{1} << 20, [&](int64_t begin, int64_t end) {
+  engine::parallel_for(0, size, int64_t{1} << 20, [&](int64_t begin, int64_t end) {
     std::memcpy(memory + begin, from + begin, static_cast<size_t>(end - begin));
   });
   return at::from_blob(

@@ -1,9 +1,9 @@
 #include "nn/adapter.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include "base/random.h"
+#include "engine/parallel.h"
 #include "nn/linear.h"
 
 namespace octavo::nn {
@@ -20,7 +20,7 @@ Tensor drop_mask(const AdapterShared& shared, const std::string& layer, const Te
              drop = static_cast<float>(shared.dropout);
   const uint64_t stream = stream_of("dropout." + layer);
   const int64_t inputs = like.size(1), draws = (inputs + 3) / 4;
-  at::parallel_for(0, like.size(0) * draws, 4096, [&](int64_t begin, int64_t end) {
+  engine::parallel_for(0, like.size(0) * draws, 4096, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const auto counter =
           shared.first_token * static_cast<uint64_t>(draws) + static_cast<uint64_t>(i);

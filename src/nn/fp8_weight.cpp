@@ -1,7 +1,6 @@
 #include "nn/fp8_weight.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "engine/parallel.h"
 #include "fp8/formats.h"
 
 namespace octavo::nn {
@@ -49,7 +49,7 @@ BlockRow band_of(const at::Tensor& matrix, const Fp8Block& block, int64_t index)
 // Calls body(index) for every row of blocks, on all threads.
 template <typename Body>
 void for_bands(int64_t bands, const Body& body) {
-  at::parallel_for(0, bands, 1, [&](int64_t begin, int64_t end) {
+  engine::parallel_for(0, bands, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) body(i);
   });
 }

@@ -114,6 +114,14 @@ def check_recipe_names(root):
                f"{len(files)} files name a recipe; ask its row (src/fp8/recipe_traits.h), or loop over fp8::kRecipes")
 
 
+def check_loops(root):
+    """at::parallel_for is a loop on one thread in a file compiled without OpenMP, as all of ours are."""
+    for path in code_files(root, "src"):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if re.search(r"\bat::parallel_(for|reduce)\(", line):
+                yield f"{path.relative_to(root)}:{number}: at::parallel_for runs on one thread here; write engine::parallel_for"
+
+
 def tracked_files(root):
     if not (root / ".git").exists():
         return [path for path in sorted(root.rglob("*")) if path.is_file()]
@@ -223,7 +231,8 @@ def check_links(root):
             yield f"mkdocs.yml: no line for docs/{name}; every page has its place in nav"
 
 
-CHECKS = [check_modules, check_sizes, check_recipe_names, check_leftovers, check_promises, scripts.complaints, check_results, check_links]
+CHECKS = [check_modules, check_sizes, check_recipe_names, check_loops, check_leftovers, check_promises, scripts.complaints, check_results,
+          check_links]
 
 
 def broken_rules(root):

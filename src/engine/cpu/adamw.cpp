@@ -120,7 +120,7 @@ struct SimdAdamW final : AdamW {
                           arrays.v.as == StoredAs::kFp32;
     // Whole blocks to each thread.
     const int64_t blocks = adamw::block_count(n);
-    at::parallel_for(0, blocks, kChunk / adamw::kBlock, [&](int64_t first, int64_t last) {
+    parallel_for(0, blocks, kChunk / adamw::kBlock, [&](int64_t first, int64_t last) {
       const int64_t begin = first * adamw::kBlock, end = std::min(last * adamw::kBlock, n);
       if (all_fp32)
         update_fp32(arrays, begin, end, factors);
@@ -133,7 +133,7 @@ struct SimdAdamW final : AdamW {
     OCTAVO_ASSERT(grad.is_contiguous());
     const int64_t n = grad.numel(), chunks = (n + kChunk - 1) / kChunk;
     std::vector<double> sums(static_cast<size_t>(chunks));
-    at::parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {
       for (int64_t c = begin; c < end; ++c) {
         const auto count = static_cast<size_t>(std::min(kChunk, n - c * kChunk));
         sums[static_cast<size_t>(c)] =

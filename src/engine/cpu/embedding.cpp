@@ -94,7 +94,7 @@ void scatter_add(const at::Tensor& dx, at::Tensor& gradient, const Target& targe
   const int64_t rows = dx.size(0), n = dx.size(1);
   if (gradient.scalar_type() == at::kFloat) {
     auto* sums = mutable_data<float>(gradient);
-    at::parallel_for(0, n, 64, [&](int64_t begin, int64_t end) {
+    parallel_for(0, n, 64, [&](int64_t begin, int64_t end) {
       for (int64_t r = 0; r < rows; ++r)
         add_row(dx, r, begin, sums + target(r) * n + begin, static_cast<size_t>(end - begin));
     });
@@ -106,7 +106,7 @@ void scatter_add(const at::Tensor& dx, at::Tensor& gradient, const Target& targe
   std::stable_sort(order.begin(), order.end(),
                    [&](int64_t a, int64_t b) { return target(a) < target(b); });
   auto* sums = mutable_data<uint16_t>(gradient);
-  at::parallel_for(0, n, 64, [&](int64_t begin, int64_t end) {
+  parallel_for(0, n, 64, [&](int64_t begin, int64_t end) {
     const auto width = static_cast<size_t>(end - begin);
     std::vector<float> sum(width);
     for (size_t i = 0; i < order.size();) {
@@ -126,7 +126,7 @@ struct SimdEmbedding final : Embedding {
     const int64_t rows = ids.size(0), n = tokens.size(1);
     const int32_t* id = ids.const_data_ptr<int32_t>();
     at::Tensor x = at::empty({rows, n}, tokens.options());
-    at::parallel_for(0, rows, 16, [&](int64_t begin, int64_t end) {
+    parallel_for(0, rows, 16, [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
         const int64_t from = id[r] * n, position = r % length * n;
         const auto width = static_cast<size_t>(n);

@@ -96,7 +96,7 @@ struct SimdGelu final : Gelu {
   at::Tensor forward(const at::Tensor& x) override {
     at::Tensor y = at::empty_like(x);
     const int64_t n = x.numel();
-    at::parallel_for(0, n, int64_t{1} << 15, [&](int64_t begin, int64_t end) {
+    parallel_for(0, n, int64_t{1} << 15, [&](int64_t begin, int64_t end) {
       const auto count = static_cast<size_t>(end - begin);
       if (x.scalar_type() == at::kBFloat16) HWY_DYNAMIC_DISPATCH(forward_bf16)
       (data<uint16_t>(x) + begin, mutable_data<uint16_t>(y) + begin, count);

@@ -2,7 +2,6 @@
 // Work over rows, split into parts whose number depends only on the rows: sums over parts are then
 // the same whatever the number of threads.
 
-#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <type_traits>
 
 #include "engine/ops.h"
+#include "engine/parallel.h"
 
 namespace octavo::engine::cpu {
 
@@ -23,7 +23,7 @@ inline int64_t part_count(int64_t rows) {
 template <class Body>
 void for_parts(int64_t rows, const Body& body) {
   const int64_t parts = part_count(rows);
-  at::parallel_for(0, parts, 1, [&](int64_t begin, int64_t end) {
+  parallel_for(0, parts, 1, [&](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part)
       body(part, part * rows / parts, (part + 1) * rows / parts);
   });
@@ -33,11 +33,9 @@ void for_parts(int64_t rows, const Body& body) {
 inline void reduce_parts(const float* partial, int64_t parts, int64_t columns, at::Tensor& out,
                          Accumulate mode) {
   float* result = out.mutable_data_ptr<float>();
-  for (int64_t c = 0; c < columns; ++c) {
-    float sum = mode == Accumulate::kAdd ? result[c] : 0.0f;
-    for (int64_t part = 0; part < parts; ++part) sum += partial[part * columns + c];
-    result[c] = sum;
-  }
+  if (mode != Accumulate::kAdd) std::fill_n(result, columns, 0.0f);
+  for (int64_t part = 0; part < parts; ++part)
+    for (int64_t c = 0; c < columns; ++c) result[c] += partial[part * columns + c];
 }
 
 // Calls f with the data as uint16_t* (BF16 bits) or float*.

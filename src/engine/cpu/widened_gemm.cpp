@@ -5,8 +5,6 @@
 // oneDNN's kernel reads: with rows of b as they lie in memory it ran at half the speed (53 and 124
 // GFLOP/s on one core with AVX-512, [1024, 2304] x [2304, 768]), and widening writes them anyway.
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -15,6 +13,7 @@
 #include "base/checked.h"
 #include "engine/cpu/bf16_rows.h"
 #include "engine/cpu/gemm.h"
+#include "engine/parallel.h"
 
 namespace octavo::engine::cpu {
 namespace {
@@ -61,8 +60,8 @@ std::vector<Slice> slices(int64_t length, int64_t floats_each) {
 template <class Body>  // body(first_row, rows)
 void for_rows(int64_t rows, int64_t columns, const Body& body) {
   constexpr int64_t kGrain = 1 << 14;  // numbers
-  at::parallel_for(0, rows, std::max<int64_t>(1, kGrain / std::max<int64_t>(columns, 1)),
-                   [&](int64_t begin, int64_t end) { body(begin, end - begin); });
+  parallel_for(0, rows, std::max<int64_t>(1, kGrain / std::max<int64_t>(columns, 1)),
+               [&](int64_t begin, int64_t end) { body(begin, end - begin); });
 }
 
 // Part of a matrix whose rows are `stride` apart, to dense FP32 rows.
