@@ -1,7 +1,5 @@
 #include "engine/cpu/fp8_kernels.h"
 
-#include <ATen/Parallel.h>
-
 #include <array>
 #include <atomic>
 #include <mutex>
@@ -50,15 +48,25 @@ class BlockQuantizer {
         zero_(scale_from_amax(recipe, target.side.format, 0, false)),
         decode_(decode) {}
 
-  BlockCounts run() {
+  void run() {
     if (grid_.block_rows == 1)
       run_rows();
     else if (grid_.grid_rows == 1)
-      run_one_band();
+      run_one_band(nullptr);
     else
-      run_bands();
-    return {below_range_, infinite_};
+      run_bands(nullptr);
   }
+
+  // Both copies in as few passes over x as their scales allow: a row is quantized along itself
+  // while the band that it belongs to is in a cache. `rows` has blocks of one row, this has not.
+  void run_with(BlockQuantizer& rows) {
+    if (grid_.grid_rows == 1)
+      run_one_band(&rows);
+    else
+      run_bands(&rows);
+  }
+
+  BlockCounts counts() const { return {below_range_, infinite_}; }
 
  private:
   // The scales of one row of the grid.
@@ -96,38 +104,49 @@ class BlockQuantizer {
   void run_rows() {
     for_parts(x_.rows, [&](int64_t, int64_t first, int64_t end) {
       Scales scales(grid_.grid_columns);
-      for (int64_t r = first; r < end; ++r) {
-        largest_in_blocks(x_.row(r), static_cast<size_t>(x_.columns),
-                          static_cast<size_t>(grid_.block_columns), scales.largest.data());
-        set_scales(r, scales);
-        encode_row_of_blocks(r, scales);
-      }
+      for (int64_t r = first; r < end; ++r) quantize_row(r, scales);
     });
   }
+  void quantize_row(int64_t r, Scales& scales) {
+    largest_in_blocks(x_.row(r), static_cast<size_t>(x_.columns),
+                      static_cast<size_t>(grid_.block_columns), scales.largest.data());
+    set_scales(r, scales);
+    encode_row_of_blocks(r, scales);
+  }
 
-  // Blocks of several rows: first the largest magnitude of every column of the band.
-  void run_bands() {
-    at::parallel_for(0, grid_.grid_rows, 1, [&](int64_t begin, int64_t stop) {
-      Scales scales(grid_.grid_columns);
+  // Blocks of several rows: first the largest magnitude of every column of the band. With `rows`,
+  // its copy on the way.
+  void run_bands(BlockQuantizer* rows) {
+    parallel_for(0, grid_.grid_rows, 1, [&](int64_t begin, int64_t stop) {
+      Scales scales(grid_.grid_columns), of_row(rows != nullptr ? rows->grid_.grid_columns : 0);
       std::vector<uint16_t> columns(static_cast<size_t>(x_.columns));
       for (int64_t band = begin; band < stop; ++band) {
         const int64_t first = band * grid_.block_rows;
         const int64_t end = std::min(first + grid_.block_rows, x_.rows);
         std::fill(columns.begin(), columns.end(), uint16_t{0});
-        for (int64_t r = first; r < end; ++r) raise_largest(x_.row(r), x_.columns, columns.data());
+        raise_by_rows(first, end, columns, rows, of_row);
         set_scales_of_columns(band, columns, scales);
         encode_rows(first, end, scales);
       }
     });
   }
 
+  void raise_by_rows(int64_t first, int64_t end, std::vector<uint16_t>& columns,
+                     BlockQuantizer* rows, Scales& of_row) {
+    for (int64_t r = first; r < end; ++r) {
+      raise_largest(x_.row(r), x_.columns, columns.data());
+      if (rows != nullptr) rows->quantize_row(r, of_row);
+    }
+  }
+
   // One band alone: its magnitudes are worth several threads.
-  void run_one_band() {
+  void run_one_band(BlockQuantizer* rows) {
     std::vector<uint16_t> columns(static_cast<size_t>(x_.columns), 0);
     std::mutex mutex;
     for_parts(x_.rows, [&](int64_t, int64_t first, int64_t end) {
       std::vector<uint16_t> mine(columns.size(), 0);
-      for (int64_t r = first; r < end; ++r) raise_largest(x_.row(r), x_.columns, mine.data());
+      Scales of_row(rows != nullptr ? rows->grid_.grid_columns : 0);
+      raise_by_rows(first, end, mine, rows, of_row);
       const std::lock_guard lock(mutex);  // a maximum does not depend on the order
       raise_largest(mine.data(), x_.columns, columns.data());
     });
@@ -215,7 +234,18 @@ uint16_t quantize_by_factor(const Bf16Matrix& x, float factor, const Fp8Target& 
 
 BlockCounts quantize_blocks(const Bf16Matrix& x, Recipe recipe, Direction direction,
                             const Fp8Target& target, float* decode) {
-  return BlockQuantizer(x, recipe, direction, target, decode).run();
+  BlockQuantizer quantizer(x, recipe, direction, target, decode);
+  quantizer.run();
+  return quantizer.counts();
+}
+
+std::pair<BlockCounts, BlockCounts> quantize_both(const Bf16Matrix& x, Recipe recipe,
+                                                  const Fp8Target& row, float* row_decode,
+                                                  const Fp8Target& column, float* column_decode) {
+  BlockQuantizer rows(x, recipe, Direction::kRow, row, row_decode),
+      columns(x, recipe, Direction::kColumn, column, column_decode);
+  columns.run_with(rows);
+  return {rows.counts(), columns.counts()};
 }
 
 void decode_codes(const Fp8Codes& codes, const fp8::Grid& grid, const float* decode,

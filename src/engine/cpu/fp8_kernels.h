@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "fp8/health.h"
@@ -44,6 +45,11 @@ struct BlockCounts {
 };
 BlockCounts quantize_blocks(const Bf16Matrix& x, fp8::Recipe recipe, fp8::Direction direction,
                             const Fp8Target& target, float* decode);
+// The same of both directions (row, column) in one go, of a recipe whose row blocks have one row
+// and whose column blocks have several.
+std::pair<BlockCounts, BlockCounts> quantize_both(const Bf16Matrix& x, fp8::Recipe recipe,
+                                                  const Fp8Target& row, float* row_decode,
+                                                  const Fp8Target& column, float* column_decode);
 
 // Codes to BF16 values. `decode` may be null: the codes' own values.
 struct Fp8Codes {

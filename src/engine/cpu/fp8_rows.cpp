@@ -1,6 +1,7 @@
 #include "engine/cpu/fp8_rows.h"
 
 #include <algorithm>
+#include <bit>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/cpu/fp8_rows.cpp"
@@ -45,8 +46,9 @@ void RaiseLargest(const uint16_t* x, int64_t n, uint16_t* largest) {
 
 // Lanes of a row with one scale for all of them, or one each. The second pair of functions is for
 // two vectors at once, the elements with even and with odd numbers; decoders() is given what
-// encoders() gave.
+// encoders() gave. decode_bits() are the decode factors in BF16, of as many elements.
 struct SharedScale {
+  static constexpr bool kPowersOfTwo = false;  // not always
   float encode, decode;
   HWY_INLINE VF encoder(F32 d, size_t, size_t) const { return hn::Set(d, encode); }
   HWY_INLINE VF decoder(F32 d, size_t, size_t) const { return hn::Set(d, decode); }
@@ -57,6 +59,7 @@ struct SharedScale {
   HWY_INLINE SharedScale after(size_t) const { return *this; }
 };
 struct ScalePerElement {
+  static constexpr bool kPowersOfTwo = true;
   const float *encode, *decode;
   HWY_INLINE VF encoder(F32 d, size_t i, size_t count) const {
     return load_any(d, encode + i, count);
@@ -74,7 +77,37 @@ struct ScalePerElement {
     even = hn::BitCast(d, hn::Sub(all, hn::BitCast(du, even)));
     odd = hn::BitCast(d, hn::Sub(all, hn::BitCast(du, odd)));
   }
+  HWY_INLINE VU16 decode_bits(U16 d, size_t i) const {
+    const F32 df;
+    const auto low = hn::BitCast(d, hn::LoadU(df, decode + i)),
+               high = hn::BitCast(d, hn::LoadU(df, decode + i + hn::Lanes(df)));
+    return hn::ConcatOdd(d, high, low);  // the upper halves
+  }
   HWY_INLINE ScalePerElement after(size_t i) const { return {encode + i, decode + i}; }
+};
+
+// One for each block of 2^shift elements, which are whole pairs of vectors. A function of its own
+// for every block would set its constants anew, which took longer than the block.
+struct ScalePerBlock {
+  static constexpr bool kPowersOfTwo = true;
+  const float *encode, *decode;
+  int shift;
+  size_t first = 0;  // element that number 0 is
+  mutable size_t pair = 0;
+  HWY_INLINE size_t block(size_t i) const { return (first + i) >> shift; }
+  HWY_INLINE VF encoder(F32 d, size_t i, size_t) const { return hn::Set(d, encode[block(i)]); }
+  HWY_INLINE VF decoder(F32 d, size_t i, size_t) const { return hn::Set(d, decode[block(i)]); }
+  HWY_INLINE void encoders(F32 d, size_t i, VF& even, VF& odd) const {
+    pair = block(i);
+    even = odd = hn::Set(d, encode[pair]);
+  }
+  HWY_INLINE void decoders(F32 d, VF& even, VF& odd) const {
+    even = odd = hn::Set(d, decode[pair]);
+  }
+  HWY_INLINE VU16 decode_bits(U16 d, size_t i) const {
+    return hn::Set(d, static_cast<uint16_t>(std::bit_cast<uint32_t>(decode[block(i)]) >> 16));
+  }
+  HWY_INLINE ScalePerBlock after(size_t i) const { return {encode, decode, shift, first + i}; }
 };
 
 HWY_INLINE void store_codes(VU code, F32 d, uint8_t* p, size_t count) {
@@ -138,17 +171,68 @@ HWY_INLINE size_t encode_pairs(const uint16_t* x, size_t n, const Scales& scales
   return i;
 }
 
+// The quickest, for safe rows whose scales are powers of two: they leave the mantissa alone, so
+// rounding is done in the bits of the BF16 values, a vector of them at a time. Numbers that are
+// subnormal as codes lose more bits than others; a vector with one of them goes by pairs.
+template <fp8::Format kFormat, bool kCodes, bool kValues, class Scales>
+HWY_INLINE size_t encode_bits(const uint16_t* x, size_t n, const Scales& scales, uint8_t* codes,
+                              uint16_t* values) {
+  using L = Fp8Lanes<kFormat>;
+  constexpr int kDropped = 7 - L::kLayout.mantissa_bits;
+  const U16 d;
+  const hn::Rebind<uint8_t, U16> d8;
+  const size_t lanes = hn::Lanes(d);
+  const auto magnitudes = hn::Set(d, 0x7FFF), one = hn::Set(d, 1), zero = hn::Zero(d),
+             below_half = hn::Set(d, (1u << (kDropped - 1)) - 1),
+             kept = hn::Set(d, static_cast<uint16_t>(~((1u << kDropped) - 1))),
+             to_smallest = hn::Set(d, static_cast<uint16_t>((L::kLayout.bias - 1) << 7)),
+             first_normal = hn::Set(d, 1u << L::kLayout.mantissa_bits),
+             sign_of_code = hn::Set(d, 0x80);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const VU16 bits = hn::LoadU(d, x + i), magnitude = hn::And(bits, magnitudes),
+               smallest = hn::Sub(scales.decode_bits(d, i), to_smallest);
+    const auto is_number = hn::Ne(magnitude, zero);
+    if (HWY_UNLIKELY(!hn::AllFalse(d, hn::And(hn::Lt(magnitude, smallest), is_number)))) {
+      encode_pairs<kFormat, kCodes, kValues>(x + i, lanes, scales.after(i),
+                                             kCodes ? codes + i : nullptr,
+                                             kValues ? values + i : nullptr);
+      continue;
+    }
+    const auto odd = hn::And(hn::ShiftRight<kDropped>(bits), one);
+    const auto rounded = hn::And(hn::Add(bits, hn::Add(below_half, odd)), kept);
+    if (kValues) hn::StoreU(rounded, d, values + i);
+    if (kCodes) {
+      const auto steps = hn::Sub(hn::ShiftRight<kDropped>(hn::And(rounded, magnitudes)),
+                                 hn::Sub(hn::ShiftRight<kDropped>(smallest), first_normal));
+      const auto code = hn::Or(hn::IfThenElseZero(is_number, steps),
+                               hn::And(hn::ShiftRight<8>(bits), sign_of_code));
+      hn::StoreU(hn::TruncateTo(d8, code), d8, codes + i);
+    }
+  }
+  return i;
+}
+
+template <fp8::Format kFormat, bool kCodes, bool kValues, class Scales>
+HWY_INLINE size_t encode_safe(const uint16_t* x, size_t n, const Scales& scales,
+                              const RowTarget& to) {
+  if constexpr (Scales::kPowersOfTwo)
+    return encode_bits<kFormat, kCodes, kValues>(x, n, scales, to.codes, to.values);
+  else
+    return encode_pairs<kFormat, kCodes, kValues>(x, n, scales, to.codes, to.values);
+}
+
 template <fp8::Format kFormat, class Scales>
 HWY_INLINE void encode_any(const uint16_t* x, size_t n, const Scales& scales, bool safe,
                            const RowTarget& to) {
   size_t done = 0;
   if (HWY_LIKELY(safe)) {
     if (to.codes == nullptr)
-      done = encode_pairs<kFormat, false, true>(x, n, scales, to.codes, to.values);
+      done = encode_safe<kFormat, false, true>(x, n, scales, to);
     else if (to.values == nullptr)
-      done = encode_pairs<kFormat, true, false>(x, n, scales, to.codes, to.values);
+      done = encode_safe<kFormat, true, false>(x, n, scales, to);
     else
-      done = encode_pairs<kFormat, true, true>(x, n, scales, to.codes, to.values);
+      done = encode_safe<kFormat, true, true>(x, n, scales, to);
   }
   if (HWY_LIKELY(done == n)) return;
   const RowTarget rest = to.after(static_cast<int64_t>(done));
@@ -177,13 +261,22 @@ void EncodeEach(const uint16_t* x, size_t n, const float* encode, const float* d
 // A row in blocks, each with its own scale and all of them safe.
 void EncodeBlocks(const uint16_t* x, size_t n, size_t block, const float* encode,
                   const float* decode, const RowTarget& target) {
+  if (block % (2 * hn::Lanes(F32())) == 0 && (block & (block - 1)) == 0) {
+    encode_format(x, n, ScalePerBlock{encode, decode, std::countr_zero(block)}, true, target);
+    return;
+  }
   for (size_t first = 0, b = 0; first < n; first += block, ++b)
     encode_format(x + first, std::min(block, n - first), SharedScale{encode[b], decode[b]}, true,
                   target.after(static_cast<int64_t>(first)));
 }
 
 void LargestInBlocks(const uint16_t* x, size_t n, size_t block, uint16_t* largest) {
-  for (size_t first = 0, b = 0; first < n; first += block, ++b)
+  const U16 d;
+  size_t first = 0, b = 0;
+  if (block == hn::Lanes(d))
+    for (; first + block <= n; first += block, ++b)
+      largest[b] = hn::GetLane(hn::MaxOfLanes(d, magnitude_bits(d, x + first)));
+  for (; first < n; first += block, ++b)
     largest[b] = LargestIn(x + first, static_cast<int64_t>(std::min(block, n - first)));
 }
 

@@ -46,6 +46,10 @@ class Rehearsal final : public Fp8Linear {
                      const QuantizeSpec& column) override {
     Fp8Matrix result = matrix_for(x, row, column);
     const bool shared = one_serves_both(row, column);
+    if (can_be_made_together(result, row, column)) {
+      both_copies(x, recipe, row, column, result);
+      return result;
+    }
     if (row.wanted) {
       // Values for the GEMM that comes now, codes for the one that comes later.
       result.row = one_copy(x, recipe, Direction::kRow, row, shared && column.keep);
@@ -106,14 +110,8 @@ class Rehearsal final : public Fp8Linear {
   // `as_codes` adds codes; values are left out only when the copy is for later use alone.
   Fp8Copy one_copy(const Tensor& x, Recipe recipe, Direction direction, const QuantizeSpec& order,
                    bool as_codes) {
-    const bool as_values = direction == Direction::kRow || !order.keep;
-    Fp8Copy copy;
-    if (as_codes) copy.codes = at::empty(x.sizes(), x.options().dtype(at::kByte));
-    if (as_values) copy.values = at::empty(x.sizes(), x.options());
-    const Fp8Target target{order.side, mutable_data<uint8_t>(copy.codes),
-                           mutable_data<uint16_t>(copy.values)};
-    const auto grid = fp8::grid_of(order.side.granularity, direction, x.size(0), x.size(1));
-    copy.scales = at::empty({grid.count()}, x.options().dtype(at::kFloat));
+    Fp8Copy copy = memory_for(x, direction, order, as_codes);
+    const Fp8Target target = target_of(copy, order);
     if (is_per_tensor(order.side))
       per_tensor(matrix_of(x), recipe, order, target, copy.scales);
     else
@@ -121,6 +119,39 @@ class Rehearsal final : public Fp8Linear {
                             mutable_data<float>(copy.scales)));
     if (fp8::has_e8m0_scales(recipe) && as_codes) copy.scales = to_e8m0(copy.scales);
     return copy;
+  }
+
+  static Fp8Copy memory_for(const Tensor& x, Direction direction, const QuantizeSpec& order,
+                            bool as_codes) {
+    const bool as_values = direction == Direction::kRow || !order.keep;
+    Fp8Copy copy;
+    if (as_codes) copy.codes = at::empty(x.sizes(), x.options().dtype(at::kByte));
+    if (as_values) copy.values = at::empty(x.sizes(), x.options());
+    const auto grid = fp8::grid_of(order.side.granularity, direction, x.size(0), x.size(1));
+    copy.scales = at::empty({grid.count()}, x.options().dtype(at::kFloat));
+    return copy;
+  }
+  static Fp8Target target_of(Fp8Copy& copy, const QuantizeSpec& order) {
+    return {order.side, mutable_data<uint8_t>(copy.codes), mutable_data<uint16_t>(copy.values)};
+  }
+
+  // Blocks along rows, and others that are several rows high.
+  static bool can_be_made_together(const Fp8Matrix& m, const QuantizeSpec& row,
+                                   const QuantizeSpec& column) {
+    return row.wanted && column.wanted && !is_per_tensor(row.side) && !is_per_tensor(column.side) &&
+           m.grid(Direction::kRow).block_rows == 1 && m.grid(Direction::kColumn).block_rows > 1;
+  }
+  void both_copies(const Tensor& x, Recipe recipe, const QuantizeSpec& row,
+                   const QuantizeSpec& column, Fp8Matrix& result) {
+    result.row = memory_for(x, Direction::kRow, row, false);
+    result.column = memory_for(x, Direction::kColumn, column, column.keep);
+    const auto [of_rows, of_columns] = quantize_both(
+        matrix_of(x), recipe, target_of(result.row, row), mutable_data<float>(result.row.scales),
+        target_of(result.column, column), mutable_data<float>(result.column.scales));
+    count(of_rows);
+    count(of_columns);
+    if (fp8::has_e8m0_scales(recipe) && column.keep)
+      result.column.scales = to_e8m0(result.column.scales);
   }
 
   void count(const BlockCounts& blocks) {
