@@ -169,7 +169,7 @@ def main():
             f"{side}_tok_s={BATCH * LENGTH / statistics.median(seconds):.0f}" for side, seconds in turns.items()), flush=True)
     each = [f"{name}_{key}={value:.3f}" for name, ratios in found.items() for key, value in ratios.items()]
     print(*worst(found), *each, f"unrun={','.join(unrun) or 'none'} missed={','.join(short) or 'none'} "
-          f"turns={options.turns} minutes={(time.monotonic() - start) / 60:.0f}")
+          f"turns={options.turns} taken_again={StepProcess.taken_again} minutes={(time.monotonic() - start) / 60:.0f}")
     return 1 if short or not found else 0
 
 

@@ -79,7 +79,7 @@ def main():
 
     ratio, compiled, bare = per_turn("eager", "octavo"), per_turn("compile", "octavo"), per_turn("bare", "octavo")
     rates = " ".join(f"{name}_tok_s={BATCH * LENGTH / statistics.median(medians[name]):.0f}" for name in names)
-    print(f"ratio={ratio:.3f} compile={compiled:.3f} bare={bare:.3f} {rates} turns={TURNS}")
+    print(f"ratio={ratio:.3f} compile={compiled:.3f} bare={bare:.3f} {rates} turns={TURNS} taken_again={StepProcess.taken_again}")
     return 0 if ratio >= TARGET_RATIO and compiled >= TARGET_COMPILE and bare >= TARGET_BARE else 1
 
 

@@ -5,6 +5,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release"))
@@ -32,8 +33,16 @@ def check_machine(workers, gb_each, remedy):
         sys.exit(f"wanted {workers * gb_each:.0f} GB of memory for {workers} processes, found {free:.0f}; {remedy}")
 
 
+def stolen_seconds():
+    """What the host of this virtual machine took of its CPUs since the start: 0 on a machine of one's own."""
+    with open("/proc/stat") as file:
+        return int(file.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
+
+
 class StepProcess:
-    """`needs`: the results that every turn must have."""
+    """`needs`: the results that every turn must have. A turn of which the host took more than MOST_STOLEN is taken again."""
+    MOST_STOLEN, MOST_AGAIN = 0.02, 20
+    taken_again = 0  # turns of all sides; a benchmark prints it
 
     def __init__(self, name, command, environment=None, needs=()):
         self.name, self.needs, self.results = name, needs, {}
@@ -44,6 +53,14 @@ class StepProcess:
 
     def turn(self, steps):
         """The seconds of each step."""
+        for again in range(self.MOST_AGAIN + 1):
+            stolen, start = stolen_seconds(), time.monotonic()
+            seconds = self.steps(steps)
+            if stolen_seconds() - stolen <= self.MOST_STOLEN * THREADS * (time.monotonic() - start) or again == self.MOST_AGAIN:
+                return seconds
+            StepProcess.taken_again += 1
+
+    def steps(self, steps):
         try:
             self.process.stdin.write(f"{steps}\n")
             self.process.stdin.flush()
