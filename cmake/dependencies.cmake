@@ -12,6 +12,7 @@ pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl)
 pkg_check_modules(CRYPTO REQUIRED IMPORTED_TARGET libcrypto)
 pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3)
+pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
 # Who compiles for several instruction sets, and who tests them one by one, must mean the same ones. Old ones get the
 # baseline; each target multiplies compile time.

@@ -4,7 +4,7 @@
 
 # In the order of the table in docs/internals/tour.md: a module may include only modules before it.
 set(OCTAVO_MODULES base chart fake_cuda model_config config migrate fp8 tokenizer hub rendezvous launch plan data engine nn models optim dist
-  checkpoint monitor run_report sweep eval train export bench verify diagnose compare)
+  checkpoint monitor run_report sweep eval train export bench verify diagnose compare audit)
 
 add_library(octavo_options INTERFACE)
 target_compile_options(octavo_options INTERFACE -Wall -Wextra -Wshadow -Werror -ffp-contract=off
@@ -84,7 +84,7 @@ endfunction()
 if(OCTAVO_SANITIZE MATCHES "thread")
   set(OCTAVO_SANITIZED_TESTS base rendezvous launch monitor data checkpoint dist)
 elseif(OCTAVO_SANITIZE MATCHES "fuzzer")
-  set(OCTAVO_SANITIZED_TESTS base model_config config migrate tokenizer hub rendezvous)
+  set(OCTAVO_SANITIZED_TESTS base model_config config migrate tokenizer hub rendezvous audit)
   set(octavo_tested fuzz_light)
 else()
   set(OCTAVO_SANITIZED_TESTS data fp8 launch cli optim_light checkpoint sweep run_report compare monitor dist train)

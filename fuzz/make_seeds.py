@@ -2,10 +2,13 @@
 
 usage: make_seeds.py FOLDER    writes FOLDER/TARGET/NAME
 """
+import gzip
 import json
 import pathlib
+import sqlite3
 import struct
 import sys
+import tempfile
 
 import numpy
 import pyarrow
@@ -321,7 +324,42 @@ def http_seeds():
     yield "long", b"\xffGET /" + b"a" * 5000 + b" HTTP/1.1\r\n\r\n"
 
 
-SEEDS = {"adapter": adapter_seeds, "arrow": arrow_seeds, "chat": chat_seeds, "config": yaml_seeds,
+def audit_seeds():
+    """Traces: kineto's, an old one, octavo's own, gzipped, cut; an Nsight export; kernel names alone behind a #."""
+    kernel = {"ph": "X", "cat": "kernel", "name": "nvjet_sm100_qrtst_128x256_128x6_2x1_2cta_v_bz_NNT", "pid": 0, "tid": 7, "ts": 10.5,
+              "dur": 3.25, "args": {"External id": 4, "correlation": 9, "stream": 7, "device": 0, "grid": [1, 1, 1]}}
+    op = {"ph": "X", "cat": "cpu_op", "name": "aten::_scaled_mm", "pid": 1, "tid": 2, "ts": 1, "dur": 9,
+          "args": {"External id": 4, "Input Dims": [[8, 1000], [1000, 16]], "Input type": ["c10::Float8_e4m3fn", "c10::Float8_e5m2"]}}
+    launch = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 2, "ts": 2, "dur": 1, "args": {"correlation": 9}}
+    copy = {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD (Pinned -> Device)", "ts": 20, "dur": 1, "args": {"bytes": 64}}
+    top = {"schemaVersion": 1, "deviceProperties": [{"name": "H100"}], "distributedInfo": {"rank": 0, "world_size": 2}}
+    whole = json.dumps(top | {"traceEvents": [op, launch, kernel, copy]})
+    yield "kineto", whole
+    yield "cut", whole[:-30]
+    yield "list", json.dumps([kernel | {"cat": "Kernel"}, op | {"cat": "Operator"}])
+    yield "gzip", gzip.compress(whole.encode(), mtime=0)
+    yield "own", json.dumps({"otherData": {"dropped": 0}, "traceEvents": [
+        {"ph": "X", "pid": 0, "tid": 1, "ts": 1.001, "name": "forward", "cat": "range", "dur": 5},
+        {"ph": "b", "pid": 0, "tid": 1, "ts": 2, "name": "all-gather", "cat": "gather", "id": "rank0-1", "args": {"bytes": 8}},
+        {"ph": "e", "pid": 0, "tid": 1, "ts": 3, "name": "all-gather", "cat": "gather", "id": "rank0-1"}]})
+    names = ("sm90_xmma_gemm_e4m3bf16_e4m3f32_f32_tn_n", "cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_128x64",
+             "cutlass3x_sm100_bstensorop_s256gemm_block_scaled_ue8m0xe4m3_ue8m0xe5m2_f32_f16_f16", "bmm_E4m3_E4m3E4m3_Fp32_t128",
+             "void cutlass::device_kernel<flash::enable_sm90<(int)4, cutlass::float_e4m3_t>>", "gemv2T_kernel<int, int, float>")
+    for i, name in enumerate(names):
+        yield f"name{i}", "#" + name
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "x.sqlite"
+        with sqlite3.connect(file) as base:
+            base.execute("PRAGMA page_size=512")
+            base.execute("CREATE TABLE StringIds (id INTEGER, value TEXT)")
+            base.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, streamId, correlationId, globalPid, demangledName)")
+            base.execute("INSERT INTO StringIds VALUES (1, 'ampere_sgemm_32x128_nn')")
+            base.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (5, 9, 0, 7, 1, 16777216, 1)")
+        base.close()
+        yield "nsight", file.read_bytes()
+
+
+SEEDS = {"adapter": adapter_seeds, "arrow": arrow_seeds, "audit": audit_seeds, "chat": chat_seeds, "config": yaml_seeds,
          "dataset_index": dataset_index_seeds, "http": http_seeds, "import": import_seeds, "json_rows": json_rows_seeds,
          "manifest": manifest_seeds, "model_config": model_config_seeds, "model_index": model_index_seeds,
          "parquet": parquet_seeds, "rendezvous": rendezvous_seeds, "safetensors": safetensors_seeds, "shard": shard_seeds,

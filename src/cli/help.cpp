@@ -52,8 +52,7 @@ constexpr std::string_view kIntroduction =
     ": trains language models and proves that it worked.\n\n"
     "usage: octavo VERB [CONFIG.yaml] [--key value]…\n"
     "       octavo VERB --help          its most used keys, and the names of the others\n"
-    "       octavo VERB --help_all      every key that it reads\n"
-    "       octavo VERB --help KEY      one key in full\n"
+    "       octavo VERB --help_all      every key that it reads; --help KEY: one in full\n"
     "       octavo --version\n\n"
     "verbs:\n";
 

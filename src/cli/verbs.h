@@ -33,6 +33,7 @@ int data_inspect(const Verb& verb, Args args);
 int plan(const Verb& verb, Args args);
 int dry_run(const Verb& verb, Args args, const config::Settings& settings);  // plan --dry_run
 int compare(const Verb& verb, Args args);
+int audit(const Verb& verb, Args args);
 int report(const Verb& verb, Args args);
 int schedule(const Verb& verb, Args args);
 int board(const Verb& verb, Args args);

@@ -193,8 +193,8 @@ std::vector<std::string_view> reader_names(Readers readers) {
       "train",        "generate",     "eval",   "verify",        "checkpoints", "data prepare",
       "data inspect", "schedule",     "config", "config import", "plan",        "diagnose",
       "bench",        "compare",      "launch", "sweep create",  "sweep agent", "sweep run",
-      "sweep status", "sweep report", "report", "board"};
-  static_assert(std::size(kNames) == static_cast<size_t>(reader::Verb::kBoard) + 1);
+      "sweep status", "sweep report", "report", "board",         "audit"};
+  static_assert(std::size(kNames) == static_cast<size_t>(reader::Verb::kAudit) + 1);
   std::vector<std::string_view> names;
   for (size_t i = 0; i < std::size(kNames); ++i)
     if (readers & reader::bit(static_cast<reader::Verb>(i))) names.push_back(kNames[i]);

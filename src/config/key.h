@@ -59,7 +59,8 @@ enum class Verb : unsigned {
   kSweepStatus,
   kSweepReport,
   kReport,
-  kBoard
+  kBoard,
+  kAudit
 };
 constexpr Readers bit(Verb verb) {
   return 1u << static_cast<unsigned>(verb);
@@ -75,7 +76,7 @@ inline constexpr Readers kTrain = bit(Verb::kTrain), kGenerate = bit(Verb::kGene
                          kSweepAgent = bit(Verb::kSweepAgent), kSweepRun = bit(Verb::kSweepRun),
                          kSweepStatus = bit(Verb::kSweepStatus),
                          kSweepReport = bit(Verb::kSweepReport), kReport = bit(Verb::kReport),
-                         kBoard = bit(Verb::kBoard), kAll = ~0u;
+                         kBoard = bit(Verb::kBoard), kAudit = bit(Verb::kAudit), kAll = ~0u;
 }  // namespace reader
 
 struct Key {

@@ -512,22 +512,21 @@ void let_plan_read(std::vector<Key>& table) {
 }
 
 std::vector<Key> output_keys() {
+  using namespace reader;
   return {
       text_key(
           "output", &S::output,
           "Where the result goes: a file, or a folder. A folder: data prepare, checkpoints export. "
           "A file: schedule; eval: each row's answer; verify: all findings as JSON; config import: "
           "the YAML; config schema, config docs and sweep schema, which print it otherwise; sweep: "
-          "the report; diagnose: all results as JSON; bench, compare, report: the page.")
-          .read_by(reader::kPrepare | reader::kCheckpoints | reader::kSchedule | reader::kConfig |
-                   reader::kEval | reader::kImport | reader::kSweepReport | reader::kSweepRun |
-                   reader::kDiagnose | reader::kBench | reader::kCompare | reader::kReport),
+          "the report; audit, diagnose: all results as JSON; bench, compare, report: the page.")
+          .read_by(kPrepare | kCheckpoints | kSchedule | kConfig | kEval | kImport | kSweepReport |
+                   kSweepRun | kDiagnose | kBench | kCompare | kReport | kAudit),
       bool_key("json", &S::json, "Print the result as JSON.")
-          .read_by(reader::kSchedule | reader::kCheckpoints | reader::kEval | reader::kImport |
-                   reader::kSweepStatus | reader::kSweepReport | reader::kDiagnose |
-                   reader::kBench | reader::kCompare),
+          .read_by(kSchedule | kCheckpoints | kEval | kImport | kSweepStatus | kSweepReport |
+                   kDiagnose | kBench | kCompare | kAudit),
       bool_key("verify_hashes", &S::verify_hashes, "Read every shard and check its hash.")
-          .read_by(reader::kInspect),
+          .read_by(kInspect),
   };
 }
 
