@@ -1,6 +1,7 @@
 #pragma once
 // What the host's operation says about a GEMM kernel: the shape and the types of its operands.
 
+#include <compare>
 #include <cstdint>
 #include <string_view>
 

@@ -2,6 +2,7 @@
 // rows, and columns differ between versions. Correlation ids repeat over processes, so that a key
 // is both; NVTX ranges stand for operations, with sizes when emit_nvtx or nsys recorded them.
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "audit/readers.h"

@@ -85,15 +85,14 @@ void SqliteFile::for_each(std::string_view table, const std::vector<std::string_
   sqlite3_stmt* statement = nullptr;
   const std::string sql = str("SELECT * FROM \"", table, "\"");  // a name of ours
   if (sqlite3_prepare_v2(handle_, sql.c_str(), -1, &statement, nullptr) != SQLITE_OK) damaged();
-  const auto finalize = [](sqlite3_stmt* done) { sqlite3_finalize(done); };
-  const std::unique_ptr<sqlite3_stmt, decltype(finalize)> owner(statement, finalize);
+  const std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)> owner(statement, sqlite3_finalize);
   Row row;
-  row.statement = statement;
-  row.places.assign(columns.size(), -1);
+  row.statement_ = statement;
+  row.places_.assign(columns.size(), -1);
   for (int i = 0; i < sqlite3_column_count(statement); ++i) {
     const auto found =
         std::ranges::find(columns, std::string_view(sqlite3_column_name(statement, i)));
-    if (found != columns.end()) row.places[static_cast<size_t>(found - columns.begin())] = i;
+    if (found != columns.end()) row.places_[static_cast<size_t>(found - columns.begin())] = i;
   }
   int code = SQLITE_ROW;
   while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
@@ -106,20 +105,20 @@ void SqliteFile::for_each(std::string_view table, const std::vector<std::string_
 }
 
 int64_t SqliteFile::Row::integer(size_t column) const {
-  const int place = places.at(column);
-  return place < 0 ? 0 : sqlite3_column_int64(statement, place);
+  const int place = places_.at(column);
+  return place < 0 ? 0 : sqlite3_column_int64(statement_, place);
 }
 
 bool SqliteFile::Row::is_null(size_t column) const {
-  const int place = places.at(column);
-  return place < 0 || sqlite3_column_type(statement, place) == SQLITE_NULL;
+  const int place = places_.at(column);
+  return place < 0 || sqlite3_column_type(statement_, place) == SQLITE_NULL;
 }
 
 std::string_view SqliteFile::Row::text(size_t column) const {
-  const int place = places.at(column);
+  const int place = places_.at(column);
   if (place < 0) return {};
-  const auto* bytes = reinterpret_cast<const char*>(sqlite3_column_text(statement, place));
-  const int size = sqlite3_column_bytes(statement, place);
+  const auto* bytes = reinterpret_cast<const char*>(sqlite3_column_text(statement_, place));
+  const int size = sqlite3_column_bytes(statement_, place);
   return bytes == nullptr ? std::string_view() : std::string_view(bytes, static_cast<size_t>(size));
 }
 

@@ -32,8 +32,8 @@ class SqliteFile {
 
    private:
     friend class SqliteFile;
-    sqlite3_stmt* statement = nullptr;
-    std::vector<int> places;  // -1: not there
+    sqlite3_stmt* statement_ = nullptr;
+    std::vector<int> places_;  // -1: not there
   };
 
   bool has_table(std::string_view name) const;

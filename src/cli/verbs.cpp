@@ -62,7 +62,9 @@ constexpr Verb kVerbs[] = {
      report},
     {"audit",
      "TRACE… [--json] [--output FILE.json] | --compare A B",
-     "which GEMMs of a PyTorch profiler or Nsight trace run in FP8, what that costs, why not more",
+     "which GEMMs of a PyTorch profiler or Nsight trace ran in FP8, and at what cost; also what "
+     "kept "
+     "the rest out, hidden collectives, and why the GPU waited",
      {"audit", kAudit, kAnyNumber, false},
      audit},
     {"board",
