@@ -98,7 +98,7 @@ class NsightReader {
     columns[7] = "copyKind";
     file_.for_each("CUPTI_ACTIVITY_KIND_MEMCPY", columns, [&](const SqliteFile::Row& row) {
       const auto kind = copies_.find(row.integer(7));
-      const std::string_view name = kind == copies_.end() ? "Memcpy" : kind->second;
+      const std::string name = kind == copies_.end() ? "Memcpy" : kind->second;
       take_work(row, trace_.names.number(name), Activity::kMemcpy);
     });
     file_.for_each("CUPTI_ACTIVITY_KIND_MEMSET", columns, [&](const SqliteFile::Row& row) {

@@ -79,11 +79,11 @@ std::string gemm_precisions_text(const Audit& audit) {
 
 std::string gemms_text(const Audit& audit) {
   if (audit.gemm_rows.empty()) return "";
-  Rows rows = {{"GEMM", "calls", "ms", "of GEMM time", "M x N x K", "kernel"}};
+  Rows rows = {{"GEMM", "calls", "ms", "of GEMM time", "M x N x K, or operation", "kernel"}};
   for (const GemmRow& row : audit.gemm_rows) {
     if (rows.size() > kMostShown) break;
     const GemmShape& s = row.shape;
-    std::string shape = "-";
+    std::string shape = row.op.empty() ? "-" : printable(row.op, 40);
     if (s.is_known())
       shape = str(s.batch > 1 ? str(s.batch, " x ") : "", s.m, " x ", s.n, " x ", s.k);
     rows.push_back(

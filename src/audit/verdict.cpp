@@ -116,7 +116,7 @@ std::string left_out_text(const Audit& audit) {
 std::string precisions_text(const Audit& audit) {
   std::vector<std::pair<int64_t, std::string>> parts;
   for (size_t i = 0; i < kPrecisions; ++i)
-    if (audit.gemms[i].ns > 0)
+    if (share(audit.gemms[i].ns, audit.gemm_ns()) >= 0.001)
       parts.emplace_back(audit.gemms[i].ns,
                          str(name_of(static_cast<Precision>(i)), " ",
                              percent(share(audit.gemms[i].ns, audit.gemm_ns()))));
@@ -141,8 +141,8 @@ void add_costs(const Audit& audit, std::vector<std::string>& reasons) {
   }
   const int64_t exposed = total.collective_ns - total.hidden_ns;
   if (const double part = share(exposed, total.span_ns); part >= kMuchExposed)
-    reasons.push_back(str("collectives nobody computes beside take ", percent(part),
-                          " of the time: overlap them"));
+    reasons.push_back(str("collectives that nothing hides take ", percent(part),
+                          " of the time: overlap them with compute"));
   const int64_t copies = audit.kinds[static_cast<size_t>(Kind::kMemcpy)].ns;
   if (const double part = share(copies, total.work.ns); part >= kMuchCopied)
     reasons.push_back(str("memory copies take ", percent(part), " of GPU time"));

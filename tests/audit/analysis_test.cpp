@@ -176,10 +176,10 @@ TEST(Verdict, NamesWhatIsLeftInBf16AndWhy) {
   const Json types = {"c10::Float8_e4m3fn", "c10::Float8_e4m3fn"};
   const Audit audit = audit_of(
       {op("aten::_scaled_mm", 0, 1, 1, {{512, 4096}, {4096, 4096}}, types),
-       kernel(kFp8, 0, 41, 1, 1), op("aten::mm", 0, 1, 2, {{512, 1000}, {1000, 4096}}, kTwoBf16),
-       kernel(kBf16, 50, 30, 2, 2),
+       kernel(kFp8, 0, 41, 101, 1), op("aten::mm", 0, 1, 2, {{512, 1000}, {1000, 4096}}, kTwoBf16),
+       kernel(kBf16, 50, 30, 102, 2),
        op("aten::mm", 0, 1, 3, {{512, 4096}, {4096, 128256}}, kTwoBf16),
-       kernel(kBf16, 80, 29, 3, 3), kernel("quantize_mxfp8_kernel<1>", 110, 20, 4, 4)});
+       kernel(kBf16, 80, 29, 103, 3), kernel("quantize_mxfp8_kernel<1>", 110, 20, 104, 4)});
   const std::string verdict = verdict_of(audit);
   EXPECT_TRUE(verdict.starts_with("FP8 asked for, 41% of GEMM time in FP8: ")) << verdict;
   EXPECT_TRUE(has(verdict, "1 of 512 x 4096 x 1000 in BF16 (K = 1000 is no multiple of 16)"))
@@ -202,7 +202,7 @@ TEST(Verdict, AdvisesAgainstLaunchGaps) {
 TEST(Verdict, ListsUnknownGemmsAndDisputes) {
   const Audit audit = audit_of({kernel("brand_new_gemm_v9", 0, 10, 1),
                                 op("aten::mm", 0, 1, 2, {{16, 16}, {16, 16}}, kTwoBf16),
-                                kernel(kFp8, 20, 10, 2, 2), kernel(kFp8, 30, 10, 3, 3)});
+                                kernel(kFp8, 20, 10, 102, 2), kernel(kFp8, 30, 10, 103, 3)});
   const std::string verdict = verdict_of(audit);
   EXPECT_TRUE(has(verdict, "1 kernels named like GEMMs that no rule knows")) << verdict;
   EXPECT_TRUE(has(verdict, "1 GEMMs whose operation and kernel name disagree")) << verdict;

@@ -15,6 +15,7 @@ TEST(Glob, Matches) {
   EXPECT_TRUE(glob_match("", ""));
   EXPECT_TRUE(glob_match("***", ""));
   EXPECT_FALSE(glob_match("?", ""));
+  EXPECT_TRUE(glob_match("*f(char const*", "void f(char const*, int)"));  // a star in the name
 }
 
 // A matcher that tries every split would not come back from this one.
