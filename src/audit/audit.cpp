@@ -115,8 +115,8 @@ class FileAuditor {
       row.shape = shape_of_op(row.op, trace_.names.text(shapes));
       const Precision by_op = precision_of_op(row.op, trace_.names.text(shapes));
       row.precision = agreed_precision(known.precision, by_op, row.is_disputed);
-      row.is_sure = (known.is_sure || by_op == row.precision) && !row.is_disputed &&
-                    known.kind == Kind::kGemm;
+      const bool is_told = by_op != Precision::kUnknown && by_op == row.precision;
+      row.is_sure = (known.is_sure || is_told) && !row.is_disputed && known.kind == Kind::kGemm;
       if (gemms_.size() >= kMostRows) {  // sums stay right; rows beyond have no shape
         row.shape = {};
         found = gemms_.try_emplace({work.name, 0, 0}, row).first;

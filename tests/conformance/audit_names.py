@@ -4,10 +4,10 @@ import re
 # What a row of the sheet calls a kernel, and the classes of octavo that say the same; the first that fits counts.
 CLASSES = [
     (r"GEMM helper", {"gemm helper"}), (r"^(grouped )?GEMM", {"gemm"}),
-    (r"^attention", {"attention"}), (r"FP8 scale layout|swizzle$|scale-factor swizzle|^padding", {"fp8 layout"}),
+    (r"quantize / swizzle", {"quantize", "fp8 layout"}), (r"^attention", {"attention"}), (r"FP8 scale layout|swizzle$|scale-factor swizzle|^padding", {"fp8 layout"}),
     (r"^transpose / dequantize / scale", {"fp8 transpose", "dequantize", "amax"}),
     (r"quantize / quantize\+transpose / dequantize|quantize / dequantize|quantize, dequantize", {"quantize", "dequantize", "amax"}),
-    (r"quantize / swizzle", {"quantize", "fp8 layout"}), (r"cast / amax|Hadamard amax", {"quantize", "amax"}),
+    (r"cast / amax|Hadamard amax", {"quantize", "amax"}),
     (r"FP8 amax", {"amax"}), (r"quantize|FP8 cast|cast\+transpose", {"quantize"}),
     (r"grad-norm clip", {"optimizer", "amax"}), (r"optimizer", {"optimizer"}), (r"activation", {"activation"}), (r"RoPE", {"rope"}),
     (r"cross-entropy|softmax", {"softmax"}), (r"[Nn]orm", {"norm"}), (r"copy / dtype cast", {"copy", "quantize"}),
