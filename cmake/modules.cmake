@@ -3,7 +3,7 @@
 # config, data, launchers); modules with TORCH into liboctavo_core.so, which the executable loads when a verb needs it.
 
 # In the order of the table in docs/internals/tour.md: a module may include only modules before it.
-set(OCTAVO_MODULES base chart fake_cuda model_config config migrate fp8 tokenizer hub rendezvous launch plan data engine nn models optim dist
+set(OCTAVO_MODULES base chart fake_cuda model_config config migrate python_env fp8 tokenizer hub rendezvous launch plan data engine nn models optim dist
   checkpoint monitor run_report sweep eval train export bench verify diagnose compare audit)
 
 add_library(octavo_options INTERFACE)
@@ -84,7 +84,7 @@ endfunction()
 if(OCTAVO_SANITIZE MATCHES "thread")
   set(OCTAVO_SANITIZED_TESTS base rendezvous launch monitor data checkpoint dist)
 elseif(OCTAVO_SANITIZE MATCHES "fuzzer")
-  set(OCTAVO_SANITIZED_TESTS base model_config config migrate tokenizer hub rendezvous audit)
+  set(OCTAVO_SANITIZED_TESTS base model_config config migrate python_env tokenizer hub rendezvous audit)
   set(octavo_tested fuzz_light)
 else()
   set(OCTAVO_SANITIZED_TESTS data fp8 launch cli optim_light checkpoint sweep run_report compare monitor dist train)

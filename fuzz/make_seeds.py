@@ -359,11 +359,32 @@ def audit_seeds():
         yield "nsight", file.read_bytes()
 
 
+def python_env_seeds():
+    torch = ("Metadata-Version: 2.4\nName: torch\nVersion: 2.9.1+cu128\nRequires-Python: >=3.10\n"
+             "Requires-Dist: nvidia-cudnn-cu12==9.10.2.21; platform_system == \"Linux\"\n"
+             "Requires-Dist: triton==3.5.1; platform_system == \"Linux\" and platform_machine == \"x86_64\"\n"
+             "Requires-Dist: opt-einsum>=3.3; extra == 'opt-einsum'\n\nDescription\n")
+    yield "torch", "m" + torch
+    yield "lines", "m" + torch.replace("\n", "\r\n").replace("Name: ", "Name:\r\n ")
+    yield "old", "mMetadata-Version: 1.2\nName: a\nVersion: 1.0\nRequires-Dist: b[c] (>=1,!=1.5.*,<2) ; python_version<'3'\n"
+    yield "record", ("rtorch/lib/libc10.so,sha256=abc,12\n\"a,\"\"b.so\",,\n../../bin/x.so,,\n/etc/a.so,,\n"
+                     "torch-2.9.1.dist-info/RECORD,,\n")
+    yield "venv", "chome = /usr/bin\ninclude-system-site-packages = false\nversion = 3.11.2\n"
+    for number, pair in enumerate((("2.8.0a0+5228986c39.nv25.06", "2.8.0"), ("1!2.0.post1.dev3", "v2.0-1"),
+                                   ("1.0-rc.1", "1.0.dev0+local.7"), ("2.7.4.post1", "2.7.4"))):
+        yield f"versions{number}", "v" + "\n".join(pair)
+    for number, pair in enumerate((("2.9.0", ">=2.6.0a0,<2.10"), ("1.4.5", "~=1.4.2,!=1.4.5"), ("1.0+git1", "==1.0.*"),
+                                   ("1.0", "===1.0"))):
+        yield f"specifier{number}", "s" + "\n".join(pair)
+    yield "marker", "q(python_version >= '3.9' and os_name != \"nt\") or 'linux' in sys_platform"
+    yield "marker_not_in", "qplatform_machine not in 'x86_64 aarch64'"
+
+
 SEEDS = {"adapter": adapter_seeds, "arrow": arrow_seeds, "audit": audit_seeds, "chat": chat_seeds, "config": yaml_seeds,
          "dataset_index": dataset_index_seeds, "http": http_seeds, "import": import_seeds, "json_rows": json_rows_seeds,
          "manifest": manifest_seeds, "model_config": model_config_seeds, "model_index": model_index_seeds,
-         "parquet": parquet_seeds, "rendezvous": rendezvous_seeds, "safetensors": safetensors_seeds, "shard": shard_seeds,
-         "sweep": sweep_seeds, "tokenizer": tokenizer_seeds, "tokenizer_text": tokenizer_text_seeds}
+         "parquet": parquet_seeds, "python_env": python_env_seeds, "rendezvous": rendezvous_seeds,
+         "safetensors": safetensors_seeds, "shard": shard_seeds, "sweep": sweep_seeds, "tokenizer": tokenizer_seeds, "tokenizer_text": tokenizer_text_seeds}
 
 
 # Targets that choose what to do by the length of the input, modulo this, and do not mind spaces at its end.

@@ -30,6 +30,8 @@ TARGETS = {
     "model_config": (1024, "json", ["model_config/config_fields.cpp", "model_config/read.cpp"]),
     "model_index": (1024, "json", ["checkpoint/hf.cpp"]),
     "parquet": (4096, None, ["data/arrow/arrow_module.cpp", "data/arrow/parquet_batches.cpp"]),
+    "python_env": (1024, "python_env", ["python_env/metadata.cpp", "python_env/requirement.cpp", "python_env/specifier.cpp",
+                                        "python_env/version.cpp"]),
     "rendezvous": (1024, None, ["rendezvous/protocol.cpp", "rendezvous/server_requests.cpp", "rendezvous/table.cpp"]),
     "safetensors": (1024, "safetensors", ["checkpoint/safetensors_reader.cpp"]),
     "shard": (1024, None, ["data/shard.cpp"]),

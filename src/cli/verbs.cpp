@@ -21,9 +21,12 @@ constexpr Verb kVerbs[] = {
     {"checkpoints", "list|verify|export [FOLDER] [--key value]…",
      "list checkpoints, check every file of them, or export one to a Hugging Face folder",
      config::kCheckpointsArguments, core},
-    {"verify", "[--before-long-run] [CONFIG.yaml] [--require_gpu] [--json | --output FILE]",
-     "is this machine able and well set up for FP8, with the fix beside each failure",
-     config::kVerifyArguments, core},
+    {"verify",
+     "[--before-long-run] [CONFIG.yaml] [--require_gpu] [--json | --output FILE] | "
+     "--for te|torchao|megatron [--python PATH]",
+     "is this machine able and well set up for FP8, with the fix beside each failure; --for: the "
+     "same of a Python environment, read from its packages' metadata",
+     config::kVerifyArguments, verify},
     {"doctor", "[CONFIG.yaml] [--key value]…", "the same as verify", config::kVerifyArguments,
      doctor},
     {"diagnose", "[CONFIG.yaml] [--checkpoint WHICH] [--capture FILE] [--key value]…",

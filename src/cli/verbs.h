@@ -50,6 +50,7 @@ int completion(const Verb& verb, Args args);
 // Verbs that need libtorch: checks the arguments, then loads liboctavo_core.so and calls
 // octavo_core_main.
 int core(const Verb& verb, Args args);
+int verify(const Verb& verb, Args args);  // --for: without libtorch; otherwise core
 int doctor(const Verb& verb, Args args);  // verify, under the name that many type first
 
 }  // namespace octavo::cli

@@ -2,22 +2,15 @@
 // What a machine is, gathered once (gather.h), so that judging it (judge.h) is a pure function: a
 // test builds the facts of a machine that it does not have.
 
-#include <compare>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "engine/devices.h"
+#include "verify/driver.h"
 
 namespace octavo::verify {
-
-struct Version {
-  int major = 0, minor = 0, patch = 0;
-  auto operator<=>(const Version&) const = default;
-  bool known() const { return major != 0; }
-  std::string text() const;  // "13.2", "2.30.7"; "unknown"
-};
 
 // A shared library that the GPU path needs.
 struct Library {
@@ -35,32 +28,6 @@ struct Libraries {
   Library cudart, cublaslt, cudnn, nccl, nvrtc, te;
   Version torch_built, torch_found;  // octavo's headers; the library beside which it runs
   int cuda_major = 0;                // that libtorch_cuda asks for
-};
-
-struct Driver {
-  std::string file;      // of libcuda.so.1; "" when there is none
-  std::string version;   // of the kernel module, such as 580.65.06
-  Version cuda;          // the newest CUDA that it knows
-  int nvidia_cards = 0;  // on the PCI bus, driver or not
-};
-
-// The part that only NVML knows.
-struct GpuState {
-  std::string name;
-  uint64_t memory_used = 0, memory_total = 0;
-  int pcie_generation = 0, pcie_generation_most = 0, pcie_width = 0, pcie_width_most = 0;
-  int nvlinks = 0;  // active
-};
-struct Link {
-  int first = 0, second = 0;
-  bool nvlink = false;
-  std::string path;  // "through one PCIe switch", "across processors"
-};
-struct Nvml {
-  std::string problem;         // why nothing is known; "" when it is
-  std::string driver;          // its version
-  std::vector<GpuState> gpus;  // all of the machine, whatever CUDA_VISIBLE_DEVICES says
-  std::vector<Link> links;
 };
 
 struct Interface {

@@ -26,6 +26,10 @@ enum class Section : uint8_t {
   kKernels,
   kTraining,
   kSpeed,
+  // Of verify --for.
+  kPython,
+  kFit,
+  kKnownBad,
   // Of verify --before-long-run.
   kRunSettings,
   kRunData,

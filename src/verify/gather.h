@@ -13,8 +13,6 @@ Facts gather(const fs::path& checkpoint_dir);
 
 // Its parts.
 Libraries gather_libraries();
-Nvml gather_nvml();
-Driver gather_driver();
 std::map<std::string, std::string> gather_environment();
 std::vector<std::string> gather_missing_files(const std::map<std::string, std::string>& values);
 std::vector<Interface> gather_interfaces();

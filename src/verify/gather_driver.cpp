@@ -6,8 +6,9 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
-#include "verify/gather.h"
+#include "verify/driver.h"
 
 namespace octavo::verify {
 namespace {
@@ -60,6 +61,8 @@ GpuState state_of(const NvmlLibrary& nvml, Device device) {
   GpuState state;
   char name[96] = {};
   if (nvml.call("nvmlDeviceGetName", device, &name[0], 96u)) state.name = name;
+  if (!nvml.call("nvmlDeviceGetCudaComputeCapability", device, &state.major, &state.minor))
+    state.major = state.minor = 0;
   struct {
     unsigned long long total, free, used;
   } memory{};
@@ -106,6 +109,12 @@ Link link_between(const NvmlLibrary& nvml, const std::vector<Device>& devices, i
 }
 
 }  // namespace
+
+std::string Version::text() const {
+  if (!known()) return "unknown";
+  std::string out = str(major, ".", minor);
+  return patch != 0 ? str(out, ".", patch) : out;
+}
 
 Driver gather_driver() {
   Driver driver;

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/secrets.h"
+#include "verify/nvte_names.h"
 #include "verify/variable_rules.h"
 
 namespace octavo::verify {
@@ -151,50 +152,6 @@ constexpr auto kAll = [] {
   return all;
 }();
 
-// Read by Transformer Engine 2.20: by its Python layers, or by parts of its C library that octavo
-// does not call.
-constexpr std::string_view kPythonOnly[] = {
-    "NVTE_ALLOW_NONDETERMINISTIC_ALGO",
-    "NVTE_BACKWARD_OVERRIDE",
-    "NVTE_BATCH_MHA_P2P_COMM",
-    "NVTE_BIAS_DROPOUT_FUSION",
-    "NVTE_BIAS_GELU_NVFUSION",
-    "NVTE_BWD_LAYERNORM_SM_MARGIN",
-    "NVTE_CPU_OFFLOAD_V1",
-    "NVTE_CUDNN_MXFP8_NORM_OUTPUT_IN_INPUT_DTYPE",
-    "NVTE_DPA_FP8_FORMAT",
-    "NVTE_DPA_FP8_RECIPE",
-    "NVTE_DPA_FP8DS_AMAX_ALGO",
-    "NVTE_DPA_FP8DS_AMAX_HISTLEN",
-    "NVTE_DPA_FP8DS_REDUCE_AMAX",
-    "NVTE_FLASH_ATTN_V2",
-    "NVTE_FLASH_ATTN_V3",
-    "NVTE_FLASH_ATTN_V4",
-    "NVTE_FP8_BLOCK_SCALING_FP32_SCALES",
-    "NVTE_FP8_CURRENT_SCALING_POWER_2_SCALES",
-    "NVTE_FP8_GEMM_HIGH_PRECISION_ACCUMULATION",
-    "NVTE_FRAMEWORK",
-    "NVTE_FUSED_ATTN_CACHE_DEBUG",
-    "NVTE_FWD_LAYERNORM_SM_MARGIN",
-    "NVTE_GEMM_GELU_FUSION",
-    "NVTE_GROUPED_TENSOR_HANDLE_POOL_SIZE_MB",
-    "NVTE_INF_LAYERNORM_SM_MARGIN",
-    "NVTE_MASKED_SOFTMAX_FUSION",
-    "NVTE_NVFP4_DISABLE_2D_QUANTIZATION",
-    "NVTE_NVFP4_DISABLE_RHT",
-    "NVTE_NVFP4_DISABLE_STOCHASTIC_ROUNDING",
-    "NVTE_NVTX_ENABLED",
-    "NVTE_PRINT_LAYER_NUMBER",
-    "NVTE_PRINT_RANK",
-    "NVTE_RADIX_TOPK_THRESHOLD",
-    "NVTE_TORCH_COMPILE",
-    "NVTE_UBDEBUG",
-    "NVTE_UNFUSED_FP8_UPDATE",
-    "NVTE_USE_CUTLASS_GROUPED_GEMM",
-    "NVTE_USE_FAST_MATH",
-    "NVTE_ZERO_CENTERED_GAMMA_IN_WTYPE",
-};
-
 // Read by libtorch_cuda 2.15, beside those of the table.
 constexpr std::string_view kTorchNccl[] = {
     "TORCH_NCCL_BCAST_UNIQUEID",
@@ -236,7 +193,7 @@ constexpr std::string_view kOctavo[] = {
 
 constexpr Family kFamilies[] = {
     {"OCTAVO_", "octavo", kOctavo, "read by octavo's tests and by the fake CUDA device"},
-    {"NVTE_", "Transformer Engine", kPythonOnly,
+    {"NVTE_", "Transformer Engine", kNvteNames,
      "read by parts of Transformer Engine that octavo does not use, mostly its Python layers; no "
      "effect here"},
     {"TORCH_NCCL_", "libtorch", kTorchNccl, "read by libtorch's NCCL, in runs of several GPUs"},
