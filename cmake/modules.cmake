@@ -4,7 +4,7 @@
 
 # In the order of the table in docs/internals/tour.md: a module may include only modules before it.
 set(OCTAVO_MODULES base chart fake_cuda model_config config migrate python_env fp8 tokenizer hub rendezvous launch plan data engine nn models optim dist
-  checkpoint monitor run_report sweep eval train export bench verify diagnose compare audit)
+  checkpoint monitor run_report foreign_logs sweep eval train export bench verify diagnose compare audit)
 
 add_library(octavo_options INTERFACE)
 target_compile_options(octavo_options INTERFACE -Wall -Wextra -Wshadow -Werror -ffp-contract=off
@@ -87,7 +87,7 @@ elseif(OCTAVO_SANITIZE MATCHES "fuzzer")
   set(OCTAVO_SANITIZED_TESTS base model_config config migrate python_env tokenizer hub rendezvous audit)
   set(octavo_tested fuzz_light)
 else()
-  set(OCTAVO_SANITIZED_TESTS data fp8 launch cli optim_light checkpoint sweep run_report compare monitor dist train)
+  set(OCTAVO_SANITIZED_TESTS data fp8 launch cli optim_light checkpoint sweep run_report foreign_logs compare monitor dist train)
 endif()
 if(NOT octavo_tested)
   set(octavo_tested octavo_light)

@@ -313,6 +313,58 @@ def rendezvous_seeds():
     yield "reply", b"\1" + struct.pack("<Bq", 0, 3) + strings([b"v", b"w"])
 
 
+def checksum(data, polynomial):
+    value = 0xFFFFFFFF
+    for byte in data:
+        value ^= byte
+        for _ in range(8):
+            value = value >> 1 ^ (polynomial if value & 1 else 0)
+    return value ^ 0xFFFFFFFF
+
+
+def masked(data):
+    value = checksum(data, 0x82F63B78)
+    return struct.pack("<I", ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def field(number, content):
+    """Of a protobuf message: bytes, an integer, or a double."""
+    if isinstance(content, int):
+        return bytes([number << 3, content])
+    if isinstance(content, float):
+        return bytes([number << 3 | 1]) + struct.pack("<d", content)
+    tag = bytes([number << 3 | 2]) if number < 16 else bytes([(number << 3 | 2) & 0x7F | 0x80, number >> 4])
+    return tag + bytes([len(content)]) + content
+
+
+def foreign_logs_seeds():
+    """The first byte says how checksums are treated: 'r' as they are, 'e' and 'w' made for an event or a W&B record."""
+    scalar = field(1, b"train/loss") + b"\x15" + struct.pack("<f", 2.5)
+    tensor = field(1, b"eval/loss") + field(8, field(1, 2) + field(6, struct.pack("<d", 2.25)))
+    event = field(1, 1e9) + field(2, 7) + field(5, field(1, scalar) + field(1, tensor))
+    start = field(1, 1e9) + field(2, 3) + field(7, field(1, 1))
+    length = struct.pack("<Q", len(event))
+    yield "event", b"e" + event
+    yield "start", b"e" + start
+    yield "events", b"r" + length + masked(length) + event + masked(event)
+    row = field(2, b"".join(field(1, field(2, name) + field(16, value)) for name, value in (
+        (b"train/loss", b"2.5"), (b"train/global_step", b"7"), (b"_timestamp", b"1e9"), (b"eval/loss", b"NaN"))) + field(2, field(1, 7)))
+    piece = b"\1" + row
+    yield "row", b"w" + row
+    yield "wandb", b"r:W&B\xe1\xbe\0" + struct.pack("<IH", checksum(piece, 0xEDB88320), len(row)) + piece
+    yield "csv", 'r"Step","a - train/loss","a - train/loss__MIN"\n0,1.5,1\n10,NaN,\n'
+    yield "lightning", "repoch,step,train_loss,val_loss\n0,9,2.5,\n0,9,,2.25\n"
+    yield "jsonl", 'r{"current_steps": 5, "loss": 5.5, "total_tokens": 9}\n{"current_steps": 6, "eval_loss": NaN}\n{"step": 1, "train": {"loss": null}}\n'
+    yield "state", 'r{\n "log_history": [{"step": 1, "loss": 2.5}, {"step": 1, "eval_loss": -Infinity}]}\n'
+    yield "megatron", ("r iteration  1/ 50 | elapsed time per iteration (ms): 9.5 | lm loss: 1.0E+01 | number of skipped iterations: 1 |"
+                       " number of nan iterations: 1 |\n validation loss at iteration 1 | lm loss value: 2E+00 |\n")
+    yield "torchtitan", ("r\x1b[31mstep:  1  loss: 12.5  grad_norm: 8.2  memory: 87.87GiB(62.89%)  tps: 5,970  mfu: 4%\n"
+                         "validate step:  1  loss: 12.5  tps: 7\n")
+    yield "nanogpt", "riter 1: loss 4.2, time 25.10ms, mfu 3%\nstep 1: train loss 4.2, val loss 4.3\n"
+    yield "nanochat", "rstep 00001/21400 (0.00%) | loss: 10.8 | dt: 649.22ms | tok/sec: 807,569 |\nStep 00001 | Validation bpb: 3.3\n"
+    yield "llmc", "rs:0 trl:11.0 lr:0.1\ns:0 tel:11\nval loss 3\nstep 2/9 | loss 10.9 (+0.1z)| 120.51 ms | 4350 tok/s\rval loss 2\n"
+
+
 def http_seeds():
     yield "address", b"@127.0.0.1:9400"
     yield "address6", b"@[::1]:9400"
@@ -381,10 +433,11 @@ def python_env_seeds():
 
 
 SEEDS = {"adapter": adapter_seeds, "arrow": arrow_seeds, "audit": audit_seeds, "chat": chat_seeds, "config": yaml_seeds,
-         "dataset_index": dataset_index_seeds, "http": http_seeds, "import": import_seeds, "json_rows": json_rows_seeds,
-         "manifest": manifest_seeds, "model_config": model_config_seeds, "model_index": model_index_seeds,
-         "parquet": parquet_seeds, "python_env": python_env_seeds, "rendezvous": rendezvous_seeds,
-         "safetensors": safetensors_seeds, "shard": shard_seeds, "sweep": sweep_seeds, "tokenizer": tokenizer_seeds, "tokenizer_text": tokenizer_text_seeds}
+         "dataset_index": dataset_index_seeds, "foreign_logs": foreign_logs_seeds, "http": http_seeds,
+         "import": import_seeds, "json_rows": json_rows_seeds, "manifest": manifest_seeds,
+         "model_config": model_config_seeds, "model_index": model_index_seeds, "parquet": parquet_seeds,
+         "python_env": python_env_seeds, "rendezvous": rendezvous_seeds, "safetensors": safetensors_seeds,
+         "shard": shard_seeds, "sweep": sweep_seeds, "tokenizer": tokenizer_seeds, "tokenizer_text": tokenizer_text_seeds}
 
 
 # Targets that choose what to do by the length of the input, modulo this, and do not mind spaces at its end.

@@ -15,7 +15,7 @@ int64_t for_each_line(const fs::path& path, size_t max_bytes,
                                                              std::fclose);
   if (file == nullptr)
     fail(ExitCode::kUsage, "report", "wanted to read ", path.string(), ", found permission denied");
-  std::vector<char> buffer(size_t{1} << 20);
+  std::vector<char> buffer(size_t{1} << 16);
   std::string line;
   int64_t too_long = 0;
   bool skipping = false;

@@ -1,4 +1,5 @@
 // octavo compare: two runs, or one configuration in two settings over several seeds, and a verdict.
+// Runs may be logs of other trainers.
 
 #include <algorithm>
 #include <cstdio>
@@ -6,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/compare_flags.h"
 #include "cli/run_folder.h"
 #include "cli/verbs.h"
 #include "compare/comparison.h"
@@ -24,30 +26,49 @@ bool names_config(Args args) {
   });
 }
 
-// Where the runs are; those of a configuration are made first.
-FolderPairs find_pairs(const config::Parsed& parsed, fs::path& folder) {
+// The runs of a configuration are made first.
+FolderPairs pairs_of_config(const config::Parsed& parsed, fs::path& folder) {
+  const compare::RunPlan plan = compare::plan_runs(parsed);
+  compare::make_runs(plan);
+  folder = plan.folder;
+  FolderPairs pairs = compare::pairs_in(folder);
+  if (2 * pairs.size() > plan.runs.size())
+    log_warn(str(folder.string(), ": ", pairs.size() - plan.runs.size() / 2,
+                 " more pairs from before are there and are judged too; another run_name keeps "
+                 "them apart"));
+  return pairs;
+}
+
+FolderPairs pairs_of_sides(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  if (a.size() != b.size())
+    fail(ExitCode::kUsage, "cli", "compare: wanted as many runs before --against as behind it, ",
+         "found ", a.size(), " and ", b.size(), "; a pair is one seed of both");
+  FolderPairs pairs;
+  for (size_t i = 0; i < a.size(); ++i) pairs.emplace_back(run_folder(a[i]), run_folder(b[i]));
+  return pairs;
+}
+
+// Where the runs are.
+FolderPairs find_pairs(const config::Parsed& parsed, const CompareFlags& flags, fs::path& folder) {
   const std::vector<std::string>& given = parsed.positionals;
   if (!parsed.config_file.empty()) {
-    if (!given.empty())
+    if (!given.empty() || !flags.against.empty())
       fail(ExitCode::kUsage, "cli", "compare: wanted CONFIG.yaml or run folders, found both");
-    const compare::RunPlan plan = compare::plan_runs(parsed);
-    compare::make_runs(plan);
-    folder = plan.folder;
-    FolderPairs pairs = compare::pairs_in(folder);
-    if (2 * pairs.size() > plan.runs.size())
-      log_warn(str(folder.string(), ": ", pairs.size() - plan.runs.size() / 2,
-                   " more pairs from before are there and are judged too; another run_name keeps "
-                   "them apart"));
-    return pairs;
+    return pairs_of_config(parsed, folder);
   }
-  if (given.size() == 2) {
-    folder = run_folder(given[1]);
-    return {{run_folder(given[0]), folder}};
+  if (!flags.against.empty() || given.size() == 2) {
+    const bool two = flags.against.empty();
+    FolderPairs pairs =
+        two ? pairs_of_sides({given[0]}, {given[1]}) : pairs_of_sides(given, flags.against);
+    folder = pairs.back().second;
+    return pairs;
   }
   if (given.size() != 1)
     fail(ExitCode::kUsage, "cli",
          "compare: wanted RUN_A RUN_B, CONFIG.yaml, or a comparison's folder, found ",
-         given.empty() ? "nothing" : str(given.size(), " folders"), "; runs: ", runs_here());
+         given.empty() ? "nothing" : str(given.size(), " folders"),
+         given.size() > 2 ? "; several runs a side are given as A1 A2 --against B1 B2" : "",
+         "; runs: ", runs_here());
   folder = run_folder(given[0]);
   FolderPairs pairs = compare::pairs_in(folder);
   if (pairs.empty())
@@ -56,12 +77,35 @@ FolderPairs find_pairs(const config::Parsed& parsed, fs::path& folder) {
   return pairs;
 }
 
+compare::RunFolder read_side(const fs::path& path, const CompareFlags& flags) {
+  if (!compare::is_run_folder(path))
+    return compare::read_foreign_run(path, flags.logs, flags.same_batches);
+  if (flags.about_logs)
+    log_warn(str(path.string(), " is a run of octavo: what was said about logs is not for it"));
+  return compare::read_run(path);
+}
+
+std::vector<compare::Pair> compare_all(const FolderPairs& paths, const CompareFlags& flags,
+                                       double tail_share) {
+  std::vector<compare::Pair> pairs;
+  for (const auto& [a, b] : paths)
+    pairs.push_back(compare::compare_pair(read_side(a, flags), read_side(b, flags), tail_share));
+  return pairs;
+}
+
+bool any_foreign(const std::vector<compare::Pair>& pairs) {
+  return std::ranges::any_of(pairs, [](const compare::Pair& pair) {
+    return pair.a->is_foreign() || pair.b->is_foreign();
+  });
+}
+
 }  // namespace
 
 int compare(const Verb& verb, Args args) {
+  const CompareFlags flags = take_compare_flags(args);
   config::Arguments arguments = verb.arguments;
-  if (names_config(args)) arguments.reader |= config::reader::kTrain;
-  const config::Parsed parsed = config::parse(args, arguments);
+  if (names_config(flags.other_args)) arguments.reader |= config::reader::kTrain;
+  const config::Parsed parsed = config::parse(flags.other_args, arguments);
   const config::Settings& s = parsed.settings;
   if (!parsed.config_file.empty())
     for (const std::string& note : parsed.notes) log_info(note);
@@ -69,13 +113,20 @@ int compare(const Verb& verb, Args args) {
   if (!s.eval_data.empty()) questions = data::benchmark_file(s, "eval_data", s.eval_data);
   const compare::Bounds bounds{s.max_train_gap, s.max_val_gap, s.max_hellaswag_drop,
                                s.min_speedup,   s.tail_share,  s.max_memory_gap};
-  std::vector<compare::Pair> pairs;
-  for (const auto& [a, b] : find_pairs(parsed, folder))
-    pairs.push_back(
-        compare::compare_pair(compare::read_run(a), compare::read_run(b), s.tail_share));
+  std::vector<compare::Pair> pairs =
+      compare_all(find_pairs(parsed, flags, folder), flags, s.tail_share);
+  if (any_foreign(pairs)) {
+    if (!questions.empty())
+      fail(ExitCode::kUsage, "cli",
+           "--eval_data: wanted runs of octavo, whose models can be asked,",
+           " found logs of other trainers; leave it out");
+    folder.clear();  // the folders of other trainers are left as they are
+  }
   if (!questions.empty()) compare::add_hellaswag(pairs, questions, s.eval_limit);
   const compare::Comparison comparison = compare::judge(std::move(pairs), bounds);
-  const fs::path page = s.output.empty() ? folder / "report.html" : fs::path(s.output);
+  const fs::path page = !s.output.empty() ? fs::path(s.output)
+                        : folder.empty()  ? fs::path("compare.html")
+                                          : folder / "report.html";
   write_file_atomic(page, compare::page_of(comparison, bounds));
   const std::string json = compare::json_of(comparison, bounds)
                                .dump(2, ' ', false, nlohmann::json::error_handler_t::replace);

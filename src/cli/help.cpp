@@ -35,6 +35,10 @@ constexpr std::pair<std::string_view, std::string_view> kCommonKeys[] = {
     {"plan",
      "model_name gpu num_gpus batch_size max_seq_length mixed_precision fp8_recipe sharding_mode "
      "gradient_checkpointing token_budget gpu_price dry_run output json"},
+    {"compare",
+     "seeds side_a side_b max_train_gap max_val_gap min_speedup max_memory_gap tail_share "
+     "eval_data "
+     "output json"},
     {"config",
      "model_name dataset max_seq_length batch_size max_steps learning_rate mixed_precision "
      "fp8_recipe lora_rank run_name"},
@@ -109,7 +113,8 @@ size_t lines_of(std::string_view text) {
 
 std::string heading(const Verb& verb) {
   const std::string usage = str("usage: octavo ", verb.name, " ", verb.usage);
-  return config::wrapped(usage, 7) + "\n\n" + config::wrapped(verb.about, 0) + "\n";
+  return config::wrapped(usage, 7) + "\n\n" + config::wrapped(verb.about, 0) + "\n" +
+         (verb.own_flags.empty() ? "" : "\n" + std::string(verb.own_flags));
 }
 
 // --batch-size, no_shuffle and batch_size are the same key.

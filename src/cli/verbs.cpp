@@ -1,5 +1,7 @@
 #include "cli/verbs.h"
 
+#include "cli/compare_flags.h"
+
 namespace octavo::cli {
 
 namespace {
@@ -53,11 +55,13 @@ constexpr Verb kVerbs[] = {
      {"plan", kPlan},
      plan},
     {"compare",
-     "RUN_A RUN_B | CONFIG.yaml [--seeds N] [--a key=value] [--b key=value] | FOLDER",
+     "RUN_A RUN_B | A1 A2… --against B1 B2… | CONFIG.yaml [--seeds N] [--a key=value] "
+     "[--b key=value] | FOLDER",
      "BF16 against FP8, or any two runs: gaps with intervals, a verdict and a page; exit code 0 "
      "PASS, 4 FAIL, 6 NOT ENOUGH DATA",
-     {"compare", kCompare, 2},
-     compare},
+     {"compare", kCompare, kAnyNumber},
+     compare,
+     kCompareFlagsHelp},
     {"report",
      "RUN [--output run.html]",
      "a run as one page: curves, FP8 health of every tensor, receipt, incidents",

@@ -19,6 +19,7 @@ struct Verb {
   std::string_view about;  // one line
   config::Arguments arguments;
   int (*run)(const Verb& verb, Args args);  // args after the name
+  std::string_view own_flags = {};          // lines of --help about flags that are no keys
 };
 
 std::span<const Verb> verbs();

@@ -49,6 +49,11 @@ std::string first_reason(const std::vector<Pair>& pairs, std::string Pair::*reas
   return "";
 }
 
+bool has_foreign(const std::vector<Pair>& pairs) {
+  return std::ranges::any_of(pairs,
+                             [](const Pair& p) { return p.a->is_foreign() || p.b->is_foreign(); });
+}
+
 std::string seeds_text(size_t seeds) {
   return str("95% interval over ", seeds, " seeds");
 }
@@ -156,7 +161,11 @@ Judgement judge_task(const std::vector<Pair>& pairs, const Bounds& bounds) {
       std::ranges::count_if(pairs, [](const Pair& p) { return p.task.has_value(); });
   if (measured < static_cast<std::ptrdiff_t>(pairs.size())) {
     line.why = first_reason(pairs, &Pair::no_task);
-    if (line.why.empty()) return line.why = "not measured: --eval_data names its file", line;
+    if (line.why.empty()) {
+      line.why = has_foreign(pairs) ? "not measured: a log has no model that could be asked"
+                                    : "not measured: --eval_data names its file";
+      return line;
+    }
     line.verdict = Verdict::kNotEnoughData;
     return line;
   }
@@ -190,7 +199,9 @@ Judgement judge_task(const std::vector<Pair>& pairs, const Bounds& bounds) {
 }
 
 Judgement judge_speed(const std::vector<Pair>& pairs, const Bounds& bounds, bool cpu) {
-  const double wanted = bounds.speedup > 0 ? bounds.speedup : cpu ? 0 : 1;
+  // Logs of other trainers do not name their device, on which the usual bound depends.
+  const bool no_bound = cpu || has_foreign(pairs);
+  const double wanted = bounds.speedup > 0 ? bounds.speedup : no_bound ? 0 : 1;
   Judgement line{.name = cpu ? "speed (CPU rehearsal)" : "speed"};
   if (wanted > 0) line.bound = str("at least ", wanted, "x");
   const bool all = std::ranges::all_of(pairs, [](const Pair& p) { return p.speed.has_value(); });
@@ -226,7 +237,8 @@ Judgement judge_speed(const std::vector<Pair>& pairs, const Bounds& bounds, bool
 // A peak is one number without chance in it: any length of run decides.
 Judgement judge_memory(const std::vector<Pair>& pairs, const Bounds& bounds, bool cpu) {
   constexpr double kUsualGap = 5;  // percent: what the allocator's rounding may make
-  const double most = bounds.memory_gap > 0 ? bounds.memory_gap : cpu ? 0 : kUsualGap;
+  const bool no_bound = cpu || has_foreign(pairs);
+  const double most = bounds.memory_gap > 0 ? bounds.memory_gap : no_bound ? 0 : kUsualGap;
   Judgement line{.name = "memory peak", .counts = bounds.memory_gap > 0};
   if (most > 0) line.bound = str("at most +", most, "%");
   double a = 0, b = 0;
@@ -236,7 +248,8 @@ Judgement judge_memory(const std::vector<Pair>& pairs, const Bounds& bounds, boo
   }
   if (a <= 0 || b <= 0) {
     if (most > 0) line.verdict = Verdict::kNotEnoughData;
-    return line.why = "not said in metrics.jsonl", line;
+    return line.why = has_foreign(pairs) ? "not said in both logs" : "not said in metrics.jsonl",
+           line;
   }
   line.a = format_bytes(a);
   line.b = format_bytes(b);
@@ -265,8 +278,10 @@ void collect_remarks(Comparison& c) {
       add("the two runs have the same settings: the gap is of chance alone");
   }
   if (c.pairs.size() == 1)
-    add("one pair of runs: the intervals are about these two runs; what another seed would give is "
-        "seen with --seeds 3 or more");
+    add(str(
+        "one pair of runs: the intervals are about these two runs; what another seed would "
+        "give is seen with ",
+        has_foreign(c.pairs) ? "more pairs: A1 A2 A3 --against B1 B2 B3" : "--seeds 3 or more"));
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ OrderedJson gap_json(const std::optional<Gap>& gap, const std::string& reason) {
 
 OrderedJson run_json(const RunFolder& run) {
   OrderedJson out = {{"folder", run.folder.string()},
+                     {"format", run.is_foreign() ? run.format : "octavo"},
                      {"precision", run.precision},
                      {"device", run.device},
                      {"status", run.status},

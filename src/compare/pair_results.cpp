@@ -95,6 +95,10 @@ void judge_speed(Pair& pair) {
   const Speeds speeds = common_speeds(pair);
   const size_t count = speeds.a.size(), skipped = std::max<size_t>(2, count / 10);
   const size_t left = count > skipped ? count - skipped : 0;
+  if (count == 0 && (pair.a->is_foreign() || pair.b->is_foreign()))
+    return void(pair.no_speed =
+                    "the logs have no steps in common with their time and tokens (--step_tokens N "
+                    "where they have times and no tokens)");
   if (left < kTimeBlocks * kLeastBlockSteps) {
     pair.no_speed = str("the runs have ", count, " steps with a time and tokens in common, and ",
                         kTimeBlocks * kLeastBlockSteps + 2, " are needed: longer runs (max_steps)");

@@ -94,7 +94,27 @@ void add_reason(Pairing& pairing, const std::string& reason) {
   pairing.remarks.push_back(reason);
 }
 
+// Logs do not say what was trained on.
+void judge_foreign(Pairing& pairing, const RunFolder& a, const RunFolder& b) {
+  pairing.same_batches = a.same_batches && b.same_batches;
+  if (pairing.same_batches)
+    pairing.remarks.emplace_back(
+        "same_batches: the runs are compared step by step, since step n of both is said to be of "
+        "the same batch");
+  else
+    add_reason(pairing,
+               "logs do not say that the runs saw the same batches: they are compared as wholes, "
+               "not step by step (--same_batches when they did: the intervals become narrower)");
+  pairing.remarks.emplace_back(
+      "nothing here tells whether both runs had the same text, tokens and schedule; their losses "
+      "are taken to be of the same thing");
+  if (a.format != b.format)
+    pairing.remarks.push_back(str("the logs are of two kinds (", a.label(), " and ", b.label(),
+                                  "), which may count time and tokens differently"));
+}
+
 void judge_settings(Pairing& pairing, const RunFolder& a, const RunFolder& b) {
+  if (a.is_foreign() || b.is_foreign()) return judge_foreign(pairing, a, b);
   if (!a.settings || !b.settings) {
     pairing.same_batches = false;
     return add_reason(pairing,

@@ -143,11 +143,13 @@ void read_sample(RunFolder& run) {
 }  // namespace
 
 std::string RunFolder::name() const {
+  if (is_foreign()) return folder.string();  // many logs have the same file name
   const fs::path plain = folder.lexically_normal();
   return (plain.has_filename() ? plain : plain.parent_path()).filename().string();
 }
 
 std::string RunFolder::label() const {
+  if (is_foreign()) return format;
   std::string text = precision.empty() ? "precision not said" : precision;
   if (settings && precision.starts_with("FP8")) {
     text += str(", ", config::name_of(config::fp8_recipe_of(*settings)));
@@ -156,9 +158,41 @@ std::string RunFolder::label() const {
   return text;
 }
 
-RunFolder read_run(const fs::path& folder) {
+bool is_run_folder(const fs::path& path) {
   std::error_code error;
-  if (!fs::is_regular_file(folder / "metrics.jsonl", error))
+  return fs::is_regular_file(path / "metrics.jsonl", error);
+}
+
+RunFolder read_foreign_run(const fs::path& path, const foreign_logs::Options& options,
+                           bool same_batches) {
+  foreign_logs::Log log = foreign_logs::read_log(path, options);
+  RunFolder run;
+  run.folder = path;
+  run.format = log.format;
+  run.same_batches = same_batches;
+  for (const auto& [step, point] : log.steps)
+    run.steps[step] = {.loss = point.loss,
+                       .seconds = point.seconds,
+                       .tokens = static_cast<int64_t>(std::min(point.tokens, 9e18)),
+                       .tokens_per_second = point.tokens_per_second};
+  count_step_tokens(run);
+  run.evaluations = std::move(log.evaluations);
+  run.peak_bytes = log.peak_bytes;
+  run.bad_lines = log.bad_lines;
+  run.repeated_steps = log.repeated_steps;
+  run.lost_losses = log.lost_losses;
+  run.skipped_steps = log.skipped_steps;
+  run.remarks = std::move(log.remarks);
+  run.remarks.insert(run.remarks.begin(),
+                     str(log.format, ": ", run.steps.size(), " values of '", log.loss_name, "'",
+                         log.val_loss_name.empty()
+                             ? ", no validation loss"
+                             : str(", ", run.evaluations.size(), " of '", log.val_loss_name, "'")));
+  return run;
+}
+
+RunFolder read_run(const fs::path& folder) {
+  if (!is_run_folder(folder))
     fail(ExitCode::kUsage, "compare", "wanted a run's folder with metrics.jsonl, found none in ",
          folder.string(), "; runs are in runs/<run_name>");
   RunFolder run;

@@ -10,17 +10,20 @@
 
 #include "base/file.h"
 #include "config/settings.h"
+#include "foreign_logs/log.h"
 
 namespace octavo::compare {
 
 struct StepPoint {
-  std::optional<double> loss;  // none: it was not finite
-  double seconds = 0;          // 0: not said
-  int64_t tokens = 0;          // trained on so far; 0: not said
-  double step_tokens = 0;      // of this step alone; 0: not said
+  std::optional<double> loss;    // none: it was not finite
+  double seconds = 0;            // 0: not said
+  int64_t tokens = 0;            // trained on so far; 0: not said
+  double step_tokens = 0;        // of this step alone; 0: not said
+  double tokens_per_second = 0;  // where a log of another trainer says that itself; 0: not said
 
   // Tokens per second; none: the record does not say both.
   std::optional<double> speed() const {
+    if (tokens_per_second > 0) return tokens_per_second;
     return seconds > 0 && step_tokens > 0 ? std::optional(step_tokens / seconds) : std::nullopt;
   }
 };
@@ -39,7 +42,10 @@ struct RunFolder {
   std::string sample;
   int64_t bad_lines = 0, repeated_steps = 0, lost_losses = 0;
   std::vector<std::string> remarks;  // what is missing or wrong here, for the report
+  std::string format;                // of another trainer's log; "": a run of octavo
+  bool same_batches = false;         // of such a log: somebody vouches for it
 
+  bool is_foreign() const { return !format.empty(); }
   std::string name() const;   // the folder's own name
   std::string label() const;  // "BF16", "FP8 rehearsal, delayed"
   bool on_cpu() const { return device.starts_with("cpu"); }
@@ -49,5 +55,12 @@ struct RunFolder {
 
 // Fails when there is no metrics.jsonl with a step in it.
 RunFolder read_run(const fs::path& folder);
+
+// The log of another trainer as a run without settings, receipt and samples.
+RunFolder read_foreign_run(const fs::path& path, const foreign_logs::Options& options,
+                           bool same_batches);
+
+// A folder with metrics.jsonl.
+bool is_run_folder(const fs::path& path);
 
 }  // namespace octavo::compare

@@ -23,11 +23,16 @@ std::string parts_text(const Comparison& c) {
   return str(open.empty() ? "" : " for " + open, decided.empty() ? "" : "; " + decided);
 }
 
+std::string side_text(const char* side, const std::string& label, const RunFolder& run) {
+  const bool named = run.is_foreign() && label == run.name();
+  return str(side, ": ", label, "  (", named ? run.format : run.folder.string(), ")\n");
+}
+
 }  // namespace
 
 std::string text_of(const Comparison& c) {
-  std::string out = str("A: ", c.label_a, "  (", c.pairs[0].a->folder.string(), ")\nB: ", c.label_b,
-                        "  (", c.pairs[0].b->folder.string(), ")\n");
+  std::string out =
+      side_text("A", c.label_a, *c.pairs[0].a) + side_text("B", c.label_b, *c.pairs[0].b);
   if (c.pairs.size() > 1) out += str(c.pairs.size(), " pairs, a seed each\n");
   std::vector<std::vector<std::string>> rows = {{"", "A", "B", "B against A", "wanted", "verdict"}};
   for (const Judgement& line : c.judgements)

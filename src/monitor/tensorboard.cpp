@@ -6,22 +6,13 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "monitor/log_format.h"
 #include "monitor/metrics.h"
 #include "monitor/record_file.h"
 #include "monitor/wire.h"
 
 namespace octavo::monitor {
 namespace {
-
-// Field numbers of tensorboard/compat/proto: event.proto, summary.proto, tensor.proto.
-namespace event {
-constexpr int kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7;
-}
-namespace value {
-constexpr int kTag = 1, kSimpleValue = 2, kHistogram = 5, kTensor = 8, kMetadata = 9;
-}
-constexpr int kSessionStart = 1;  // SessionLog.START
-constexpr int kStringType = 7;    // DT_STRING
 
 double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -77,12 +68,14 @@ std::string as_code_block(const std::string& text) {
 
 Message text_value(std::string_view tag, const std::string& text) {
   const Message plugin = Message().text(1, "text");
-  const Message tensor =
-      Message().number(1, kStringType).message(2, Message()).text(8, as_code_block(text));
+  const Message content = Message()
+                              .number(tensor::kType, tensor::kStringType)
+                              .message(tensor::kShape, Message())
+                              .text(tensor::kStrings, as_code_block(text));
   return Message()
       .text(value::kTag, tag)
       .message(value::kMetadata, Message().message(1, plugin))
-      .message(value::kTensor, tensor);
+      .message(value::kTensor, content);
 }
 
 fs::path new_event_file(const fs::path& folder) {
@@ -136,7 +129,7 @@ class TensorBoardSink final : public Sink {
     std::string out = framed(version);
     if (last_step_ > 0) {
       Message start = event_at(last_step_ + 1);
-      start.message(event::kSessionLog, Message().number(1, kSessionStart));
+      start.message(event::kSessionLog, Message().number(session::kStatus, session::kStart));
       out += framed(start);
     }
     return out;

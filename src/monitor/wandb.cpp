@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "monitor/log_format.h"
 #include "monitor/metrics.h"
 #include "monitor/record_file.h"
 #include "monitor/wandb_live.h"
@@ -17,11 +18,8 @@
 namespace octavo::monitor {
 namespace {
 
-// Field numbers of wandb/proto/wandb_internal.proto.
-namespace record {
-constexpr int kNumber = 1, kHistory = 2, kSummary = 3, kRun = 17, kExit = 18, kHeader = 21;
-}
-constexpr int kKey = 1, kNestedKey = 2, kValueJson = 16;
+namespace record = wandb_record;
+using wandb_item::kKey, wandb_item::kNestedKey, wandb_item::kValueJson;
 constexpr int64_t kStepsPerSummary = 500;
 constexpr std::chrono::seconds kPatience{60}, kShortPatience{10};
 constexpr size_t kMostFolders = 10'000;
@@ -183,7 +181,7 @@ class WandbSink final : public Sink {
   }
 
   void add(const std::string& key, const std::string& value_json) {
-    row_.message(1, item(kNestedKey, key, value_json));
+    row_.message(wandb_history::kItem, item(kNestedKey, key, value_json));
     last_[key] = value_json;
     has_row_ = true;
   }
@@ -195,7 +193,7 @@ class WandbSink final : public Sink {
     add("_timestamp", json_number(now));
     add("_runtime", json_number(runtime()));
     add("_step", std::to_string(step_));
-    row_.message(2, Message().number(1, step_));
+    row_.message(wandb_history::kStep, Message().number(wandb_history::kStepNumber, step_));
     has_row_ = false;
     write(record::kHistory, row_);
     row_ = Message();

@@ -2,15 +2,14 @@
 
 #include <algorithm>
 
+#include "monitor/log_format.h"
 #include "monitor/wandb.h"
 #include "monitor/wire.h"
 
 namespace octavo::monitor {
 namespace {
 
-constexpr uint64_t kBlock = 32768, kPieceHeader = 7;
-constexpr std::string_view kFileHeader{":W&B\xE1\xBE\0", 7};  // name, 0xBEE1, version 0
-enum Piece : char { kFull = 1, kFirst = 2, kMiddle = 3, kLast = 4 };
+using namespace wandb_frame;
 
 void add_piece(std::string& out, Piece kind, std::string_view data) {
   const std::string checked = std::string(1, kind) + std::string(data);

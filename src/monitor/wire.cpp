@@ -8,8 +8,6 @@
 namespace octavo::monitor {
 namespace {
 
-constexpr int kVarint = 0, kEightBytes = 1, kLength = 2, kFourBytes = 5;
-
 constexpr std::array<uint32_t, 256> crc_table(uint32_t reversed_polynomial) {
   std::array<uint32_t, 256> table{};
   for (uint32_t i = 0; i < 256; ++i) {
@@ -59,32 +57,32 @@ void Message::tag(int field, int wire_type) {
 }
 
 Message& Message::number(int field, int64_t value) {
-  tag(field, kVarint);
+  tag(field, wire_type::kVarint);
   varint(static_cast<uint64_t>(value));
   return *this;
 }
 
 Message& Message::real(int field, double value) {
-  tag(field, kEightBytes);
+  tag(field, wire_type::kEightBytes);
   append_little_endian(bytes_, std::bit_cast<uint64_t>(value));
   return *this;
 }
 
 Message& Message::short_real(int field, float value) {
-  tag(field, kFourBytes);
+  tag(field, wire_type::kFourBytes);
   append_little_endian(bytes_, std::bit_cast<uint32_t>(value));
   return *this;
 }
 
 Message& Message::text(int field, std::string_view value) {
-  tag(field, kLength);
+  tag(field, wire_type::kLength);
   varint(value.size());
   bytes_ += value;
   return *this;
 }
 
 Message& Message::reals(int field, const std::vector<double>& values) {
-  tag(field, kLength);
+  tag(field, wire_type::kLength);
   varint(values.size() * sizeof(double));
   for (const double value : values) append_little_endian(bytes_, std::bit_cast<uint64_t>(value));
   return *this;

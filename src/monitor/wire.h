@@ -9,6 +9,11 @@
 
 namespace octavo::monitor {
 
+// How protobuf keeps a field's value.
+namespace wire_type {
+inline constexpr int kVarint = 0, kEightBytes = 1, kLength = 2, kFourBytes = 5;
+}
+
 uint32_t crc32(std::string_view bytes);          // IEEE, as zlib
 uint32_t crc32c(std::string_view bytes);         // Castagnoli
 uint32_t masked_crc32c(std::string_view bytes);  // as TFRecord files keep it

@@ -1,0 +1,59 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "compare/comparison.h"
+#include "compare/synthetic_run.h"
+
+namespace octavo::compare {
+namespace {
+
+class ForeignRunTest : public ScratchTest {
+ protected:
+  // As nanoGPT prints it.
+  fs::path log(const std::string& name, double gap, double period = 7) {
+    std::string lines;
+    for (int step = 1; step <= 400; ++step) {
+      const double loss = (2 + 0.01 * std::sin(step * period)) * (1 + gap);
+      lines += str("iter ", step, ": loss ", loss, ", time 20.0ms, mfu 3%\n");
+      if (step % 20 == 0) lines += str("step ", step, ": train loss 1, val loss ", loss, "\n");
+    }
+    write_file_atomic(folder_ / name, lines);
+    return folder_ / name;
+  }
+};
+
+TEST_F(ForeignRunTest, LogsGetAVerdict) {
+  const fs::path a = log("a.log", 0), good = log("good.log", 0.001), bad = log("bad.log", 0.05);
+  const auto verdict = [&](const fs::path& b, bool same) {
+    std::vector<Pair> pairs;
+    pairs.push_back(
+        compare_pair(read_foreign_run(a, {}, same), read_foreign_run(b, {}, same), 0.25));
+    return judge(std::move(pairs), {});
+  };
+  EXPECT_EQ(verdict(good, false).verdict, Verdict::kPass);
+  EXPECT_EQ(verdict(bad, false).verdict, Verdict::kFail);
+  const Comparison same = verdict(good, true), apart = verdict(good, false);
+  EXPECT_TRUE(same.pairs[0].pairing.same_batches);
+  EXPECT_LT(same.judgements[0].interval->half(), apart.judgements[0].interval->half());
+  EXPECT_EQ(apart.label_a, a.string());
+  EXPECT_NE(text_of(apart).find("nanoGPT"), std::string::npos);
+  // Without a device there is no bound on the speed unless one is given.
+  EXPECT_EQ(apart.judgements[3].verdict, Verdict::kNotAsked);
+}
+
+TEST_F(ForeignRunTest, SpeedNeedsTokens) {
+  const fs::path a = log("a.log", 0), b = log("b.log", 0);
+  const auto speed_of = [&](int64_t tokens) {
+    const foreign_logs::Options options{.step_tokens = tokens};
+    return compare_pair(read_foreign_run(a, options, true), read_foreign_run(b, options, true),
+                        0.25);
+  };
+  EXPECT_FALSE(speed_of(0).speed.has_value());
+  const Pair pair = speed_of(1000);
+  ASSERT_TRUE(pair.speed.has_value());
+  EXPECT_NEAR(pair.speed->a, 50'000, 1);
+}
+
+}  // namespace
+}  // namespace octavo::compare
