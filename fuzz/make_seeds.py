@@ -278,6 +278,22 @@ def manifest_seeds():
     yield "hash", "{\n  \"manifest_hash\": \"" + HASH + "\",\n  \"version\": 1}"
 
 
+def capture_seeds():
+    layer = {"name": "lm_head", "class": "Linear", "layout": "out_in", "calls": 1, "tied_to": "embed.weight",
+             "file": "layer-00000.safetensors", "outputs": 300, "inputs": 64, "tokens": 200, "trainable": True,
+             "token_groups": [0, 1], "output_groups": [0, 2]}
+    capture = {"format": "octavo-capture", "version": 1, "model": "M", "torch": "2.9.0", "step": None, "layers": [layer],
+               "not_captured": [{"name": "c", "why": "a Conv2d"}]}
+    wrong = {"file": {"file": "layer-0/1.safetensors"}, "name": {"name": "a b"}, "groups": {"token_groups": [1, 0]},
+             "large": {"inputs": 1 << 39}, "size": {"outputs": 0}, "layout": {"layout": "x"}, "empty": {"token_groups": []}}
+    yield "one", json.dumps(capture)
+    yield "step", json.dumps(capture | {"step": 3, "not_captured": [], "layers": [layer | {"tied_to": None}]})
+    for name, change in wrong.items():
+        yield name, json.dumps(capture | {"layers": [layer | change]})
+    for name, change in {"version": {"version": 2}, "format": {"format": "x"}, "none": {"layers": []}, "twice": {"layers": [layer] * 2}}.items():
+        yield name, json.dumps(capture | change)
+
+
 def adapter_seeds():
     config = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": "gpt2", "r": 8, "lora_alpha": 16,
               "lora_dropout": 0.05, "target_modules": ["q_proj", "v_proj"], "bias": "none", "fan_in_fan_out": False,
@@ -432,8 +448,8 @@ def python_env_seeds():
     yield "marker_not_in", "qplatform_machine not in 'x86_64 aarch64'"
 
 
-SEEDS = {"adapter": adapter_seeds, "arrow": arrow_seeds, "audit": audit_seeds, "chat": chat_seeds, "config": yaml_seeds,
-         "dataset_index": dataset_index_seeds, "foreign_logs": foreign_logs_seeds, "http": http_seeds,
+SEEDS = {"adapter": adapter_seeds, "arrow": arrow_seeds, "audit": audit_seeds, "capture": capture_seeds, "chat": chat_seeds,
+         "config": yaml_seeds, "dataset_index": dataset_index_seeds, "foreign_logs": foreign_logs_seeds, "http": http_seeds,
          "import": import_seeds, "json_rows": json_rows_seeds, "manifest": manifest_seeds,
          "model_config": model_config_seeds, "model_index": model_index_seeds, "parquet": parquet_seeds,
          "python_env": python_env_seeds, "rendezvous": rendezvous_seeds, "safetensors": safetensors_seeds,

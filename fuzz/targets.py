@@ -19,6 +19,7 @@ TARGETS = {
     "adapter": (1024, "json", ["train/state/peft_config.cpp"]),
     "arrow": (4096, None, ["data/arrow/arrow_module.cpp", "data/arrow/ipc_batches.cpp", "data/arrow/row_json.cpp"]),
     "audit": (2048, "trace", ["audit/chrome_reader.cpp", "audit/json_stream.cpp", "audit/nsight_reader.cpp", "audit/type_names.cpp"]),
+    "capture": (1024, "json", ["diagnose/capture_manifest.cpp"]),
     "chat": (1024, "json", ["data/chat_template.cpp", "data/row_format.cpp"]),
     "config": (1024, "yaml", ["config/yaml.cpp"]),
     "dataset_index": (2048, "json", ["data/dataset_index.cpp"]),

@@ -31,7 +31,7 @@ constexpr Verb kVerbs[] = {
      config::kVerifyArguments, verify},
     {"doctor", "[CONFIG.yaml] [--key value]…", "the same as verify", config::kVerifyArguments,
      doctor},
-    {"diagnose", "[CONFIG.yaml] [--checkpoint WHICH] [--capture FILE] [--key value]…",
+    {"diagnose", "[CONFIG.yaml] [--checkpoint WHICH] [--capture PATH] [--key value]…",
      "which GEMMs run in FP8, how healthy they are, and what to change; also what other recipes "
      "would give",
      config::kDiagnoseArguments, core},

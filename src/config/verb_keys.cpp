@@ -99,8 +99,10 @@ std::vector<Key> plan_keys() {
 
 std::vector<Key> diagnose_keys() {
   return {text_key("capture", &S::capture,
-                   "A safetensors file for what diagnose looked at. It gets input, weight and "
-                   "gradient of every linear layer, in BF16. Empty: none.")};
+                   "A folder of octavo.capture to look at, or a safetensors file to write. The "
+                   "folder has one step of a PyTorch model, which is looked at instead of a model "
+                   "of ours; the file gets input, weight and gradient of every linear layer that "
+                   "diagnose looked at, in BF16. Empty: none.")};
 }
 
 std::vector<Key> bench_keys() {

@@ -63,11 +63,7 @@ FactorOf Observer::factor_of(const ObservedLayer& observed) const {
           octavo::str(observed.stats.layer, ".", fp8::name_of(role), own_slot ? ".column" : ""));
       if (found != factors_.end()) return found->second;
     }
-    const float amax = observed.amax[static_cast<size_t>(role)];
-    if (amax == 0 || !std::isfinite(amax)) return 1.0f;
-    const float factor =
-        std::ldexp(fp8::max_value(format), -static_cast<int>(variant.margin)) / amax;
-    return std::fmin(factor, std::numeric_limits<float>::max());
+    return factor_from_amax(variant, format, observed.amax[static_cast<size_t>(role)]);
   };
 }
 

@@ -188,7 +188,9 @@ Json errors_json(const GemmErrors& errors) {
   return out;
 }
 
-Json layer_json(const LayerStats& layer) {
+}  // namespace
+
+Json json_of(const LayerStats& layer) {
   Json list = Json::array();
   for (const VariantStats& v : layer.variants) {
     Json tensors = Json::array();
@@ -214,8 +216,6 @@ Json layer_json(const LayerStats& layer) {
           {"variants", list}};
 }
 
-}  // namespace
-
 std::string text_of(const Diagnosis& found) {
   const auto all = variants(found.in_use);
   return heading(found) + "\ncoverage\n" + train::gemm_table(found.coverage) + "\n" +
@@ -232,7 +232,7 @@ Json json_of(const Diagnosis& found) {
     one["trouble"] = r.trouble;
     health.push_back(std::move(one));
   }
-  for (const LayerStats& layer : found.layers) layers.push_back(layer_json(layer));
+  for (const LayerStats& layer : found.layers) layers.push_back(json_of(layer));
   for (const Advice& a : found.advice)
     advice.push_back({{"needed", a.needed}, {"what", a.what}, {"evidence", a.evidence}});
   Json overalls = Json::array();

@@ -1,6 +1,8 @@
 #include "diagnose/variant.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -37,6 +39,12 @@ std::string keys_of(const Variant& variant, const Variant& now) {
   if (variant.margin != now.margin && fp8::uses_history(variant.recipe))
     keys.push_back(octavo::str("fp8_margin ", variant.margin));
   return join(keys, ", ");
+}
+
+float factor_from_amax(const Variant& variant, fp8::Format format, float amax) {
+  if (amax == 0 || !std::isfinite(amax)) return 1.0f;
+  const float factor = std::ldexp(fp8::max_value(format), -static_cast<int>(variant.margin)) / amax;
+  return std::fmin(factor, std::numeric_limits<float>::max());
 }
 
 std::vector<Variant> variants(const fp8::Options& in_use) {

@@ -20,6 +20,10 @@ std::string name_of(const Variant& variant);  // "delayed hybrid margin 8", "blo
 // As the keys of a config say it: "fp8_recipe current", "fp8_margin 0", … where `now` differs.
 std::string keys_of(const Variant& variant, const Variant& now);
 
+// The factor that delayed has after a step whose largest magnitude was `amax`; 1 when that says
+// nothing.
+float factor_from_amax(const Variant& variant, fp8::Format format, float amax);
+
 // Every recipe in the formats it has; what is in use first. A margin in use is also tried without.
 std::vector<Variant> variants(const fp8::Options& in_use);
 

@@ -109,8 +109,8 @@ def page_commands(page, test):
 
 
 def page_environment():
-    """With the built program, and the tools beside it, found by their names."""
-    return os.environ | {"PATH": f"{OCTAVO.parent}:{ROOT}/.deps/venv/bin:{os.environ['PATH']}"}
+    """With the built program, the tools beside it and the wheel's Python package found by their names."""
+    return os.environ | {"PATH": f"{OCTAVO.parent}:{ROOT}/.deps/venv/bin:{os.environ['PATH']}", "PYTHONPATH": f"{ROOT}/packaging/python"}
 
 
 def octavo(folder, *words, code=0):

@@ -141,6 +141,10 @@ def check_light_verbs(environment):
     for words, part in ((["--help"], "train a model"), (["--version"], "octavo 0."), (["config", "show"], "batch_size:")):
         if part not in environment.run(*words).stdout:
             fail(f"octavo {' '.join(words)}: wanted '{part}', found none")
+    done = subprocess.run([environment.folder / "bin" / "python", "-m", "octavo.capture", "--help"], cwd=environment.place,
+                          env=environment.variables(), capture_output=True, text=True)
+    if done.returncode != 0 or "--step" not in done.stdout:
+        fail(f"python -m octavo.capture --help: wanted its flags, found {done.stdout}{done.stderr}")
     configs = environment.packages / "octavo" / "share" / "configs"
     environment.run("config", "check", configs / "quickstart.yaml")
     check_examples(environment, configs)
