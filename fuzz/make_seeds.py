@@ -169,6 +169,21 @@ def import_seeds():
     yield "script", "sexport NCCL_DEBUG=INFO\nCUDA_VISIBLE_DEVICES=0,1 NVTE_FP8_DPA_BWD=1 python train.py\nWANDB_API_KEY=\"abc\"\n# x\n"
 
 
+def import_programs_seeds():
+    configs = pathlib.Path(__file__).resolve().parents[1] / "tests" / "conformance" / "foreign_configs"
+    letters = {".toml": "t", ".py": "p", ".sh": "s", ".args": "a"}
+    for path in sorted(configs.iterdir()):
+        if path.suffix in letters:
+            yield path.name, letters[path.suffix] + path.read_text()
+    yield "toml", ("t[training]\nsteps = 300\n[x.y]\na = 0x1F\nb = [1, [2], {c = 3}]\nd = \"\"\"e\\\n f\"\"\"\n[[g]]\n"
+                   "h = 1979-05-27\n")
+    yield "python", ("pdef f():\n    return T.Config(training=A(steps=300), n=None, k={'a': [1, -2]})\n\ndef g():\n    c = f()\n"
+                     "    c.training.steps = 400\n    for x in y:\n        pass\n    return c\n")
+    yield "script", ("s#SBATCH --nodes=2\nN=2\nA=(--num-layers $N --hidden-size $((N * 32)) --num-attention-heads 2)\n"
+                     "if [[ $N == 2 ]]; then A+=(\"--micro-batch-size ${M:-1}\"); fi\ntorchrun pretrain_gpt.py ${A[@]} --vocab-size 99\n")
+    yield "yaml", "ymodel:\n  num_layers: 2\n  hidden_size: 64\n  num_attention_heads: 2\nmicro_batch_size: 1\nfp8: hybrid\n"
+
+
 def table():
     return pyarrow.table({
         "text": ["one", "two é \"quoted\"\n", None, "four"], "id": pyarrow.array([1, 2, 3, None], pyarrow.int64()),
@@ -450,10 +465,11 @@ def python_env_seeds():
 
 SEEDS = {"adapter": adapter_seeds, "arrow": arrow_seeds, "audit": audit_seeds, "capture": capture_seeds, "chat": chat_seeds,
          "config": yaml_seeds, "dataset_index": dataset_index_seeds, "foreign_logs": foreign_logs_seeds, "http": http_seeds,
-         "import": import_seeds, "json_rows": json_rows_seeds, "manifest": manifest_seeds,
-         "model_config": model_config_seeds, "model_index": model_index_seeds, "parquet": parquet_seeds,
-         "python_env": python_env_seeds, "rendezvous": rendezvous_seeds, "safetensors": safetensors_seeds,
-         "shard": shard_seeds, "sweep": sweep_seeds, "tokenizer": tokenizer_seeds, "tokenizer_text": tokenizer_text_seeds}
+         "import": import_seeds, "import_programs": import_programs_seeds, "json_rows": json_rows_seeds,
+         "manifest": manifest_seeds, "model_config": model_config_seeds, "model_index": model_index_seeds,
+         "parquet": parquet_seeds, "python_env": python_env_seeds, "rendezvous": rendezvous_seeds,
+         "safetensors": safetensors_seeds, "shard": shard_seeds, "sweep": sweep_seeds, "tokenizer": tokenizer_seeds,
+         "tokenizer_text": tokenizer_text_seeds}
 
 
 # Targets that choose what to do by the length of the input, modulo this, and do not mind spaces at its end.

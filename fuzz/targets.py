@@ -28,6 +28,8 @@ TARGETS = {
                                             "foreign_logs/scan.cpp", "foreign_logs/text_lines.cpp", "foreign_logs/wandb_file.cpp"]),
     "http": (5120, "http", ["monitor/http_server.cpp"]),
     "import": (512, "yaml", ["migrate/import_read.cpp"]),
+    "import_programs": (2048, "programs", ["migrate/read_toml.cpp", "migrate/python_tokens.cpp", "migrate/read_python.cpp",
+                                           "migrate/shell_words.cpp", "migrate/read_shell.cpp"]),
     "json_rows": (1024, "json", ["data/json_rows.cpp", "data/row_format.cpp"]),
     "manifest": (2048, "json", ["checkpoint/manifest.cpp", "checkpoint/index_json.cpp", "checkpoint/part_list.cpp",
                                 "checkpoint/sealed_json.cpp"]),

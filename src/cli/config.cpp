@@ -50,16 +50,31 @@ int config_import(const Verb& verb, Args args) {
     std::cout << migrate::import_tables();
     return 0;
   }
-  const migrate::Import import = migrate::import_files(parsed.positionals);
+  migrate::Import import = migrate::import_files(parsed.positionals);
+  if (!output.empty()) {
+    const fs::path file(output);
+    place_model(
+        import,
+        (file.parent_path() / str(file.stem().string(), "_", migrate::kModelFolder)).string());
+  }
+  const std::string folder = migrate::model_folder(import);
   std::cout << (json ? migrate::import_json(import) : migrate::import_text(import));
   if (import.is_refused())
     fail(ExitCode::kUsage, "config", "not imported: see REFUSED in the report, and what to do",
          output.empty() ? "" : "; nothing was written");
   if (!output.empty()) {
+    if (!folder.empty()) {
+      fs::create_directories(folder);
+      write_file_atomic(fs::path(folder) / "config.json", migrate::model_json(import));
+    }
     write_file_atomic(output, migrate::import_yaml(import));
-    if (!json) std::cout << "written to " << output << "\n";
+    if (!json)
+      std::cout << "written to " << output
+                << (folder.empty() ? "" : " and " + folder + "/config.json") << "\n";
   } else if (!json) {
     std::cout << "\n" << migrate::import_yaml(import);
+    if (!folder.empty())
+      std::cout << "\n# " << folder << "/config.json\n" << migrate::model_json(import);
   }
   return 0;
 }

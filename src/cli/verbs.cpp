@@ -50,8 +50,9 @@ constexpr Verb kVerbs[] = {
      {"data inspect", kInspect, 1},
      data_inspect},
     {"plan",
-     "[CONFIG.yaml] [--gpu NAME] [--num_gpus N] [--key value]…",
-     "memory, step time, cost and FP8's gain on GPUs that are not here: a forecast",
+     "[CONFIG.yaml | FILE…] [--gpu NAME] [--num_gpus N] [--key value]…",
+     "memory, step time, cost and FP8's gain on GPUs that are not here: a forecast; FILE may be "
+     "torchtitan's, Megatron's or another that config import reads",
      {"plan", kPlan},
      plan},
     {"compare",
@@ -126,8 +127,8 @@ constexpr Verb kVerbs[] = {
      config_check},
     {"config import",
      "[FILE… [--output CONFIG.yaml] [--json]]",
-     "LLaMA-Factory, TRL and Accelerate YAML, DeepSpeed JSON and launch scripts to our keys; also "
-     "what is wrong with them, and without FILE what maps to what",
+     "torchtitan, Megatron, LLaMA-Factory, TRL, Trainer, Accelerate, DeepSpeed and FSDP files and "
+     "launch scripts to our keys; also what is wrong with them, and without FILE what maps to what",
      {"config import", kImport, 8, false},
      config_import},
     {"config schema",

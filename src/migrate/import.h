@@ -1,7 +1,8 @@
 #pragma once
-// Configurations of other programs to our keys: LLaMA-Factory YAML, DeepSpeed JSON, the YAML of the
-// guides' own scripts (our keys), and the variables of a launch script. Nothing of a file is lost:
-// every entry ends in exactly one list of the report.
+// Configurations of other programs to our keys: torchtitan's TOML and Python, Megatron's arguments,
+// LLaMA-Factory, TRL and Accelerate YAML, Trainer's arguments, DeepSpeed and FSDP JSON, the YAML of
+// the guides' own scripts (our keys), and the variables of a launch script. Nothing of a file is
+// lost: every entry ends in exactly one list of the report.
 
 #include <optional>
 #include <span>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "config/settings.h"
+#include "model_config/model_config.h"
 
 namespace octavo::migrate {
 
@@ -41,6 +43,24 @@ struct UnmappedKey {
   std::string why;
 };
 
+// A model that a file describes by its sizes, and not by a name of the hub.
+struct ImportedModel {
+  model_config::ModelConfig config;
+  std::string name;     // for people
+  bool gated = true;    // SwiGLU
+  std::string refusal;  // why train cannot run it; "": it can
+};
+
+// How theirs spreads a run over GPUs.
+struct Parallelism {
+  int64_t gpus = 0;  // 0: no file says
+  int64_t tensor = 1, pipeline = 1, context = 1, expert = 1;
+  int64_t replicate = 1, shard = 0;  // copies, and GPUs that share one; 0: all that are left
+  bool is_assumed = false;           // the number of GPUs is a guess
+  int64_t model_parallel() const { return tensor * pipeline * context; }
+  int64_t data() const { return gpus / model_parallel(); }
+};
+
 struct Import {
   std::vector<std::string> files;  // "train.yaml: LLaMA-Factory"
   std::vector<MappedKey> mapped;
@@ -49,13 +69,28 @@ struct Import {
   std::vector<UnmappedKey> dropped;     // no counterpart
   std::vector<UnmappedKey> unset;       // null, or "auto"
   config::Settings settings;
+  std::optional<ImportedModel> model;  // nothing: model_name says it
+  Parallelism parallel;
+  // For forecasts: whose speed it is, as plan/calibration.cpp names it, and for people.
+  std::string stack = "fused", program;
+  bool recomputes_parts = false;  // selective activation checkpointing, which octavo has not
   bool is_refused() const;
 };
 
 // Reads the files, and the DeepSpeed JSON that a YAML names. Files that cannot be read, hold a key
 // twice or a value of the wrong type are an Error (kUsage); what can be read and must not be
-// trained is a finding kRefused.
-Import import_files(std::span<const std::string> paths);
+// trained is a finding kRefused. `gpus`: how many the run is started on, when somebody knows better
+// than the files; 0: they say it.
+Import import_files(std::span<const std::string> paths, int64_t gpus = 0);
+// Whether the file is another program's and must be imported; octavo's own YAML, and what cannot be
+// read, is not.
+bool is_foreign(const std::string& path);
+
+// The folder whose config.json describes Import::model, when model_name is one: "" when it is not.
+inline constexpr std::string_view kModelFolder = "imported_model";
+std::string model_folder(const Import& import);
+void place_model(Import& import, const std::string& folder);
+std::string model_json(const Import& import);  // that config.json
 
 // The guides' scripts have short names for data sets of the hub (config/names.h).
 struct HubDataset {
@@ -66,6 +101,7 @@ std::optional<HubDataset> short_dataset(std::string_view name);
 std::string import_yaml(const Import& import);  // the keys that were carried; parse() takes it
 std::string import_text(const Import& import);
 std::string import_json(const Import& import);
+std::string import_summary(const Import& import);  // a few lines, for a forecast
 std::string import_tables();  // what maps to what, the tables of docs/reference/import-keys.md
 
 }  // namespace octavo::migrate

@@ -107,10 +107,20 @@ void acc_launch(Importer& importer, const ForeignEntry& entry) {
       {"machine_rank", "--node_rank"},
       {"main_process_ip", "--master_address"},
       {"main_process_port", "--master_port"}};
+  if (entry.path == "num_processes")
+    importer.result.parallel.gpus = importer.whole(entry, 1, 1 << 20);
   for (const auto& [theirs, flag] : kFlags)
     if (entry.path == theirs)
       return importer.leave(entry, str("a flag of octavo launch … -- train: ", flag));
   importer.leave(entry, "octavo launch starts the ranks");
+}
+
+template <int64_t Parallelism::*kMember>
+void acc_degree(Importer& importer, const ForeignEntry& entry) {
+  const int64_t degree = importer.whole(entry, 1, 1024);
+  importer.result.parallel.*kMember = degree;
+  if (degree == 1) return importer.leave(entry, "off");
+  importer.drop(entry, "no tensor and context parallelism: the same GPUs, fully sharded");
 }
 
 void acc_deepspeed_file(Importer& importer, const ForeignEntry& entry) {
@@ -150,6 +160,10 @@ std::span<const Mapping> accelerate_mappings() {
       {"deepspeed_config.offload_optimizer_device", "", kOffload, acc_offload},
       {"deepspeed_config.offload_param_device", "", kOffload, acc_offload},
       {"deepspeed_config.deepspeed_config_file", "", "give that file, too", acc_deepspeed_file},
+      {"parallelism_config.parallelism_config_tp_size", "", "recorded; no tensor parallelism",
+       acc_degree<&Parallelism::tensor>},
+      {"parallelism_config.parallelism_config_cp_size", "", "recorded; no context parallelism",
+       acc_degree<&Parallelism::context>},
       {"fp8_config.backend", "fp8_backend", "TE: te, TORCHAO: aten, MSAMP: te", acc_backend},
       {"fp8_config.fp8_format", "fp8_format", ""},
       {"fp8_config.margin", "fp8_margin", ""},

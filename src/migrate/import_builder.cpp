@@ -38,6 +38,23 @@ std::string lower_case(std::string text) {
   return text;
 }
 
+std::span<const ForeignDefault> defaults_of(ForeignForm form) {
+  switch (form) {
+    case ForeignForm::kLlamaFactory:
+      return llama_factory_defaults();
+    case ForeignForm::kTrl:
+      return trl_defaults();
+    case ForeignForm::kTrainer:
+      return trainer_defaults();
+    case ForeignForm::kTorchtitan:
+      return torchtitan_defaults();
+    case ForeignForm::kMegatron:
+      return megatron_defaults();
+    default:
+      return {};
+  }
+}
+
 // "train.yaml:3: fp8_backend"
 std::string place_of(const ForeignEntry& entry) {
   return entry.where.empty() ? entry.path : entry.where + ": " + shown_text(entry.path);
@@ -55,12 +72,31 @@ const Mapping* find_mapping(ForeignForm form, std::string_view path) {
     const Mapping* found = find_in(mappings, path);
     return found != nullptr ? found : find_in(drops, path);
   };
-  if (form == ForeignForm::kDeepSpeed) return either(deepspeed_mappings(), deepspeed_drops());
-  if (form == ForeignForm::kAccelerate) return either(accelerate_mappings(), accelerate_drops());
-  if (form == ForeignForm::kTrl) {
-    const Mapping* found = either(trl_mappings(), trl_drops());
-    if (found != nullptr || !is_trainer_key(path)) return found;
+  const Mapping* found = nullptr;
+  switch (form) {
+    case ForeignForm::kDeepSpeed:
+      return either(deepspeed_mappings(), deepspeed_drops());
+    case ForeignForm::kAccelerate:
+      return either(accelerate_mappings(), accelerate_drops());
+    case ForeignForm::kFsdp:
+      return either(fsdp_mappings(), fsdp_drops());
+    case ForeignForm::kTorchtitan:
+      return either(torchtitan_mappings(), torchtitan_drops());
+    case ForeignForm::kMegatron:
+      return either(megatron_mappings(), megatron_drops());
+    case ForeignForm::kTrl:
+      found = either(trl_mappings(), trl_drops());
+      break;
+    case ForeignForm::kTrainer:
+      found = either(trainer_mappings(), trainer_drops());
+      break;
+    case ForeignForm::kLlamaFactory:
+    case ForeignForm::kGuide:
+    case ForeignForm::kVariables:
+      return either(llama_factory_mappings(), llama_factory_drops());
   }
+  // Trainer's own keys are LLaMA-Factory's, too.
+  if (found != nullptr || !is_trainer_key(path)) return found;
   return either(llama_factory_mappings(), llama_factory_drops());
 }
 
@@ -90,6 +126,9 @@ void Importer::run() {
     for (const ForeignFile& file : files_)
       for (const ForeignEntry& entry : file.entries)
         if (entry.is_default == defaults) convert(file, entry);
+  if (has(ForeignForm::kTorchtitan)) settle_torchtitan_model(*this);
+  if (has(ForeignForm::kMegatron)) settle_megatron_model(*this);
+  settle_parallelism(*this);
   check_batch_product(*this);
   check_lora_gain(*this);
   check_evaluation(*this);
@@ -102,29 +141,40 @@ void Importer::run() {
 }
 
 void Importer::add_defaults() {
-  for (ForeignFile& file : files_) {
-    const bool from_trl = file.form == ForeignForm::kTrl;
-    if (!from_trl && file.form != ForeignForm::kLlamaFactory) continue;
-    for (const ForeignDefault& usual : from_trl ? trl_defaults() : llama_factory_defaults()) {
+  // The name before it, in older versions; with that in the file the new one has no default.
+  static constexpr std::pair<std::string_view, std::string_view> kOlder[] = {
+      {"training.local_batch_size", "training.batch_size"},
+      {"lr_scheduler.min_lr_factor", "lr_scheduler.lr_min"},
+      {"eval_strategy", "evaluation_strategy"}};
+  for (ForeignFile& file : files_)
+    for (const ForeignDefault& usual : defaults_of(file.form)) {
       const std::string path(usual.theirs);
       if (entry_of(file.form, path) != nullptr) continue;
+      if (std::ranges::any_of(kOlder, [&](const auto& names) {
+            return names.first == path && entry_of(file.form, names.second) != nullptr;
+          }))
+        continue;
       // bf16 is on there only when fp16 is not.
-      if (from_trl && path == "bf16" && is_on(file.form, "fp16")) continue;
+      if (file.form == ForeignForm::kTrl && path == "bf16" && is_on(file.form, "fp16")) continue;
       file.entries.push_back({.path = path,
                               .values = {std::string(usual.value)},
                               .is_default = true,
                               .where = str(name_of(file.form), "'s default")});
     }
-  }
 }
 
 void Importer::convert(const ForeignFile& file, const ForeignEntry& entry) {
   if (file.form == ForeignForm::kVariables) return;  // check_variables
+  if (entry.is_code)
+    return drop(entry, "code, which is not executed; if it matters, add our key by hand");
+  if (entry.path.starts_with("export "))
+    return drop(entry, "a variable, not a key; octavo verify looks at those that matter");
   if (entry.is_null) return leave(entry, "empty: their default");
   if (file.form == ForeignForm::kGuide) return convert_guide(entry);
   const bool deepspeed = file.form == ForeignForm::kDeepSpeed;
   if (deepspeed && entry.values == std::vector<std::string>{"auto"})
-    return leave(entry, has(ForeignForm::kLlamaFactory) || has(ForeignForm::kTrl)
+    return leave(entry, has(ForeignForm::kLlamaFactory) || has(ForeignForm::kTrl) ||
+                                has(ForeignForm::kTrainer)
                             ? "filled in from the YAML, whose keys are carried"
                             : "filled in by the program that reads it; octavo's default");
   const Mapping* mapping = find_mapping(file.form, entry.path);
@@ -252,10 +302,11 @@ void Importer::find(Finding::Verdict verdict, std::string id, const ForeignEntry
 const ForeignEntry* Importer::entry_of(ForeignForm form, std::string_view path) const {
   for (const ForeignFile& file : files_) {
     // The guides' own scripts borrow keys of the others, and TRL has Trainer's, as LLaMA-Factory.
-    const bool shares = form == ForeignForm::kLlamaFactory && file.form == ForeignForm::kTrl;
+    const bool shares = form == ForeignForm::kLlamaFactory &&
+                        (file.form == ForeignForm::kTrl || file.form == ForeignForm::kTrainer);
     if (file.form != form && file.form != ForeignForm::kGuide && !shares) continue;
     for (const ForeignEntry& entry : file.entries)
-      if (entry.path == path && !entry.is_null) return &entry;
+      if (entry.path == path && !entry.is_null && !entry.is_code) return &entry;
   }
   return nullptr;
 }

@@ -39,6 +39,17 @@ std::span<const ForeignDefault> trl_defaults();
 bool is_trainer_key(std::string_view path);  // a key of Trainer that TRL passes on
 std::span<const Mapping> accelerate_mappings();
 std::span<const Mapping> accelerate_drops();
+std::span<const Mapping> trainer_mappings();  // of Hugging Face's Trainer and its scripts alone
+std::span<const Mapping> trainer_drops();
+std::span<const ForeignDefault> trainer_defaults();
+std::span<const Mapping> fsdp_mappings();
+std::span<const Mapping> fsdp_drops();
+std::span<const Mapping> torchtitan_mappings();
+std::span<const Mapping> torchtitan_drops();
+std::span<const ForeignDefault> torchtitan_defaults();
+std::span<const Mapping> megatron_mappings();
+std::span<const Mapping> megatron_drops();
+std::span<const ForeignDefault> megatron_defaults();
 const Mapping* find_mapping(ForeignForm form, std::string_view path);  // nullptr: none
 
 // Names of the design that train does not read yet.
@@ -50,6 +61,7 @@ const config::Key* available_key(std::string_view name);
 class Importer {
  public:
   Import result;
+  int64_t known_gpus = 0;  // 0: the files say it
 
   void add(ForeignFile file);
   void run();  // every entry of every file, then what only all of them together say
@@ -90,6 +102,14 @@ class Importer {
 
   std::vector<ForeignFile> files_;
 };
+
+// What only all keys together say of the model, the GPUs and the batch.
+void settle_torchtitan_model(Importer& importer);           // import_torchtitan_model.cpp
+void settle_megatron_model(Importer& importer);             // import_megatron_model.cpp
+void settle_parallelism(Importer& importer);                // import_parallelism.cpp
+std::string parallelism_text(const Parallelism& parallel);  // "64 GPUs = 8 tensor x 8 data"
+// A model of which only the sizes are known: a name of the hub when it is a published one.
+void name_model(Importer& importer, const ForeignEntry& reason, ImportedModel model);
 
 // What is wrong with several keys together; import_checks.cpp.
 bool wants_fp8(const Importer& importer);

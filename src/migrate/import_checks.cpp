@@ -140,7 +140,10 @@ void check_variables(Importer& importer, std::span<const ForeignFile> files) {
   }
   const config::Settings& s = importer.result.settings;
   const bool fp8 = s.use_fp8 || s.mixed_precision == config::Precision::kFp8;
-  if (missing.empty() || !fp8 || importer.has(ForeignForm::kGuide)) return;
+  const bool reads_others =  // the guides' list is for LLaMA-Factory on Transformer Engine
+      importer.has(ForeignForm::kGuide) || importer.has(ForeignForm::kTorchtitan) ||
+      importer.has(ForeignForm::kMegatron);
+  if (missing.empty() || !fp8 || reads_others) return;
   importer.result.findings.push_back(
       {kRepaired, "missing_variables", "the launch script",
        join(missing, ", ") + ": named by the guides, set in none of these files",

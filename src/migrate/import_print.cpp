@@ -60,6 +60,37 @@ std::string finding_lines(const Import& import) {
   return out;
 }
 
+// "llama3 8B: 8.03 billion": what a file says by sizes.
+std::string model_line(const Import& import) {
+  if (!import.model) return "";
+  const model_config::ModelConfig& c = import.model->config;
+  return str("  ", import.model->name, ": ", c.layers, " layers, ", c.width, " wide, ", c.mlp,
+             import.model->gated ? " gated" : "", " in the MLP, ", c.heads, " heads of ",
+             c.head_dim, " (", c.kv_heads, " of keys), ", c.vocab, " tokens",
+             c.tied ? ", head tied" : "", "\n",
+             import.model->refusal.empty() ? "" : "  " + import.model->refusal + "\n");
+}
+
+std::string parallel_line(const Import& import) {
+  const std::string text = parallelism_text(import.parallel);
+  return text.empty() ? "" : "  " + text + "\n";
+}
+
+OrderedJson model_report(const Import& import) {
+  if (!import.model) return nullptr;
+  return {{"name", import.model->name},
+          {"folder", model_folder(import)},
+          {"gated", import.model->gated},
+          {"refusal", import.model->refusal},
+          {"config", OrderedJson::parse(model_json(import))}};
+}
+
+OrderedJson parallel_report(const Parallelism& p) {
+  return {{"gpus", p.gpus},           {"is_assumed", p.is_assumed}, {"tensor", p.tensor},
+          {"pipeline", p.pipeline},   {"context", p.context},       {"expert", p.expert},
+          {"replicate", p.replicate}, {"shard", p.shard},           {"data", p.data()}};
+}
+
 std::string part(std::string_view title, const std::string& lines) {
   return lines.empty() ? "" : str("\n", title, "\n", lines);
 }
@@ -103,6 +134,8 @@ std::string drop_table(std::span<const Mapping> table) {
 std::string import_yaml(const Import& import) {
   std::string out = "# Written by octavo config import from\n";
   for (const std::string& file : import.files) out += "#   " + file + "\n";
+  if (const std::string text = parallelism_text(import.parallel); !text.empty())
+    out += str("# for ", text, ": octavo plan … --num_gpus ", import.parallel.gpus, "\n");
   for (const config::SectionInfo& section : config::sections()) {
     std::string lines;
     for (const config::Key& key : config::keys()) {
@@ -120,6 +153,8 @@ std::string import_yaml(const Import& import) {
 std::string import_text(const Import& import) {
   std::string out;
   for (const std::string& file : import.files) out += file + "\n";
+  out += part("model, by its sizes", model_line(import));
+  out += part("parallelism", parallel_line(import));
   out += part("carried over (theirs -> ours)", mapped_lines(import, false));
   out += part("their defaults, where octavo's are others", mapped_lines(import, true));
   out += part("wrong with it", finding_lines(import));
@@ -134,6 +169,21 @@ std::string import_text(const Import& import) {
                    " repaired=", count(Finding::Verdict::kRepaired),
                    " notes=", count(Finding::Verdict::kNote), " later=", import.understood.size(),
                    " dropped=", import.dropped.size(), " unset=", import.unset.size(), "\n");
+}
+
+std::string import_summary(const Import& import) {
+  std::string out;
+  for (const std::string& file : import.files) out += "from " + file + "\n";
+  out += parallel_line(import);
+  const auto given = std::ranges::count(import.mapped, false, &MappedKey::is_default);
+  out += str("  ", given, " keys taken, ", import.mapped.size() - static_cast<size_t>(given),
+             " defaults of theirs, ", import.dropped.size(), " not taken, ", import.unset.size(),
+             " with nothing to set: octavo config import lists each, and why\n");
+  for (const Finding& finding : import.findings)
+    if (!finding.id.starts_with("no_dataset"))
+      out += str("  ", verdict_word(finding.verdict), " ", finding.id, ": ", finding.problem, "; ",
+                 finding.done, "\n");
+  return out + "\n";
 }
 
 std::string import_json(const Import& import) {
@@ -162,28 +212,38 @@ std::string import_json(const Import& import) {
                               {"later", uncarried_json(import.understood)},
                               {"dropped", uncarried_json(import.dropped)},
                               {"unset", uncarried_json(import.unset)},
+                              {"model", model_report(import)},
+                              {"parallelism", parallel_report(import.parallel)},
                               {"yaml", import.is_refused() ? "" : import_yaml(import)}};
   // An untrusted key may be no UTF-8.
   return report.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 std::string import_tables() {
-  std::string out = str("### LLaMA-Factory\n\n", mapping_table(llama_factory_mappings()),
-                        "\nNot in the file, and other than octavo's: written out as\n\n| theirs | "
-                        "default |\n|---|---|\n");
-  for (const ForeignDefault& usual : llama_factory_defaults())
-    out += str("| `", usual.theirs, "` | ", usual.value, " |\n");
-  out += str("\nWithout a counterpart:\n\n", drop_table(llama_factory_drops()),
-             "\n### DeepSpeed\n\n", mapping_table(deepspeed_mappings()),
-             "\nWithout a counterpart:\n\n", drop_table(deepspeed_drops()), "\n### TRL\n\n",
-             "The keys of Hugging Face's Trainer as above, and\n\n", mapping_table(trl_mappings()),
-             "\nNot in the file, and other than octavo's: written out as\n\n| theirs | "
-             "default |\n|---|---|\n");
-  for (const ForeignDefault& usual : trl_defaults())
-    out += str("| `", usual.theirs, "` | ", usual.value, " |\n");
-  out += str("\nWithout a counterpart:\n\n", drop_table(trl_drops()), "\n### Accelerate\n\n",
-             mapping_table(accelerate_mappings()), "\nWithout a counterpart:\n\n",
-             drop_table(accelerate_drops()));
+  const auto one = [](std::string_view title, std::string_view before,
+                      std::span<const Mapping> mappings, std::span<const ForeignDefault> defaults,
+                      std::span<const Mapping> drops) {
+    std::string out = str("### ", title, "\n\n", before, mapping_table(mappings));
+    if (!defaults.empty())
+      out +=
+          "\nNot in the file, and other than octavo's: written out as\n\n| theirs | default "
+          "|\n|---|---|\n";
+    for (const ForeignDefault& usual : defaults)
+      out += str("| `", usual.theirs, "` | ", usual.value, " |\n");
+    return out + "\nWithout a counterpart:\n\n" + drop_table(drops);
+  };
+  constexpr std::string_view kShared = "The keys of Hugging Face's Trainer as above, and\n\n";
+  std::string out =
+      one("LLaMA-Factory", "", llama_factory_mappings(), llama_factory_defaults(),
+          llama_factory_drops()) +
+      "\n" + one("DeepSpeed", "", deepspeed_mappings(), {}, deepspeed_drops()) + "\n" +
+      one("TRL", kShared, trl_mappings(), trl_defaults(), trl_drops()) + "\n" +
+      one("Accelerate", "", accelerate_mappings(), {}, accelerate_drops()) + "\n" +
+      one("Hugging Face's Trainer", kShared, trainer_mappings(), trainer_defaults(),
+          trainer_drops()) +
+      "\n" + one("FSDP", "", fsdp_mappings(), {}, fsdp_drops()) + "\n" +
+      one("torchtitan", "", torchtitan_mappings(), torchtitan_defaults(), torchtitan_drops()) +
+      "\n" + one("Megatron", "", megatron_mappings(), megatron_defaults(), megatron_drops());
   std::string later;
   for (const std::string_view name : planned_keys())
     if (available_key(name) == nullptr) later += str(later.empty() ? " `" : ", `", name, "`");

@@ -11,6 +11,9 @@
 #include "config/key.h"
 #include "config/yaml.h"
 #include "migrate/import_builder.h"
+#include "migrate/read_python.h"
+#include "migrate/read_shell.h"
+#include "migrate/read_toml.h"
 
 namespace octavo::migrate {
 namespace {
@@ -29,14 +32,6 @@ void flatten(const Json& object, const std::string& prefix, const std::string& w
       flatten(value, path + ".", where, entries);
       continue;
     }
-    // "a.b" and {"a": {"b"}} would be one key with two values.
-    for (const ForeignEntry& entry : entries)
-      if (entry.path == path)
-        fail(ExitCode::kUsage, "config", where, ": wanted each key once, found ", shown_text(path),
-             " twice");
-    if (entries.size() == kMaxForeignKeys)
-      fail(ExitCode::kUsage, "config", where, ": wanted at most ", kMaxForeignKeys,
-           " keys, found more; is this a configuration file?");
     ForeignEntry entry{.path = path, .values = {}, .where = where};
     entry.is_null = value.is_null() || value.is_object();
     entry.is_list = value.is_array();
@@ -44,7 +39,7 @@ void flatten(const Json& object, const std::string& prefix, const std::string& w
       for (const Json& item : value) entry.values.push_back(scalar_text(item));
     else if (!entry.is_null)
       entry.values.push_back(scalar_text(value));
-    entries.push_back(std::move(entry));
+    add_entry(entries, std::move(entry), where);  // "a.b" and {"a": {"b"}} would be one key
   }
 }
 
@@ -55,7 +50,7 @@ std::vector<ForeignEntry> json_entries(const std::string& text, const std::strin
   } catch (const Error& error) {
     const std::string_view message = error.what();  // "[base] …"
     fail(ExitCode::kUsage, "config", message.substr(message.find(' ') + 1),
-         "; wanted the JSON that DeepSpeed reads");
+         "; wanted the JSON that DeepSpeed or Hugging Face's Trainer reads");
   }
   if (!document.is_object())
     fail(ExitCode::kUsage, "config", path, ": wanted a JSON object of settings, found ",
@@ -135,6 +130,38 @@ bool is_trl(const ForeignFile& file) {
                            "dataset", "dataset_dir", "lora_target", "fp8"});
 }
 
+bool is_fsdp(const ForeignFile& file) {
+  return names_any(file, {"fsdp_transformer_layer_cls_to_wrap", "transformer_layer_cls_to_wrap",
+                          "fsdp_sharding_strategy", "fsdp_reshard_after_forward",
+                          "reshard_after_forward", "fsdp_auto_wrap_policy", "fsdp_version",
+                          "backward_prefetch", "fsdp_backward_prefetch"}) &&
+         !names_any(file, {"per_device_train_batch_size", "output_dir", "learning_rate"});
+}
+
+// TrainingArguments alone, or with the keys of transformers' own scripts (run_clm.py).
+bool is_trainer(const ForeignFile& file, bool is_json) {
+  const auto known = std::ranges::count_if(
+      file.entries, [](const ForeignEntry& entry) { return is_trainer_key(entry.path); });
+  if (known < 3 || !names_any(file, {"per_device_train_batch_size", "output_dir",
+                                     "num_train_epochs", "model_name_or_path"}))
+    return false;
+  if (names_any(file, {"stage", "finetuning_type", "template", "cutoff_len", "val_size", "dataset",
+                       "dataset_dir", "lora_target", "fp8"}))
+    return false;
+  const bool clm = names_any(file, {"block_size", "train_file", "dataset_config_name"});
+  return clm || (!is_trl(file) && (is_json || names_any(file, {"gradient_checkpointing", "fsdp",
+                                                               "torch_compile", "tf32"})));
+}
+
+// Megatron's arguments as YAML (--yaml-cfg), or as its own tests and NeMo write them.
+bool is_megatron(const ForeignFile& file) {
+  return std::ranges::count_if(file.entries, [](const ForeignEntry& entry) {
+           const std::string name = megatron_name(entry.path);
+           return name == "num-layers" || name == "hidden-size" || name == "micro-batch-size" ||
+                  name == "tensor-model-parallel-size";
+         }) >= 2;
+}
+
 // Whose keys are these? By how many of them each program knows.
 ForeignForm form_of(const ForeignFile& file, bool is_json) {
   const auto count = [&](auto&& knows) { return std::ranges::count_if(file.entries, knows); };
@@ -145,7 +172,10 @@ ForeignForm form_of(const ForeignFile& file, bool is_json) {
            ": wanted a configuration of one run, found a W&B sweep (", shown_text(entry.path),
            "), which is many; run it as it is: octavo sweep run ", file.shown,
            " CONFIG.yaml, or octavo sweep create for agents on several machines");
+  if (is_megatron(file)) return ForeignForm::kMegatron;
   if (is_accelerate(file)) return ForeignForm::kAccelerate;
+  if (is_trainer(file, is_json)) return ForeignForm::kTrainer;
+  if (is_fsdp(file)) return ForeignForm::kFsdp;
   if (is_trl(file)) return ForeignForm::kTrl;
   const auto llama_factory = count([](const ForeignEntry& entry) {
     return find_mapping(ForeignForm::kLlamaFactory, entry.path) != nullptr;
@@ -160,8 +190,8 @@ ForeignForm form_of(const ForeignFile& file, bool is_json) {
     return ForeignForm::kDeepSpeed;
   if (llama_factory == 0 && deepspeed == 0 && ours == 0)
     fail(ExitCode::kUsage, "config", file.shown,
-         ": wanted a configuration of LLaMA-Factory, TRL, Accelerate, DeepSpeed or of octavo's own "
-         "keys, found ",
+         ": wanted a configuration of torchtitan, Megatron, LLaMA-Factory, TRL, Trainer, "
+         "Accelerate, DeepSpeed, FSDP or of octavo's own keys, found ",
          file.entries.empty()
              ? "nothing in it"
              : "none of their keys, first " + shown_text(file.entries.front().path));
@@ -169,7 +199,60 @@ ForeignForm form_of(const ForeignFile& file, bool is_json) {
   return llama_factory > ours ? ForeignForm::kLlamaFactory : ForeignForm::kGuide;
 }
 
+// A pyproject.toml is TOML, too.
+void refuse_other_toml(const ForeignFile& file) {
+  for (const ForeignEntry& entry : file.entries)
+    for (const std::string_view section : {"training.", "parallelism.", "model.", "model_spec"})
+      if (entry.path.starts_with(section)) return;
+  fail(ExitCode::kUsage, "config", file.shown,
+       ": wanted torchtitan's sections (training, parallelism, model), found ",
+       file.entries.empty() ? "nothing in it"
+                            : "none of them, first " + shown_text(file.entries.front().path));
+}
+
+// Flags that only Hugging Face's programs have.
+bool is_trainer_command(const ShellScript& script) {
+  return std::ranges::any_of(script.flags, [](const ForeignEntry& entry) {
+    return entry.path == "per_device_train_batch_size" || entry.path == "model_name_or_path";
+  });
+}
+
+// Megatron's arguments, Trainer's arguments, or variables alone.
+void read_launch_script(const std::string& text, ForeignFile& file) {
+  ShellScript script;
+  if (file.path.ends_with(".args"))
+    script.flags = argument_entries(text, file.shown);
+  else
+    script = read_shell(text, file.shown);
+  file.entries = script.flags;
+  const bool megatron = is_megatron(file), trainer = !megatron && is_trainer_command(script);
+  if (!megatron && !trainer) {
+    file.entries.clear();
+    file.form = ForeignForm::kVariables;
+    return read_script(text, file);
+  }
+  file.form = megatron ? ForeignForm::kMegatron : form_of(file, false);
+  if (megatron)
+    for (ForeignEntry& entry : file.entries) entry.path = megatron_name(entry.path);
+  for (auto* more : {&script.launcher, &script.exports, &script.others})
+    for (ForeignEntry& entry : *more) {
+      if (more == &script.launcher) {
+        entry.path = "launch " + entry.path;
+        std::ranges::replace(entry.path, '_', '-');
+      }
+      std::erase_if(file.entries, [&](const ForeignEntry& e) { return e.path == entry.path; });
+      add_entry(file.entries, std::move(entry), file.shown);
+    }
+}
+
 }  // namespace
+
+std::string megatron_name(std::string_view path) {
+  std::string name(path.substr(path.rfind('.') + 1));  // npos + 1 is 0
+  if (name.starts_with("--")) name.erase(0, 2);
+  std::ranges::replace(name, '_', '-');
+  return name;
+}
 
 std::string_view name_of(ForeignForm form) {
   switch (form) {
@@ -183,6 +266,14 @@ std::string_view name_of(ForeignForm form) {
       return "TRL";
     case ForeignForm::kAccelerate:
       return "Accelerate";
+    case ForeignForm::kTrainer:
+      return "Hugging Face's Trainer";
+    case ForeignForm::kFsdp:
+      return "FSDP";
+    case ForeignForm::kTorchtitan:
+      return "torchtitan";
+    case ForeignForm::kMegatron:
+      return "Megatron";
     case ForeignForm::kVariables:
       break;
   }
@@ -204,6 +295,16 @@ std::string shown_path(const std::string& path) {
   return shown_text(path, kLongestPath);
 }
 
+std::string code_text(std::string_view text) {
+  constexpr size_t kMostShown = 160;
+  std::string small(text);
+  for (char& c : small)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  for (const char* word : {"token", "key", "secret", "passw", "login", "auth"})
+    if (small.find(word) != small.npos) return "(hidden)";
+  return std::string(trim(text.substr(0, kMostShown)));
+}
+
 std::string ForeignEntry::text() const {
   if (is_null) return "null";
   if (is_secret_name(path)) return "(hidden)";
@@ -217,7 +318,22 @@ std::string ForeignEntry::text() const {
   return "[" + join(shown, ", ") + "]";
 }
 
-ForeignFile read_foreign(const std::string& path) {
+void add_entry(std::vector<ForeignEntry>& entries, ForeignEntry entry, const std::string& shown) {
+  for (const ForeignEntry& before : entries)
+    if (before.path == entry.path)
+      fail(ExitCode::kUsage, "config", shown, ": wanted each key once, found ",
+           shown_text(entry.path), " twice");
+  if (entries.size() == kMaxForeignKeys)
+    fail(ExitCode::kUsage, "config", shown, ": wanted at most ", kMaxForeignKeys,
+         " keys, found more; is this a configuration file?");
+  entries.push_back(std::move(entry));
+}
+
+ForeignFile read_foreign(const std::string& given) {
+  // config_registry.py:llama3_8b
+  const size_t colon = given.rfind(".py:");
+  const std::string path = colon == given.npos ? given : given.substr(0, colon + 3);
+  const std::string wanted = colon == given.npos ? "" : given.substr(colon + 4);
   std::error_code error;
   if (!fs::is_regular_file(path, error))
     fail(ExitCode::kUsage, "config", "wanted a file to import, found no file ", shown_path(path),
@@ -225,23 +341,25 @@ ForeignFile read_foreign(const std::string& path) {
   if (const uintmax_t size = fs::file_size(path, error); size > config::kMaxYamlBytes)
     fail(ExitCode::kUsage, "config", shown_path(path), ": wanted at most ", config::kMaxYamlBytes,
          " bytes, found ", size, "; is this a configuration file?");
-  if (path.ends_with(".toml"))
-    fail(ExitCode::kUsage, "config", shown_path(path),
-         ": wanted YAML, JSON or a launch script, found TOML, which octavo does not read "
-         "(torchtitan's, probably); write its values into a YAML: training.steps is max_steps, "
-         "training.local_batch_size batch_size, training.seq_len max_seq_length, optimizer.lr "
-         "learning_rate, float8 mixed_precision: fp8; docs/migrate.md has the others");
   const std::string text = read_file(path, config::kMaxYamlBytes);
   ForeignFile file{.path = path, .shown = shown_path(path), .entries = {}};
-  for (const char* ending : {".sh", ".env", ".sbatch", ".slurm"})
+  if (path.ends_with(".toml") || path.ends_with(".py")) {
+    file.form = ForeignForm::kTorchtitan;
+    file.entries = path.ends_with(".py") ? python_entries(text, file.shown, wanted)
+                                         : toml_entries(text, file.shown);
+    refuse_other_toml(file);
+    return file;
+  }
+  for (const char* ending : {".sh", ".bash", ".env", ".sbatch", ".slurm", ".args"})
     if (path.ends_with(ending)) {
-      file.form = ForeignForm::kVariables;
-      read_script(text, file);
+      read_launch_script(text, file);
       return file;
     }
   const bool is_json = path.ends_with(".json");
   file.entries = is_json ? json_entries(text, file.shown) : yaml_entries(text, file.shown);
   file.form = form_of(file, is_json);
+  if (file.form == ForeignForm::kMegatron)
+    for (ForeignEntry& entry : file.entries) entry.path = megatron_name(entry.path);
   return file;
 }
 

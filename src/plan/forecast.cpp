@@ -290,10 +290,11 @@ Failures failures(double hours_between, double checkpoint_seconds, double restar
   return result;
 }
 
-Forecast forecast(const Settings& given) {
+Forecast forecast(const Settings& given, const OtherProgram& other) {
   Settings s = given;
   Forecast result;
-  result.shape = shape_of(s);
+  result.shape = other.shape ? *other.shape : shape_of(s);
+  result.program = other.name;
   result.gpu = &wanted_gpu(s.gpu);
   result.gpus = s.num_gpus;
   result.length = s.max_seq_length, result.lora_rank = s.lora_rank;
@@ -306,6 +307,9 @@ Forecast forecast(const Settings& given) {
   forecast_memory(s, result);
   result.traffic = traffic(traffic_work(s, result));
   Workload work = workload(s, result.shape, *result.gpu);
+  work.stack = other.stack;
+  if (other.selective_recompute && work.recompute == Recompute::kNone)
+    work.recompute = Recompute::kSelective;
   const Calibration& calibration = Calibration::fitted();
   std::vector<RecipeOrBf16> all = {kBf16};
   all.insert(all.end(), std::begin(fp8::kRecipes), std::end(fp8::kRecipes));

@@ -2,6 +2,7 @@
 // Everything that `octavo plan` says, as numbers: memory, time by part for BF16 and each recipe,
 // where FP8's gain goes, money, failures.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,7 +45,8 @@ struct Forecast {
   double memory_limit = 0;         // bytes that a run can use of the GPU
   Traffic traffic;                 // of one GPU in a step of the config
   std::vector<std::string>
-      advice;  // when it does not fit: what to change first, with what it saves
+      advice;           // when it does not fit: what to change first, with what it saves
+  std::string program;  // whose speed it is; "": programs on Transformer Engine
   std::vector<RecipeForecast> recipes;  // BF16 first
   std::vector<std::string> reasons;     // where the gain goes, largest first
   Costs bf16_costs, wanted_costs;
@@ -55,7 +57,15 @@ struct Forecast {
   bool fits() const { return memory().total <= memory_limit; }
 };
 
-Forecast forecast(const config::Settings& settings);
+// What the settings cannot say, of a run that another program would make.
+struct OtherProgram {
+  std::optional<Shape> shape;        // of a model that has sizes and no name
+  std::string stack = "fused";       // whose constants: see calibration.cpp
+  std::string name;                  // for people; "": octavo's own forecast
+  bool selective_recompute = false;  // cheap operations are computed again
+};
+
+Forecast forecast(const config::Settings& settings, const OtherProgram& other = {});
 // Young and Daly's interval and the share of useful time.
 Failures failures(double hours_between, double checkpoint_seconds, double restart_seconds);
 

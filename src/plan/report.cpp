@@ -73,10 +73,9 @@ std::string time_table(const Forecast& f) {
       "step time by part, ms (forecast: half of all held-out measurements were "
       "within %.0f%%, nine tenths within %.0f%%)",
       100 * kMedianError, 100 * kNinetyError);
-  out +=
-      "  for programs on Transformer Engine, as NVIDIA publishes them; octavo itself was never "
-      "timed "
-      "on a GPU\n";
+  out += str("  for ", f.program.empty() ? "programs on Transformer Engine" : f.program, ", as ",
+             f.program.empty() ? "NVIDIA publishes them" : "published runs of it are",
+             "; octavo itself was never timed on a GPU\n");
   out += "  part          ";
   for (const RecipeForecast& r : f.recipes)
     out += r.refusal.empty() ? [&] {
@@ -224,6 +223,7 @@ nlohmann::ordered_json json_of(const Forecast& f) {
                                 {"batch_size", f.batch},
                                 {"gradient_accumulation_steps", f.accumulation},
                                 {"batch_chosen_by", f.batch_note},
+                                {"program", f.program},
                                 {"sharding", title_of(f.sharding)},
                                 {"errors",
                                  {{"median_tokens_per_s", kMedianError},

@@ -379,9 +379,9 @@ TEST_F(ImportFiles, GradientsTravelInBf16) {
 }
 
 TEST_F(ImportFiles, WhatCannotBeReadIsNamed) {
-  const std::string toml = write("llama3_8b.toml", "[training]\nsteps = 100\n");
+  const std::string toml = write("pyproject.toml", "[project]\nname = 'x'\n");
   config::expect_refused([&] { import_files(config::Words{toml}); },
-                         {"found TOML", "training.steps is max_steps"});
+                         {"wanted torchtitan's sections", "first project.name"});
   const std::string sweep =
       write("sweep.yaml", "parameters:\n  learning_rate:\n    values: [1, 2]\n");
   config::expect_refused([&] { import_files(config::Words{sweep}); },
@@ -392,7 +392,9 @@ TEST_F(ImportFiles, WhatCannotBeReadIsNamed) {
 TEST(ImportTables, NameRealKeys) {
   for (const auto table :
        {llama_factory_mappings(), deepspeed_mappings(), trl_mappings(), accelerate_mappings(),
-        llama_factory_drops(), deepspeed_drops(), trl_drops(), accelerate_drops()})
+        trainer_mappings(), fsdp_mappings(), torchtitan_mappings(), megatron_mappings(),
+        llama_factory_drops(), deepspeed_drops(), trl_drops(), accelerate_drops(), trainer_drops(),
+        fsdp_drops(), torchtitan_drops(), megatron_drops()})
     for (const Mapping& mapping : table) {
       std::istringstream words{std::string(mapping.ours)};
       for (std::string name; words >> name;)
@@ -403,6 +405,12 @@ TEST(ImportTables, NameRealKeys) {
     EXPECT_NE(find_mapping(ForeignForm::kLlamaFactory, usual.theirs), nullptr) << usual.theirs;
   for (const ForeignDefault& usual : trl_defaults())
     EXPECT_NE(find_mapping(ForeignForm::kTrl, usual.theirs), nullptr) << usual.theirs;
+  for (const ForeignDefault& usual : trainer_defaults())
+    EXPECT_NE(find_mapping(ForeignForm::kTrainer, usual.theirs), nullptr) << usual.theirs;
+  for (const ForeignDefault& usual : torchtitan_defaults())
+    EXPECT_NE(find_mapping(ForeignForm::kTorchtitan, usual.theirs), nullptr) << usual.theirs;
+  for (const ForeignDefault& usual : megatron_defaults())
+    EXPECT_NE(find_mapping(ForeignForm::kMegatron, usual.theirs), nullptr) << usual.theirs;
   EXPECT_EQ(find_mapping(ForeignForm::kTrl, "finetuning_type"), nullptr);
 }
 
