@@ -22,7 +22,8 @@ import transformers
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OCTAVO = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release")) / "bin/octavo"
 CONFIGS = ROOT / "tests/conformance/foreign_configs"
-MEDIAN, NINETY = 0.10, 0.30  # plan_published.py's own targets
+# What every forecast states: nine tenths of the published speeds are within this.
+STATED = float(re.search(r"kNinetyError = ([0-9.]+);", (ROOT / "src/plan/accuracy.h").read_text()).group(1))
 failures = []
 
 
@@ -395,7 +396,8 @@ def check_speeds():
         errors.append(forecast / published - 1)
         print(f"{name} {' '.join(words)}: {recipe} {forecast:.0f} tokens/s/GPU, published {published}: {errors[-1]:+.1%}")
     sizes = sorted(map(abs, errors))
-    if statistics.median(sizes) > MEDIAN or sizes[-1] > NINETY:
+    # Seven rows of three pages say nothing about a median over all pages, which plan_published.py judges: each must be within.
+    if sizes[-1] > STATED:
         failures.append(f"forecasts of published configurations: {[f'{error:+.2f}' for error in errors]}")
     return statistics.median(sizes), sizes[-1]
 
