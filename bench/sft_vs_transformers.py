@@ -29,7 +29,7 @@ BATCH, LENGTH, STEPS, WARM, THREADS = int(os.environ.get("BATCH", "4")), 512, 4,
 TURNS = int(os.environ.get("TURNS", "4"))
 ALL_STEPS = WARM + TURNS * (STEPS + 1)  # the first step of a turn does not count
 TRAIN = dict(learning_rate=2e-5, weight_decay=0.1, beta1=0.9, beta2=0.95, adam_eps=1e-8, max_grad_norm=1.0)
-TARGET_RATIO, TARGET_LOSS = 1.3, 0.005
+TARGET_RATIO, TARGET_LOSS = 1.4, 0.005
 
 
 def flags_of(folder, work):

@@ -1,5 +1,5 @@
-// torchtitan's TOML and Python, Megatron's scripts, arguments and YAML, by the first character: t, p,
-// s, a, y. What is taken must be a configuration that octavo reads back as the same.
+// torchtitan's TOML and Python, Megatron's scripts, arguments and YAML, by the first character: t,
+// p, s, a, y. What is taken must be a configuration that octavo reads back as the same.
 #include "config/parse.h"
 #include "fuzz/harness.h"
 #include "migrate/import.h"
