@@ -78,6 +78,7 @@ struct Audit {
   std::vector<HostRow> ranges, host_collectives;  // octavo's own
   std::string headline;                           // the verdict
   std::vector<std::string> reasons;
+  std::string hint;  // where to look when the verdict is a surprise
 
   int64_t gemm_ns() const;  // with helpers and unknown ones
   int64_t low_gemm_ns() const;
@@ -85,7 +86,7 @@ struct Audit {
 
 Audit audit_traces(const std::vector<fs::path>& paths);
 
-// Fills headline and reasons: what the numbers mean, and what to do.
+// Fills headline, reasons and hint: what the numbers mean, and what to do.
 void judge(Audit& audit);
 
 std::string text_of(const Audit& audit);

@@ -183,7 +183,7 @@ std::string text_of(const Audit& audit) {
     if (!part.empty()) out += "\n" + part;
   out += str("\nverdict: ", audit.headline);
   for (const std::string& reason : audit.reasons) out += "; " + reason;
-  return out + "\n";
+  return out + (audit.hint.empty() ? "\n" : str("\n  ", audit.hint, "\n"));
 }
 
 }  // namespace octavo::audit

@@ -181,7 +181,7 @@ void add_doubts(const Audit& audit, std::vector<std::string>& reasons) {
 }  // namespace
 
 void judge(Audit& audit) {
-  audit.reasons.clear();
+  audit.reasons.clear(), audit.hint.clear();
   const int64_t gemm = audit.gemm_ns(), low = audit.low_gemm_ns();
   if (audit.total.work.calls == 0) {
     audit.headline =
@@ -205,6 +205,10 @@ void judge(Audit& audit) {
       audit.headline += ": " + others;
   } else {
     audit.headline = str("no FP8 kernel of any kind ran; GEMM time is ", precisions_text(audit));
+    audit.hint =
+        "FP8 was asked for? Then no layer was converted: look at converters and filter_fqns "
+        "(torchtitan), module_filter_fn (torchao), fp8_autocast (Transformer Engine), "
+        "--fp8-format (Megatron)";
   }
   add_costs(audit, audit.reasons);
   add_doubts(audit, audit.reasons);

@@ -60,6 +60,7 @@ PlanInput read_plan(const Verb& verb, Args args) {
   input.other.name = import.program;
   input.other.selective_recompute =
       import.recomputes_parts && !flags.given("gradient_checkpointing");
+  if (input.parsed.given("max_steps")) input.other.steps = settings.max_steps;
   if (import.model && !flags.given("model_name")) {
     plan::Shape shape = plan::shape_of(import.model->config, import.model->name);
     shape.gated = import.model->gated;

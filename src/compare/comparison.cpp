@@ -210,7 +210,8 @@ Judgement judge_speed(const std::vector<Pair>& pairs, const Bounds& bounds, bool
   const auto speed_of = [&](double Gap::*side) {  // the geometric mean: B over A is the factor
     double sum = 0;
     for (const Pair& pair : pairs) sum += std::log((*pair.speed).*side);
-    return number_text("%.4g tokens/s", std::exp(sum / static_cast<double>(pairs.size())));
+    const double mean = std::exp(sum / static_cast<double>(pairs.size()));
+    return number_text(mean < 1e3 ? "%.4g tokens/s" : "%.0f tokens/s", mean);
   };
   line.a = speed_of(&Gap::a);
   line.b = speed_of(&Gap::b);
@@ -259,6 +260,26 @@ Judgement judge_memory(const std::vector<Pair>& pairs, const Bounds& bounds, boo
   return line;
 }
 
+// What is said about each log; in one line where it is the same of all.
+std::vector<std::string> remarks_on_runs(const std::vector<Pair>& pairs) {
+  std::vector<std::pair<std::string, const RunFolder*>> runs;
+  for (const Pair& pair : pairs) {
+    runs.emplace_back(str("run A (", pair.a->name(), "): "), &*pair.a);
+    runs.emplace_back(str("run B (", pair.b->name(), "): "), &*pair.b);
+  }
+  std::vector<std::string> out;
+  for (const auto& [label, run] : runs)
+    for (const std::string& remark : run->remarks) {
+      const bool of_all = std::ranges::all_of(runs, [&](const auto& other) {
+        return std::ranges::find(other.second->remarks, remark) != other.second->remarks.end();
+      });
+      out.push_back(!of_all            ? label + remark
+                    : runs.size() == 2 ? "both runs: " + remark
+                                       : str("all ", runs.size(), " runs: ", remark));
+    }
+  return out;
+}
+
 void collect_remarks(Comparison& c) {
   std::vector<std::string>& out = c.remarks;
   const auto add = [&](const std::string& remark) {
@@ -277,6 +298,7 @@ void collect_remarks(Comparison& c) {
     if (pair.pairing.differences.empty() && pair.a->settings && pair.b->settings)
       add("the two runs have the same settings: the gap is of chance alone");
   }
+  for (const std::string& remark : remarks_on_runs(c.pairs)) add(remark);
   if (c.pairs.size() == 1)
     add(str(
         "one pair of runs: the intervals are about these two runs; what another seed would "

@@ -97,8 +97,8 @@ void judge_speed(Pair& pair) {
   const size_t left = count > skipped ? count - skipped : 0;
   if (count == 0 && (pair.a->is_foreign() || pair.b->is_foreign()))
     return void(pair.no_speed =
-                    "the logs have no steps in common with their time and tokens (--step_tokens N "
-                    "where they have times and no tokens)");
+                    "the logs have no steps in common with their time and tokens (where they "
+                    "have times: --step_tokens N, global batch size x sequence length)");
   if (left < kTimeBlocks * kLeastBlockSteps) {
     pair.no_speed = str("the runs have ", count, " steps with a time and tokens in common, and ",
                         kTimeBlocks * kLeastBlockSteps + 2, " are needed: longer runs (max_steps)");

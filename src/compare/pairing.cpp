@@ -183,8 +183,6 @@ void look_at_ends(Pairing& pairing, const RunFolder& run, const char* side) {
     pairing.remarks.push_back(str("run ", side, " is not at its end: step ", last,
                                   wanted > 0 ? str(" of ", wanted) : "",
                                   run.status.empty() ? "" : str(" (", run.status, ")")));
-  for (const std::string& remark : run.remarks)
-    pairing.remarks.push_back(str("run ", side, " (", run.name(), "): ", remark));
 }
 
 }  // namespace

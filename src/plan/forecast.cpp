@@ -205,9 +205,19 @@ std::vector<std::string> advice_for(const MemoryWork& work, double limit) {
   return lines;
 }
 
-Costs costs_of(const Settings& s, const StepTime& time, double goodput) {
+// What the costs are of: token_budget, the steps that another program's file asks for, or a
+// billion.
+double tokens_to_train(const Settings& s, const Forecast& f) {
+  if (s.token_budget > 0) return static_cast<double>(s.token_budget);
+  if (f.cost_steps == 0) return kGiga;
+  return static_cast<double>(f.cost_steps) * static_cast<double>(f.gpus) *
+         static_cast<double>(f.batch) * static_cast<double>(f.accumulation) *
+         static_cast<double>(f.length);
+}
+
+Costs costs_of(const Settings& s, const Forecast& f, const StepTime& time, double goodput) {
   Costs costs;
-  costs.tokens = s.token_budget > 0 ? static_cast<double>(s.token_budget) : kGiga;
+  costs.tokens = tokens_to_train(s, f);
   const double gpus = static_cast<double>(s.num_gpus);
   costs.hours = costs.tokens / (time.tokens_per_s * gpus * goodput) / 3600;
   costs.gpu_hours = costs.hours * gpus;
@@ -326,8 +336,9 @@ Forecast forecast(const Settings& given, const OtherProgram& other) {
   result.reasons = reasons_for(work, result.wants_fp8 ? result.wanted : fp8::kDefaultRecipe);
   result.failures = failures(s.gpu_hours_per_failure / static_cast<double>(s.num_gpus),
                              s.checkpoint_seconds, s.restart_seconds);
-  result.bf16_costs = costs_of(s, result.recipes.front().time, result.failures.goodput);
-  result.wanted_costs = costs_of(s, result.chosen().time, result.failures.goodput);
+  result.cost_steps = s.token_budget > 0 ? 0 : other.steps;
+  result.bf16_costs = costs_of(s, result, result.recipes.front().time, result.failures.goodput);
+  result.wanted_costs = costs_of(s, result, result.chosen().time, result.failures.goodput);
   return result;
 }
 

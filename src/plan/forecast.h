@@ -50,6 +50,7 @@ struct Forecast {
   std::vector<RecipeForecast> recipes;  // BF16 first
   std::vector<std::string> reasons;     // where the gain goes, largest first
   Costs bf16_costs, wanted_costs;
+  int64_t cost_steps = 0;  // whose tokens the costs are of; 0: of token_budget, or a billion tokens
   Failures failures;
 
   const RecipeForecast& chosen() const;
@@ -63,6 +64,7 @@ struct OtherProgram {
   std::string stack = "fused";       // whose constants: see calibration.cpp
   std::string name;                  // for people; "": octavo's own forecast
   bool selective_recompute = false;  // cheap operations are computed again
+  int64_t steps = 0;                 // of the run; 0: not said
 };
 
 Forecast forecast(const config::Settings& settings, const OtherProgram& other = {});

@@ -63,6 +63,9 @@ std::string memory_table(const Forecast& f) {
                 f.memory_limit / kGiga, f.fits() ? "fits" : "does NOT fit");
   if (f.gpus > 1)
     out += "  what several GPUs share follows from the formulas: only one GPU was measured\n";
+  if (!f.program.empty())
+    out +=
+        str("  of octavo's own layout: ", f.program, " may need more or less for the same run\n");
   if (!f.advice.empty()) out += "  what to change, first things first (each on top of the last):\n";
   for (const std::string& advice : f.advice) out += "    " + advice + "\n";
   return out;
@@ -140,7 +143,9 @@ std::string cost_lines(const Forecast& f) {
     return line("  %-8s %.3g tokens: %.1f hours, %s GPU-hours%s", name, costs.tokens, costs.hours,
                 short_number(costs.gpu_hours).c_str(), cost.c_str());
   };
-  std::string out = "time and cost (forecast; as wrong as the step time)\n";
+  std::string out =
+      str("time and cost", f.cost_steps > 0 ? str(" of ", f.cost_steps, " steps") : "",
+          " (forecast; as wrong as the step time)\n");
   out += one("bf16", f.bf16_costs);
   if (f.wants_fp8) {
     const RecipeForecast& it = f.chosen();

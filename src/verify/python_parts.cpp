@@ -57,7 +57,9 @@ Trainer trainer_named(const std::string& name) {
     if (name_of(trainer) == name) return trainer;
   const std::string nearest = nearest_name(name, kTrainerNames);
   fail(ExitCode::kUsage, "verify", "wanted te, torchao or megatron behind --for, found '", name,
-       "'; ", nearest.empty() ? "take one of them" : "did you mean " + nearest + "?");
+       "'; ",
+       nearest.empty() ? "take one of them; torchtitan trains in FP8 by torchao"
+                       : "did you mean " + nearest + "?");
 }
 
 const std::vector<Part>& parts() {

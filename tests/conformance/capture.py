@@ -206,6 +206,53 @@ def check_other_ways(tally, work):
             tally.check(False, f"{arguments} was taken")
 
 
+class Linear(torch.nn.Module):
+    """As Transformer Engine's, which is no torch.nn.Linear; `normalization`: as its LayerNormLinear. Megatron's layers return a pair."""
+
+    def __init__(self, inputs, outputs, sizes=("out_features", "in_features"), normalization=None, zero_centered_gamma=False):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(outputs, inputs) / inputs ** 0.5)
+        setattr(self, sizes[0], outputs), setattr(self, sizes[1], inputs)
+        self.normalization, self.zero_centered_gamma, self.eps = normalization, zero_centered_gamma, 1e-5
+        if normalization:
+            self.layer_norm_weight = torch.nn.Parameter(torch.randn(inputs))
+            self.layer_norm_bias = torch.nn.Parameter(torch.randn(inputs)) if normalization == "LayerNorm" else None
+
+    def forward(self, x):
+        if self.normalization:
+            gain = self.layer_norm_weight + (1 if self.zero_centered_gamma else 0)
+            x = (torch.nn.functional.layer_norm(x, x.shape[-1:], gain, self.layer_norm_bias, self.eps) if self.normalization == "LayerNorm"
+                 else torch.nn.functional.rms_norm(x, x.shape[-1:], gain, self.eps))
+        self.seen = x.detach()
+        return torch.nn.functional.linear(x, self.weight), None
+
+
+def check_megatron(tally, work):
+    """Layers that are called, built and used as Megatron's and Transformer Engine's are (stand-ins: theirs need a GPU)."""
+    kinds = {name: type(name, (Linear,), {}) for name in ("TERowParallelLinear", "ColumnParallelLinear", "RowParallelLinear")}
+    other = torch.nn.Module()
+    other.weight = torch.nn.Parameter(torch.zeros(4, 64))
+    norm = type("TELayerNormColumnParallelLinear", (type("LayerNormLinear", (Linear,), {}),), {})
+    model = torch.nn.ModuleDict({
+        "qkv": norm(64, 96, normalization="LayerNorm"), "fc1": norm(96, 128, normalization="RMSNorm", zero_centered_gamma=True),
+        "fc2": kinds["TERowParallelLinear"](128, 64), "column": kinds["ColumnParallelLinear"](64, 32, ("output_size_per_partition", "input_size")),
+        "row": kinds["RowParallelLinear"](32, 48, ("output_size", "input_size_per_partition")), "router": other})
+    with capture(model, work / "megatron"):
+        x = torch.randn(3, 40, 64)
+        for name in ("qkv", "fc1", "fc2", "column", "row"):
+            x, _ = model[name](x)
+        x.square().sum().backward()
+    manifest = json.loads((work / "megatron" / "capture.json").read_text())
+    tally.check([layer["name"] for layer in manifest["layers"]] == ["qkv", "fc1", "fc2", "column", "row"], "Megatron's layers")
+    tally.check([layer["name"] for layer in manifest["not_captured"]] == ["router"], f"left out: {manifest['not_captured']}")
+    for layer in manifest["layers"]:
+        found, module = load_file(work / "megatron" / layer["file"]), model[layer["name"]]
+        wanted = module.seen.flatten(0, -2)
+        tally.check(torch.allclose(found["input"], wanted, rtol=1e-5, atol=1e-5), f"{layer['name']}: another input")
+        tally.check(torch.allclose(found["gradient"].T @ wanted, module.weight.grad, rtol=1e-4, atol=1e-3), f"{layer['name']}: another gradient")
+    diagnose(work / "megatron")
+
+
 def run_module(work, *words, code=0):
     done = subprocess.run([sys.executable, "-m", "octavo.capture", *map(str, words)], cwd=work, text=True, capture_output=True,
                           env=os.environ | {"PYTHONPATH": str(ROOT / "packaging" / "python")}, timeout=300)
@@ -411,6 +458,7 @@ def main():
         tally.check(all(len(layer["token_groups"]) == 2 for layer in manifest["layers"]), "1000 tokens are sampled")
         tally.check(any(len(layer["output_groups"]) == 2 < layer["outputs"] / 128 for layer in manifest["layers"]), "and outputs")
         check_other_ways(tally, work)
+        check_megatron(tally, work)
         check_script(tally, work, "--trainer" in sys.argv)
         for label in ("llama", "gpt2", "llama-sampled"):
             check_figures(tally, oracle, work / label)

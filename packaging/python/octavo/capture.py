@@ -37,6 +37,10 @@ SAMPLING = ("groups of 128 consecutive rows, evenly spaced, and always those wit
             "and the gradient")
 DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,512}")  # a filter that is pasted into a program has these names in it
+# Linear layers by the names of their classes, or of those that they derive from: torch's and Transformer Engine's, and Megatron's; and
+# the attributes that have the weight's sizes.
+LINEAR = {"Linear", "LayerNormLinear", "ColumnParallelLinear", "RowParallelLinear"}
+SIZES = (("out_features", "in_features"), ("output_size_per_partition", "input_size"), ("output_size", "input_size_per_partition"))
 WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 
 
@@ -83,13 +87,27 @@ def _layout(module):
         return None
     if type(module).__name__ == "Conv1D" and getattr(module, "nf", None) == weight.shape[1]:
         return "in_out"
-    sizes = getattr(module, "out_features", None), getattr(module, "in_features", None)
-    plain = isinstance(module, torch.nn.Linear) or type(module).__name__ == "Linear"
-    return "out_in" if plain and tuple(weight.shape) == sizes else None
+    known = isinstance(module, torch.nn.Linear) or any(kind.__name__ in LINEAR for kind in type(module).__mro__)
+    fits = any(tuple(weight.shape) == (getattr(module, rows, None), getattr(module, columns, None)) for rows, columns in SIZES)
+    return "out_in" if known and fits else None
 
 
 def _local(tensor):
     return tensor.detach().to_local() if hasattr(tensor, "to_local") else tensor.detach()
+
+
+def _normed(module, x):
+    """The input of a GEMM whose module begins with a norm, as Transformer Engine's LayerNormLinear does; any other as it is."""
+    import torch
+    if getattr(module, "layer_norm_weight", None) is None:
+        return x
+    shift = getattr(module, "layer_norm_bias", None)
+    values = x.float()
+    if module.normalization == "LayerNorm":
+        values = values - values.mean(-1, keepdim=True)
+    gain = _local(module.layer_norm_weight).float() + (1 if module.zero_centered_gamma else 0)
+    values = values * torch.rsqrt(values.square().mean(-1, keepdim=True) + module.eps) * gain
+    return (values if shift is None else values + _local(shift).float()).to(x.dtype)
 
 
 def _groups_of_peak(tensor):
@@ -212,7 +230,7 @@ class Capture:
             w = _local(module.weight)
             w = w.t() if layer["layout"] == "in_out" else w
             outputs, inputs = w.shape
-            x, dy = _local(x).reshape(-1, inputs), _local(gradient).reshape(-1, outputs)
+            x, dy = _normed(module, _local(x)).reshape(-1, inputs), _local(gradient).reshape(-1, outputs)
             tokens = x.shape[0]
             if dy.shape[0] != tokens or tokens == 0:
                 raise ValueError(f"{tokens} rows of input, {dy.shape[0]} of gradient")
