@@ -194,8 +194,10 @@ TEST(Verdict, AdvisesAgainstLaunchGaps) {
     events.push_back(launch(100.0 * i, 5, i));
     events.push_back(kernel(kBf16, 100.0 * i + 6, 50, i));
   }
-  const std::string verdict = verdict_of(audit_of(events));
+  const Audit audit = audit_of(events);
+  const std::string verdict = verdict_of(audit);
   EXPECT_TRUE(has(verdict, "no FP8 kernel of any kind ran; GEMM time is BF16 100%")) << verdict;
+  EXPECT_TRUE(has(text_of(audit), "FP8 was asked for? Then no layer was converted"));
   EXPECT_TRUE(has(verdict, "49% launch gaps: use CUDA graphs or compile")) << verdict;
 }
 

@@ -42,6 +42,22 @@ TEST_F(ForeignRunTest, LogsGetAVerdict) {
   EXPECT_EQ(apart.judgements[3].verdict, Verdict::kNotAsked);
 }
 
+TEST_F(ForeignRunTest, WhatIsTrueOfAllRunsIsSaidOnce) {
+  const fs::path a = log("a.log", 0), b = log("b.log", 0), cut = log("cut.log", 0);
+  write_file_atomic(cut, read_file(cut, 1 << 20) + "iter 401: loss 2.0, time 20.0ms, mfu 3%\n");
+  const auto notes = [&](const fs::path& other) {
+    std::vector<Pair> pairs;
+    pairs.push_back(
+        compare_pair(read_foreign_run(a, {}, false), read_foreign_run(other, {}, false), 0.25));
+    return text_of(judge(std::move(pairs), {}));
+  };
+  const std::string same = notes(b), apart = notes(cut);
+  EXPECT_NE(same.find("both runs: nanoGPT's text log: 400 values"), std::string::npos) << same;
+  EXPECT_EQ(same.find("run A ("), std::string::npos) << same;
+  EXPECT_NE(apart.find("): nanoGPT's text log: 400 values"), std::string::npos) << apart;
+  EXPECT_NE(apart.find("): nanoGPT's text log: 401 values"), std::string::npos) << apart;
+}
+
 TEST_F(ForeignRunTest, SpeedNeedsTokens) {
   const fs::path a = log("a.log", 0), b = log("b.log", 0);
   const auto speed_of = [&](int64_t tokens) {

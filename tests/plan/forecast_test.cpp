@@ -187,6 +187,20 @@ TEST(Forecast, MoneyFollowsTokensAndPrice) {
   EXPECT_NE(text_of(f).find(line), std::string::npos) << line << text_of(f);
 }
 
+TEST(Forecast, CostsAreOfTheStepsOfAnotherProgramsFile) {
+  config::Settings settings = llama_8b_settings();
+  settings.num_gpus = 8;
+  settings.sharding_mode = config::ShardingMode::kFsdpFull;
+  const OtherProgram other{.shape = {}, .name = "torchtitan", .steps = 1000};
+  const Forecast f = forecast(settings, other);
+  const double step = 8.0 * static_cast<double>(f.batch * f.accumulation * f.length);
+  EXPECT_EQ(f.bf16_costs.tokens, 1000 * step);
+  EXPECT_NE(text_of(f).find("time and cost of 1000 steps"), std::string::npos) << text_of(f);
+  settings.token_budget = 123'000;  // said by hand, and wins
+  EXPECT_EQ(forecast(settings, other).bf16_costs.tokens, 123'000);
+  EXPECT_EQ(text_of(forecast(settings, other)).find("of 1000 steps"), std::string::npos);
+}
+
 TEST(Forecast, EveryOutputSaysForecastAndHowWrong) {
   config::Settings settings = llama_8b_settings();
   Forecast f = forecast(settings);
