@@ -16,6 +16,10 @@
 
 namespace octavo::audit {
 
+inline double to_ms(int64_t ns) {
+  return static_cast<double>(ns) / 1e6;
+}
+
 struct Time {
   int64_t calls = 0, ns = 0;
   void add(int64_t length) {

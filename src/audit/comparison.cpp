@@ -36,7 +36,7 @@ std::vector<Line> lines_of(const Audit& a, const Audit& b) {
 }
 
 std::string ms_text(const Time& time) {
-  return time.calls == 0 ? "-" : printed("%.3f", static_cast<double>(time.ns) / 1e6);
+  return time.calls == 0 ? "-" : printed("%.3f", to_ms(time.ns));
 }
 
 std::string ratio_text(const Time& a, const Time& b) {
@@ -59,7 +59,7 @@ std::string comparison_text(const Audit& a, const Audit& b) {
   for (const Line& line : lines_of(a, b))
     rows.push_back({line.name, str(line.a.calls), ms_text(line.a), str(line.b.calls),
                     ms_text(line.b), ratio_text(line.a, line.b),
-                    printed("%+.3f", static_cast<double>(line.b.ns - line.a.ns) / 1e6)});
+                    printed("%+.3f", to_ms(line.b.ns - line.a.ns))});
   out += "\n" + table_text(rows);
   for (const auto& [letter, audit] : {std::pair{'A', &a}, {'B', &b}}) {
     out += str("\nverdict ", letter, ": ", audit->headline);
@@ -73,9 +73,9 @@ nlohmann::json comparison_json(const Audit& a, const Audit& b) {
   for (const Line& line : lines_of(a, b))
     classes.push_back({{"class", line.name},
                        {"a_calls", line.a.calls},
-                       {"a_ms", static_cast<double>(line.a.ns) / 1e6},
+                       {"a_ms", to_ms(line.a.ns)},
                        {"b_calls", line.b.calls},
-                       {"b_ms", static_cast<double>(line.b.ns) / 1e6}});
+                       {"b_ms", to_ms(line.b.ns)}});
   return {{"classes", std::move(classes)}, {"a", json_of(a)}, {"b", json_of(b)}};
 }
 

@@ -7,10 +7,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-double to_ms(int64_t ns) {
-  return static_cast<double>(ns) / 1e6;
-}
-
 Json time_json(const Time& time) {
   return {{"calls", time.calls}, {"ms", to_ms(time.ns)}};
 }

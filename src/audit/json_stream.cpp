@@ -8,22 +8,10 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "base/utf8.h"
 
 namespace octavo::audit {
 namespace {
-
-void append_utf8(std::string& out, unsigned code) {
-  if (code < 0x80) {
-    out += static_cast<char>(code);
-  } else if (code < 0x800) {
-    out += static_cast<char>(0xC0 | (code >> 6));
-    out += static_cast<char>(0x80 | (code & 0x3F));
-  } else {  // halves of surrogate pairs are kept apart: names of kernels have none
-    out += static_cast<char>(0xE0 | (code >> 12));
-    out += static_cast<char>(0x80 | ((code >> 6) & 0x3F));
-    out += static_cast<char>(0x80 | (code & 0x3F));
-  }
-}
 
 bool is_number_part(char c) {
   return (c >= '0' && c <= '9') || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E';
@@ -132,7 +120,8 @@ void JsonStream::take_escape(std::string* out) {
     if (value == 16) damaged("four hexadecimal digits behind \\u");
     code = code * 16 + value;
   }
-  if (out != nullptr) append_utf8(*out, code);
+  if (out != nullptr)
+    append_utf8(code, *out);  // surrogate pairs stay halves: names of kernels have none
 }
 
 // Behind the opening quote, up to behind the closing one. `raw` keeps the quotes.

@@ -14,7 +14,7 @@ using Rows = std::vector<std::vector<std::string>>;
 constexpr size_t kMostShown = 15, kMostListed = 8, kNameColumns = 70;
 
 std::string ms(int64_t ns) {
-  const double value = static_cast<double>(ns) / 1e6;
+  const double value = to_ms(ns);
   return printed(value < 10 ? "%.3f" : "%.1f", value);
 }
 

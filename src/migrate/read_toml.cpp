@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "config/key_makers.h"
 
 namespace octavo::migrate {
@@ -26,24 +27,6 @@ bool is_toml_digit(char c) {
 bool is_bare(char c) {
   return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || is_toml_digit(c) || c == '_' ||
          c == '-';
-}
-
-void append_utf8(std::string& out, uint32_t code) {
-  if (code < 0x80) {
-    out += static_cast<char>(code);
-  } else if (code < 0x800) {
-    out += static_cast<char>(0xC0 | (code >> 6));
-    out += static_cast<char>(0x80 | (code & 0x3F));
-  } else if (code < 0x10000) {
-    out += static_cast<char>(0xE0 | (code >> 12));
-    out += static_cast<char>(0x80 | ((code >> 6) & 0x3F));
-    out += static_cast<char>(0x80 | (code & 0x3F));
-  } else {
-    out += static_cast<char>(0xF0 | (code >> 18));
-    out += static_cast<char>(0x80 | ((code >> 12) & 0x3F));
-    out += static_cast<char>(0x80 | ((code >> 6) & 0x3F));
-    out += static_cast<char>(0x80 | (code & 0x3F));
-  }
 }
 
 // "1_000" without its underscores, which must stand between digits; nothing when they do not.
@@ -367,7 +350,7 @@ class TomlReader {
     const auto code =
         fits ? static_cast<uint32_t>(std::stoul(std::string(hex), nullptr, 16)) : 0xD800u;
     if (code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) refuse("a Unicode scalar value");
-    append_utf8(out, code);
+    append_utf8(code, out);
     at_ += 2 + digits;
   }
 

@@ -1,5 +1,6 @@
 #include "tokenizer/byte_alphabet.h"
 
+#include "base/utf8.h"
 #include "tokenizer/unicode.h"
 
 namespace octavo::tokenizer {

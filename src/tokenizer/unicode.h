@@ -41,8 +41,6 @@ inline CodePoint decode_utf8(const char* p) {
           4};
 }
 
-void append_utf8(uint32_t code_point, std::string& out);
-
 enum CharClass : uint8_t {
   kLetter = 1,
   kNumber = 2,

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "expect_failure.h"
 #include "tokenizer/bpe_tokenizer.h"
 #include "tokenizer/byte_alphabet.h"

@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "base/utf8.h"
 #include "fixtures.h"
 #include "tokenizer/nfc.h"
 
