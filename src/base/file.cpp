@@ -105,11 +105,14 @@ void fsync_path(const fs::path& path) {
 
 void write_file_atomic(const fs::path& path, std::string_view content) {
   const fs::path temporary = path.string() + ".tmp-" + std::to_string(::getpid());
+  const fs::path parent = path.has_parent_path() ? path.parent_path() : fs::path(".");
   FileWriter writer(temporary);
   writer.write(content);
   writer.close();
+  // Opened before the name can be seen: whoever waits for this file may rename its folder then.
+  const Descriptor folder(parent, O_RDONLY);
   if (::rename(temporary.c_str(), path.c_str()) != 0) fail_io("rename to", path);
-  fsync_path(path.has_parent_path() ? path.parent_path() : fs::path("."));
+  if (::fsync(folder.get()) != 0) fail_io("fsync", parent);
 }
 
 FileWriter::FileWriter(const fs::path& path)

@@ -1,8 +1,10 @@
 #include "base/file.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
+#include <thread>
 #include <vector>
 
 #include "expect_failure.h"
@@ -33,6 +35,24 @@ TEST(WriteFileAtomic, AFailureKeepsTheOldFile) {
   expect_failure(ExitCode::kEnvironment, "rename",
                  [&] { write_file_atomic(scratch / "folder", "y"); });
   EXPECT_EQ(read_file(scratch / "folder/kept", 10), "x");
+}
+
+// As the first rank of a save does when the last rank's list is there.
+TEST(WriteFileAtomic, TheFolderMayBeRenamedAsSoonAsTheFileIsSeen) {
+  const Scratch scratch;
+  for (int round = 0; round < 300; ++round) {
+    const fs::path folder = scratch / std::to_string(round), renamed = folder.string() + "-done";
+    fs::create_directory(folder);
+    std::thread waiting([&] {
+      while (::access((folder / "list").c_str(), F_OK) != 0) {
+      }
+      fs::rename(folder, renamed);
+    });
+    EXPECT_NO_THROW(write_file_atomic(folder / "list", "x"));
+    waiting.join();
+    ASSERT_EQ(read_file(renamed / "list", 10), "x");
+    if (HasFailure()) break;
+  }
 }
 
 TEST(ReadFile, IsBoundedAndRefusesWhatIsNoFile) {
