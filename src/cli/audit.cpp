@@ -11,8 +11,6 @@
 namespace octavo::cli {
 namespace {
 
-constexpr std::string_view kCompareFlag = "--compare";
-
 std::string dumped(const nlohmann::json& json) {
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -32,16 +30,14 @@ int exit_code(const audit::Audit& audit) {
 }  // namespace
 
 int audit(const Verb& verb, Args args) {
-  // The only flag that is no key: it says how the paths are read, and no file may set it.
-  std::vector<std::string> others(args.begin(), args.end());
-  const bool compare = std::erase(others, std::string(kCompareFlag)) > 0;
-  const config::Parsed parsed = config::parse(others, verb.arguments);
+  const GivenFlags given = take_own_flags(verb.own.flags, args);
+  const config::Parsed parsed = config::parse(given.other_args, verb.arguments);
   const std::vector<fs::path> paths(parsed.positionals.begin(), parsed.positionals.end());
   if (paths.empty())
     fail(ExitCode::kUsage, "cli", "audit: wanted a trace, found none; name a PyTorch profiler ",
          "trace (.json, .json.gz), an Nsight Systems SQLite export or a file of octavo --trace, ",
          "one for each rank");
-  if (!compare) {
+  if (!given.has("compare")) {
     const audit::Audit found = audit::audit_traces(paths);
     print(audit::text_of(found), audit::json_of(found), parsed.settings);
     return exit_code(found);

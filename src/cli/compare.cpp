@@ -2,21 +2,51 @@
 // Runs may be logs of other trainers.
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/log.h"
-#include "cli/compare_flags.h"
 #include "cli/run_folder.h"
 #include "cli/verbs.h"
 #include "compare/comparison.h"
 #include "compare/hellaswag.h"
 #include "compare/runs.h"
 #include "data/splits.h"
+#include "foreign_logs/log.h"
 
 namespace octavo::cli {
 namespace {
+
+// What was said about the runs beside the keys.
+struct CompareFlags {
+  std::vector<std::string> against;  // the second side, a run for each of the first
+  foreign_logs::Options logs;
+  bool same_batches = false;
+  bool about_logs = false;  // one of the flags about other trainers' logs was given
+};
+
+int64_t tokens_of(const std::string& text) {
+  int64_t tokens = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, tokens);
+  if (error != std::errc() || stop != end || tokens < 1 || tokens > int64_t{1} << 40)
+    fail(ExitCode::kUsage, "cli", "--step_tokens: wanted a number of tokens, found '",
+         text.substr(0, 40), "'");
+  return tokens;
+}
+
+CompareFlags compare_flags(const GivenFlags& given) {
+  CompareFlags flags;
+  if (given.has("against")) flags.against = given.values.at("against");
+  if (const auto name = given.value("loss_name")) flags.logs.loss_name = *name;
+  if (const auto name = given.value("val_loss_name")) flags.logs.val_loss_name = *name;
+  if (const auto tokens = given.value("step_tokens")) flags.logs.step_tokens = tokens_of(*tokens);
+  flags.same_batches = given.has("same_batches");
+  flags.about_logs = given.values.size() > (given.has("against") ? 1U : 0U);
+  return flags;
+}
 
 using FolderPairs = std::vector<std::pair<fs::path, fs::path>>;
 
@@ -102,10 +132,11 @@ bool any_foreign(const std::vector<compare::Pair>& pairs) {
 }  // namespace
 
 int compare(const Verb& verb, Args args) {
-  const CompareFlags flags = take_compare_flags(args);
+  const GivenFlags given = take_own_flags(verb.own.flags, args);
+  const CompareFlags flags = compare_flags(given);
   config::Arguments arguments = verb.arguments;
-  if (names_config(flags.other_args)) arguments.reader |= config::reader::kTrain;
-  const config::Parsed parsed = config::parse(flags.other_args, arguments);
+  if (names_config(given.other_args)) arguments.reader |= config::reader::kTrain;
+  const config::Parsed parsed = config::parse(given.other_args, arguments);
   const config::Settings& s = parsed.settings;
   if (!parsed.config_file.empty())
     for (const std::string& note : parsed.notes) log_info(note);

@@ -118,10 +118,7 @@ Candidates flags(const Verb& verb, std::string_view typed) {
     if (on || (key.type == config::Type::kBool && typed.starts_with("--no_")))
       offer(found, typed, "--no_" + key.name, "not: " + key.help);
   }
-  if (verb.name == "verify") {  // not keys: of a Python environment, not of a run
-    offer(found, typed, "--for", "check a Python environment: te, torchao or megatron");
-    offer(found, typed, "--python", "which one: a python, or its environment's folder");
-  }
+  for (const OwnFlag& flag : verb.own.flags) offer(found, typed, str("--", flag.name), flag.about);
   offer(found, typed, "--help", "the most used keys of " + std::string(verb.name));
   offer(found, typed, "--help_all", "the keys that " + std::string(verb.name) + " reads");
   if (!found.empty()) return found;
@@ -177,10 +174,12 @@ Candidates after_verb(const Verb& verb, Args words) {
     if (const config::Key* key = key_of_flag(words[count - 3])) return values(*key, typed, "");
   if (typed.starts_with("-")) return flags(verb, typed);
   Candidates found;
-  if (count > 1 && verb.name == "verify" && words[count - 2] == "--for") {
-    for (const char* trainer : {"te", "torchao", "megatron"}) offer(found, typed, trainer, "");
-    return found;
-  }
+  for (const OwnFlag& flag : verb.own.flags)
+    if (count > 1 && words[count - 2] == str("--", flag.name) &&
+        flag.value.find('|') != flag.value.npos) {
+      for (std::string& choice : split(flag.value, '|')) offer(found, typed, std::move(choice), "");
+      return found;
+    }
   if (count > 1 && words[count - 2] == "--help") {
     for (const config::Key* key : config::keys_of(verb.arguments.reader))
       offer(found, typed, key->name, key->help);

@@ -69,7 +69,8 @@ constexpr std::string_view kExamples =
     "  octavo launch --nproc 8 --max_restarts 3 -- train my.yaml\n"
     "  octavo generate --checkpoint best --prompt \"To be, or\"\n"
     "\nexit codes: 0 done, 2 wrong use or config, 3 environment, 4 training stopped by a guard, 5 "
-    "data\nor checkpoint damaged, 6 compare had not enough data, 75 stopped on request and "
+    "data\nor checkpoint damaged, 6 compare or audit had not enough data, 75 stopped on request "
+    "and "
     "resumable.\n";
 
 constexpr size_t kNameColumn = 18;
@@ -114,7 +115,7 @@ size_t lines_of(std::string_view text) {
 std::string heading(const Verb& verb) {
   const std::string usage = str("usage: octavo ", verb.name, " ", verb.usage);
   return config::wrapped(usage, 7) + "\n\n" + config::wrapped(verb.about, 0) + "\n" +
-         (verb.own_flags.empty() ? "" : "\n" + std::string(verb.own_flags));
+         (verb.own.flags.empty() ? "" : "\n" + own_flags_help(verb.own));
 }
 
 // --batch-size, no_shuffle and batch_size are the same key.

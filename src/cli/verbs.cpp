@@ -1,13 +1,25 @@
 #include "cli/verbs.h"
 
-#include "cli/compare_flags.h"
-
 namespace octavo::cli {
 
 namespace {
 
 using namespace config::reader;
 constexpr size_t kAnyNumber = 100'000;
+
+constexpr OwnFlag kVerifyFlags[] = {
+    {"for", "te|torchao|megatron", "check a Python environment for this trainer"},
+    {"python", "PATH", "which one: a python, or its environment's folder"},
+};
+constexpr OwnFlag kCompareFlags[] = {
+    {"against", "B1 B2 …", "the second side, one for each run before it: a seed each"},
+    {"loss_name", "NAME", "which value is the training loss, when no usual name is there"},
+    {"val_loss_name", "NAME", "the same for the validation loss"},
+    {"same_batches", "", "step n of both runs was trained on the same batch"},
+    {"step_tokens", "N", "tokens of a step, where the log has times and no tokens"},
+};
+constexpr OwnFlag kAuditFlags[] = {{"compare", "", "two traces beside each other"}};
+
 constexpr Verb kVerbs[] = {
     {"train", "[CONFIG.yaml] [--key value]…", "train a model", config::kTrainArguments, core},
     {"launch",
@@ -28,9 +40,15 @@ constexpr Verb kVerbs[] = {
      "--for te|torchao|megatron [--python PATH]",
      "is this machine able and well set up for FP8, with the fix beside each failure; --for: the "
      "same of a Python environment, read from its packages' metadata",
-     config::kVerifyArguments, verify},
-    {"doctor", "[CONFIG.yaml] [--key value]…", "the same as verify", config::kVerifyArguments,
-     doctor},
+     config::kVerifyArguments,
+     verify,
+     {"", kVerifyFlags}},
+    {"doctor",
+     "[CONFIG.yaml] [--key value]…",
+     "the same as verify",
+     config::kVerifyArguments,
+     doctor,
+     {"", kVerifyFlags}},
     {"diagnose", "[CONFIG.yaml] [--checkpoint WHICH] [--capture PATH] [--key value]…",
      "which GEMMs run in FP8, how healthy they are, and what to change; also what other recipes "
      "would give",
@@ -62,7 +80,9 @@ constexpr Verb kVerbs[] = {
      "PASS, 4 FAIL, 6 NOT ENOUGH DATA",
      {"compare", kCompare, kAnyNumber},
      compare,
-     kCompareFlagsHelp},
+     {"Runs are folders of octavo or logs of other trainers (TensorBoard, W&B, CSV, JSONL,\n"
+      "trainer_state.json, text logs). For those:\n",
+      kCompareFlags}},
     {"report",
      "RUN [--output run.html]",
      "a run as one page: curves, FP8 health of every tensor, receipt, incidents",
@@ -71,10 +91,10 @@ constexpr Verb kVerbs[] = {
     {"audit",
      "TRACE… [--json] [--output FILE.json] | --compare A B",
      "which GEMMs of a PyTorch profiler or Nsight trace ran in FP8, and at what cost; also what "
-     "kept "
-     "the rest out, hidden collectives, and why the GPU waited",
+     "kept the rest out, hidden collectives, and why the GPU waited",
      {"audit", kAudit, kAnyNumber, false},
-     audit},
+     audit,
+     {"", kAuditFlags}},
     {"board",
      "[FOLDER] [--board_port N]",
      "TensorBoard on the runs of a folder (runs), at this machine's loopback",

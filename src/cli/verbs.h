@@ -7,11 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/own_flags.h"
 #include "config/parse.h"
 
 namespace octavo::cli {
-
-using Args = std::span<const std::string>;
 
 struct Verb {
   std::string_view name;   // "data prepare" has the verb "data" and the word "prepare"
@@ -19,7 +18,7 @@ struct Verb {
   std::string_view about;  // one line
   config::Arguments arguments;
   int (*run)(const Verb& verb, Args args);  // args after the name
-  std::string_view own_flags = {};          // lines of --help about flags that are no keys
+  OwnFlags own = {};
 };
 
 std::span<const Verb> verbs();

@@ -17,27 +17,6 @@
 namespace octavo::cli {
 namespace {
 
-// The value of `--name VALUE` or `--name=VALUE`, which is taken out of `args`.
-std::optional<std::string> take_flag(std::vector<std::string>& args, const std::string& name) {
-  for (size_t i = 0; i < args.size(); ++i) {
-    const auto at = args.begin() + static_cast<std::ptrdiff_t>(i);
-    if (args[i].starts_with(name + "=")) {
-      const std::string value = args[i].substr(name.size() + 1);
-      args.erase(at);
-      return value;
-    }
-    if (args[i] != name) continue;
-    if (i + 1 == args.size() || args[i + 1].starts_with("--"))
-      fail(ExitCode::kUsage, "cli", "wanted a value behind ", name,
-           ", found none; see octavo verify "
-           "--help");
-    const std::string value = args[i + 1];
-    args.erase(at, at + 2);
-    return value;
-  }
-  return std::nullopt;
-}
-
 // What --for reads of verify's keys; the others are about a run of octavo's.
 void refuse_other_keys(const config::Parsed& parsed) {
   constexpr std::string_view kRead[] = {"json", "output", "verbose", "require_gpu"};
@@ -73,10 +52,9 @@ int verify_python(const std::string& trainer, const std::string& python,
 }  // namespace
 
 int verify(const Verb& verb, Args args) {
-  std::vector<std::string> rest(args.begin(), args.end());
-  const auto trainer = take_flag(rest, "--for");
-  const auto python = take_flag(rest, "--python");
-  if (trainer) return verify_python(*trainer, python.value_or(""), rest);
+  const GivenFlags given = take_own_flags(verb.own.flags, args);
+  const auto trainer = given.value("for"), python = given.value("python");
+  if (trainer) return verify_python(*trainer, python.value_or(""), given.other_args);
   if (python)
     fail(ExitCode::kUsage, "cli",
          "wanted --for te, torchao or megatron beside --python, found it "

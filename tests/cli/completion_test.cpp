@@ -67,6 +67,8 @@ TEST_F(Completion, KeysOfTheVerb) {
   EXPECT_EQ(words({"train", "--max_lr"}), Words{"--max_lr"});  // an alias
   EXPECT_EQ(words({"verify", "--fo"}), Words{"--for"});
   EXPECT_EQ(words({"verify", "--for", "t"}), (Words{"te", "torchao"}));
+  EXPECT_EQ(words({"compare", "--loss"}), Words{"--loss_name"});
+  EXPECT_EQ(words({"audit", "--comp"}), Words{"--compare"});
   EXPECT_EQ(words({"train", "--hel"}), (Words{"--help", "--help_all"}));
   EXPECT_EQ(words({"train", "--help", "gradient_ac"}), Words{"gradient_accumulation_steps"});
   EXPECT_EQ(words({"launch", "--nproc", "2", "--", "train", "--gradient_ac"}),
