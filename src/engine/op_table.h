@@ -28,6 +28,9 @@ struct Target {
   bool reference_only = false;             // for tests and for finding out who is wrong
   int capability = 0;                      // of a GPU: 10 * major + minor
   Fp8Kernels fp8 = Fp8Kernels::kRehearsal;
+  // Norms, activations and RoPE by Transformer Engine whatever multiplies, so that runs in BF16 and
+  // in FP8 differ by their GEMMs alone.
+  bool te_operations = false;
   Bf16Units bf16_units = Bf16Units::kAsFound;
 };
 

@@ -76,7 +76,7 @@ std::span<const Implementation<Op>> cpu_or_reference() {
 template <class Op, auto kTe, auto kCpu, auto kAten, auto kReference>
 std::span<const Implementation<Op>> te_cpu_or_reference() {
   static constexpr Implementation<Op> kTable[] = {
-      {"te", te::refusal, kTe},
+      {"te", te::operation_refusal, kTe},
       {"cpu/simd", on_cpu, kCpu},
       {"aten", unless_reference, kAten},
       {"reference", serves_all, kReference},

@@ -27,6 +27,10 @@ const engine::GpuInfo& gpu_of(at::Device device) {
   return engine::gpus().gpus.at(static_cast<size_t>(device.index()));
 }
 
+int capability_of(at::Device device) {
+  return device.is_cuda() ? 10 * gpu_of(device).major + gpu_of(device).minor : 0;
+}
+
 // Asking for Transformer Engine loads it: only for runs that may use it.
 fp8::Device fp8_device(at::Device device) {
   if (!device.is_cuda()) return {};
@@ -42,6 +46,16 @@ engine::Fp8Kernels kernels_of(const std::optional<fp8::Decision>& decision) {
   if (!decision) return engine::Fp8Kernels::kRehearsal;
   if (decision->backend == "te") return engine::Fp8Kernels::kTransformerEngine;
   return decision->backend == "aten" ? engine::Fp8Kernels::kAten : engine::Fp8Kernels::kRehearsal;
+}
+
+// Norms, activations and RoPE do not depend on the precision of the GEMMs: BF16 has those of FP8
+// beside it, unless fp8_backend names other kernels than Transformer Engine's.
+bool takes_te_operations(const config::Settings& s, at::Device device) {
+  constexpr int kLeastCapability = 89;  // what the calls are tested on
+  return device.is_cuda() && compute_of(s) == at::kBFloat16 &&
+         (s.use_te || s.fp8_backend == config::Fp8Backend::kAuto ||
+          s.fp8_backend == config::Fp8Backend::kTe) &&
+         capability_of(device) >= kLeastCapability;
 }
 
 // The same numbers from the same seed on a GPU too: flash attention's backward and sorted scatters
@@ -117,8 +131,9 @@ engine::Target target_of(const config::Settings& settings) {
   const at::Device device = device_of(settings);
   return {.device = device,
           .compute = compute_of(settings),
-          .capability = device.is_cuda() ? 10 * gpu_of(device).major + gpu_of(device).minor : 0,
-          .fp8 = kernels_of(decide_fp8(settings))};
+          .capability = capability_of(device),
+          .fp8 = kernels_of(decide_fp8(settings)),
+          .te_operations = takes_te_operations(settings, device)};
 }
 
 engine::Target cpu_target_of(const config::Settings& settings) {

@@ -42,12 +42,31 @@ class HashedTokens final : public data::TokenData {
 
 struct Step {
   std::string model;  // "gpt2", "llama"
-  Fp8Recipe recipe;
-  Fp8Format format;
+  Fp8Recipe recipe = {};
+  Fp8Format format = {};
+  bool fp8 = true;  // false: in BF16, with the library's norms, activations and RoPE
   std::string name() const {
+    if (!fp8) return model + ", BF16";
     return str(model, ", ", config::name_of(recipe), ", ", config::name_of(format));
   }
 };
+
+void start_fp8(const Step& step, bool te, train::Run& run) {
+  run.trained.fp8_decision =
+      fp8::Decision{.runs = fp8::Runs::kRehearsal,
+                    .backend = te ? "te" : "rehearsal",
+                    .options = {.recipe = step.recipe, .format = step.format, .history = 4}};
+  run.trained.fp8 = std::make_unique<nn::Fp8Model>(
+      *run.trained.engine, run.trained.model->linears(),
+      nn::Fp8ModelOptions{.fp8 = run.trained.fp8_decision->options,
+                          .skip = {},
+                          .tokens = run.settings.batch_size * run.settings.max_seq_length,
+                          .stats_freq = 2,
+                          .guard = config::Fp8Guard::kLog,
+                          .copies = run.settings.gradient_accumulation_steps > 1
+                                        ? nn::WeightCopies::kKeep
+                                        : nn::WeightCopies::kStep});
+}
 
 // 160 tokens: five blocks of 32, and one and a quarter of 128.
 std::unique_ptr<train::Run> make_run(const Step& step, bool te) {
@@ -60,7 +79,8 @@ std::unique_ptr<train::Run> make_run(const Step& step, bool te) {
   s.gradient_accumulation_steps = step.model == "llama" ? 2 : 1;
   s.learning_rate = 1e-2;
   engine::Target target;
-  if (te) target.fp8 = engine::Fp8Kernels::kTransformerEngine;
+  if (te && step.fp8) target.fp8 = engine::Fp8Kernels::kTransformerEngine;
+  target.te_operations = te;
   run->trained.engine = std::make_unique<engine::Engine>(target);
   if (!te) take_conventions(*run->trained.engine);
   if (step.model == "llama")
@@ -90,19 +110,7 @@ std::unique_ptr<train::Run> make_run(const Step& step, bool te) {
       data::Position{});
   run->schedule = {
       .max_lr = s.learning_rate, .min_lr_ratio = 1, .warmup_steps = 0, .max_steps = 100};
-  run->trained.fp8_decision =
-      fp8::Decision{.runs = fp8::Runs::kRehearsal,
-                    .backend = te ? "te" : "rehearsal",
-                    .options = {.recipe = step.recipe, .format = step.format, .history = 4}};
-  run->trained.fp8 = std::make_unique<nn::Fp8Model>(
-      *run->trained.engine, run->trained.model->linears(),
-      nn::Fp8ModelOptions{.fp8 = run->trained.fp8_decision->options,
-                          .skip = {},
-                          .tokens = s.batch_size * s.max_seq_length,
-                          .stats_freq = 2,
-                          .guard = config::Fp8Guard::kLog,
-                          .copies = s.gradient_accumulation_steps > 1 ? nn::WeightCopies::kKeep
-                                                                      : nn::WeightCopies::kStep});
+  if (step.fp8) start_fp8(step, te, *run);
   return run;
 }
 
@@ -115,7 +123,8 @@ std::map<std::string, at::Tensor> state_of(const train::Run& run) {
     all["compute copy of " + p->name] = p->compute;
   }
   for (const auto& [name, tensor] : run.trained.optimizer->state()) all[name] = tensor;
-  for (const auto& [name, tensor] : run.trained.fp8->state()) all[name] = tensor;
+  if (run.trained.fp8 != nullptr)
+    for (const auto& [name, tensor] : run.trained.fp8->state()) all[name] = tensor;
   return all;
 }
 
@@ -169,10 +178,15 @@ Counts counts() {
 
 std::string compare(const Step& step) {
   const auto te = make_run(step, true), rehearsal = make_run(step, false);
-  for (const engine::Choice& choice : te->trained.engine->choices)
-    if (choice.op == "fp8_linear" && choice.implementation != "te")
-      return "FP8 runs by " + choice.implementation;
-  if (te->trained.fp8->layers_in_fp8() != static_cast<int64_t>(te->trained.model->linears().size()))
+  for (const engine::Choice& choice : te->trained.engine->choices) {
+    const bool theirs = choice.op == "layer_norm" || choice.op == "rms_norm" ||
+                        choice.op == "gelu" || choice.op == "swiglu" || choice.op == "rope" ||
+                        (choice.op == "fp8_linear" && step.fp8);
+    if ((choice.implementation == "te") != theirs)
+      return str(choice.op, " runs by ", choice.implementation);
+  }
+  if (step.fp8 &&
+      te->trained.fp8->layers_in_fp8() != static_cast<int64_t>(te->trained.model->linears().size()))
     return "not every layer is in FP8";
   const auto before = counts().calls("nvte_cublas_gemm_v2");
   for (int i = 1; i <= 3; ++i) {
@@ -181,8 +195,10 @@ std::string compare(const Step& step) {
     if (wrong.empty()) wrong = difference(*te, *rehearsal);
     if (!wrong.empty()) return str("step ", i, ": ", wrong);
   }
-  const auto wanted = static_cast<unsigned long>(9 * te->settings.gradient_accumulation_steps) *
-                      te->trained.model->linears().size();
+  const auto wanted =
+      step.fp8 ? static_cast<unsigned long>(9 * te->settings.gradient_accumulation_steps) *
+                     te->trained.model->linears().size()
+               : 0;
   const auto gemms = counts().calls("nvte_cublas_gemm_v2") - before;
   if (gemms != wanted) return str(gemms, " GEMMs, wanted ", wanted);
   return "";
@@ -199,6 +215,8 @@ int check_steps() {
   const fp8::Device device{.is_gpu = true, .major = capability / 10, .minor = capability % 10};
   Cases cases(str("stand-in of capability ", capability));
   for (const std::string model : {"gpt2", "llama"}) {
+    const Step in_bf16{.model = model, .fp8 = false};
+    cases.run(in_bf16.name(), [&] { return compare(in_bf16); });
     for (const fp8::RecipeTraits& row : fp8::kRecipeTraits)
       for (const Fp8Format format : {Fp8Format::kHybrid, Fp8Format::kE4m3, Fp8Format::kE5m2}) {
         const Step step{model, row.recipe, format};
@@ -215,6 +233,10 @@ int check_steps() {
         "nvte_fused_rope_backward"})
     cases.run(str("calls of ", function), [&] {
       return counts().calls(function) > 0 ? std::string() : std::string("there were none");
+    });
+  if (capability < 100)
+    cases.run("SwiGLU's gradient and both its copies in one pass", [&] {
+      return counts().calls("nvte_dswiglu_cast_transpose") > 0 ? std::string() : "there were none";
     });
   cases.run("handles that are left", [] {
     const auto left = counts().handles();

@@ -113,7 +113,9 @@ class TeFp8Linear final : public Fp8Linear {
     // Below compute capability 10.0 the kernel that sums the bias gradient writes both copies.
     Output out({x.size(0), x.size(1)}, recipe, row, column, on, /*both=*/dbias.defined());
     const Handle grad(dy), in(x);
-    if (gated) {
+    if (gated && column.wanted && fp8::uses_history(recipe) && on.facts.capability < 100) {
+      library().nvte_dswiglu_cast_transpose(grad, in, out.handle, on.stream);  // both in one pass
+    } else if (gated) {
       library().nvte_dswiglu(grad, in, out.handle, on.stream);
     } else if (!dbias.defined()) {
       library().nvte_dgelu(grad, in, out.handle, on.stream);

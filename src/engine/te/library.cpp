@@ -72,7 +72,7 @@ cudaStream_t stream_of(at::Device device) {
 
 void report_exception(const char* call, const char* said) {
   fail(ExitCode::kEnvironment, "te", call, " of Transformer Engine ", library().version,
-       " failed: ", said);
+       " failed: ", said, "; fp8_backend aten runs without it");
 }
 
 const Search& search() {

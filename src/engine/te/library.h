@@ -12,9 +12,14 @@
 #include <transformer_engine/normalization.h>
 #include <transformer_engine/recipe.h>
 #include <transformer_engine/transformer_engine.h>
+#include <transformer_engine/transpose.h>
 
 #include <exception>
 #include <string>
+#include <type_traits>
+
+#include "engine/te/traffic.h"
+#include "engine/traffic.h"
 
 namespace octavo::engine::te {
 
@@ -34,7 +39,12 @@ class Function<Result (*)(Arguments...)> {
 
   Result operator()(Arguments... arguments) const {
     try {
-      return pointer_(arguments...);
+      if constexpr (std::is_void_v<Result>) {
+        pointer_(arguments...);
+        if (traffic_listener() != nullptr) report_call(name_, {handle_of(arguments)...});
+      } else {
+        return pointer_(arguments...);
+      }
     } catch (const std::exception& error) {
       report_exception(name_, error.what());
     } catch (...) {
@@ -43,6 +53,14 @@ class Function<Result (*)(Arguments...)> {
   }
 
  private:
+  template <class Argument>
+  static const void* handle_of(Argument argument) {
+    if constexpr (std::is_same_v<Argument, NVTETensor>)
+      return argument;
+    else
+      return nullptr;
+  }
+
   const char* name_;
   Result (*pointer_)(Arguments...) = nullptr;
 };
@@ -75,6 +93,7 @@ class Function<Result (*)(Arguments...)> {
   F(nvte_dgelu)                                        \
   F(nvte_swiglu)                                       \
   F(nvte_dswiglu)                                      \
+  F(nvte_dswiglu_cast_transpose)                       \
   F(nvte_quantize_dbias_dgelu)                         \
   F(nvte_fused_rope_forward)                           \
   F(nvte_fused_rope_backward)

@@ -13,6 +13,15 @@ Tensor with_residual(const Tensor& x, const Tensor& delta) {
   return delta.defined() ? at::add(x, delta) : x;
 }
 
+// As libtorch's norms do it: the first gradient of a step is taken as it is on a GPU, which costs
+// no launch; sums over micro-batches are in FP32.
+void take_vector(const Tensor& made, Tensor& gradient, Accumulate mode) {
+  if (!made.is_cuda())
+    store_vector(made, gradient, mode);
+  else
+    gradient = mode == Accumulate::kOverwrite ? made : at::add(gradient.to(at::kFloat), made);
+}
+
 struct TeLayerNorm final : LayerNorm {
   Forward forward(const Tensor& x, const Tensor& delta, const Tensor& gamma, const Tensor& beta,
                   double eps) override {
@@ -44,8 +53,8 @@ struct TeLayerNorm final : LayerNorm {
       library().nvte_layernorm_bwd(dz, x, mean, rstd, scale, result, d_scale, d_shift, workspace,
                                    on.facts.multiprocessors, false, on.stream);
     });
-    store_vector(gamma_sums, dgamma, mode);
-    store_vector(beta_sums, dbeta, mode);
+    take_vector(gamma_sums, dgamma, mode);
+    take_vector(beta_sums, dbeta, mode);
     if (d_sum.defined()) dx.add_(d_sum);
     return dx;
   }
@@ -88,7 +97,7 @@ struct TeRmsNorm final : RmsNorm {
                                    on.stream);
       });
     }
-    if (dgamma.defined()) store_vector(gamma_sums, dgamma, mode);
+    if (dgamma.defined()) take_vector(gamma_sums, dgamma, mode);
     return dx;
   }
 };

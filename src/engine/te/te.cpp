@@ -1,5 +1,6 @@
 #include "engine/te/te.h"
 
+#include "base/environment.h"
 #include "engine/te/library.h"
 
 namespace octavo::engine::te {
@@ -14,15 +15,32 @@ LibraryInfo library_info() {
   return {found.library->path, found.library->version, ""};
 }
 
-std::string refusal(const Target& target) {
-  if (target.fp8 != Fp8Kernels::kTransformerEngine)
-    return "Transformer Engine was not chosen for FP8";
+namespace {
+
+std::string library_refusal(const Target& target) {
   if (target.reference_only) return "only the reference was asked for";
   if (target.compute != at::kBFloat16) return "computes in BF16 only";
   if (!is_available()) return search().problem;
   const bool on_host = search().library->double_capability > 0;
   if (target.device.is_cpu() != on_host) return "runs on GPUs only";
   return "";
+}
+
+}  // namespace
+
+std::string refusal(const Target& target) {
+  if (target.fp8 != Fp8Kernels::kTransformerEngine)
+    return "Transformer Engine was not chosen for FP8";
+  return library_refusal(target);
+}
+
+std::string operation_refusal(const Target& target) {
+  if (target.fp8 != Fp8Kernels::kTransformerEngine && !target.te_operations)
+    return "Transformer Engine was not chosen";
+  if (target.fp8 != Fp8Kernels::kTransformerEngine &&
+      environment_variable("NVTE_DISABLE_NVRTC") == "1")
+    return "NVTE_DISABLE_NVRTC forbids Transformer Engine to compile its norms";
+  return library_refusal(target);
 }
 
 }  // namespace octavo::engine::te

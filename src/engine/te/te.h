@@ -12,7 +12,7 @@
 namespace octavo::engine::te {
 
 // The library was found and is of a version that this was written for. The first call loads it: ask
-// only in a process that has a GPU and wants FP8.
+// only in a process that has a GPU.
 bool is_available();
 
 struct LibraryInfo {
@@ -22,7 +22,8 @@ struct LibraryInfo {
 LibraryInfo library_info();
 
 // For the tables. Loads the library only for a target that wants it.
-std::string refusal(const Target& target);
+std::string refusal(const Target& target);            // of FP8 GEMMs
+std::string operation_refusal(const Target& target);  // of norms, activations and RoPE
 
 std::unique_ptr<Fp8Linear> make_fp8_linear();
 std::unique_ptr<LayerNorm> make_layer_norm();

@@ -16,6 +16,19 @@ NVTEShape shape_of(at::IntArrayRef sizes) {
   return shape;
 }
 
+// Of one element.
+int64_t bytes_of(NVTEDType type) {
+  switch (type) {
+    case kNVTEFloat32:
+    case kNVTEInt32:
+      return 4;
+    case kNVTEBFloat16:
+      return 2;
+    default:
+      return 1;
+  }
+}
+
 // For destructors, which must not throw.
 template <class Destroy, class Object>
 void destroy(const Destroy& function, Object object) noexcept {
@@ -57,6 +70,7 @@ Handle::Handle(const at::Tensor& tensor) : Handle() {
 }
 
 Handle::~Handle() {
+  if (traffic_listener() != nullptr) forget_buffers(tensor_);
   destroy(library().nvte_destroy_tensor, tensor_);
 }
 
@@ -67,6 +81,9 @@ void Handle::set(NVTETensorParam param, const at::Tensor& buffer, NVTEDType type
 void Handle::set(NVTETensorParam param, void* data, NVTEDType type, at::IntArrayRef shape) {
   const NVTEBasicTensor basic{data, type, shape_of(shape)};
   library().nvte_set_tensor_param_v2(tensor_, param, &basic, sizeof basic);
+  if (traffic_listener() != nullptr)
+    remember_buffer(tensor_, param,
+                    data != nullptr ? c10::multiply_integers(shape) * bytes_of(type) : 0);
 }
 
 void Handle::set_swizzled() {

@@ -4,6 +4,7 @@
 #include <transformer_engine/cast.h>
 #include <transformer_engine/fused_rope.h>
 #include <transformer_engine/normalization.h>
+#include <transformer_engine/transpose.h>
 
 #include "engine/cpu/cpu.h"
 #include "te_double.h"
@@ -164,6 +165,16 @@ void nvte_dswiglu(const NVTETensor grad, const NVTETensor input, NVTETensor outp
                   cudaStream_t /*stream*/) {
   count_call("nvte_dswiglu");
   put_gated(cpu::make_swiglu()->backward(view(grad), view(input)), output);
+}
+
+void nvte_dswiglu_cast_transpose(const NVTETensor input, const NVTETensor act_input,
+                                 NVTETensor output, cudaStream_t /*stream*/) {
+  const Tensor& out = tensor(output);
+  check(out.mode == NVTE_DELAYED_TENSOR_SCALING && capability() < 100 &&
+            out.has(kNVTERowwiseData) && out.has(kNVTEColumnwiseData),
+        "both copies of one scale are written, below compute capability 10.0");
+  count_call("nvte_dswiglu_cast_transpose");
+  put(cpu::make_swiglu()->backward(view(input), view(act_input)), tensor(output));
 }
 
 void nvte_fused_rope_forward(const NVTETensor input, const NVTETensor /*cu_seqlens*/,
