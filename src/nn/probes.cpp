@@ -34,27 +34,36 @@ void note_infinity(Linear& layer, Pass pass) {
   slot_of(layer, pass).fill_(std::numeric_limits<float>::infinity());
 }
 
-Probes::Probes(const LinearList& layers) : layers_(layers) {
+Probes::Probes(const LinearList& layers, ProbeUse use) : layers_(layers), use_(use) {
   OCTAVO_ASSERT(!layers.empty());
   slots_ = at::zeros({static_cast<int64_t>(layers.size()), 2},
                      layers.front()->weight->leaf.options().dtype(at::kFloat).requires_grad(false));
-  for (size_t i = 0; i < layers.size(); ++i)
-    layers[i]->probe = slots_.select(0, static_cast<int64_t>(i));
+  nothing_ = at::zeros({1}, slots_.options().dtype(at::kDouble));
+  look(use == ProbeUse::kEveryStep);
 }
 
 Probes::~Probes() {
-  for (const auto& layer : layers_) layer->probe.reset();
+  look(false);
 }
 
-void Probes::begin_step() {
-  slots_.zero_();
+void Probes::look(bool yes) {
+  if (yes == looking_) return;
+  looking_ = yes;
+  for (size_t i = 0; i < layers_.size(); ++i)
+    layers_[i]->probe = yes ? slots_.select(0, static_cast<int64_t>(i)) : at::Tensor();
+}
+
+void Probes::begin_step(bool repeated) {
+  look(repeated || use_ == ProbeUse::kEveryStep);
+  if (looking_) slots_.zero_();
 }
 
 at::Tensor Probes::total() const {
-  return slots_.sum(at::kDouble).reshape({1});
+  return looking_ ? slots_.sum(at::kDouble).reshape({1}) : nothing_;
 }
 
 std::optional<int64_t> Probes::first_bad() const {
+  OCTAVO_ASSERT(looking_);
   const at::Tensor slots = slots_.cpu();
   const auto* value = slots.const_data_ptr<float>();
   const auto count = static_cast<int64_t>(layers_.size());

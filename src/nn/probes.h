@@ -20,15 +20,20 @@ void note_result(Linear& layer, Pass pass, const at::Tensor& result);
 // A cast that saturates has hidden an infinity of the layer's operand.
 void note_infinity(Linear& layer, Pass pass);
 
+// On a GPU a look is two launches for every GEMM. Where what is not finite reaches the loss or a
+// gradient by itself, so that no step misses it, they look when a step is done again to see why.
+enum class ProbeUse : uint8_t { kEveryStep, kRepeatedSteps };
+
 class Probes {
  public:
-  explicit Probes(const LinearList& layers);
+  explicit Probes(const LinearList& layers, ProbeUse use = ProbeUse::kEveryStep);
   ~Probes();
   Probes(const Probes&) = delete;
   Probes& operator=(const Probes&) = delete;
 
-  void begin_step();
-  at::Tensor total() const;  // double [1] on the device: finite when all are
+  void begin_step(bool repeated = false);
+  bool looking() const { return looking_; }  // in this step
+  at::Tensor total() const;                  // double [1] on the device: finite when all are
 
   // The order of a step: the layers forward, the loss, the layers backward. Waits for the device.
   std::optional<int64_t> first_bad() const;
@@ -36,8 +41,13 @@ class Probes {
   std::string name_of_place(int64_t place) const;
 
  private:
+  void look(bool yes);
+
   LinearList layers_;
-  at::Tensor slots_;  // FP32 [layers, 2]
+  ProbeUse use_;
+  bool looking_ = false;
+  at::Tensor slots_;    // FP32 [layers, 2]
+  at::Tensor nothing_;  // the total of a step in which nobody looks
 };
 
 }  // namespace octavo::nn

@@ -117,9 +117,9 @@ StepStats read_stats(TrainedModel& trained, const at::Tensor& sums, const at::Te
 
 }  // namespace
 
-void begin_step(dist::World& world, TrainedModel& trained, int64_t step) {
+void begin_step(dist::World& world, TrainedModel& trained, int64_t step, bool repeated) {
   world.set_step(step);
-  trained.probes->begin_step();
+  trained.probes->begin_step(repeated);
   if (trained.fp8 != nullptr) trained.fp8->begin_step(step);
   if (trained.sharding != nullptr)
     trained.sharding->gather_plain(trained.fp8 != nullptr && trained.fp8->measuring());

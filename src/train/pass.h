@@ -26,7 +26,7 @@ struct StepStats {
 };
 
 // All ranks call these together. `tokens`: the loss tokens of the step, on all ranks.
-void begin_step(dist::World& world, TrainedModel& trained, int64_t step);
+void begin_step(dist::World& world, TrainedModel& trained, int64_t step, bool repeated = false);
 StepStats run_passes(const config::Settings& settings, dist::World& world, TrainedModel& trained,
                      const std::vector<data::Batch>& batches, double tokens);
 

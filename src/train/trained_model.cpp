@@ -96,8 +96,23 @@ TrainedModel on_device(const config::Settings& settings) {
   return trained;
 }
 
+namespace {
+
+// A cast that saturates can hide an infinity; delayed scaling finds it among its magnitudes.
+nn::ProbeUse probe_use(const TrainedModel& trained, const std::optional<fp8::Decision>& decision) {
+  const bool hides = decision && decision->runs != fp8::Runs::kBf16 &&
+                     !fp8::uses_history(decision->options.recipe);
+  return trained.device().is_cpu() || hides ? nn::ProbeUse::kEveryStep
+                                            : nn::ProbeUse::kRepeatedSteps;
+}
+
+}  // namespace
+
 void start_fp8(const config::Settings& s, dist::World& world, TrainedModel& trained) {
   trained.fp8_decision = decide_fp8(s);
+  trained.probes.reset();  // before there are others: they are known to the layers
+  trained.probes = std::make_unique<nn::Probes>(trained.model->linears(),
+                                                probe_use(trained, trained.fp8_decision));
   if (!trained.fp8_decision) return;
   for (const auto& warning : trained.fp8_decision->warnings) log_warn(warning);
   if (trained.fp8_decision->runs == fp8::Runs::kBf16) return;
@@ -160,7 +175,6 @@ TrainedModel build_model(const config::Settings& s, const config::Settings& reso
       str("bytes per parameter: ", std::round(100 * trained.optimizer->bytes_per_parameter()) / 100,
           " (master ", name_of(s.master_dtype), ", moments ", name_of(s.moment_dtype),
           ", gradients ", name_of(s.gradient_dtype), ")"));
-  trained.probes = std::make_unique<nn::Probes>(trained.model->linears());
   start_fp8(s, world, trained);
   start_sharding(s, world, trained);
   return trained;

@@ -50,7 +50,8 @@ TrainedModel on_device(const config::Settings& settings);
 TrainedModel build_model(const config::Settings& settings, const config::Settings& resolved,
                          dist::World& world, int64_t vocab, Weights weights = Weights::kOfSettings);
 
-// Decides what FP8 means on this device and moves the model's layers to it, when it was asked for.
+// Decides what FP8 means on this device and moves the model's layers to it, when it was asked for;
+// and where numbers are looked at that may not be finite.
 void start_fp8(const config::Settings& settings, dist::World& world, TrainedModel& trained);
 
 }  // namespace octavo::train

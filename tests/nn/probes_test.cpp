@@ -49,6 +49,24 @@ TEST(Probes, ForwardComesBeforeTheLossAndBackwardAfterIt) {
   EXPECT_EQ(probes.name_of_place(probes.places() / 2), "the head or the loss");
 }
 
+TEST(Probes, OfRepeatedStepsLookInThoseAlone) {
+  const LinearList layers = two_layers();
+  Probes probes(layers, ProbeUse::kRepeatedSteps);
+  const at::Tensor bad = at::full({2, 3}, kNan);
+  for (int i = 0; i < 2; ++i) {
+    probes.begin_step();
+    note_result(*layers[0], Pass::kForward, bad);
+    EXPECT_FALSE(probes.looking());
+    EXPECT_EQ(probes.total().item<double>(), 0);
+    probes.begin_step(/*repeated=*/true);
+    EXPECT_TRUE(probes.looking());
+    EXPECT_FALSE(probes.first_bad().has_value());
+    note_result(*layers[0], Pass::kForward, bad);
+    EXPECT_EQ(probes.first_bad(), 0);
+    EXPECT_FALSE(at::isfinite(probes.total()).item<bool>());
+  }
+}
+
 TEST(Probes, LayersWithoutThemAreLeftAlone) {
   const LinearList layers = two_layers();
   { const Probes gone(layers); }

@@ -86,11 +86,11 @@ bool Replay::is_finite(bool in_bf16) {
   if (in_bf16) {
     // FP8's statistics stay for the guard, which will judge them; its magnitudes are dropped
     // anyway.
-    trained.probes->begin_step();
+    trained.probes->begin_step(/*repeated=*/true);
     if (at::Tensor amaxes = trained.fp8->amaxes(); amaxes.defined()) amaxes.zero_();
   } else {
     if (trained.fp8 != nullptr) trained.fp8->abandon_step();
-    begin_step(world, trained, step);
+    begin_step(world, trained, step, /*repeated=*/true);
   }
   const ReplayScope scope(trained, in_bf16);
   return run_passes(settings, world, trained, batches, tokens).is_finite();
@@ -128,9 +128,12 @@ void replay_step(const config::Settings& settings, dist::World& world, TrainedMo
     trained.optimizer->drop_gradients();
     return;
   }
-  name_place(world, trained, incident);
+  const bool looked = trained.probes->looking();
+  if (looked) name_place(world, trained, incident);
   Replay again{settings, world, trained, incident.step, batches, tokens};
-  if (again.is_finite(/*in_bf16=*/false)) {
+  const bool is_finite = again.is_finite(/*in_bf16=*/false);
+  if (!looked && !is_finite) name_place(world, trained, incident);
+  if (is_finite) {
     incident.cause = Cause::kHardware;
     incident.evidence = "done again from the same weights and data, the step is finite";
   } else if (trained.fp8 != nullptr && again.is_finite(/*in_bf16=*/true)) {
