@@ -9,6 +9,8 @@
 //        step_bench steps N [CONFIG.yaml] [--key value]…: N steps of any run on the fake CUDA
 //        device (src/fake_cuda); a line of JSON for each with what it asked of the device, and the
 //        names of the last one's launches.
+//        step_bench operations N [CONFIG.yaml] [--key value]…: the same; of the last one every
+//        operation with its tensors, as one line of JSON (operation_log.h).
 
 #include <cstdio>
 #include <iostream>
@@ -24,6 +26,7 @@
 #include "engine/cpu/instruction_set.h"
 #include "fake_cuda/fake_cuda.h"
 #include "model_config/presets.h"
+#include "operation_log.h"
 #include "timed_engine.h"
 #include "train/device.h"
 #include "train/dry_run.h"
@@ -102,15 +105,30 @@ Json launches_by_name() {
   return counts;
 }
 
-int steps_on_fake_device(int64_t steps, const std::vector<std::string>& args) {
+// A run on the fake CUDA device; null when it is on another.
+std::unique_ptr<train::Run> run_on_fake_device(const std::vector<std::string>& args) {
   const config::Settings settings = config::parse(args, config::kTrainArguments).settings;
   train::prepare_process(settings);
-  const auto run = train::assemble(settings);
-  if (run->trained.has_numbers) {
-    std::fprintf(stderr, "step_bench steps: wanted the fake CUDA device, found %s\n",
-                 run->trained.device().str().c_str());
-    return 2;
-  }
+  auto run = train::assemble(settings);
+  if (!run->trained.has_numbers) return run;
+  std::fprintf(stderr, "step_bench: wanted the fake CUDA device, found %s\n",
+               run->trained.device().str().c_str());
+  return nullptr;
+}
+
+int operations_on_fake_device(int64_t steps, const std::vector<std::string>& args) {
+  const auto run = run_on_fake_device(args);
+  if (run == nullptr) return 2;
+  for (int64_t i = 1; i < steps; ++i) train::train_step(*run);
+  bench::OperationLog log;
+  train::train_step(*run);
+  std::printf("%s\n", log.result().dump().c_str());
+  return 0;
+}
+
+int steps_on_fake_device(int64_t steps, const std::vector<std::string>& args) {
+  const auto run = run_on_fake_device(args);
+  if (run == nullptr) return 2;
   asked_for();
   Json names;
   for (int64_t i = 0; i < steps; ++i) {
@@ -151,6 +169,8 @@ int main(int argc, char** argv) {
   }
   if (std::string_view(argv[1]) == "steps")
     return steps_on_fake_device(std::stoll(argv[2]), {argv + 3, argv + argc});
+  if (std::string_view(argv[1]) == "operations")
+    return operations_on_fake_device(std::stoll(argv[2]), {argv + 3, argv + argc});
   start_again_with_brief_spinning(argv);  // as octavo does when it loads its libraries
   train::Run run;
   auto& s = run.settings;
@@ -174,7 +194,6 @@ int main(int argc, char** argv) {
   run.trained.optimizer =
       std::make_unique<optim::AdamW>(*run.trained.engine, run.trained.model->params(),
                                      optim::AdamWOptions{.max_grad_norm = s.max_grad_norm});
-  run.trained.probes = std::make_unique<nn::Probes>(run.trained.model->linears());
   run.data.train = std::make_shared<train::RandomTokens>(50257);
   run.data.loader = std::make_unique<data::Loader>(
       run.data.train, data::Loader::Options{.rows = s.batch_size, .length = s.max_seq_length},
