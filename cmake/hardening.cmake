@@ -5,12 +5,17 @@ check_pie_supported()  # position-independent executables, as CMAKE_POSITION_IND
 
 set(octavo_hardening
   -fstack-protector-strong      # a canary between a function's buffers and its return address
-  -fstack-clash-protection      # no jump over the stack's guard page
-  -fcf-protection=full          # indirect jumps land where they are meant to (CET)
   -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2   # memcpy and its kin check the sizes that the compiler knows
   -D_GLIBCXX_ASSERTIONS         # bounds of operator[], front of empty containers, null smart pointers
   # One text of a program wherever it is built: paths in messages and debug information are from the source folder.
   -ffile-prefix-map=${CMAKE_SOURCE_DIR}=.)
+# Indirect jumps land where they are meant to: CET, or its counterpart on Arm.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  list(APPEND octavo_hardening -fcf-protection=full)
+  list(APPEND octavo_hardening -fstack-clash-protection)  # no jump over the stack's guard page; clang 14 has none for Arm
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  list(APPEND octavo_hardening -mbranch-protection=standard)
+endif()
 foreach(option ${octavo_hardening})
   add_compile_options($<$<CONFIG:Release>:${option}>)
 endforeach()

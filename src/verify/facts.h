@@ -48,6 +48,7 @@ struct Host {
   std::string cpu;
   int cores = 0;  // that this process may use
   bool avx2 = false, avx512 = false, avx512_bf16 = false, amx_bf16 = false;
+  bool arm_bf16 = false;  // BFMMLA of aarch64
   uint64_t memory_total = 0, memory_available = 0;
   uint64_t memory_limit = 0;  // of the control group; 0: none
   uint64_t shm_total = 0, shm_free = 0;

@@ -1,11 +1,15 @@
 // Environment, network, disk, memory and processor of this machine.
 
 #include <arpa/inet.h>
-#include <cpuid.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
 
 #include <chrono>
 #include <cstring>
@@ -61,13 +65,18 @@ std::string processor_name() {
   return "";
 }
 
-void read_features(Host& host) {
+void read_features([[maybe_unused]] Host& host) {
+#if defined(__x86_64__)
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return;
   host.avx2 = (b >> 5 & 1) != 0;
   host.avx512 = (b >> 16 & 1) != 0;
   host.amx_bf16 = (d >> 22 & 1) != 0;
   if (__get_cpuid_count(7, 1, &a, &b, &c, &d) != 0) host.avx512_bf16 = (a >> 5 & 1) != 0;
+#elif defined(__aarch64__)
+  constexpr unsigned long kBf16 = 1UL << 14;  // HWCAP2_BF16; older headers lack the name
+  host.arm_bf16 = (::getauxval(AT_HWCAP2) & kBf16) != 0;
+#endif
 }
 
 // Writes kMeasured bytes with fsync. "" or what went wrong.

@@ -158,6 +158,7 @@ Finding judge_cpu(const Facts& facts) {
   if (h.avx512_bf16) units.emplace_back("AVX-512 BF16");
   if (h.avx512) units.emplace_back("AVX-512");
   if (h.avx2) units.emplace_back("AVX2");
+  if (h.arm_bf16) units.emplace_back("BFMMLA");
   Finding f{Section::kMachine,
             "processor",
             Status::kOk,
@@ -171,7 +172,7 @@ Finding judge_cpu(const Facts& facts) {
       f.status = Status::kWarn;
       f.fix = "give the job more cores (two or more a GPU): srun --cpus-per-task, docker --cpus";
     }
-  } else if (!h.amx_bf16 && !h.avx512_bf16) {
+  } else if (!h.amx_bf16 && !h.avx512_bf16 && !h.arm_bf16) {
     f.status = Status::kNote;
     f.found += "; BF16 GEMMs run in FP32 units, several times slower";
   }

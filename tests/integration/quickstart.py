@@ -22,7 +22,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build" / "release"))
-BUILD_COMMANDS = ["./bootstrap", "cmake --preset release", "cmake --build --preset release"]
+BUILD_COMMANDS = ["./bootstrap build", "cmake --preset release", "cmake --build --preset release"]
 MORE = ["octavo checkpoints list --checkpoint_dir checkpoints_fp8",
         'octavo generate --checkpoint_dir checkpoints_fp8 --prompt "namespace octavo" --max_new_tokens 200']
 BLOCK = re.compile(r"<!-- test: quickstart -->\n```bash\n(.*?)```\n+```text\n(.*?)```", re.S)

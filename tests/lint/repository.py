@@ -69,7 +69,7 @@ def function_lengths(text):
     lines = re.sub(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'', '""', text).splitlines()
     stack, heading = [], ""
     for number, line in enumerate(lines, 1):
-        code = line.split("//")[0]
+        code = "" if line.startswith("#") else line.split("//")[0]
         for char in code:
             if char == "{":
                 before = heading
