@@ -2,6 +2,8 @@
 // DOCUMENTS holds for each document its length (u64) and its bytes; IDS gets for each document the
 // number of ids (u64) and the ids (u32). Little-endian. Prints the seconds that encoding alone
 // took.
+// tokenizer_tool --decode|--decode-text TOKENIZER IDS DOCUMENTS goes the other way, --decode-text
+// without special tokens.
 
 #include <time.h>
 
@@ -69,15 +71,46 @@ void run(const char* tokenizer_path, const char* documents_path, const char* ids
               bytes, ids.size(), seconds.count(), cpu);
 }
 
+void decode(const char* tokenizer_path, const char* ids_path, const char* documents_path,
+            bool skip_special) {
+  const auto tokenizer = octavo::tokenizer::load_tokenizer(tokenizer_path);
+  const octavo::MappedFile file(ids_path);
+  const std::span<const std::byte> bytes = file.bytes();
+  octavo::FileWriter out(documents_path);
+  std::vector<octavo::tokenizer::TokenId> ids;
+  for (size_t at = 0; at < bytes.size(); at += ids.size() * sizeof(ids[0])) {
+    uint64_t count = 0;
+    if (bytes.size() - at >= sizeof(count)) std::memcpy(&count, bytes.data() + at, sizeof(count));
+    at += sizeof(count);
+    if (at > bytes.size() || count > (bytes.size() - at) / sizeof(ids[0]))
+      octavo::fail(octavo::ExitCode::kDamaged, "bench", "wanted whole lists of ids in ", ids_path,
+                   ", found it cut off; write it again");
+    ids.resize(count);
+    if (count > 0) std::memcpy(ids.data(), bytes.data() + at, count * sizeof(ids[0]));
+    const std::string text = tokenizer->decode(ids, skip_special);
+    const uint64_t length = text.size();
+    out.write(std::as_bytes(std::span(&length, 1)));
+    out.write(std::as_bytes(std::span(text.data(), text.size())));
+  }
+  out.close();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    std::fprintf(stderr, "usage: tokenizer_tool TOKENIZER DOCUMENTS IDS\n");
+  const std::string_view way = argc == 5 ? argv[1] : "";
+  const bool decodes = way == "--decode" || way == "--decode-text";
+  if (argc != 4 && !decodes) {
+    std::fprintf(stderr,
+                 "usage: tokenizer_tool TOKENIZER DOCUMENTS IDS\n"
+                 "       tokenizer_tool --decode|--decode-text TOKENIZER IDS DOCUMENTS\n");
     return 2;
   }
   try {
-    run(argv[1], argv[2], argv[3]);
+    if (decodes)
+      decode(argv[2], argv[3], argv[4], way == "--decode-text");
+    else
+      run(argv[1], argv[2], argv[3]);
   } catch (const octavo::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return static_cast<int>(error.code());

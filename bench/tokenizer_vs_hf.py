@@ -118,17 +118,20 @@ def check_corpus(name, ours, theirs, files):
 def version_reasons(lines, ours, theirs):
     """Code points of the lines that one side knows and the other, with older tables, takes as unassigned.
 
-    Two proofs count. The package knows a letter, mark or number that Python's tables leave unassigned.
+    Two proofs count. The package knows a letter, mark, number or capital that Python's tables leave unassigned.
     Or the two sides differ on a combining mark in isolation and the package's NFC does not order it: the
     class of an assigned mark never changes, so the package's NFC tables predate the mark.
     """
     nfc, known = normalizers.NFC(), pre_tokenizers.Split(Regex(r"[\p{L}\p{M}\p{N}]"), "removed")
+    number, lower = pre_tokenizers.Digits(), normalizers.Lowercase()
+    is_known = lambda char: (not known.pre_tokenize_str(char) or len(number.pre_tokenize_str("a" + char)) == 2
+                             or lower.normalize_str(char) != char)
     chars = sorted(set("".join(lines)))
     ordered = [f"a\u0315{char}\u0316" for char in chars]
     unlike = set(differing(ordered, ours, theirs))
     reasons = {}
     for i, char in enumerate(chars):
-        if unicodedata.category(char) == "Cn" and not known.pre_tokenize_str(char):
+        if unicodedata.category(char) == "Cn" and is_known(char):
             reasons[char] = f"new since Unicode {unicodedata.unidata_version}"
         elif i in unlike and unicodedata.combining(char) and nfc.normalize_str(ordered[i]) == ordered[i]:
             reasons[char] = "a mark that the package's NFC tables do not have"

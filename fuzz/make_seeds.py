@@ -114,6 +114,42 @@ def tokenizer_seeds():
                                  "[a&&b]", r"\.\|\(", "(?i:ss)", "a|", "\\")):
         small["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = pattern
         yield f"pattern{i}", json.dumps(small) + "\n====\naab"
+    yield from fallback_seeds()
+
+
+def fallback_file(**changes):
+    """Of characters with byte fallback, as Llama 2's; small, by hand."""
+    mark = "\u2581"
+    vocab = [f"<0x{byte:02X}>" for byte in "\n\u00e9\u2581<".encode()] + ["<unk>", mark, "a", "b", mark + "a", "ab", mark + "ab", mark * 2]
+    replace = lambda old, new: {"type": "Replace", "pattern": {"String": old}, "content": new}
+    file = {"added_tokens": [{"id": 7, "content": "<unk>", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+                              "special": True},
+                             {"id": 300, "content": "[B ]", "single_word": False, "lstrip": True, "rstrip": True, "normalized": True,
+                              "special": False}],
+            "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": mark}, replace(" ", mark)]},
+            "pre_tokenizer": None,
+            "decoder": {"type": "Sequence", "decoders": [replace(mark, " "), {"type": "ByteFallback"}, {"type": "Fuse"},
+                                                         {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+            "model": {"type": "BPE", "unk_token": "<unk>", "fuse_unk": True, "byte_fallback": True,
+                      "vocab": {token: i for i, token in enumerate(vocab)},
+                      "merges": [[mark, "a"], ["a", "b"], [mark + "a", "b"], [mark, mark]]}}
+    model = changes.pop("model", {})
+    return json.dumps({**file, **changes, "model": {**file["model"], **model}}, ensure_ascii=False, separators=(",", ":"))
+
+
+def fallback_seeds():
+    text = "\n====\n  ab a\u2581b\n\u00e9<unk>[B ] <0x0A> "
+    metaspace = lambda scheme, split: {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": scheme, "split": split}
+    literal = lambda behavior: {"type": "Split", "pattern": {"String": "b"}, "behavior": behavior, "invert": behavior == "Contiguous"}
+    yield "llama2", fallback_file() + text
+    yield "mistral", fallback_file(normalizer=None, pre_tokenizer=metaspace("first", False)) + text
+    yield "always", fallback_file(normalizer=None, pre_tokenizer=metaspace("always", True), decoder=metaspace("always", True)) + text
+    yield "gemma", fallback_file(normalizer={"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"},
+                                 pre_tokenizer=literal("MergedWithPrevious")) + text
+    yield "next", fallback_file(pre_tokenizer=literal("MergedWithNext"), model={"byte_fallback": False, "fuse_unk": False}) + text
+    yield "contiguous", fallback_file(pre_tokenizer=literal("Contiguous"), model={"byte_fallback": False, "unk_token": None}) + text
+    yield "normalizers", fallback_file(model={"ignore_merges": True}, normalizer={"type": "Sequence", "normalizers": [
+        {"type": "NFC"}, {"type": "Lowercase"}, {"type": "Strip", "strip_left": True, "strip_right": True}]}) + text
 
 
 def tokenizer_text_seeds():
@@ -123,7 +159,7 @@ def tokenizer_text_seeds():
         "markers": "<|endoftext|> <a <ab <|im_start|>user\n  hi<|im_end|>",
         "runs": "a" * 70 + " " * 40 + "!" * 30 + "\n" * 10}
     for name, text in texts.items():
-        for which in range(6):  # of the tokenizers
+        for which in range(9):  # of the tokenizers
             yield f"{name}{which}", chr(which) + text
     yield "broken", b"\0ok \xc3\x28 \xed\xa0\x80 \xf4\x90\x80\x80"
 

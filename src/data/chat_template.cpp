@@ -203,12 +203,16 @@ EncodedChat encode_chat(const tokenizer::Tokenizer& tokenizer,
         chat.ids.push_back(tokenizer.end_of_document());
         break;
       case Segment::Kind::kText: {
+        const bool after_text = i > 0 && segments[i - 1].kind == Segment::Kind::kText;
+        const auto place = after_text         ? tokenizer::Place::kInsideText
+                           : chat.ids.empty() ? tokenizer::Place::kStart
+                                              : tokenizer::Place::kAfterToken;
         std::string text = segment.text;
         for (; i + 1 < segments.size() && segments[i + 1].kind == Segment::Kind::kText &&
                segments[i + 1].in_loss == segment.in_loss;
              ++i)
           text += segments[i + 1].text;
-        tokenizer.encode_plain(text, chat.ids);
+        tokenizer.encode_plain(text, chat.ids, place);
         break;
       }
     }

@@ -29,11 +29,12 @@ void append(const std::vector<tokenizer::TokenId>& ids, EncodedUnit& result) {
   result.tokens.insert(result.tokens.end(), ids.begin(), ids.end());
 }
 
-void append_text(const EncodeContext& context, std::string_view text, EncodedUnit& result) {
+void append_text(const EncodeContext& context, std::string_view text, EncodedUnit& result,
+                 tokenizer::Place place = tokenizer::Place::kStart) {
   if (context.special_in_text)
-    context.tokenizer.encode(text, result.tokens);
+    context.tokenizer.encode(text, result.tokens, place);
   else
-    result.special_in_text += context.tokenizer.encode_text(text, result.tokens);
+    result.special_in_text += context.tokenizer.encode_text(text, result.tokens, place);
 }
 
 // Unless the tokenizer's post-processor has put it there.
@@ -65,8 +66,12 @@ void encode_text(const EncodeContext& context, const Unit& unit, EncodedUnit& re
   const uint64_t file_begin = context.begins[unit.start.file];
   const uint64_t file_end = context.begins[unit.start.file + 1];
   const bool is_last = file_end == context.last_end;
-  if (unit.start.offset == 0) append(context.tokenizer.begin_ids(), result);
-  at_place(source.path.string(), [&] { append_text(context, unit.text, result); });
+  const bool begins = unit.start.offset == 0;
+  if (begins) append(context.tokenizer.begin_ids(), result);
+  at_place(source.path.string(), [&] {
+    append_text(context, unit.text, result,
+                begins ? tokenizer::Place::kStart : tokenizer::Place::kInsideText);
+  });
   if (unit.ends_file) append(context.tokenizer.end_ids(), result);
   if (unit.start.offset == 0 && !result.tokens.empty()) result.documents.push_back(0);
   if (file_end == cut.set_end) {

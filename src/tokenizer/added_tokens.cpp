@@ -69,6 +69,8 @@ void AddedTokenMatcher::strip(std::string_view text, size_t floor, Match& match)
     }
     match.begin = std::max(match.begin, floor);
   }
+  // What was stripped before is white space all along: it is not looked through again.
+  if (match.token->rstrip && match.end < floor) match.end = floor;
   while (match.token->rstrip && match.end < text.size()) {
     const CodePoint c = decode_utf8(text.data() + match.end);
     if (!(classes_.of(c.value) & kSpace)) break;

@@ -75,8 +75,8 @@ bool MergeTable::fill(std::span<const Merge> merges) {
 
 Bpe::Scratch::Scratch() : cache_(size_t{1} << kCacheBits), buffer_(kBufferIds + kMaxIds) {}
 
-Bpe::Bpe(std::span<const Merge> merges, const std::array<TokenId, 256>& bytes, ByteMap whole)
-    : merges_(merges), bytes_(bytes), whole_(std::move(whole)) {}
+Bpe::Bpe(std::span<const Merge> merges, Symbols symbols, ByteMap whole)
+    : merges_(merges), symbols_(std::move(symbols)), whole_(std::move(whole)) {}
 
 void Bpe::encode(std::string_view text, std::span<const uint32_t> ends, Scratch& scratch,
                  std::vector<TokenId>& out) const {
@@ -128,10 +128,7 @@ void Bpe::encode_word(std::string_view word, Scratch& scratch) const {
     scratch.ids_.push_back(id);
     return;
   }
-  for (const char c : word) {
-    const TokenId id = bytes_[static_cast<unsigned char>(c)];
-    if (id >= 0) scratch.ids_.push_back(id);
-  }
+  symbols_.append(word, scratch.ids_);
   if (scratch.ids_.size() < 2) return;
   if (scratch.ids_.size() <= kShortWord)
     merge_short(scratch);

@@ -3,7 +3,6 @@
 // the lowest rank is merged, leftmost first, until none is left. Short words scan for it; long ones
 // keep a heap, so that n bytes take O(n log n) whatever they are.
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "tokenizer/byte_map.h"
+#include "tokenizer/symbols.h"
 #include "tokenizer/tokenizer.h"
 
 namespace octavo::tokenizer {
@@ -80,9 +80,9 @@ class Bpe {
     std::vector<TokenId> buffer_;
   };
 
-  // `bytes`: the token of each byte, or -1 when there is none: such bytes are dropped. `whole`:
-  // words that are tokens as they stand, whatever the merges say (ignore_merges); may be empty.
-  Bpe(std::span<const Merge> merges, const std::array<TokenId, 256>& bytes, ByteMap whole);
+  // `whole`: words that are tokens as they stand, whatever the merges say (ignore_merges); may be
+  // empty.
+  Bpe(std::span<const Merge> merges, Symbols symbols, ByteMap whole);
 
   // The words of `text` end at `ends`. Appends their ids. Thread-safe with a Scratch of one's own.
   void encode(std::string_view text, std::span<const uint32_t> ends, Scratch& scratch,
@@ -97,7 +97,7 @@ class Bpe {
   void merge_part(std::span<const TokenId> symbols, Scratch& scratch) const;
 
   MergeTable merges_;
-  std::array<TokenId, 256> bytes_;
+  Symbols symbols_;
   ByteMap whole_;
 };
 

@@ -1,24 +1,34 @@
 #include "tokenizer/bpe_tokenizer.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 
 namespace octavo::tokenizer {
 namespace {
 
-// Offsets are 32 bits; form C can triple a text and prefix spaces double it.
+// Offsets are 32 bits; form C can triple a text, prefix spaces double it, and so on.
 constexpr size_t kMaxText = size_t{512} << 20;
+constexpr size_t kMaxNormalizedToken = 1024;
 // By family: GPT-2 and Qwen2, Llama-3, the SentencePiece heritage.
 constexpr std::string_view kEndNames[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"};
 
 std::vector<AddedToken> select_added(const std::vector<AddedToken>& all, bool normalized,
-                                     const std::optional<Nfc>& nfc) {
+                                     const Normalizer& normalizer, const std::string& source) {
   std::vector<AddedToken> selected;
+  std::set<std::string> contents;
   for (const AddedToken& token : all) {
     if (token.normalized != normalized) continue;
     selected.push_back(token);
-    if (normalized && nfc) selected.back().content = nfc->normalize(token.content);
+    if (!normalized) continue;
+    std::string& content = selected.back().content;
+    content = normalizer.normalize(content);
+    if (content.empty() || content.size() > kMaxNormalizedToken || !contents.insert(content).second)
+      fail(ExitCode::kUsage, "tokenizer", source, ": added_tokens: '", token.content,
+           "' with `normalized`: wanted a text of 1 to ", kMaxNormalizedToken,
+           " bytes that no other has, found '", content.substr(0, 80),
+           "' after the normalizer, which is not supported; use another tokenizer");
   }
   return selected;
 }
@@ -66,12 +76,18 @@ BpeTokenizer::BpeTokenizer(std::string name, std::string fingerprint, HfFile fil
       has_special_(std::any_of(file.added.begin(), file.added.end(),
                                [](const AddedToken& token) { return token.special; })),
       end_of_document_(find_end(file.added)),
-      nfc_(file.nfc ? std::make_optional<Nfc>() : std::nullopt),
-      raw_added_(select_added(file.added, false, nfc_)),
-      normalized_added_(select_added(file.added, true, nfc_)),
+      decoder_(std::move(file.decoder)),
+      normalizer_(std::move(file.normalizer)),
+      raw_added_(select_added(file.added, false, normalizer_, name_)),
+      normalized_added_(select_added(file.added, true, normalizer_, name_)),
       pre_tokenizer_(file.stages, name_),
-      bpe_(file.merges, file.byte_tokens, std::move(file.whole_words)) {
-  for (const AddedToken& token : file.added) added_ids_.emplace(token.content, token.id);
+      bpe_(file.merges, std::move(file.symbols), std::move(file.whole_words)) {
+  for (const AddedToken& token : file.added) {
+    added_ids_.emplace(token.content, token.id);
+    // The decoder's steps undo what the normalizer did, and expect that it was done.
+    if (token.normalized && !decoder_.empty())
+      tokens_[token.id].bytes = normalizer_.normalize(token.content);
+  }
 }
 
 std::optional<TokenId> BpeTokenizer::added_token(std::string_view content) const {
@@ -88,42 +104,41 @@ void BpeTokenizer::check_text(std::string_view text) {
          " of ", text.size(), "; convert the text, or use the `bytes` tokenizer");
 }
 
-void BpeTokenizer::encode_plain(std::string_view text, std::vector<TokenId>& out) const {
-  encode_with(text, AddedTokenMatcher::Find::kNone, out);
+void BpeTokenizer::encode_plain(std::string_view text, std::vector<TokenId>& out,
+                                Place place) const {
+  encode_with(text, AddedTokenMatcher::Find::kNone, place, out);
 }
 
-void BpeTokenizer::encode(std::string_view text, std::vector<TokenId>& out) const {
-  encode_with(text, AddedTokenMatcher::Find::kAll, out);
+void BpeTokenizer::encode(std::string_view text, std::vector<TokenId>& out, Place place) const {
+  encode_with(text, AddedTokenMatcher::Find::kAll, place, out);
 }
 
-size_t BpeTokenizer::encode_text(std::string_view text, std::vector<TokenId>& out) const {
-  return encode_with(text, AddedTokenMatcher::Find::kOrdinary, out);
+size_t BpeTokenizer::encode_text(std::string_view text, std::vector<TokenId>& out,
+                                 Place place) const {
+  return encode_with(text, AddedTokenMatcher::Find::kOrdinary, place, out);
 }
 
-size_t BpeTokenizer::encode_with(std::string_view text, AddedTokenMatcher::Find find,
+size_t BpeTokenizer::encode_with(std::string_view text, AddedTokenMatcher::Find find, Place place,
                                  std::vector<TokenId>& out) const {
   check_text(text);
   Lease lease(*this);
   Scratch& scratch = *lease;
-  if (find == AddedTokenMatcher::Find::kNone) return encode_piece(text, find, scratch, out);
+  if (find == AddedTokenMatcher::Find::kNone) return encode_piece(text, find, place, scratch, out);
   scratch.pieces.clear();
   size_t left = raw_added_.split(text, scratch.pieces, find);
   for (const AddedTokenMatcher::Piece& piece : scratch.pieces) {
     if (piece.id >= 0)
       out.push_back(piece.id);
     else
-      left += encode_piece(piece.text, find, scratch, out);
+      left += encode_piece(piece.text, find, place, scratch, out);
+    place = Place::kAfterToken;  // two texts never follow each other
   }
   return left;
 }
 
-size_t BpeTokenizer::encode_piece(std::string_view piece, AddedTokenMatcher::Find find,
+size_t BpeTokenizer::encode_piece(std::string_view piece, AddedTokenMatcher::Find find, Place place,
                                   Scratch& scratch, std::vector<TokenId>& out) const {
-  std::string normalized;
-  if (nfc_ && !nfc_->surely_normal(piece)) {
-    normalized = nfc_->normalize(piece);
-    piece = normalized;
-  }
+  piece = normalizer_.normalize(piece, place == Place::kInsideText, scratch.normalized);
   scratch.inner.clear();
   size_t left = 0;
   if (find == AddedTokenMatcher::Find::kNone || normalized_added_.empty())
@@ -133,10 +148,11 @@ size_t BpeTokenizer::encode_piece(std::string_view piece, AddedTokenMatcher::Fin
   for (const AddedTokenMatcher::Piece& inner : scratch.inner) {
     if (inner.id >= 0) {
       out.push_back(inner.id);
-      continue;
+    } else {
+      const std::string_view cut = pre_tokenizer_.split(inner.text, place, scratch.words);
+      bpe_.encode(cut, scratch.words.ends, scratch.bpe, out);
     }
-    const std::string_view cut = pre_tokenizer_.split(inner.text, scratch.words);
-    bpe_.encode(cut, scratch.words.ends, scratch.bpe, out);
+    place = Place::kAfterToken;
   }
   return left;
 }
@@ -152,14 +168,28 @@ bool BpeTokenizer::knows(TokenId id) const {
 }
 
 std::string BpeTokenizer::decode(const std::vector<TokenId>& ids, bool skip_special) const {
+  return decode_at(ids, skip_special, false);
+}
+
+std::string BpeTokenizer::decode_more(const std::vector<TokenId>& ids, bool skip_special) const {
+  return decode_at(ids, skip_special, true);
+}
+
+std::string BpeTokenizer::decode_at(const std::vector<TokenId>& ids, bool skip_special,
+                                    bool continues) const {
   std::string bytes;
+  std::vector<std::string> tokens;
   for (const TokenId id : ids) {
     if (!knows(id))
       fail(ExitCode::kUsage, "tokenizer", "wanted ids of ", name_, " (0 to ", tokens_.size() - 1,
            "), found ", id, "; the ids come from another tokenizer");
-    if (!(skip_special && tokens_[id].special)) bytes += tokens_[id].bytes;
+    if (skip_special && tokens_[id].special) continue;
+    if (decoder_.empty())
+      bytes += tokens_[id].bytes;
+    else
+      tokens.push_back(tokens_[id].bytes);
   }
-  return bytes;
+  return decoder_.empty() ? bytes : decode_tokens(decoder_, std::move(tokens), continues);
 }
 
 TokenId BpeTokenizer::end_of_document() const {

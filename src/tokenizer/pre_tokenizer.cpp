@@ -137,18 +137,40 @@ void cut_with(std::string_view text, uint32_t base, std::vector<uint32_t>& ends,
   }
 }
 
+void cut_at_literal(const Stage& stage, std::string_view text, uint32_t base,
+                    std::vector<uint32_t>& ends) {
+  const std::string& pattern = stage.pattern;
+  Cutter cutter(stage.mode, base, ends);
+  size_t behind = std::string_view::npos;  // the last match
+  for (size_t at = text.find(pattern); at != std::string_view::npos;
+       at = text.find(pattern, behind)) {
+    const bool follows = at == behind;
+    behind = at + pattern.size();
+    if (!(follows && stage.kind == StageKind::kWordStarts)) cutter.match(at, behind);
+  }
+  cutter.finish(text.size());
+}
+
+bool gets_prefix(const Stage& stage, Place place, bool is_first) {
+  if (is_first && place == Place::kInsideText) return false;
+  if (stage.kind == StageKind::kPrefixSpace || stage.prefix == Prefix::kAlways) return true;
+  return stage.prefix == Prefix::kFirst && is_first && place == Place::kStart;
+}
+
 }  // namespace
 
-Stage stage_of_pattern(std::string_view pattern) {
-  if (pattern == kGpt2Pattern) return {StageKind::kGpt2, {}};
-  if (pattern == kLlama3Pattern) return {StageKind::kLlama3, {}};
-  if (pattern == kQwen2Pattern) return {StageKind::kQwen2, {}};
-  return {StageKind::kRegex, std::string(pattern)};
+Stage stage_of_pattern(std::string_view pattern, CutMode mode) {
+  if (mode == CutMode::kIsolated) {
+    if (pattern == kGpt2Pattern) return {StageKind::kGpt2};
+    if (pattern == kLlama3Pattern) return {StageKind::kLlama3};
+    if (pattern == kQwen2Pattern) return {StageKind::kQwen2};
+  }
+  return {StageKind::kRegex, std::string(pattern), mode};
 }
 
 PreTokenizer::PreTokenizer(const std::vector<Stage>& stages, std::string_view source) {
   for (const Stage& stage : stages) {
-    steps_.push_back({stage.kind, regexes_.size()});
+    steps_.push_back({stage, regexes_.size()});
     if (stage.kind == StageKind::kRegex) regexes_.emplace_back(stage.pattern, source);
   }
 }
@@ -156,7 +178,7 @@ PreTokenizer::PreTokenizer(const std::vector<Stage>& stages, std::string_view so
 void PreTokenizer::cut(const Step& step, std::string_view text, uint32_t base,
                        std::vector<uint32_t>& ends) const {
   const Scanner scanner(classes_, text);
-  switch (step.kind) {
+  switch (step.stage.kind) {
     case StageKind::kGpt2:
       return cut_with(text, base, ends, [&](const char* p) { return scanner.next_gpt2(p); });
     case StageKind::kLlama3:
@@ -168,34 +190,51 @@ void PreTokenizer::cut(const Step& step, std::string_view text, uint32_t base,
     case StageKind::kDigitRuns:
       return cut_with(text, base, ends, [&](const char* p) { return scanner.next_digit_run(p); });
     case StageKind::kRegex:
-      return regexes_[step.regex].split(text, base, ends);
+      return regexes_[step.regex].split(text, step.stage.mode, base, ends);
+    case StageKind::kLiteral:
+    case StageKind::kWordStarts:
+      return cut_at_literal(step.stage, text, base, ends);
     case StageKind::kPrefixSpace:
+    case StageKind::kMetaspace:
       break;
   }
   OCTAVO_ASSERT(!"this stage does not cut");
 }
 
-void PreTokenizer::prefix_spaces(std::string_view text, Scratch& scratch) const {
-  scratch.next_text.clear();
+void PreTokenizer::rewrite(const Stage& stage, std::string_view text, Place place,
+                           Scratch& scratch) const {
+  const bool replaces = stage.kind == StageKind::kMetaspace;
+  const std::string_view prefix = replaces ? std::string_view(stage.pattern) : " ";
+  std::string& out = scratch.next_text;
+  out.clear();
   scratch.next_ends.clear();
   uint32_t begin = 0;
   for (const uint32_t end : scratch.ends) {
-    if (text[begin] != ' ') scratch.next_text += ' ';
-    scratch.next_text.append(text.substr(begin, end - begin));
-    scratch.next_ends.push_back(static_cast<uint32_t>(scratch.next_text.size()));
+    const std::string_view piece = text.substr(begin, end - begin);
+    const bool has_prefix = piece.starts_with(prefix) || (replaces && piece.starts_with(' '));
+    if (!has_prefix && gets_prefix(stage, place, begin == 0)) out += prefix;
+    size_t done = 0;
+    for (size_t at; replaces && (at = piece.find(' ', done)) != std::string_view::npos;
+         done = at + 1)
+      out.append(piece.substr(done, at - done)).append(prefix);
+    out.append(piece.substr(done));
+    if (out.size() > UINT32_MAX)
+      fail(ExitCode::kUsage, "tokenizer", "wanted a text below 4 GiB with '", prefix,
+           "' for its spaces, found a longer one; split it into documents");
+    scratch.next_ends.push_back(static_cast<uint32_t>(out.size()));
     begin = end;
   }
   scratch.text.swap(scratch.next_text);
   scratch.ends.swap(scratch.next_ends);
 }
 
-std::string_view PreTokenizer::split(std::string_view text, Scratch& scratch) const {
+std::string_view PreTokenizer::split(std::string_view text, Place place, Scratch& scratch) const {
   scratch.ends.clear();
   if (text.empty()) return text;
   scratch.ends.push_back(static_cast<uint32_t>(text.size()));
   for (const Step& step : steps_) {
-    if (step.kind == StageKind::kPrefixSpace) {
-      prefix_spaces(text, scratch);
+    if (step.stage.kind == StageKind::kPrefixSpace || step.stage.kind == StageKind::kMetaspace) {
+      rewrite(step.stage, text, place, scratch);
       text = scratch.text;
       continue;
     }

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tokenizer/cutter.h"
+#include "tokenizer/place.h"
 #include "tokenizer/regex.h"
 #include "tokenizer/unicode.h"
 
@@ -27,18 +29,25 @@ enum class StageKind {
   kLlama3,       // kLlama3Pattern
   kQwen2,        // kQwen2Pattern
   kRegex,        // any other pattern
+  kLiteral,      // `pattern`, letter by letter
+  kWordStarts,   // in front of each run of `pattern`
   kDigits,       // every number character alone
   kDigitRuns,    // runs of number characters
   kPrefixSpace,  // a space in front of each piece that has none
+  kMetaspace,    // `pattern` for each space, and in front of the pieces that `prefix` says
 };
+
+enum class Prefix { kNever, kFirst, kAlways };
 
 struct Stage {
   StageKind kind;
-  std::string pattern;  // of kRegex
+  std::string pattern = {};
+  CutMode mode = CutMode::kIsolated;  // of kRegex and kLiteral
+  Prefix prefix = Prefix::kNever;     // of kMetaspace; kFirst: what the text begins with
 };
 
 // The stage for a pattern: a scanner when one knows it.
-Stage stage_of_pattern(std::string_view pattern);
+Stage stage_of_pattern(std::string_view pattern, CutMode mode = CutMode::kIsolated);
 
 class PreTokenizer {
  public:
@@ -50,19 +59,20 @@ class PreTokenizer {
 
   PreTokenizer(const std::vector<Stage>& stages, std::string_view source);
 
-  // `text`: valid UTF-8 below 2 GiB. Returns the text to cut (prefix spaces may be added) and
-  // leaves the end offset of each non-empty word in scratch.ends. Thread-safe with a Scratch of
-  // one's own.
-  std::string_view split(std::string_view text, Scratch& scratch) const;
+  // `text`: valid UTF-8 of at most 2 GiB. Returns the text to cut (prefixes may be added, spaces
+  // replaced) and leaves the end offset of each non-empty word in scratch.ends. Thread-safe with a
+  // Scratch of one's own.
+  std::string_view split(std::string_view text, Place place, Scratch& scratch) const;
 
  private:
   struct Step {
-    StageKind kind;
+    Stage stage;
     size_t regex;  // index into regexes_
   };
   void cut(const Step& step, std::string_view text, uint32_t base,
            std::vector<uint32_t>& ends) const;
-  void prefix_spaces(std::string_view text, Scratch& scratch) const;
+  // Writes the pieces anew: with prefixes and, where the stage asks for it, without spaces.
+  void rewrite(const Stage& stage, std::string_view text, Place place, Scratch& scratch) const;
 
   const CharClasses& classes_ = CharClasses::shared();
   std::vector<Step> steps_;

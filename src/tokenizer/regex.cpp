@@ -105,9 +105,11 @@ Regex::Regex(std::string_view pattern, std::string_view source)
 Regex::~Regex() = default;
 Regex::Regex(Regex&&) noexcept = default;
 
-void Regex::split(std::string_view text, uint32_t base, std::vector<uint32_t>& ends) const {
+void Regex::split(std::string_view text, CutMode mode, uint32_t base,
+                  std::vector<uint32_t>& ends) const {
   const Matcher matcher(compiled_->code);
   const Budget budget(text.size());
+  Cutter cutter(mode, base, ends);
   size_t at = 0;
   while (at < text.size()) {
     const int found =
@@ -122,11 +124,10 @@ void Regex::split(std::string_view text, uint32_t base, std::vector<uint32_t>& e
            "; use a tokenizer with a simpler pattern");
     const PCRE2_SIZE* range = pcre2_get_ovector_pointer(matcher.data.get());
     OCTAVO_ASSERT(range[0] >= at && range[1] > range[0]);
-    if (range[0] > at) ends.push_back(base + static_cast<uint32_t>(range[0]));
-    ends.push_back(base + static_cast<uint32_t>(range[1]));
+    cutter.match(range[0], range[1]);
     at = range[1];
   }
-  if (at < text.size()) ends.push_back(base + static_cast<uint32_t>(text.size()));
+  cutter.finish(text.size());
 }
 
 bool Regex::matches_whole(std::string_view text) const {

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tokenizer/cutter.h"
+
 namespace octavo::tokenizer {
 
 // The pattern for PCRE2 (UTF, UCP) that matches what `pattern` does in Oniguruma; refuses
@@ -23,9 +25,9 @@ class Regex {
   Regex(Regex&&) noexcept;
   Regex& operator=(Regex&&) = delete;
 
-  // Cuts `text` (valid UTF-8) into matches and what lies between them; appends the end of each
-  // piece plus `base` to `ends`. Thread-safe. A match that backtracks without bound is an error.
-  void split(std::string_view text, uint32_t base, std::vector<uint32_t>& ends) const;
+  // Cuts `text` (valid UTF-8) at its matches; appends the end of each piece plus `base` to `ends`.
+  // Thread-safe. A match that backtracks without bound is an error.
+  void split(std::string_view text, CutMode mode, uint32_t base, std::vector<uint32_t>& ends) const;
   bool matches_whole(std::string_view text) const;
 
  private:

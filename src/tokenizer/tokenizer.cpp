@@ -13,15 +13,16 @@ constexpr size_t kMaxFile = size_t{128} << 20;  // the largest in use (256k toke
 // id = byte; 256 stands between documents and is not text.
 class BytesTokenizer : public Tokenizer {
  public:
-  void encode(std::string_view text, std::vector<TokenId>& out) const override {
+  using Tokenizer::encode;
+  void encode(std::string_view text, std::vector<TokenId>& out, Place) const override {
     const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
     out.insert(out.end(), bytes, bytes + text.size());
   }
-  size_t encode_text(std::string_view text, std::vector<TokenId>& out) const override {
+  size_t encode_text(std::string_view text, std::vector<TokenId>& out, Place) const override {
     encode(text, out);
     return 0;
   }
-  void encode_plain(std::string_view text, std::vector<TokenId>& out) const override {
+  void encode_plain(std::string_view text, std::vector<TokenId>& out, Place) const override {
     encode(text, out);
   }
   std::optional<TokenId> added_token(std::string_view) const override { return std::nullopt; }
@@ -40,6 +41,9 @@ class BytesTokenizer : public Tokenizer {
       if (id != kEnd) bytes.push_back(static_cast<char>(id));
     }
     return bytes;
+  }
+  std::string decode_more(const std::vector<TokenId>& ids, bool skip_special) const override {
+    return decode(ids, skip_special);
   }
   bool knows(TokenId id) const override { return id >= 0 && id <= kEnd; }
   int64_t vocab_size() const override { return kEnd + 1; }

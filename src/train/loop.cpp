@@ -70,7 +70,7 @@ std::string sample_text(const Run& run) {
                                       .seed = static_cast<uint64_t>(s.seed + run.progress.step)};
   const auto ids = eval::generate(*run.trained.engine, *run.trained.model, *run.data.tokenizer,
                                   s.sample_prompt, options, [](auto) {});
-  return s.sample_prompt + run.data.tokenizer->decode(ids);
+  return s.sample_prompt + run.data.tokenizer->decode_more(ids);
 }
 
 void write_sample(const Run& run, Outputs& outputs) {

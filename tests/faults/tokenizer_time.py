@@ -1,6 +1,7 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=faults timeout=600 night="--short" alone measures="src/tokenizer"
-"""The texts that are worst for a tokenizer, in GPT-2, Llama-3, Qwen2 and SmolLM2; the last line has the results.
+"""The texts that are worst for a tokenizer, in GPT-2, Llama-3, Qwen2, SmolLM2 and files with byte fallback (as Llama 2 and Gemma
+have, trained here); the last line has the results.
 
 Words of 10 kB to 10 MB of one letter, of digits, spaces, newlines, emoji, marks, random letters, text without spaces,
 beginnings of added tokens, characters that no token has. A case survives when the processor time for each byte of the
@@ -11,6 +12,7 @@ usage: tokenizer_time.py [--short]    --short: up to 1 MB, for CI
 """
 import argparse
 import array
+import json
 import pathlib
 import random
 import subprocess
@@ -21,12 +23,14 @@ import unicodedata
 import tokenizers
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS / "integration"), str(TESTS / "conformance")]
+sys.path[:0] = [str(TESTS / "integration"), str(TESTS / "conformance"), str(TESTS.parent / "bench")]
 import common  # noqa: E402
+import fallback_kinds  # noqa: E402
 import smollm2_model  # noqa: E402
 
 TOOL = common.BUILD / "bin" / "tokenizer_time_tool"
 FAMILIES = ("gpt2", "llama3", "qwen2")
+FALLBACK = ("llama2", "gemma", "across_words")  # the last: without spaces to cut at, a text is one word
 FIRST, BASE, SHORT, LONG = 10_000, 100_000, 1_000_000, 10_000_000
 MOST_RATIO = 2.0
 # Below this the clock and the caches say more than the length does; plain English takes about as long.
@@ -54,8 +58,19 @@ CASES = {
     "accents": repeated("e\u0301"), "marks": repeated("\u0301\u0323"), "jamo": repeated("\u1100\u1161\u11a8"),
     "random_letters": random_text("abcdefghijklmnopqrstuvwxyz"), "random_chinese": random_text("漢字假名交文書體長短無間隔"),
     "no_spaces": without_spaces, "token_begin": repeated("<|endoftex"), "token_begin2": repeated("<|"),
-    "tokens": repeated("<|endoftext|>"), "rare": repeated("\U00020b9f\U0001b000"), "control": repeated("\x01\x02"),
+    "tokens": repeated("<|endoftext|>"), "control_tokens": repeated("<s>"), "byte_names": repeated("<0x0A>"), "rare": repeated("\U00020b9f\U0001b000"), "control": repeated("\x01\x02"),
 }
+
+
+def train_fallback(folder):
+    """{name: path} of files with byte fallback."""
+    lines = common.TEXT.read_text()[:300_000].splitlines()
+    paths = {}
+    for name, file in [*fallback_kinds.published(lines), *fallback_kinds.variants(lines)]:
+        if name in FALLBACK:
+            paths[name] = folder / f"{name}.json"
+            paths[name].write_text(json.dumps(file))
+    return paths
 
 
 def cut(text, size):
@@ -135,6 +150,7 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         folder = pathlib.Path(work)
         write_texts(folder, sizes)
+        paths |= train_fallback(folder)
         # Those that keep the text as it is come first.
         order = sorted(paths, key=lambda family: family == "qwen2")
         for at, family in enumerate(order):

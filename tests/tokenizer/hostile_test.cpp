@@ -84,8 +84,8 @@ const std::vector<Case>& damaged_cases() {
        [](Json& f) {
          f["added_tokens"] = {added_token(300, "<x>"), added_token(301, "<x>")};
        }},
-      {"no pre_tokenizer", kDamaged, "'pre_tokenizer'",
-       [](Json& f) { f["pre_tokenizer"] = nullptr; }},
+      {"pre_tokenizer a list", kDamaged, "'pre_tokenizer'",
+       [](Json& f) { f["pre_tokenizer"] = Json::array(); }},
       {"no decoder", kDamaged, "'decoder'", [](Json& f) { f["decoder"] = nullptr; }},
   };
   return kCases;
@@ -110,17 +110,19 @@ const std::vector<Case>& unsupported_cases() {
        [](Json& f) {
          f["padding"] = {{"strategy", "Fixed"}};
        }},
-      {"lowercase", kUsage, "Lowercase",
+      {"no pre_tokenizer", kUsage, "found ByteLevel",
+       [](Json& f) { f["pre_tokenizer"] = nullptr; }},
+      {"accents", kUsage, "StripAccents",
        [](Json& f) {
-         f["normalizer"] = {{"type", "Lowercase"}};
+         f["normalizer"] = {{"type", "StripAccents"}};
        }},
       {"nfkc in a sequence", kUsage, "NFKC",
        [](Json& f) {
          f["normalizer"] = {{"type", "Sequence"}, {"normalizers", {Json{{"type", "NFKC"}}}}};
        }},
-      {"metaspace", kUsage, "Metaspace",
+      {"bert", kUsage, "BertPreTokenizer",
        [](Json& f) {
-         f["pre_tokenizer"] = {{"type", "Metaspace"}};
+         f["pre_tokenizer"] = {{"type", "BertPreTokenizer"}};
        }},
       {"byte level first", kUsage, "last part",
        [](Json& f) {
@@ -131,9 +133,10 @@ const std::vector<Case>& unsupported_cases() {
        [](Json& f) {
          f["pre_tokenizer"] = pre({split({{"Regex", "a"}}, "Removed"), kByteLevel});
        }},
-      {"string pattern", kUsage, "'String'",
+      {"string pattern too long", kUsage, "String: wanted 1 to 64",
        [](Json& f) {
-         f["pre_tokenizer"] = pre({split({{"String", "a"}}, "Isolated"), kByteLevel});
+         f["pre_tokenizer"] =
+             pre({split({{"String", std::string(65, 'a')}}, "Isolated"), kByteLevel});
        }},
       {"word decoder", kUsage, "WordPiece",
        [](Json& f) {

@@ -11,7 +11,7 @@ using Words = std::vector<std::string>;
 
 Words words_of(const PreTokenizer& pre_tokenizer, std::string_view text) {
   PreTokenizer::Scratch scratch;
-  const std::string_view cut = pre_tokenizer.split(text, scratch);
+  const std::string_view cut = pre_tokenizer.split(text, Place::kStart, scratch);
   Words words;
   uint32_t begin = 0;
   for (const uint32_t end : scratch.ends) {

@@ -7,7 +7,7 @@ namespace {
 
 std::vector<uint32_t> ends_of(std::string_view pattern, std::string_view text) {
   std::vector<uint32_t> ends;
-  Regex(pattern, "test").split(text, 0, ends);
+  Regex(pattern, "test").split(text, CutMode::kIsolated, 0, ends);
   return ends;
 }
 
@@ -80,7 +80,7 @@ TEST(Regex, CatastrophicBacktrackingEndsInAnError) {
   const Regex regex("(?:a|aa|a?a)+b", "test");
   std::vector<uint32_t> ends;
   expect_failure(ExitCode::kUsage, "within its limits",
-                 [&] { regex.split(std::string(2000, 'a') + "cb", 0, ends); });
+                 [&] { regex.split(std::string(2000, 'a') + "cb", CutMode::kIsolated, 0, ends); });
 }
 
 // Every word alone is matched soon enough; all of them would take hours.
@@ -88,7 +88,7 @@ TEST(Regex, LookingAheadAtEveryByteEndsInAnError) {
   const Regex regex("(?=[a ]+b)a|a", "test");
   std::vector<uint32_t> ends;
   expect_failure(ExitCode::kUsage, "it took more than",
-                 [&] { regex.split(std::string(500'000, 'a'), 0, ends); });
+                 [&] { regex.split(std::string(500'000, 'a'), CutMode::kIsolated, 0, ends); });
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ eval::GenerateOptions options_of(const config::Settings& s, const Tokenizer& tok
 // Token by token, as they come: a letter of several tokens is whole after its last.
 auto print_with(const Tokenizer& tokenizer) {
   return [&tokenizer](TokenId id) {
-    std::fputs(tokenizer.decode({id}, true).c_str(), stdout);
+    std::fputs(tokenizer.decode_more({id}, true).c_str(), stdout);
     std::fflush(stdout);
   };
 }
