@@ -177,6 +177,18 @@ struct TimedSwiGlu final : Timed<engine::SwiGlu> {
   }
 };
 
+struct TimedGeGlu final : Timed<engine::GeGlu> {
+  using Timed::Timed;
+  Tensor forward(const Tensor& x) override {
+    const Timer timer(table, "GeGLU");
+    return inner->forward(x);
+  }
+  Tensor backward(const Tensor& dy, const Tensor& x) override {
+    const Timer timer(table, "GeGLU");
+    return inner->backward(dy, x);
+  }
+};
+
 struct TimedRope final : Timed<engine::Rope> {
   using Timed::Timed;
   void rotate(Tensor& x, const Tensor& positions, const Tensor& angles, int64_t heads,
@@ -223,6 +235,7 @@ inline void time_operations(engine::Engine& e, Seconds& table) {
   e.attention = std::make_unique<TimedAttention>(std::move(e.attention), table);
   e.rms_norm = std::make_unique<TimedRmsNorm>(std::move(e.rms_norm), table);
   e.swiglu = std::make_unique<TimedSwiGlu>(std::move(e.swiglu), table);
+  e.geglu = std::make_unique<TimedGeGlu>(std::move(e.geglu), table);
   e.rope = std::make_unique<TimedRope>(std::move(e.rope), table);
   e.embedding = std::make_unique<TimedEmbedding>(std::move(e.embedding), table);
   e.adamw = std::make_unique<TimedAdamW>(std::move(e.adamw), table);

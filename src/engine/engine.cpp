@@ -10,6 +10,7 @@ Engine::Engine(const Target& wanted)
       rms_norm(pick<RmsNorm>(wanted, choices)),
       gelu(pick<Gelu>(wanted, choices)),
       swiglu(pick<SwiGlu>(wanted, choices)),
+      geglu(pick<GeGlu>(wanted, choices)),
       rope(pick<Rope>(wanted, choices)),
       column_sum(pick<ColumnSum>(wanted, choices)),
       cross_entropy(pick<CrossEntropy>(wanted, choices)),

@@ -21,6 +21,7 @@ struct Engine {
   std::unique_ptr<RmsNorm> rms_norm;
   std::unique_ptr<Gelu> gelu;
   std::unique_ptr<SwiGlu> swiglu;
+  std::unique_ptr<GeGlu> geglu;
   std::unique_ptr<Rope> rope;
   std::unique_ptr<ColumnSum> column_sum;
   std::unique_ptr<CrossEntropy> cross_entropy;

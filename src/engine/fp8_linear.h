@@ -66,7 +66,7 @@ inline bool one_serves_both(const QuantizeSpec& row, const QuantizeSpec& column)
          is_symmetric(row.side.granularity);
 }
 
-enum class Activation : uint8_t { kGelu, kSwiGlu };
+enum class Activation : uint8_t { kGelu, kSwiGlu, kGeGlu };
 
 struct Fp8Linear {
   static constexpr std::string_view kName = "fp8_linear";

@@ -9,6 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cmath>
 #include <string_view>
 #include <vector>
 
@@ -104,6 +105,14 @@ struct SwiGlu {
   virtual at::Tensor backward(const at::Tensor& dy, const at::Tensor& x) = 0;  // dx[T,2F]
 };
 
+struct GeGlu {  // with the tanh form of GELU, as Gemma has it
+  static constexpr std::string_view kName = "geglu";
+  virtual ~GeGlu() = default;
+  // As SwiGlu's: y[T,F] = gelu(gate) * up.
+  virtual at::Tensor forward(const at::Tensor& x) = 0;
+  virtual at::Tensor backward(const at::Tensor& dy, const at::Tensor& x) = 0;  // dx[T,2F]
+};
+
 struct Rope {
   static constexpr std::string_view kName = "rope";
   virtual ~Rope() = default;
@@ -114,7 +123,7 @@ struct Rope {
                       int64_t heads, bool back) = 0;
 };
 
-struct Attention {  // causal within each sequence, softmax scale 1/sqrt(D)
+struct Attention {  // causal within each sequence
   static constexpr std::string_view kName = "attention";
   virtual ~Attention() = default;
   struct Shape {
@@ -122,6 +131,11 @@ struct Attention {  // causal within each sequence, softmax scale 1/sqrt(D)
     std::vector<int64_t> bounds;  // sequence i is rows bounds[i] to bounds[i + 1]; the last is T
     at::Tensor starts;            // the same on the device, int32; undefined on CPUs
     int64_t longest = 0;          // rows of the longest sequence
+    int64_t window = 0;  // keys that a query sees, its own and those before it; 0: all of them
+    double scale = 0;    // of the scores; 0: 1/sqrt(D)
+    double softmax_scale() const {
+      return scale > 0 ? scale : 1 / std::sqrt(static_cast<double>(dim));
+    }
     int64_t group() const { return heads / kv_heads; }  // queries that share a key
     bool in_rows() const {                              // all sequences have one length
       for (size_t i = 1; i < bounds.size(); ++i)

@@ -152,6 +152,11 @@ std::span<const Implementation<SwiGlu>> implementations<SwiGlu>() {
 }
 
 template <>
+std::span<const Implementation<GeGlu>> implementations<GeGlu>() {
+  return cpu_or_reference<GeGlu, cpu::make_geglu, aten::make_geglu, reference::make_geglu>();
+}
+
+template <>
 std::span<const Implementation<Rope>> implementations<Rope>() {
   return te_cpu_or_reference<Rope, te::make_rope, cpu::make_rope, aten::make_rope,
                              reference::make_rope>();

@@ -78,6 +78,7 @@ void check(engine::LayerNorm& op, engine::LayerNorm& oracle, Bench& bench);
 void check(engine::RmsNorm& op, engine::RmsNorm& oracle, Bench& bench);
 void check(engine::Gelu& op, engine::Gelu& oracle, Bench& bench);
 void check(engine::SwiGlu& op, engine::SwiGlu& oracle, Bench& bench);
+void check(engine::GeGlu& op, engine::GeGlu& oracle, Bench& bench);
 void check(engine::Rope& op, engine::Rope& oracle, Bench& bench);
 void check(engine::ColumnSum& op, engine::ColumnSum& oracle, Bench& bench);
 void check(engine::CrossEntropy& op, engine::CrossEntropy& oracle, Bench& bench);

@@ -66,11 +66,24 @@ void check(engine::Gelu& op, engine::Gelu& oracle, Bench& bench) {
                         (dy.to(at::kDouble).abs().sum(0) + 1));
 }
 
-void check(engine::SwiGlu& op, engine::SwiGlu& oracle, Bench& bench) {
+namespace {
+
+template <class Op>
+void check_gated(Op& op, Op& oracle, Bench& bench) {
   const at::Tensor x = bench.random({kRows, 2 * kWidth}, 3), dy = bench.random({kRows, kWidth}),
                    device_x = bench.to_device(x);
   bench.same_values("forward", op.forward(device_x), oracle.forward(x));
   bench.same_values("gradient", op.backward(bench.to_device(dy), device_x), oracle.backward(dy, x));
+}
+
+}  // namespace
+
+void check(engine::SwiGlu& op, engine::SwiGlu& oracle, Bench& bench) {
+  check_gated(op, oracle, bench);
+}
+
+void check(engine::GeGlu& op, engine::GeGlu& oracle, Bench& bench) {
+  check_gated(op, oracle, bench);
 }
 
 void check(engine::Rope& op, engine::Rope& oracle, Bench& bench) {

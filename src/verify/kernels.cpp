@@ -158,6 +158,7 @@ std::vector<Finding> check_kernels(const engine::Target& target, bool fake_devic
   all.all_of<engine::RmsNorm>();
   all.all_of<engine::Gelu>();
   all.all_of<engine::SwiGlu>();
+  all.all_of<engine::GeGlu>();
   all.all_of<engine::Rope>();
   all.all_of<engine::ColumnSum>();
   all.all_of<engine::CrossEntropy>();

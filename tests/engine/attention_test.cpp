@@ -7,18 +7,34 @@ OCTAVO_OP_TESTS(Attention);
 OCTAVO_OP_GRADIENT_TESTS(Attention);
 
 struct AttentionShape {
-  int64_t batch, length, heads, kv_heads, dim;
+  int64_t batch, length, heads, kv_heads, dim, window = 0;
 };
 constexpr AttentionShape kAttentionShapes[] = {
-    {1, 1, 1, 1, 1},    {2, 3, 2, 2, 7},     {1, 7, 3, 3, 16},   {3, 17, 2, 2, 17},
-    {2, 33, 1, 1, 64},  {1, 64, 12, 12, 64}, {2, 100, 2, 2, 40}, {1, 127, 1, 1, 128},
-    {1, 257, 2, 2, 64}, {1, 600, 1, 1, 64},  {2, 40, 6, 2, 16},  {1, 300, 9, 3, 64},
-    {3, 5, 4, 1, 8}};
+    {1, 1, 1, 1, 1},
+    {2, 3, 2, 2, 7},
+    {1, 7, 3, 3, 16},
+    {3, 17, 2, 2, 17},
+    {2, 33, 1, 1, 64},
+    {1, 64, 12, 12, 64},
+    {2, 100, 2, 2, 40},
+    {1, 127, 1, 1, 128},
+    {1, 257, 2, 2, 64},
+    {1, 600, 1, 1, 64},
+    {2, 40, 6, 2, 16},
+    {1, 300, 9, 3, 64},
+    {3, 5, 4, 1, 8},
+    // Windows within a block, over several, as long as one, of one key, longer than the sequence.
+    {2, 100, 2, 1, 16, 7},
+    {1, 900, 2, 2, 16, 300},
+    {1, 700, 4, 2, 32, 256},
+    {1, 530, 1, 1, 8, 257},
+    {1, 300, 3, 3, 8, 1},
+    {2, 40, 2, 2, 16, 64}};
 
 std::string text_of(const AttentionShape& s) {
   return std::to_string(s.batch) + " x " + std::to_string(s.length) + ", " +
          std::to_string(s.heads) + " heads on " + std::to_string(s.kv_heads) + " keys of " +
-         std::to_string(s.dim);
+         std::to_string(s.dim) + ", window " + std::to_string(s.window);
 }
 
 Attention::Shape rows(int64_t batch, int64_t length, int64_t heads, int64_t kv_heads, int64_t dim) {
@@ -27,7 +43,9 @@ Attention::Shape rows(int64_t batch, int64_t length, int64_t heads, int64_t kv_h
   return shape;
 }
 Attention::Shape rows(const AttentionShape& s) {
-  return rows(s.batch, s.length, s.heads, s.kv_heads, s.dim);
+  Attention::Shape shape = rows(s.batch, s.length, s.heads, s.kv_heads, s.dim);
+  shape.window = s.window;
+  return shape;
 }
 
 // The magnitudes that each result is a sum of, per row of qkv (FP64).
@@ -44,7 +62,8 @@ Magnitudes magnitudes(const at::Tensor& qkv, const at::Tensor& d_out, const Atte
   const at::Tensor q = by_head(parts[0], false), k = by_head(parts[1], true),
                    v = by_head(parts[2], true).abs();
   const double scale = 1 / std::sqrt(static_cast<double>(s.dim));
-  const at::Tensor mask = at::ones({s.length, s.length}, at::kDouble).triu(1).to(at::kBool);
+  const at::Tensor all = at::ones({s.length, s.length}, at::kBool);
+  const at::Tensor mask = s.window > 0 ? all.triu(1).logical_or(all.tril(-s.window)) : all.triu(1);
   const at::Tensor score = at::matmul(q, k.transpose(2, 3)) * scale;
   const at::Tensor p = score.masked_fill(mask, -INFINITY).softmax(-1);
   const at::Tensor go = by_head(magnitude(d_out), false);
@@ -100,6 +119,27 @@ TEST_P(AttentionTest, IsCausalAndKeepsSequencesApart) {
   EXPECT_GT((after - before).narrow(0, 60, 40).abs().min().item<float>(), 0);
 }
 
+TEST_P(AttentionTest, NothingBeforeTheWindowIsSeen) {
+  Attention::Shape shape = rows(1, 600, 2, 1, 16);
+  shape.window = 100;
+  at::Tensor qkv = random({600, shape.row()});
+  const at::Tensor before = op->forward(qkv, shape).out;
+  qkv.narrow(0, 0, 300).fill_(2);
+  const at::Tensor after = op->forward(qkv, shape).out;
+  EXPECT_TRUE(near(after.narrow(0, 399, 201), before.narrow(0, 399, 201), 1e-6));
+  EXPECT_GT((after[398] - before[398]).abs().max().item<float>(), 0);
+}
+
+TEST_P(AttentionTest, ScoresHaveTheScaleThatIsGiven) {
+  Attention::Shape shape = rows(2, 50, 2, 2, 16);
+  at::Tensor qkv = random({100, shape.row()});
+  at::Tensor twice = qkv.clone();
+  twice.narrow(1, 0, shape.width()) *= 2;
+  const auto wanted = op->forward(twice, shape);
+  shape.scale = 0.5;  // twice 1/sqrt(16)
+  EXPECT_TRUE(near(op->forward(qkv, shape).out, wanted.out, 1e-6));
+}
+
 TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
   const at::Tensor qkv = random({64, 192}, 60), d_out = random({64, 64});
   const Attention::Shape shape = rows(1, 64, 1, 1, 64);
@@ -128,12 +168,14 @@ TEST_P(AttentionTest, NanShows) {
 // Packed documents of every length: each gives what it gives alone.
 TEST_P(AttentionTest, DocumentsAreSequencesOfTheirOwn) {
   Attention::Shape shape{6, 2, 16, {0, 1, 32, 33, 290, 300, 812, 900}, {}, 512};
+  shape.window = 64;
   const at::Tensor qkv = random({900, shape.row()}), d_out = random({900, shape.width()});
   const auto packed = op->forward(qkv, shape);
   const at::Tensor d_qkv = op->backward(d_out, qkv, packed, shape);
   for (size_t i = 0; i + 1 < shape.bounds.size(); ++i) {
     const int64_t begin = shape.bounds[i], count = shape.bounds[i + 1] - begin;
-    const Attention::Shape alone = rows(1, count, 6, 2, 16);
+    Attention::Shape alone = rows(1, count, 6, 2, 16);
+    alone.window = shape.window;
     const at::Tensor part = qkv.narrow(0, begin, count).contiguous();
     const auto forward = op->forward(part, alone);
     EXPECT_TRUE(same_bits(packed.out.narrow(0, begin, count).contiguous(), forward.out)) << i;
@@ -145,16 +187,18 @@ TEST_P(AttentionTest, DocumentsAreSequencesOfTheirOwn) {
 
 // The last tokens of a sequence, from keys and values that were kept.
 TEST_P(AttentionTest, ExtendGivesWhatForwardGives) {
-  const Attention::Shape shape = rows(1, 70, 6, 2, 16);
+  Attention::Shape shape = rows(1, 70, 6, 2, 16);
   const at::Tensor qkv = random({70, shape.row()});
   const auto parts = qkv.split_with_sizes({96, 32, 32}, 1);
-  const auto whole = op->forward(qkv, shape);
-  for (const int64_t count : {1, 5, 70}) {
-    const at::Tensor found = op->extend(parts[0].narrow(0, 70 - count, count),
-                                        parts[1].contiguous(), parts[2].contiguous(), shape);
-    EXPECT_TRUE(near(found.contiguous(), whole.out.narrow(0, 70 - count, count).contiguous(),
-                     slack_of(compute, false) * 4))
-        << count;
+  for (shape.window = 0; shape.window < 60; shape.window += 20) {
+    const auto whole = op->forward(qkv, shape);
+    for (const int64_t count : {1, 5, 70}) {
+      const at::Tensor found = op->extend(parts[0].narrow(0, 70 - count, count),
+                                          parts[1].contiguous(), parts[2].contiguous(), shape);
+      EXPECT_TRUE(near(found.contiguous(), whole.out.narrow(0, 70 - count, count).contiguous(),
+                       slack_of(compute, false) * 4))
+          << count << " tokens, window " << shape.window;
+    }
   }
 }
 

@@ -50,6 +50,7 @@ std::string support_table() {
   add_rows<RmsNorm>(table);
   add_rows<Gelu>(table);
   add_rows<SwiGlu>(table);
+  add_rows<GeGlu>(table);
   add_rows<Rope>(table);
   add_rows<ColumnSum>(table);
   add_rows<CrossEntropy>(table);

@@ -5,6 +5,8 @@ namespace {
 
 OCTAVO_OP_TESTS(SwiGlu);
 OCTAVO_OP_GRADIENT_TESTS(SwiGlu);
+OCTAVO_OP_TESTS(GeGlu);
+OCTAVO_OP_GRADIENT_TESTS(GeGlu);
 OCTAVO_OP_TESTS(Rope);
 
 // The exponential's argument is the gate itself: its rounding grows with it.
@@ -48,6 +50,36 @@ TEST_P(SwiGluTest, NanShows) {
 }
 
 TEST_P(SwiGluGradient, MatchesFiniteDifferences) {
+  at::Tensor x = random({3, 14});
+  const at::Tensor dy = random({3, 7});
+  expect_derivative(op->backward(dy, x), numeric_gradient(x, dy, [&] { return op->forward(x); }));
+}
+
+TEST_P(GeGluValues, ForwardAndBackward) {
+  for (const auto& [rows, width] : extents()) {
+    SCOPED_TRACE(text_of(Extent{rows, width}));
+    const at::Tensor x = random({rows, 2 * width}, 3), dy = random({rows, width});
+    const at::Tensor wanted = oracle->forward(x), d_wanted = oracle->backward(dy, x);
+    // The exponential's argument is a cube of the gate.
+    const at::Tensor up = magnitude(x.narrow(1, width, width)), g = gates(x),
+                     far = 1 + g + g.pow(3);
+    EXPECT_TRUE(near(op->forward(x), wanted, kUlps * up * g * far + 1e-34));
+    const at::Tensor parts =
+        magnitude(dy).repeat({1, 2}) * at::cat({up * far, g}, 1) * far.repeat({1, 2});
+    EXPECT_TRUE(near(op->backward(dy, x), d_wanted, kUlps * parts + 1e-34));
+  }
+}
+
+TEST_P(GeGluTest, HugeGatesAreZeroOrThemselves) {
+  const at::Tensor x = at::tensor({-1e4, 1e4, 0.0, 2.0, 2.0, 2.0}).view({1, 6}).to(compute);
+  const at::Tensor y = op->forward(x);
+  EXPECT_EQ(y[0][0].item<float>(), 0);
+  EXPECT_TRUE(same_bits(y[0][1], (x[0][1] * 2)));
+  EXPECT_EQ(y[0][2].item<float>(), 0);
+  EXPECT_TRUE(all_finite(op->backward(at::ones({1, 3}, compute), x)));
+}
+
+TEST_P(GeGluGradient, MatchesFiniteDifferences) {
   at::Tensor x = random({3, 14});
   const at::Tensor dy = random({3, 7});
   expect_derivative(op->backward(dy, x), numeric_gradient(x, dy, [&] { return op->forward(x); }));

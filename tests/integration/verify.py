@@ -98,7 +98,7 @@ def on_this_machine(cases, work):
     cases.finding(run, "not checked here", "not checked", "--require_gpu")
     kernels = [f for f in run.findings if f["section"].startswith("kernels")]
     operations = {f["id"].split()[0] for f in kernels if f["status"] == "ok"}
-    wanted = {"matmul", "fp8_linear", "layer_norm", "rms_norm", "gelu", "swiglu", "rope", "column_sum", "cross_entropy",
+    wanted = {"matmul", "fp8_linear", "layer_norm", "rms_norm", "gelu", "swiglu", "geglu", "rope", "column_sum", "cross_entropy",
               "attention", "embedding", "adamw"}
     cases.claim("every operation was compared", operations == wanted, wanted ^ operations)
     recipes = {f["id"].split()[-1] for f in kernels if f["id"].startswith("fp8_linear") and f["status"] == "ok"}

@@ -1,4 +1,4 @@
-// GELU, SwiGLU and the sums of columns that their layers' biases want.
+// GELU, SwiGLU, GeGLU and the sums of columns that their layers' biases want.
 
 #include <ATen/ATen.h>
 
@@ -40,6 +40,21 @@ struct AtenSwiGlu final : SwiGlu {
   }
 };
 
+struct AtenGeGlu final : GeGlu {
+  Tensor forward(const Tensor& x) override {
+    const int64_t width = x.size(1) / 2;
+    return at::gelu(x.narrow(1, 0, width), "tanh").mul_(x.narrow(1, width, width));
+  }
+  Tensor backward(const Tensor& dy, const Tensor& x) override {
+    const int64_t width = x.size(1) / 2;
+    const Tensor gate = x.narrow(1, 0, width), up = x.narrow(1, width, width);
+    Tensor dx = at::empty_like(x);
+    dx.narrow(1, 0, width).copy_(at::gelu_backward(at::mul(dy, up), gate, "tanh"));
+    dx.narrow(1, width, width).copy_(at::gelu(gate, "tanh").mul_(dy));
+    return dx;
+  }
+};
+
 struct AtenColumnSum final : ColumnSum {
   void add(const Tensor& x, Tensor& sums, Accumulate mode) override { add_columns(x, sums, mode); }
 };
@@ -51,6 +66,9 @@ std::unique_ptr<Gelu> make_gelu() {
 }
 std::unique_ptr<SwiGlu> make_swiglu() {
   return std::make_unique<AtenSwiGlu>();
+}
+std::unique_ptr<GeGlu> make_geglu() {
+  return std::make_unique<AtenGeGlu>();
 }
 std::unique_ptr<ColumnSum> make_column_sum() {
   return std::make_unique<AtenColumnSum>();

@@ -20,6 +20,7 @@ std::unique_ptr<LayerNorm> make_layer_norm();
 std::unique_ptr<RmsNorm> make_rms_norm();
 std::unique_ptr<Gelu> make_gelu();
 std::unique_ptr<SwiGlu> make_swiglu();
+std::unique_ptr<GeGlu> make_geglu();
 std::unique_ptr<Rope> make_rope();
 std::unique_ptr<ColumnSum> make_column_sum();
 std::unique_ptr<CrossEntropy> make_cross_entropy();

@@ -2,9 +2,11 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <tuple>
+#include <vector>
 
 #include "base/error.h"
 #include "engine/aten/aten.h"
@@ -28,9 +30,42 @@ struct CpuFlash final : Attention {
   struct Heads {
     Tensor q, k, v;  // [G,R,S,D]
   };
-  static Heads heads_of(const Tensor& rows, const Shape& h) {
-    return {by_head(rows, 0, h, false), by_head(rows, h.width(), h, true),
-            by_head(rows, h.width() + h.kv_heads * h.dim, h, true)};
+  // Queries of one call, and the first key that they see; their last key is the last query's.
+  struct Piece {
+    int64_t begin, end, first_key;
+  };
+  static Heads heads_of(const Tensor& qkv, const Piece& piece, const Shape& h) {
+    const Tensor keys = qkv.slice(0, piece.first_key, piece.end);
+    return {by_head(qkv.slice(0, piece.begin, piece.end), 0, h, false),
+            by_head(keys, h.width(), h, true),
+            by_head(keys, h.width() + h.kv_heads * h.dim, h, true)};
+  }
+  // Whole sequences; with a window in pieces, so that what is far before it is not computed.
+  static std::vector<Piece> pieces_of(const Shape& h) {
+    constexpr int64_t kRows = 256;
+    std::vector<Piece> pieces;
+    for (size_t i = 0; i + 1 < h.bounds.size(); ++i) {
+      const int64_t first = h.bounds[i], last = h.bounds[i + 1];
+      const int64_t step = h.window > 0 ? kRows : last - first;
+      for (int64_t begin = first; begin < last; begin += step)
+        pieces.push_back({begin, std::min(begin + step, last),
+                          h.window > 0 ? std::max(first, begin - h.window + 1) : first});
+    }
+    return pieces;
+  }
+  // Of `count` queries, the last of `length` keys: minus infinity for what they do not see.
+  static Tensor mask_of(int64_t count, int64_t length, int64_t window, const Tensor& like) {
+    const Tensor none = at::full({count, length}, -INFINITY, like.options());
+    Tensor mask = none.triu(length - count + 1);
+    if (window > 0) mask += none.tril(length - count - window);
+    return mask;
+  }
+  static std::optional<Tensor> mask_of(const Piece& piece, const Shape& h, const Tensor& like) {
+    if (h.window == 0) return std::nullopt;
+    return mask_of(piece.end - piece.begin, piece.end - piece.first_key, h.window, like);
+  }
+  static std::optional<double> given_scale(const Shape& h) {
+    return h.scale > 0 ? std::optional<double>(h.scale) : std::nullopt;
   }
 
   // Sequences of one length whose heads share no keys: all in one call.
@@ -41,21 +76,21 @@ struct CpuFlash final : Attention {
                             qkv.storage_offset() + column);
     };
     const auto [out, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
-        part(0), part(h.width()), part(2 * h.width()), 0.0, /*is_causal=*/true);
+        part(0), part(h.width()), part(2 * h.width()), 0.0, /*is_causal=*/true, {}, given_scale(h));
     return {out.transpose(1, 2).reshape({rows, h.width()}),
             lse.transpose(0, 1).reshape({h.heads, rows}).contiguous()};
   }
 
   Forward forward(const Tensor& qkv, const Shape& h) override {
-    if (h.group() == 1 && h.in_rows()) return forward_rows(qkv, h, h.bounds[1]);
+    if (h.group() == 1 && h.in_rows() && h.window == 0) return forward_rows(qkv, h, h.bounds[1]);
     const int64_t rows = qkv.size(0);
     Forward result{at::empty({rows, h.width()}, qkv.options()),
                    at::empty({h.heads, rows}, qkv.options().dtype(at::kFloat))};
-    for (size_t i = 0; i + 1 < h.bounds.size(); ++i) {
-      const int64_t begin = h.bounds[i], end = h.bounds[i + 1];
-      const Heads part = heads_of(qkv.slice(0, begin, end), h);
+    for (const Piece& piece : pieces_of(h)) {
+      const int64_t begin = piece.begin, end = piece.end;
+      const Heads part = heads_of(qkv, piece, h);
       const auto [out, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
-          part.q, part.k, part.v, 0.0, /*is_causal=*/true);
+          part.q, part.k, part.v, 0.0, h.window == 0, mask_of(piece, h, qkv), given_scale(h));
       by_head(result.out.slice(0, begin, end), 0, h, false).copy_(out);
       result.lse.slice(1, begin, end).copy_(lse.reshape({h.heads, end - begin}));
     }
@@ -64,32 +99,38 @@ struct CpuFlash final : Attention {
 
   Tensor backward(const Tensor& d_out, const Tensor& qkv, const Forward& saved,
                   const Shape& h) override {
-    Tensor d_qkv = at::empty_like(qkv);
-    for (size_t i = 0; i + 1 < h.bounds.size(); ++i) {
-      const int64_t begin = h.bounds[i], end = h.bounds[i + 1];
-      const Heads part = heads_of(qkv.slice(0, begin, end), h);
+    Tensor d_qkv =
+        h.window > 0 ? at::zeros_like(qkv, qkv.options().dtype(at::kFloat)) : at::empty_like(qkv);
+    for (const Piece& piece : pieces_of(h)) {
+      const int64_t begin = piece.begin, end = piece.end;
+      const Heads part = heads_of(qkv, piece, h);
       const auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
           by_head(d_out.slice(0, begin, end), 0, h, false), part.q, part.k.contiguous(),
           part.v.contiguous(), by_head(saved.out.slice(0, begin, end), 0, h, false),
           saved.lse.slice(1, begin, end).reshape({h.kv_heads, h.group(), end - begin}), 0.0,
-          /*is_causal=*/true);
+          h.window == 0, mask_of(piece, h, qkv), given_scale(h));
       const auto by_row = [](const Tensor& t) { return t.permute({2, 0, 1, 3}).flatten(1); };
-      d_qkv.slice(0, begin, end)
-          .copy_(at::cat({by_row(dq), by_row(dk.sum(1, true)), by_row(dv.sum(1, true))}, 1));
+      const Tensor d_keys = at::cat({by_row(dk.sum(1, true)), by_row(dv.sum(1, true))}, 1);
+      if (h.window == 0) {
+        d_qkv.slice(0, begin, end).copy_(at::cat({by_row(dq), d_keys}, 1));
+        continue;
+      }
+      // Keys are seen by queries of several pieces.
+      d_qkv.slice(0, begin, end).slice(1, 0, h.width()).copy_(by_row(dq));
+      d_qkv.slice(0, piece.first_key, end).slice(1, h.width()).add_(d_keys);
     }
-    return d_qkv;
+    return d_qkv.to(qkv.scalar_type());
   }
 
   Tensor extend(const Tensor& q, const Tensor& keys, const Tensor& values,
                 const Shape& h) override {
     const int64_t count = q.size(0), length = keys.size(0);
-    Tensor mask;  // a single token sees all
-    if (count > 1)
-      mask = at::full({count, length}, -INFINITY, q.options()).triu_(length - count + 1);
+    std::optional<Tensor> mask;  // a single token sees all
+    if (count > 1 || (h.window > 0 && length > h.window))
+      mask = mask_of(count, length, h.window, q);
     const auto found = at::_scaled_dot_product_flash_attention_for_cpu(
         by_head(q, 0, h, false), by_head(keys, 0, h, true), by_head(values, 0, h, true), 0.0,
-        /*is_causal=*/false,
-        mask.defined() ? std::optional<Tensor>(mask) : std::optional<Tensor>());
+        /*is_causal=*/false, mask, given_scale(h));
     return std::get<0>(found).permute({2, 0, 1, 3}).flatten(1);
   }
 };
@@ -111,9 +152,10 @@ struct GpuFlash final : Attention {
   Forward forward(const Tensor& qkv, const Shape& h) override {
     require(h);
     const Heads part = heads_of(qkv, h);
-    const auto found = at::_flash_attention_forward(
-        part.q, part.k, part.v, h.starts, h.starts, h.longest, h.longest, /*dropout_p=*/0.0,
-        /*is_causal=*/true, /*return_debug_mask=*/false, scale_of(h));
+    const auto found = at::_flash_attention_forward(part.q, part.k, part.v, h.starts, h.starts,
+                                                    h.longest, h.longest, /*dropout_p=*/0.0,
+                                                    /*is_causal=*/true, /*return_debug_mask=*/false,
+                                                    h.softmax_scale(), seen_back(h), seen_ahead(h));
     return {std::get<0>(found).flatten(1), std::get<1>(found)};
   }
 
@@ -124,7 +166,8 @@ struct GpuFlash final : Attention {
     const auto [dq, dk, dv] = at::_flash_attention_backward(
         heads_at(d_out, 0, h.heads, h.dim), part.q, part.k, part.v,
         heads_at(saved.out, 0, h.heads, h.dim), saved.lse, h.starts, h.starts, h.longest, h.longest,
-        /*dropout_p=*/0.0, /*is_causal=*/true, no_random, no_random, scale_of(h));
+        /*dropout_p=*/0.0, /*is_causal=*/true, no_random, no_random, h.softmax_scale(),
+        seen_back(h), seen_ahead(h));
     return at::cat({dq.flatten(1), dk.flatten(1), dv.flatten(1)}, 1);
   }
 
@@ -137,12 +180,18 @@ struct GpuFlash final : Attention {
         heads_at(keys, 0, h.kv_heads, h.dim).unsqueeze(0),
         heads_at(values, 0, h.kv_heads, h.dim).unsqueeze(0), std::nullopt, std::nullopt, q.size(0),
         keys.size(0), /*dropout_p=*/0.0, /*is_causal=*/true, /*return_debug_mask=*/false,
-        scale_of(h));
+        h.softmax_scale(), seen_back(h), seen_ahead(h));
     return std::get<0>(found).squeeze(0).flatten(1);
   }
 
  private:
-  static double scale_of(const Shape& h) { return 1 / std::sqrt(static_cast<double>(h.dim)); }
+  // Keys before a query's own, and behind it: the kernel's way to say a window.
+  static std::optional<int64_t> seen_back(const Shape& h) {
+    return h.window > 0 ? std::optional<int64_t>(h.window - 1) : std::nullopt;
+  }
+  static std::optional<int64_t> seen_ahead(const Shape& h) {
+    return h.window > 0 ? std::optional<int64_t>(0) : std::nullopt;
+  }
   static void require(const Shape& h) {
     if (h.dim % 8 != 0 || h.dim > 256)
       fail(ExitCode::kUsage, "engine", "attention on a GPU: wanted heads whose size is a multiple ",

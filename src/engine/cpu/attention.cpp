@@ -2,8 +2,9 @@
 // and values, so their queries are stacked and go through one GEMM. Queries and keys are taken
 // in blocks of kBlock rows, so that every GEMM is in one core's cache, and blocks beyond the
 // diagonal are never computed. Operands are first copied into dense memory: oneDNN's fast kernels
-// want it. A sequence's last block is filled up with zeros to a multiple of kStep rows: documents
-// have every length, and a GEMM is compiled for each number of rows.
+// want it. Neither are blocks before the window of their queries. A sequence's last block is filled
+// up with zeros to a multiple of kStep rows: documents have every length, and a GEMM is compiled
+// for each number of rows.
 //
 // forward, per pair of blocks (m: largest score so far, l: sum):
 //   P = exp(scale Q_i K_j^T - m);  O_i = O_i exp(m_before - m) + P V_j;  in the end O_i / l
@@ -112,7 +113,18 @@ struct Group {
   int64_t stacked(int64_t block, int64_t i) const {
     return (block * kBlock * heads() + i * blocks.rows(block)) * dim();
   }
-  float scale() const { return 1.0f / std::sqrt(static_cast<float>(dim())); }
+  float scale() const {
+    return shape.scale > 0 ? static_cast<float>(shape.scale)
+                           : 1.0f / std::sqrt(static_cast<float>(dim()));
+  }
+  // The first block of keys that a block of queries sees any of.
+  int64_t first_block(int64_t i) const {
+    return shape.window > 0 ? std::max<int64_t>(0, i * kBlock - shape.window + 1) / kBlock : 0;
+  }
+  SeenKeys seen(int64_t i, int64_t j) const {
+    const int64_t from = shape.window > 0 ? (i - j) * kBlock - shape.window + 1 : -kBlock;
+    return {.diagonal = i == j, .first = from};
+  }
 
   // The group's columns of rows of `stride`, stacked.
   void stack(const uint16_t* rows, int64_t stride, uint16_t* to) const {
@@ -132,7 +144,8 @@ class CpuAttention final : public Attention {
   explicit CpuAttention(GemmOperands operands) : cache_(operands) {}
 
   Forward forward(const at::Tensor& qkv, const Shape& shape) override {
-    if (shape.group() == 1 && shape.in_rows()) return rows_->forward(qkv, shape);
+    if (shape.group() == 1 && shape.in_rows() && shape.window == 0)
+      return rows_->forward(qkv, shape);
     Forward result{at::empty({qkv.size(0), shape.width()}, qkv.options()),
                    at::empty({shape.heads, qkv.size(0)}, qkv.options().dtype(at::kFloat))};
     for_groups(shape, [&](const Group& group, Space& space) {
@@ -224,7 +237,7 @@ class CpuAttention final : public Attention {
     g.dense(qkv, g.value_column(), w.v);
     for (int64_t i = 0; i < g.blocks.count; ++i) {
       float* sum = w.dq;  // of one block
-      for (int64_t j = 0; j <= i; ++j) forward_block(g, i, j, sum, w);
+      for (int64_t j = g.first_block(i); j <= i; ++j) forward_block(g, i, j, sum, w);
       for (int64_t h = 0; h < g.heads(); ++h) {
         const int64_t row = g.first + i * kBlock, stacked = h * g.blocks.rows(i);
         finish_rows(sum + stacked * g.dim(), w.most + stacked, w.sums + stacked,
@@ -243,11 +256,11 @@ class CpuAttention final : public Attention {
     for (int64_t h = 0; h < g.heads(); ++h)
       softmax_forward_rows(w.scores + h * rows * keys, static_cast<size_t>(rows),
                            static_cast<size_t>(g.blocks.real_rows(i)), static_cast<size_t>(keys),
-                           i == j, j == 0, g.scale(), w.probs + h * rows * keys, w.most + h * rows,
-                           w.sums + h * rows, sum + h * rows * g.dim(),
-                           static_cast<size_t>(g.dim()));
-    run(*g.gemms.weighted[li][lj][j > 0 ? 1 : 0], w.probs, w.v + j * kBlock * g.dim(), nullptr, sum,
-        w.scratch);
+                           g.seen(i, j), j == g.first_block(i), g.scale(),
+                           w.probs + h * rows * keys, w.most + h * rows, w.sums + h * rows,
+                           sum + h * rows * g.dim(), static_cast<size_t>(g.dim()));
+    run(*g.gemms.weighted[li][lj][j > g.first_block(i) ? 1 : 0], w.probs,
+        w.v + j * kBlock * g.dim(), nullptr, sum, w.scratch);
   }
 
   static void backward_group(const Group& g, const Rows& rows, Space& w) {
@@ -265,7 +278,7 @@ class CpuAttention final : public Attention {
                  static_cast<size_t>(g.dim()), static_cast<size_t>(g.shape.width()),
                  w.delta + h * g.blocks.rows(i));
       }
-      for (int64_t j = 0; j <= i; ++j) backward_block(g, i, j, rows, w);
+      for (int64_t j = g.first_block(i); j <= i; ++j) backward_block(g, i, j, rows, w);
       for (int64_t h = 0; h < g.heads(); ++h)
         store_rows(g, w.dq + g.stacked(i, h), g.blocks.real_rows(i),
                    rows.d_qkv + row * g.shape.row() + g.head(h) * g.dim());
@@ -291,10 +304,10 @@ class CpuAttention final : public Attention {
                             rows.lse + g.head(h) * rows.lse_stride + g.first + i * kBlock,
                             w.delta + h * count, static_cast<size_t>(count),
                             static_cast<size_t>(g.blocks.real_rows(i)), static_cast<size_t>(keys),
-                            i == j, g.scale(), w.probs + h * count * keys,
+                            g.seen(i, j), g.scale(), w.probs + h * count * keys,
                             w.d_scores + h * count * keys);
-    run(*g.gemms.weighted[li][lj][j > 0 ? 1 : 0], w.d_scores, w.k + key, nullptr, w.dq + query,
-        w.scratch);
+    run(*g.gemms.weighted[li][lj][j > g.first_block(i) ? 1 : 0], w.d_scores, w.k + key, nullptr,
+        w.dq + query, w.scratch);
     run(*g.gemms.transposed[li][lj], w.d_scores, w.q + query, nullptr, w.dk + key, w.scratch);
     run(*g.gemms.transposed[li][lj], w.probs, w.d_out + query, nullptr, w.dv + key, w.scratch);
   }

@@ -6,16 +6,23 @@
 
 namespace octavo::engine::cpu {
 
-// One block of scores [rows, keys]: p = exp(scale s - lse), ds = scale p (dp - delta), both BF16.
-// On the diagonal row r sees keys [0, r], and both are zero beyond, and in rows from `real` on.
+// The keys of a block that row r of a block of queries sees: from first + r on, which may be before
+// the block or behind it, and on the diagonal up to r.
+struct SeenKeys {
+  bool diagonal = false;
+  std::ptrdiff_t first = 0;
+};
+
+// One block of scores [rows, keys]: p = exp(scale s - lse), ds = scale p (dp - delta), both BF16,
+// and zero for keys that are not seen and in rows from `real` on.
 void softmax_backward_rows(const float* s, const float* dp, const float* lse, const float* delta,
-                           size_t rows, size_t real, size_t keys, bool diagonal, float scale,
+                           size_t rows, size_t real, size_t keys, SeenKeys seen, float scale,
                            uint16_t* p, uint16_t* ds);
 
 // One block of scores [rows, keys] of queries that may have seen other blocks before: p = exp(scale
 // s - m) in BF16, with the largest score m and the sum l brought up to date and `out` rescaled to
-// the new m. Rows and keys as above.
-void softmax_forward_rows(const float* s, size_t rows, size_t real, size_t keys, bool diagonal,
+// the new m. Rows and keys as above; a row may see none of them.
+void softmax_forward_rows(const float* s, size_t rows, size_t real, size_t keys, SeenKeys seen,
                           bool is_first, float scale, uint16_t* p, float* m, float* l, float* out,
                           size_t dim);
 

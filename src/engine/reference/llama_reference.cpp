@@ -49,6 +49,22 @@ struct PlainSwiGlu final : SwiGlu {
   }
 };
 
+struct PlainGeGlu final : GeGlu {
+  static constexpr double kSlope = 0.7978845608028654, kCubic = 0.044715;
+  static Tensor tanh_of(const Tensor& x) { return ((x + kCubic * x.pow(3)) * kSlope).tanh(); }
+  Tensor forward(const Tensor& x) override {
+    const auto parts = wide(x).chunk(2, 1);
+    return (0.5 * parts[0] * (1 + tanh_of(parts[0])) * parts[1]).to(x.scalar_type());
+  }
+  Tensor backward(const Tensor& dy, const Tensor& x) override {
+    const auto parts = wide(x).chunk(2, 1);
+    const Tensor &gate = parts[0], &up = parts[1], t = tanh_of(gate), d = wide(dy);
+    const Tensor slope =
+        0.5 * (1 + t) + 0.5 * gate * (1 - t * t) * kSlope * (1 + 3 * kCubic * gate.pow(2));
+    return at::cat({d * up * slope, d * 0.5 * gate * (1 + t)}, 1).to(x.scalar_type());
+  }
+};
+
 struct PlainRope final : Rope {
   void rotate(Tensor& x, const Tensor& positions, const Tensor& table, int64_t heads,
               bool back) override {
@@ -68,18 +84,22 @@ struct PlainAttention final : Attention {
     Tensor q, k, v, p;  // of one sequence, FP64: [G,R,S,D], [G,1,S,D] and the probabilities
     double scale = 1;
   };
+  // Of `count` queries, the last of `length` keys.
+  static Tensor unseen(int64_t count, int64_t length, int64_t window,
+                       const at::TensorOptions& options) {
+    const Tensor all = at::ones({count, length}, options);
+    Tensor mask = all.triu(length - count + 1);
+    if (window > 0) mask += all.tril(length - count - window);
+    return mask.to(at::kBool);
+  }
   static Parts parts(const Tensor& qkv, const Shape& h) {
     const int64_t length = qkv.size(0), g = h.kv_heads;
     const auto split = wide(qkv).split_with_sizes({h.width(), g * h.dim, g * h.dim}, 1);
     const auto by_head = [&](const Tensor& t) {
       return t.view({length, g, -1, h.dim}).permute({1, 2, 0, 3});
     };
-    Parts r{by_head(split[0]),
-            by_head(split[1]),
-            by_head(split[2]),
-            {},
-            1 / std::sqrt(static_cast<double>(h.dim))};
-    const Tensor mask = at::ones({length, length}, r.q.options()).triu(1).to(at::kBool);
+    Parts r{by_head(split[0]), by_head(split[1]), by_head(split[2]), {}, h.softmax_scale()};
+    const Tensor mask = unseen(length, length, h.window, r.q.options());
     r.p = (at::matmul(r.q, r.k.transpose(2, 3)) * r.scale).masked_fill(mask, -INFINITY).softmax(-1);
     return r;
   }
@@ -116,10 +136,8 @@ struct PlainAttention final : Attention {
     const auto by_head = [&](const Tensor& t) {
       return wide(t).reshape({t.size(0), h.kv_heads, -1, h.dim}).permute({1, 2, 0, 3});
     };
-    const Tensor score = at::matmul(by_head(q), by_head(keys).transpose(2, 3)) /
-                         std::sqrt(static_cast<double>(h.dim));
-    const Tensor mask =
-        at::ones({count, length}, score.options()).triu(length - count + 1).to(at::kBool);
+    const Tensor score = at::matmul(by_head(q), by_head(keys).transpose(2, 3)) * h.softmax_scale();
+    const Tensor mask = unseen(count, length, h.window, score.options());
     const Tensor p = score.masked_fill(mask, -INFINITY).softmax(-1);
     return by_row(at::matmul(p, by_head(values))).to(q.scalar_type());
   }
@@ -132,6 +150,9 @@ std::unique_ptr<RmsNorm> make_rms_norm() {
 }
 std::unique_ptr<SwiGlu> make_swiglu() {
   return std::make_unique<PlainSwiGlu>();
+}
+std::unique_ptr<GeGlu> make_geglu() {
+  return std::make_unique<PlainGeGlu>();
 }
 std::unique_ptr<Rope> make_rope() {
   return std::make_unique<PlainRope>();

@@ -171,6 +171,7 @@ class TeFp8Linear final : public Fp8Linear {
   // of one scale per tensor need on 12.x: there both copies are made in a pass of their own.
   static bool fuses(Activation activation, Recipe recipe, const QuantizeSpec& row,
                     const QuantizeSpec& column, const DeviceFacts& facts) {
+    if (activation == Activation::kGeGlu) return false;  // not taken from the library yet
     if (fp8::uses_history(recipe) && activation == Activation::kSwiGlu && column.wanted &&
         !facts.any_layout && facts.capability >= 100)
       return false;
