@@ -35,7 +35,7 @@ struct PreNormLayers : torch::CustomClassHolder {
   }
   // What keeps the node in autograd's graph when its input has no gradient.
   Tensor trained_leaf() const {
-    if (norm.gamma->trainable) return norm.gamma->leaf;
+    if (norm.gamma && norm.gamma->trainable) return norm.gamma->leaf;
     const Tensor leaf = nn::trained_leaf(*first);
     return second && !leaf.requires_grad() ? nn::trained_leaf(*second) : leaf;
   }
@@ -47,7 +47,11 @@ struct PreNormLayers : torch::CustomClassHolder {
 };
 
 LinearOperand PreNormLayers::normalize(const Tensor& x, const Tensor& delta) {
-  if (may_fuse(*first)) {
+  if (!norm.gamma) {
+    normed = {delta.defined() ? at::add(x, delta) : x, {}, {}, {}};
+    return {normed.sum.detach(), {}};
+  }
+  if (may_fuse(*first) && !norm.adds_one) {
     const Tensor sum = delta.defined() ? at::add(x, delta) : x;
     auto made = first->fp8->normed_input(sum, norm, training, training && first->weight->trainable);
     if (made) {
@@ -67,8 +71,15 @@ LinearOperand PreNormLayers::activate(const Tensor& h) {
                                              training && second->weight->trainable);
     if (made) return {{}, std::move(*made)};
   }
-  return {activation == Activation::kGelu ? engine->gelu->forward(h) : engine->swiglu->forward(h),
-          {}};
+  switch (activation) {
+    case Activation::kGelu:
+      return {engine->gelu->forward(h), {}};
+    case Activation::kSwiGlu:
+      return {engine->swiglu->forward(h), {}};
+    case Activation::kGeGlu:
+      break;
+  }
+  return {engine->geglu->forward(h), {}};
 }
 
 LinearOperand PreNormLayers::activation_gradient(Tensor d_activated) {
@@ -79,8 +90,9 @@ LinearOperand PreNormLayers::activation_gradient(Tensor d_activated) {
                                                 first->weight->trainable);
     if (made) return {{}, std::move(*made)};
   }
-  if (activation == Activation::kSwiGlu) {
-    Tensor dh = engine->swiglu->backward(d_activated, h);
+  if (activation != Activation::kGelu) {
+    Tensor dh = activation == Activation::kSwiGlu ? engine->swiglu->backward(d_activated, h)
+                                                  : engine->geglu->backward(d_activated, h);
     add_bias_gradient(*engine, *first, dh);
     return {std::move(dh), {}};
   }
@@ -112,6 +124,7 @@ Tensor PreNormLayers::backward(const Tensor& d_sum, const Tensor& dy, bool want_
   const Tensor d_normed =
       linear_backward(*engine, *first, gradient, std::exchange(kept_first, {}), want_dx);
   if (!want_dx) return {};
+  if (!norm.gamma) return d_sum.defined() ? at::add(d_normed, d_sum) : d_normed;
   return norm_backward(*engine, norm, d_normed, d_sum, std::exchange(normed, {}));
 }
 
@@ -124,14 +137,16 @@ struct PreNormLayersNode : Function<PreNormLayersNode> {
     context->set_materialize_grads(false);  // the last sum may have no reader: no zeros for it
     Tensor y = layers->forward(x, delta.value_or(Tensor()));
     Tensor sum = layers->normed.sum;
-    layers->normed.sum = sum.detach();  // the result knows its node: not to be held by it
+    // The result knows its node: not to be held by it.
+    layers->normed.sum = layers->norm.gamma ? sum.detach() : Tensor();
     return {sum, y};
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const auto layers = c10::static_intrusive_pointer_cast<PreNormLayers>(
         context->saved_data["layers"].toCapsule());
     const Tensor d_sum = grads[0].defined() ? grads[0].contiguous() : Tensor();
-    const bool wanted = layers->norm.gamma->trainable || context->needs_input_grad(0) ||
+    const bool wanted = (layers->norm.gamma && layers->norm.gamma->trainable) ||
+                        context->needs_input_grad(0) ||
                         (layers->has_delta && context->needs_input_grad(1));
     const Tensor dx = layers->backward(d_sum, grads[1].contiguous(), wanted);
     return {dx, layers->has_delta ? dx : Tensor(), Tensor(), Tensor()};

@@ -13,13 +13,13 @@
 
 namespace octavo::nn {
 
-// {x + delta, layer(norm(x + delta))}; delta may be undefined.
+// {x + delta, layer(norm(x + delta))}; delta may be undefined, and a norm without gamma is none.
 std::pair<at::Tensor, at::Tensor> norm_linear(const Engine& engine, const at::Tensor& x,
                                               const at::Tensor& delta, const Norm& norm,
                                               const LinearPtr& layer);
 
 struct Mlp {
-  LinearPtr up;  // of SwiGLU: gate and up side by side
+  LinearPtr up;  // of SwiGLU and GeGLU: gate and up side by side
   engine::Activation activation = engine::Activation::kGelu;
   LinearPtr down;
 };

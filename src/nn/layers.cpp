@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+#include <array>
 #include <optional>
 
 #include "base/error.h"
@@ -163,6 +165,55 @@ struct SwiGluNode : Function<SwiGluNode> {
   }
 };
 
+struct QkNormState : torch::CustomClassHolder {
+  const Engine* engine = nullptr;
+  struct Part {
+    Norm norm;
+    int64_t column, width;  // of the packed rows
+    // A row for each norm that is taken.
+    Tensor rows_of(const Tensor& packed) const {
+      return packed.narrow(1, column, width).contiguous().view({-1, norm.gamma->sizes()[0]});
+    }
+    void put(const Tensor& rows, Tensor& packed) const {
+      packed.narrow(1, column, width).copy_(rows.view({packed.size(0), width}));
+    }
+  };
+  std::array<Part, 2> parts;  // queries, keys
+};
+
+struct QkNormNode : Function<QkNormNode> {
+  static Tensor forward(AutogradContext* context, const Tensor& qkv,
+                        const Tensor& /*gamma: connects the graph*/,
+                        const c10::intrusive_ptr<QkNormState>& state) {
+    context->saved_data["state"] = c10::IValue::make_capsule(state);
+    Tensor out = at::empty_like(qkv);
+    variable_list kept;
+    int64_t values = 0;
+    for (const auto& part : state->parts) {
+      const auto found = norm_forward(*state->engine, part.norm, part.rows_of(qkv), {});
+      part.put(found.normed, out);
+      kept.insert(kept.end(), {found.sum, found.rstd});
+      values = part.column + part.width;
+    }
+    out.slice(1, values).copy_(qkv.slice(1, values));
+    context->save_for_backward(kept);
+    return out;
+  }
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    const auto state =
+        c10::static_intrusive_pointer_cast<QkNormState>(context->saved_data["state"].toCapsule());
+    const variable_list kept = context->get_saved_variables();
+    Tensor d_qkv = grads[0].contiguous();  // made for this node by attention: ours to overwrite
+    for (size_t i = 0; i < state->parts.size(); ++i) {
+      const auto& part = state->parts[i];
+      part.put(norm_backward(*state->engine, part.norm, part.rows_of(d_qkv), {},
+                             {kept[2 * i], {}, {}, kept[2 * i + 1]}),
+               d_qkv);
+    }
+    return {d_qkv, Tensor(), Tensor()};
+  }
+};
+
 // What attention's backward needs beside tensors.
 struct AttentionState : torch::CustomClassHolder {
   const Engine* engine = nullptr;
@@ -205,7 +256,11 @@ Tensor cached_attention(const AttentionState& state, const Tensor& qkv, KvCache&
   cache.append(layer, parts[1], parts[2]);
   if (cache.length == 0) return state.engine->attention->forward(qkv, shape).out;
   const auto rows = cache.rows(layer, qkv.size(0));
-  return state.engine->attention->extend(parts[0], rows.keys, rows.values, shape);
+  // What is before the first query's window is not read.
+  const int64_t before = rows.keys.size(0) - qkv.size(0) + 1 - shape.window;
+  const int64_t first = shape.window > 0 ? std::max<int64_t>(0, before) : 0;
+  return state.engine->attention->extend(parts[0], rows.keys.slice(0, first),
+                                         rows.values.slice(0, first), shape);
 }
 
 }  // namespace
@@ -250,6 +305,15 @@ Tensor swiglu(const Engine& engine, const Tensor& x) {
   return SwiGluNode::apply(x, make_state(engine));
 }
 
+Tensor qk_norm(const Engine& engine, const Tensor& qkv, const AttentionHeads& heads,
+               const Norm& query_norm, const Norm& key_norm) {
+  const auto state = c10::make_intrusive<QkNormState>();
+  const int64_t queries = heads.heads * heads.dim, keys = heads.kv_heads * heads.dim;
+  state->engine = &engine;
+  state->parts = {{{query_norm, 0, queries}, {key_norm, queries, keys}}};
+  return QkNormNode::apply(qkv, query_norm.gamma->leaf, state);
+}
+
 Tensor attention(const Engine& engine, const Tensor& qkv, const Tokens& tokens,
                  const AttentionHeads& heads) {
   const auto state = c10::make_intrusive<AttentionState>();
@@ -260,9 +324,13 @@ Tensor attention(const Engine& engine, const Tensor& qkv, const Tokens& tokens,
                   tokens.sequences.bounds,
                   tokens.sequences.starts,
                   tokens.sequences.longest};
+  state->shape.scale = heads.scale;
+  if (heads.window < tokens.sequences.longest) state->shape.window = heads.window;
   if (heads.rope != nullptr) {
     state->positions = tokens.sequences.positions;
     state->angles = heads.rope->for_length(tokens.sequences.longest, qkv.device());
+    if (heads.rope->score_factor() != 1)
+      state->shape.scale = state->shape.softmax_scale() * heads.rope->score_factor();
   }
   if (tokens.cache == nullptr) return AttentionNode::apply(qkv, state);
   OCTAVO_ASSERT(!at::GradMode::is_enabled());

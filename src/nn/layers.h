@@ -37,7 +37,14 @@ struct AttentionHeads {
   int64_t heads = 1, kv_heads = 1, dim = 1;
   RopeTable* rope = nullptr;  // null: positions are not rotated
   int64_t layer = 0;          // of the key-value cache
+  int64_t window = 0;         // tokens that a token sees, itself included; 0: all before it
+  double scale = 0;           // of the scores; 0: 1/sqrt(dim)
 };
+
+// RMS norms of the queries and keys in packed rows of q, k, v: of each head when a norm is as wide
+// as one, else of all of them together.
+at::Tensor qk_norm(const Engine& engine, const at::Tensor& qkv, const AttentionHeads& heads,
+                   const Norm& query_norm, const Norm& key_norm);
 
 // Causal self-attention of each sequence over packed rows of q, k, v, which are rotated in place
 // first: qkv is made for this call.

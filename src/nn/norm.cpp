@@ -6,10 +6,18 @@ namespace octavo::nn {
 
 using at::Tensor;
 
+namespace {
+
+Tensor scale_of(const Norm& norm) {
+  return norm.adds_one ? norm.gamma->compute + 1 : norm.gamma->compute;
+}
+
+}  // namespace
+
 NormResult norm_forward(const engine::Engine& engine, const Norm& norm, const Tensor& x,
                         const Tensor& delta) {
   if (!norm.beta) {
-    auto out = engine.rms_norm->forward(x, delta, norm.gamma->compute, norm.eps);
+    auto out = engine.rms_norm->forward(x, delta, scale_of(norm), norm.eps);
     return {std::move(out.sum), std::move(out.normed), {}, std::move(out.rstd)};
   }
   auto out =
@@ -24,7 +32,7 @@ Tensor norm_backward(const engine::Engine& engine, const Norm& norm, const Tenso
   if (!norm.beta) {
     Tensor frozen;
     return engine.rms_norm->backward(d_normed, d_sum, {forward.sum, {}, forward.rstd},
-                                     gamma.compute, gamma.trainable ? gamma.grad : frozen, mode);
+                                     scale_of(norm), gamma.trainable ? gamma.grad : frozen, mode);
   }
   const engine::LayerNorm::Forward saved{forward.sum, {}, forward.mean, forward.rstd};
   Param& beta = *norm.beta;

@@ -12,6 +12,7 @@ namespace octavo::nn {
 struct Norm {
   ParamPtr gamma, beta;  // beta null: an RMS norm
   double eps = 1e-5;
+  bool adds_one = false;  // the scale is 1 + gamma
 };
 
 struct NormResult {

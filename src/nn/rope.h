@@ -14,10 +14,13 @@ class RopeTable {
   RopeTable(int64_t dim, const model_config::Rope& rope);
   // [P, dim] FP32 with P > last_position: cosines, then sines.
   const at::Tensor& for_length(int64_t length, at::Device device);
+  // What rotated queries times rotated keys are to be multiplied with.
+  double score_factor() const { return score_factor_; }
 
  private:
   at::Tensor frequencies_;  // [dim / 2] FP32
   at::Tensor table_;
+  double score_factor_ = 1;
 };
 
 }  // namespace octavo::nn
