@@ -19,10 +19,10 @@ std::vector<Key> model_keys() {
   return {
       text_key("model_name", &S::model_name,
                "The model: a Hugging Face name or folder, gpt2, or custom. A folder holds the "
-               "config.json of a GPT-2, Llama, SmolLM2, Mistral or Qwen2 model; gpt2, gpt2-medium, "
-               "gpt2-large and gpt2-xl have random weights; custom is a GPT-2 whose n_layer, "
-               "n_head and n_embd say the size. octavo names lists models that are known without "
-               "an owner (llama-3.1-8b)."),
+               "config.json of a GPT-2, Llama, Qwen2, Qwen3, Mistral, SmolLM, OLMo or Gemma 3 "
+               "model; gpt2, gpt2-medium, gpt2-large and gpt2-xl have random weights; custom is a "
+               "GPT-2 whose n_layer, n_head and n_embd say the size. octavo names lists models "
+               "that are known without an owner (llama-3.1-8b)."),
       int_key("n_layer", &S::n_layer, 0, 1024, "Transformer blocks. 0: as model_name says."),
       int_key("n_head", &S::n_head, 0, 1024,
               "Attention heads; must divide n_embd. 0: as model_name says."),

@@ -78,10 +78,10 @@ void check_context(Parsed& parsed) {
   const Settings& s = parsed.settings;
   if (!is_its_owners(s.model_name) || is_here(s.model_name)) return;
   const std::optional<model_config::Preset> known = model_config::published(s.model_name);
-  if (!known || s.max_seq_length <= known->config.longest_sequence()) return;
+  if (!known || s.max_seq_length <= known->config.context) return;
   parsed.conflicts.push_back(str("max_seq_length ", s.max_seq_length, ": wanted at most ",
-                                 known->config.longest_sequence(), ", the context of ",
-                                 s.model_name, "; lower it"));
+                                 known->config.context, ", the context of ", s.model_name,
+                                 "; lower it"));
 }
 
 }  // namespace

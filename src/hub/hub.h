@@ -34,7 +34,7 @@ Options dataset_options(const config::Settings& settings);
 bool is_hub_name(const std::string& name);
 
 // Says at once, and without the network, that a well-known model is of a family that is not
-// implemented (Qwen3, gpt-oss); what is in a folder or in the cache is left to its config.json.
+// implemented (gpt-oss, Phi-4); what is in a folder or in the cache is left to its config.json.
 void refuse_other_family(const std::string& name);
 
 // The folder with config.json, tokenizer.json and (parts) the safetensors files.

@@ -209,8 +209,11 @@ void refuse_other_family(const std::string& name) {
   if (family.empty() || !is_hub_name(name)) return;
   const RepoCache cache(read_environment().cache, repo_of(name, Kind::kModel, {}));
   if (cache.commit()) return;
-  fail(ExitCode::kUsage, "hub", "wanted a model of GPT-2, Llama, Qwen2 or Mistral, found ", name,
-       ", which is ", family, " and not implemented; octavo names lists models that are");
+  std::string known;
+  for (const model_config::Family* one : model_config::families())
+    known += (known.empty() ? "" : ", ") + std::string(one->title);
+  fail(ExitCode::kUsage, "hub", "wanted a model of ", known, ", found ", name, ", which is ",
+       family, " and not implemented; octavo names lists models that are");
 }
 
 fs::path resolve_model(const std::string& name, const Options& options) {

@@ -123,7 +123,7 @@ ImportedModel described_model(const Importer& importer) {
   ImportedModel model;
   model_config::ModelConfig& c = model.config;
   const bool llama = traits.rotary || traits.rms_norm || traits.gated;
-  c.family = llama ? model_config::Family::kLlama : model_config::Family::kGpt2;
+  c.family = llama ? &model_config::kLlamaFamily : &model_config::kGpt2Family;
   c.layers = size_of(importer, "num-layers", 1);
   c.width = size_of(importer, "hidden-size", 1);
   c.heads = size_of(importer, "num-attention-heads", 1);
@@ -171,9 +171,9 @@ void name_model(Importer& importer, const ForeignEntry& reason, ImportedModel mo
   const model_config::ModelConfig& c = model.config;
   if (!model.refusal.empty())
     importer.find(kRepaired, "other_block", reason,
-                  str(model.refusal, "; octavo's ", names_of(c.family).title, " has not"),
+                  str(model.refusal, "; octavo's ", c.family->title, " has not"),
                   "another model of the same sizes: forecasts hold, their weights do not load",
-                  str(names_of(c.family).title, "'s block of these sizes"));
+                  str(c.family->title, "'s block of these sizes"));
   if (c.is_gpt2()) {
     importer.map_to(reason, "model_name", "custom");
     importer.map_to(reason, "n_layer", config::print_number(c.layers));

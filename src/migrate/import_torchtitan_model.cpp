@@ -17,11 +17,8 @@ struct Flavor {
   std::string_view family, flavor;
   std::string_view published;  // a name of model_config's presets; "": the sizes that follow
   int64_t layers = 0, width = 0, mlp = 0, heads = 0, kv_heads = 0, head_dim = 0, vocab = 0;
-  bool tied = false;
-  std::string_view refusal = {};  // why train cannot run it
 };
 
-constexpr std::string_view kQwen3 = "Qwen3 normalizes queries and keys, which octavo has not";
 constexpr Flavor kFlavors[] = {
     {"llama3", "1B", "meta-llama/Llama-3.2-1B"},
     {"llama3", "3B", "meta-llama/Llama-3.2-3B"},
@@ -29,12 +26,12 @@ constexpr Flavor kFlavors[] = {
     {"llama3", "70B", "meta-llama/Llama-3.1-70B"},
     {"llama3", "405B", "meta-llama/Llama-3.1-405B"},
     {"llama3", "debugmodel", "", 6, 256, 768, 16, 16, 16, 2048},
-    {"qwen3", "0.6B", "", 28, 1024, 3072, 16, 8, 128, 151936, true, kQwen3},
-    {"qwen3", "1.7B", "", 28, 2048, 6144, 16, 8, 128, 151936, true, kQwen3},
-    {"qwen3", "4B", "", 36, 2560, 9728, 32, 8, 128, 151936, true, kQwen3},
-    {"qwen3", "8B", "", 36, 4096, 12288, 32, 8, 128, 151936, false, kQwen3},
-    {"qwen3", "14B", "", 40, 5120, 17408, 40, 8, 128, 151936, false, kQwen3},
-    {"qwen3", "32B", "", 64, 5120, 25600, 64, 8, 128, 151936, false, kQwen3},
+    {"qwen3", "0.6B", "Qwen/Qwen3-0.6B"},
+    {"qwen3", "1.7B", "Qwen/Qwen3-1.7B"},
+    {"qwen3", "4B", "Qwen/Qwen3-4B"},
+    {"qwen3", "8B", "Qwen/Qwen3-8B"},
+    {"qwen3", "14B", "Qwen/Qwen3-14B"},
+    {"qwen3", "32B", "Qwen/Qwen3-32B"},
 };
 
 std::string small_letters(std::string text) {
@@ -79,8 +76,7 @@ NamedModel named_model(const Importer& importer) {
 ImportedModel imported(const Flavor& flavor) {
   ImportedModel model;
   model.name = str(flavor.family, " ", flavor.flavor);
-  model.refusal = flavor.refusal;
-  model.config = {.family = model_config::Family::kLlama,
+  model.config = {.family = &model_config::kLlamaFamily,
                   .layers = flavor.layers,
                   .width = flavor.width,
                   .mlp = flavor.mlp,
@@ -89,8 +85,7 @@ ImportedModel imported(const Flavor& flavor) {
                   .head_dim = flavor.head_dim,
                   .vocab = flavor.vocab,
                   .context = 131072,
-                  .rope = {.theta = 500000, .scaling = {}},
-                  .tied = flavor.tied};
+                  .rope = {.theta = 500000, .scaling = {}}};
   return model;
 }
 
@@ -107,12 +102,11 @@ void settle_torchtitan_model(Importer& importer) {
   const Flavor* flavor = find_flavor(model.family, model.flavor);
   if (flavor == nullptr) {
     importer.drop(*model.reason, "a model of torchtitan's that octavo does not have");
-    return importer.find(kRefused, "other_model", *model.reason,
-                         str(shown_text(model.family),
-                             " is no model of octavo's (llama3 and the "
-                             "sizes of dense qwen3)"),
-                         "experts and other layers cannot be trained or forecast here",
-                         "another model, or keep torchtitan for this one");
+    return importer.find(
+        kRefused, "other_model", *model.reason,
+        str(shown_text(model.family), " is no model of octavo's (llama3 and dense qwen3)"),
+        "experts and other layers cannot be trained or forecast here",
+        "another model, or keep torchtitan for this one");
   }
   if (flavor->published.empty()) return name_model(importer, *model.reason, imported(*flavor));
   importer.map_to(*model.reason, "model_name", std::string(flavor->published));

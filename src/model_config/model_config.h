@@ -2,32 +2,25 @@
 // What a model is, as its config.json or a preset says it: one description for everything that
 // needs a model's sizes or its mathematics, without torch.
 
-#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "base/checked.h"
+#include "model_config/family.h"
 
 namespace octavo::model_config {
 
-// Llama: also SmolLM2. Qwen2: Llama with biases on queries, keys and values. Mistral: Llama, up to
-// the length of its sliding window.
-enum class Family { kGpt2, kLlama, kQwen2, kMistral };
-struct FamilyNames {
-  const char *model_type, *architecture;  // as config.json has them
-  const char* title;                      // for messages
-};
-inline constexpr FamilyNames kFamilies[] = {{"gpt2", "GPT2LMHeadModel", "GPT-2"},
-                                            {"llama", "LlamaForCausalLM", "Llama"},
-                                            {"qwen2", "Qwen2ForCausalLM", "Qwen2"},
-                                            {"mistral", "MistralForCausalLM", "Mistral"}};
-constexpr const FamilyNames& names_of(Family family) {
-  return kFamilies[static_cast<int>(family)];
-}
-
-struct RopeScaling {  // of Llama 3.1: long wavelengths are stretched by `factor`
+// How rotary positions are stretched to contexts beyond those of the first training.
+struct RopeScaling {
+  // kLlama3: long wavelengths by `factor`; kLinear: all of them; kYarn: between beta_slow and
+  // beta_fast turns within the first context more and more, and cosines and sines are multiplied.
+  enum class Kind : uint8_t { kLlama3, kLinear, kYarn };
+  Kind kind = Kind::kLlama3;
   double factor = 8, low_freq_factor = 1, high_freq_factor = 4;
   int64_t original_context = 8192;
+  double beta_fast = 32, beta_slow = 1, attention_factor = 1;  // of kYarn
   bool operator==(const RopeScaling&) const = default;
 };
 
@@ -38,19 +31,33 @@ struct Rope {
 };
 
 struct ModelConfig {
-  Family family = Family::kGpt2;
+  const Family* family = &kGpt2Family;
   int64_t layers = 0, width = 0, mlp = 0, heads = 0, kv_heads = 0, head_dim = 0;
   int64_t vocab = 0;    // tokens, without padding
   int64_t context = 0;  // positions
-  int64_t window = 0;   // tokens that attention sees back; 0: all of them
+  int64_t window = 0;   // tokens that attention sees back, itself included; 0: all of them
   double norm_eps = 1e-5;
   Rope rope;  // GPT-2 has learned positions instead
   bool tied = false;
   bool qkv_bias = false, out_bias = false, mlp_bias = false;
+  // Attention's scores are divided by the root of this; 0: of head_dim.
+  double query_scalar = 0;
+  std::vector<bool> windowed;      // by layer: whether it has the window; empty: all have
+  std::vector<bool> rotated;       // by layer: whether it has rotary positions; empty: all have
+  std::optional<Rope> local_rope;  // of the layers with a window, when theirs is another
 
-  bool is_gpt2() const { return family == Family::kGpt2; }
-  // Attention has no window here: within one, the model is the same without it.
-  int64_t longest_sequence() const { return window > 0 ? std::min(context, window) : context; }
+  bool is_gpt2() const { return family == &kGpt2Family; }
+  bool is_windowed(int64_t layer) const {
+    return windowed.empty() || windowed[static_cast<size_t>(layer)];
+  }
+  int64_t window_of(int64_t layer) const { return is_windowed(layer) ? window : 0; }
+  bool is_rotated(int64_t layer) const {
+    return rotated.empty() || rotated[static_cast<size_t>(layer)];
+  }
+  bool has_local_rope(int64_t layer) const { return local_rope && is_windowed(layer); }
+  double softmax_scale() const {
+    return 1 / std::sqrt(query_scalar > 0 ? query_scalar : static_cast<double>(head_dim));
+  }
   bool operator==(const ModelConfig&) const = default;
 };
 

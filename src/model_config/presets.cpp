@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "model_config/config_file.h"
 
 namespace octavo::model_config {
 namespace {
@@ -25,7 +27,7 @@ const Gpt2Preset* find_gpt2(std::string_view name) {
 
 struct Published {
   std::string_view name;  // on the hub
-  Family family;
+  const Family* family;
   int64_t layers, width, mlp, heads, kv_heads, head_dim, vocab, context;
   double norm_eps, theta, factor;  // the latter two of RoPE; 0: not stretched
   bool tied;
@@ -35,27 +37,91 @@ struct Published {
 // of github.com/Lightning-AI/litgpt at 26857050fe3f, which names the hub's config.json of each.
 // clang-format off
 constexpr Published kPublished[] = {
-    {"meta-llama/Llama-3.2-1B", Family::kLlama, 16, 2048, 8192, 32, 8, 64, 128256, 131072, 1e-5, 5e5, 32, true, true},  // Llama-3.2-1B.json
-    {"meta-llama/Llama-3.2-3B", Family::kLlama, 28, 3072, 8192, 24, 8, 128, 128256, 131072, 1e-5, 5e5, 32, true, true},  // Llama-3.2-3B.json
-    {"meta-llama/Llama-3.1-8B", Family::kLlama, 32, 4096, 14336, 32, 8, 128, 128256, 131072, 1e-5, 5e5, 8, false, true},  // Llama-3.1-8B.json
-    {"meta-llama/Llama-3.1-70B", Family::kLlama, 80, 8192, 28672, 64, 8, 128, 128256, 131072, 1e-5, 5e5, 8, false, true},  // Llama-3.1-70B-Instruct.json
-    {"meta-llama/Llama-3.1-405B", Family::kLlama, 126, 16384, 53248, 128, 8, 128, 128256, 131072, 1e-5, 5e5, 8, false, true},  // litgpt, line 832
-    {"meta-llama/Llama-3.3-70B-Instruct", Family::kLlama, 80, 8192, 28672, 64, 8, 128, 128256, 131072, 1e-5, 5e5, 8, false, true},  // Llama-3.3-70B-Instruct.json
-    {"meta-llama/Meta-Llama-3-8B", Family::kLlama, 32, 4096, 14336, 32, 8, 128, 128256, 8192, 1e-5, 5e5, 0, false, true},  // Meta-Llama-3-8B-Instruct.json
-    {"meta-llama/Meta-Llama-3-70B", Family::kLlama, 80, 8192, 28672, 64, 8, 128, 128256, 8192, 1e-5, 5e5, 0, false, true},  // litgpt, line 793
-    {"meta-llama/Llama-2-7b-hf", Family::kLlama, 32, 4096, 11008, 32, 32, 128, 32000, 4096, 1e-5, 1e4, 0, false, false},  // litgpt, line 696
-    {"Qwen/Qwen2.5-0.5B", Family::kQwen2, 24, 896, 4864, 14, 2, 64, 151936, 32768, 1e-6, 1e6, 0, true, true},  // Qwen2.5-0.5B.json
-    {"Qwen/Qwen2.5-1.5B", Family::kQwen2, 28, 1536, 8960, 12, 2, 128, 151936, 131072, 1e-6, 1e6, 0, true, true},  // Qwen2.5-1.5B-Instruct.json; context: litgpt, line 2283
-    {"Qwen/Qwen2.5-3B", Family::kQwen2, 36, 2048, 11008, 16, 2, 128, 151936, 32768, 1e-6, 1e6, 0, true, true},  // Qwen2.5-3B.json
-    {"Qwen/Qwen2.5-7B", Family::kQwen2, 28, 3584, 18944, 28, 4, 128, 152064, 131072, 1e-6, 1e6, 0, false, true},  // Qwen2.5-7B.json
-    {"Qwen/Qwen2.5-14B", Family::kQwen2, 48, 5120, 13824, 40, 8, 128, 152064, 131072, 1e-5, 1e6, 0, false, true},  // Qwen2.5-14B.json
-    {"Qwen/Qwen2.5-32B", Family::kQwen2, 64, 5120, 27648, 40, 8, 128, 152064, 131072, 1e-5, 1e6, 0, false, true},  // Qwen2.5-32B.json
-    {"Qwen/Qwen2.5-72B", Family::kQwen2, 80, 8192, 29568, 64, 8, 128, 152064, 131072, 1e-5, 1e6, 0, false, true},  // litgpt, line 2388
-    {"HuggingFaceTB/SmolLM2-135M", Family::kLlama, 30, 576, 1536, 9, 3, 64, 49152, 8192, 1e-5, 1e5, 0, true, true},  // SmolLM2-135M.json
-    {"HuggingFaceTB/SmolLM2-360M", Family::kLlama, 32, 960, 2560, 15, 5, 64, 49152, 8192, 1e-5, 1e5, 0, true, true},  // SmolLM2-360M.json; vocabulary: litgpt, line 3097
-    {"HuggingFaceTB/SmolLM2-1.7B", Family::kLlama, 24, 2048, 8192, 32, 32, 64, 49152, 8192, 1e-5, 1.3e5, 0, true, true},  // SmolLM2-1.7B.json
+    {"meta-llama/Llama-3.2-1B", &kLlamaFamily, 16, 2048, 8192, 32, 8, 64, 128256, 131072, 1e-5, 5e5, 32, true, true},  // Llama-3.2-1B.json
+    {"meta-llama/Llama-3.2-3B", &kLlamaFamily, 28, 3072, 8192, 24, 8, 128, 128256, 131072, 1e-5, 5e5, 32, true, true},  // Llama-3.2-3B.json
+    {"meta-llama/Llama-3.1-8B", &kLlamaFamily, 32, 4096, 14336, 32, 8, 128, 128256, 131072, 1e-5, 5e5, 8, false, true},  // Llama-3.1-8B.json
+    {"meta-llama/Llama-3.1-70B", &kLlamaFamily, 80, 8192, 28672, 64, 8, 128, 128256, 131072, 1e-5, 5e5, 8, false, true},  // Llama-3.1-70B-Instruct.json
+    {"meta-llama/Llama-3.1-405B", &kLlamaFamily, 126, 16384, 53248, 128, 8, 128, 128256, 131072, 1e-5, 5e5, 8, false, true},  // litgpt, line 832
+    {"meta-llama/Llama-3.3-70B-Instruct", &kLlamaFamily, 80, 8192, 28672, 64, 8, 128, 128256, 131072, 1e-5, 5e5, 8, false, true},  // Llama-3.3-70B-Instruct.json
+    {"meta-llama/Meta-Llama-3-8B", &kLlamaFamily, 32, 4096, 14336, 32, 8, 128, 128256, 8192, 1e-5, 5e5, 0, false, true},  // Meta-Llama-3-8B-Instruct.json
+    {"meta-llama/Meta-Llama-3-70B", &kLlamaFamily, 80, 8192, 28672, 64, 8, 128, 128256, 8192, 1e-5, 5e5, 0, false, true},  // litgpt, line 793
+    {"meta-llama/Llama-2-7b-hf", &kLlamaFamily, 32, 4096, 11008, 32, 32, 128, 32000, 4096, 1e-5, 1e4, 0, false, false},  // litgpt, line 696
+    {"Qwen/Qwen2.5-0.5B", &kQwen2Family, 24, 896, 4864, 14, 2, 64, 151936, 32768, 1e-6, 1e6, 0, true, true},  // Qwen2.5-0.5B.json
+    {"Qwen/Qwen2.5-1.5B", &kQwen2Family, 28, 1536, 8960, 12, 2, 128, 151936, 131072, 1e-6, 1e6, 0, true, true},  // Qwen2.5-1.5B-Instruct.json; context: litgpt, line 2283
+    {"Qwen/Qwen2.5-3B", &kQwen2Family, 36, 2048, 11008, 16, 2, 128, 151936, 32768, 1e-6, 1e6, 0, true, true},  // Qwen2.5-3B.json
+    {"Qwen/Qwen2.5-7B", &kQwen2Family, 28, 3584, 18944, 28, 4, 128, 152064, 131072, 1e-6, 1e6, 0, false, true},  // Qwen2.5-7B.json
+    {"Qwen/Qwen2.5-14B", &kQwen2Family, 48, 5120, 13824, 40, 8, 128, 152064, 131072, 1e-5, 1e6, 0, false, true},  // Qwen2.5-14B.json
+    {"Qwen/Qwen2.5-32B", &kQwen2Family, 64, 5120, 27648, 40, 8, 128, 152064, 131072, 1e-5, 1e6, 0, false, true},  // Qwen2.5-32B.json
+    {"Qwen/Qwen2.5-72B", &kQwen2Family, 80, 8192, 29568, 64, 8, 128, 152064, 131072, 1e-5, 1e6, 0, false, true},  // litgpt, line 2388
+    {"HuggingFaceTB/SmolLM2-135M", &kLlamaFamily, 30, 576, 1536, 9, 3, 64, 49152, 8192, 1e-5, 1e5, 0, true, true},  // SmolLM2-135M.json
+    {"HuggingFaceTB/SmolLM2-360M", &kLlamaFamily, 32, 960, 2560, 15, 5, 64, 49152, 8192, 1e-5, 1e5, 0, true, true},  // SmolLM2-360M.json; vocabulary: litgpt, line 3097
+    {"HuggingFaceTB/SmolLM2-1.7B", &kLlamaFamily, 24, 2048, 8192, 32, 32, 64, 49152, 8192, 1e-5, 1.3e5, 0, true, true},  // SmolLM2-1.7B.json
+    {"Qwen/Qwen3-0.6B", &kQwen3Family, 28, 1024, 3072, 16, 8, 128, 151936, 40960, 1e-6, 1e6, 0, true, false},  // litgpt, line 2720
+    {"Qwen/Qwen3-1.7B", &kQwen3Family, 28, 2048, 6144, 16, 8, 128, 151936, 40960, 1e-6, 1e6, 0, true, false},  // litgpt, line 2742
+    {"Qwen/Qwen3-4B", &kQwen3Family, 36, 2560, 9728, 32, 8, 128, 151936, 40960, 1e-6, 1e6, 0, true, false},  // litgpt, line 2763
+    {"Qwen/Qwen3-8B", &kQwen3Family, 36, 4096, 12288, 32, 8, 128, 151936, 40960, 1e-6, 1e6, 0, false, false},  // litgpt, line 2785
+    {"Qwen/Qwen3-14B", &kQwen3Family, 40, 5120, 17408, 40, 8, 128, 151936, 40960, 1e-6, 1e6, 0, false, false},  // litgpt, line 2806
+    {"Qwen/Qwen3-32B", &kQwen3Family, 64, 5120, 25600, 64, 8, 128, 151936, 40960, 1e-6, 1e6, 0, false, false},  // litgpt, line 2835
+    {"mistralai/Mistral-7B-v0.3", &kMistralFamily, 32, 4096, 14336, 32, 8, 128, 32768, 32768, 1e-5, 1e6, 0, false, false},  // litgpt, line 2095
 };
 // clang-format on
+
+// Models whose layers differ: the fields of their config.json that make the model, without those
+// that are the family's usual ones.
+struct PublishedFile {
+  std::string_view name;  // on the hub
+  const char* fields;
+};
+constexpr PublishedFile kPublishedFiles[] = {
+    {"HuggingFaceTB/SmolLM3-3B",
+     R"({"model_type": "smollm3", "num_hidden_layers": 36, "hidden_size": 2048,
+         "intermediate_size": 11008, "num_attention_heads": 16, "num_key_value_heads": 4,
+         "vocab_size": 128256, "max_position_embeddings": 65536, "rope_theta": 5000000.0})"},
+    {"allenai/OLMo-2-1124-7B",
+     R"({"model_type": "olmo2", "num_hidden_layers": 32, "hidden_size": 4096,
+         "intermediate_size": 11008, "num_attention_heads": 32, "vocab_size": 100352,
+         "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "rope_theta": 500000.0})"},
+    {"allenai/OLMo-2-1124-13B",
+     R"({"model_type": "olmo2", "num_hidden_layers": 40, "hidden_size": 5120,
+         "intermediate_size": 13824, "num_attention_heads": 40, "vocab_size": 100352,
+         "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "rope_theta": 500000.0})"},
+    {"allenai/Olmo-3-1025-7B",
+     R"({"model_type": "olmo3", "num_hidden_layers": 32, "hidden_size": 4096,
+         "intermediate_size": 11008, "num_attention_heads": 32, "vocab_size": 100278,
+         "max_position_embeddings": 65536, "rms_norm_eps": 1e-6,
+         "rope_scaling": {"rope_type": "yarn", "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0,
+             "original_max_position_embeddings": 8192, "attention_factor": 1.2079441541679836}})"},
+    {"allenai/Olmo-3-1125-32B",
+     R"({"model_type": "olmo3", "num_hidden_layers": 64, "hidden_size": 5120,
+         "intermediate_size": 27648, "num_attention_heads": 40, "num_key_value_heads": 8,
+         "vocab_size": 100278, "max_position_embeddings": 65536, "rms_norm_eps": 1e-6,
+         "rope_scaling": {"rope_type": "yarn", "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0,
+             "original_max_position_embeddings": 8192, "attention_factor": 1.2079441541679836}})"},
+    {"google/gemma-3-1b-pt",
+     R"({"model_type": "gemma3_text", "num_hidden_layers": 26, "hidden_size": 1152,
+         "intermediate_size": 6912, "num_attention_heads": 4, "num_key_value_heads": 1,
+         "head_dim": 256, "query_pre_attn_scalar": 256, "sliding_window": 512,
+         "vocab_size": 262144, "max_position_embeddings": 32768})"},
+    // The text part of a model that also reads images.
+    {"google/gemma-3-27b-pt",
+     R"({"model_type": "gemma3_text", "num_hidden_layers": 62, "hidden_size": 5376,
+         "intermediate_size": 21504, "num_attention_heads": 32, "num_key_value_heads": 16,
+         "head_dim": 128, "query_pre_attn_scalar": 168, "sliding_window": 1024,
+         "vocab_size": 262208, "max_position_embeddings": 131072,
+         "rope_scaling": {"rope_type": "linear", "factor": 8.0}})"},
+};
+
+// What people call a model without its date or version.
+constexpr std::pair<std::string_view, std::string_view> kShortNames[] = {
+    {"mistral7b", "mistral7bv03"},
+    {"olmo27b", "olmo211247b"},
+    {"olmo213b", "olmo2112413b"},
+    {"olmo37b", "olmo310257b"},
+    {"olmo332b", "olmo3112532b"}};
+
+ModelConfig config_of(const PublishedFile& p) {
+  return read(parse_json(p.fields, p.name), std::string(p.name));
+}
 
 ModelConfig config_of(const Published& p) {
   ModelConfig config{.family = p.family,
@@ -70,7 +136,7 @@ ModelConfig config_of(const Published& p) {
                      .norm_eps = p.norm_eps,
                      .rope = {.theta = p.theta, .scaling = {}},
                      .tied = p.tied,
-                     .qkv_bias = p.family == Family::kQwen2};
+                     .qkv_bias = p.family == &kQwen2Family};
   if (p.factor > 0) config.rope.scaling = RopeScaling{.factor = p.factor};
   return config;
 }
@@ -91,10 +157,10 @@ PlainName plain(std::string_view given) {
     if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
     if (letter == ' ' || letter == '_' || letter == ':') letter = '-';
   }
-  for (const std::string_view suffix : {"-hf", "-instruct", "-chat", "-base"}) {
+  for (const std::string_view suffix : {"-hf", "-instruct", "-chat", "-base", "-pt", "-it"}) {
     if (!name.text.ends_with(suffix)) continue;
     name.text.erase(name.text.size() - suffix.size());
-    name.is_tuned |= suffix == "-instruct" || suffix == "-chat";
+    name.is_tuned |= suffix == "-instruct" || suffix == "-chat" || suffix == "-it";
   }
   if (name.text.starts_with("meta-llama")) name.text.erase(0, std::string_view("meta-").size());
   return name;
@@ -109,27 +175,33 @@ std::string letters_of(const PlainName& name) {
 }
 
 std::string letters_of(std::string_view name) {
-  return letters_of(plain(name));
+  std::string letters = letters_of(plain(name));
+  for (const auto& [brief, whole] : kShortNames)
+    if (letters == brief) return std::string(whole);
+  return letters;
+}
+
+// The row of a table that has the name, by any spelling.
+template <class Row, size_t kRows>
+const Row* find_row(const Row (&table)[kRows], std::string_view name) {
+  const std::string wanted = letters_of(name);
+  const auto* found =
+      std::ranges::find_if(table, [&](const Row& row) { return letters_of(row.name) == wanted; });
+  return found == std::end(table) ? nullptr : found;
 }
 
 const Published* find_published(std::string_view name) {
-  const std::string wanted = letters_of(name);
-  const auto* found = std::ranges::find_if(
-      kPublished, [&](const Published& p) { return letters_of(p.name) == wanted; });
-  return found == std::end(kPublished) ? nullptr : found;
+  return find_row(kPublished, name);
 }
 
 const Gpt2Preset* find_published_gpt2(std::string_view name) {
-  const std::string wanted = letters_of(name);
-  const auto* found = std::ranges::find_if(
-      kGpt2, [&](const Gpt2Preset& p) { return letters_of(p.name) == wanted; });
-  return found == std::end(kGpt2) ? nullptr : found;
+  return find_row(kGpt2, name);
 }
 
 }  // namespace
 
 ModelConfig gpt2(const Gpt2Sizes& sizes) {
-  return {.family = Family::kGpt2,
+  return {.family = &kGpt2Family,
           .layers = sizes.layers,
           .width = sizes.width,
           .mlp = 4 * sizes.width,
@@ -173,6 +245,8 @@ ModelConfig built_in(std::string_view name, const Gpt2Sizes& keys) {
 std::optional<Preset> published(std::string_view name) {
   if (const Published* row = find_published(name))
     return Preset{plain(row->name).text, config_of(*row)};
+  if (const PublishedFile* row = find_row(kPublishedFiles, name))
+    return Preset{plain(row->name).text, config_of(*row)};
   if (const Gpt2Preset* row = find_published_gpt2(name))
     return Preset{std::string(row->name), config_of(*row)};
   return std::nullopt;
@@ -182,6 +256,7 @@ std::vector<std::string_view> published_names() {
   std::vector<std::string_view> names;
   for (const Gpt2Preset& p : kGpt2) names.push_back(p.hub);
   for (const Published& p : kPublished) names.push_back(p.name);
+  for (const PublishedFile& p : kPublishedFiles) names.push_back(p.name);
   return names;
 }
 
@@ -194,6 +269,8 @@ std::optional<std::string> hub_name(std::string_view given) {
     if (is_tuned && !name.ends_with("-Instruct")) name += "-Instruct";
     return name;
   }
+  if (const PublishedFile* row = is_tuned ? nullptr : find_row(kPublishedFiles, given))
+    return std::string(row->name);
   const Gpt2Preset* row = is_tuned ? nullptr : find_published_gpt2(given);
   return row == nullptr ? std::nullopt : std::optional<std::string>(row->hub);
 }
@@ -203,14 +280,21 @@ std::string_view unsupported_family(std::string_view name) {
     std::string_view begins, title;
   };
   // Their config.json would be refused: transformers computes them in another way.
-  static constexpr Other kOthers[] = {{"qwen3", "Qwen3"},
+  static constexpr Other kOthers[] = {{"qwen330b", "Qwen3-MoE"},
+                                      {"qwen3235b", "Qwen3-MoE"},
+                                      {"qwen3coder", "Qwen3-MoE"},
+                                      {"qwen3next", "Qwen3-Next"},
+                                      {"qwen3vl", "Qwen3-VL"},
+                                      {"qwen35", "Qwen3.5"},
                                       {"gptoss", "gpt-oss"},
-                                      {"smollm3", "SmolLM3"},
-                                      {"gemma", "Gemma"},
+                                      {"gemma2", "Gemma 2"},
+                                      {"gemma7b", "Gemma"},
+                                      {"gemma3n", "Gemma 3n"},
+                                      {"gemma34b", "Gemma 3 with images"},
+                                      {"gemma312b", "Gemma 3 with images"},
+                                      {"gemma327b", "Gemma 3 with images"},
                                       {"phi3", "Phi-3"},
                                       {"phi4", "Phi-4"},
-                                      {"olmo2", "OLMo 2"},
-                                      {"olmo3", "OLMo 3"},
                                       {"ministral", "Ministral"},
                                       {"mixtral", "Mixtral"},
                                       {"deepseekv2", "DeepSeek-V2"},

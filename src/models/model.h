@@ -64,4 +64,10 @@ std::unique_ptr<Model> make(const ModelConfig& config, const engine::Engine& eng
                             const nn::Storage& storage = {});
 int64_t parameter_count(const Model& model);
 
+using Maker = std::unique_ptr<Model> (*)(const ModelConfig& config, const engine::Engine& engine,
+                                         const nn::Storage& storage);
+// Who makes the models of families with this builder (model_config/family.h), for a program that
+// brings its own: gpt2 and llama are there.
+void add_maker(const std::string& builder, Maker maker);
+
 }  // namespace octavo::models

@@ -66,7 +66,8 @@ void ModelBase::initialize(uint64_t seed) {
   const at::NoGradGuard no_grad;
   for (const auto& p : params_) {
     if (p->master.dim() < 2) {
-      p->master.fill_(p->name.ends_with(".weight") ? 1 : 0);  // the scales of norms; biases
+      p->master.fill_(p->name.ends_with(".weight") ? initial_scale()
+                                                   : 0);  // the scales of norms; biases
       continue;
     }
     int64_t rows = 0;  // of the file; those behind are padding
@@ -83,8 +84,7 @@ void ModelBase::initialize(uint64_t seed) {
 double ModelBase::flops_per_token(int64_t length) const {
   auto matrices = static_cast<double>(head()->count());
   for (const auto& layer : linears_) matrices += static_cast<double>(layer->weight->count());
-  // Causal: half of 12 x length for each channel.
-  return 6 * matrices + 6 * static_cast<double>(length * attention_channels());
+  return 6 * matrices + 12 * attention_work(length);
 }
 
 bool ModelBase::is_tied_head(const std::string& name, const Tensor& tensor) const {

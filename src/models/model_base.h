@@ -33,8 +33,10 @@ class ModelBase : public Model {
     bool transposed = false;  // stored as [in, out]
   };
   virtual std::vector<FilePart> parts_of(const nn::Param& param) const = 0;
-  virtual std::string architecture() const = 0;    // for messages
-  virtual int64_t attention_channels() const = 0;  // of the queries of all blocks together
+  virtual std::string architecture() const = 0;  // for messages
+  // Channels of queries times the keys that one sees on average, of all blocks together.
+  virtual double attention_work(int64_t length) const = 0;
+  virtual float initial_scale() const { return 1; }  // of norms
   // Whether a file's tensor is a head that only repeats the embedding.
   bool is_tied_head(const std::string& name, const at::Tensor& tensor) const;
   // The standard deviation of a matrix's first values.

@@ -79,6 +79,11 @@ double kept_per_block(const MemoryWork& work, double tokens) {
   // Into up and down, unless they are frozen and have no adapter.
   if (!lora || work.lora_targets == LoraTargets::kAll)
     tensors.insert(tensors.end(), {h * input, ffn * input});
+  // What norms of queries and keys, and those behind a branch beside those before it, read.
+  if (s.qk_norm_values() > 0)
+    tensors.push_back(2 * (q + static_cast<double>(s.kv_heads * s.head_dim)));
+  if (s.family->norms == model_config::NormPlace::kBoth)
+    tensors.insert(tensors.end(), {h * 2, h * 2});
   if (coded) tensors.push_back(q);  // attention's result again, as codes
   if (lora) tensors.push_back(static_cast<double>(work.lora_rank) * 2 * (s.gated ? 7 : 4));
   double bytes = 0;

@@ -26,10 +26,13 @@ Shape shape_of(const model_config::ModelConfig& model, const std::string& name) 
   shape.heads = model.heads, shape.kv_heads = model.kv_heads, shape.head_dim = model.head_dim;
   shape.vocab = model_config::padded_vocab(model.vocab);
   shape.positions = model.is_gpt2() ? model.context : 0;
-  shape.gated = !model.is_gpt2();
+  shape.gated = model.family->gated();
   shape.tied = model.tied;
   shape.qkv_bias = model.qkv_bias, shape.out_bias = model.out_bias;
   shape.mlp_bias = model.mlp_bias;
+  shape.window = model.window;
+  for (int64_t i = 0; i < model.layers; ++i)
+    shape.windowed_layers += model.window_of(i) > 0 ? 1 : 0;
   return shape;
 }
 

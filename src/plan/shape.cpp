@@ -5,6 +5,14 @@
 
 namespace octavo::plan {
 
+double attention_share(const Shape& shape, int64_t length) {
+  if (shape.windowed_layers == 0 || shape.window >= length) return 1;
+  const double seen = static_cast<double>(shape.window) / static_cast<double>(length);
+  const double windowed =
+      static_cast<double>(shape.windowed_layers) / static_cast<double>(shape.layers);
+  return 1 - windowed * (1 - seen) * (1 - seen);
+}
+
 std::vector<LinearShape> block_linears(const Shape& shape) {
   return {{"qkv", shape.qkv_width(), shape.hidden},
           {"attention out", shape.hidden, shape.query_width()},
@@ -24,7 +32,7 @@ int64_t head_parameters(const Shape& shape) {
 
 int64_t vector_parameters(const Shape& shape) {
   const int64_t norm = shape.hidden * (shape.is_gpt2() ? 2 : 1);
-  int64_t block = 2 * norm;
+  int64_t block = shape.family->block_norms() * norm + shape.qk_norm_values();
   if (shape.qkv_bias) block += shape.qkv_width();
   if (shape.out_bias) block += shape.hidden;
   if (shape.mlp_bias) block += shape.up_width() + shape.hidden;

@@ -19,18 +19,25 @@ inline double bytes_of(config::StateType type) {
 
 struct Shape {
   std::string name;
-  model_config::Family family = model_config::Family::kLlama;
+  const model_config::Family* family = &model_config::kLlamaFamily;
   int64_t layers = 0, hidden = 0, ffn = 0, heads = 0, kv_heads = 0, head_dim = 0;
   int64_t vocab = 0;      // rows of the embedding, padding included
   int64_t positions = 0;  // rows of a learned position embedding; 0: rotary
-  bool gated = true;      // SwiGLU (gate and up in one GEMM) or GELU
+  bool gated = true;      // a gate and up in one GEMM, or up alone
   bool tied = false;      // the head is the embedding
   bool qkv_bias = false, out_bias = false, mlp_bias = false;
-  std::string refusal;  // why train cannot run this model; empty: it can
+  int64_t window = 0, windowed_layers = 0;  // tokens that so many layers see back
+  std::string refusal;                      // why train cannot run this model; empty: it can
 
-  bool is_gpt2() const { return family == model_config::Family::kGpt2; }
+  bool is_gpt2() const { return family == &model_config::kGpt2Family; }
   int64_t query_width() const { return heads * head_dim; }
   int64_t qkv_width() const { return (heads + 2 * kv_heads) * head_dim; }
+  // Values of the norms of queries and keys.
+  int64_t qk_norm_values() const {
+    if (family->qk_norm == model_config::QkNorm::kNone) return 0;
+    return family->qk_norm == model_config::QkNorm::kHead ? 2 * head_dim
+                                                          : (heads + kv_heads) * head_dim;
+  }
   int64_t up_width() const { return gated ? 2 * ffn : ffn; }
 };
 
@@ -39,6 +46,8 @@ struct LinearShape {
   const char* name;
   int64_t outputs, inputs;
 };
+// Of the work of causal attention over `length` tokens in every layer, what windows leave.
+double attention_share(const Shape& shape, int64_t length);
 std::vector<LinearShape> block_linears(const Shape& shape);
 
 int64_t matrix_parameters(const Shape& shape);  // of the blocks' linear layers

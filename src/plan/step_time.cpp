@@ -168,7 +168,8 @@ class MicroStep {
   void add_attention(StepTime& time) const {
     const double length = static_cast<double>(work_.length);
     const double width = static_cast<double>(work_.shape.query_width());
-    const double flops = 2 * tokens_ * length * width * layers_;
+    const double flops =
+        2 * tokens_ * length * width * layers_ * attention_share(work_.shape, work_.length);
     double rate = gpu_.bf16_tflops * 1e12 * of(std::string(gpu_.family) + ".attention") *
                   stack("attention") * length / (length + of("attention_ramp"));
     if (gpu_.capability >= 90 && !tuned_attention(work_.stack)) rate *= of("flash2");

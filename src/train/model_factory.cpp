@@ -37,10 +37,6 @@ void check_size(const config::Settings& s, const model_config::ModelConfig& mode
   if (model.context < s.max_seq_length)
     fail(ExitCode::kUsage, "train", "max_seq_length ", s.max_seq_length,
          " is beyond the model's context of ", model.context);
-  if (model.longest_sequence() < s.max_seq_length)
-    fail(ExitCode::kUsage, "train", "max_seq_length ", s.max_seq_length,
-         " is beyond the model's sliding window of ", model.window,
-         ", which is not implemented; lower max_seq_length to it");
 }
 
 }  // namespace

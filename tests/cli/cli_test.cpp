@@ -115,7 +115,7 @@ TEST_F(Cli, NamesAreTakenInAnySpelling) {
   EXPECT_EQ(prepared.code, 2);
   EXPECT_NE(prepared.err.find("openai/gsm8k: wanted it in the Hugging"), std::string::npos)
       << prepared.err;
-  expect_refused("plan --model_name Qwen/Qwen3-8B", 2, "which is Qwen3 and not implemented");
+  expect_refused("plan --model_name openai/gpt-oss-20b", 2, "which is gpt-oss and not implemented");
   ::unsetenv("HF_HOME");
   ::unsetenv("HF_HUB_OFFLINE");
 }

@@ -1,7 +1,6 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=conformance timeout=1200 night="" measures="src/model_config src/models"
-"""config.json field by field: the fields of the installed transformers' config classes of GPT-2, Llama, Mistral and
-Qwen2, those that older versions wrote, and the published files of tests/models/published.
+"""config.json field by field: the fields of the installed transformers' config classes of every family, those that older versions wrote, and the published files of tests/models/published.
 
 1. A file with every field of the class at its default is accepted.
 2. One field at a time has other values. Either the file is refused, or the logits are those of transformers for the same
@@ -18,8 +17,10 @@ import tempfile
 
 import torch
 from safetensors.torch import load_file
-from transformers import (AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
-                          MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM)
+from transformers import (AutoConfig, AutoModelForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config,
+                          GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Olmo2Config,
+                          Olmo2ForCausalLM, Olmo3Config, Olmo3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config,
+                          Qwen3ForCausalLM, SmolLM3Config, SmolLM3ForCausalLM)
 
 from model_parity import LOGIT_DIFF, ROOT, TOOL, randomize, require, run_tool, save_batch
 
@@ -33,11 +34,18 @@ CLASSES = {
     "llama": (LlamaForCausalLM, LlamaConfig(**SIZES)),
     "qwen2": (Qwen2ForCausalLM, Qwen2Config(**SIZES, tie_word_embeddings=True)),
     "mistral": (MistralForCausalLM, MistralConfig(**SIZES)),
+    "qwen3": (Qwen3ForCausalLM, Qwen3Config(**SIZES, head_dim=16)),
+    "smollm3": (SmolLM3ForCausalLM, SmolLM3Config(**SIZES, pad_token_id=None, no_rope_layers=[1, 0])),
+    "olmo2": (Olmo2ForCausalLM, Olmo2Config(**SIZES, pad_token_id=None)),
+    "olmo3": (Olmo3ForCausalLM, Olmo3Config(**SIZES, pad_token_id=None, sliding_window=16)),
+    "gemma3": (Gemma3ForCausalLM, Gemma3TextConfig(**SIZES, pad_token_id=None, head_dim=16, sliding_window=16)),
 }
 ROPE = dict(rope_theta=10000.0)
 OTHERS = {  # values for fields whose type does not say enough
     "activation_function": ["relu", "gelu_pytorch_tanh", "gelu"],
     "hidden_act": ["gelu", "relu", "swish"],
+    "hidden_activation": ["gelu", "silu"],
+    "no_rope_layers": [[0, 1], [1], [1, 1, 0], [2, 1], None],
     "architectures": [["Somebody"]],
     "dtype": ["float16"],
     "torch_dtype": ["float16"],
@@ -80,6 +88,12 @@ OLDER_OF = {
                 "rope_scaling": [None, {"type": "linear", "factor": 2.0}, OTHERS["rope_parameters"][-1]]},
     "qwen2": {"rope_theta": [500.0], "use_mrope": [False, True], "partial_rotary_factor": [1.0],
               "rope_scaling": [None, {"type": "yarn", "factor": 2.0, "original_max_position_embeddings": 32}]},
+    "qwen3": {"rope_theta": [500.0], "rope_scaling": [{"type": "yarn", "factor": 2.0, "original_max_position_embeddings": 32}]},
+    "smollm3": {"rope_theta": [500.0], "rope_scaling": [{"type": "linear", "factor": 2.0}]},
+    "olmo2": {"rope_theta": [500.0], "clip_qkv": [None, 8.0]},
+    "olmo3": {"rope_scaling": [{"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 32}]},
+    "gemma3": {"rope_theta": [500.0], "rope_local_base_freq": [500.0], "sliding_window_pattern": [2],
+               "cache_implementation": ["hybrid"], "rope_scaling": [{"rope_type": "linear", "factor": 2.0}]},
 }
 
 

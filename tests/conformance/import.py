@@ -69,9 +69,7 @@ CLAIMS = {
         "parameters": 8030261248, "dropped": ["optimizer.early_step_in_backward"]},
     "titan_qwen3_32b.toml": {
         "batch_size": 2, "max_seq_length": 4096, "max_steps": 3000, "warmup_steps": 600, "gradient_checkpointing": True,
-        "model.num_hidden_layers": 64, "model.hidden_size": 5120, "model.num_attention_heads": 64,
-        "model.num_key_value_heads": 8, "model.intermediate_size": 25600, "finding": ["other_block", "gpus_assumed"],
-        "parameters": (32.8e9, 0.005), "sharding_mode": "fsdp_full", "dropped": ["training.data.name"]},
+        "model_name": "Qwen/Qwen3-32B", "finding": ["gpus_assumed"], "parameters": 32762123264, "sharding_mode": "fsdp_full", "dropped": ["training.data.name"]},
     "titan_deepseek_v3_16b.toml": {"refused": True, "finding": ["other_model"], "min_lr_ratio": 0.1, "max_seq_length": 4096},
     "titan_llama3_8b.py": {
         "model_name": "meta-llama/Llama-3.1-8B", "batch_size": 1, "max_seq_length": 8192, "max_steps": 1000,

@@ -84,7 +84,7 @@ std::unique_ptr<train::Run> make_run(const Step& step, bool te) {
   run->trained.engine = std::make_unique<engine::Engine>(target);
   if (!te) take_conventions(*run->trained.engine);
   if (step.model == "llama")
-    run->trained.model = models::make({.family = model_config::Family::kLlama,
+    run->trained.model = models::make({.family = &model_config::kLlamaFamily,
                                        .layers = 2,
                                        .width = 128,
                                        .mlp = 384,

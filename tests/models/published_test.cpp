@@ -57,7 +57,7 @@ TEST(PublishedModels, BiasesAndMistral) {
   config.mlp_bias = true;
   EXPECT_EQ(planned(config), parameter_count(*outline(config)));
   // Mistral 7B v0.1.
-  config = {.family = model_config::Family::kMistral,
+  config = {.family = &model_config::kMistralFamily,
             .layers = 32,
             .width = 4096,
             .mlp = 14336,
@@ -70,7 +70,7 @@ TEST(PublishedModels, BiasesAndMistral) {
   const auto model = outline(config);
   EXPECT_EQ(file_parameters(*model), 7241732096);
   EXPECT_EQ(planned(config), parameter_count(*model));
-  EXPECT_EQ(model->context(), 4096);
+  EXPECT_EQ(model->context(), 32768);
 }
 
 }  // namespace

@@ -35,13 +35,22 @@ TEST(Shape, KnownNamesNeedNoNetwork) {
       {"meta-llama/Llama-3.3-70B-Instruct", 70553706496},
       {"Qwen/Qwen2.5-32B", 32763876352},
       {"HuggingFaceTB/SmolLM2-135M", 134515008},
+      {"Qwen/Qwen3-0.6B", 596049920},
+      {"Qwen/Qwen3-1.7B", 1720574976},
+      {"Qwen/Qwen3-4B", 4022468096},
+      {"Qwen/Qwen3-8B", 8190735360},
+      {"Qwen/Qwen3-14B", 14768307200},
+      {"Qwen/Qwen3-32B", 32762123264},
+      {"mistralai/Mistral-7B-v0.3", 7248023552},
+      {"HuggingFaceTB/SmolLM3-3B", 3075098624},
+      {"google/gemma-3-1b-pt", 999885952},
       {"openai-community/gpt2", 124439808 + 47 * 768}};
   for (const auto& [name, count] : wanted) {
     config::Settings settings = named(name);
     settings.offline = true;
     EXPECT_EQ(parameters(shape_of(settings)), count) << name;
   }
-  for (const char* name : {"Qwen/Qwen3-8B", "openai/gpt-oss-20b"})
+  for (const char* name : {"google/gemma-2-9b", "openai/gpt-oss-20b"})
     expect_failure(ExitCode::kUsage, "not implemented; octavo names",
                    [&] { shape_of(named(name)); });
   ::unsetenv("HF_HOME");

@@ -85,7 +85,9 @@ class Gpt2 final : public ModelBase {
 
  protected:
   std::string architecture() const override { return "GPT-2"; }
-  int64_t attention_channels() const override { return config_.layers * config_.width; }
+  double attention_work(int64_t length) const override {
+    return static_cast<double>(config_.layers * config_.width) * static_cast<double>(length) / 2;
+  }
   // N(0, 0.02); the two projections back into the residual stream are scaled by 1/sqrt(2 layers).
   float initial_deviation(const nn::Param& p) const override {
     const bool into_residual = p.name.find("c_proj") != std::string::npos;

@@ -3,8 +3,8 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 
-#include "base/error.h"
 #include "engine/range.h"
 #include "model_config/config_file.h"
 #include "models/model_base.h"
@@ -19,16 +19,29 @@ namespace {
 using at::Tensor;
 using nn::ParamPtr;
 
+using model_config::NormPlace;
+using model_config::QkNorm;
+
 struct Block {
-  nn::Norm norm1, norm2;
+  // Those that a family has not are without gamma.
+  nn::Norm before_attention, after_attention, before_mlp, after_mlp, queries, keys;
   nn::LinearPtr qkv, out;
   nn::Mlp mlp;
 };
 
+engine::Activation activation_of(model_config::MlpKind kind) {
+  return kind == model_config::MlpKind::kGeGlu ? engine::Activation::kGeGlu
+                                               : engine::Activation::kSwiGlu;
+}
+
 class Llama final : public ModelBase {
  public:
   Llama(const ModelConfig& config, const engine::Engine& engine, const nn::Storage& storage)
-      : ModelBase(engine, storage), config_(config), rope_(config.head_dim, config.rope) {
+      : ModelBase(engine, storage),
+        config_(config),
+        family_(*config.family),
+        rope_(config.head_dim, config.rope),
+        local_rope_(config.head_dim, config.local_rope.value_or(config.rope)) {
     const int64_t c = config.width, q = config.heads * config.head_dim,
                   kv = config.kv_heads * config.head_dim;
     embedding_ = vocabulary("embed_tokens.weight", config.vocab, c);
@@ -36,33 +49,47 @@ class Llama final : public ModelBase {
       const std::string l = "layers." + std::to_string(i) + ".";
       begin_block(i);
       Block b;
-      b.norm1 = norm(l + "input_layernorm");
+      if (family_.norms != NormPlace::kAfter) b.before_attention = norm(l + "input_layernorm", c);
       b.qkv = linear(l + "self_attn.qkv_proj", i, q + 2 * kv, c, config.qkv_bias);
+      if (family_.qk_norm != QkNorm::kNone) {
+        const bool by_head = family_.qk_norm == QkNorm::kHead;
+        b.queries = norm(l + "self_attn.q_norm", by_head ? config.head_dim : q);
+        b.keys = norm(l + "self_attn.k_norm", by_head ? config.head_dim : kv);
+      }
       b.out = linear(l + "self_attn.o_proj", i, c, q, config.out_bias);
-      b.norm2 = norm(l + "post_attention_layernorm");
-      b.mlp.activation = engine::Activation::kSwiGlu;
+      // Llama's name for the norm before the MLP is what others call that after attention.
+      nn::Norm& middle = family_.norms == NormPlace::kBefore ? b.before_mlp : b.after_attention;
+      middle = norm(l + "post_attention_layernorm", c);
+      if (family_.norms == NormPlace::kBoth)
+        b.before_mlp = norm(l + "pre_feedforward_layernorm", c);
+      b.mlp.activation = activation_of(family_.mlp);
       b.mlp.up = linear(l + "mlp.gate_up_proj", i, 2 * config.mlp, c, config.mlp_bias);
       b.mlp.down = linear(l + "mlp.down_proj", i, c, config.mlp, config.mlp_bias);
+      if (family_.norms != NormPlace::kBefore)
+        b.after_mlp = norm(l + "post_feedforward_layernorm", c);
       blocks_.push_back(b);
     }
     end_blocks();
-    last_norm_ = norm("norm");
+    last_norm_ = norm("norm", c);
     head_ = config.tied ? embedding_ : vocabulary("lm_head.weight", config.vocab, c);
   }
 
   Tensor hidden(const nn::Tokens& input, nn::Penalty* penalty) const override {
-    check_window(input);
     // Shared with blocks that run again in the backward pass.
     const auto tokens = std::make_shared<const nn::Tokens>(input);
     Tensor x = nn::embed(engine_, *tokens, embedding_, {}), delta;
+    if (family_.scales_embedding) x = x * embedding_scale();
     for (const Block& b : blocks_) {
       // The residual addition of a branch is part of the norm that follows it.
       const auto block = [this, &b, tokens](const Tensor& stream, const Tensor& branch) {
         const engine::Range range("block", b.qkv->block);
-        const auto [sum, qkv] = nn::norm_linear(engine_, stream, branch, b.norm1, b.qkv);
-        const Tensor mixed = nn::attention(engine_, qkv, *tokens, heads(b.qkv->block));
-        const Tensor attended = nn::linear(engine_, mixed, b.out);
-        return nn::norm_mlp(engine_, sum, attended, b.norm2, b.mlp);
+        const nn::AttentionHeads shape = heads(b.qkv->block);
+        auto [sum, qkv] = nn::norm_linear(engine_, stream, branch, b.before_attention, b.qkv);
+        if (b.queries.gamma) qkv = nn::qk_norm(engine_, qkv, shape, b.queries, b.keys);
+        const Tensor mixed = nn::attention(engine_, qkv, *tokens, shape);
+        const Tensor attended = after(b.after_attention, nn::linear(engine_, mixed, b.out));
+        const auto [last, made] = nn::norm_mlp(engine_, sum, attended, b.before_mlp, b.mlp);
+        return std::pair(last, after(b.after_mlp, made));
       };
       std::tie(x, delta) = run_block(b.qkv->block, block, x, delta);
       if (penalty != nullptr)
@@ -74,7 +101,7 @@ class Llama final : public ModelBase {
 
   const ParamPtr& head() const override { return head_; }
   int64_t vocab_size() const override { return config_.vocab; }
-  int64_t context() const override { return config_.longest_sequence(); }
+  int64_t context() const override { return config_.context; }
   nn::KvCache make_cache(int64_t capacity) const override {
     return {config_.layers, capacity, config_.kv_heads * config_.head_dim,
             at::TensorOptions(engine_.target.device).dtype(engine_.target.compute)};
@@ -88,12 +115,19 @@ class Llama final : public ModelBase {
   }
 
  protected:
-  std::string architecture() const override {
-    return model_config::names_of(config_.family).model_type;
+  std::string architecture() const override { return family_.model_type; }
+  double attention_work(int64_t length) const override {
+    const auto n = static_cast<double>(length),
+               width = static_cast<double>(config_.heads * config_.head_dim);
+    double work = 0;
+    for (int64_t i = 0; i < config_.layers; ++i) {
+      const int64_t window = config_.window_of(i);
+      const double seen = static_cast<double>(window > 0 ? std::min(window, length) : length);
+      work += width * seen * (1 - seen / (2 * n));
+    }
+    return work;
   }
-  int64_t attention_channels() const override {
-    return config_.layers * config_.heads * config_.head_dim;
-  }
+  float initial_scale() const override { return family_.norms_add_one ? 0.0f : 1.0f; }
   float initial_deviation(const nn::Param&) const override { return 0.02f; }
 
   std::vector<FilePart> parts_of(const nn::Param& p) const override {
@@ -111,14 +145,17 @@ class Llama final : public ModelBase {
   }
 
  private:
-  // Behind it attention would see more than the model was trained to.
-  void check_window(const nn::Tokens& input) const {
-    if (config_.window > 0 && input.sequences.longest > config_.window)
-      fail(ExitCode::kUsage, "models", "wanted sequences within the sliding window of ",
-           config_.window, " tokens, found one of ", input.sequences.longest, "; shorten it");
+  nn::Norm norm(const std::string& name, int64_t width) {
+    return {vector(name + ".weight", width), {}, config_.norm_eps, family_.norms_add_one};
   }
-  nn::Norm norm(const std::string& name) {
-    return {vector(name + ".weight", config_.width), {}, config_.norm_eps};
+  Tensor after(const nn::Norm& norm, const Tensor& branch) const {
+    return norm.gamma ? nn::add_norm(engine_, branch, {}, norm).second : branch;
+  }
+  // Rounded as the embeddings are: the models were trained with that.
+  double embedding_scale() const {
+    const auto scale = static_cast<float>(std::sqrt(static_cast<double>(config_.width)));
+    return engine_.target.compute == at::kBFloat16 ? static_cast<float>(at::BFloat16(scale))
+                                                   : scale;
   }
   // The tensors of a file that make up one of our parameters.
   static std::vector<FilePart> split(
@@ -136,11 +173,19 @@ class Llama final : public ModelBase {
   }
 
   nn::AttentionHeads heads(int64_t layer) const {
-    return {config_.heads, config_.kv_heads, config_.head_dim, &rope_, layer};
+    nn::RopeTable* rope = config_.has_local_rope(layer) ? &local_rope_ : &rope_;
+    return {.heads = config_.heads,
+            .kv_heads = config_.kv_heads,
+            .dim = config_.head_dim,
+            .rope = config_.is_rotated(layer) ? rope : nullptr,
+            .layer = layer,
+            .window = config_.window_of(layer),
+            .scale = config_.query_scalar > 0 ? config_.softmax_scale() : 0};
   }
 
   ModelConfig config_;
-  mutable nn::RopeTable rope_;  // grows with the longest sequence seen
+  const model_config::Family& family_;
+  mutable nn::RopeTable rope_, local_rope_;  // grow with the longest sequence seen
   ParamPtr embedding_, head_;
   nn::Norm last_norm_;
   std::vector<Block> blocks_;
