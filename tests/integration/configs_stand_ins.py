@@ -14,6 +14,7 @@ TEXTS = DATA / "data" / "text"
 LLAMA3 = ("meta-llama/Meta-Llama-3-8B-Instruct", "meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.2-1B",
           "meta-llama/Llama-3.2-3B")
 QWEN, GPT2 = "Qwen/Qwen2.5-14B", "openai-community/gpt2"
+QWEN3 = ("Qwen/Qwen3-1.7B", "Qwen/Qwen3-8B")
 
 
 def small_tokenizer(name):
@@ -38,13 +39,16 @@ def small_tokenizer(name):
 
 def tiny_models(home):
     import torch
-    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+    from transformers import (GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM,
+                              Qwen3Config, Qwen3ForCausalLM)
     torch.manual_seed(1)
     text, ids, count = small_tokenizer("llama3")
     llama = LlamaConfig(**SIZE, vocab_size=count, bos_token_id=ids[128000], eos_token_id=ids[128001])
     models = {name: (LlamaForCausalLM(llama), text) for name in LLAMA3}
     text, ids, count = small_tokenizer("qwen2")
     models[QWEN] = Qwen2ForCausalLM(Qwen2Config(**SIZE, vocab_size=count, bos_token_id=ids[151643], eos_token_id=ids[151643])), text
+    qwen3 = Qwen3Config(**SIZE, head_dim=32, vocab_size=count, bos_token_id=ids[151643], eos_token_id=ids[151643])
+    models |= {name: (Qwen3ForCausalLM(qwen3), text) for name in QWEN3}
     text, ids, count = small_tokenizer("gpt2")
     size = dict(n_layer=2, n_head=2, n_embd=32, n_positions=1024)
     models[GPT2] = GPT2LMHeadModel(GPT2Config(**size, vocab_size=count, bos_token_id=ids[50256], eos_token_id=ids[50256])), text
@@ -93,7 +97,12 @@ def real_shapes(home):
                            tie_word_embeddings=True, head_dim=128)
     qwen = common | dict(model_type="qwen2", num_hidden_layers=48, hidden_size=5120, intermediate_size=13824,
                          num_attention_heads=40, vocab_size=152064)
+    qwen3 = common | dict(model_type="qwen3", rms_norm_eps=1e-6, rope_theta=1e6, head_dim=128, vocab_size=151936)
+    qwen3_sizes = (dict(num_hidden_layers=28, hidden_size=2048, intermediate_size=6144, num_attention_heads=16,
+                        tie_word_embeddings=True),
+                   dict(num_hidden_layers=36, hidden_size=4096, intermediate_size=12288, num_attention_heads=32))
     shapes = dict(zip(LLAMA3, (big, big, small, middle))) | {QWEN: qwen, GPT2: gpt2}
+    shapes |= {name: qwen3 | size for name, size in zip(QWEN3, qwen3_sizes)}
     for name, config in shapes.items():
         config = config | ({} if name == GPT2 else {"max_position_embeddings": 8192})
         folder = in_cache(home, "models", name)
