@@ -44,10 +44,9 @@ REFUSALS3 = [setting("layer_types", ["full_attention"]), setting("layer_types", 
 
 if __name__ == "__main__":
     require(TOOL, TEXT)
-    steps = 30 if "--short" in sys.argv else 200
     good = True
     for config_class, model_class, cases, refusals in ((Olmo2Config, Olmo2ForCausalLM, OLMO2, REFUSALS2),
                                                        (Olmo3Config, Olmo3ForCausalLM, OLMO3, REFUSALS3)):
         good &= family_is_good(config_class, model_class, cases, refusals, lambda work: check_whole(
-            work, "trained", config_class, model_class, cases["trained"], steps))
+            work, "trained", config_class, model_class, cases["trained"]))
     sys.exit(0 if good else 1)

@@ -2,6 +2,8 @@
 // norms of each query's and key's head, GeGLU, embeddings times the root of the width, and five
 // layers with a window and short rotary wavelengths for each one without.
 
+#include <cmath>
+
 #include "model_config/llama_fields.h"
 
 namespace octavo::model_config {
@@ -21,9 +23,9 @@ ModelConfig read_gemma3(const ConfigSource& file) {
   ConfigFields& fields = reader.fields;
   config.qkv_bias = config.out_bias = fields.flag_or("attention_bias", false);
   config.query_scalar = fields.real_or(kQueryScalar, 256);
-  if (!(config.query_scalar > 0))
+  if (!(config.query_scalar > 0) || config.query_scalar > kMaxWidth)
     fail(ExitCode::kDamaged, "model_config", file.name, ": ", kQueryScalar,
-         " wanted above 0, found ", config.query_scalar);
+         " wanted above 0 and at most ", kMaxWidth, ", found ", config.query_scalar);
   reader.read_ropes_by_layer(kGemmaTheta, kGemmaLocalTheta, kLocalTheta);
   const int64_t pattern = fields.count_or("sliding_window_pattern", kMaxLayers, 6);
   reader.read_windows(4096, [&](int64_t layer) { return (layer + 1) % pattern != 0; });
@@ -36,11 +38,15 @@ ModelConfig read_gemma3(const ConfigSource& file) {
 
 Json write_gemma3(const ModelConfig& config) {
   Json json = llama_json(config);
+  json["pad_token_id"] = nullptr;  // or transformers would pad with a token of its own
   json.erase("hidden_act");
   json["hidden_activation"] = "gelu_pytorch_tanh";
   json["attention_bias"] = config.out_bias;
-  json[kQueryScalar] =
+  // transformers wants it without a fraction when it has none.
+  const double scalar =
       config.query_scalar > 0 ? config.query_scalar : static_cast<double>(config.head_dim);
+  json[kQueryScalar] =
+      scalar == std::floor(scalar) ? Json(static_cast<int64_t>(scalar)) : Json(scalar);
   json[kLocalTheta] = config.local_rope.value_or(config.rope).theta;
   write_windows(config, json);
   write_ropes_by_layer(config, json);

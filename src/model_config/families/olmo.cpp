@@ -27,6 +27,7 @@ ModelConfig read_olmo3(const ConfigSource& file) {
 
 Json write_olmo2(const ModelConfig& config) {
   Json json = llama_json(config);
+  json["pad_token_id"] = nullptr;  // or transformers would pad with a token of its own
   json["attention_bias"] = config.out_bias;
   return json;
 }

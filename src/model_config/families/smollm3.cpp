@@ -36,6 +36,7 @@ ModelConfig read_smollm3(const ConfigSource& file) {
 
 Json write_smollm3(const ModelConfig& config) {
   Json json = llama_json(config);
+  json["pad_token_id"] = nullptr;  // or transformers would pad with a token of its own
   json["attention_bias"] = config.out_bias;
   json["mlp_bias"] = config.mlp_bias;
   write_windows(config, json);
