@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/random.h"
-#include "engine/adamw_storage.h"
+#include "kernels/adamw_storage.h"
 
 namespace octavo::optim {
 
@@ -22,7 +22,7 @@ AdamW::AdamW(const engine::Engine& engine, nn::ParamList params, const AdamWOpti
     m_.push_back(make_moment(p->master.sizes(), type, p->master.device()));
     v_.push_back(make_moment(p->master.sizes(), type, p->master.device()));
   }
-  if (options_.moments == MomentType::kFp8 && options_.beta2 > engine::adamw::kNoisyBeta2)
+  if (options_.moments == MomentType::kFp8 && options_.beta2 > adamw::kNoisyBeta2)
     log_warn(str("moment_dtype fp8 with beta2 ", options_.beta2,
                  ": the second moment changes by less than FP8 can hold, and will be off by half "
                  "its size; lower beta2 to 0.99 or take moment_dtype bf16"));

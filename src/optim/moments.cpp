@@ -6,13 +6,12 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "engine/adamw_storage.h"
+#include "kernels/adamw_storage.h"
 
 namespace octavo::optim {
 namespace {
 
 using at::Tensor;
-namespace adamw = engine::adamw;
 
 at::ScalarType dtype_of(MomentType type) {
   if (type == MomentType::kFp32) return at::kFloat;

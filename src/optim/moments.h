@@ -1,5 +1,5 @@
 #pragma once
-// AdamW's moments of one parameter, as they are kept (engine/adamw_storage.h) and as checkpoints
+// AdamW's moments of one parameter, as they are kept (kernels/adamw_storage.h) and as checkpoints
 // hold them.
 
 #include <ATen/core/Tensor.h>

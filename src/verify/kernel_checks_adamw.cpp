@@ -1,7 +1,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "engine/adamw_storage.h"
+#include "kernels/adamw_storage.h"
 #include "verify/kernel_checks.h"
 
 namespace octavo::verify {
@@ -14,7 +14,7 @@ constexpr int64_t kElements = 4096;
 AdamW::Moment moment_of(at::ScalarType type) {
   return {at::zeros({kElements}, type),
           type == at::kByte
-              ? at::zeros({engine::adamw::block_count(kElements)}, at::TensorOptions(at::kFloat))
+              ? at::zeros({adamw::block_count(kElements)}, at::TensorOptions(at::kFloat))
               : at::Tensor()};
 }
 

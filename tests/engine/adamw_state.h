@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "engine/adamw_storage.h"
+#include "kernels/adamw_storage.h"
 #include "engine/harness.h"
 
 namespace octavo::engine {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "engine/adamw_storage.h"
+#include "kernels/adamw_storage.h"
 #include "engine/fp8_linear.h"
 #include "engine/modes.h"
 #include "engine/op_table.h"

@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "base/error.h"
-#include "engine/adamw_storage.h"
+#include "kernels/adamw_storage.h"
 #include "engine/aten/aten.h"
 #include "fake_cuda/fake_cuda.h"
 
@@ -160,7 +160,7 @@ void check_vocabulary(Calls& calls) {
 
 engine::AdamW::Moment moment(int64_t rows, int64_t columns, at::ScalarType type) {
   return {on_gpu({rows, columns}, type),
-          type == at::kByte ? on_gpu({engine::adamw::block_count(rows * columns)}, at::kFloat)
+          type == at::kByte ? on_gpu({adamw::block_count(rows * columns)}, at::kFloat)
                             : Tensor()};
 }
 

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/adamw_storage.h"
+#include "kernels/adamw_storage.h"
 #include "engine/aten/adamw_low.h"
 #include "engine/aten/aten.h"
 

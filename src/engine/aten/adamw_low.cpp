@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "engine/adamw_storage.h"
+#include "kernels/adamw_storage.h"
 
 namespace octavo::engine::aten {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/adamw_storage.h"
+#include "kernels/adamw_storage.h"
 
 namespace octavo::engine::cpu {
 

@@ -10,7 +10,7 @@
 
 #include <cmath>
 
-#include "engine/adamw_storage.h"
+#include "kernels/adamw_storage.h"
 #include "engine/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();

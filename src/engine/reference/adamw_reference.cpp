@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "engine/adamw_storage.h"
+#include "kernels/adamw_storage.h"
 #include "engine/reference/reference.h"
 
 namespace octavo::engine::reference {

@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
-#include "engine/adamw_storage.h"
+#include "kernels/adamw_storage.h"
 
 namespace octavo::train {
 namespace {
@@ -28,9 +28,9 @@ Rows scales_of(const nn::Param& p) {
   const Rows rows = rows_of(p);
   const int64_t columns = p.count() / p.sizes()[0];
   const int64_t first = rows.first * columns;
-  OCTAVO_ASSERT(rows.count == 0 || first % engine::adamw::kBlock == 0);
-  return {rows.count == 0 ? engine::adamw::block_count(p.count()) : first / engine::adamw::kBlock,
-          engine::adamw::block_count(rows.count * columns)};
+  OCTAVO_ASSERT(rows.count == 0 || first % adamw::kBlock == 0);
+  return {rows.count == 0 ? adamw::block_count(p.count()) : first / adamw::kBlock,
+          adamw::block_count(rows.count * columns)};
 }
 
 }  // namespace
@@ -63,7 +63,7 @@ void add_moments(const nn::ParamList& params, const optim::AdamW& optimizer,
     if (found == all.end() || !found->second->spreads_masters) continue;
     const nn::Param& p = *found->second;
     state.slices[kOptimizer][name] =
-        is_scale ? checkpoint::Slice{{engine::adamw::block_count(p.count())}, scales_of(p).first}
+        is_scale ? checkpoint::Slice{{adamw::block_count(p.count())}, scales_of(p).first}
                  : checkpoint::Slice{p.sizes().vec(), rows_of(p).first};
   }
 }

@@ -1,6 +1,6 @@
 #pragma once
 // How AdamW's state is kept in 16 or 8 bits, and how it is rounded on the way there. These scalar
-// functions define every bit; the SIMD kernels must give the same.
+// functions define every bit: kernels/adamw.h calls them, the SIMD kernels must give the same.
 //
 // Rounding to the nearest would stop learning: a step of a weight, and the share (1 - beta) by
 // which a moment moves, are mostly smaller than half the distance to the next value, and would be
@@ -33,9 +33,9 @@
 #include <cmath>
 #include <cstdint>
 
-#include "fp8/formats.h"
+#include "kernels/portable.h"
 
-namespace octavo::engine::adamw {
+namespace octavo::adamw {
 
 constexpr int64_t kBlock = 128;  // elements that share a scale
 constexpr double kNoisyBeta2 = 0.995;
@@ -76,8 +76,15 @@ constexpr uint32_t kMaxFirst = 0x7E;              // 448
 constexpr uint32_t kMinSecond = 4;                // 2^-8
 constexpr uint32_t kMaxSecond = 252;              // 448, with four bits of mantissa
 
+// E4M3, as fp8/formats.h has it, without its table: a kernel has none.
+constexpr float value_of_first(uint32_t magnitude) {
+  if (magnitude > kMaxFirst) return std::bit_cast<float>(0x7FC00000u);
+  return magnitude < 8 ? static_cast<float>(magnitude) * 0x1p-9f
+                       : std::bit_cast<float>((magnitude << 20) + kBelowNormals);
+}
 constexpr float decode_first(uint8_t code, float scale) {
-  return fp8::kE4M3Values[code] * scale;
+  const float value = value_of_first(code & 0x7Fu);
+  return ((code & 0x80u) != 0 ? -value : value) * scale;
 }
 // `scaled`: divided by the block's scale.
 constexpr uint8_t encode_first(float scaled, uint32_t random) {
@@ -142,7 +149,7 @@ Factors factors_of(const Hyper& h) {
 struct Element {
   float w, m, v;
 };
-inline Element advance(const Element& old, float gradient, const Factors& f) {
+OCTAVO_ON_BOTH inline Element advance(const Element& old, float gradient, const Factors& f) {
   const float g = gradient * f.grad_scale;
   const float m = std::fma(old.m, f.beta1, g * f.rest1);
   const float v = std::fma(old.v, f.beta2, (g * g) * f.rest2);
@@ -150,4 +157,4 @@ inline Element advance(const Element& old, float gradient, const Factors& f) {
   return {old.w * f.keep - step, m, v};
 }
 
-}  // namespace octavo::engine::adamw
+}  // namespace octavo::adamw
