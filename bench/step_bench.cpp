@@ -11,12 +11,15 @@
 //        names of the last one's launches.
 //        step_bench operations N [CONFIG.yaml] [--key value]…: the same; of the last one every
 //        operation with its tensors, as one line of JSON (operation_log.h).
+//        step_bench cases N: for every line on stdin, a JSON array of such arguments, N steps in
+//        the same process; a line of JSON with all of that.
 
 #include <cstdio>
 #include <iostream>
 #include <map>
 #include <string>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "base/openmp_waiting.h"
 #include "config/key.h"
@@ -105,20 +108,19 @@ Json launches_by_name() {
   return counts;
 }
 
-// A run on the fake CUDA device; null when it is on another.
+// A run on the fake CUDA device.
 std::unique_ptr<train::Run> run_on_fake_device(const std::vector<std::string>& args) {
   const config::Settings settings = config::parse(args, config::kTrainArguments).settings;
   train::prepare_process(settings);
   auto run = train::assemble(settings);
-  if (!run->trained.has_numbers) return run;
-  std::fprintf(stderr, "step_bench: wanted the fake CUDA device, found %s\n",
-               run->trained.device().str().c_str());
-  return nullptr;
+  if (run->trained.has_numbers)
+    fail(ExitCode::kUsage, "step_bench", "wanted the fake CUDA device, found ",
+         run->trained.device().str());
+  return run;
 }
 
 int operations_on_fake_device(int64_t steps, const std::vector<std::string>& args) {
   const auto run = run_on_fake_device(args);
-  if (run == nullptr) return 2;
   for (int64_t i = 1; i < steps; ++i) train::train_step(*run);
   bench::OperationLog log;
   train::train_step(*run);
@@ -126,22 +128,64 @@ int operations_on_fake_device(int64_t steps, const std::vector<std::string>& arg
   return 0;
 }
 
-int steps_on_fake_device(int64_t steps, const std::vector<std::string>& args) {
+// What runs, beside the step lines.
+Json choices_of(const train::Run& run) {
+  const auto& decision = run.trained.fp8_decision;
+  Json found = {{"recipe", ""}, {"backend", ""}, {"fp8_layers", 0}};
+  if (decision && decision->runs != fp8::Runs::kBf16)
+    found = {{"recipe", config::name_of(decision->options.recipe)},
+             {"backend", decision->backend},
+             {"fp8_layers", run.trained.fp8->layers_in_fp8()}};
+  for (const engine::Choice& choice : run.trained.engine->choices)
+    if (choice.op == "attention") found["attention"] = choice.implementation;
+  return found;
+}
+
+struct FakeSteps {
+  std::vector<Json> lines;  // one for each
+  Json names;               // of the last one's launches
+  Json choices;
+};
+
+FakeSteps fake_steps(int64_t steps, const std::vector<std::string>& args) {
   const auto run = run_on_fake_device(args);
-  if (run == nullptr) return 2;
   asked_for();
-  Json names;
+  FakeSteps found;
   for (int64_t i = 0; i < steps; ++i) {
     const auto record = train::train_step(*run);
-    if (i + 1 == steps) names = launches_by_name();
+    if (i + 1 == steps) found.names = launches_by_name();
     Json line = asked_for();
     line["precision"] = run->trained.precision();
     line["seconds"] = record.seconds;
     line["peak"] = engine::memory_of(run->trained.device()).peak;
-    std::printf("%s\n", line.dump().c_str());
+    found.lines.push_back(std::move(line));
+  }
+  found.choices = choices_of(*run);
+  return found;
+}
+
+int steps_on_fake_device(int64_t steps, const std::vector<std::string>& args) {
+  const FakeSteps found = fake_steps(steps, args);
+  for (const Json& line : found.lines) std::printf("%s\n", line.dump().c_str());
+  std::printf("%s\n", found.names.dump().c_str());
+  return 0;
+}
+
+int cases_on_fake_device(int64_t steps) {
+  for (std::string line; std::getline(std::cin, line);) {
+    Json result;
+    try {
+      const FakeSteps found =
+          fake_steps(steps, parse_json(line, "a case").get<std::vector<std::string>>());
+      result = found.choices;
+      result["steps"] = found.lines;
+      result["names"] = found.names;
+    } catch (const std::exception& error) {
+      result = {{"error", error.what()}};
+    }
+    std::printf("%s\n", result.dump().c_str());
     std::fflush(stdout);
   }
-  std::printf("%s\n", names.dump().c_str());
   return 0;
 }
 
@@ -167,10 +211,17 @@ int main(int argc, char** argv) {
     train::prepare_process(settings);
     return profile(*train::assemble(settings));
   }
-  if (std::string_view(argv[1]) == "steps")
-    return steps_on_fake_device(std::stoll(argv[2]), {argv + 3, argv + argc});
-  if (std::string_view(argv[1]) == "operations")
-    return operations_on_fake_device(std::stoll(argv[2]), {argv + 3, argv + argc});
+  if (std::string_view(argv[1]) == "cases") return cases_on_fake_device(std::stoll(argv[2]));
+  for (const auto& [word, run_steps] :
+       {std::pair{"steps", &steps_on_fake_device}, {"operations", &operations_on_fake_device}}) {
+    if (std::string_view(argv[1]) != word) continue;
+    try {
+      return run_steps(std::stoll(argv[2]), {argv + 3, argv + argc});
+    } catch (const Error& error) {
+      std::fprintf(stderr, "step_bench: %s\n", error.what());
+      return static_cast<int>(error.code());
+    }
+  }
   start_again_with_brief_spinning(argv);  // as octavo does when it loads its libraries
   train::Run run;
   auto& s = run.settings;

@@ -56,6 +56,10 @@ std::string_view name_of(DeviceChoice value) {
   return name_at({"auto", "cpu", "cuda"}, value);
 }
 
+std::string_view name_of(Deterministic value) {
+  return name_at({"auto", "true", "false"}, value);
+}
+
 std::string_view name_of(Fp8Recipe value) {
   return name_at({"delayed", "current", "rowwise", "blockwise", "mxfp8"}, value);
 }

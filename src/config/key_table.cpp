@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "config/key_makers.h"
 #include "config/verb_keys.h"
 
@@ -237,6 +238,13 @@ std::vector<Key> precision_keys() {
                "Capture the forward and backward pass as a CUDA graph after three steps and launch "
                "it as a whole: less work for the CPU, more memory of the GPU. Steps that cannot be "
                "captured run as without it, and say why. Not for the CPU."),
+      enum_key(
+          "deterministic", &S::deterministic,
+          {Deterministic::kAuto, Deterministic::kTrue, Deterministic::kFalse},
+          "Sums in a fixed order, so that a run, also a resumed one, repeats bit for bit. auto: "
+          "true on CPUs, where it costs nothing, and false on GPUs, where attention's "
+          "backward pass and scattered sums are slower with it and take more memory, and "
+          "cuDNN's attention is not used."),
       int_key("empty_cache_freq", &S::empty_cache_freq, 0, INT64_MAX,
               "Every so many steps the allocator gives memory that it keeps for reuse back to the "
               "device. It costs time; for devices that are shared. 0: never."),
@@ -455,60 +463,22 @@ std::vector<Key> checkpoint_keys() {
 }
 
 // What a run would be told, and its machine can be asked about.
-void let_verify_read(std::vector<Key>& table) {
-  constexpr std::string_view kNames[] = {"mixed_precision",
-                                         "use_fp8",
-                                         "fp8_recipe",
-                                         "fp8_scenario",
-                                         "fp8_backend",
-                                         "use_te",
-                                         "fp8_execution",
-                                         "checkpoint_dir",
-                                         "device",
-                                         "num_threads",
-                                         "output",
-                                         "json",
-                                         "gpu",
-                                         "num_gpus"};
-  for (Key& key : table)
-    if (std::ranges::find(kNames, key.name) != std::end(kNames)) key.readers |= reader::kVerify;
-}
-
+constexpr std::string_view kReadByVerify =
+    "mixed_precision use_fp8 fp8_recipe fp8_scenario fp8_backend use_te "
+    "fp8_execution checkpoint_dir device num_threads output json gpu num_gpus";
 // What a run would be told, and a forecast can be made of.
-void let_plan_read(std::vector<Key>& table) {
-  constexpr std::string_view kNames[] = {"model_name",
-                                         "n_layer",
-                                         "n_head",
-                                         "n_embd",
-                                         "vocab_size",
-                                         "dataset",
-                                         "tokenizer",
-                                         "max_seq_length",
-                                         "revision",
-                                         "offline",
-                                         "batch_size",
-                                         "auto_batch_size",
-                                         "max_batch_size",
-                                         "target_effective_batch_size",
-                                         "master_dtype",
-                                         "moment_dtype",
-                                         "gradient_dtype",
-                                         "lora_rank",
-                                         "lora_base",
-                                         "gradient_accumulation_steps",
-                                         "use_fp8",
-                                         "mixed_precision",
-                                         "gradient_checkpointing",
-                                         "fp8_recipe",
-                                         "fp8_scenario",
-                                         "device",
-                                         "output",
-                                         "json",
-                                         "lora_target_modules",
-                                         "grad_reduce_dtype",
-                                         "fp8_all_gather"};
+constexpr std::string_view kReadByPlan =
+    "model_name n_layer n_head n_embd vocab_size dataset tokenizer "
+    "max_seq_length revision offline batch_size auto_batch_size max_batch_size "
+    "target_effective_batch_size master_dtype moment_dtype gradient_dtype "
+    "lora_rank lora_base gradient_accumulation_steps use_fp8 mixed_precision "
+    "gradient_checkpointing fp8_recipe fp8_scenario device output json "
+    "lora_target_modules grad_reduce_dtype fp8_all_gather";
+
+void let_read(std::vector<Key>& table, std::string_view names, Readers verb) {
+  const std::vector<std::string> words = split(names, ' ');
   for (Key& key : table)
-    if (std::ranges::find(kNames, key.name) != std::end(kNames)) key.readers |= reader::kPlan;
+    if (std::ranges::find(words, key.name) != words.end()) key.readers |= verb;
 }
 
 std::vector<Key> output_keys() {
@@ -561,8 +531,8 @@ std::vector<Key> build() {
   append(Section::kLaunch, reader::kLaunch, launch_keys());
   append(Section::kSweep, reader::kSweepCreate, sweep_keys());
   append(Section::kOutput, 0, output_keys());
-  let_verify_read(table);
-  let_plan_read(table);
+  let_read(table, kReadByVerify, reader::kVerify);
+  let_read(table, kReadByPlan, reader::kPlan);
   return table;
 }
 

@@ -57,7 +57,13 @@ Json schema_type(const Key& key) {
     case Type::kEnum:
       break;
   }
-  return {{"type", "string"}, {"enum", key.choices}};
+  Json choices = key.choices, types = "string";
+  if (std::ranges::find(key.choices, "true") != key.choices.end()) {  // YAML reads them as booleans
+    types = Json::array({"string", "boolean"});
+    choices.push_back(true);
+    choices.push_back(false);
+  }
+  return {{"type", types}, {"enum", choices}};
 }
 
 Json key_schema(const Key& key) {

@@ -30,6 +30,7 @@ enum class TrainOn { kAnswer, kAll };
 enum class DataDamage { kStop, kSkip };
 enum class BadSteps { kStop, kSkip, kRollBack };
 enum class DeviceChoice { kAuto, kCpu, kCuda };
+enum class Deterministic { kAuto, kTrue, kFalse };
 enum class ShardingMode { kNone, kDdp, kZero1, kZero2, kFsdpFull, kHybrid };
 
 // The names that users type: "bf16", "z_loss", "most_recent", …
@@ -49,6 +50,7 @@ std::string_view name_of(TrainOn value);
 std::string_view name_of(DataDamage value);
 std::string_view name_of(BadSteps value);
 std::string_view name_of(DeviceChoice value);
+std::string_view name_of(Deterministic value);
 std::string_view name_of(ShardingMode value);
 std::string_view name_of(ExportFormat value);
 
@@ -106,6 +108,7 @@ struct Settings {
   int64_t seed = 1337;
   DeviceChoice device = DeviceChoice::kAuto;
   bool cuda_graph = false;
+  Deterministic deterministic = Deterministic::kAuto;  // on CPUs, not on GPUs
   BadSteps bad_steps = BadSteps::kStop;
   int64_t bad_step_budget = 20;
   int64_t replica_check_freq = 100;  // steps; 0: never

@@ -228,7 +228,8 @@ void World::announce_exit(const std::exception& error) noexcept {
 World::Usage World::usage() const {
   if (connection_ == nullptr) return {};
   Usage usage{connection_->gathering->usage(), connection_->reducing->usage(),
-              connection_->replicas->usage(), connection_->host->usage()};
+              connection_->replicas->usage(), connection_->host->usage(),
+              static_cast<int64_t>(connection_->host->usage().all_reduce.calls)};
   if (connection_->device != nullptr) {
     const Group::Usage& on_device = connection_->device->usage();
     usage.all.all_reduce.calls += on_device.all_reduce.calls;

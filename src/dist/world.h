@@ -69,6 +69,7 @@ class World {
   Json receipt() const;
   struct Usage {
     Group::Usage gathering, reducing, replicas, all;
+    int64_t on_host = 0;  // of `all`: in the ranks' memory, which the host waits for
   };
   Usage usage() const;
   double waited_seconds() const;  // of this rank for the others, since the start

@@ -27,6 +27,7 @@ struct Target {
   at::ScalarType compute = at::kBFloat16;  // dtype of activations: BF16 or FP32
   bool reference_only = false;             // for tests and for finding out who is wrong
   int capability = 0;                      // of a GPU: 10 * major + minor
+  bool deterministic = false;              // every sum in a fixed order
   Fp8Kernels fp8 = Fp8Kernels::kRehearsal;
   // Norms, activations and RoPE by Transformer Engine whatever multiplies, so that runs in BF16 and
   // in FP8 differ by their GEMMs alone.

@@ -1,6 +1,7 @@
 // The ordered tables: first the fastest, last the reference.
 
 #include "engine/aten/aten.h"
+#include "engine/aten/attention_cudnn.h"
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/instruction_set.h"
 #include "engine/op_table.h"
@@ -62,6 +63,18 @@ std::string cpu_or_bf16(const Target& t) {
   return unless_reference(t);
 }
 
+// Where cuDNN's attention is the fastest that libtorch has; it was written for these matrix units.
+// Elsewhere it is the same algorithm as flash attention.
+std::string on_gpu_with_cudnn(const Target& t) {
+  if (!t.device.is_cuda()) return "runs on GPUs only";
+  if (t.compute != at::kBFloat16) return "BF16 only";
+  if (t.capability != 90 && t.capability / 10 != 10)
+    return "no faster than flash attention but on compute capabilities 9.0 and 10.x";
+  if (t.deterministic) return "its backward pass sums in no fixed order (deterministic)";
+  if (const std::string missing = aten::cudnn_missing(); !missing.empty()) return missing;
+  return unless_reference(t);
+}
+
 // The table of most operations, of their makers.
 template <class Op, auto kCpu, auto kAten, auto kReference>
 std::span<const Implementation<Op>> cpu_or_reference() {
@@ -104,6 +117,7 @@ std::span<const Implementation<Attention>> implementations<Attention>() {
       {"cpu/blocks", on_cpu_with_bf16_units,
        [] { return cpu::make_attention(GemmOperands::kBf16); }},
       {"cpu/blocks_fp32", on_cpu_bf16, [] { return cpu::make_attention(GemmOperands::kFp32); }},
+      {"aten/cudnn", on_gpu_with_cudnn, aten::make_cudnn_attention},
       {"aten/flash", cpu_or_bf16, aten::make_attention},
       {"reference", serves_all, reference::make_attention},
   };

@@ -35,10 +35,19 @@ std::string native_recipes(const Device& device) {
   return join(names, ", ");
 }
 
+int capability_of(const Device& device) {
+  return device.major * 10 + device.minor;
+}
+
 // "fp8_recipe blockwise in FP8 matrix units: wanted …, found …"
 std::string lacks(const Device& device, Recipe recipe) {
+  const RecipeTraits& row = traits_of(recipe);
+  const bool lacks_library = device.is_gpu && row.native.has(capability_of(device));
   return str("fp8_recipe ", name_of(recipe), " in FP8 matrix units: wanted ",
-             wanted_gpu(traits_of(recipe).native), ", found ", described(device));
+             lacks_library ? str("Transformer Engine, or ", wanted_gpu(row.libtorch))
+                           : wanted_gpu(row.native),
+             ", found ", described(device),
+             lacks_library ? " and that its library is not loaded" : "");
 }
 
 // What else a user could ask of this device.
@@ -57,6 +66,14 @@ std::string te_refusal(const Device& device, Recipe recipe) {
     return str("wanted Transformer Engine for fp8_recipe ", name_of(recipe),
                ", found that it has no such recipe; take fp8_backend aten, or another recipe");
   return "";
+}
+
+// Why libtorch's kernels cannot serve, or "".
+std::string aten_refusal(const Device& device, Recipe recipe) {
+  const ComputeCapabilities& here = traits_of(recipe).libtorch;
+  if (here.has(capability_of(device))) return "";
+  return str("wanted ", wanted_gpu(here), " for fp8_recipe ", name_of(recipe), ", found ",
+             described(device), "; take fp8_backend te, or another recipe");
 }
 
 FormatChoice settle_format(const Request& request, Decision& decision) {
@@ -120,12 +137,17 @@ Decision bf16(const Request& request, const Device& device) {
 // On a GPU that has the recipe.
 Decision native(const Request& request, const Device& device, Recipe recipe) {
   Decision decision{.runs = Runs::kNative, .backend = "aten"};
-  const std::string refusal = te_refusal(device, recipe);
-  if (request.backend != Fp8Backend::kAten && refusal.empty()) decision.backend = "te";
-  if (request.backend == Fp8Backend::kTe && !refusal.empty()) {
+  const std::string no_te = te_refusal(device, recipe), no_aten = aten_refusal(device, recipe);
+  if (no_te.empty() && (request.backend != Fp8Backend::kAten || !no_aten.empty()))
+    decision.backend = "te";
+  const std::string refusal = request.backend == Fp8Backend::kTe     ? no_te
+                              : request.backend == Fp8Backend::kAten ? no_aten
+                                                                     : "";
+  if (!refusal.empty()) {
+    const std::string asked = str("fp8_backend ", name_of(request.backend));
     if (request.execution == Fp8Execution::kNative)
-      fail(ExitCode::kEnvironment, "fp8", "fp8_backend te with fp8_execution native: ", refusal);
-    decision.warnings.push_back("fp8_backend te: " + refusal + "; aten runs");
+      fail(ExitCode::kEnvironment, "fp8", asked, " with fp8_execution native: ", refusal);
+    decision.warnings.push_back(str(asked, ": ", refusal, "; ", decision.backend, " runs"));
   }
   settle(request, decision, recipe);
   return decision;
@@ -160,7 +182,10 @@ Request request_of(const config::Settings& s) {
 }
 
 bool has_native(const Device& device, Recipe recipe) {
-  return device.is_gpu && traits_of(recipe).native.has(device.major * 10 + device.minor);
+  const RecipeTraits& row = traits_of(recipe);
+  const int capability = capability_of(device);
+  return device.is_gpu && row.native.has(capability) &&
+         (row.libtorch.has(capability) || (row.in_transformer_engine && device.has_te));
 }
 
 Decision decide(const Request& request, const Device& device) {

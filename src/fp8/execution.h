@@ -36,7 +36,7 @@ bool wants_fp8(const config::Settings& settings);
 // With use_te and fp8_scenario applied.
 Request request_of(const config::Settings& settings);
 
-// The device has matrix units for the recipe.
+// The device has matrix units for the recipe, and a library that is there has the kernels.
 bool has_native(const Device& device, Recipe recipe);
 
 // Fails (kEnvironment) when native was asked for and the device or its libraries cannot do it.

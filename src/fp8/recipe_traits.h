@@ -76,17 +76,19 @@ struct RecipeTraits {
 
   // Devices and libraries.
   ComputeCapabilities native;      // GPUs with matrix units for it
+  ComputeCapabilities libtorch;    // of these the ones for which libtorch has kernels
   std::optional<Recipe> fallback;  // runs on GPUs that lack it; none: BF16 runs
-  bool in_transformer_engine;      // otherwise libtorch's kernels alone have it
+  bool in_transformer_engine;      // on all of them; otherwise libtorch's kernels alone have it
   LibraryVersion cublaslt;         // the least that multiplies by it
 
   QuantizeCost quantize_cost;
 };
 
-// blockwise runs on Hopper alone: Transformer Engine emulates it by mxfp8 on Blackwell, with other
-// numerics. mxfp8 does not run on compute capability 12.x, where cuBLAS had it only in part and
-// Transformer Engine turns it off. The last of blockwise's 128 tokens may be short, mxfp8's blocks
-// may not.
+// blockwise has matrix units on Hopper. On 10.x and 11.x Transformer Engine multiplies the same
+// codes by mxfp8's GEMMs: each scale, a power of two, is repeated for the four blocks of 32 that it
+// is of, so the products are the same. mxfp8 does not run on compute capability 12.x, where cuBLAS
+// had it only in part and Transformer Engine turns it off. The last of blockwise's 128 tokens may
+// be short, mxfp8's blocks may not.
 inline constexpr std::array kRecipeTraits = {
     RecipeTraits{.recipe = Recipe::kDelayed,
                  .activations = Granularity::kTensor,
@@ -97,6 +99,7 @@ inline constexpr std::array kRecipeTraits = {
                  .side_multiple = 16,
                  .token_multiple = 16,
                  .native = {89, ComputeCapabilities::kNewest},
+                 .libtorch = {89, ComputeCapabilities::kNewest},
                  .fallback = {},
                  .in_transformer_engine = true,
                  .cublaslt = {},
@@ -110,6 +113,7 @@ inline constexpr std::array kRecipeTraits = {
                  .side_multiple = 16,
                  .token_multiple = 16,
                  .native = {89, ComputeCapabilities::kNewest},
+                 .libtorch = {89, ComputeCapabilities::kNewest},
                  .fallback = {},
                  .in_transformer_engine = true,
                  .cublaslt = {},
@@ -123,6 +127,7 @@ inline constexpr std::array kRecipeTraits = {
                  .side_multiple = 16,
                  .token_multiple = 16,
                  .native = {90, ComputeCapabilities::kNewest},
+                 .libtorch = {90, ComputeCapabilities::kNewest},
                  .fallback = {},
                  .in_transformer_engine = false,
                  .cublaslt = {},
@@ -135,7 +140,8 @@ inline constexpr std::array kRecipeTraits = {
                  .chooses_format = false,
                  .side_multiple = 128,
                  .token_multiple = 16,
-                 .native = {90, 90},
+                 .native = {90, 119},
+                 .libtorch = {90, 90},
                  .fallback = {},
                  .in_transformer_engine = true,
                  .cublaslt = {12, 9},
@@ -149,6 +155,7 @@ inline constexpr std::array kRecipeTraits = {
                  .side_multiple = 32,
                  .token_multiple = 32,
                  .native = {100, 119},
+                 .libtorch = {100, 119},
                  .fallback = Recipe::kDelayed,
                  .in_transformer_engine = true,
                  .cublaslt = {12, 8},

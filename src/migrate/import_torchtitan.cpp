@@ -325,7 +325,7 @@ std::span<const Mapping> torchtitan_drops() {
       {"comm.*", "", "dist_timeout says how long a rank waits"},
       {"memory_estimation.*", "", "octavo plan is the counterpart"},
       {"fault_tolerance.*", "", "no torchft: a lost rank ends the step, and resume goes on"},
-      {"debug.*", "", "deterministic runs are octavo's default on one machine"},
+      {"debug.*", "", "deterministic is the counterpart; on CPUs runs are so unless told"},
       {"experimental.*", "", "code of torchtitan's own"},
       {"tokenizer.*", "", "the model's own"},
       {"loss.*", "", "cross entropy, in FP32"},

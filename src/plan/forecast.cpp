@@ -70,6 +70,8 @@ std::string where_native(const fp8::ComputeCapabilities& native) {
     return str("native on ", capability_text(native.first), " alone");
   if (native.last == fp8::ComputeCapabilities::kNewest)
     return str("native from ", capability_text(native.first), " on");
+  if (native.first < 100 && native.last >= 100)
+    return str("for ", capability_text(native.first), " to ", native.last / 10, ".x");
   return str("for compute capability ", native.first / 10);
 }
 

@@ -2,8 +2,11 @@
 // The data a run trains on: a prepared folder, or text that is prepared into the cache on first
 // use.
 
+#include <exception>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/file.h"
 #include "config/settings.h"
@@ -17,11 +20,20 @@ struct DataSet {
   std::string tokenizer;                        // name to load it by
 };
 
+// The micro-batches of a step. All are read first: each loss token counts the same, however many a
+// micro-batch has.
+struct StepData {
+  std::vector<data::Batch> batches;
+  double tokens = 0;         // in the loss: of this rank, then of all
+  std::exception_ptr error;  // what reading met, for the step that wants the data
+};
+
 // Where the data of a run stands.
 struct DataState {
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
   std::shared_ptr<data::TokenData> train, val;  // val: null when there is no validation split
   std::unique_ptr<data::Loader> loader;         // of train
+  std::optional<StepData> next;                 // of the next step, when there are several ranks
   int64_t samples_left_out = 0;                 // on this rank, because their tokens are damaged
   fs::path hellaswag;                           // what eval_hellaswag names; "": not asked
 };

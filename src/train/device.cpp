@@ -58,16 +58,22 @@ bool takes_te_operations(const config::Settings& s, at::Device device) {
          capability_of(device) >= kLeastCapability;
 }
 
-// The same numbers from the same seed on a GPU too: flash attention's backward and sorted scatters
-// in a fixed order, and BF16 GEMMs that are summed in FP32 to the end. What it costs was never
-// measured; bits that differ from run to run cost more.
-void make_reproducible() {
-  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
-  at::globalContext().setDeterministicFillUninitializedMemory(false);
-  at::globalContext().setAllowBF16ReductionCuBLAS(/*allow_reduced_precision=*/false);
+bool is_deterministic(const config::Settings& settings, at::Device device) {
+  if (settings.deterministic == config::Deterministic::kAuto) return device.is_cpu();
+  return settings.deterministic == config::Deterministic::kTrue;
 }
 
 }  // namespace
+
+void prepare_gpu_kernels(const config::Settings& settings) {
+  const at::Device device = device_of(settings);
+  if (!device.is_cuda()) return;
+  // What this costs was never measured.
+  at::globalContext().setDeterministicAlgorithms(is_deterministic(settings, device),
+                                                 /*warn_only=*/false);
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
+  at::globalContext().setAllowBF16ReductionCuBLAS(/*allow_reduced_precision=*/false);
+}
 
 void prepare_process(const config::Settings& settings) {
   device_of(settings);  // fails before any work is done
@@ -79,11 +85,13 @@ void prepare_process(const config::Settings& settings) {
   // Setting the same number again is not nothing: it turns off MKL's own choice of fewer threads.
   if (settings.num_threads > 0 || threads.count != at::get_num_threads())
     at::set_num_threads(threads.count);
+  const at::Device device = device_of(settings);
+  if (device.is_cpu() && settings.deterministic == config::Deterministic::kFalse)
+    log_warn(
+        "deterministic false: CPUs sum in a fixed order in any case, and nothing is faster "
+        "without it; leave it out");
   if (settings.device == DeviceChoice::kCpu) return;
-  if (!engine::gpus().gpus.empty()) {
-    make_reproducible();
-    c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device_of(settings));
-  }
+  if (!engine::gpus().gpus.empty()) c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device);
   for (const auto& gpu : engine::gpus().gpus)
     log_info(str("found ", gpu.name, ", compute capability ", gpu.major, ".", gpu.minor, ", ",
                  gpu.memory_bytes >> 20, " MiB"));
@@ -132,6 +140,7 @@ engine::Target target_of(const config::Settings& settings) {
   return {.device = device,
           .compute = compute_of(settings),
           .capability = capability_of(device),
+          .deterministic = is_deterministic(settings, device),
           .fp8 = kernels_of(decide_fp8(settings)),
           .te_operations = takes_te_operations(settings, device)};
 }

@@ -14,6 +14,11 @@ namespace octavo::train {
 // Threads, allocator and GPU libraries of this process: before the first tensor.
 void prepare_process(const config::Settings& settings);
 
+// As the key `deterministic` says, of all models that are made from now on: flash attention's
+// backward and scattered sums in a fixed order, by which the same seed gives the same numbers on a
+// GPU too. BF16 GEMMs are summed in FP32 to the end in any case. Nothing on a CPU.
+void prepare_gpu_kernels(const config::Settings& settings);
+
 // What to change when the device's memory is full, in the order in which it costs least. Fails.
 [[noreturn]] void fail_out_of_memory(const c10::OutOfMemoryError& error);
 

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <optional>
+
 #include "base/signals.h"
 #include "engine/range.h"
 #include "models/device_batch.h"
@@ -71,7 +73,8 @@ void join_ranks(dist::World& world, const TrainedModel& trained, at::Tensor& sum
 }
 
 // Where each number lies in the one copy that a step sends to the host. The first five are summed
-// over ranks; then the norms' squares follow, one per group, and the FP8 statistics.
+// over ranks; then the norms' squares follow, one per group, the FP8 statistics, and what ranks
+// told each other.
 enum Slot : int64_t {
   kLoss,       // over tokens
   kLogSumExp,  // squared, over tokens: z-loss
@@ -90,29 +93,51 @@ at::Tensor with_own_state(const nn::Probes& probes, const at::Tensor& sums,
   return at::cat({sums, probes.total(), squares.sum().reshape({1}), stop_asked});
 }
 
-// `sums`: the slots before kPenalty.
+// To be summed over ranks: the tokens of all, and each one's seconds at a place of its own.
+at::Tensor told(const RankNews& news, const dist::World& world, at::Device device) {
+  const at::Tensor host =
+      at::zeros({1 + world.size()}, at::TensorOptions(at::kDouble).pinned_memory(device.is_cuda()));
+  auto* number = host.mutable_data_ptr<double>();
+  number[0] = news.next_tokens;
+  number[1 + world.rank()] = news.seconds;
+  return host.to(device, /*non_blocking=*/true);
+}
+
+void take_news(const at::Tensor& heard, StepStats& stats) {
+  const auto* number = heard.const_data_ptr<double>();
+  stats.next_tokens = number[0];
+  stats.rank_seconds.assign(number + 1, number + heard.numel());
+}
+
+// `sums`: the slots before kPenalty, and what ranks told each other.
 StepStats read_stats(TrainedModel& trained, const at::Tensor& sums, const at::Tensor& penalty,
                      at::Tensor squares) {
   const at::Tensor none = at::zeros({1}, sums.options());
   const at::Tensor amaxes = trained.fp8 != nullptr ? trained.fp8->amaxes() : at::Tensor();
   if (trained.sharding != nullptr) trained.sharding->sum_squares(squares);
   std::vector<at::Tensor> parts = {
-      sums, penalty.defined() ? penalty.reshape({1}).to(at::kDouble) : none,
+      sums.narrow(0, 0, kPenalty), penalty.defined() ? penalty.reshape({1}).to(at::kDouble) : none,
       amaxes.defined() ? amaxes.sum(at::kDouble).reshape({1}) : none, squares};
   const at::Tensor fp8_stats = trained.fp8 != nullptr ? trained.fp8->stats() : at::Tensor();
   if (fp8_stats.defined()) parts.push_back(fp8_stats);
+  const int64_t heard = sums.numel() - kPenalty;
+  if (heard > 0) parts.push_back(sums.narrow(0, kPenalty, heard));
   const at::Tensor all = at::cat(parts).cpu();  // the wait for the device
   const auto* slot = all.const_data_ptr<double>();
   if (fp8_stats.defined())
     trained.fp8->take_stats(all.narrow(0, kNorms + squares.numel(), fp8_stats.numel()));
-  return {.loss = slot[kLoss],
-          .z = slot[kLogSumExp],
-          .penalty = slot[kPenalty],
-          .has_penalty = penalty.defined(),
-          .probes = slot[kProbes] + slot[kGradients] + slot[kAmax],
-          // Where there are no numbers, ranks stop each by itself.
-          .stop_asked = trained.has_numbers ? slot[kStopAsked] > 0 : stop_requested(),
-          .norm = trained.optimizer->gradient_norm(all.narrow(0, kNorms, squares.numel()))};
+  StepStats stats{.loss = slot[kLoss],
+                  .z = slot[kLogSumExp],
+                  .penalty = slot[kPenalty],
+                  .has_penalty = penalty.defined(),
+                  .probes = slot[kProbes] + slot[kGradients] + slot[kAmax],
+                  // Where there are no numbers, ranks stop each by itself.
+                  .stop_asked = trained.has_numbers ? slot[kStopAsked] > 0 : stop_requested(),
+                  .norm = trained.optimizer->gradient_norm(all.narrow(0, kNorms, squares.numel())),
+                  .next_tokens = 0,
+                  .rank_seconds = {}};
+  if (heard > 0) take_news(all.narrow(0, all.numel() - heard, heard), stats);
+  return stats;
 }
 
 }  // namespace
@@ -126,7 +151,8 @@ void begin_step(dist::World& world, TrainedModel& trained, int64_t step, bool re
 }
 
 StepStats run_passes(const config::Settings& settings, dist::World& world, TrainedModel& trained,
-                     const std::vector<data::Batch>& batches, double tokens) {
+                     const std::vector<data::Batch>& batches, double tokens,
+                     const std::function<RankNews()>& news) {
   at::Tensor sums = at::zeros({2}, at::TensorOptions(trained.device()).dtype(at::kDouble));
   at::Tensor penalty;
   for (const data::Batch& batch : batches) {
@@ -140,8 +166,18 @@ StepStats run_passes(const config::Settings& settings, dist::World& world, Train
   const at::NoGradGuard no_grad;
   const at::Tensor squares = trained.optimizer->gradient_squares();
   sums = with_own_state(*trained.probes, sums, squares);
+  std::optional<RankNews> own;
+  if (news && world.size() > 1) {
+    own = news();
+    sums = at::cat({sums, told(*own, world, trained.device())});
+  }
   join_ranks(world, trained, sums, penalty);
-  return read_stats(trained, sums, penalty, squares);
+  StepStats stats = read_stats(trained, sums, penalty, squares);
+  if (own && !trained.has_numbers) {  // nothing was summed
+    stats.next_tokens = own->next_tokens * world.size();
+    stats.rank_seconds.assign(static_cast<size_t>(world.size()), own->seconds);
+  }
+  return stats;
 }
 
 void try_pass(const config::Settings& settings, int ranks, TrainedModel& trained,

@@ -3,6 +3,7 @@
 // all ranks. They change gradients and FP8 statistics, never weights: a step can be done again.
 
 #include <cmath>
+#include <functional>
 #include <vector>
 
 #include "config/settings.h"
@@ -10,6 +11,12 @@
 #include "train/trained_model.h"
 
 namespace octavo::train {
+
+// What ranks tell each other with the sums of a step, so that it takes no message of its own.
+struct RankNews {
+  double next_tokens = 0;  // loss tokens of this rank's next step
+  double seconds = 0;      // of this rank's last step
+};
 
 // What the host must know of a step before it updates: read in one copy, the only time that a step
 // waits for its device.
@@ -19,16 +26,20 @@ struct StepStats {
   double probes = 0;                    // finite when all GEMMs and all ranks' gradients are
   bool stop_asked = false;              // some rank was asked to stop
   optim::AdamW::Norm norm;
+  double next_tokens = 0;            // of the next step, on all ranks
+  std::vector<double> rank_seconds;  // of each rank's last step; empty when none told
 
   bool is_finite() const {
     return std::isfinite(loss) && std::isfinite(probes) && norm.not_finite.empty();
   }
 };
 
-// All ranks call these together. `tokens`: the loss tokens of the step, on all ranks.
+// All ranks call these together. `tokens`: the loss tokens of the step, on all ranks. `news` is
+// asked once the passes are on their way, and only when there are several ranks.
 void begin_step(dist::World& world, TrainedModel& trained, int64_t step, bool repeated = false);
 StepStats run_passes(const config::Settings& settings, dist::World& world, TrainedModel& trained,
-                     const std::vector<data::Batch>& batches, double tokens);
+                     const std::vector<data::Batch>& batches, double tokens,
+                     const std::function<RankNews()>& news = {});
 
 // A forward and backward pass whose gradients are not for learning: what it takes is measured.
 void try_pass(const config::Settings& settings, int ranks, TrainedModel& trained,

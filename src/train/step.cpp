@@ -13,28 +13,43 @@
 namespace octavo::train {
 namespace {
 
-// The micro-batches of a step, and its loss tokens on all ranks. All are read first: each loss
-// token counts the same, however many a micro-batch has. The same message carries how long each
-// rank took for its last step.
-std::pair<std::vector<data::Batch>, double> read_batches(int64_t count, data::Loader& loader,
-                                                         dist::World& world, StepTimes& times) {
+StepData read_step(int64_t count, data::Loader& loader) {
   const engine::Range range("read data");
-  std::vector<data::Batch> batches;
-  double loss_tokens = 0;
+  StepData read;
   for (int64_t i = 0; i < count; ++i) {
-    batches.push_back(loader.next());
-    loss_tokens += static_cast<double>(batches.back().loss_tokens);
-    if (batches.back().after.samples == loader.end()) break;  // the last step may be short
+    read.batches.push_back(loader.next());
+    read.tokens += static_cast<double>(read.batches.back().loss_tokens);
+    if (read.batches.back().after.samples == loader.end()) break;  // the last step may be short
   }
-  const int ranks = world.size();
-  at::Tensor reduce_buffer = at::zeros({1 + ranks}, at::kDouble);
-  auto* number = reduce_buffer.mutable_data_ptr<double>();
-  number[0] = loss_tokens;
-  number[1 + world.rank()] = times.own;
-  world.sum(reduce_buffer, "tokens of the step");
-  number = reduce_buffer.mutable_data_ptr<double>();
-  if (ranks > 1) times.of_ranks.assign(number + 1, number + 1 + ranks);
-  return {std::move(batches), std::max(number[0], 1.0)};
+  return read;
+}
+
+// The data of this step, with the loss tokens of all ranks. Several ranks have read it, and told
+// each other, in the step before; only their first step takes a message of its own.
+StepData take_step(Run& run) {
+  if (run.data.next) {
+    StepData read = std::move(*run.data.next);
+    run.data.next.reset();
+    if (read.error) std::rethrow_exception(read.error);
+    return read;
+  }
+  StepData read = read_step(run.settings.gradient_accumulation_steps, *run.data.loader);
+  at::Tensor tokens = at::full({1}, read.tokens, at::kDouble);
+  run.world.sum(tokens, "tokens of the first step");
+  read.tokens = std::max(tokens.item<double>(), 1.0);
+  return read;
+}
+
+// Reads the data of the step after the one whose passes have begun.
+void read_ahead(Run& run, const StepData& now) {
+  if (run.progress.step + 1 >= run.schedule.max_steps ||
+      now.batches.back().after.samples == run.data.loader->end())
+    return;
+  try {
+    run.data.next = read_step(run.settings.gradient_accumulation_steps, *run.data.loader);
+  } catch (...) {  // of the next step
+    run.data.next = StepData{.batches = {}, .tokens = 0, .error = std::current_exception()};
+  }
 }
 
 // Their numbers, of all ranks, in the order of the data. A rank may have fewer than another in the
@@ -139,9 +154,16 @@ monitor::StepRecord train_step(Run& run) {
 
   // 1. Forward and backward over the micro-batches; gradients add up in FP32, and over ranks under
   // the backward pass. One loss and one scale for all ranks.
-  const auto [batches, tokens] = read_batches(run.settings.gradient_accumulation_steps,
-                                              *run.data.loader, run.world, run.times);
-  const StepStats stats = run_passes(run.settings, run.world, run.trained, batches, tokens);
+  const StepData taken = take_step(run);
+  const std::vector<data::Batch>& batches = taken.batches;
+  const double tokens = taken.tokens;
+  const StepStats stats =
+      run_passes(run.settings, run.world, run.trained, batches, tokens, [&]() -> RankNews {
+        read_ahead(run, taken);
+        return {.next_tokens = run.data.next ? run.data.next->tokens : 0, .seconds = run.times.own};
+      });
+  if (run.data.next) run.data.next->tokens = std::max(stats.next_tokens, 1.0);
+  run.times.of_ranks = stats.rank_seconds;
   run.progress.stop_agreed = stats.stop_asked;
   record.loss = stats.loss / tokens;
   record.grad_norm = stats.norm.value;

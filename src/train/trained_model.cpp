@@ -90,6 +90,7 @@ std::string TrainedModel::plain_precision() const {
 }
 
 TrainedModel on_device(const config::Settings& settings) {
+  prepare_gpu_kernels(settings);
   TrainedModel trained;
   trained.engine = std::make_unique<engine::Engine>(target_of(settings));
   trained.has_numbers = !engine::is_fake(trained.device());

@@ -109,7 +109,7 @@ class KernelCheck {
     return fp8::has_native({.is_gpu = target_.device.is_cuda(),
                             .major = target_.capability / 10,
                             .minor = target_.capability % 10,
-                            .has_te = true,
+                            .has_te = kernels == Fp8Kernels::kTransformerEngine,
                             .name = {}},
                            recipe);
   }

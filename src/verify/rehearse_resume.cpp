@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "model_config/config_file.h"
 #include "model_config/presets.h"
+#include "train/device.h"
 #include "train/lora_run.h"
 #include "train/model_factory.h"
 #include "train/run.h"
@@ -80,6 +81,7 @@ config::Settings rehearsal_settings(const LongRun& run, const fs::path& folder, 
   s.num_gpus = 1;
   s.checkpoint_dir = (folder / "checkpoints").string();
   s.fp8_stats_freq = std::min<int64_t>(s.fp8_stats_freq, 2);
+  s.deterministic = config::Deterministic::kTrue;  // otherwise no two runs on a GPU are equal
   return s;
 }
 
@@ -128,6 +130,7 @@ ResumeRehearsal rehearse_resume(const LongRun& run) {
     const TemporaryFolder folder(run.checkpoint_folder);
     result.model = whole ? run.settings.model_name + " itself, with its data"
                          : "the same settings on a miniature of the model";
+    if (train::device_of(run.settings).is_cuda()) result.model += ", with deterministic true";
     rehearse_both(rehearsal_settings(run, folder.path(), whole), result);
     result.ran = true;
   } catch (const std::exception& error) {

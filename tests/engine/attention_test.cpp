@@ -1,4 +1,6 @@
+#include "engine/aten/attention_cudnn.h"
 #include "engine/harness.h"
+#include "engine/reference/reference.h"
 
 namespace octavo::engine {
 namespace {
@@ -221,6 +223,121 @@ TEST_P(AttentionGradient, MatchesFiniteDifferences) {
                         return op->forward(part, shape).out.clone();
                       }));
   }
+}
+
+// Arithmetic in the place of cuDNN. Results lie by heads, and log-sum-exps in a shape of their own.
+struct DenseCalls {
+  at::Tensor qkv;  // whose memory all operands must be views of
+  int64_t forward = 0, backward = 0;
+
+  void expect_views(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const {
+    for (const at::Tensor* t : {&q, &k, &v}) {
+      EXPECT_TRUE(t->is_alias_of(qkv));
+      EXPECT_EQ(t->dim(), 4);
+      EXPECT_EQ(t->stride(3), 1);
+      EXPECT_EQ(t->stride(2), qkv.size(1)) << "the next token is the next row";
+    }
+    EXPECT_EQ(q.size(1) % k.size(1), 0);
+  }
+  static at::Tensor scores(const at::Tensor& q, const at::Tensor& k, double scale) {
+    const int64_t length = q.size(2);
+    const at::Tensor future = at::ones({length, length}, at::kBool).triu(1);
+    return (at::matmul(exact(q), shared(k, q).transpose(2, 3)) * scale)
+        .masked_fill(future, -INFINITY);
+  }
+  static at::Tensor shared(const at::Tensor& kv, const at::Tensor& q) {
+    return exact(kv).repeat_interleave(q.size(1) / kv.size(1), 1);
+  }
+
+  aten::DenseAttention make() {
+    return {
+        .forward = [this](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                          double scale) -> aten::DenseAttention::Forward {
+          ++forward;
+          expect_views(q, k, v);
+          const at::Tensor s = scores(q, k, scale);
+          return {at::matmul(s.softmax(-1), shared(v, q)).to(q.scalar_type()),
+                  s.logsumexp(-1, /*keepdim=*/true).to(at::kFloat)};
+        },
+        .backward =
+            [this](const at::Tensor& d_out, const at::Tensor& q, const at::Tensor& k,
+                   const at::Tensor& v, const aten::DenseAttention::Forward& saved, double scale) {
+              ++backward;
+              expect_views(q, k, v);
+              EXPECT_EQ(d_out.sizes(), q.sizes());
+              EXPECT_EQ(saved.out.sizes(), q.sizes());
+              const at::Tensor p = at::exp(scores(q, k, scale) - exact(saved.lse));
+              const at::Tensor dp = at::matmul(exact(d_out), shared(v, q).transpose(2, 3));
+              const at::Tensor sums = (exact(d_out) * exact(saved.out)).sum(-1, true);
+              const at::Tensor ds = p * (dp - sums) * scale;
+              const auto per_key = [&](const at::Tensor& t) {
+                return t.unflatten(1, {k.size(1), -1}).sum(2).to(q.scalar_type());
+              };
+              return std::make_tuple(at::matmul(ds, shared(k, q)).to(q.scalar_type()),
+                                     per_key(at::matmul(ds.transpose(2, 3), exact(q))),
+                                     per_key(at::matmul(p.transpose(2, 3), exact(d_out))));
+            }};
+  }
+};
+
+TEST(DenseAttention, GivesViewsAndPutsResultsWhereTheyBelong) {
+  const auto oracle = reference::make_attention();
+  for (const auto compute : {at::kBFloat16, at::kFloat})
+    for (const AttentionShape& s : std::initializer_list<AttentionShape>{{1, 64, 1, 1, 8},
+                                                                         {3, 64, 4, 4, 64},
+                                                                         {2, 128, 6, 2, 16},
+                                                                         {2, 64, 8, 1, 128},
+                                                                         {2, 70, 6, 2, 16},
+                                                                         {1, 64, 2, 1, 20},
+                                                                         {1, 64, 1, 1, 136}}) {
+      SCOPED_TRACE(text_of(s));
+      const bool dense = s.length % 64 == 0 && s.dim % 8 == 0 && s.dim <= 128;
+      const Attention::Shape shape = rows(s);
+      const int64_t tokens = s.batch * s.length;
+      at::manual_seed(3);
+      const at::Tensor qkv = at::randn({tokens, shape.row()}).to(compute),
+                       d_out = at::randn({tokens, shape.width()}).to(compute);
+      DenseCalls calls{.qkv = qkv};
+      const auto op = aten::make_dense_attention(calls.make());
+      const Magnitudes parts = magnitudes(qkv, d_out, s);
+      const auto found = op->forward(qkv, shape);
+      const auto wanted = oracle->forward(qkv, shape);
+      EXPECT_TRUE(near(found.out, wanted.out, slack_of(compute, false) * parts.out));
+      const at::Tensor d_qkv = op->backward(d_out, qkv, found, shape);
+      EXPECT_TRUE(near(d_qkv, oracle->backward(d_out, qkv, wanted, shape),
+                       slack_of(compute, true) * parts.d_qkv));
+      EXPECT_EQ(calls.forward, dense ? 1 : 0);
+      EXPECT_EQ(calls.backward, dense ? 1 : 0);
+    }
+}
+
+// Packed documents go to flash attention, in both passes.
+TEST(DenseAttention, LeavesPackedDocumentsAlone) {
+  const Attention::Shape shape{2, 1, 16, {0, 64, 192}, {}, 128};
+  const at::Tensor qkv = at::randn({192, shape.row()}), d_out = at::randn({192, shape.width()});
+  DenseCalls calls{.qkv = qkv};
+  const auto op = aten::make_dense_attention(calls.make());
+  op->backward(d_out, qkv, op->forward(qkv, shape), shape);
+  EXPECT_EQ(calls.forward + calls.backward, 0);
+}
+
+// Who runs attention where, and why not the others.
+TEST(AttentionTable, CudnnOnHopperAndDataCentreBlackwellUnlessDeterministic) {
+  const auto table = implementations<Attention>();
+  const auto refusal = [&](const Target& target) {
+    for (const auto& row : table)
+      if (row.name == "aten/cudnn") return row.refusal(target);
+    return std::string("no such row");
+  };
+  const at::Device gpu(at::kCUDA, 0);
+  EXPECT_NE(refusal({}).find("GPUs only"), std::string::npos);
+  for (const int capability : {80, 89, 110, 120})
+    EXPECT_NE(refusal({.device = gpu, .capability = capability}).find("no faster"),
+              std::string::npos);
+  for (const int capability : {90, 100, 103})
+    EXPECT_NE(refusal({.device = gpu, .capability = capability, .deterministic = true})
+                  .find("no fixed order"),
+              std::string::npos);
 }
 
 }  // namespace

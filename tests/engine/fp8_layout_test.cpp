@@ -91,7 +91,7 @@ TEST(ScaledMm, MeasuresWhatTheRehearsalMeasures) {
   for (const int capability : {90, 100}) {
     const auto op = aten::make_scaled_mm(capability);
     for (const Recipe recipe : kRecipes) {
-      if (!fp8::traits_of(recipe).native.has(capability)) continue;
+      if (!fp8::traits_of(recipe).libtorch.has(capability)) continue;
       const at::Tensor x = contents()[5].make({48, 129});
       const Sides sides = sides_of(recipe, fp8::FormatChoice::kE4m3, fp8::Role::kInput);
       for (const Direction direction : kDirections) {

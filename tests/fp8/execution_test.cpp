@@ -83,7 +83,7 @@ TEST(Execution, AutoOnEveryDevice) {
   const std::map<Recipe, std::string> wanted = {{Recipe::kDelayed, "rbnnnn"},
                                                 {Recipe::kCurrent, "rbnnnn"},
                                                 {Recipe::kRowwise, "rbbnnn"},
-                                                {Recipe::kBlockwise, "rbbnbb"},
+                                                {Recipe::kBlockwise, "rbbnnb"},
                                                 {Recipe::kMxfp8, "rbddnd"}};
   for (const auto& [recipe, letters] : wanted)
     for (size_t i = 0; i < kDevices.size(); ++i) {
@@ -107,7 +107,7 @@ TEST(Execution, NativeRunsOrFails) {
   const std::map<Recipe, std::string> wanted = {{Recipe::kDelayed, "EEnnnn"},
                                                 {Recipe::kCurrent, "EEnnnn"},
                                                 {Recipe::kRowwise, "EEEnnn"},
-                                                {Recipe::kBlockwise, "EEEnEE"},
+                                                {Recipe::kBlockwise, "EEEnnE"},
                                                 {Recipe::kMxfp8, "EEEEnE"}};
   for (const auto& [recipe, letters] : wanted)
     for (size_t i = 0; i < kDevices.size(); ++i) {
@@ -122,8 +122,10 @@ TEST(Execution, NativeRunsOrFails) {
 TEST(Execution, CapabilitiesBetweenTheGenerations) {
   for (const Recipe recipe : kRecipes) {
     EXPECT_FALSE(has_native(gpu(8, 6), recipe));
-    EXPECT_EQ(has_native(gpu(10, 3), recipe), recipe != Recipe::kBlockwise);
-    EXPECT_EQ(has_native(gpu(11, 0), recipe), recipe != Recipe::kBlockwise);
+    EXPECT_TRUE(has_native(gpu(10, 3), recipe));
+    EXPECT_TRUE(has_native(gpu(11, 0), recipe));
+    EXPECT_EQ(has_native(gpu(10, 0, /*has_te=*/false), recipe), recipe != Recipe::kBlockwise);
+    EXPECT_TRUE(has_native(gpu(9, 0, /*has_te=*/false), recipe) || recipe == Recipe::kMxfp8);
     EXPECT_EQ(has_native(gpu(12, 1), recipe),
               recipe != Recipe::kBlockwise && recipe != Recipe::kMxfp8);
     Device cpu = kCpu;
@@ -169,6 +171,35 @@ TEST(Execution, BackendOnHopper) {
               ? found.decision->backend + std::string(found.decision->warnings.size(), '!')
               : "E";
       EXPECT_EQ(text, execution == Fp8Execution::kAuto ? row.under_auto : row.under_native);
+    }
+}
+
+// By mxfp8's GEMMs, which Transformer Engine alone gives the scales for.
+TEST(Execution, BlockwiseOnBlackwell) {
+  struct Row {
+    bool has_te;
+    Fp8Backend backend;
+    std::string under_auto, under_native;  // as above; "b": BF16
+  };
+  const std::vector<Row> rows = {
+      {true, Fp8Backend::kAuto, "te", "te"}, {true, Fp8Backend::kTe, "te", "te"},
+      {true, Fp8Backend::kAten, "te!", "E"}, {false, Fp8Backend::kAuto, "b!", "E"},
+      {false, Fp8Backend::kTe, "b!", "E"},   {false, Fp8Backend::kAten, "b!", "E"}};
+  for (const Row& row : rows)
+    for (const Fp8Execution execution : {Fp8Execution::kAuto, Fp8Execution::kNative}) {
+      const Device device = gpu(10, 0, row.has_te);
+      const Request request{
+          {.recipe = Recipe::kBlockwise, .format = FormatChoice::kAuto}, execution, row.backend};
+      SCOPED_TRACE(text_of(request, device));
+      const Outcome found = outcome_of(request, device);
+      const std::string text =
+          !found.decision ? "E"
+                          : (found.decision->runs == Runs::kBf16 ? "b" : found.decision->backend) +
+                                std::string(found.decision->warnings.size(), '!');
+      EXPECT_EQ(text, execution == Fp8Execution::kAuto ? row.under_auto : row.under_native);
+      if (!row.has_te && found.decision) {
+        EXPECT_TRUE(any_has(found.decision->warnings, "wanted Transformer Engine"));
+      }
     }
 }
 
@@ -243,8 +274,9 @@ TEST(Execution, MessagesSayWantedFoundAndWhatToDo) {
 
   request.wanted.recipe = Recipe::kBlockwise;
   const Outcome blackwell = outcome_of(request, gpu(12, 0));
-  for (const char* part : {"fp8_recipe blockwise", "compute capability 9.0, found",
-                           "take fp8_recipe delayed, current, rowwise (native here)"})
+  for (const char* part :
+       {"fp8_recipe blockwise", "compute capability 9.0 or above and below 12.0, found",
+        "take fp8_recipe delayed, current, rowwise (native here)"})
     EXPECT_TRUE(any_has({blackwell.message}, part)) << part << " in " << blackwell.message;
 }
 

@@ -67,7 +67,9 @@ TEST(RecipeTraits, ComputeCapabilities) {
   EXPECT_FALSE(traits_of(Recipe::kDelayed).native.has(80));
   EXPECT_FALSE(traits_of(Recipe::kRowwise).native.has(89));
   EXPECT_TRUE(traits_of(Recipe::kBlockwise).native.has(90));
-  EXPECT_FALSE(traits_of(Recipe::kBlockwise).native.has(100));
+  EXPECT_TRUE(traits_of(Recipe::kBlockwise).native.has(100));
+  EXPECT_FALSE(traits_of(Recipe::kBlockwise).native.has(120));
+  EXPECT_FALSE(traits_of(Recipe::kBlockwise).libtorch.has(100));
   EXPECT_TRUE(traits_of(Recipe::kMxfp8).native.has(103));
   EXPECT_FALSE(traits_of(Recipe::kMxfp8).native.has(120));
 }

@@ -18,11 +18,10 @@ import subprocess
 import sys
 
 import fake_cuda
+import gpu_cases
 
 TOOL = fake_cuda.LIBRARIES.parent / "bin" / "gpu_gemms_tool"
 BACKENDS = ["aten", "te"]
-CAPABILITIES = (89, 90, 100, 103, 120)  # that have FP8
-SHORT = (90, 100, 120)
 LAST_LINE = re.compile(r"^cases=(\d+) failed=(\d+) caught=(\d+) of (\d+)\s*\Z", re.MULTILINE)
 
 
@@ -45,7 +44,7 @@ def main():
     fake_cuda.require_libraries()
     if not TOOL.exists():
         raise SystemExit(f"wanted {TOOL}, found none; ninja gpu_gemms_tool")
-    capabilities = SHORT if "--short" in sys.argv else CAPABILITIES
+    capabilities = gpu_cases.SHORT_CAPABILITIES if "--short" in sys.argv else gpu_cases.CAPABILITIES
     backends = [word for word in sys.argv[1:] if word != "--short"] or BACKENDS
     runs = [(["operations"], dict(capability=capability)) for capability in (80, *capabilities)]
     runs += [([backend, str(capability)], dict(capability=capability, compute=True))

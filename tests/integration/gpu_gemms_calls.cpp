@@ -155,8 +155,13 @@ std::string run_on_device(const Backend& backend, const Problem& p) {
 WantedCall wanted_call(const Problem& p, int capability) {
   const auto [rows, n, k] = extents_of(p);
   const fp8::Side left = p.left.side(left_copy(p.gemm)), right = p.right.side(right_copy(p.gemm));
-  // Operands whose sum runs along their rows in memory, but where any layout is taken.
-  const bool as_stored = capability >= 100 && capability < 120;
+  // Operands whose sum runs along their rows in memory, but where any layout is taken. Blocks of
+  // 128, which lie so, are given as blocks of 32 there.
+  const auto of_128 = [](Granularity g) {
+    return g == Granularity::kBlock128 || g == Granularity::kSquare128;
+  };
+  const bool as_32 = capability >= 100 && of_128(left.granularity);
+  const bool as_stored = capability >= 100 && capability < 120 && !as_32;
   const bool left_turned = as_stored && p.gemm == GemmKind::kWeightGradient,
              right_turned = as_stored && p.gemm != GemmKind::kForward;
   // 1 x 128: rows come in fours.
@@ -173,8 +178,8 @@ WantedCall wanted_call(const Problem& p, int capability) {
           .type_a = cuda_type(right.format),
           .type_b = cuda_type(left.format),
           .type_d = cuda_type(p.result),
-          .mode_a = scale_mode(right.granularity),
-          .mode_b = scale_mode(left.granularity),
+          .mode_a = scale_mode(as_32 ? Granularity::kBlock32 : right.granularity),
+          .mode_b = scale_mode(as_32 ? Granularity::kBlock32 : left.granularity),
           .fast = fast ? 1 : 0,
           .epilogue = p.bias.defined() ? 4 : 1,
           .beta = p.before.defined() ? 1.0f : 0.0f};

@@ -25,7 +25,8 @@ std::vector<Recipe> recipes_of(const Backend& backend) {
   std::vector<Recipe> result;
   for (const fp8::RecipeTraits& row : fp8::kRecipeTraits) {
     // With one scale the sums are scaled by a kernel, which does not run here.
-    const bool runs = backend.is_native ? row.native.has(backend.capability)
+    const fp8::ComputeCapabilities& has = backend.name == "te" ? row.native : row.libtorch;
+    const bool runs = backend.is_native ? has.has(backend.capability)
                                         : row.activations != fp8::Granularity::kTensor;
     if (runs) result.push_back(row.recipe);
   }

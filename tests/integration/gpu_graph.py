@@ -1,12 +1,13 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
-# test: label=integration timeout=600 gate=""
+# test: label=integration timeout=900 gate="--short" night=""
 """cuda_graph on the fake CUDA device (src/fake_cuda), which spoils a capture as a real one does.
 
 Three steps run eagerly, the fourth captures, and from the fifth on each micro-batch is one launch of a graph: the same
 kernels, GEMMs and memsets in the same order as in the third step, no more waits of the host, no cudaMalloc. Steps
 with FP8 statistics run eagerly in between; an evaluation writes nowhere that a graph still counts on; a layer that leaves
-FP8 leads to another capture. What cannot be captured is said and runs eagerly.
+FP8 leads to another capture. What cannot be captured is said and runs eagerly. All architectures of gpu_cases.py are captured.
 
+usage: gpu_graph.py [--short]    --short: a part of gpu_cases.py
 Last line: cases=N failed=0
 """
 import collections
@@ -17,6 +18,7 @@ import sys
 import tempfile
 
 import fake_cuda
+import gpu_cases
 from common import BUILD, OCTAVO, ROOT
 
 TOOL = BUILD / "bin" / "gpu_graph_tool"
@@ -109,6 +111,21 @@ def check_run(work, name, flags, capability=90, fallback=0):
     print(f"{name}: {len(third['names'])} kernels, {steps[-1]['graph_launches']} graph launches a step", flush=True)
 
 
+def check_architectures(work, cases):
+    """The step after the capture launches one graph with the kernels of the third step, in their order."""
+    work.mkdir()
+    gpu_cases.prepare(work)
+    for case, lines in gpu_cases.run(work, TOOL, ["cases", WARM_UP + 2], cases, "--cuda_graph", "true"):
+        if "error" in lines:
+            check(case.name, False, lines["error"][:1500])
+            continue
+        third, last, receipt = lines[WARM_UP - 1], lines[WARM_UP + 1], lines[-1]
+        check(f"{case.name}: one graph", last["graph_launches"] == 1 and last["mallocs"] == 0 and last["unexpected"] == 0,
+              {key: value for key, value in last.items() if key != "names"})
+        check(f"{case.name}: kernels", third["names"] == last["names"], difference(third["names"], last["names"]))
+        check(f"{case.name}: receipt", receipt["captures"] == 1 and receipt["refused"] == "", receipt)
+
+
 def check_refusals(work, llama):
     rows = work / "rows.jsonl"
     rows.write_text("".join(json.dumps({"instruction": f"Count to {n}.", "output": " ".join(map(str, range(n)))}) + "\n"
@@ -147,6 +164,7 @@ def main():
         evaluated = ("--eval_freq", 3, "--eval_batches", 1)  # also right before the capture
         low_memory = ("--gradient_checkpointing", "true", "--master_dtype", "bf16", "--moment_dtype", "fp8",
                       "--gradient_dtype", "bf16", "--gradient_accumulation_steps", 2)
+        check_architectures(work / "cases", gpu_cases.short_cases() if "--short" in sys.argv else gpu_cases.all_cases())
         check_run(work, "GPT-2 124M, BF16", (*GPT2, *evaluated))
         for name, model in (("GPT-2 124M", GPT2), ("Llama", llama)):
             for backend in ("aten", "te"):

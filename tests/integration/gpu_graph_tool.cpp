@@ -1,6 +1,8 @@
 // The C++ side of tests/integration/gpu_graph.py: steps of a training run on the fake CUDA device.
 // usage: gpu_graph_tool STEPS FALLBACK [--key value]…
 //        gpu_graph_tool spoil 0 [--key value]…: a pass that waits for the device, then plain steps
+//        gpu_graph_tool cases STEPS: for every line on stdin, a JSON array of flags, such steps in
+//        the same process; all their lines in one JSON array
 // A line of JSON for each step: what it asked of the device, and the names of its kernels, GEMMs
 // and memsets in order, apart for what a graph did. Evaluations run as eval_freq says; of those it
 // is looked whether they write where the graphs still read or write. After step FALLBACK the FP8
@@ -8,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iostream>
 #include <string>
 #include <vector>
 
@@ -103,17 +106,23 @@ std::unique_ptr<train::Run> start(const std::vector<std::string>& args) {
   return run;
 }
 
-void print_receipt(const train::Run& run) {
+Json receipt_of(const train::Run& run) {
   int64_t counted = 0;  // GEMMs, as the receipt of a run tells them
   for (const auto& layer : run.trained.model->linears())
     for (const auto& ran : layer->gemm_counts) counted += ran.fp8 + ran.other;
   Json receipt = run.trained.graph != nullptr ? run.trained.graph->receipt() : Json::object();
   receipt["gemms"] = counted;
   receipt["layers"] = run.trained.model->linears().size();
-  std::printf("%s\n", receipt.dump().c_str());
+  return receipt;
 }
 
-int run_steps(int64_t steps, int64_t fallback, const std::vector<std::string>& args) {
+void print_lines(const std::vector<Json>& lines) {
+  for (const Json& line : lines) std::printf("%s\n", line.dump().c_str());
+}
+
+// A line for each step, and the receipt.
+std::vector<Json> steps_of(int64_t steps, int64_t fallback, const std::vector<std::string>& args) {
+  std::vector<Json> lines;
   const auto run = start(args);
   const config::Settings& settings = run->settings;
   std::vector<MemoryRange> of_graphs;
@@ -125,12 +134,26 @@ int run_steps(int64_t steps, int64_t fallback, const std::vector<std::string>& a
     if (line["graph_launches"] > 0) of_graphs = written_on_the_way(gemms());
     if (settings.eval_freq > 0 && i % settings.eval_freq == 0)
       line["overlaps"] = evaluate_beside(*run, of_graphs);
-    std::printf("%s\n", line.dump().c_str());
+    lines.push_back(std::move(line));
     if (i == fallback)
       run->trained.fp8->fall_back(
           {run->trained.model->linears().front()->name, "asked for by the test", i});
   }
-  print_receipt(*run);
+  lines.push_back(receipt_of(*run));
+  return lines;
+}
+
+int run_cases(int64_t steps) {
+  for (std::string line; std::getline(std::cin, line);) {
+    Json result;
+    try {
+      result = steps_of(steps, 0, parse_json(line, "a case").get<std::vector<std::string>>());
+    } catch (const std::exception& error) {
+      result = {{"error", error.what()}};
+    }
+    std::printf("%s\n", result.dump().c_str());
+    std::fflush(stdout);
+  }
   return 0;
 }
 
@@ -152,8 +175,7 @@ int spoil(const std::vector<std::string>& args) {
   Json line = counts();
   line["passes"] = passes;  // one of them was not to be run
   line["fresh"] = run->trained.model->params().front()->grad_fresh;
-  std::printf("%s\n", line.dump().c_str());
-  print_receipt(*run);
+  print_lines({line, receipt_of(*run)});
   return 0;
 }
 
@@ -166,7 +188,9 @@ int main(int argc, char** argv) {
            "wanted STEPS, FALLBACK and flags, in a process on the fake CUDA device");
     const std::vector<std::string> flags(argv + 3, argv + argc);
     if (std::string(argv[1]) == "spoil") return spoil(flags);
-    return run_steps(std::stoll(argv[1]), std::stoll(argv[2]), flags);
+    if (std::string(argv[1]) == "cases") return run_cases(std::stoll(argv[2]));
+    print_lines(steps_of(std::stoll(argv[1]), std::stoll(argv[2]), flags));
+    return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "gpu_graph_tool: %s\n", error.what());
     return 1;

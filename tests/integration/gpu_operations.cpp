@@ -208,7 +208,7 @@ void check_quantizers(Calls& calls) {
   for (const int capability : {90, 100}) {
     const auto op = ops::make_scaled_mm(capability);
     for (const fp8::Recipe recipe : fp8::kRecipes) {
-      if (!fp8::traits_of(recipe).native.has(capability)) continue;
+      if (!fp8::traits_of(recipe).libtorch.has(capability)) continue;
       const auto order = [&](fp8::Direction d) {
         engine::QuantizeSpec made{
             .side = side_of(recipe, fp8::FormatChoice::kE4m3, fp8::Role::kInput, d),

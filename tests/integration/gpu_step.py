@@ -1,11 +1,15 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
-# test: label=integration timeout=600 night=""
+# test: label=integration timeout=900 gate="--short" night=""
 """Whole training steps through the CUDA code path, on the fake CUDA device (src/fake_cuda): what libtorch, cuBLAS and
 Transformer Engine are asked for, and the memory that libtorch's own allocator takes. No kernel runs.
 
 From the third step on nothing is allocated of the device and the host waits once, where it reads the loss, also in steps that
 take FP8 statistics: for every compute capability that has FP8, every recipe that it has and both backends. Full fine-tuning of
-Llama-3.1-8B's shape in FP8 stays within 60 GB, and a device one byte too small fails with what to change."""
+Llama-3.1-8B's shape in FP8 stays within 60 GB, and a device one byte too small fails with what to change. All architectures of
+gpu_cases.py: what must run there runs, nothing is allocated after the second step, and no call is one that the device does not know.
+
+usage: gpu_step.py [--short]    --short: a part of gpu_cases.py alone
+Last line: cases=N failed=0 and, in the long form, the peaks of the 8B shape"""
 import json
 import pathlib
 import subprocess
@@ -13,6 +17,7 @@ import sys
 import tempfile
 
 import fake_cuda
+import gpu_cases
 from common import BUILD, OCTAVO, ROOT, require_files
 
 STEP = BUILD / "bin" / "step_bench"
@@ -30,14 +35,12 @@ FULL_8B = ["--batch_size", "2", "--max_seq_length", "1024", "--gradient_checkpoi
            "--moment_dtype", "fp8", "--gradient_dtype", "bf16"]
 FP8 = ["--mixed_precision", "fp8", "--fp8_stats_freq", "0", "--fp8_recipe"]
 STATISTICS = ["--mixed_precision", "fp8", "--fp8_stats_freq", "2", "--fp8_recipe"]
-CAPABILITIES = {89: ("delayed", "current"), 90: ("delayed", "current", "rowwise", "blockwise"),
-                100: ("delayed", "current", "rowwise", "mxfp8"), 103: ("delayed", "current", "rowwise", "mxfp8"),
-                120: ("delayed", "current", "rowwise")}
-
-failures = []
+failures, checked = [], 0
 
 
 def check(name, holds, found):
+    global checked
+    checked += 1
     print(f"{'ok    ' if holds else 'FAILED'} {name}: {found}", flush=True)
     if not holds:
         failures.append(name)
@@ -91,12 +94,37 @@ def llama_folder(work, layers=32):
 def check_recipe(work, capability, recipe):
     """Activations with and without a gate: GPT-2, whole on 9.0, by both backends, and two layers of Llama 8B by the usual one.
     Every second step takes statistics."""
-    backends = ["aten"] if recipe == "rowwise" else ["te", "aten"]
+    backends = [b for b in gpu_cases.BACKENDS if gpu_cases.what_runs(capability, recipe, b) == (recipe, b)]
     models = {"GPT-2": (gpt2(12 if capability == 90 else 2), backends), "Llama": ((llama_folder(work, 2),), backends[:1])}
     for name, (model, used) in models.items():
         for backend in used:
             found, _ = steps(work, flags_of(work, *model, *STATISTICS, recipe, "--fp8_backend", backend), capability)
             check_steps(f"{name}, {recipe}, {backend}, {capability / 10}", found, statistics=2)
+
+
+def check_architectures(work, cases):
+    """What runs in each case is what must, and from the third step on it is a quiet step."""
+    gpu_cases.prepare(work)
+    for case, found in gpu_cases.run(work, STEP, ["cases", 4], cases):
+        if "error" in found:
+            check(case.name, False, found["error"][:1500])
+            continue
+        recipe, backend = case.runs
+        ran = (found["recipe"], found["backend"], found["attention"], found["fp8_layers"] > 0)
+        last = found["steps"][2:]
+        quiet = all(s["mallocs"] == 0 and s["to_host"] == 1 and s["host_waits"] <= 2 and s["unexpected"] == 0 for s in last)
+        wanted = "FP8, fake CUDA device" if recipe else "BF16, fake CUDA device"
+        check(case.name, quiet and ran == (recipe, backend, case.attention, bool(recipe)) and
+              all(s["precision"] == wanted for s in last),
+              f"{ran}, {last[-1]['launches']} launches + {last[-1]['gemms']} GEMMs"
+              + ("" if quiet else f", not quiet: {last}"))
+
+
+def check_deterministic(work):
+    """The key `deterministic`: not on GPUs unless asked, and then attention sums in a fixed order."""
+    for value, wanted in (("auto", "aten/cudnn"), ("false", "aten/cudnn"), ("true", "aten/flash")):
+        _, found = gpu_cases.run(work, STEP, ["cases", 2], [gpu_cases.Case(90, "llama", "", "", "all")], "--deterministic", value)[0]
+        check(f"deterministic {value}", found.get("attention") == wanted, found.get("attention", found))
 
 
 def layer_table(work):
@@ -141,11 +169,17 @@ def main():
     fake_cuda.require_libraries()
     with tempfile.TemporaryDirectory(prefix="octavo-gpu-step-") as folder:
         work = pathlib.Path(folder)
-        (work / "text.txt").write_text((ROOT / "docs" / "reference" / "configuration.md").read_text() * 4)
+        short = "--short" in sys.argv
+        check_architectures(work, gpu_cases.short_cases() if short else gpu_cases.all_cases())
+        check_deterministic(work)
+        if short:
+            print(f"cases={checked} failed={len(failures)}")
+            sys.exit(1 if failures else 0)
         check_steps("GPT-2 124M, BF16", steps(work, flags_of(work, *gpt2()), 90)[0])
-        for capability, recipes in CAPABILITIES.items():
-            for recipe in recipes:
-                check_recipe(work, capability, recipe)
+        for capability in gpu_cases.CAPABILITIES:
+            for recipe in gpu_cases.RECIPES:
+                if gpu_cases.what_runs(capability, recipe, "te")[0] == recipe:
+                    check_recipe(work, capability, recipe)
         model = llama_folder(work)
         peaks = {}
         for name, more in (("BF16", []), ("FP8 delayed", [*FP8, "delayed"]), ("FP8 blockwise", [*FP8, "blockwise"])):
@@ -158,7 +192,7 @@ def main():
         check_memory(work)
         done = train(work, 45_000_000_000, *flags_of(work, model, *FULL_8B, *FP8, "delayed"))
         check("8B on a device of 45 GB", done.returncode == 3 and "Change first" in done.stderr, f"exit code {done.returncode}")
-    print(f"failed={len(failures)} peak_8b_fp8_gb={peaks['FP8 delayed'] / GIGABYTE:.2f} "
+    print(f"cases={checked} failed={len(failures)} peak_8b_fp8_gb={peaks['FP8 delayed'] / GIGABYTE:.2f} "
           f"peak_8b_bf16_gb={peaks['BF16'] / GIGABYTE:.2f}")
     sys.exit(1 if failures else 0)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
-# test: label=integration timeout=1800 night="" alone
+# test: label=integration timeout=1800 gate="--short" night="" alone=night
 """Every mode through ProcessGroupNCCL on devices that are not there (src/fake_cuda): one process for each device, NCCL recorded.
 
 1. The collectives of two ranks are those of the same run over Gloo, by their traces: names, order and bytes.
@@ -7,8 +7,12 @@
    the compute stream waits for a gather before the GEMMs that need it, and the gather of the next block is asked for
    before the GEMMs of this one.
 3. The peak of a 14B shape fully sharded over 8 devices of 80 GB, by libtorch's allocator, against `octavo plan`.
+4. After the first step no collective is one that the host waits for.
 
 No kernel runs and no byte moves: what is shown is the order of calls, not their speed.
+
+usage: nccl_calls.py [--short]    --short: the fourth alone
+Last line: failed=0 and, in the long form, how many collectives were compared and the error of the plan
 """
 import collections
 import json
@@ -168,11 +172,25 @@ def check_14b(work):
     return worst
 
 
+def check_host(work, model):
+    """Token counts and times of ranks ride on the sums that a step has on its device."""
+    for mode, more in (("ddp", ["--mixed_precision", "bf16"]), ("fsdp_full", ["--mixed_precision", "fp8"]),
+                       ("zero1", ["--mixed_precision", "bf16", "--gradient_accumulation_steps", 2])):
+        flags = train_flags(work, model, "--batch_size", 4, "--max_seq_length", 32, "--sharding_mode", mode, "--max_steps", 9, *more)
+        for found in run_ranks(work, flags, 2, 5):
+            first, *later = found["on_host"]
+            check(f"{mode}, rank {found['rank']}: collectives on the host", first <= 1 and not any(later), found["on_host"])
+
+
 def main():
     fake_cuda.require_libraries()
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
         model = ranks.prepared(work)
+        check_host(work, model)
+        if "--short" in sys.argv:
+            print(f"failed={len(problems)}")
+            sys.exit(1 if problems else 0)
         total = compare_modes(work, model)
         check_streams(work, model)
         worst = check_14b(work)

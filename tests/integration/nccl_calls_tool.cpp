@@ -52,14 +52,18 @@ int run_steps(int64_t count, const std::vector<std::string>& args) {
   train::prepare_process(settings);
   OCTAVO_ASSERT(fake_cuda::is_active());
   const auto run = train::assemble(settings);
+  std::vector<int64_t> on_host;  // collectives that the host waits for, of each step
   for (int64_t i = 0; i < count; ++i) {
     fake_cuda::api()->reset();
+    const int64_t before = run->world.usage().on_host;
     train::train_step(*run);
+    on_host.push_back(run->world.usage().on_host - before);
   }
   const auto memory = engine::memory_of(run->trained.engine->target.device);
   run->world.barrier("the end");
   const Json found = {{"rank", run->world.rank()},
                       {"events", events_of_the_step()},
+                      {"on_host", on_host},
                       {"peak", memory.peak},
                       {"reserved", memory.reserved}};
   std::printf("%s\n", found.dump().c_str());

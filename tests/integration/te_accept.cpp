@@ -33,6 +33,7 @@ int Acceptance::run() {
       cases_.refuses(str("quantize by ", config::name_of(recipe)), "does not have it",
                      [&] { quantized(recipe, FormatChoice::kE4m3, Role::kInput, 64, 128); });
   }
+  adopt();
   fused();
   operations();
   wrong_uses();
@@ -41,7 +42,11 @@ int Acceptance::run() {
 }
 
 bool Acceptance::has(Recipe recipe) const {
-  return fp8::has_native({.is_gpu = true, .major = capability_ / 10, .minor = capability_ % 10},
+  return fp8::has_native({.is_gpu = true,
+                          .major = capability_ / 10,
+                          .minor = capability_ % 10,
+                          .has_te = true,
+                          .name = {}},
                          recipe);
 }
 
@@ -94,6 +99,28 @@ void Acceptance::linear(Recipe recipe) {
     engine_.fp8_linear->forward(x, w, {}, y);
     engine_.fp8_linear->input_gradient(dy, w, dx);
     engine_.fp8_linear->weight_gradient(dy, x, dw, Accumulate::kOverwrite);
+  });
+}
+
+// A gathered weight: one kernel of the library where a transposed copy is wanted, none elsewhere.
+void Acceptance::adopt() {
+  const Fp8Matrix made = quantized(Recipe::kCurrent, FormatChoice::kE4m3, Role::kWeight, 256, 384);
+  cases_.run("codes that were gathered", [&]() -> std::string {
+    Fp8Matrix found = made;
+    found.column = {};
+    engine_.fp8_linear->adopt_part(made.row, Direction::kRow, /*both=*/true, found);  // compiles
+    fake_cuda::api()->reset();
+    engine_.fp8_linear->adopt_part(made.row, Direction::kRow, /*both=*/true, found);
+    fake_cuda::Counters counters{};
+    fake_cuda::api()->counters(&counters);
+    const bool transposes = capability_ < 100 || capability_ >= 120;
+    const auto launched = counters.of(fake_cuda::Kind::kLaunch);
+    if (launched != (transposes ? 1u : 0u)) return str(launched, " kernels");
+    fake_cuda::Event event{};
+    if (transposes && (fake_cuda::api()->events(&event, 0, 1) < 1 ||
+                       std::string_view(event.name).find("transpose") == std::string_view::npos))
+      return str("another kernel: ", event.name);
+    return "";
   });
 }
 
@@ -214,13 +241,17 @@ void Acceptance::wrong_uses() {
   cases_.refuses("what the library itself refuses", "nvte_set_tensor_param_v2", [&] {
     engine::te::library().nvte_set_tensor_param_v2(nullptr, kNVTEAmax, nullptr, 0);
   });
-  // Made by hand: none of our quantizers gives it.
-  const auto blocks = capability_ == 90 ? fp8::Granularity::kBlock32 : fp8::Granularity::kBlock128;
-  cases_.refuses("a GEMM of blocks that the device does not have", "compute capability", [&] {
-    Fp8Matrix a = x, b = w;
-    a.row_side.granularity = b.row_side.granularity = blocks;
-    linear.forward(a, b, {}, y);
-  });
+  // Made by hand: none of our quantizers gives it. From 10.0 up to 12.0 there are both.
+  const bool has_both = capability_ >= 100 && capability_ < 120;
+  const auto blocks = capability_ == 90 ? fp8::Granularity::kBlock32
+                      : has_both        ? fp8::Granularity::kVector
+                                        : fp8::Granularity::kBlock128;
+  cases_.refuses("a GEMM of blocks that the device does not have",
+                 has_both ? "a recipe that Transformer Engine has" : "compute capability", [&] {
+                   Fp8Matrix a = x, b = w;
+                   a.row_side.granularity = b.row_side.granularity = blocks;
+                   linear.forward(a, b, {}, y);
+                 });
 }
 
 void Acceptance::nothing_unexpected() {

@@ -51,6 +51,7 @@ class Acceptance {
   void fused_by(fp8::Recipe recipe, bool column);
   void update();
   void swizzle();
+  void adopt();
   void operations();
   void wrong_uses();
   void nothing_unexpected();

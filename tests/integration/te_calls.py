@@ -6,10 +6,10 @@ accept: the real library, on the fake CUDA device of each compute capability tha
 activation, swizzle, rotary, update and GEMM calls, the recorded GEMMs are the ones that were meant, and wrong uses are
 refused by our own checks. Kernels do not run there, but NVRTC compiles the norms, while CUDA_HOME names headers of no use.
 steps: a stand-in for the library in the CPU's memory (te_double/), with the same layouts: whole training steps of a small
-GPT-2 and a small Llama by every recipe, in every bit the same as the rehearsal on the CPU.
+GPT-2, Llama and Qwen2.5 by every recipe, of all weights, of adapters and recomputed, in every bit the same as the rehearsal on the CPU.
 library: what is said of a library that is missing, not one, or of another version.
 
-usage: te_calls.py [--short]    --short: one compute capability for each set of kernels
+usage: te_calls.py [--short]    --short: one compute capability for each set of kernels, each model in one way
 Last line: cases=N failed=0
 """
 import os
@@ -21,12 +21,11 @@ import sys
 import tempfile
 
 import fake_cuda
+import gpu_cases
 
 BUILD = fake_cuda.LIBRARIES.parent
 TOOL = BUILD / "bin" / "te_calls_tool"
 DOUBLE = BUILD / "lib" / "libte_double.so"
-CAPABILITIES = (89, 90, 100, 103, 120)
-SHORT = (90, 100, 120)
 
 
 def run(name, arguments, variables):
@@ -80,10 +79,11 @@ def main():
         headers = pathlib.Path(cuda_home) / "include" / "cuda_runtime.h"  # of a CUDA that does not fit the wheel's NVRTC
         headers.parent.mkdir()
         headers.write_text("#error another CUDA\n")
-        for capability in SHORT if "--short" in sys.argv else CAPABILITIES:
+        short = "--short" in sys.argv
+        for capability in gpu_cases.SHORT_CAPABILITIES if short else gpu_cases.CAPABILITIES:
             double = plain | {"OCTAVO_TE_LIBRARY": str(DOUBLE), "OCTAVO_TE_DOUBLE_CAPABILITY": str(capability)}
             fake = fake_cuda.environment(capability=capability, base=plain | {"CUDA_HOME": cuda_home})
-            for name, arguments, variables in (("accept", ["accept", str(capability)], fake), ("steps", ["steps"], double)):
+            for name, arguments, variables in (("accept", ["accept", str(capability)], fake), ("steps", ["steps", "usual" if short else "all"], double)):
                 found = run(f"{name} {capability}", arguments, variables)
                 cases += found[0]
                 failed += found[1]

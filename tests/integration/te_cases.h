@@ -60,7 +60,8 @@ class Cases {
 
 // On the fake CUDA device, with the real library.
 int check_acceptance(int capability);
-// In the CPU's memory, with the stand-in of te_double/.
-int check_steps();
+// In the CPU's memory, with the stand-in of te_double/. `all`: every format of a recipe,
+// and every way to train for every model.
+int check_steps(bool all);
 
 }  // namespace octavo

@@ -16,6 +16,7 @@
 #include "te_cases.h"
 #include "te_conventions.h"
 #include "te_double/te_double_counts.h"
+#include "train/lora_run.h"
 #include "train/run.h"
 #include "train/step.h"
 
@@ -40,14 +41,21 @@ class HashedTokens final : public data::TokenData {
   }
 };
 
+enum class Trains { kAll, kAdapters, kRecomputed };
+constexpr Trains kWays[] = {Trains::kAll, Trains::kAdapters, Trains::kRecomputed};
+
 struct Step {
-  std::string model;  // "gpt2", "llama"
+  std::string model;  // "gpt2", "llama", "qwen2"
   Fp8Recipe recipe = {};
   Fp8Format format = {};
+  Trains trains = Trains::kAll;
   bool fp8 = true;  // false: in BF16, with the library's norms, activations and RoPE
   std::string name() const {
     if (!fp8) return model + ", BF16";
-    return str(model, ", ", config::name_of(recipe), ", ", config::name_of(format));
+    return str(model, ", ", config::name_of(recipe), ", ", config::name_of(format),
+               trains == Trains::kAdapters     ? ", adapters"
+               : trains == Trains::kRecomputed ? ", recomputed"
+                                               : "");
   }
 };
 
@@ -68,6 +76,29 @@ void start_fp8(const Step& step, bool te, train::Run& run) {
                                         : nn::WeightCopies::kStep});
 }
 
+std::unique_ptr<models::Model> make_model(const Step& step, const engine::Engine& engine) {
+  const nn::Storage storage{.trainable = step.trains != Trains::kAdapters};
+  if (step.model == "gpt2")
+    return models::make(
+        model_config::gpt2(
+            {.layers = 2, .heads = 4, .width = 128, .vocab = kVocabulary, .context = 128}),
+        engine, storage);
+  const bool qwen = step.model == "qwen2";
+  model_config::ModelConfig sizes{
+      .family = qwen ? &model_config::kQwen2Family : &model_config::kLlamaFamily,
+      .layers = 2,
+      .width = 128,
+      .mlp = 384,
+      .heads = 4,
+      .kv_heads = 2,
+      .head_dim = 32,
+      .vocab = kVocabulary,
+      .context = 128,
+      .rope = {.theta = 500000, .scaling = {}}};
+  sizes.qkv_bias = sizes.tied = qwen;
+  return models::make(sizes, engine, storage);
+}
+
 // 160 tokens: five blocks of 32, and one and a quarter of 128.
 std::unique_ptr<train::Run> make_run(const Step& step, bool te) {
   auto run = std::make_unique<train::Run>();
@@ -83,27 +114,16 @@ std::unique_ptr<train::Run> make_run(const Step& step, bool te) {
   target.te_operations = te;
   run->trained.engine = std::make_unique<engine::Engine>(target);
   if (!te) take_conventions(*run->trained.engine);
-  if (step.model == "llama")
-    run->trained.model = models::make({.family = &model_config::kLlamaFamily,
-                                       .layers = 2,
-                                       .width = 128,
-                                       .mlp = 384,
-                                       .heads = 4,
-                                       .kv_heads = 2,
-                                       .head_dim = 32,
-                                       .vocab = kVocabulary,
-                                       .context = 128,
-                                       .rope = {.theta = 500000, .scaling = {}}},
-                                      *run->trained.engine);
-  else
-    run->trained.model = models::make(
-        model_config::gpt2(
-            {.layers = 2, .heads = 4, .width = 128, .vocab = kVocabulary, .context = 128}),
-        *run->trained.engine);
+  run->trained.model = make_model(step, *run->trained.engine);
+  run->trained.model->set_gradient_checkpointing(step.trains == Trains::kRecomputed);
   run->trained.model->initialize(1);
   run->trained.probes = std::make_unique<nn::Probes>(run->trained.model->linears());
+  if (step.trains == Trains::kAdapters) {
+    s.lora_rank = 16;
+    train::start_lora(s, run->trained);
+  }
   run->trained.optimizer = std::make_unique<optim::AdamW>(
-      *run->trained.engine, run->trained.model->params(), optim::AdamWOptions{.max_grad_norm = 1});
+      *run->trained.engine, trained_params(run->trained), optim::AdamWOptions{.max_grad_norm = 1});
   run->data.train = std::make_shared<HashedTokens>();
   run->data.loader = std::make_unique<data::Loader>(
       run->data.train, data::Loader::Options{.rows = s.batch_size, .length = s.max_seq_length},
@@ -117,7 +137,7 @@ std::unique_ptr<train::Run> make_run(const Step& step, bool te) {
 // Everything that a step leaves behind, by name.
 std::map<std::string, at::Tensor> state_of(const train::Run& run) {
   std::map<std::string, at::Tensor> all;
-  for (const auto& p : run.trained.model->params()) {
+  for (const auto& p : all_params(run.trained)) {
     all[p->name] = p->master;
     all["gradient of " + p->name] = p->grad;
     all["compute copy of " + p->name] = p->compute;
@@ -195,35 +215,70 @@ std::string compare(const Step& step) {
     if (wrong.empty()) wrong = difference(*te, *rehearsal);
     if (!wrong.empty()) return str("step ", i, ": ", wrong);
   }
-  const auto wanted =
-      step.fp8 ? static_cast<unsigned long>(9 * te->settings.gradient_accumulation_steps) *
-                     te->trained.model->linears().size()
-               : 0;
+  // Forward, input gradient and weight gradient of each layer. Passes that are done again have
+  // another forward; frozen weights have no gradient, and the first layer's input needs none.
+  const auto layers = static_cast<int64_t>(te->trained.model->linears().size());
+  const int64_t of_pass = step.trains == Trains::kAll          ? 3 * layers
+                          : step.trains == Trains::kRecomputed ? 4 * layers
+                                                               : 2 * layers - 1;
+  const auto wanted = static_cast<unsigned long>(
+      step.fp8 ? 3 * of_pass * te->settings.gradient_accumulation_steps : 0);
   const auto gemms = counts().calls("nvte_cublas_gemm_v2") - before;
   if (gemms != wanted) return str(gemms, " GEMMs, wanted ", wanted);
   return "";
 }
 
+// The copies that come of a row copy that travelled are those that quantizing makes.
+std::string adopted() {
+  engine::Target target;
+  target.fp8 = engine::Fp8Kernels::kTransformerEngine;
+  const engine::Engine engine(target);
+  const Fp8Recipe recipe = fp8::recipe_with(fp8::ScaleRule::kTe);
+  const auto order = [&](fp8::Direction direction) {
+    return engine::QuantizeSpec{
+        .side = side_of(recipe, Fp8Format::kE4m3, fp8::Role::kWeight, direction), .wanted = true};
+  };
+  const at::Tensor w = at::randn({96, 160}).to(at::kBFloat16);
+  const engine::Fp8Matrix made = engine.fp8_linear->quantize(w, recipe, order(fp8::Direction::kRow),
+                                                             order(fp8::Direction::kColumn));
+  engine::Fp8Matrix found = made;
+  found.row = found.column = {};
+  engine.fp8_linear->adopt_part(made.row, fp8::Direction::kRow, /*both=*/true, found);
+  for (const fp8::Direction d : {fp8::Direction::kRow, fp8::Direction::kColumn})
+    if (!at::equal(found.copy(d).codes, made.copy(d).codes) ||
+        !at::equal(found.copy(d).scales, made.copy(d).scales))
+      return "they differ";
+  return "";
+}
+
 }  // namespace
 
-int check_steps() {
+int check_steps(bool all) {
   set_log_level(LogLevel::kError);
   const auto info = engine::te::library_info();
   if (!info.problem.empty()) fail(ExitCode::kEnvironment, "te_calls", info.problem);
   const char* text = std::getenv("OCTAVO_TE_DOUBLE_CAPABILITY");
   const int capability = text != nullptr ? std::atoi(text) : 90;
-  const fp8::Device device{.is_gpu = true, .major = capability / 10, .minor = capability % 10};
+  const fp8::Device device{.is_gpu = true,
+                           .major = capability / 10,
+                           .minor = capability % 10,
+                           .has_te = true,
+                           .name = {}};
   Cases cases(str("stand-in of capability ", capability));
-  for (const std::string model : {"gpt2", "llama"}) {
-    const Step in_bf16{.model = model, .fp8 = false};
+  const std::string models[] = {"gpt2", "llama", "qwen2"};
+  for (size_t m = 0; m < std::size(models); ++m) {
+    const Step in_bf16{.model = models[m], .fp8 = false};
     cases.run(in_bf16.name(), [&] { return compare(in_bf16); });
     for (const fp8::RecipeTraits& row : fp8::kRecipeTraits)
-      for (const Fp8Format format : {Fp8Format::kHybrid, Fp8Format::kE4m3, Fp8Format::kE5m2}) {
-        const Step step{model, row.recipe, format};
-        if (row.in_transformer_engine && fp8::has_native(device, row.recipe) &&
-            (row.chooses_format || format == Fp8Format::kE4m3))
-          cases.run(step.name(), [&] { return compare(step); });
-      }
+      for (const Trains trains : kWays)
+        for (const Fp8Format format : {Fp8Format::kHybrid, Fp8Format::kE4m3, Fp8Format::kE5m2}) {
+          const Step step{models[m], row.recipe, format, trains};
+          const bool usual =
+              format == fp8::default_format(row.recipe) && (all || trains == kWays[m]);
+          if (row.in_transformer_engine && fp8::has_native(device, row.recipe) &&
+              (usual || (all && row.chooses_format && trains == Trains::kAll)))
+            cases.run(step.name(), [&] { return compare(step); });
+        }
   }
   for (const char* function :
        {"nvte_quantize_v2", "nvte_compute_amax_with_config", "nvte_compute_scale_from_amax",
@@ -238,6 +293,12 @@ int check_steps() {
     cases.run("SwiGLU's gradient and both its copies in one pass", [&] {
       return counts().calls("nvte_dswiglu_cast_transpose") > 0 ? std::string() : "there were none";
     });
+  if (capability >= 100 && capability < 120)
+    cases.run("blocks of 128 as blocks of 32", [] {
+      const auto count = counts().calls("nvte_swizzle_block_scaling_to_mxfp8_scaling_factors");
+      return count > 0 ? std::string() : std::string("there were none");
+    });
+  cases.run("codes that were gathered", [&] { return adopted(); });
   cases.run("handles that are left", [] {
     const auto left = counts().handles();
     return left == 0 ? std::string() : str(left, " of them");

@@ -35,7 +35,7 @@ class TeFp8Linear final : public Fp8Linear {
     const auto lie = [&](Direction d) {
       const Layout layout =
           layout_of(matrix.side(d), d, matrix.rows, matrix.columns, facts_of(whole.codes.device()));
-      return Fp8Copy{.codes = layout.transposed ? whole.codes.t().contiguous() : whole.codes,
+      return Fp8Copy{.codes = layout.transposed ? transposed(whole.codes) : whole.codes,
                      .scales = whole.scales,
                      .values = {}};
     };
@@ -166,6 +166,19 @@ class TeFp8Linear final : public Fp8Linear {
   }
 
  private:
+  // By the library's kernel, which reads and writes many bytes at a time; libtorch's copy of single
+  // bytes does not.
+  static Tensor transposed(const Tensor& codes) {
+    const Tensor made = at::empty({codes.size(1), codes.size(0)}, codes.options());
+    if (codes.numel() == 0) return made;
+    const OnDevice on(codes);
+    Handle from, to;  // which of the two formats it is does not matter
+    from.set(kNVTERowwiseData, codes, kNVTEFloat8E4M3);
+    to.set(kNVTERowwiseData, made, kNVTEFloat8E4M3);
+    library().nvte_transpose(from, to, on.stream);
+    return made;
+  }
+
   // Blocks of 128 and current scaling are refused by these kernels or want the result first. From
   // compute capability 10.0 on those of gated activations write no transposed copy, which GEMMs
   // of one scale per tensor need on 12.x: there both copies are made in a pass of their own.

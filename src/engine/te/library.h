@@ -11,6 +11,7 @@
 #include <transformer_engine/gemm.h>
 #include <transformer_engine/normalization.h>
 #include <transformer_engine/recipe.h>
+#include <transformer_engine/swizzle.h>
 #include <transformer_engine/transformer_engine.h>
 #include <transformer_engine/transpose.h>
 
@@ -96,7 +97,9 @@ class Function<Result (*)(Arguments...)> {
   F(nvte_dswiglu_cast_transpose)                       \
   F(nvte_quantize_dbias_dgelu)                         \
   F(nvte_fused_rope_forward)                           \
-  F(nvte_fused_rope_backward)
+  F(nvte_fused_rope_backward)                          \
+  F(nvte_transpose)                                    \
+  F(nvte_swizzle_block_scaling_to_mxfp8_scaling_factors)
 
 struct Library {
   std::string path, version;  // version: "unknown" when nothing beside the library tells it
@@ -126,6 +129,8 @@ struct DeviceFacts {
   // FP8 GEMMs of one scale per tensor take operands in any layout (10.x); others want the summed
   // dimension contiguous, and so a transposed column copy.
   bool any_layout = false;
+  // Has no GEMMs of blocks of 128; those of blocks of 32 serve.
+  bool multiplies_128_as_32() const { return capability >= 100; }
 };
 const DeviceFacts& facts_of(at::Device device);
 

@@ -4,6 +4,8 @@
 //   forward           w, yes          x, no           y [T,O]     w.row, x.row
 //   input gradient    w, no           dy, no          dx [T,I]    w.column, dy.row
 //   weight gradient   x, no           dy, yes         dw [O,I]    x.column, dy.column
+//
+// Blocks of 128 on devices that multiply them as blocks of 32: a transposed, b not, always.
 
 #include "engine/te/linear_gemms.h"
 
@@ -56,7 +58,8 @@ void check_sides(const char* name, Granularity granularity, const ExpectedShape&
       break;
     case Granularity::kBlock128:
     case Granularity::kSquare128:
-      want(facts.capability == 90, "compute capability 9.0 for blocks of 128");
+      want(facts.capability >= 90 && facts.capability < 120,
+           "compute capability 9.0 to 11.x for blocks of 128");
       want(summed % 16 == 0 && d.columns % 8 == 0 && d.rows % 8 == 0,
            "a sum that is a multiple of 16, rows and columns of 8 for blocks of 128");
       break;
@@ -80,7 +83,36 @@ void check_formats(const char* name, const fp8::Side& a, const fp8::Side& b) {
          ": wanted at most one operand in blocks of 128 x 128, found two");
 }
 
-Handle operand(const char* name, const Fp8Matrix& matrix, Direction direction, const OnDevice& on) {
+// A copy as a GEMM reads it, and the scales that were made for this GEMM alone.
+struct Operand {
+  Handle handle;
+  Tensor scales;
+};
+
+bool is_of_128(const fp8::Side& side) {
+  return side.granularity == Granularity::kBlock128 || side.granularity == Granularity::kSquare128;
+}
+
+// A copy in blocks of 128 as one in blocks of 32: the same codes, and each scale, a power of two,
+// four times. Codes lie with the sum along their rows, whichever copy it is, and so both operands
+// are row copies.
+Operand as_blocks_of_32(const Fp8Copy& copy, const fp8::Side& side, const Layout& layout,
+                        const OnDevice& on) {
+  Handle of_128(layout.mode);
+  describe_copy(of_128, copy, side, layout, {kNVTERowwiseData, kNVTERowwiseScaleInv});
+  const fp8::Side of_32{side.format, Granularity::kBlock32};
+  const Layout wanted =
+      layout_of(of_32, Direction::kRow, copy.codes.size(0), copy.codes.size(1), on.facts);
+  Operand made{Handle(wanted.mode), at::empty(wanted.scales, copy.codes.options())};
+  describe_copy(made.handle, {.codes = copy.codes, .scales = made.scales, .values = {}}, of_32,
+                wanted, {kNVTERowwiseData, kNVTERowwiseScaleInv});
+  made.handle.set_swizzled();
+  library().nvte_swizzle_block_scaling_to_mxfp8_scaling_factors(of_128, made.handle, on.stream);
+  return made;
+}
+
+Operand operand(const char* name, const Fp8Matrix& matrix, Direction direction,
+                const OnDevice& on) {
   const Fp8Copy& copy = matrix.copy(direction);
   const fp8::Side& side = matrix.side(direction);
   if (!copy.codes.defined() || copy.codes.device() != on.device ||
@@ -89,10 +121,12 @@ Handle operand(const char* name, const Fp8Matrix& matrix, Direction direction, c
          direction == Direction::kRow ? "row" : "column", " copy of a matrix on ", on.device.str(),
          ", 16-byte aligned, and it is not there");
   const Layout layout = layout_of(side, direction, matrix.rows, matrix.columns, on.facts);
+  if (is_of_128(side) && on.facts.multiplies_128_as_32())
+    return as_blocks_of_32(copy, side, layout, on);
   Handle handle(layout.mode);
   describe_copy(handle, copy, side, layout, params_of(side, direction, on.facts));
   if (layout.mode == NVTE_MXFP8_1D_SCALING) handle.set_swizzled();
-  return handle;
+  return {std::move(handle), {}};
 }
 
 }  // namespace
@@ -157,8 +191,9 @@ void LinearGemms::multiply(const Call& call, const Tensor& bias, Tensor& d, Accu
   const fp8::Side &a_side = call.a.side(call.a_copy), &b_side = call.b.side(call.b_copy);
   check_formats(call.name, a_side, b_side);
   check_sides(call.name, b_side.granularity, {call.rows, call.columns}, call.summed, on.facts);
-  const Handle a = operand(call.name, call.a, call.a_copy, on);
-  const Handle b = operand(call.name, call.b, call.b_copy, on);
+  const Operand a = operand(call.name, call.a, call.a_copy, on);
+  const Operand b = operand(call.name, call.b, call.b_copy, on);
+  const bool row_copies = is_of_128(b_side) && on.facts.multiplies_128_as_32();
   const Handle result(d);
   std::optional<Handle> bias_handle;
   if (bias.defined()) {
@@ -176,8 +211,9 @@ void LinearGemms::multiply(const Call& call, const Tensor& bias, Tensor& d, Accu
   const MatmulConfig config(split, bias_handle ? &*bias_handle : nullptr);
   const Handle working(workspace(on));
   const float one = 1, old = mode == Accumulate::kAdd ? 1.0f : 0.0f;
-  library().nvte_cublas_gemm_v2(call.a_transposed, call.b_transposed, &one, a, b, &old, result,
-                                result, working, config, on.stream);
+  library().nvte_cublas_gemm_v2(call.a_transposed || row_copies, call.b_transposed && !row_copies,
+                                &one, a.handle, b.handle, &old, result, result, working, config,
+                                on.stream);
 }
 
 Tensor LinearGemms::workspace(const OnDevice& on) {

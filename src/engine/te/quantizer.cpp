@@ -129,7 +129,11 @@ void Output::in_blocks(const QuantizeSpec& row, const QuantizeSpec& column, cons
 void check_quantizable(const Tensor& x, Recipe recipe, const OnDevice& on) {
   const int capability = on.facts.capability;
   // mxfp8 on a device without it would leave its output as it was, without an error.
-  const fp8::Device device{.is_gpu = true, .major = capability / 10, .minor = capability % 10};
+  const fp8::Device device{.is_gpu = true,
+                           .major = capability / 10,
+                           .minor = capability % 10,
+                           .has_te = true,
+                           .name = {}};
   if (!fp8::has_native(device, recipe))
     fail(ExitCode::kEnvironment, "te", "fp8_recipe ", config::name_of(recipe),
          ": compute capability ", capability / 10, ".", capability % 10,

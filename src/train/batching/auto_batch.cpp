@@ -211,6 +211,7 @@ void open_loader(const config::Settings& s, const dist::World& world,
                                       .end = samples_asked(s, *data.train),
                                       .skip_damaged = skips_damaged(s)};
   data.loader = std::make_unique<data::Loader>(data.train, options, position);
+  data.next.reset();
 }
 
 namespace {

@@ -23,6 +23,22 @@ Fp8Matrix operand(const Tensor& t, Direction direction) {
   return read_copy(t, column, direction);
 }
 
+bool is_column(const Tensor& t) {
+  return t.mode == NVTE_MXFP8_1D_SCALING &&
+         column_codes().contains(t.of(kNVTERowwiseData).data_ptr);
+}
+// A column copy that is given as the row copy of the transposed matrix, in blocks of 32.
+Fp8Matrix turned(const Tensor& t) {
+  const Fp8Matrix given = read_copy(t, false, Direction::kRow);
+  Fp8Matrix matrix = given;
+  std::swap(matrix.rows, matrix.columns);
+  matrix.row = {};
+  matrix.column = {.codes = given.row.codes.t().contiguous(),
+                   .scales = given.row.scales.view({given.rows, -1}).t().contiguous().view({-1}),
+                   .values = {}};
+  return matrix;
+}
+
 }  // namespace
 }  // namespace te_double
 
@@ -40,7 +56,12 @@ extern "C" void nvte_cublas_gemm_v2(int transa, int transb, const float* alpha, 
   const auto at = reinterpret_cast<uintptr_t>(view(workspace).const_data_ptr());
   check(at % 256 == 0 && view(workspace).numel() >= (32 << 20),
         "a workspace too small or unaligned");
-  const bool forward = transa == 1 && transb == 0;
+  // Of blocks of 128 as blocks of 32 all GEMMs are given so.
+  const bool left_turned = te_double::is_column(tensor(b)),
+             right_turned = te_double::is_column(tensor(a));
+  check(!(left_turned || right_turned) || (transa == 1 && transb == 0 && right_turned),
+        "blocks of 128 as blocks of 32: wanted row copies");
+  const bool forward = transa == 1 && transb == 0 && !right_turned;
   const bool blocks = tensor(b).mode != NVTE_DELAYED_TENSOR_SCALING;
   check(options.split_accumulator == (!forward || blocks), "a wrong accumulator");
   using octavo::fp8::Direction;
@@ -49,7 +70,8 @@ extern "C" void nvte_cublas_gemm_v2(int transa, int transb, const float* alpha, 
   };
   // The matrix units sum over what both operands have: rows of the stored matrices where they are
   // not transposed for a (or transposed for b), columns otherwise.
-  const auto left = operand(b, transb == 1), right = operand(a, transa == 0);
+  const auto left = left_turned ? te_double::turned(tensor(b)) : operand(b, transb == 1),
+             right = right_turned ? te_double::turned(tensor(a)) : operand(a, transa == 0);
   at::Tensor result = view(d);
   auto& gemms = te_double::rehearsal();
   if (forward) {
@@ -57,12 +79,13 @@ extern "C" void nvte_cublas_gemm_v2(int transa, int transb, const float* alpha, 
     check(*beta == 0, "a forward GEMM does not add");
     check(result.size(0) == left.rows && result.size(1) == right.rows, "a wrong result");
     gemms.forward(left, right, bias, result);
-  } else if (transa == 0 && transb == 0) {
+  } else if (right_turned ? !left_turned : transa == 0 && transb == 0) {
     check(*beta == 0 && options.bias == nullptr, "an input gradient does not add");
     check(result.size(0) == left.rows && result.size(1) == right.columns, "a wrong result");
     gemms.input_gradient(left, right, result);
   } else {
-    check(transa == 0 && transb == 1 && options.bias == nullptr, "no GEMM of a linear layer");
+    check((right_turned || (transa == 0 && transb == 1)) && options.bias == nullptr,
+          "no GEMM of a linear layer");
     check(result.size(0) == left.columns && result.size(1) == right.columns, "a wrong result");
     gemms.weight_gradient(
         left, right, result,

@@ -2,10 +2,14 @@
 
 #include <transformer_engine/cast.h>
 #include <transformer_engine/recipe.h>
+#include <transformer_engine/swizzle.h>
+#include <transformer_engine/transpose.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <set>
 
 #include "configs.h"
 #include "fp8/quantize.h"
@@ -126,6 +130,10 @@ void write_copy(const at::Tensor& values, Tensor& out, bool column) {
 
   const NVTEBasicTensor& data = out.of(column ? kNVTEColumnwiseData : kNVTERowwiseData);
   auto* codes = static_cast<uint8_t*>(data.data_ptr);
+  if (column)
+    column_codes().insert(codes);
+  else
+    column_codes().erase(codes);
   const bool transposed = column && transposes(out.mode);
   for (int64_t r = 0; r < sizes.rows; ++r)
     for (int64_t c = 0; c < sizes.columns; ++c)
@@ -153,6 +161,11 @@ void write_copy(const at::Tensor& values, Tensor& out, bool column) {
 }
 
 }  // namespace
+
+std::set<const void*>& column_codes() {
+  static std::set<const void*> made;
+  return made;
+}
 
 Sizes sizes_of(const Tensor& t) {
   const bool row = t.has(kNVTERowwiseData);
@@ -232,6 +245,28 @@ Fp8Matrix read_copy(const Tensor& t, bool column_storage, Direction direction) {
   return matrix;
 }
 
+void to_blocks_of_32(const Tensor& in, Tensor& out) {
+  check(in.mode == NVTE_BLOCK_SCALING_1D || in.mode == NVTE_BLOCK_SCALING_2D, "no blocks of 128");
+  check(out.mode == NVTE_MXFP8_1D_SCALING, "no room for blocks of 32");
+  check(in.of(kNVTERowwiseData).data_ptr != nullptr &&
+            in.of(kNVTERowwiseData).data_ptr == out.of(kNVTERowwiseData).data_ptr,
+        "both must share their row codes");
+  const Sizes sizes = sizes_of(in);
+  check(in.mode == NVTE_BLOCK_SCALING_2D || sizes.rows % 4 == 0, "rows that are no multiple of 4");
+  const Scales from{in, false, sizes}, to{out, false, sizes};
+  from.check_shape();
+  to.check_shape();
+  const auto [first, second] = to.shape();
+  auto* bytes = static_cast<uint8_t*>(to.basic().data_ptr);
+  std::memset(bytes, 0, static_cast<size_t>(first * second));
+  for (int64_t r = 0; r < sizes.rows; ++r)
+    for (int64_t c = 0; c < ceil_div(sizes.columns, 32); ++c) {
+      const int64_t row = in.mode == NVTE_BLOCK_SCALING_2D ? r / 128 : r;
+      const float decode = static_cast<float*>(from.basic().data_ptr)[from.place(row, c / 4)];
+      bytes[to.place(r, c)] = static_cast<uint8_t>(std::bit_cast<uint32_t>(decode) >> 23);
+    }
+}
+
 }  // namespace te_double
 
 using te_double::check;
@@ -272,6 +307,28 @@ void nvte_compute_scale_from_amax(NVTETensor output, const NVTEQuantizationConfi
       octavo::fp8::scale_from_amax(octavo::fp8::Recipe::kCurrent, te_double::format_of(out),
                                    *number(out, kNVTEAmax), false)
           .encode;
+}
+
+void nvte_transpose(const NVTETensor input, NVTETensor output, cudaStream_t /*stream*/) {
+  count_call("nvte_transpose");
+  const NVTEBasicTensor &from = tensor(input).of(kNVTERowwiseData),
+                        &to = tensor(output).of(kNVTERowwiseData);
+  check(from.shape.ndim == 2 && to.shape.ndim == 2 && from.shape.data[0] == to.shape.data[1] &&
+            from.shape.data[1] == to.shape.data[0] && from.dtype == to.dtype &&
+            from.dtype == kNVTEFloat8E4M3,
+        "wanted a matrix of codes and room for its transpose");
+  const size_t rows = from.shape.data[0], columns = from.shape.data[1];
+  for (size_t r = 0; r < rows; ++r)
+    for (size_t c = 0; c < columns; ++c)
+      static_cast<uint8_t*>(to.data_ptr)[c * rows + r] =
+          static_cast<const uint8_t*>(from.data_ptr)[r * columns + c];
+}
+
+// Scales of blocks of 128 as those of blocks of 32, for GEMMs from compute capability 10.0 on.
+void nvte_swizzle_block_scaling_to_mxfp8_scaling_factors(const NVTETensor input, NVTETensor output,
+                                                         cudaStream_t /*stream*/) {
+  count_call("nvte_swizzle_block_scaling_to_mxfp8_scaling_factors");
+  te_double::to_blocks_of_32(tensor(input), tensor(output));
 }
 
 // The library's own formula for one history: every slot rolls, also one that saw nothing.

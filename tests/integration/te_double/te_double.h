@@ -13,6 +13,7 @@
 #include <transformer_engine/transformer_engine.h>
 
 #include <array>
+#include <set>
 #include <stdexcept>
 #include <string>
 
@@ -66,5 +67,11 @@ void put(const at::Tensor& values, Tensor& out);
 
 // The codes and scales of a copy in plain order, as the matrix's copy of `direction`.
 Fp8Matrix read_copy(const Tensor& t, bool column_storage, Direction direction);
+
+// Where column copies were written last. GEMMs of blocks of 128 as blocks of 32 are given row
+// copies alone; this tells which of them are of a transposed matrix.
+std::set<const void*>& column_codes();
+// The scales of `in`, of blocks of 128, for the blocks of 32 of `out`.
+void to_blocks_of_32(const Tensor& in, Tensor& out);
 
 }  // namespace te_double
