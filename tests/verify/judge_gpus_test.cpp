@@ -108,7 +108,7 @@ TEST(JudgeGpus, RecipesOfEachGeneration) {
     const char* recipes;
   };
   for (const Case c : {Case{8, 9, "FP8 recipes delayed, current"}, Case{9, 0, "rowwise, blockwise"},
-                       Case{10, 0, "rowwise, mxfp8"}, Case{12, 0, "delayed, current, rowwise"}}) {
+                       Case{10, 0, "blockwise, mxfp8"}, Case{12, 0, "delayed, current, rowwise"}}) {
     Facts f = healthy();
     f.gpus.gpus = {gpu_of(c.major, c.minor)};
     expect_finding(f, "gpu 0", Status::kOk, c.recipes, "");
