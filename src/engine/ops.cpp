@@ -2,7 +2,14 @@
 
 #include <ATen/ATen.h>
 
+#include "base/error.h"
+
 namespace octavo::engine {
+
+void Matmul::weight_bias_gradient(const at::Tensor&, const at::Tensor&, at::Tensor&, Accumulate,
+                                  at::Tensor&, Accumulate) {
+  OCTAVO_ASSERT(sums_biases());  // whoever says so has its own
+}
 
 at::Tensor AdamW::sums_of_squares(const std::vector<at::Tensor>& grads) {
   at::Tensor sums = at::empty({static_cast<int64_t>(grads.size())}, at::kDouble);

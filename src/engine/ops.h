@@ -4,8 +4,9 @@
 // per head. All tensors are contiguous and on the target's device. "compute" is the target's
 // activation dtype (BF16 or FP32). Scales of norms and biases are FP32 on CPUs and in the compute
 // dtype on GPUs, whose kernels take nothing else; statistics are FP32 on both. Gradients of
-// matrices are FP32 or BF16, those of vectors FP32; a norm may put a tensor of its own, in the
-// compute dtype, in their place when it overwrites. Calls return when the work is done or enqueued.
+// matrices are FP32 or BF16, those of vectors FP32; a norm, and a bias's GEMM, may put a tensor of
+// their own, in the compute dtype, in their place when they overwrite. Calls return when the work
+// is done or enqueued.
 
 #include <ATen/core/Tensor.h>
 
@@ -29,6 +30,11 @@ struct Matmul {
   // dw[O,I] (+)= dy[T,O]^T x[T,I], summed in FP32; dw: FP32, or BF16 (rounded once) in BF16.
   virtual void weight_gradient(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dw,
                                Accumulate mode) = 0;
+  // Whether a bias's gradient comes with the weight's, in the same pass.
+  virtual bool sums_biases() const { return false; }
+  // weight_gradient(); then dbias[O] (+)= column sums of dy.
+  virtual void weight_bias_gradient(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dw,
+                                    Accumulate mode, at::Tensor& dbias, Accumulate bias_mode);
 };
 
 struct LayerNorm {
@@ -54,7 +60,7 @@ struct Gelu {  // the tanh form, as GPT-2 has it
   virtual ~Gelu() = default;
   virtual at::Tensor forward(const at::Tensor& x) = 0;
   // dx, written over dy; dbias[C] (+)= column sums of dx, because x was the output of a biased
-  // linear layer.
+  // linear layer; undefined when that layer's GEMM sums it (Matmul::sums_biases).
   virtual void backward(at::Tensor& dy, const at::Tensor& x, at::Tensor& dbias,
                         Accumulate mode) = 0;
 };

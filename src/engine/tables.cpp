@@ -105,6 +105,7 @@ std::span<const Implementation<Matmul>> implementations<Matmul>() {
       {"cpu/onednn", on_cpu_with_bf16_units,
        [] { return cpu::make_onednn_matmul(GemmOperands::kBf16); }},
       {"cpu/onednn_fp32", on_cpu_bf16, [] { return cpu::make_onednn_matmul(GemmOperands::kFp32); }},
+      {"aten/biases_by_te", te::matmul_refusal, te::make_matmul},
       {"aten", unless_reference, aten::make_matmul},
       {"reference", serves_all, reference::make_matmul},
   };

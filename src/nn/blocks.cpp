@@ -97,6 +97,10 @@ LinearOperand PreNormLayers::activation_gradient(Tensor d_activated) {
     return {std::move(dh), {}};
   }
   Tensor unused;
+  if (sums_bias(*engine, *first)) {
+    engine->gelu->backward(d_activated, h, unused, engine::Accumulate::kOverwrite);
+    return {std::move(d_activated), {}};
+  }
   if (bias == nullptr) unused = at::empty({h.size(1)}, h.options().dtype(at::kFloat));
   const auto mode = bias != nullptr ? bias->next_write() : engine::Accumulate::kOverwrite;
   engine->gelu->backward(d_activated, h, bias != nullptr ? bias->grad : unused, mode);

@@ -112,7 +112,10 @@ struct LinearGeluNode : Function<LinearGeluNode> {
     kept.pop_back();
     // Ours to overwrite: it was made for this node by the layer after it.
     Tensor dh = grads[0].contiguous();
-    if (layer.bias->trainable) {
+    if (sums_bias(*state->engine, layer)) {
+      Tensor by_gemm;
+      state->engine->gelu->backward(dh, h, by_gemm, engine::Accumulate::kOverwrite);
+    } else if (layer.bias->trainable) {
       state->engine->gelu->backward(dh, h, layer.bias->grad, layer.bias->next_write());
     } else {
       Tensor unused = at::empty({h.size(1)}, h.options().dtype(at::kFloat));

@@ -120,7 +120,10 @@ Tensor base_backward(const Engine& engine, Linear& layer, const LinearOperand& o
   Tensor dx;
   if (want_dx) dx = result_of(engine, operand.rows(), inputs);
   if (!in_fp8) {
-    if (weight.trainable)
+    if (sums_bias(engine, layer))
+      engine.matmul->weight_bias_gradient(dy, kept[0], weight.grad, weight.next_write(),
+                                          layer.bias->grad, layer.bias->next_write());
+    else if (weight.trainable)
       engine.matmul->weight_gradient(dy, kept[0], weight.grad, weight.next_write());
     if (want_dx) engine.matmul->input_gradient(dy, weight.weights(), dx);
     return dx;
@@ -141,8 +144,13 @@ Tensor base_backward(const Engine& engine, Linear& layer, const LinearOperand& o
 
 }  // namespace
 
+bool sums_bias(const Engine& engine, const Linear& layer) {
+  return layer.bias && layer.bias->trainable && layer.weight->trainable && layer.fp8 == nullptr &&
+         engine.matmul->sums_biases();
+}
+
 void add_bias_gradient(const Engine& engine, Linear& layer, const Tensor& dy) {
-  if (layer.bias && layer.bias->trainable)
+  if (layer.bias && layer.bias->trainable && !sums_bias(engine, layer))
     engine.column_sum->add(dy, layer.bias->grad, layer.bias->next_write());
 }
 

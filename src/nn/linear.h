@@ -84,9 +84,12 @@ inline at::Tensor linear_forward(const Engine& engine, Linear& layer, const at::
                                  std::vector<at::Tensor>* kept) {
   return linear_forward(engine, layer, LinearOperand{x, {}}, kept);
 }
-// Adds to the bias's gradient, if there is one and it is trained.
+// The GEMM of the weight's gradient sums the bias's too: linear_backward() does it.
+bool sums_bias(const Engine& engine, const Linear& layer);
+// Adds to the bias's gradient, if there is one, it is trained, and no GEMM does it.
 void add_bias_gradient(const Engine& engine, Linear& layer, const at::Tensor& dy);
-// Adds to the weight's gradient; returns the input's when it is wanted. The bias's is the caller's.
+// Adds to the weight's gradient, and to the bias's when sums_bias(); otherwise that is the
+// caller's. Returns the input's when it is wanted.
 at::Tensor linear_backward(const Engine& engine, Linear& layer, const LinearOperand& dy,
                            const std::vector<at::Tensor>& kept, bool want_dx);
 inline at::Tensor linear_backward(const Engine& engine, Linear& layer, const at::Tensor& dy,

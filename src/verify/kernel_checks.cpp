@@ -111,6 +111,13 @@ void check(engine::Matmul& op, engine::Matmul& oracle, Bench& bench) {
   oracle.weight_gradient(dy, x, dw, Accumulate::kAdd);
   op.weight_gradient(device_dy, device_x, found_dw, Accumulate::kAdd);
   bench.same_sums("weight gradient", found_dw, dw, dw_terms);
+  if (!op.sums_biases()) return;
+  at::Tensor found_sums = bench.to_device(at::zeros({kOut}));
+  oracle.weight_gradient(dy, x, dw, Accumulate::kAdd);
+  op.weight_bias_gradient(device_dy, device_x, found_dw, Accumulate::kAdd, found_sums,
+                          Accumulate::kOverwrite);
+  bench.same_sums("weight gradient with the bias's", found_dw, dw, 2 * dw_terms);
+  bench.same_sums("bias gradient", found_sums, dy.to(at::kFloat).sum(0), magnitude_of(dy).sum(0));
 }
 
 void check(engine::ColumnSum& op, engine::ColumnSum& oracle, Bench& bench) {

@@ -6,6 +6,7 @@
 #include "engine/te/layout.h"
 #include "engine/te/quantizer.h"
 #include "engine/te/te.h"
+#include "fake_cuda/fake_cuda.h"
 #include "te_accept.h"
 
 namespace octavo {
@@ -155,6 +156,25 @@ void Acceptance::operations() {
       Tensor dy = engine_.gelu->forward(x);
       engine_.gelu->backward(dy, x, dgamma, Accumulate::kAdd);
     });
+    for (const auto type : {at::kFloat, at::kBFloat16})
+      for (const auto mode : {Accumulate::kOverwrite, Accumulate::kAdd})
+        cases_.run(name + "a weight's gradient and its bias's in one GEMM", [&] {
+          constexpr int kBgradB = 512;  // CUBLASLT_EPILOGUE_BGRADB
+          Tensor dw = at::empty({32, columns}, at::TensorOptions(kGpu).dtype(type));
+          Tensor dbias = fp32({32});
+          fake_cuda::api()->reset();
+          engine_.matmul->weight_bias_gradient(bf16({rows, 32}), x, dw, mode, dbias, mode);
+          fake_cuda::Gemm gemm{};
+          if (fake_cuda::api()->gemms(&gemm, 0, 1) != 1) return std::string("wanted one GEMM");
+          const bool right = gemm.m == columns && gemm.n == 32 && gemm.k == rows &&
+                             gemm.epilogue == kBgradB && gemm.output == dw.data_ptr() &&
+                             gemm.beta == (mode == Accumulate::kAdd ? 1.0f : 0.0f);
+          if (mode == Accumulate::kOverwrite && gemm.bias != dbias.data_ptr())
+            return std::string("the bias's gradient is written elsewhere");
+          return right ? std::string()
+                       : str("a GEMM of ", gemm.m, " x ", gemm.n, " over ", gemm.k, ", epilogue ",
+                             gemm.epilogue, ", beta ", gemm.beta);
+        });
     cases_.accepts(name + "SwiGLU", [&] {
       const Tensor y = engine_.swiglu->forward(x);
       engine_.swiglu->backward(y, x);

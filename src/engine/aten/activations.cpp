@@ -9,8 +9,12 @@ namespace {
 
 using at::Tensor;
 
+// The gradient may be another's, in the compute dtype: sums are in FP32.
 void add_columns(const Tensor& x, Tensor& sums, Accumulate mode) {
-  if (mode == Accumulate::kAdd)
+  if (sums.scalar_type() != at::kFloat) {
+    const Tensor made = at::sum(x, 0, /*keepdim=*/false, at::kFloat);
+    sums = mode == Accumulate::kAdd ? at::add(made, sums) : made;
+  } else if (mode == Accumulate::kAdd)
     sums.add_(at::sum(x, 0, /*keepdim=*/false, at::kFloat));
   else
     at::sum_out(sums, x, 0, /*keepdim=*/false, at::kFloat);
@@ -20,7 +24,7 @@ struct AtenGelu final : Gelu {
   Tensor forward(const Tensor& x) override { return at::gelu(x, "tanh"); }
   void backward(Tensor& dy, const Tensor& x, Tensor& dbias, Accumulate mode) override {
     at::gelu_backward_out(dy, dy, x, "tanh");
-    add_columns(dy, dbias, mode);
+    if (dbias.defined()) add_columns(dy, dbias, mode);
   }
 };
 

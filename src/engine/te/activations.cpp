@@ -29,7 +29,7 @@ struct TeGelu final : Gelu {
       library().nvte_dgelu(Handle(dy), Handle(x), Handle(dy), on.stream);
     }
     // The library sums a bias gradient only while it quantizes, and in BF16.
-    column_sum(dy.device()).add(dy, dbias, mode);
+    if (dbias.defined()) column_sum(dy.device()).add(dy, dbias, mode);
   }
 
  private:

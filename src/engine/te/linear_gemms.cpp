@@ -209,15 +209,15 @@ void LinearGemms::multiply(const Call& call, const Tensor& bias, Tensor& d, Accu
   // GEMMs with one scale per tensor have them.
   const bool split = !call.forward || b_side.granularity != Granularity::kTensor;
   const MatmulConfig config(split, bias_handle ? &*bias_handle : nullptr);
-  const Handle working(workspace(on));
+  const Handle working(workspace_.of(on));
   const float one = 1, old = mode == Accumulate::kAdd ? 1.0f : 0.0f;
   library().nvte_cublas_gemm_v2(call.a_transposed || row_copies, call.b_transposed && !row_copies,
                                 &one, a.handle, b.handle, &old, result, result, working, config,
                                 on.stream);
 }
 
-Tensor LinearGemms::workspace(const OnDevice& on) {
-  Tensor& memory = workspaces_[{on.device.index(), on.stream}];
+Tensor GemmWorkspace::of(const OnDevice& on) {
+  Tensor& memory = memory_[{on.device.index(), on.stream}];
   if (!memory.defined()) {
     const Tensor wide = at::empty({kWorkspaceBytes + kWorkspaceAlignment},
                                   at::TensorOptions(on.device).dtype(at::kByte));

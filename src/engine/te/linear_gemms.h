@@ -10,6 +10,16 @@
 
 namespace octavo::engine::te {
 
+// Working memory of GEMMs, by device and stream: those on one stream follow each other and can
+// share it.
+class GemmWorkspace {
+ public:
+  at::Tensor of(const OnDevice& on);
+
+ private:
+  std::map<std::pair<at::DeviceIndex, cudaStream_t>, at::Tensor> memory_;
+};
+
 class LinearGemms {
  public:
   void forward(const Fp8Matrix& x, const Fp8Matrix& w, const at::Tensor& bias, at::Tensor& y);
@@ -30,10 +40,8 @@ class LinearGemms {
     bool forward;
   };
   void multiply(const Call& call, const at::Tensor& bias, at::Tensor& d, Accumulate mode);
-  at::Tensor workspace(const OnDevice& on);
 
-  // By device and stream: GEMMs on one stream follow each other and can share it.
-  std::map<std::pair<at::DeviceIndex, cudaStream_t>, at::Tensor> workspaces_;
+  GemmWorkspace workspace_;
 };
 
 }  // namespace octavo::engine::te

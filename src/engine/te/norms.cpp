@@ -13,15 +13,6 @@ Tensor with_residual(const Tensor& x, const Tensor& delta) {
   return delta.defined() ? at::add(x, delta) : x;
 }
 
-// As libtorch's norms do it: the first gradient of a step is taken as it is on a GPU, which costs
-// no launch; sums over micro-batches are in FP32.
-void take_vector(const Tensor& made, Tensor& gradient, Accumulate mode) {
-  if (!made.is_cuda())
-    store_vector(made, gradient, mode);
-  else
-    gradient = mode == Accumulate::kOverwrite ? made : at::add(gradient.to(at::kFloat), made);
-}
-
 struct TeLayerNorm final : LayerNorm {
   Forward forward(const Tensor& x, const Tensor& delta, const Tensor& gamma, const Tensor& beta,
                   double eps) override {
@@ -131,6 +122,13 @@ void store_vector(const Tensor& made, Tensor& gradient, Accumulate mode) {
     gradient.add_(made);
   else
     gradient.copy_(made);
+}
+
+void take_vector(const Tensor& made, Tensor& gradient, Accumulate mode) {
+  if (!made.is_cuda())
+    store_vector(made, gradient, mode);
+  else
+    gradient = mode == Accumulate::kOverwrite ? made : at::add(gradient.to(at::kFloat), made);
 }
 
 void norm_forward(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps,

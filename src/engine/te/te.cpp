@@ -43,4 +43,9 @@ std::string operation_refusal(const Target& target) {
   return library_refusal(target);
 }
 
+std::string matmul_refusal(const Target& target) {
+  if (!target.device.is_cuda()) return "runs on GPUs only";
+  return operation_refusal(target);
+}
+
 }  // namespace octavo::engine::te

@@ -24,8 +24,10 @@ LibraryInfo library_info();
 // For the tables. Loads the library only for a target that wants it.
 std::string refusal(const Target& target);            // of FP8 GEMMs
 std::string operation_refusal(const Target& target);  // of norms, activations and RoPE
+std::string matmul_refusal(const Target& target);     // of BF16 GEMMs that sum biases
 
 std::unique_ptr<Fp8Linear> make_fp8_linear();
+std::unique_ptr<Matmul> make_matmul();
 std::unique_ptr<LayerNorm> make_layer_norm();
 std::unique_ptr<RmsNorm> make_rms_norm();
 std::unique_ptr<Gelu> make_gelu();

@@ -106,15 +106,18 @@ QuantizationConfig::~QuantizationConfig() {
   destroy(library().nvte_destroy_quantization_config, config_);
 }
 
-MatmulConfig::MatmulConfig(bool split_accumulator, const Handle* bias)
+MatmulConfig::MatmulConfig(bool split_accumulator, const Handle* bias, const Handle* bias_gradient)
     : config_(library().nvte_create_matmul_config()) {
   const uint8_t flag = split_accumulator ? 1 : 0;
   library().nvte_set_matmul_config_attribute(config_, kNVTEMatmulConfigUseSplitAccumulator, &flag,
                                              sizeof flag);
-  if (bias == nullptr) return;
-  const NVTETensor tensor = *bias;
-  library().nvte_set_matmul_config_attribute(config_, kNVTEMatmulConfigBiasTensor, &tensor,
-                                             sizeof tensor);
+  const auto set = [&](NVTEMatmulConfigAttribute attribute, const Handle* handle) {
+    if (handle == nullptr) return;
+    const NVTETensor tensor = *handle;
+    library().nvte_set_matmul_config_attribute(config_, attribute, &tensor, sizeof tensor);
+  };
+  set(kNVTEMatmulConfigBiasTensor, bias);
+  set(kNVTEMatmulConfigDBiasTensor, bias_gradient);
 }
 
 MatmulConfig::~MatmulConfig() {

@@ -52,8 +52,9 @@ class QuantizationConfig {
 class MatmulConfig {
  public:
   // Without the split accumulator sums are kept in fewer bits inside the matrix units: faster, and
-  // good enough for the forward GEMM. `bias` may be null, and must outlive the call.
-  MatmulConfig(bool split_accumulator, const Handle* bias);
+  // good enough for the forward GEMM. `bias`, which is added, and `bias_gradient`, which is
+  // written, may be null, and must outlive the call.
+  MatmulConfig(bool split_accumulator, const Handle* bias, const Handle* bias_gradient = nullptr);
   ~MatmulConfig();
   MatmulConfig(const MatmulConfig&) = delete;
   MatmulConfig& operator=(const MatmulConfig&) = delete;

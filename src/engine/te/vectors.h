@@ -19,6 +19,9 @@ void check_vector(const char* what, const at::Tensor& vector, const at::Tensor& 
 at::Tensor vector_scratch(const at::Tensor& x);
 // What the library gave, into an FP32 gradient.
 void store_vector(const at::Tensor& made, at::Tensor& gradient, Accumulate mode);
+// As libtorch's norms do it: the first gradient of a step is taken as it is on a GPU, which costs
+// no launch; sums over micro-batches are in FP32.
+void take_vector(const at::Tensor& made, at::Tensor& gradient, Accumulate mode);
 
 // beta undefined: an RMS norm, and no mean. `normed` may be of FP8.
 void norm_forward(const at::Tensor& x, const at::Tensor& gamma, const at::Tensor& beta, double eps,
