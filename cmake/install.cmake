@@ -2,6 +2,11 @@
 # Files are copied as they are. install(TARGETS) would give every library of the build tree a search path with an empty entry,
 # which is the current folder; packaging/backend/bundle.py writes the paths that installed libraries need.
 set(octavo_libraries octavo_light octavo_core octavo_cuda octavo_arrow octavo_s3 octavo_fake_cuda)
+set(octavo_torch_libraries octavo_core octavo_cuda octavo_arrow octavo_s3)
+if(TARGET octavo_kernels_cuda)  # where there is an nvcc: src/kernels
+  list(APPEND octavo_libraries octavo_kernels_cuda)
+  list(APPEND octavo_torch_libraries octavo_kernels_cuda)
+endif()
 add_custom_target(octavo_installed DEPENDS octavo ${octavo_libraries} octavo_fake_cuda_driver)
 
 # Search paths of the build tree are relative, so that the folder of a build is in none of the files (tests/faults/supply.py).
@@ -11,7 +16,7 @@ foreach(folder ${OCTAVO_SITE_PACKAGES}/torch/lib ${OCTAVO_SITE_PACKAGES}/nvidia/
   file(RELATIVE_PATH octavo_relative ${CMAKE_LIBRARY_OUTPUT_DIRECTORY} ${folder})
   list(APPEND octavo_search_path $ORIGIN/${octavo_relative})
 endforeach()
-set_target_properties(octavo_core octavo_cuda octavo_arrow octavo_s3 PROPERTIES
+set_target_properties(${octavo_torch_libraries} PROPERTIES
   BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "${octavo_search_path}")
 set_target_properties(octavo_fake_cuda_driver PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH $ORIGIN/..)
 
