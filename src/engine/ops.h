@@ -193,9 +193,10 @@ struct AdamW {
   };
   // Updates master (FP32 or BF16), both moments and, when defined, the compute copy (BF16) of the
   // new weights. grad: FP32 or BF16. What is stored in fewer than 32 bits is rounded stochastically
-  // as adamw_storage.h says, but the compute copy, which is the nearest. On CPUs every bit of the
-  // result is the reference's; on GPUs the random numbers are others. On both an element's depend
-  // on seed, stream and its place in the parameter: the result is the same however it is sharded.
+  // as kernels/adamw_storage.h says, but the compute copy, which is the nearest. On CPUs, and by our
+  // own CUDA kernels, every bit of the result is the reference's; libtorch's draw other random
+  // numbers. All depend on seed, stream and an element's place in the parameter: the result is the
+  // same however it is sharded.
   virtual void step(at::Tensor& master, Moment& m, Moment& v, const at::Tensor& grad,
                     at::Tensor& compute, const Hyper& hyper) = 0;
   // The arguments of step() for one parameter.

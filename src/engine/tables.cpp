@@ -5,6 +5,7 @@
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/instruction_set.h"
 #include "engine/op_table.h"
+#include "engine/own/own.h"
 #include "engine/reference/reference.h"
 #include "engine/te/te.h"
 
@@ -185,8 +186,13 @@ std::span<const Implementation<ColumnSum>> implementations<ColumnSum>() {
 
 template <>
 std::span<const Implementation<CrossEntropy>> implementations<CrossEntropy>() {
-  return cpu_or_reference<CrossEntropy, cpu::make_cross_entropy, aten::make_cross_entropy,
-                          reference::make_cross_entropy>();
+  static constexpr Implementation<CrossEntropy> kTable[] = {
+      {"own", own::refusal_but_bf16, own::make_cross_entropy},
+      {"cpu/simd", on_cpu, cpu::make_cross_entropy},
+      {"aten", unless_reference, aten::make_cross_entropy},
+      {"reference", serves_all, reference::make_cross_entropy},
+  };
+  return kTable;
 }
 
 template <>
@@ -197,7 +203,13 @@ std::span<const Implementation<Embedding>> implementations<Embedding>() {
 
 template <>
 std::span<const Implementation<AdamW>> implementations<AdamW>() {
-  return cpu_or_reference<AdamW, cpu::make_adamw, aten::make_adamw, reference::make_adamw>();
+  static constexpr Implementation<AdamW> kTable[] = {
+      {"own", own::refusal, own::make_adamw},
+      {"cpu/simd", on_cpu, cpu::make_adamw},
+      {"aten", unless_reference, aten::make_adamw},
+      {"reference", serves_all, reference::make_adamw},
+  };
+  return kTable;
 }
 
 }  // namespace octavo::engine

@@ -80,7 +80,6 @@ struct AdamWKernel {
     load(static_cast<const Master*>(t.master) + first, count, 0, lane.w);
     load(static_cast<const Gradient*>(t.gradient) + first, count, 0, lane.g);
     load_moments(t, first, count, lane);
-    if constexpr (kDraws) draw(t, first, lane);
     for (int i = 0; i < kLane; ++i) {
       const adamw::Element made =
           adamw::advance({lane.w[i], lane.m[i], lane.v[i]}, lane.g[i], t.factors);
@@ -88,6 +87,7 @@ struct AdamWKernel {
       lane.m[i] = made.m;
       lane.v[i] = made.v;
     }
+    if constexpr (kDraws) draw(t, first, lane);  // only now: fewer registers above
     store_master(t, first, count, lane);
     store_moments(block, t, first, count, lane);
   }

@@ -48,9 +48,18 @@ OCTAVO_ON_BOTH inline bool is_aligned(const void* p, uint64_t bytes) {
   return reinterpret_cast<uintptr_t>(p) % bytes == 0;
 }
 
+// Pointers from a table in shared memory could be to any kind of memory, for all that nvcc knows;
+// what kernels load and store here is global memory, and LDG is cheaper than LD.
+OCTAVO_ON_BOTH inline void assume_global([[maybe_unused]] const void* p) {
+#ifdef __CUDA_ARCH__
+  __builtin_assume(__isGlobal(p));
+#endif
+}
+
 // One instruction each on a device: uint4 is the type that says so.
 OCTAVO_ON_BOTH inline Bits128 load128(const void* p) {
 #ifdef __CUDA_ARCH__
+  assume_global(p);
   const uint4 v = *static_cast<const uint4*>(p);
   return {{v.x, v.y, v.z, v.w}};
 #else
@@ -59,6 +68,7 @@ OCTAVO_ON_BOTH inline Bits128 load128(const void* p) {
 }
 OCTAVO_ON_BOTH inline void store128(const Bits128& v, void* p) {
 #ifdef __CUDA_ARCH__
+  assume_global(p);
   *static_cast<uint4*>(p) = make_uint4(v.word[0], v.word[1], v.word[2], v.word[3]);
 #else
   *static_cast<Bits128*>(p) = v;
@@ -96,6 +106,7 @@ OCTAVO_ON_BOTH inline void store_whole(const Bf16 (&in)[kLane], Bf16* p) {
 // others are `fill`. Arrays that are not aligned are read element by element.
 template <class T>
 OCTAVO_ON_BOTH inline void load(const T* p, int64_t count, float fill, float (&out)[kLane]) {
+  assume_global(p);
   if (count >= kLane && is_aligned(p, 16)) {
     load_whole(p, out);
     return;
@@ -104,6 +115,7 @@ OCTAVO_ON_BOTH inline void load(const T* p, int64_t count, float fill, float (&o
 }
 template <class T>
 OCTAVO_ON_BOTH inline void store_as_is(const T (&in)[kLane], int64_t count, T* p) {
+  assume_global(p);
   if (count >= kLane && is_aligned(p, 16)) {
     store_whole(in, p);
     return;
@@ -121,6 +133,7 @@ OCTAVO_ON_BOTH inline void store(const float (&in)[kLane], int64_t count, T* p) 
 
 // Bytes: 64 bits at a time.
 OCTAVO_ON_BOTH inline void load_bytes(const uint8_t* p, int64_t count, uint8_t (&out)[kLane]) {
+  assume_global(p);
   if (count >= kLane && is_aligned(p, 8)) {
     const Bits64 bits = *reinterpret_cast<const Bits64*>(p);
     for (int i = 0; i < kLane; ++i)
@@ -130,6 +143,7 @@ OCTAVO_ON_BOTH inline void load_bytes(const uint8_t* p, int64_t count, uint8_t (
   for (int i = 0; i < kLane; ++i) out[i] = i < count ? p[i] : uint8_t{0};
 }
 OCTAVO_ON_BOTH inline void store_bytes(const uint8_t (&in)[kLane], int64_t count, uint8_t* p) {
+  assume_global(p);
   if (count >= kLane && is_aligned(p, 8)) {
     Bits64 bits{};
     for (int i = 0; i < kLane; ++i)

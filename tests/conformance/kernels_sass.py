@@ -1,5 +1,5 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
-# test: label=conformance timeout=900 gate="--architectures sm_90a" night="" measures="src/kernels"
+# test: label=conformance timeout=900 night="" measures="src/kernels"
 """Our CUDA kernels as nvcc compiles them, for every architecture: what can be known of them without a GPU.
 
 usage: kernels_sass.py [--nvcc FILE] [--architectures sm_89,sm_90a,...]

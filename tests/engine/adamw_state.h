@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "kernels/adamw_storage.h"
 #include "engine/harness.h"
+#include "kernels/adamw_storage.h"
 
 namespace octavo::engine {
 

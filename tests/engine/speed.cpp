@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "base/error.h"
-#include "kernels/adamw_storage.h"
 #include "engine/fp8_linear.h"
 #include "engine/modes.h"
 #include "engine/op_table.h"
 #include "engine/ops.h"
+#include "kernels/adamw_storage.h"
 
 namespace octavo::engine {
 namespace {

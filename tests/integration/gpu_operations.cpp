@@ -3,9 +3,9 @@
 #include <cstdio>
 
 #include "base/error.h"
-#include "kernels/adamw_storage.h"
 #include "engine/aten/aten.h"
 #include "fake_cuda/fake_cuda.h"
+#include "kernels/adamw_storage.h"
 
 namespace octavo::gemms {
 namespace {
@@ -160,8 +160,7 @@ void check_vocabulary(Calls& calls) {
 
 engine::AdamW::Moment moment(int64_t rows, int64_t columns, at::ScalarType type) {
   return {on_gpu({rows, columns}, type),
-          type == at::kByte ? on_gpu({adamw::block_count(rows * columns)}, at::kFloat)
-                            : Tensor()};
+          type == at::kByte ? on_gpu({adamw::block_count(rows * columns)}, at::kFloat) : Tensor()};
 }
 
 void check_adamw(Calls& calls) {

@@ -9,9 +9,9 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/adamw_storage.h"
 #include "engine/aten/adamw_low.h"
 #include "engine/aten/aten.h"
+#include "kernels/adamw_storage.h"
 
 namespace octavo::engine::aten {
 namespace {

@@ -10,8 +10,8 @@
 
 #include <cmath>
 
-#include "kernels/adamw_storage.h"
 #include "engine/cpu/simd-inl.h"
+#include "kernels/adamw_storage.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace octavo::engine::cpu::HWY_NAMESPACE {

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "kernels/adamw_storage.h"
 #include "engine/reference/reference.h"
+#include "kernels/adamw_storage.h"
 
 namespace octavo::engine::reference {
 namespace {
