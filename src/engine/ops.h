@@ -193,8 +193,8 @@ struct AdamW {
   };
   // Updates master (FP32 or BF16), both moments and, when defined, the compute copy (BF16) of the
   // new weights. grad: FP32 or BF16. What is stored in fewer than 32 bits is rounded stochastically
-  // as kernels/adamw_storage.h says, but the compute copy, which is the nearest. On CPUs, and by our
-  // own CUDA kernels, every bit of the result is the reference's; libtorch's draw other random
+  // as kernels/adamw_storage.h says, but the compute copy, which is the nearest. On CPUs, and by
+  // our own CUDA kernels, every bit of the result is the reference's; libtorch's draw other random
   // numbers. All depend on seed, stream and an element's place in the parameter: the result is the
   // same however it is sharded.
   virtual void step(at::Tensor& master, Moment& m, Moment& v, const at::Tensor& grad,
