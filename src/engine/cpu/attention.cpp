@@ -88,7 +88,7 @@ void copy_rows(const uint16_t* from, int64_t stride, int64_t real, int64_t rows,
 template <class Body>
 void for_tasks(int64_t tasks, const Body& body_of_thread) {
   std::atomic<int64_t> next{0};
-  parallel_for(0, at::get_num_threads(), 1, [&](int64_t, int64_t) {
+  parallel_for(0, std::min<int64_t>(at::get_num_threads(), tasks), 1, [&](int64_t, int64_t) {
     body_of_thread([&] {
       const int64_t task = next++;
       return task < tasks ? task : -1;

@@ -97,7 +97,7 @@ struct SimdCrossEntropy final : CrossEntropy {
     const int64_t rows = logits.size(0), columns = logits.size(1);
     const int32_t* ids = targets.const_data_ptr<int32_t>();
     std::vector<double> nll(static_cast<size_t>(rows)), z(static_cast<size_t>(rows));
-    parallel_for(0, rows, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(0, rows, grain_of_rows(columns), [&](int64_t begin, int64_t end) {
       std::vector<float> exps(static_cast<size_t>(options.classes) + 64);
       for (int64_t r = begin; r < end; ++r) {
         const auto i = static_cast<size_t>(r);

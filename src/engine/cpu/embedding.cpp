@@ -86,6 +86,11 @@ void add_row(const at::Tensor& dx, int64_t r, int64_t begin, float* sum, size_t 
     HWY_DYNAMIC_DISPATCH(accumulate_f32)(data<float>(dx) + from, sum, width);
 }
 
+// Not less than two cache lines of FP32 in a row.
+int64_t grain_of_columns(int64_t rows) {
+  return std::max<int64_t>(128, grain_of_rows(rows));
+}
+
 // Adds row r of dx to row target(r) of `gradient`. Each thread owns a range of columns and goes
 // through the rows in a fixed order: no two threads add to one number, and the order of the
 // additions to it is always that of the rows.
@@ -94,7 +99,7 @@ void scatter_add(const at::Tensor& dx, at::Tensor& gradient, const Target& targe
   const int64_t rows = dx.size(0), n = dx.size(1);
   if (gradient.scalar_type() == at::kFloat) {
     auto* sums = mutable_data<float>(gradient);
-    parallel_for(0, n, 64, [&](int64_t begin, int64_t end) {
+    parallel_for(0, n, grain_of_columns(rows), [&](int64_t begin, int64_t end) {
       for (int64_t r = 0; r < rows; ++r)
         add_row(dx, r, begin, sums + target(r) * n + begin, static_cast<size_t>(end - begin));
     });
@@ -106,7 +111,7 @@ void scatter_add(const at::Tensor& dx, at::Tensor& gradient, const Target& targe
   std::stable_sort(order.begin(), order.end(),
                    [&](int64_t a, int64_t b) { return target(a) < target(b); });
   auto* sums = mutable_data<uint16_t>(gradient);
-  parallel_for(0, n, 64, [&](int64_t begin, int64_t end) {
+  parallel_for(0, n, grain_of_columns(rows), [&](int64_t begin, int64_t end) {
     const auto width = static_cast<size_t>(end - begin);
     std::vector<float> sum(width);
     for (size_t i = 0; i < order.size();) {
@@ -126,7 +131,7 @@ struct SimdEmbedding final : Embedding {
     const int64_t rows = ids.size(0), n = tokens.size(1);
     const int32_t* id = ids.const_data_ptr<int32_t>();
     at::Tensor x = at::empty({rows, n}, tokens.options());
-    parallel_for(0, rows, 16, [&](int64_t begin, int64_t end) {
+    parallel_for(0, rows, grain_of_rows(n), [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
         const int64_t from = id[r] * n, position = r % length * n;
         const auto width = static_cast<size_t>(n);

@@ -102,7 +102,7 @@ class BlockQuantizer {
 
   // Blocks inside rows: magnitudes, scales and codes while the row is in the first cache.
   void run_rows() {
-    for_parts(x_.rows, [&](int64_t, int64_t first, int64_t end) {
+    for_parts(x_.rows, x_.columns, [&](int64_t, int64_t first, int64_t end) {
       Scales scales(grid_.grid_columns);
       for (int64_t r = first; r < end; ++r) quantize_row(r, scales);
     });
@@ -117,7 +117,8 @@ class BlockQuantizer {
   // Blocks of several rows: first the largest magnitude of every column of the band. With `rows`,
   // its copy on the way.
   void run_bands(BlockQuantizer* rows) {
-    parallel_for(0, grid_.grid_rows, 1, [&](int64_t begin, int64_t stop) {
+    const int64_t grain = grain_of_rows(grid_.block_rows * x_.columns);
+    parallel_for(0, grid_.grid_rows, grain, [&](int64_t begin, int64_t stop) {
       Scales scales(grid_.grid_columns), of_row(rows != nullptr ? rows->grid_.grid_columns : 0);
       std::vector<uint16_t> columns(static_cast<size_t>(x_.columns));
       for (int64_t band = begin; band < stop; ++band) {
@@ -143,7 +144,7 @@ class BlockQuantizer {
   void run_one_band(BlockQuantizer* rows) {
     std::vector<uint16_t> columns(static_cast<size_t>(x_.columns), 0);
     std::mutex mutex;
-    for_parts(x_.rows, [&](int64_t, int64_t first, int64_t end) {
+    for_parts(x_.rows, x_.columns, [&](int64_t, int64_t first, int64_t end) {
       std::vector<uint16_t> mine(columns.size(), 0);
       Scales of_row(rows != nullptr ? rows->grid_.grid_columns : 0);
       raise_by_rows(first, end, mine, rows, of_row);
@@ -152,7 +153,7 @@ class BlockQuantizer {
     });
     Scales scales(grid_.grid_columns);
     set_scales_of_columns(0, columns, scales);
-    for_parts(x_.rows,
+    for_parts(x_.rows, x_.columns,
               [&](int64_t, int64_t first, int64_t end) { encode_rows(first, end, scales); });
   }
 
@@ -204,7 +205,7 @@ class BlockQuantizer {
 
 uint16_t largest_bits(const Bf16Matrix& x) {
   std::array<uint16_t, kMaxParts> parts{};
-  for_parts(x.rows, [&](int64_t part, int64_t first, int64_t end) {
+  for_parts(x.rows, x.columns, [&](int64_t part, int64_t first, int64_t end) {
     parts[static_cast<size_t>(part)] = largest_in(x.row(first), (end - first) * x.columns);
   });
   return *std::max_element(parts.begin(), parts.end());
@@ -217,7 +218,7 @@ float amax_of_numbers(const Bf16Matrix& x, uint16_t largest) {
 uint16_t quantize_by_factor(const Bf16Matrix& x, float factor, const Fp8Target& target) {
   const float limit = fp8::max_value(target.side.format) * (1 + 0x1p-20f);  // rounds to the largest
   std::array<uint16_t, kMaxParts> parts{};
-  for_parts(x.rows, [&](int64_t part, int64_t first, int64_t end) {
+  for_parts(x.rows, x.columns, [&](int64_t part, int64_t first, int64_t end) {
     uint16_t largest = 0;
     for (int64_t r = first; r < end; ++r) {
       const uint16_t most = largest_in(x.row(r), x.columns);
@@ -252,7 +253,7 @@ void decode_codes(const Fp8Codes& codes, const fp8::Grid& grid, const float* dec
                   uint16_t* values) {
   const auto columns = static_cast<size_t>(codes.columns);
   const auto block = static_cast<size_t>(grid.block_columns);
-  for_parts(codes.rows, [&](int64_t, int64_t first, int64_t end) {
+  for_parts(codes.rows, codes.columns, [&](int64_t, int64_t first, int64_t end) {
     for (int64_t r = first; r < end; ++r) {
       const uint8_t* in = at_row(codes.data, r, codes.columns);
       uint16_t* out = at_row(values, r, codes.columns);

@@ -51,7 +51,7 @@ void add_element(Part& part, float x, float value, float decode, float limit) {
 fp8::TensorHealth measure(const Bf16Matrix& x, const uint16_t* values, const Fp8Scales& scales) {
   std::array<Part, kMaxParts> parts;
   const float limit = first_saturated(scales.format);
-  for_parts(x.rows, [&](int64_t index, int64_t first, int64_t end) {
+  for_parts(x.rows, x.columns, [&](int64_t index, int64_t first, int64_t end) {
     Part& part = parts[static_cast<size_t>(index)];
     for (int64_t r = first; r < end; ++r) {
       const float* decode = scales.decode + r / scales.grid.block_rows * scales.grid.grid_columns;

@@ -96,7 +96,7 @@ struct SimdGelu final : Gelu {
   at::Tensor forward(const at::Tensor& x) override {
     at::Tensor y = at::empty_like(x);
     const int64_t n = x.numel();
-    parallel_for(0, n, int64_t{1} << 15, [&](int64_t begin, int64_t end) {
+    parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
       const auto count = static_cast<size_t>(end - begin);
       if (x.scalar_type() == at::kBFloat16) HWY_DYNAMIC_DISPATCH(forward_bf16)
       (data<uint16_t>(x) + begin, mutable_data<uint16_t>(y) + begin, count);
@@ -110,7 +110,7 @@ struct SimdGelu final : Gelu {
     const int64_t n = x.size(1), parts = part_count(x.size(0));
     at::Tensor partial = at::zeros({parts, n}, dbias.options());
     float* sums = partial.mutable_data_ptr<float>();
-    for_parts(x.size(0), [&](int64_t part, int64_t first, int64_t end) {
+    for_parts(x.size(0), n, [&](int64_t part, int64_t first, int64_t end) {
       const auto rows = static_cast<size_t>(end - first), width = static_cast<size_t>(n);
       if (x.scalar_type() == at::kBFloat16) HWY_DYNAMIC_DISPATCH(backward_bf16)
       (mutable_data<uint16_t>(dy) + first * n, data<uint16_t>(x) + first * n, width, rows,
@@ -128,7 +128,7 @@ struct SimdColumnSum final : ColumnSum {
     const int64_t n = x.size(1), parts = part_count(x.size(0));
     at::Tensor partial = at::zeros({parts, n}, sums.options());
     float* p = partial.mutable_data_ptr<float>();
-    for_parts(x.size(0), [&](int64_t part, int64_t first, int64_t end) {
+    for_parts(x.size(0), n, [&](int64_t part, int64_t first, int64_t end) {
       const auto rows = static_cast<size_t>(end - first), width = static_cast<size_t>(n);
       if (x.scalar_type() == at::kBFloat16)
         HWY_DYNAMIC_DISPATCH(sum_bf16)(data<uint16_t>(x) + first * n, width, rows, p + part * n);

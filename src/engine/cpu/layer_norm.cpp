@@ -131,7 +131,7 @@ struct SimdLayerNorm final : LayerNorm {
       // When there is no delta nothing is written to the sum.
       T* sum = delta.defined() ? mutable_data<T>(out.sum) : const_cast<T*>(xp);
       T* normed = mutable_data<T>(out.normed);
-      for_parts(rows, [&](int64_t, int64_t first, int64_t end) {
+      for_parts(rows, n, [&](int64_t, int64_t first, int64_t end) {
         const auto call = [&](auto kernel) {
           kernel(xp + first * n, dp != nullptr ? dp + first * n : nullptr, data<float>(gamma),
                  data<float>(beta), static_cast<size_t>(n), static_cast<size_t>(end - first),
@@ -158,7 +158,7 @@ struct SimdLayerNorm final : LayerNorm {
       using T = typename decltype(type)::type;
       const T *dn = data<T>(d_normed), *ds = data<T>(d_sum), *s = data<T>(saved.sum);
       T* out = mutable_data<T>(dx);
-      for_parts(rows, [&](int64_t part, int64_t first, int64_t end) {
+      for_parts(rows, n, [&](int64_t part, int64_t first, int64_t end) {
         const auto call = [&](auto kernel) {
           kernel(dn + first * n, ds != nullptr ? ds + first * n : nullptr, s + first * n,
                  data<float>(saved.mean) + first, data<float>(saved.rstd) + first,

@@ -108,7 +108,7 @@ struct SimdRmsNorm final : RmsNorm {
       const T *from = data<T>(x), *added = data<T>(delta);
       T *sum = added != nullptr ? mutable_data<T>(out.sum) : nullptr,
         *normed = mutable_data<T>(out.normed);
-      for_parts(rows, [&](int64_t, int64_t first, int64_t end) {
+      for_parts(rows, n, [&](int64_t, int64_t first, int64_t end) {
         const auto call = [&](auto kernel) {
           kernel(from + first * n, added != nullptr ? added + first * n : nullptr,
                  data<float>(gamma), static_cast<size_t>(n), static_cast<size_t>(end - first),
@@ -134,7 +134,7 @@ struct SimdRmsNorm final : RmsNorm {
       using T = typename decltype(type)::type;
       const T *dn = data<T>(d_normed), *ds = data<T>(d_sum), *s = data<T>(saved.sum);
       T* out = mutable_data<T>(dx);
-      for_parts(rows, [&](int64_t part, int64_t first, int64_t end) {
+      for_parts(rows, n, [&](int64_t part, int64_t first, int64_t end) {
         const auto call = [&](auto kernel) {
           kernel(dn + first * n, ds != nullptr ? ds + first * n : nullptr, s + first * n,
                  data<float>(saved.rstd) + first, data<float>(gamma), static_cast<size_t>(n),

@@ -52,7 +52,7 @@ struct SimdRope final : Rope {
     const int64_t row = x.size(1), dim = table.size(1);
     const auto* position = positions.const_data_ptr<int32_t>();
     const float direction = back ? -1.0f : 1.0f;
-    parallel_for(0, x.size(0), 16, [&](int64_t begin, int64_t end) {
+    parallel_for(0, x.size(0), grain_of_rows(heads * dim), [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
         const float* angles = data<float>(table) + position[r] * dim;
         const auto count = static_cast<size_t>(heads), half = static_cast<size_t>(dim / 2);

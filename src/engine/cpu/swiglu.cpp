@@ -114,7 +114,7 @@ using BackwardF32 = void (*)(const float*, const float*, float*, size_t, size_t)
 at::Tensor run_forward(const at::Tensor& x, ForwardBf16 bf16, ForwardF32 f32) {
   const int64_t n = x.size(1) / 2;
   at::Tensor y = at::empty({x.size(0), n}, x.options());
-  for_parts(x.size(0), [&](int64_t, int64_t first, int64_t end) {
+  for_parts(x.size(0), n, [&](int64_t, int64_t first, int64_t end) {
     const auto rows = static_cast<size_t>(end - first), width = static_cast<size_t>(n);
     if (x.scalar_type() == at::kBFloat16)
       bf16(data<uint16_t>(x) + 2 * first * n, mutable_data<uint16_t>(y) + first * n, width, rows);
@@ -128,7 +128,7 @@ at::Tensor run_backward(const at::Tensor& dy, const at::Tensor& x, BackwardBf16 
                         BackwardF32 f32) {
   const int64_t n = x.size(1) / 2;
   at::Tensor dx = at::empty_like(x);
-  for_parts(x.size(0), [&](int64_t, int64_t first, int64_t end) {
+  for_parts(x.size(0), n, [&](int64_t, int64_t first, int64_t end) {
     const auto rows = static_cast<size_t>(end - first), width = static_cast<size_t>(n);
     if (x.scalar_type() == at::kBFloat16)
       bf16(data<uint16_t>(dy) + first * n, data<uint16_t>(x) + 2 * first * n,

@@ -59,8 +59,7 @@ std::vector<Slice> slices(int64_t length, int64_t floats_each) {
 
 template <class Body>  // body(first_row, rows)
 void for_rows(int64_t rows, int64_t columns, const Body& body) {
-  constexpr int64_t kGrain = 1 << 14;  // numbers
-  parallel_for(0, rows, std::max<int64_t>(1, kGrain / std::max<int64_t>(columns, 1)),
+  parallel_for(0, rows, grain_of_rows(columns),
                [&](int64_t begin, int64_t end) { body(begin, end - begin); });
 }
 
