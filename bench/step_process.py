@@ -44,12 +44,12 @@ class StepProcess:
     MOST_STOLEN, MOST_AGAIN = 0.02, 20
     taken_again = 0  # turns of all sides; a benchmark prints it
 
-    def __init__(self, name, command, environment=None, needs=()):
+    def __init__(self, name, command, environment=None, needs=(), cwd=None):
         self.name, self.needs, self.results = name, needs, {}
         env = dict(os.environ if environment is None else environment, OMP_NUM_THREADS=str(THREADS))
         if command[0] == sys.executable:
             env["LD_PRELOAD"] = "libtcmalloc_minimal.so.4"
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True)
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, cwd=cwd, text=True)
 
     def turn(self, steps):
         """The seconds of each step."""
