@@ -33,28 +33,54 @@ void update(float* w, float* m, float* v, const T* g, uint16_t* compute, size_t 
   });
 }
 
+// Four FP32 sums over at most so many values, so that additions overlap; added up in double.
+constexpr size_t kSquaresBlock = 4096;
+
+HWY_INLINE double sum_of(F32 d, const VF* sums) {
+  return sum_lanes(d, hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3])));
+}
+
+// Whole blocks, kStreams of them at a time, since memory gives more to several streams than to one.
+// Returns how many values were done; `total` receives the blocks' sums in their order.
+template <size_t kStreams, typename T>
+size_t square_blocks(const T* g, size_t n, double& total) {
+  const F32 d;
+  const size_t lanes = hn::Lanes(d);
+  size_t begin = 0;
+  for (; begin + kStreams * kSquaresBlock <= n; begin += kStreams * kSquaresBlock) {
+    VF sums[kStreams][4];
+    for (auto& stream : sums)
+      for (VF& sum : stream) sum = hn::Zero(d);
+    for (size_t i = begin; i < begin + kSquaresBlock; i += 4 * lanes)
+      for (size_t s = 0; s < kStreams; ++s)
+        for (size_t k = 0; k < 4; ++k) {
+          const VF x = load(d, g + s * kSquaresBlock + i + k * lanes);
+          sums[s][k] = hn::MulAdd(x, x, sums[s][k]);
+        }
+    for (const auto& stream : sums) total += sum_of(d, stream);
+  }
+  return begin;
+}
+
 template <typename T>
 double squares(const T* g, size_t n) {
-  // Four FP32 sums over at most 4096 values, so that additions overlap; added up in double.
   const F32 d;
   const size_t lanes = hn::Lanes(d);
   double total = 0;
-  for (size_t begin = 0; begin < n; begin += 4096) {
-    const size_t end = std::min(begin + 4096, n);
-    VF sums[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
-    size_t i = begin;
-    for (; i + 4 * lanes <= end; i += 4 * lanes)
-      for (size_t k = 0; k < 4; ++k) {
-        const VF x = load(d, g + i + k * lanes);
-        sums[k] = hn::MulAdd(x, x, sums[k]);
-      }
-    for_vectors(end - i, [&](size_t offset, size_t count) {
-      const VF x = load_any(d, g + i + offset, count);
-      sums[0] = hn::MulAdd(x, x, sums[0]);
-    });
-    total += sum_lanes(d, hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3])));
-  }
-  return total;
+  size_t i = square_blocks<4>(g, n, total);
+  i += square_blocks<1>(g + i, n - i, total);
+  if (i == n) return total;
+  VF sums[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+  for (; i + 4 * lanes <= n; i += 4 * lanes)
+    for (size_t k = 0; k < 4; ++k) {
+      const VF x = load(d, g + i + k * lanes);
+      sums[k] = hn::MulAdd(x, x, sums[k]);
+    }
+  for_vectors(n - i, [&](size_t offset, size_t count) {
+    const VF x = load_any(d, g + i + offset, count);
+    sums[0] = hn::MulAdd(x, x, sums[0]);
+  });
+  return total + sum_of(d, sums);
 }
 
 void update_f32(float* w, float* m, float* v, const float* g, uint16_t* compute, size_t n,
