@@ -1,6 +1,7 @@
 // Codes, scales and values of every quantizer are those of fp8::quantize, bit for bit.
 
 #include <bit>
+#include <cmath>
 
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/fp8_kernels.h"
@@ -154,6 +155,38 @@ TEST(Fp8Kernels, DecodesEveryCode) {
                 same_number(value, fp8::decode(format, codes[i]) * (scaled ? decode[block] : 1.0f)))
                 << "code " << int{codes[i]};
           }
+        }
+      });
+    }
+}
+
+// In the order in which a GEMM reads them: what decode_codes() gives, elsewhere.
+TEST(Fp8Kernels, DecodesPairsOfRows) {
+  constexpr int64_t kRows = 64, kColumns = 192;
+  std::vector<uint8_t> codes(static_cast<size_t>(kRows * kColumns));
+  for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint8_t>(i * 7);
+  const cpu::PairedLayout layout{.row_step = 32 * 64, .column_step = kRows * 64};
+  for (const auto format : {fp8::Format::kE4M3, fp8::Format::kE5M2})
+    for (const auto granularity : {fp8::Granularity::kBlock32, fp8::Granularity::kVector}) {
+      const auto grid = fp8::grid_of(granularity, Direction::kColumn, kRows, kColumns);
+      std::vector<float> factors(static_cast<size_t>(grid.count()));
+      for (size_t i = 0; i < factors.size(); ++i)
+        factors[i] = std::ldexp(1.0f, static_cast<int>(i % 40) - 20);
+      for_each_instruction_set([&] {
+        for (const bool scaled : {false, true}) {
+          const float* decode = scaled ? factors.data() : nullptr;
+          ASSERT_TRUE(cpu::can_decode_pairs(grid, decode));
+          std::vector<uint16_t> plain(codes.size()), paired(codes.size());
+          const cpu::Fp8Codes from{codes.data(), kRows, kColumns, format};
+          cpu::decode_codes(from, grid, decode, plain.data());
+          cpu::decode_pairs(from, grid, decode, layout, paired.data());
+          for (int64_t r = 0; r < kRows; ++r)
+            for (int64_t c = 0; c < kColumns; ++c)
+              ASSERT_EQ(paired[static_cast<size_t>(r / 32 * layout.row_step +
+                                                   c / 64 * layout.column_step + r % 32 / 2 * 128 +
+                                                   c % 64 * 2 + r % 2)],
+                        plain[static_cast<size_t>(r * kColumns + c)])
+                  << r << ", " << c;
         }
       });
     }

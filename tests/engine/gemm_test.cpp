@@ -114,6 +114,75 @@ TEST(Gemm, PanelsAlongEveryDimension) {
       }
 }
 
+// Large enough for b to be packed first, with edges that fill no block.
+TEST(Gemm, APackedBIsExactOnSmallIntegers) {
+  if (!bf16_gemms_missing().empty()) GTEST_SKIP() << bf16_gemms_missing();
+  at::manual_seed(6);
+  for (unsigned kind = 0; kind < 16; ++kind) {
+    SCOPED_TRACE(kind);
+    const auto has = [&](unsigned bit) { return (kind >> bit & 1) != 0; };
+    const GemmShape shape{.m = 579,
+                          .n = 523,
+                          .k = 517,
+                          .a_transposed = has(0),
+                          .fp32_result = has(1),
+                          .add = has(2),
+                          .bias = has(3),
+                          .scaled = has(3)};
+    expect_exact(shape, static_cast<int64_t>(kind % 3));
+    GemmCache cache(GemmOperands::kBf16);
+    EXPECT_GE(scratch_bytes(cache.get(make_problem(shape, 0).shape)),
+              static_cast<size_t>(shape.n * shape.k) * 2)
+        << "not packed";
+  }
+}
+
+// The sums of SmolLM2's GEMMs keep their order.
+TEST(Gemm, PackingDoesNotChangeABit) {
+  if (!bf16_gemms_missing().empty()) GTEST_SKIP() << bf16_gemms_missing();
+  at::manual_seed(8);
+  for (const GemmShape& s :
+       {GemmShape{.m = 2048, .n = 576, .k = 960},
+        {.m = 576, .n = 576, .k = 2048, .a_transposed = true, .fp32_result = true}}) {
+    GemmShape shape = s;
+    shape.lda = shape.a_transposed ? shape.m : shape.k;
+    shape.ldb = shape.ldc = shape.n;
+    const Problem p{shape, at::randn({shape.a_transposed ? s.k : s.m, shape.lda}).to(at::kBFloat16),
+                    at::randn({s.k, s.n}).to(at::kBFloat16), at::Tensor(),
+                    at::zeros({s.m, s.n}, s.fp32_result ? at::kFloat : at::kBFloat16)};
+    const auto plain = make_onednn(shape, GemmOperands::kBf16);
+    at::Tensor wanted = p.c.clone();
+    at::Tensor scratch = at::empty({static_cast<int64_t>(plain->scratch_bytes())}, at::kByte);
+    plain->run(p.a.const_data_ptr(), p.b.const_data_ptr(), nullptr, wanted.mutable_data_ptr(),
+               scratch.mutable_data_ptr(), 1);
+    EXPECT_TRUE(same_bits(result_of(p, GemmOperands::kBf16), wanted))
+        << s.m << " x " << s.n << " x " << s.k;
+  }
+}
+
+// A b that was written where and how the GEMM reads it.
+TEST(Gemm, TakesABThatLiesAsItReadsIt) {
+  if (!bf16_gemms_missing().empty()) GTEST_SKIP() << bf16_gemms_missing();
+  at::manual_seed(9);
+  const Problem p = make_problem(
+      {.m = 576, .n = 512, .k = 1024, .a_transposed = true, .fp32_result = true, .add = true}, 0);
+  GemmCache cache(GemmOperands::kBf16);
+  const Gemm& gemm = cache.get(p.shape);
+  const PairedLayout* layout = gemm.layout_of_b();
+  if (layout == nullptr) GTEST_SKIP() << "this kernel reads b otherwise";
+  at::Tensor c = p.c.clone(),
+             scratch = at::empty({static_cast<int64_t>(scratch_bytes(gemm))}, at::kByte);
+  const auto* b = static_cast<const uint16_t*>(p.b.const_data_ptr());
+  auto* to = static_cast<uint16_t*>(scratch.mutable_data_ptr());
+  for (int64_t k = 0; k < p.shape.k; ++k)
+    for (int64_t n = 0; n < p.shape.n; ++n)
+      to[k / 32 * layout->row_step + n / 64 * layout->column_step + k % 32 / 2 * 128 + n % 64 * 2 +
+         k % 2] = b[k * p.shape.n + n];
+  run(gemm, p.a.const_data_ptr(), nullptr, nullptr, c.mutable_data_ptr(),
+      scratch.mutable_data_ptr());
+  EXPECT_TRUE(same_bits(c, truth(p)));
+}
+
 // b goes through blocks of the kernel's own; with b in plain rows the bits are the same. Sums here
 // are rounded, so another order of them would show.
 TEST(Gemm, BlocksOfBDoNotChangeABit) {

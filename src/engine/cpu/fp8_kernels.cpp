@@ -4,6 +4,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "base/error.h"
 #include "engine/cpu/fp8_rows.h"
 #include "engine/cpu/rows.h"
 #include "fp8/quantize.h"
@@ -267,6 +268,30 @@ void decode_codes(const Fp8Codes& codes, const fp8::Grid& grid, const float* dec
           decode_one(codes.format, in + column, std::min(block, columns - column), scales[b],
                      out + column);
     }
+  });
+}
+
+bool can_decode_pairs(const fp8::Grid& grid, const float* decode) {
+  return decode == nullptr ||
+         (grid.block_columns == 1 && (grid.block_rows % 2 == 0 || grid.grid_rows == 1));
+}
+
+void decode_pairs(const Fp8Codes& codes, const fp8::Grid& grid, const float* decode,
+                  const PairedLayout& layout, uint16_t* values) {
+  constexpr int64_t kRows = PairedLayout::kRows, kColumns = PairedLayout::kColumns;
+  OCTAVO_ASSERT(can_decode_pairs(grid, decode) && codes.rows % kRows == 0 &&
+                codes.columns % kColumns == 0);
+  const auto decode_two = [&](int64_t r) {
+    const uint8_t* in = at_row(codes.data, r, codes.columns);
+    const float* scales = at_row(decode, r / grid.block_rows, grid.grid_columns);
+    uint16_t* out = values + r / kRows * layout.row_step + r % kRows * kColumns;
+    for (int64_t c = 0; c < codes.columns; c += kColumns, out += layout.column_step)
+      decode_pair(codes.format, in + c, in + codes.columns + c, kColumns,
+                  scales == nullptr ? nullptr : scales + c, out);
+  };
+  const int64_t grain = grain_of_rows(2 * codes.columns);
+  parallel_for(0, codes.rows / 2, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t pair = begin; pair < end; ++pair) decode_two(2 * pair);
   });
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/cpu/gemm.h"
 #include "fp8/health.h"
 #include "fp8/recipe.h"
 
@@ -59,6 +60,11 @@ struct Fp8Codes {
 };
 void decode_codes(const Fp8Codes& codes, const fp8::Grid& grid, const float* decode,
                   uint16_t* values);
+// The same into the order in which a GEMM reads them, of codes whose factors are those of columns:
+// blocks one column wide and an even number of rows high, or none.
+bool can_decode_pairs(const fp8::Grid& grid, const float* decode);
+void decode_pairs(const Fp8Codes& codes, const fp8::Grid& grid, const float* decode,
+                  const PairedLayout& layout, uint16_t* values);
 
 // What quantizing did: `values` as a target's. `decode` has a factor per block of the grid, which
 // the values still want to be multiplied with unless `values_are_decoded`.

@@ -341,6 +341,31 @@ void DecodeEach(fp8::Format format, const uint8_t* codes, size_t n, const float*
     decode_row<fp8::Format::kE5M2>(codes, n, scale, values);
 }
 
+template <fp8::Format kFormat>
+HWY_INLINE void decode_two_rows(const uint8_t* first, const uint8_t* second, size_t n,
+                                const float* decode, uint16_t* values) {
+  const F32 d;
+  const U32 du;
+  for (size_t i = 0; i < n; i += hn::Lanes(d)) {
+    const VF factor = decode == nullptr ? hn::Set(d, 1.0f) : hn::LoadU(d, decode + i);
+    const auto bits = [&](const uint8_t* codes) HWY_ATTR {
+      const VU code = hn::PromoteTo(du, hn::LoadU(U8Quarter(), codes + i));
+      return hn::BitCast(du, hn::Mul(value_of<kFormat>(d, code), factor));
+    };
+    const auto low = hn::ShiftRight<16>(bits(first)),
+               high = hn::And(bits(second), hn::Set(du, 0xFFFF0000u));
+    hn::StoreU(hn::BitCast(U16(), hn::Or(low, high)), U16(), values + 2 * i);
+  }
+}
+
+void DecodePair(fp8::Format format, const uint8_t* first, const uint8_t* second, size_t n,
+                const float* decode, uint16_t* values) {
+  if (format == fp8::Format::kE4M3)
+    decode_two_rows<fp8::Format::kE4M3>(first, second, n, decode, values);
+  else
+    decode_two_rows<fp8::Format::kE5M2>(first, second, n, decode, values);
+}
+
 }  // namespace octavo::engine::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -353,6 +378,7 @@ HWY_EXPORT(EncodeOne);
 HWY_EXPORT(EncodeEach);
 HWY_EXPORT(DecodeOne);
 HWY_EXPORT(DecodeEach);
+HWY_EXPORT(DecodePair);
 HWY_EXPORT(UsualScales);
 HWY_EXPORT(EncodeBlocks);
 HWY_EXPORT(LargestInBlocks);
@@ -378,6 +404,10 @@ void decode_one(fp8::Format format, const uint8_t* codes, size_t n, float decode
 void decode_each(fp8::Format format, const uint8_t* codes, size_t n, const float* decode,
                  uint16_t* values) {
   HWY_DYNAMIC_DISPATCH(DecodeEach)(format, codes, n, decode, values);
+}
+void decode_pair(fp8::Format format, const uint8_t* first, const uint8_t* second, size_t n,
+                 const float* decode, uint16_t* values) {
+  HWY_DYNAMIC_DISPATCH(DecodePair)(format, first, second, n, decode, values);
 }
 bool usual_scales(const uint16_t* largest, size_t n, fp8::Format format, const fp8::Scale& zero,
                   float* encode, float* decode) {

@@ -43,6 +43,10 @@ void largest_in_blocks(const uint16_t* x, size_t n, size_t block, uint16_t* larg
 void decode_one(fp8::Format format, const uint8_t* codes, size_t n, float decode, uint16_t* values);
 void decode_each(fp8::Format format, const uint8_t* codes, size_t n, const float* decode,
                  uint16_t* values);
+// Two rows of codes with the same factors (null: 1 for all): a value of the first, one of the
+// second, …. n: a multiple of 64.
+void decode_pair(fp8::Format format, const uint8_t* first, const uint8_t* second, size_t n,
+                 const float* decode, uint16_t* values);
 
 // Power-of-two scales of blocks from the bits of their largest magnitudes, while these are in the
 // middle of the range or zero; there all recipes agree: the largest value is 1.75 * 2^k, so with

@@ -25,12 +25,23 @@ struct GemmShape {
   auto operator<=>(const GemmShape&) const = default;
 };
 
+// A BF16 matrix in dense blocks of 32 x 64 numbers, in each of them two rows at a time: a number of
+// the first, the one below it, the next number of the first, ….
+struct PairedLayout {
+  static constexpr int64_t kRows = 32, kColumns = 64;
+  int64_t row_step, column_step;  // numbers from a block to the one below, to the right
+};
+
 class Gemm {
  public:
   virtual ~Gemm() = default;
   virtual size_t scratch_bytes() const = 0;
   virtual void run(const void* a, const void* b, const void* bias, void* c, void* scratch,
                    float scale) const = 0;
+
+  // How whoever makes b may write it at the beginning of the scratch memory, for a run() that is
+  // given no b. Null: b is read as it is stored.
+  virtual const PairedLayout* layout_of_b() const { return nullptr; }
 };
 
 // Made once per shape; what it returns lives as long as the cache. Thread-safe.
@@ -73,7 +84,10 @@ struct BlockedLayout {
 
 // One primitive whose a and b are of `operands`' type; throws dnnl::error when there is none.
 std::unique_ptr<Gemm> make_onednn(const GemmShape& shape, GemmOperands operands);
-// The same in FP32 with b in blocks, as its kernel reads it: `layout` says how. Null when oneDNN
+// BF16; packs b for its kernel when it is run. Null when the kernel reads b as it is stored. Sums
+// may have another order than make_onednn's: it may cut a long k elsewhere.
+std::unique_ptr<Gemm> make_onednn_packing(const GemmShape& shape);
+// One in FP32 with b in blocks, as its kernel reads it: `layout` says how. Null when oneDNN
 // reads plain rows just as well. Same results in every bit.
 std::unique_ptr<Gemm> make_onednn_blocked(const GemmShape& shape, BlockedLayout& layout);
 // BF16 a and b by FP32 primitives.

@@ -48,17 +48,35 @@ void LinearGemms::input_gradient(const at::Tensor& dy, const at::Tensor& w, at::
 
 void LinearGemms::weight_gradient(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dw,
                                   Accumulate mode, float scale) {
-  const int64_t inputs = x.size(1), outputs = dy.size(1);
-  multiply({.m = outputs,
-            .n = inputs,
-            .k = dy.size(0),
-            .lda = outputs,
-            .ldb = inputs,
-            .ldc = inputs,
-            .a_transposed = true,
-            .fp32_result = dw.scalar_type() == at::kFloat,
-            .add = mode == Accumulate::kAdd},
-           dy, x, {}, dw, scale);
+  multiply(of_weight_gradient(dy, x.size(1), dw, mode), dy, x, {}, dw, scale);
+}
+
+bool LinearGemms::weight_gradient(const at::Tensor& dy, int64_t inputs, const WriteB& write_x,
+                                  at::Tensor& dw, Accumulate mode, float scale) {
+  GemmShape shape = of_weight_gradient(dy, inputs, dw, mode);
+  shape.scaled = scale != 1;
+  const Gemm& gemm = gemms_.get(shape);
+  const PairedLayout* layout = gemm.layout_of_b();
+  if (layout == nullptr) return false;
+  at::Tensor scratch = at::empty({static_cast<int64_t>(scratch_bytes(gemm))}, at::kByte);
+  write_x(*layout, static_cast<uint16_t*>(scratch.mutable_data_ptr()));
+  run(gemm, dy.const_data_ptr(), nullptr, nullptr, dw.mutable_data_ptr(),
+      scratch.mutable_data_ptr(), scale);
+  return true;
+}
+
+GemmShape LinearGemms::of_weight_gradient(const at::Tensor& dy, int64_t inputs,
+                                          const at::Tensor& dw, Accumulate mode) {
+  const int64_t outputs = dy.size(1);
+  return {.m = outputs,
+          .n = inputs,
+          .k = dy.size(0),
+          .lda = outputs,
+          .ldb = inputs,
+          .ldc = inputs,
+          .a_transposed = true,
+          .fp32_result = dw.scalar_type() == at::kFloat,
+          .add = mode == Accumulate::kAdd};
 }
 
 void LinearGemms::multiply(GemmShape shape, const at::Tensor& a, const at::Tensor& b,

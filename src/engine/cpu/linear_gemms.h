@@ -4,6 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
+
 #include "engine/cpu/gemm.h"
 #include "engine/ops.h"
 
@@ -21,8 +23,15 @@ class LinearGemms {
   // dw[O,I] (+)= scale dy[T,O]^T x[T,I]
   void weight_gradient(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dw, Accumulate mode,
                        float scale = 1);
+  // The same with an x[T,I] that is not in memory yet: write_x(layout, to) makes it where and how
+  // the GEMM reads it. False when it can be read in plain rows only; then nothing was done.
+  using WriteB = std::function<void(const PairedLayout& layout, uint16_t* to)>;
+  bool weight_gradient(const at::Tensor& dy, int64_t inputs, const WriteB& write_x, at::Tensor& dw,
+                       Accumulate mode, float scale);
 
  private:
+  static GemmShape of_weight_gradient(const at::Tensor& dy, int64_t inputs, const at::Tensor& dw,
+                                      Accumulate mode);
   void multiply(GemmShape shape, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias,
                 at::Tensor& c, float scale);
 

@@ -83,8 +83,10 @@ class Rehearsal final : public Fp8Linear {
   }
   void weight_gradient(const Fp8Matrix& dy, const Fp8Matrix& x, Tensor& dw,
                        Accumulate mode) override {
-    gemms_.weight_gradient(values(dy, Direction::kColumn), values(x, Direction::kColumn), dw, mode,
-                           sum_scale(dy, Direction::kColumn) * sum_scale(x, Direction::kColumn));
+    const Tensor dy_values = values(dy, Direction::kColumn);
+    const float scale = sum_scale(dy, Direction::kColumn) * sum_scale(x, Direction::kColumn);
+    if (!weight_gradient_from_codes(dy_values, x, dw, mode, scale))
+      gemms_.weight_gradient(dy_values, values(x, Direction::kColumn), dw, mode, scale);
   }
 
   void update_factors(Tensor& history, Tensor& factors, const std::vector<fp8::Format>& formats,
@@ -198,6 +200,22 @@ class Rehearsal final : public Fp8Linear {
     auto* to = mutable_data<float>(factors);
     for (int64_t i = 0; i < factors.numel(); ++i) to[i] = fp8::decode_e8m0(from[i]);
     return factors;
+  }
+
+  // Codes go straight into the order in which the GEMM reads values, where it has one.
+  bool weight_gradient_from_codes(const Tensor& dy, const Fp8Matrix& x, Tensor& dw, Accumulate mode,
+                                  float scale) {
+    const Fp8Copy& copy = x.column;
+    if (copy.values.defined()) return false;
+    const fp8::Grid grid = x.grid(Direction::kColumn);
+    const Tensor factors = decode_factors(copy);
+    const float* decode = is_per_tensor(x.column_side) ? nullptr : data<float>(factors);
+    if (!can_decode_pairs(grid, decode)) return false;
+    const auto write = [&](const PairedLayout& layout, uint16_t* to) {
+      decode_pairs({data<uint8_t>(copy.codes), x.rows, x.columns, x.column_side.format}, grid,
+                   decode, layout, to);
+    };
+    return gemms_.weight_gradient(dy, x.columns, write, dw, mode, scale);
   }
 
   // What a GEMM reads: as it was left, or made from the codes.
