@@ -8,10 +8,12 @@
 
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "engine/aten/fp8_quantize.h"
 #include "engine/devices.h"
 #include "engine/own/own.h"
 #include "engine/reference/reference.h"
@@ -81,6 +83,13 @@ void count_launches() {
   Tensor logits = empty_on_gpu({512, 128256}, at::kBFloat16);
   const Tensor targets = empty_on_gpu({512}, at::kInt);
   print_counts("cross_entropy", [&] { loss->run(logits, targets, {.classes = 128256}); });
+  const Tensor x = empty_on_gpu({8192, 4096}, at::kBFloat16);
+  const Tensor codes = empty_on_gpu({8192, 4096}, at::kByte),
+               decode = empty_on_gpu({1, 1}, at::kFloat);
+  print_counts("fp8_stats", [&] {
+    engine::aten::measure_plain(x, {codes, decode}, {.format = fp8::Format::kE4M3},
+                                {8192, 4096, 1, 1});
+  });
 }
 
 struct Differences {
@@ -166,11 +175,42 @@ void compare_cross_entropy(Differences& differences) {
   }
 }
 
+// Of every kind of grid. The reference is libtorch's composition on the CPU.
+void compare_fp8_stats(Differences& differences) {
+  const int64_t rows = 130, columns = 264;
+  Tensor x =
+      (at::randn({rows, columns}) * at::pow(2.0, at::randn({rows, columns}) * 8)).to(at::kBFloat16);
+  x[3][5] = std::numeric_limits<float>::quiet_NaN();
+  x[7].fill_(0);
+  for (const fp8::Format format : {fp8::Format::kE4M3, fp8::Format::kE5M2})
+    for (const fp8::Grid& grid : {fp8::Grid{rows, columns, 1, 1}, fp8::Grid{1, 128, rows, 3},
+                                  fp8::Grid{128, 128, 2, 3}, fp8::Grid{32, 1, 5, columns}}) {
+      const Tensor decode =
+          at::pow(2.0, at::randint(-3, 4, {grid.grid_rows, grid.grid_columns})).to(at::kFloat);
+      const Tensor factors = engine::aten::spread(decode, grid, rows, columns);
+      const Tensor codes = (x.to(at::kFloat) / factors)
+                               .clamp(-448, 448)
+                               .to(engine::aten::dtype_of(format))
+                               .view(at::kByte);
+      const fp8::Side side{.format = format};
+      const Tensor wanted = engine::aten::measure_plain(x, {codes, decode}, side, grid);
+      const Tensor found =
+          engine::aten::measure_plain(on_gpu_copy(x), {on_gpu_copy(codes), on_gpu_copy(decode)},
+                                      side, grid)
+              .cpu();
+      differences.check(at::equal(found.narrow(0, 0, 8), wanted.narrow(0, 0, 8)) &&
+                            at::allclose(found.narrow(0, 8, 2), wanted.narrow(0, 8, 2), 1e-6, 0),
+                        str("FP8 statistics, blocks of ", grid.block_rows, " x ",
+                            grid.block_columns, ": ", found, " for ", wanted));
+    }
+}
+
 int compare_values() {
   at::manual_seed(1);
   Differences differences;
   compare_adamw(differences);
   compare_cross_entropy(differences);
+  compare_fp8_stats(differences);
   std::printf("cases=%d failed=%d\n", differences.cases, differences.failed);
   return differences.failed == 0 && differences.cases > 0 ? 0 : 1;
 }

@@ -32,9 +32,10 @@ at::Tensor to_e8m0(const at::Tensor& decode);
 at::Tensor from_e8m0(const at::Tensor& codes);
 
 // What quantizing did to x: the stats of fp8/health.h, FP64 on its device, which is not waited
-// for. Of a matrix with more elements than these, every n-th row is looked at, so that neither the
-// time nor the memory that it takes grows with the batch; the largest magnitude, and whether there
-// is a NaN or an infinity at all, are of every element.
+// for. On a GPU by our own kernels where they were built (engine/own). Otherwise, of a matrix with
+// more elements than these, every n-th row is looked at, so that neither the time nor the memory
+// that it takes grows with the batch; the largest magnitude, and whether there is a NaN or an
+// infinity at all, are of every element.
 constexpr int64_t kMostMeasured = int64_t{1} << 20;
 at::Tensor measure_plain(const at::Tensor& x, const PlainFp8& quantized, const fp8::Side& side,
                          const fp8::Grid& grid);

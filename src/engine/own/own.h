@@ -5,10 +5,12 @@
 // device counts the launch, the host makes the numbers.
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "engine/op_table.h"
 #include "engine/ops.h"
+#include "fp8/recipe.h"
 #include "kernels/kernels.h"
 
 namespace octavo::engine::own {
@@ -21,5 +23,11 @@ std::unique_ptr<AdamW> make_adamw();
 std::unique_ptr<AdamW> make_adamw(const OctavoKernels& kernels);
 std::unique_ptr<CrossEntropy> make_cross_entropy();
 std::unique_ptr<CrossEntropy> make_cross_entropy(const OctavoKernels& kernels);
+
+// The stats of fp8/health.h of a BF16 matrix on a GPU and its codes, FP64 on its device; nothing
+// where our kernels do not serve it.
+std::optional<at::Tensor> fp8_stats(const at::Tensor& x, const at::Tensor& codes,
+                                    const at::Tensor& decode, fp8::Format format,
+                                    const fp8::Grid& grid);
 
 }  // namespace octavo::engine::own
