@@ -106,7 +106,8 @@ void add_token_ids(const ExportSource& source, const tokenizer::Tokenizer* token
                    Json& config) {
   for (const Json& ids : {source.source_config, of_source(source, "generation_config.json")})
     for (const char* name : kIdNames)
-      if (ids.is_object() && ids.contains(name) && config.value(name, Json()).is_null())
+      if (ids.is_object() && ids.contains(name) &&
+          (!config.contains(name) || config.at(name).is_null()))
         config[name] = ids.at(name);
   if (tokenizer == nullptr) return;
   if (!config.contains("eos_token_id")) {
