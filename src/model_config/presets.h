@@ -35,7 +35,8 @@ std::vector<std::string_view> published_names();  // as the hub writes them
 // "meta-llama/Llama-3.1-8B-Instruct". Nothing when it is none of them.
 std::optional<std::string> hub_name(std::string_view given);
 
-// The family of a well-known model that is not implemented here ("google/gemma-2-9b"), "" otherwise.
+// The family of a well-known model that is not implemented here ("google/gemma-2-9b"), ""
+// otherwise.
 std::string_view unsupported_family(std::string_view name);
 
 }  // namespace octavo::model_config
