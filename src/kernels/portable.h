@@ -68,8 +68,10 @@ OCTAVO_ON_BOTH inline Bits128 load128(const void* p) {
 }
 OCTAVO_ON_BOTH inline void store128(const Bits128& v, void* p) {
 #ifdef __CUDA_ARCH__
-  assume_global(p);
-  *static_cast<uint4*>(p) = make_uint4(v.word[0], v.word[1], v.word[2], v.word[3]);
+  // Said outright: of words that were put together of halves nvcc makes two stores of 64 bits.
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(p)),
+               "r"(v.word[0]), "r"(v.word[1]), "r"(v.word[2]), "r"(v.word[3])
+               : "memory");
 #else
   *static_cast<Bits128*>(p) = v;
 #endif

@@ -126,7 +126,7 @@ def tests_of(mutations):
 def all_at_once(builder, work):
     """passes() of (test, mutation) pairs, two at a time."""
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        return list(pool.map(lambda pair: builder.passes(*pair), work))
+        yield from pool.map(lambda pair: builder.passes(*pair), work)
 
 
 def run_mutations(builder, mutations):
