@@ -20,7 +20,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build" / "release"))
-FLAGS = ["-std=c++20", "-ffp-contract=off", "-g1"]
+FLAGS = ["-std=c++20", "-ffp-contract=off", "-DOCTAVO_FEW_STORAGES"]
 SANITIZERS = {"address": ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"],
               "thread": ["-O1", "-fsanitize=thread"]}
 
@@ -86,6 +86,8 @@ class Builder:
     def __init__(self, folder, flags):
         self.folder, self.flags = pathlib.Path(folder), [*FLAGS, *flags]
         self.folder.mkdir(parents=True)
+        subprocess.run(["clang++", *self.flags, "-x", "c++-header", "/dev/stdin", "-o", self.folder / "gtest.pch"],
+                       input="#include <gtest/gtest.h>\n", text=True, check=True)
 
     def sources(self, mutation=None):
         """The folder to include from: src/kernels as it is, or with one mutation."""
@@ -102,7 +104,7 @@ class Builder:
 
     def passes(self, test, mutation=None):
         made = self.sources(mutation)
-        command = ["clang++", *self.flags, f"-I{made}", f"-I{ROOT / 'src'}", f"-I{ROOT / 'tests'}",
+        command = ["clang++", *self.flags, "-include-pch", self.folder / "gtest.pch", f"-I{made}", f"-I{ROOT / 'src'}", f"-I{ROOT / 'tests'}",
                    ROOT / "tests" / "kernels" / f"{test}_test.cpp", made / "kernels" / "host_launch.cpp", "-o", made / "test",
                    "-fuse-ld=lld", "-lgtest_main", "-lgtest", "-lpthread", f"-L{BUILD / 'lib'}", "-loctavo_light",
                    f"-Wl,-rpath,{BUILD / 'lib'}"]
