@@ -4,9 +4,9 @@
 
 usage: kernels.py [--short] [--only TEXT]
 
-Every test is built from a copy of src/kernels, as it is (it must pass) and with one line of it changed. Without --short
-all of it is also built for the address and undefined-behaviour sanitizers and for the thread sanitizer, to which a
-missing barrier is a data race. --short: one mutation of four kernels; ctest runs the tests as they are.
+Every test is built from a copy of src/kernels with one line of it changed. Without --short all of it is also built as it is
+for the address and undefined-behaviour sanitizers and for the thread sanitizer, to which a missing barrier is a data race,
+and must pass. --short: one mutation of four kernels; ctest runs the tests as they are.
 """
 import argparse
 import concurrent.futures
@@ -155,26 +155,21 @@ def run_sanitizers(folder, tests, counts):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--short", action="store_true")
-    parser.add_argument("--only", default="", help="mutations that have this text")
+    parser.add_argument("--only", default="", help="mutations that have this text, or: sanitizers")
     given = parser.parse_args()
     chosen = [mutation for mutation in MUTATIONS if given.only in " ".join(mutation)]
     if given.short:
         chosen = [next(m for m in chosen if m[0] == test) for test in SHORT]
-    counts = {}
+    counts, tests, whole = {}, tests_of(MUTATIONS), not given.short and not given.only
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         counts["mutations"], counts["caught"] = len(chosen), run_mutations(Builder(folder / "plain", ["-O1"]), chosen)
-        ok = counts["caught"] == counts["mutations"] > 0
-        if not given.short and not given.only:
-            tests = tests_of(MUTATIONS)
-            passed = sum(passed for passed, _ in all_at_once(Builder(folder / "same", ["-O1"]), [(test, None) for test in tests]))
-            counts["unchanged_pass"] = passed
-            ok &= passed == len(tests)
+        ok = counts["caught"] == counts["mutations"]
+        if whole or given.only == "sanitizers":
             run_sanitizers(folder, tests, counts)
             ok &= counts["address_clean"] == counts["thread_clean"] == len(tests) and counts["races_caught"] == len(RACES)
-            ok &= counts["mutations"] >= 20
     print(" ".join(f"{key}={value}" for key, value in counts.items()))
-    sys.exit(0 if ok else 1)
+    sys.exit(0 if ok and (counts["mutations"] >= 20 or not whole) else 1)
 
 
 if __name__ == "__main__":
