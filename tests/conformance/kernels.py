@@ -43,7 +43,7 @@ MUTATIONS = [
     ("portable", "portable.h", "(bits >> 16 & 1)", "(bits >> 17 & 1)"),
     ("portable", "portable.h", "i < count ? widened(p[i])", "i <= count ? widened(p[i])"),
     ("portable", "portable.h", "static_cast<uint32_t>(in[2 * i + 1]) << 16", "static_cast<uint32_t>(in[2 * i]) << 16"),
-    ("portable", "portable.h", "count >= kLane && is_aligned(p, 8)", "is_aligned(p, 8)"),
+    ("portable", "portable.h", "static_cast<uint32_t>(in[i]) << (8 * (i % 4))", "static_cast<uint32_t>(in[i]) << (8 * (i % 3))"),
     ("cross_entropy", "cross_entropy.h", "sum.sum * std::exp(sum.max - largest)", "sum.sum"),
     ("cross_entropy", "cross_entropy.h", "other.sum * std::exp(other.max - larger)", "other.sum"),
     ("cross_entropy", "cross_entropy.h", "p - a.grad_scale : p", "p : p"),
