@@ -3,7 +3,7 @@
 # config, data, launchers); modules with TORCH into liboctavo_core.so, which the executable loads when a verb needs it.
 
 # In the order of the table in docs/internals/tour.md: a module may include only modules before it.
-set(OCTAVO_MODULES base chart fake_cuda model_config config migrate python_env fp8 kernels tokenizer hub rendezvous launch plan data engine nn models optim dist
+set(OCTAVO_MODULES base chart fake_cuda model_config config migrate python_env fp8 kernels tokenizer jinja hub rendezvous launch plan data engine nn models optim dist
   checkpoint monitor run_report foreign_logs sweep eval train export bench verify diagnose compare audit)
 
 add_library(octavo_options INTERFACE)

@@ -33,6 +33,17 @@ def safetensors_seeds():
     yield "fp8", struct.pack("<Q", len(header)) + header + bytes(6)
 
 
+def jinja_seeds():
+    yield "chatml", "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + m.content|trim }}{% endfor %}{{ eos_token }}"
+    yield "namespace", "{%- set ns = namespace(n=0) -%}{% for k, v in d.items() if v %}{% set ns.n = ns.n + 1 %}{{ loop.index0 ~ k }}{% else %}-{% endfor %}{{ ns.n }}"
+    yield "macro", "{% macro m(a, b='c') %}{{ caller(a) }}{{ b|upper }}{% endmacro %}{% call(x) m(1) %}{{ x }}{% endcall %}"
+    yield "filters", "{{ l|sort|join(', ') }}{{ messages|selectattr('role', 'equalto', 'user')|map(attribute='content')|list|tojson(indent=2) }}"
+    yield "text", "{{ 'a b'.split(' ')[-1][::-1].title() ~ '%s %05.2f' % ('x', 1.5) ~ '{} {}'.format(1, 2) }}{{ s|replace('e', 'E')|indent(2, true) }}"
+    yield "blocks", "{% set x %}a{% endset %}{% filter upper %}{{ x }}{% endfilter %}{% with y = 2 %}{{ y ** 3 // 2 }}{% endwith %}{% raw %}{{{% endraw %}{# c #}"
+    yield "generation", "{% generation %}{{ messages[0].content if messages is defined and messages is not none else 'x' }}{% endgeneration %}\n"
+    yield "loops", "{% for i in range(9) %}{% if i is even %}{% continue %}{% elif i > 5 %}{% break %}{% endif %}{{- loop.previtem|default('-') }}{% endfor %}"
+
+
 def model_index_seeds():
     first, second = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
     weights = {"a": first, "b": first, "c": second}
@@ -502,7 +513,7 @@ def python_env_seeds():
 SEEDS = {"adapter": adapter_seeds, "arrow": arrow_seeds, "audit": audit_seeds, "capture": capture_seeds, "chat": chat_seeds,
          "config": yaml_seeds, "dataset_index": dataset_index_seeds, "foreign_logs": foreign_logs_seeds, "http": http_seeds,
          "import": import_seeds, "import_programs": import_programs_seeds, "json_rows": json_rows_seeds,
-         "manifest": manifest_seeds, "model_config": model_config_seeds, "model_index": model_index_seeds,
+         "jinja": jinja_seeds, "manifest": manifest_seeds, "model_config": model_config_seeds, "model_index": model_index_seeds,
          "parquet": parquet_seeds, "python_env": python_env_seeds, "rendezvous": rendezvous_seeds,
          "safetensors": safetensors_seeds, "shard": shard_seeds, "sweep": sweep_seeds, "tokenizer": tokenizer_seeds,
          "tokenizer_text": tokenizer_text_seeds}

@@ -30,6 +30,8 @@ TARGETS = {
     "import": (512, "yaml", ["migrate/import_read.cpp"]),
     "import_programs": (2048, "programs", ["migrate/read_toml.cpp", "migrate/python_tokens.cpp", "migrate/read_python.cpp",
                                            "migrate/shell_words.cpp", "migrate/read_shell.cpp"]),
+    "jinja": (1024, "jinja", ["jinja/lexer.cpp", "jinja/expression_parser.cpp", "jinja/parser.cpp", "jinja/analyze.cpp", "jinja/scope.cpp",
+                              "jinja/interpreter.cpp", "jinja/operators.cpp", "jinja/format.cpp", "jinja/text_methods.cpp"]),
     "json_rows": (1024, "json", ["data/json_rows.cpp", "data/row_format.cpp"]),
     "manifest": (2048, "json", ["checkpoint/manifest.cpp", "checkpoint/index_json.cpp", "checkpoint/part_list.cpp",
                                 "checkpoint/sealed_json.cpp"]),

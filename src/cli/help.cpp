@@ -27,7 +27,7 @@ constexpr std::pair<std::string_view, std::string_view> kCommonKeys[] = {
      "model_name checkpoint dataset max_seq_length batch_size fp8_recipe fp8_format fp8_skip "
      "capture device output json"},
     {"bench",
-     "model_name n_layer max_seq_length batch_size fp8_recipe fp8_backend bench_seconds "
+     "model_name max_seq_length batch_size fp8_recipe fp8_backend bench_seconds "
      "bench_steps device num_threads output json"},
     {"data prepare",
      "output tokenizer dataset split_name val_fraction max_seq_length text_field prompt_field "

@@ -134,8 +134,9 @@ std::vector<Key> row_keys() {
                {ChatTemplate::kAuto, ChatTemplate::kChatml, ChatTemplate::kQwen2,
                 ChatTemplate::kSmollm2, ChatTemplate::kLlama3, ChatTemplate::kLlama31,
                 ChatTemplate::kAlpaca, ChatTemplate::kNone},
-               "How prompts, answers and messages become text. auto: what the tokenizer's added "
-               "tokens say, else alpaca; none where prompts have Alpaca's text already. none: "
+               "How prompts, answers and messages become text. auto: the template of the "
+               "model's folder (Jinja), else what the tokenizer's added tokens say, else alpaca; "
+               "none where prompts have Alpaca's text already. none: "
                "prompt and answer one after the other. checkpoints export writes the one that the "
                "model was trained with, unless this names another.")
           .read_by(kMakers | reader::kGenerate | reader::kCheckpoints),

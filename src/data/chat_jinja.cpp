@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "data/chat_texts.h"
+#include "data/own_template.h"
 
 namespace octavo::data {
 namespace {
@@ -122,9 +123,20 @@ std::string plain(const Edges& edges) {
          "{%- endfor %}";
 }
 
+std::shared_ptr<const OwnTemplate> own_template(const tokenizer::Tokenizer& tokenizer) {
+  auto own = OwnTemplate::find(tokenizer);
+  if (!own)
+    fail(ExitCode::kUsage, "data", "wanted the chat template of the tokenizer's folder (",
+         tokenizer.name(),
+         "), with which the model was trained, found none; name the folder with --tokenizer, or a "
+         "template with --chat_template");
+  return own;
+}
+
 }  // namespace
 
 std::string jinja_of(ChatTemplate kind, const tokenizer::Tokenizer& tokenizer) {
+  if (kind == ChatTemplate::kAuto) return own_template(tokenizer)->text();
   check_template(kind, tokenizer);
   switch (kind) {
     case ChatTemplate::kAuto:
@@ -148,10 +160,12 @@ std::string jinja_of(ChatTemplate kind, const tokenizer::Tokenizer& tokenizer) {
 }
 
 tokenizer::TokenId end_of_answer(ChatTemplate kind, const tokenizer::Tokenizer& tokenizer) {
-  check_template(kind, tokenizer);
+  if (kind != ChatTemplate::kAuto) check_template(kind, tokenizer);
   // The template itself says it: the last loss token of an answer.
-  const auto chat =
-      encode_chat(tokenizer, render_chat(kind, {{"user", "a", ""}, {"assistant", "b", ""}}, false));
+  const std::vector<Message> messages = {{"user", "a", ""}, {"assistant", "b", ""}};
+  const auto chat = kind == ChatTemplate::kAuto
+                        ? own_template(tokenizer)->encode(messages, false, true)
+                        : encode_chat(tokenizer, render_chat(kind, messages, false));
   for (size_t i = chat.ids.size(); i-- > 0;)
     if (chat.in_loss[i] != 0) return chat.ids[i];
   OCTAVO_ASSERT(!"an answer ends with a loss token");

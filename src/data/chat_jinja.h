@@ -7,6 +7,8 @@
 
 namespace octavo::data {
 
+// kAuto is the template of the tokenizer's own folder.
+//
 // Renders what render_chat() does, for transformers' apply_chat_template and what works like it.
 // Two things differ there, in every template: a marker in somebody's text is taken for one, and
 // where an answer begins with white space its tokens may join those of the line before.

@@ -136,7 +136,12 @@ ChatTemplate template_of(const tokenizer::Tokenizer& tokenizer) {
   return has("<jupyter_start>") ? ChatTemplate::kSmollm2 : ChatTemplate::kChatml;
 }
 
+std::string_view stored_name(ChatTemplate kind) {
+  return kind == ChatTemplate::kAuto ? "own" : name_of(kind);
+}
+
 ChatTemplate template_named(const std::string& name, const std::string& source) {
+  if (name == stored_name(ChatTemplate::kAuto)) return ChatTemplate::kAuto;
   for (const ChatTemplate kind :
        {ChatTemplate::kChatml, ChatTemplate::kQwen2, ChatTemplate::kSmollm2, ChatTemplate::kLlama3,
         ChatTemplate::kLlama31, ChatTemplate::kAlpaca, ChatTemplate::kNone})

@@ -33,7 +33,10 @@ struct Segment {
 
 // The template that the tokenizer's added tokens show, else alpaca. Never kAuto.
 ChatTemplate template_of(const tokenizer::Tokenizer& tokenizer);
-// By the name of the key's value; `source` is for the message when there is none of it.
+// As an index or a checkpoint keeps it: "own" for kAuto, which stands there for the template of the
+// model's own folder (data/own_template.h).
+std::string_view stored_name(ChatTemplate kind);
+// Of such a name; `source` is for the message when there is none of it.
 ChatTemplate template_named(const std::string& name, const std::string& source);
 // Fails when the tokenizer lacks a marker of the template.
 void check_template(ChatTemplate kind, const tokenizer::Tokenizer& tokenizer);

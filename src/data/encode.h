@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/own_template.h"
 #include "data/row_format.h"
 #include "data/units.h"
 #include "tokenizer/tokenizer.h"
@@ -28,6 +29,7 @@ struct EncodeContext {
   std::vector<uint64_t> begins;  // source_begins
   RowFormat format;
   ChatTemplate chat_template = ChatTemplate::kNone;  // of rows with answers
+  std::shared_ptr<const OwnTemplate> own;            // goes before it: the model's own
   bool loss_on_all = false;
   bool special_in_text = false;     // texts may spell special tokens
   uint64_t sample_length = 0;       // of packed documents; 0: plain tokens

@@ -142,7 +142,9 @@ void encode_chat_row(const EncodeContext& context, const ValidationCut& cut, Row
   }
   EncodedChat chat;
   at_place(row.place, [&] {
-    chat = encode_chat(context.tokenizer, render_chat(context.chat_template, messages, false));
+    chat = context.own ? context.own->encode(messages, false, !context.loss_on_all)
+                       : encode_chat(context.tokenizer,
+                                     render_chat(context.chat_template, messages, false));
   });
   const bool too_long = chat.ids.size() > context.sample_length;
   if (too_long) chat.ids.resize(context.sample_length);

@@ -144,7 +144,8 @@ Json plan_options(const PrepareOptions& options, const tokenizer::Tokenizer& tok
   if (!inputs.rows.format.has_answers()) return json;
   json.erase("text_field");
   json["rows"] = inputs.rows.format.name;
-  json["chat_template"] = name_of(inputs.rows.chat_template);
+  json["chat_template"] = stored_name(inputs.rows.chat_template);
+  if (inputs.rows.own) json["own_template"] = inputs.rows.own->fingerprint();
   json["train_on"] = name_of(options.train_on);
   json["packing"] = options.packing;
   json["sample_length"] = options.max_seq_length;
@@ -216,6 +217,7 @@ EncodeContext make_context(const PrepareOptions& options, const tokenizer::Token
                         .begins = source_begins(inputs.sources),
                         .format = inputs.rows.format,
                         .chat_template = inputs.rows.chat_template,
+                        .own = inputs.rows.own,
                         .loss_on_all = options.train_on == config::TrainOn::kAll,
                         .special_in_text = options.special_tokens_in_text,
                         .sample_length = options.max_seq_length};

@@ -52,14 +52,35 @@ DetectedFormat find_first(const PrepareOptions& options, const std::vector<Sourc
   return none;
 }
 
-ChatTemplate choose_template(const PrepareOptions& options, const tokenizer::Tokenizer& tokenizer,
-                             const RowFormat& format, const Json& row) {
+// The template of the model's folder, when it can be done here; why not is said.
+std::shared_ptr<const OwnTemplate> usable_template(const tokenizer::Tokenizer& tokenizer,
+                                                   bool with_mask) {
+  try {
+    auto own = OwnTemplate::find(tokenizer);
+    if (own) own->encode({{"user", "a", ""}, {"assistant", "b", ""}}, false, with_mask);
+    return own;
+  } catch (const Error& error) {
+    log_warn(str("data: the model's own chat template is not used: ", error.what()));
+    return nullptr;
+  }
+}
+
+void choose_template(const PrepareOptions& options, const tokenizer::Tokenizer& tokenizer,
+                     const Json& row, RowPlan& plan) {
+  const RowFormat& format = plan.format;
   ChatTemplate chosen = options.chat_template;
   const char* why = "as given";
   if (chosen == ChatTemplate::kAuto && has_alpaca_text(format, row)) {
     chosen = ChatTemplate::kNone;
     why = "the prompts have Alpaca's text already";
   } else if (chosen == ChatTemplate::kAuto) {
+    plan.own = usable_template(tokenizer, options.train_on != config::TrainOn::kAll);
+    if (plan.own) {
+      plan.chat_template = ChatTemplate::kAuto;
+      log_info(str("data: rows are ", format.name, ", chat_template of ", plan.own->file(), " (",
+                   plan.own->mask_source(), "), train_on ", name_of(options.train_on)));
+      return;
+    }
     chosen = template_of(tokenizer);
     why = chosen == ChatTemplate::kAlpaca ? "the tokenizer has no chat markers"
                                           : "as the tokenizer's added tokens say";
@@ -67,7 +88,7 @@ ChatTemplate choose_template(const PrepareOptions& options, const tokenizer::Tok
   check_template(chosen, tokenizer);
   log_info(str("data: rows are ", format.name, ", chat_template ", name_of(chosen), " (", why,
                "), train_on ", name_of(options.train_on)));
-  return chosen;
+  plan.chat_template = chosen;
 }
 
 }  // namespace
@@ -81,7 +102,7 @@ RowPlan plan_rows(const PrepareOptions& options, const tokenizer::Tokenizer& tok
   const DetectedFormat found = find_first(options, sources);
   RowPlan plan{.format = found.format};
   if (plan.format.has_answers())
-    plan.chat_template = choose_template(options, tokenizer, plan.format, found.row);
+    choose_template(options, tokenizer, found.row, plan);
   else if (found.row.is_object())
     log_info(str("data: rows are ", plan.format.name));
   return plan;

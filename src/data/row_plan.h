@@ -1,8 +1,10 @@
 #pragma once
 // What is to be made of the rows of the inputs, as options, first row and tokenizer say.
 
+#include <memory>
 #include <vector>
 
+#include "data/own_template.h"
 #include "data/prepare.h"
 #include "data/row_format.h"
 #include "data/sources.h"
@@ -11,8 +13,9 @@
 namespace octavo::data {
 
 struct RowPlan {
-  RowFormat format;  // plain text when no input has rows
-  ChatTemplate chat_template = ChatTemplate::kNone;
+  RowFormat format;                                  // plain text when no input has rows
+  ChatTemplate chat_template = ChatTemplate::kNone;  // kAuto: the model's own
+  std::shared_ptr<const OwnTemplate> own;            // of the model's folder, when it is used
 };
 
 // Looks at the first row of all: what it is.

@@ -41,6 +41,7 @@ class ChatFiles {
             config::ChatTemplate kind)
       : source_(source),
         tokenizer_(tokenizer),
+        is_own_(kind == config::ChatTemplate::kAuto),
         end_(data::end_of_answer(kind, tokenizer)),
         jinja_(data::jinja_of(kind, tokenizer)) {}
 
@@ -52,7 +53,8 @@ class ChatFiles {
     if (name == "generation_config.json") return generation_config().dump(2) + "\n";
     if (name == "tokenizer_config.json" && has_tokenizer)
       return tokenizer_config(in_source).dump(2) + "\n";
-    if (name == "chat_template.jinja" && in_source) return jinja_;  // goes before the other's
+    if (name == "chat_template.jinja" && in_source && !is_own_)
+      return jinja_;  // goes before the other's
     if (name == "special_tokens_map.json" && in_source) {
       Json map = of_source(source_, name.c_str());
       map["eos_token"] = text(end_);
@@ -84,18 +86,20 @@ class ChatFiles {
       tokenizer_.encode_with_special("", begin);
       if (!begin.empty()) json["bos_token"] = text(begin.front());
     }
+    json["eos_token"] = text(end_);
+    if (is_own_) return json;  // what it says of the template stays
     const auto old = json.find("chat_template");
     if (old != json.end() && *old != jinja_)
       log_info(
           "export: the chat template of the source is replaced by the one that the model was "
           "trained with (which has no place for tools)");
     json["chat_template"] = jinja_;
-    json["eos_token"] = text(end_);
     return json;
   }
 
   const ExportSource& source_;
   const tokenizer::Tokenizer& tokenizer_;
+  bool is_own_;  // the source's own template
   TokenId end_;
   std::string jinja_;
 };
@@ -129,10 +133,11 @@ void write_companions(const ExportSource& source, const tokenizer::Tokenizer* to
   std::optional<ChatFiles> chat;
   if (source.chat_template && tokenizer != nullptr) {
     chat.emplace(source, *tokenizer, *source.chat_template);
-    report.chat_template = name_of(*source.chat_template);
+    report.chat_template = data::stored_name(*source.chat_template);
   } else if (source.chat_template) {
     log_warn(octavo::str("export: without a tokenizer the export does not say that chat_template ",
-                         name_of(*source.chat_template), " ends its answers, nor what it is"));
+                         data::stored_name(*source.chat_template),
+                         " ends its answers, nor what it is"));
   }
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
                            "generation_config.json", "chat_template.jinja"}) {

@@ -6,6 +6,7 @@
 #include "base/progress.h"
 #include "data/default_tokenizer.h"
 #include "data/input_sets.h"
+#include "data/own_template.h"
 #include "data/prepare.h"
 
 namespace octavo::train {
@@ -32,6 +33,10 @@ fs::path cache_folder(const config::Settings& s, const data::PrepareOptions& opt
     identity += str('\0', s.prompt_field, '\0', s.response_field, '\0', s.messages_field, '\0',
                     name_of(s.chat_template), ' ', name_of(s.train_on), ' ', s.packing, ' ',
                     s.max_seq_length);
+  if (packs && s.chat_template == config::ChatTemplate::kAuto)
+    if (const std::string own = data::OwnTemplate::fingerprint_beside(options.tokenizer);
+        !own.empty())
+      identity += str('\0', "own template ", own);
   const std::string hash = hash_bytes(std::as_bytes(std::span(identity.data(), identity.size())));
   return fs::path(s.data_cache) /
          (fs::path(s.dataset.front()).stem().string() + "-" + hash.substr(0, 12));

@@ -4,10 +4,12 @@
 #include <iostream>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/progress.h"
 #include "cli/core/core_verbs.h"
 #include "config/parse.h"
 #include "data/chat_template.h"
+#include "data/own_template.h"
 #include "tokenizer/special_tokens.h"
 #include "train/device.h"
 #include "train/state/model_tokenizer.h"
@@ -44,9 +46,12 @@ auto print_with(const Tokenizer& tokenizer) {
 
 // The turns of standard input, or the one of the prompt, each answered.
 void chat(const config::Settings& s, const train::Loaded& loaded, const Tokenizer& tokenizer) {
-  const auto kind = s.chat_template == config::ChatTemplate::kAuto ? data::template_of(tokenizer)
-                                                                   : s.chat_template;
-  data::check_template(kind, tokenizer);
+  const bool is_auto = s.chat_template == config::ChatTemplate::kAuto;
+  const auto own = is_auto ? data::OwnTemplate::find(tokenizer) : nullptr;
+  const auto kind = is_auto ? data::template_of(tokenizer) : s.chat_template;
+  if (!own) data::check_template(kind, tokenizer);
+  log_info(octavo::str("generate: chat_template ",
+                       own ? "of " + own->file() : std::string(name_of(kind))));
   eval::GenerateOptions options = options_of(s, tokenizer);
   options.never = eval::ids_without_token(*loaded.model, tokenizer);
   options.stop.push_back(tokenizer.end_of_document());
@@ -63,7 +68,9 @@ void chat(const config::Settings& s, const train::Loaded& loaded, const Tokenize
   while (one_turn || read()) {
     messages.push_back({"user", line, ""});
     const auto ids =
-        data::encode_chat(tokenizer, data::render_chat(kind, messages, /*open_turn=*/true)).ids;
+        own ? own->encode(messages, /*open_turn=*/true, /*with_mask=*/false).ids
+            : data::encode_chat(tokenizer, data::render_chat(kind, messages, /*open_turn=*/true))
+                  .ids;
     // The whole chat is read again: an answer's own tokens need not be those its text gives.
     eval::Generator generator(*loaded.engine, *loaded.model);
     const auto answer = generator.continue_text(ids, options, print_with(tokenizer));

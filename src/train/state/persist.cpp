@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/model_file.h"
 #include "config/print.h"
+#include "data/chat_template.h"
 #include "hub/hub.h"
 #include "model_config/presets.h"
 #include "train/device.h"
@@ -51,7 +52,8 @@ checkpoint::State state_of(const Run& run, const std::string& run_name, const do
                  {"schedule", schedule_json(run.schedule)},
                  {"config", config::to_yaml(run.settings)}};
   const auto chat = run.data.train->chat_template();
-  state.extra["chat_template"] = chat ? Json(name_of(*chat)) : Json();  // null: trained on text
+  state.extra["chat_template"] =
+      chat ? Json(data::stored_name(*chat)) : Json();  // null: trained on text
   if (!run.claim.run_id.empty()) state.extra["run_id"] = run.claim.run_id;
   state.extra["skipped_steps"] = run.progress.skipped_steps;
   state.extra["skipped_in_a_row"] = run.progress.skipped_in_a_row;
