@@ -339,7 +339,7 @@ def check_command(claims, work, nvml):
     loaded = subprocess.run([OCTAVO, "verify", "--for", "torchao", "--python", made.root], capture_output=True, text=True,
                             env=os.environ | {"LD_DEBUG": "files"})
     claims.claim("libtorch is not loaded", "liboctavo_light" in loaded.stderr and "libtorch" not in loaded.stderr)
-    for flags, part in ((("--for", "nemo"), "te, torchao or megatron"), (("--for",), "a value behind --for"),
+    for flags, part in ((("--for", "nemo"), "te, torchao or megatron"), (("--for",), "wanted te|torchao|megatron behind it"),
                         (("--python", "x"), "beside --python"), (("--for", "te", "--python", "/no/such"), "which python"),
                         (("--for", "te", "--fp8_recipe", "current"), "does not read fp8_recipe")):
         done = subprocess.run([OCTAVO, "verify", *flags], capture_output=True, text=True)
