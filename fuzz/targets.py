@@ -44,8 +44,9 @@ TARGETS = {
     "safetensors": (1024, "safetensors", ["checkpoint/safetensors_reader.cpp"]),
     "shard": (1024, None, ["data/shard.cpp"]),
     "sweep": (1024, "yaml", ["sweep/definition.cpp", "sweep/parameter_parse.cpp"]),
-    "tokenizer": (4096, "tokenizer", ["tokenizer/hf_file.cpp", "tokenizer/regex_syntax.cpp"]),
-    "tokenizer_text": (1024, "tokenizer", ["tokenizer/pre_tokenizer.cpp", "tokenizer/bpe.cpp", "tokenizer/nfc.cpp"]),
+    "tokenizer": (4096, "tokenizer", ["tokenizer/hf_file.cpp", "tokenizer/hf_steps.cpp", "tokenizer/regex_syntax.cpp"]),
+    "tokenizer_text": (1024, "tokenizer", ["tokenizer/pre_tokenizer.cpp", "tokenizer/bpe.cpp", "tokenizer/nfc.cpp", "tokenizer/normalizer.cpp",
+                                           "tokenizer/symbols.cpp", "tokenizer/decoder.cpp"]),
 }
 
 

@@ -56,7 +56,7 @@ std::vector<Entry> entries_of(const plan::Shape& shape, const fp8::Options& fp8,
     }
     Entry entry{.name = name,
                 .layers = layers,
-                .refusal = fp8::refusal(fp8.recipe, outputs, inputs, tokens),
+                .refusal = fp8::refusal(fp8.recipe, outputs, inputs),
                 .is_head = false,
                 .times = {}};
     entry.times.shape = {tokens, outputs, inputs};

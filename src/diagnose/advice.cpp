@@ -185,10 +185,8 @@ void add_sizes(const Diagnosis& found, std::vector<Advice>& advice) {
     }
   if (reasons.empty()) return;
   advice.push_back({false,
-                    reasons.begin()->starts_with("tokens")
-                        ? "make batch_size x max_seq_length a multiple of what the recipe wants"
-                        : str("make the model's sides multiples of what the recipe wants (",
-                              side_multiples(), "), or take a recipe that wants less"),
+                    str("make the model's sides multiples of what the recipe wants (",
+                        side_multiples(), "), or take a recipe that wants less"),
                     str(layers.size(), " layer(s) stay out of FP8, ", *layers.begin(), " first: ",
                         join(std::vector<std::string>(reasons.begin(), reasons.end()), "; "))});
 }

@@ -44,7 +44,7 @@ LayerStats measured(const engine::Engine& engine, const fs::path& folder,
     return factor_from_amax(variant, format, of.abs().max().to(at::kFloat).item<float>());
   };
   // The sizes of the whole layer decide; how many tokens a batch has is not the layer's doing.
-  LayerStats stats = stats_for(layer.name, layer.outputs, layer.inputs, /*tokens=*/0, all);
+  LayerStats stats = stats_for(layer.name, layer.outputs, layer.inputs, all);
   measure_forward(engine, x, w, factor, stats);
   measure_backward(engine, dy, layer.trainable ? x : at::Tensor(), w, factor, stats);
   return stats;

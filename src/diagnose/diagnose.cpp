@@ -101,7 +101,6 @@ void look(train::Run& run, const config::Settings& settings, Diagnosis& found) {
   double done = 0, each = 1;
   Observer observer(engine, layers,
                     {.in_use = run.trained.fp8->options(),
-                     .tokens = found.tokens,
                      .keep_tensors = !settings.capture.empty(),
                      .on_layer = [&](const std::string& layer) { bar.set(done += each, layer); }});
   int64_t step = run.progress.step;

@@ -25,7 +25,7 @@ Observer::Observer(const engine::Engine& engine, const nn::LinearList& layers, O
   for (const auto& layer : layers) {
     const auto w = layer->weight->sizes();
     places_[layer.get()] = layers_.size();
-    layers_.push_back({layer, {}, {}, stats_for(layer->name, w[0], w[1], options_.tokens, all)});
+    layers_.push_back({layer, {}, {}, stats_for(layer->name, w[0], w[1], all)});
     layer->observer = this;
   }
 }

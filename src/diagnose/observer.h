@@ -15,7 +15,6 @@ class Observer final : public nn::LinearObserver {
  public:
   struct Options {
     fp8::Options in_use;
-    int64_t tokens = 0;
     bool keep_tensors = false;  // for a capture file
     std::function<void(const std::string& layer)> on_layer;
   };

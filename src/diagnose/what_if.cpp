@@ -105,13 +105,12 @@ const VariantStats* LayerStats::find(const Variant& variant) const {
   return found == variants.end() ? nullptr : &*found;
 }
 
-LayerStats stats_for(const std::string& layer, int64_t outputs, int64_t inputs, int64_t tokens,
+LayerStats stats_for(const std::string& layer, int64_t outputs, int64_t inputs,
                      const std::vector<Variant>& variants) {
   LayerStats stats{
       .layer = layer, .outputs = outputs, .inputs = inputs, .bf16 = {}, .variants = {}};
   for (const Variant& variant : variants)
-    stats.variants.push_back(
-        {variant, fp8::refusal(variant.recipe, outputs, inputs, tokens), {}, {}});
+    stats.variants.push_back({variant, fp8::refusal(variant.recipe, outputs, inputs), {}, {}});
   return stats;
 }
 

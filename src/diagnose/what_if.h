@@ -60,7 +60,7 @@ void measure_backward(const engine::Engine& engine, const at::Tensor& dy, const 
                       const at::Tensor& w, const FactorOf& factor, LayerStats& stats);
 
 // A layer's stats before it was looked at: which variants may run on it.
-LayerStats stats_for(const std::string& layer, int64_t outputs, int64_t inputs, int64_t tokens,
+LayerStats stats_for(const std::string& layer, int64_t outputs, int64_t inputs,
                      const std::vector<Variant>& variants);
 
 }  // namespace octavo::diagnose

@@ -1,11 +1,13 @@
 #include "engine/engine.h"
 
+#include "engine/padded_fp8_linear.h"
+
 namespace octavo::engine {
 
 Engine::Engine(const Target& wanted)
     : target(wanted),
       matmul(pick<Matmul>(wanted, choices)),
-      fp8_linear(pick<Fp8Linear>(wanted, choices)),
+      fp8_linear(with_padding(pick<Fp8Linear>(wanted, choices))),
       layer_norm(pick<LayerNorm>(wanted, choices)),
       rms_norm(pick<RmsNorm>(wanted, choices)),
       gelu(pick<Gelu>(wanted, choices)),

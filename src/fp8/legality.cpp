@@ -32,9 +32,9 @@ std::string token_refusal(Recipe recipe, int64_t tokens) {
   return broken("tokens", tokens, traits_of(recipe).token_multiple);
 }
 
-std::string refusal(Recipe recipe, int64_t outputs, int64_t inputs, int64_t tokens) {
-  std::string of_sides = refusal(recipe, outputs, inputs);
-  return of_sides.empty() && tokens > 0 ? token_refusal(recipe, tokens) : of_sides;
+int64_t padding(Recipe recipe, int64_t tokens) {
+  const int64_t multiple = traits_of(recipe).token_multiple;
+  return (multiple - tokens % multiple) % multiple;
 }
 
 std::string skipped_by(std::span<const std::string> patterns, const std::string& layer,

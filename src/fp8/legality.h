@@ -15,10 +15,10 @@ namespace octavo::fp8 {
 // of 16"; "" when it can. Each side is summed over, or is the width of a result, in some GEMM.
 std::string refusal(Recipe recipe, int64_t outputs, int64_t inputs);
 // The same of the tokens of a micro-batch, which the weight gradient sums over. The other two
-// GEMMs take any number.
+// GEMMs take any number. Where training runs here, rows of zeros make it up
+// (engine/padded_fp8_linear.h): the rows that are missing, 0 when none is.
 std::string token_refusal(Recipe recipe, int64_t tokens);
-// Of both: the sides first. `tokens` 0: not known yet, and not judged.
-std::string refusal(Recipe recipe, int64_t outputs, int64_t inputs, int64_t tokens);
+int64_t padding(Recipe recipe, int64_t tokens);
 
 // A linear layer as fp8_skip sees it.
 struct LayerName {

@@ -40,6 +40,17 @@ void check_skip(const std::vector<std::string>& patterns, const LinearList& laye
        nearest.empty() ? "" : str("; did you mean '", nearest, "'?"));
 }
 
+// It is done where the tokens are (engine/padded_fp8_linear.h), which the receipt counts.
+void say_padding(fp8::Recipe recipe, int64_t tokens) {
+  const int64_t missing = fp8::padding(recipe, tokens);
+  if (missing > 0)
+    log_info(str("fp8: micro-batches of ", tokens, " tokens are padded by ", missing,
+                 " rows of zeros to ", tokens + missing, " in FP8 GEMMs: fp8_recipe ",
+                 config::name_of(recipe), " wants a multiple of ",
+                 fp8::traits_of(recipe).token_multiple,
+                 "; the results are the same, and a length that needs none is faster"));
+}
+
 }  // namespace
 
 Fp8Model::Fp8Model(const engine::Engine& engine, const LinearList& layers,
@@ -51,15 +62,13 @@ Fp8Model::Fp8Model(const engine::Engine& engine, const LinearList& layers,
   shared_.scaling = Fp8Scaling(engine, options.fp8);
   const int64_t blocks = layers.empty() ? 0 : layers.back()->block + 1;
   check_skip(options.skip, layers, blocks);
-  const std::string tokens = fp8::token_refusal(options.fp8.recipe, options.tokens);
+  say_padding(options.fp8.recipe, options.tokens);
   for (const auto& layer : layers) {
     Fp8LayerPlan plan{layer, {}};
     const auto w = layer->weight->sizes();
     const std::string pattern = fp8::skipped_by(options.skip, layer->name, layer->block, blocks);
     if (!pattern.empty())
       plan.reason = str("fp8_skip ", pattern);
-    else if (!tokens.empty())
-      plan.reason = tokens;
     else
       plan.reason = fp8::refusal(options.fp8.recipe, w[0], w[1]);
     if (plan.reason.empty()) layer->fp8 = std::make_unique<Fp8Layer>(shared_, layer->name);
@@ -68,8 +77,7 @@ Fp8Model::Fp8Model(const engine::Engine& engine, const LinearList& layers,
   if (layers_in_fp8() == 0)
     fail(ExitCode::kUsage, "nn", "FP8 was asked for and no layer can run in it (",
          plan_.empty() ? "the model has no linear layers" : plan_.front().reason,
-         "); change the sizes, batch_size x max_seq_length, fp8_recipe or fp8_skip, or train in "
-         "bf16");
+         "); change the sizes, fp8_recipe or fp8_skip, or train in bf16");
   troubled_.assign(plan_.size(), 0);
 }
 

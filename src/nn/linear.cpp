@@ -132,8 +132,7 @@ Tensor base_backward(const Engine& engine, Linear& layer, const LinearOperand& o
   const engine::Fp8Matrix gradient =
       operand.quantized ? *operand.quantized : layer.fp8->gradient(dy, want_dx, weight.trainable);
   if (weight.trainable)
-    engine.fp8_linear->weight_gradient(gradient,
-                                       layer.fp8->kept_input(operand.rows(), inputs, kept),
+    engine.fp8_linear->weight_gradient(gradient, layer.fp8->kept_input(gradient.rows, inputs, kept),
                                        weight.grad, weight.next_write());
   if (want_dx) {
     engine.fp8_linear->input_gradient(gradient, layer.fp8->weight(weight, true), dx);

@@ -18,13 +18,15 @@ std::vector<int64_t> batch_sizes(const config::Settings& s, int64_t samples, int
   const bool fp8 = s.use_fp8 || s.mixed_precision == config::Precision::kFp8;
   most = std::min({most, kMostSamples, kMostTokens / s.max_seq_length});
   if (samples > 0) most = std::min(most, samples);
-  std::vector<int64_t> sizes;
+  std::vector<int64_t> sizes, unpadded;
   for (int64_t size = 1; size <= most; ++size) {
     if (samples > 0 && samples % size != 0) continue;
-    if (fp8 && !fp8::token_refusal(config::fp8_recipe_of(s), size * s.max_seq_length).empty())
-      continue;
     sizes.push_back(size);
+    if (fp8 && fp8::padding(config::fp8_recipe_of(s), size * s.max_seq_length) == 0)
+      unpadded.push_back(size);
   }
+  // Padding costs time: it is for lengths that no size makes a multiple of.
+  if (!unpadded.empty()) sizes = std::move(unpadded);
   if (sizes.empty())
     fail(ExitCode::kUsage, "plan", "no micro-batch of at most ", most, " samples of ",
          s.max_seq_length, " tokens makes the ", samples, " samples that a step has on a GPU",

@@ -32,8 +32,6 @@ void share_in_fp8(LongRun& run) {
   const config::Settings& s = run.settings;
   const fp8::Recipe recipe = fp8::request_of(s).wanted.recipe;
   const auto linears = plan::block_linears(shape);
-  // A search for the batch passes over sizes that the recipe refuses.
-  const int64_t tokens = s.auto_batch_size ? 0 : run.batch * s.max_seq_length;
   double taken = 0, all = 0;
   std::vector<fp8::LayerName> names;
   std::map<std::string, int64_t> skipped;  // layers by pattern
@@ -45,7 +43,7 @@ void share_in_fp8(LongRun& run) {
       names.push_back({layer_name(shape, block, p), block});
       const std::string pattern =
           fp8::skipped_by(s.fp8_skip, names.back().name, block, shape.layers);
-      const std::string why = fp8::refusal(recipe, linear.outputs, linear.inputs, tokens);
+      const std::string why = fp8::refusal(recipe, linear.outputs, linear.inputs);
       if (!pattern.empty())
         ++skipped[pattern];
       else if (!why.empty())

@@ -25,7 +25,7 @@ fp8::TensorHealth health(double underflowed_percent, double sqnr_db) {
 Diagnosis sick_but(const std::vector<Variant>& healthy, const fp8::Options& in_use) {
   Diagnosis found;
   found.in_use = in_use;
-  LayerStats stats = stats_for("h.0.mlp.c_fc", 256, 256, 256, variants(in_use));
+  LayerStats stats = stats_for("h.0.mlp.c_fc", 256, 256, variants(in_use));
   for (VariantStats& v : stats.variants) {
     const bool well = std::ranges::find(healthy, v.variant) != healthy.end();
     v.tensors.push_back(

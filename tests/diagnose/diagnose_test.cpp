@@ -95,7 +95,7 @@ TEST(Observer, LetsTheLayersGo) {
   train::start_on_random_tokens(run, s);
   {
     const Observer observer(*run.trained.engine, run.trained.model->linears(),
-                            {.in_use = run.trained.fp8->options(), .tokens = 128, .on_layer = {}});
+                            {.in_use = run.trained.fp8->options(), .on_layer = {}});
     EXPECT_NE(run.trained.model->linears().front()->observer, nullptr);
   }
   for (const auto& layer : run.trained.model->linears()) EXPECT_EQ(layer->observer, nullptr);

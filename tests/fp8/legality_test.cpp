@@ -34,17 +34,19 @@ TEST(Legality, MultiplesOfEveryRecipe) {
       EXPECT_EQ(refusal(recipe, 128, size).empty(), legal) << size;
       const int64_t tokens = recipe == Recipe::kMxfp8 ? 32 : 16;
       EXPECT_EQ(token_refusal(recipe, size).empty(), size % tokens == 0) << size;
+      EXPECT_EQ(token_refusal(recipe, size + padding(recipe, size)), "") << size;
+      EXPECT_LT(padding(recipe, size), tokens) << size;
     }
   EXPECT_EQ(token_refusal(Recipe::kDelayed, 1023), "tokens 1023 is not a multiple of 16");
   EXPECT_EQ(token_refusal(Recipe::kMxfp8, 48), "tokens 48 is not a multiple of 32");
   EXPECT_EQ(token_refusal(Recipe::kBlockwise, 48), "") << "a short block at the end is legal";
 }
 
-TEST(Legality, SidesAndTokensTogether) {
-  EXPECT_EQ(refusal(Recipe::kDelayed, 768, 768, 1024), "");
-  EXPECT_EQ(refusal(Recipe::kDelayed, 768, 768, 1023), "tokens 1023 is not a multiple of 16");
-  EXPECT_EQ(refusal(Recipe::kDelayed, 768, 100, 1023), "inputs 100 is not a multiple of 16");
-  EXPECT_EQ(refusal(Recipe::kDelayed, 768, 768, 0), "") << "not known yet";
+TEST(Legality, MissingTokens) {
+  EXPECT_EQ(padding(Recipe::kDelayed, 1023), 1);
+  EXPECT_EQ(padding(Recipe::kMxfp8, 48), 16);
+  EXPECT_EQ(padding(Recipe::kBlockwise, 48), 0);
+  EXPECT_EQ(padding(Recipe::kRowwise, 0), 0);
 }
 
 TEST(Skip, GlobsAndWords) {

@@ -43,7 +43,8 @@ TEST(RecipeTraits, RowsAgreeWithThemselves) {
     SCOPED_TRACE(config::name_of(row.recipe));
     EXPECT_LE(row.native.first, row.native.last);
     EXPECT_EQ(row.side_multiple % row.token_multiple, 0);
-    EXPECT_EQ(refusal(row.recipe, row.side_multiple, row.side_multiple, row.token_multiple), "");
+    EXPECT_EQ(refusal(row.recipe, row.side_multiple, row.side_multiple), "");
+    EXPECT_EQ(token_refusal(row.recipe, row.token_multiple), "");
     EXPECT_NE(refusal(row.recipe, row.side_multiple / 2, row.side_multiple), "");
     EXPECT_NE(token_refusal(row.recipe, row.token_multiple / 2), "");
     EXPECT_GE(row.quantize_cost.read_bytes, 2) << "a BF16 value is read";

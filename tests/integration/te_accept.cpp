@@ -11,6 +11,7 @@
 #include "engine/te/te.h"
 #include "fake_cuda/fake_cuda.h"
 #include "fp8/execution.h"
+#include "fp8/legality.h"
 
 namespace octavo {
 
@@ -77,14 +78,14 @@ void Acceptance::choices() {
       });
 }
 
-// Quantizers and GEMMs of one recipe, with each of its formats, and tokens that fill no block.
+// Quantizers and GEMMs of one recipe, with each of its formats, and tokens that fill no block or
+// are no multiple of what the recipe wants.
 void Acceptance::linear(Recipe recipe) {
   const bool blocks = fp8::has_power_of_two_scales(recipe);
   std::vector<FormatChoice> formats = {FormatChoice::kE4m3};
   if (!blocks) formats = {FormatChoice::kHybrid, FormatChoice::kE4m3, FormatChoice::kE5m2};
   for (const FormatChoice format : formats)
-    for (const int64_t tokens : {int64_t{160}, int64_t{32}})
-      gemms(recipe, format, tokens, 384, 256);
+    for (const int64_t tokens : {160, 32, 77, 1}) gemms(recipe, format, tokens, 384, 256);
   if (!blocks) gemms(recipe, FormatChoice::kHybrid, 208, 80, 48);
   const std::string name = str(config::name_of(recipe), ": ");
   for (const Role role : {Role::kInput, Role::kWeight, Role::kGradient})
@@ -132,18 +133,19 @@ void Acceptance::gemms(Recipe recipe, FormatChoice format, int64_t tokens, int64
   const Fp8Matrix w = quantized(recipe, format, Role::kWeight, outputs, inputs);
   const Fp8Matrix dy = quantized(recipe, format, Role::kGradient, tokens, outputs);
   Tensor y = bf16({tokens, outputs}), dx = bf16({tokens, inputs});
+  const int64_t rows = tokens + fp8::padding(recipe, tokens);
   auto& linear = *engine_.fp8_linear;
   const bool blocks = fp8::has_power_of_two_scales(recipe);
-  one_gemm(name + "forward", {tokens, outputs, inputs}, !blocks, 0,
+  one_gemm(name + "forward", {rows, outputs, inputs}, !blocks, 0,
            [&] { linear.forward(x, w, {}, y); });
-  one_gemm(name + "forward with bias", {tokens, outputs, inputs}, !blocks, 0,
+  one_gemm(name + "forward with bias", {rows, outputs, inputs}, !blocks, 0,
            [&] { linear.forward(x, w, bf16({outputs}), y); });
-  one_gemm(name + "input gradient", {tokens, inputs, outputs}, false, 0,
+  one_gemm(name + "input gradient", {rows, inputs, outputs}, false, 0,
            [&] { linear.input_gradient(dy, w, dx); });
   for (const auto type : {at::kFloat, at::kBFloat16})
     for (const auto mode : {Accumulate::kOverwrite, Accumulate::kAdd}) {
       Tensor dw = at::empty({outputs, inputs}, at::TensorOptions(kGpu).dtype(type));
-      one_gemm(name + "weight gradient", {outputs, inputs, tokens}, false,
+      one_gemm(name + "weight gradient", {outputs, inputs, rows}, false,
                mode == Accumulate::kAdd ? 1.0f : 0.0f,
                [&] { linear.weight_gradient(dy, x, dw, mode); });
     }
@@ -205,8 +207,8 @@ void Acceptance::wrong_uses() {
                     w0 = make(FormatChoice::kE4m3, Role::kWeight, 256, 0);
     linear.forward(x0, w0, {}, y);
   });
-  cases_.refuses("24 tokens", "multiples of 16",
-                 [&] { make(FormatChoice::kE4m3, Role::kInput, 24, 128); });
+  cases_.refuses("24 columns", "multiples of 16",
+                 [&] { make(FormatChoice::kE4m3, Role::kInput, 64, 24); });
   cases_.refuses("scales of another shape", "scales", [&] {
     Fp8Matrix other = x;
     other.row.scales = fp32({2});

@@ -4,7 +4,9 @@
 #include <fstream>
 #include <map>
 
+#include "engine/padded_fp8_linear.h"
 #include "eval/generate.h"
+#include "fp8/legality.h"
 #include "monitor/sinks.h"
 #include "train/evaluate.h"
 #include "train/fp8_run.h"
@@ -240,17 +242,27 @@ TEST_F(Fp8, NoLayerInFp8IsRefused) {
   EXPECT_NE(message.find("fp8_skip *"), std::string::npos) << message;
 }
 
-TEST_F(Fp8, TokensOfAMicroBatchMustFit) {
-  auto s = settings(Fp8Recipe::kMxfp8);
-  s.batch_size = 3;  // 48 tokens
-  const auto [code, message] = refusal([&] { start(s); });
-  EXPECT_EQ(code, ExitCode::kUsage);
-  EXPECT_NE(message.find("tokens 48 is not a multiple of 32"), std::string::npos) << message;
-  s = settings(Fp8Recipe::kBlockwise);
-  s.batch_size = 3;
-  EXPECT_EQ(steps(*start(s), 2).fp8_layers, kLayers);  // a last block of 48 of 128
-  s.max_seq_length = 15;
-  EXPECT_EQ(refusal([&] { start(s); }).first, ExitCode::kUsage);
+TEST_F(Fp8, TokensOfAMicroBatchMayBeAnyNumber) {
+  for (const Fp8Recipe recipe : fp8::kRecipes) {
+    SCOPED_TRACE(config::name_of(recipe));
+    auto s = settings(recipe);
+    s.batch_size = 3;
+    s.max_seq_length = 15;
+    const auto run = start(s);
+    EXPECT_EQ(steps(*run, 2).fp8_layers, kLayers);
+    const engine::Padding padding = engine::padding_of(*run->trained.engine->fp8_linear);
+    EXPECT_GT(padding.operands, 0);
+    EXPECT_EQ(padding.tokens, 45 * padding.operands);
+    const int64_t missing = fp8::padding(recipe, 45);
+    EXPECT_EQ(missing, fp8::traits_of(recipe).token_multiple == 32 ? 19 : 3);
+    EXPECT_EQ(padding.zero_rows, missing * padding.operands);
+    EXPECT_EQ(fp8_receipt(run->trained, s.max_seq_length)["padding"]["operands"], padding.operands);
+    s.max_seq_length = 16;
+    s.batch_size = 4;  // 64 tokens
+    const auto even = start(s);
+    steps(*even, 1);
+    EXPECT_EQ(engine::padding_of(*even->trained.engine->fp8_linear).operands, 0);
+  }
 }
 
 TEST_F(Fp8, APatternThatNamesNoLayerIsRefused) {

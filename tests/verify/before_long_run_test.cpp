@@ -326,7 +326,7 @@ TEST_F(Fp8Share, KnowsTheLayersOfGpt2AndLlama) {
                      "\nmax_seq_length: 16\nbatch_size: 2\nmax_steps: 50\nuse_fp8: true\n");
 }
 
-TEST_F(Fp8Share, LessForWhatIsSkippedAndNoneForTokensThatDoNotFit) {
+TEST_F(Fp8Share, LessForWhatIsSkippedAndTheSameForAnyNumberOfTokens) {
   const double whole = gather(small()).fp8_share;
   const LongRun first = gather(small() + "fp8_skip: [first]\n");
   EXPECT_NEAR(first.fp8_share, whole / 2, 1e-9);
@@ -334,8 +334,8 @@ TEST_F(Fp8Share, LessForWhatIsSkippedAndNoneForTokensThatDoNotFit) {
   std::string seventeen = small();
   seventeen.replace(seventeen.find("h: 16"), 5, "h: 17");
   const LongRun odd = gather(seventeen);
-  EXPECT_EQ(odd.fp8_share, 0);
-  EXPECT_NE(found(odd, "FP8 share").found.find("tokens 34"), std::string::npos);
+  EXPECT_NEAR(odd.fp8_share, whole, 0.01);  // a longer sequence has more attention
+  EXPECT_TRUE(odd.fp8_gaps.empty());
   EXPECT_EQ(found(gather(small() + "fp8_skip: [h.9.*]\n"), "config").status, Status::kFail);
 }
 

@@ -109,15 +109,15 @@ std::vector<int64_t> sizes_of(const Run& run, int64_t samples, int64_t most) {
   } else {
     for (int64_t size = 1; size <= most; ++size) sizes.push_back(size);
   }
-  if (run.trained.fp8 != nullptr)
-    std::erase_if(sizes, [&](int64_t size) {
-      return !fp8::token_refusal(run.trained.fp8->options().recipe, size * s.max_seq_length)
-                  .empty();
-    });
+  // Padding costs time: it is for lengths that no size makes a multiple of.
+  const auto is_padded = [&](int64_t size) {
+    return fp8::padding(run.trained.fp8->options().recipe, size * s.max_seq_length) > 0;
+  };
+  if (run.trained.fp8 != nullptr && !std::ranges::all_of(sizes, is_padded))
+    std::erase_if(sizes, is_padded);
   if (sizes.empty())
     fail(ExitCode::kUsage, "train", "no micro-batch of at most ", most, " samples of ",
-         s.max_seq_length, " tokens divides the ", samples, " samples that a step has on a rank ",
-         "and suits ", run.trained.precision(),
+         s.max_seq_length, " tokens divides the ", samples, " samples that a step has on a rank",
          "; change target_effective_batch_size or max_batch_size");
   return sizes;
 }
@@ -149,7 +149,7 @@ int64_t largest_that_fits(Run& run, const std::vector<int64_t>& sizes) {
   return found.batch;
 }
 
-// FP8 decides by the tokens of a pass, and by how many there are in a step.
+// How weights are kept in FP8 hangs on how many passes there are in a step.
 void restart_fp8(const config::Settings& settings, dist::World& world, TrainedModel& trained) {
   if (trained.fp8 == nullptr) return;
   trained.fp8.reset();
@@ -217,12 +217,8 @@ void open_loader(const config::Settings& s, const dist::World& world,
 namespace {
 
 // The same step in smaller passes; nothing when there are none.
-std::optional<Batches> smaller_passes(const config::Settings& s, const nn::Fp8Model* fp8) {
-  std::optional<Batches> next = halved({s.batch_size, s.gradient_accumulation_steps});
-  while (next && fp8 != nullptr &&
-         !fp8::token_refusal(fp8->options().recipe, next->batch * s.max_seq_length).empty())
-    next = halved(*next);
-  return next;
+std::optional<Batches> smaller_passes(const config::Settings& s) {
+  return halved({s.batch_size, s.gradient_accumulation_steps});
 }
 
 void take_smaller_passes(Run& run, const Batches& next, const c10::OutOfMemoryError& error) {
@@ -247,7 +243,7 @@ monitor::StepRecord train_step_in_memory(Run& run) {
     try {
       return train_step(run);
     } catch (const c10::OutOfMemoryError& error) {
-      const std::optional<Batches> next = smaller_passes(run.settings, run.trained.fp8.get());
+      const std::optional<Batches> next = smaller_passes(run.settings);
       if (!next) throw;
       if (run.world.size() > 1) {
         write_batch_note(run.settings, run.world, run.progress.step + 1, *next);

@@ -5,6 +5,7 @@
 
 #include "base/printed.h"
 #include "config/settings.h"
+#include "engine/padded_fp8_linear.h"
 #include "train/lora_run.h"
 
 namespace octavo::train {
@@ -188,6 +189,9 @@ Json fp8_receipt(const TrainedModel& trained, int64_t length) {
   receipt["layers_total"] = trained.fp8->plan().size();
   receipt["guard_warnings"] = trained.fp8->warnings();
   receipt["blocks_below_bf16_range"] = trained.engine->fp8_linear->blocks_below_range();
+  const engine::Padding padding = engine::padding_of(*trained.engine->fp8_linear);
+  receipt["padding"] = {
+      {"operands", padding.operands}, {"tokens", padding.tokens}, {"zero_rows", padding.zero_rows}};
   receipt["fallbacks"] = to_json(trained.fp8->fallbacks());
   return receipt;
 }
