@@ -155,7 +155,7 @@ def check_refusals(work, wrong):
         wrong.append(f"NaN in B: {code} {found['judgements'][0]}")
     for words, part in ((["a", "b", "a"], "--against"), (["a", "--against", "b", "a"], "as many runs"), (["a", "none"], "none in none"),
                         (["a", "b", "--loss_name", "nothing"], "'nothing'"), (["a", "b", "--step_tokens", "x"], "number of tokens"),
-                        (["a", "--against"], "nothing behind"), (["a", "b", "--eval_data", "a"], "")):
+                        (["a", "--against"], "behind it, found nothing"), (["a", "b", "--eval_data", "a"], "")):
         done = subprocess.run([OCTAVO, "compare", *words], cwd=folder, text=True, capture_output=True)
         if done.returncode != USAGE or part not in done.stderr:
             wrong.append(f"compare {words}: {done.returncode}: {done.stderr[-300:]}")
