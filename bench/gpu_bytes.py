@@ -58,7 +58,7 @@ IDEAL = {
     # In FP8 the rotated gradient is written as codes alone, with those of v.
     "RoPE backwards": (2 * 2 * QK, (2 + 1 + 1) * QKV, "layer", {"nvte_fused_rope_backward"}),
     # Logits are read for their sum, and again where they become their gradient.
-    "cross-entropy": ((2 + 2 + 2) * V, (2 + 2 + 2) * V, "model", {"copy_", "_log_softmax", "exp_", "mul", "gather"}),
+    "cross-entropy": ((2 + 2 + 2) * V, (2 + 2 + 2) * V, "model", {"octavo_cross_entropy", "copy_", "_log_softmax", "exp_", "mul", "gather"}),
     "last norm": ((2 + 2 + 2) * C + (2 + 2 + 2) * C, (2 + 2 + 2) * C + (2 + 2 + 2) * C, "model",
                   {"nvte_rmsnorm_fwd", "nvte_rmsnorm_bwd"}),
     "embedding": ((2 + 2) * C + (2 + 4 + 4) * C, (2 + 2) * C + (2 + 4 + 4) * C, "model",

@@ -23,8 +23,10 @@ void set_traffic_listener(TrafficListener* listener) {
 
 void note_traffic(const char* name, std::initializer_list<at::Tensor> read,
                   std::initializer_list<at::Tensor> written) {
-  if (listener_of_process == nullptr) return;
-  listener_of_process->on_operation(name, bytes_of_all(read), bytes_of_all(written));
+  note_traffic(name, bytes_of_all(read), bytes_of_all(written));
+}
+void note_traffic(const char* name, int64_t read, int64_t written) {
+  if (listener_of_process != nullptr) listener_of_process->on_operation(name, read, written);
 }
 
 }  // namespace octavo::engine

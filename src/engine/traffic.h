@@ -21,5 +21,6 @@ void set_traffic_listener(TrafficListener* listener);
 // For an operation of our own, after its launch. What is changed in place is in both lists.
 void note_traffic(const char* name, std::initializer_list<at::Tensor> read,
                   std::initializer_list<at::Tensor> written);
+void note_traffic(const char* name, int64_t read, int64_t written);
 
 }  // namespace octavo::engine

@@ -12,6 +12,7 @@
 #include "engine/aten/aten.h"
 #include "engine/own/library.h"
 #include "engine/own/own.h"
+#include "engine/traffic.h"
 
 namespace octavo::engine::own {
 namespace {
@@ -58,6 +59,23 @@ Tensor on_device(const std::vector<AdamWTensor>& rows, at::Device device) {
   return table.to(device, /*non_blocking=*/true);
 }
 
+// Parameters of one storage, and their bytes.
+struct Group {
+  std::vector<AdamWTensor> rows;
+  int64_t state = 0, gradients = 0, weights = 0;
+
+  void add(const AdamW::Update& u) {
+    const auto bytes = [](const Tensor& t) {
+      return t.defined() ? static_cast<int64_t>(t.nbytes()) : 0;
+    };
+    rows.push_back(row_of(u));
+    for (const Tensor& t : {u.master, u.m.values, u.v.values, u.m.scales, u.v.scales})
+      state += bytes(t);
+    gradients += bytes(u.grad);
+    weights += bytes(u.compute);
+  }
+};
+
 class OwnAdamW final : public AdamW {
  public:
   explicit OwnAdamW(const OctavoKernels& kernels) : kernels_(kernels) {}
@@ -71,18 +89,18 @@ class OwnAdamW final : public AdamW {
   void step_all(std::vector<Update>& updates) override {
     const at::NoGradGuard no_grad;
     using Key = std::tuple<Stored, Stored, Stored>;
-    std::map<Key, std::vector<AdamWTensor>> groups;
+    std::map<Key, Group> groups;
     std::vector<Update> mixed;  // moments of two types: nothing of ours makes them
     for (const Update& u : updates) {
       if (u.master.numel() == 0) continue;
       if (u.m.values.scalar_type() != u.v.values.scalar_type())
         mixed.push_back(u);
       else
-        groups[{storage_of(u.master), storage_of(u.grad), storage_of(u.m.values)}].push_back(
-            row_of(u));
+        groups[{storage_of(u.master), storage_of(u.grad), storage_of(u.m.values)}].add(u);
     }
     if (!mixed.empty()) by_aten_->step_all(mixed);
-    for (auto& [key, rows] : groups) {
+    for (auto& [key, group] : groups) {
+      auto& rows = group.rows;
       const auto count = static_cast<int32_t>(rows.size());
       const int64_t blocks = kernels::plan_adamw(rows.data(), count);
       const Tensor table = on_device(rows, updates[0].master.device());
@@ -92,6 +110,7 @@ class OwnAdamW final : public AdamW {
       launch_for(table, kernels_, "AdamW", [&](const OctavoKernels& all, void* stream) {
         return all.adamw(storage, arguments, blocks, stream);
       });
+      note_traffic("octavo_adamw", group.state + group.gradients, group.state + group.weights);
     }
   }
 

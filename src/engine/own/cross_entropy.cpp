@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "engine/own/library.h"
 #include "engine/own/own.h"
+#include "engine/traffic.h"
 
 namespace octavo::engine::own {
 namespace {
@@ -38,6 +39,8 @@ class OwnCrossEntropy final : public CrossEntropy {
       return all.cross_entropy(arguments, static_cast<kernels::LossSums*>(total.mutable_data_ptr()),
                                stream);
     });
+    // Twice: for the sum, and where they become their gradient.
+    note_traffic("octavo_cross_entropy", {logits, logits, targets}, {logits, of_rows, total});
     return total;
   }
 

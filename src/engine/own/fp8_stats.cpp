@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "engine/own/library.h"
 #include "engine/own/own.h"
+#include "engine/traffic.h"
 #include "fp8/health.h"
 
 namespace octavo::engine::own {
@@ -40,6 +41,7 @@ std::optional<at::Tensor> fp8_stats(const at::Tensor& x, const at::Tensor& codes
   launch_for(x, found_kernels(), "FP8 statistics", [&](const OctavoKernels& all, void* stream) {
     return all.fp8_stats(format, arguments, stats.mutable_data_ptr<double>(), stream);
   });
+  note_traffic("octavo_fp8_stats", {values, bytes, factors}, {of_blocks, stats});
   return stats;
 }
 
