@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/model_file.h"
 #include "base/printable.h"
 #include "base/utf8.h"

@@ -38,7 +38,12 @@ std::optional<int64_t> integer_of_text(std::string_view text, int base) {
       digits.find("__") != digits.npos)
     return std::nullopt;
   std::erase(digits, '_');
-  if (!is_ascii(digits)) refuse("wanted digits of ASCII in int, found others");
+  if (!is_ascii(digits)) {
+    for (const char32_t point : code_points(digits))
+      if (point > 0x7F && is_all(to_utf8({&point, 1}), TextClass::kDigit))
+        refuse("other digits than those of ASCII in int are not supported");
+    return std::nullopt;
+  }
   if (negative) digits.insert(0, "-");
   int64_t value = 0;
   const auto [end, error] =

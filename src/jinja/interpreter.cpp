@@ -114,6 +114,12 @@ void Interpreter::write(std::string_view text) {
   *out_ += text;
 }
 
+// Of blocks Jinja writes what they give as it is, so it must be text.
+void Interpreter::write_text(const Value& value, int line) {
+  if (!value.is_text()) refuse("line ", line, ": wanted text to write, found ", type_name(value));
+  write(value.as_text());
+}
+
 Interpreter::Flow Interpreter::run(const Body& body, const FramePtr& frame) {
   for (const Stmt& statement : body)
     if (const Flow flow = run(statement, frame); flow != Flow::kNext) return flow;
@@ -227,7 +233,7 @@ Interpreter::Flow Interpreter::run_captured(const Stmt& statement, const FramePt
   if (statement.kind == Stmt::Kind::kSetBlock)
     assign(*statement.target, result, frame);
   else
-    write(to_text(budget_, result));
+    write_text(result, statement.line);
   return Flow::kNext;
 }
 
@@ -247,7 +253,7 @@ void Interpreter::run_call(const Stmt& statement, const FramePtr& frame) {
   const Value function = evaluate(*statement.value->operands[0], frame);
   Arguments arguments = arguments_of(*statement.value, frame);
   arguments.named.emplace_back("caller", caller);
-  write(to_text(budget_, call(function, arguments)));
+  write_text(call(function, arguments), statement.line);
 }
 
 void Interpreter::run_generation(const Stmt& statement, const FramePtr& frame) {

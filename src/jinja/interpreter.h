@@ -75,6 +75,7 @@ class Interpreter {
   void run_generation(const Stmt& statement, const FramePtr& frame);
   void assign(const Expr& target, const Value& value, const FramePtr& frame);
   void write(std::string_view text);
+  void write_text(const Value& value, int line);
   std::string run_macro(const Stmt& statement, const FramePtr& frame, Arguments& arguments);
   void fill_parameters(const Stmt& statement, const FramePtr& frame, Arguments& arguments);
 
