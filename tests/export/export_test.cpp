@@ -100,7 +100,7 @@ TEST_F(ChatExport, EndsWithTheTemplatesMarker) {
   write_file_atomic(base / "special_tokens_map.json", R"({"eos_token": "<|endoftext|>"})");
   write_file_atomic(base / "generation_config.json", R"({"eos_token_id": 256, "top_p": 0.5})");
   write_file_atomic(base / "chat_template.jinja", "other");
-  const ExportReport report = export_model(chat_run());
+  const ExportReport report = export_model(chat_run(config::ChatTemplate::kChatml));
   EXPECT_EQ(report.chat_template, "chatml");
   EXPECT_EQ(report.copied, std::vector<std::string>{"tokenizer.json"});
   const Json ends = {kImEnd, kEnd};
