@@ -113,6 +113,9 @@ struct Fp8Linear {
     return std::nullopt;
   }
 
+  // The number of rows must be a multiple of it in the GEMMs of a copy with such scales.
+  virtual int64_t row_multiple(fp8::Granularity) const { return 1; }
+
   // Rows of a matrix that is spread over ranks: codes and scales (FP32, of mxfp8 E8M0) both
   // row-major as fp8::Grid has them, so that those of all ranks one after the other are the
   // whole's. Why an implementation cannot take such a whole; "" when it can.

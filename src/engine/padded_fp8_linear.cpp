@@ -85,6 +85,9 @@ class PaddedFp8Linear final : public Fp8Linear {
                                                 column);
   }
 
+  int64_t row_multiple(fp8::Granularity granularity) const override {
+    return inner_->row_multiple(granularity);
+  }
   std::string_view no_parts_reason(Recipe recipe) const override {
     return inner_->no_parts_reason(recipe);
   }
@@ -115,13 +118,12 @@ class PaddedFp8Linear final : public Fp8Linear {
   const Padding& padding() const { return padding_; }
 
  private:
-  // The forward GEMM and the input gradient take any number of tokens, except that Transformer
-  // Engine's blocks of 128 want rows in eights.
-  static int64_t missing_rows(const Tensor& x, Recipe recipe, const QuantizeSpec& row,
-                              const QuantizeSpec& column) {
-    const bool by_blocks_of_128 =
-        row.wanted && x.is_cuda() && row.side.granularity == fp8::Granularity::kBlock128;
-    return column.wanted || by_blocks_of_128 ? fp8::padding(recipe, x.size(0)) : 0;
+  // The weight gradient sums over the tokens. The forward GEMM and the input gradient take any
+  // number of them, unless the implementation says otherwise.
+  int64_t missing_rows(const Tensor& x, Recipe recipe, const QuantizeSpec& row,
+                       const QuantizeSpec& column) const {
+    const bool rows_must_fit = row.wanted && inner_->row_multiple(row.side.granularity) > 1;
+    return column.wanted || rows_must_fit ? fp8::padding(recipe, x.size(0)) : 0;
   }
 
   std::unique_ptr<Fp8Linear> inner_;

@@ -26,6 +26,9 @@ class TeFp8Linear final : public Fp8Linear {
     return te::quantize(x, recipe, row, column);
   }
 
+  int64_t row_multiple(fp8::Granularity granularity) const override {
+    return granularity == fp8::Granularity::kBlock128 ? 8 : 1;
+  }
   std::string_view no_parts_reason(Recipe recipe) const override {
     if (fp8::traits_of(recipe).weights == fp8::Granularity::kTensor) return {};
     return "Transformer Engine's order of block scales is of whole matrices";
