@@ -2,7 +2,8 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
+#include <set>
+#include <utility>
 
 #include "fp8/legality.h"
 
@@ -17,24 +18,6 @@ Tensor with_zero_rows(const Tensor& x, int64_t rows) {
   return rows == 0 ? x : at::constant_pad_nd(x, {0, 0, 0, rows});
 }
 
-constexpr int64_t largest_multiple() {
-  int64_t largest = 1;
-  for (const fp8::RecipeTraits& row : fp8::kRecipeTraits)
-    largest = std::max(largest, row.token_multiple);
-  return largest;
-}
-
-// Writes `result` by `run`, through a taller one when the operand has rows of zeros. A result that
-// lacks more rows than were ever added is a mistake, and left to the implementation's own checks.
-template <typename Run>
-void cut(Tensor& result, const Fp8Matrix& operand, Run run) {
-  const int64_t missing = result.defined() && result.dim() == 2 ? operand.rows - result.size(0) : 0;
-  if (missing <= 0 || missing >= largest_multiple()) return run(result);
-  Tensor taller = at::empty({operand.rows, result.size(1)}, result.options());
-  run(taller);
-  result.copy_(taller.narrow(0, 0, result.size(0)));
-}
-
 class PaddedFp8Linear final : public Fp8Linear {
  public:
   explicit PaddedFp8Linear(std::unique_ptr<Fp8Linear> inner) : inner_(std::move(inner)) {}
@@ -46,6 +29,7 @@ class PaddedFp8Linear final : public Fp8Linear {
       ++padding_.operands;
       padding_.tokens += x.size(0);
       padding_.zero_rows += missing;
+      padded_.insert({x.size(0), x.size(0) + missing});
     }
     return inner_->quantize(with_zero_rows(x, missing), recipe, row, column);
   }
@@ -118,6 +102,17 @@ class PaddedFp8Linear final : public Fp8Linear {
   const Padding& padding() const { return padding_; }
 
  private:
+  // Writes `result` by `run`, through a taller one when the operand has rows of zeros. Any other
+  // difference of rows is a mistake, which is left to the implementation's own checks.
+  template <typename Run>
+  void cut(Tensor& result, const Fp8Matrix& operand, Run run) const {
+    const bool is_matrix = result.defined() && result.dim() == 2;
+    if (!is_matrix || !padded_.contains({result.size(0), operand.rows})) return run(result);
+    Tensor taller = at::empty({operand.rows, result.size(1)}, result.options());
+    run(taller);
+    result.copy_(taller.narrow(0, 0, result.size(0)));
+  }
+
   // The weight gradient sums over the tokens. The forward GEMM and the input gradient take any
   // number of them, unless the implementation says otherwise.
   int64_t missing_rows(const Tensor& x, Recipe recipe, const QuantizeSpec& row,
@@ -128,6 +123,7 @@ class PaddedFp8Linear final : public Fp8Linear {
 
   std::unique_ptr<Fp8Linear> inner_;
   Padding padding_;
+  std::set<std::pair<int64_t, int64_t>> padded_;  // tokens, and rows with those of zeros
 };
 
 }  // namespace
