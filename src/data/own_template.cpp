@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/model_file.h"
 #include "base/printable.h"
 #include "base/utf8.h"
@@ -119,6 +120,22 @@ std::shared_ptr<const OwnTemplate> OwnTemplate::find(const tokenizer::Tokenizer&
   if (!stated) return nullptr;
   return std::make_shared<OwnTemplate>(std::move(stated->text), std::move(stated->file),
                                        std::move(stated->special_tokens), tokenizer);
+}
+
+std::shared_ptr<const OwnTemplate> OwnTemplate::usable(const tokenizer::Tokenizer& tokenizer,
+                                                       bool with_mask) {
+  try {
+    auto own = find(tokenizer);
+    if (!own) return nullptr;
+    const EncodedChat trial =
+        own->encode({{"user", "a", ""}, {"assistant", "b", ""}}, false, with_mask);
+    if (with_mask && std::ranges::find(trial.in_loss, 1) == trial.in_loss.end())
+      fail(ExitCode::kDamaged, "data", own->file(), ": wanted answers, found none in its chats");
+    return own;
+  } catch (const Error& error) {
+    log_warn(str("data: the model's own chat template is not used: ", error.what()));
+    return nullptr;
+  }
 }
 
 std::string OwnTemplate::fingerprint_beside(const std::string& tokenizer_name) {

@@ -17,6 +17,10 @@ class OwnTemplate {
   // Of the folder where the tokenizer lies; null when it has none. Fails when it is no Jinja that
   // can be done here.
   static std::shared_ptr<const OwnTemplate> find(const tokenizer::Tokenizer& tokenizer);
+  // The same, and null, with a warning that says why, where it cannot be done here or marks no
+  // answers.
+  static std::shared_ptr<const OwnTemplate> usable(const tokenizer::Tokenizer& tokenizer,
+                                                   bool with_mask);
   OwnTemplate(std::string text, std::string file, jinja::OrderedJson special_tokens,
               const tokenizer::Tokenizer& tokenizer);
 

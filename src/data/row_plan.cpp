@@ -52,19 +52,6 @@ DetectedFormat find_first(const PrepareOptions& options, const std::vector<Sourc
   return none;
 }
 
-// The template of the model's folder, when it can be done here; why not is said.
-std::shared_ptr<const OwnTemplate> usable_template(const tokenizer::Tokenizer& tokenizer,
-                                                   bool with_mask) {
-  try {
-    auto own = OwnTemplate::find(tokenizer);
-    if (own) own->encode({{"user", "a", ""}, {"assistant", "b", ""}}, false, with_mask);
-    return own;
-  } catch (const Error& error) {
-    log_warn(str("data: the model's own chat template is not used: ", error.what()));
-    return nullptr;
-  }
-}
-
 void choose_template(const PrepareOptions& options, const tokenizer::Tokenizer& tokenizer,
                      const Json& row, RowPlan& plan) {
   const RowFormat& format = plan.format;
@@ -74,7 +61,7 @@ void choose_template(const PrepareOptions& options, const tokenizer::Tokenizer& 
     chosen = ChatTemplate::kNone;
     why = "the prompts have Alpaca's text already";
   } else if (chosen == ChatTemplate::kAuto) {
-    plan.own = usable_template(tokenizer, options.train_on != config::TrainOn::kAll);
+    plan.own = OwnTemplate::usable(tokenizer, options.train_on != config::TrainOn::kAll);
     if (plan.own) {
       plan.chat_template = ChatTemplate::kAuto;
       log_info(str("data: rows are ", format.name, ", chat_template of ", plan.own->file(), " (",

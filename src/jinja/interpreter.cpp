@@ -11,6 +11,20 @@
 
 namespace octavo::jinja {
 
+namespace {
+
+// Made of literals alone.
+bool is_constant(const Expr& node) {
+  if (node.kind == Expr::Kind::kName || node.kind == Expr::Kind::kCall) return false;
+  for (const ExprPtr& operand : node.operands)
+    if (operand && !is_constant(*operand)) return false;
+  for (const auto& argument : node.named)
+    if (!is_constant(*argument.second)) return false;
+  return !node.all_positional && !node.all_named;
+}
+
+}  // namespace
+
 class Interpreter::Deeper {
  public:
   explicit Deeper(Interpreter& interpreter) : depth_(interpreter.depth_) {
@@ -403,6 +417,9 @@ Value Interpreter::evaluate_item(const Expr& node, const FramePtr& frame) {
     return key.operands[i] ? evaluate(*key.operands[i], frame) : Value::none();
   };
   const Value begin = part(0), end = part(1), step = part(2);
+  // Jinja computes constants beforehand, and there what cannot be sliced is undefined.
+  if (!object.is_text() && !object.is_sequence() && is_constant(node))
+    return Value::undefined("a slice is not for " + type_name(object));
   return slice(budget_, object, begin, end, step);
 }
 

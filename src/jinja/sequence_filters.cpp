@@ -28,6 +28,7 @@ Value key_of(Interpreter& run, const Value& item, const Value& path, bool case_s
 
 Value length_filter(Interpreter&, const Value& input, Arguments& arguments) {
   bind_arguments("length", arguments, {});
+  if (input.is(Kind::kLoop)) refuse("`loop` as a list is not supported; use loop.length");
   const auto length = length_of(input);
   if (!length) refuse("wanted something that has a length, found ", type_name(input));
   return Value::integer(static_cast<int64_t>(*length));

@@ -323,6 +323,7 @@ std::optional<std::vector<Value>> items_of(Budget& budget, const Value& value) {
 }
 
 std::vector<Value> iterate(Budget& budget, const Value& value) {
+  if (value.is(Kind::kLoop)) refuse("going through `loop` itself is not supported");
   auto items = items_of(budget, value);
   if (!items) refuse("wanted something to go through, found ", type_name(value));
   return std::move(*items);

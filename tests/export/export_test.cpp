@@ -113,6 +113,20 @@ TEST_F(ChatExport, EndsWithTheTemplatesMarker) {
   EXPECT_EQ(read_file(folder / "export" / "chat_template.jinja", 1 << 16), jinja);
 }
 
+TEST_F(ChatExport, KeepsTheTemplateOfItsFolder) {
+  const std::string jinja =
+      "{% for m in messages %}{{ '<|im_start|>' + m.role + ': ' + m.content + '<|im_end|>' }}"
+      "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant: ' }}{% endif %}";
+  write_file_atomic(
+      base / "tokenizer_config.json",
+      Json{{"eos_token", "<|endoftext|>"}, {"chat_template", jinja}, {"other", 1}}.dump());
+  const ExportReport report = export_model(chat_run());
+  EXPECT_EQ(report.chat_template, "own");
+  EXPECT_EQ(exported("config.json").at("eos_token_id"), (Json{kImEnd, kEnd}));
+  EXPECT_EQ(exported("tokenizer_config.json"),
+            (Json{{"eos_token", "<|im_end|>"}, {"chat_template", jinja}, {"other", 1}}));
+}
+
 TEST_F(ChatExport, FilesThatTheSourceDoesNotHaveAreWritten) {
   const ExportReport report = export_model(chat_run(config::ChatTemplate::kAlpaca));
   EXPECT_EQ(report.chat_template, "alpaca");

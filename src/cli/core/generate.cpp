@@ -47,7 +47,7 @@ auto print_with(const Tokenizer& tokenizer) {
 // The turns of standard input, or the one of the prompt, each answered.
 void chat(const config::Settings& s, const train::Loaded& loaded, const Tokenizer& tokenizer) {
   const bool is_auto = s.chat_template == config::ChatTemplate::kAuto;
-  const auto own = is_auto ? data::OwnTemplate::find(tokenizer) : nullptr;
+  const auto own = is_auto ? data::OwnTemplate::usable(tokenizer, false) : nullptr;
   const auto kind = is_auto ? data::template_of(tokenizer) : s.chat_template;
   if (!own) data::check_template(kind, tokenizer);
   log_info(octavo::str("generate: chat_template ",
