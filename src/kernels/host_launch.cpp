@@ -25,6 +25,8 @@ struct Fiber {
   // two threads that no barrier orders.
   std::atomic<Wait> waits_for{Wait::kDone};
   alignas(16) std::array<std::byte, FiberBlock::kExchanged> exchanged{};
+  // How often it waited, for the tags below.
+  size_t waits_for_block = 0, waits_for_warp = 0;
   void* sanitizer_thread = nullptr;
   void* sanitizer_stack = nullptr;
 };
@@ -36,8 +38,11 @@ struct FiberBlock::State {
   ucontext_t scheduler{};
   std::function<void(int)> body;
   std::exception_ptr error;
-  std::vector<char> warp_tags;  // addresses for the thread sanitizer
-  char block_tag = 0, done_tag = 0;
+  // Addresses for the thread sanitizer. Two of each, in turn: a thread that is at the next barrier
+  // already has told of what it did since this one.
+  std::vector<std::array<char, 2>> warp_tags;
+  std::array<char, 2> block_tags{};
+  char done_tag = 0;
   void* scheduler_thread = nullptr;
   void* scheduler_stack = nullptr;
   const void* scheduler_bottom = nullptr;
@@ -194,20 +199,21 @@ void FiberBlock::run(const std::vector<int>& order, const std::function<void(int
 void FiberBlock::wait_for_block(int thread) {
   State& s = *state_;
   Fiber& fiber = *s.fibers[static_cast<size_t>(thread)];
-  released(&s.block_tag);
+  char* tag = &s.block_tags[fiber.waits_for_block++ % 2];
+  released(tag);
   fiber.waits_for = Wait::kBlock;
   s.yield(fiber);
-  acquired(&s.block_tag);
+  acquired(tag);
 }
 
 void FiberBlock::wait_for_warp(int thread) {
   State& s = *state_;
   Fiber& fiber = *s.fibers[static_cast<size_t>(thread)];
-  char& tag = s.warp_tags[static_cast<size_t>(thread / kWarp)];
-  released(&tag);
+  char* tag = &s.warp_tags[static_cast<size_t>(thread / kWarp)][fiber.waits_for_warp++ % 2];
+  released(tag);
   fiber.waits_for = Wait::kWarp;
   s.yield(fiber);
-  acquired(&tag);
+  acquired(tag);
 }
 
 std::byte* FiberBlock::exchanged(int thread) {

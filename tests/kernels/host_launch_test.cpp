@@ -78,7 +78,9 @@ struct ShuffleKernel {
     const auto add = [](int64_t x, int64_t y) { return x + y; };
     const int64_t number = block.thread();
     const int64_t four = join_lanes<4>(block, number, add);
-    const int64_t all = join_threads<64>(block, shared.per_warp, number, add);
+    // Twice: the second writes where the first one's result was read.
+    const int64_t once = join_threads<64>(block, shared.per_warp, number, add);
+    const int64_t all = join_threads<64>(block, shared.per_warp, once / 64, add) + number;
     a.out[block.thread()] = four * 10000 + all;
   }
 };
@@ -88,7 +90,7 @@ TEST(HostLaunch, lanes_and_threads_join) {
     std::vector<int64_t> out(64);
     run_on_host<ShuffleKernel>(1, {out.data()}, order);
     for (int64_t i = 0; i < 64; ++i)
-      EXPECT_EQ(out[static_cast<size_t>(i)], (4 * (i / 4 * 4) + 6) * 10000 + 63 * 64 / 2);
+      EXPECT_EQ(out[static_cast<size_t>(i)], (4 * (i / 4 * 4) + 6) * 10000 + 63 / 2 * 64 + i);
   }
 }
 
