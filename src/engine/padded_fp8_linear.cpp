@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "base/error.h"
 #include "fp8/legality.h"
 
 namespace octavo::engine {
@@ -35,9 +36,11 @@ class PaddedFp8Linear final : public Fp8Linear {
   }
 
   void forward(const Fp8Matrix& x, const Fp8Matrix& w, const Tensor& bias, Tensor& y) override {
+    OCTAVO_ASSERT(y.dim() != 2 || y.size(1) == w.rows);  // or weights were padded
     cut(y, x, [&](Tensor& result) { inner_->forward(x, w, bias, result); });
   }
   void input_gradient(const Fp8Matrix& dy, const Fp8Matrix& w, Tensor& dx) override {
+    OCTAVO_ASSERT(dy.columns == w.rows);
     cut(dx, dy, [&](Tensor& result) { inner_->input_gradient(dy, w, result); });
   }
   void weight_gradient(const Fp8Matrix& dy, const Fp8Matrix& x, Tensor& dw,
@@ -100,6 +103,7 @@ class PaddedFp8Linear final : public Fp8Linear {
   int64_t infinite_operands() const override { return inner_->infinite_operands(); }
   int64_t blocks_below_range() const override { return inner_->blocks_below_range(); }
   const Padding& padding() const { return padding_; }
+  Fp8Linear& inner() { return *inner_; }
 
  private:
   // Writes `result` by `run`, through a taller one when the operand has rows of zeros. Any other
@@ -130,6 +134,11 @@ class PaddedFp8Linear final : public Fp8Linear {
 
 std::unique_ptr<Fp8Linear> with_padding(std::unique_ptr<Fp8Linear> inner) {
   return std::make_unique<PaddedFp8Linear>(std::move(inner));
+}
+
+Fp8Linear& without_padding(Fp8Linear& op) {
+  auto* padded = dynamic_cast<PaddedFp8Linear*>(&op);
+  return padded != nullptr ? padded->inner() : op;
 }
 
 Padding padding_of(const Fp8Linear& op) {

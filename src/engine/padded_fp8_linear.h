@@ -11,7 +11,12 @@
 
 namespace octavo::engine {
 
+// Every matrix is taken for one whose rows are tokens. Those of weights are multiples already in a
+// layer that runs in FP8 (fp8/legality.h).
 std::unique_ptr<Fp8Linear> with_padding(std::unique_ptr<Fp8Linear> inner);
+// What with_padding() was given; anything else as it is. For weights of any size, as tests have
+// them.
+Fp8Linear& without_padding(Fp8Linear& op);
 
 // Inputs and gradients that were padded since the start, their rows in all, and the rows of zeros
 // that were added.

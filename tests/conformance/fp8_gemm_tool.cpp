@@ -16,6 +16,7 @@
 #include <sstream>
 
 #include "checkpoint/safetensors.h"
+#include "engine/padded_fp8_linear.h"
 #include "nn/fp8_model.h"
 #include "nn/layers.h"
 #include "tool_main.h"
@@ -48,7 +49,7 @@ fp8::Options options_of(const std::string& recipe, const std::string& format) {
 class Gemms {
  public:
   Gemms(const engine::Engine& engine, const fp8::Options& options, const SafetensorsReader& in)
-      : fp8_(*engine.fp8_linear), options_(options), in_(in) {}
+      : fp8_(engine::without_padding(*engine.fp8_linear)), options_(options), in_(in) {}
 
   // Ordered as a layer orders them.
   NamedTensors run() {
