@@ -418,7 +418,8 @@ Value Interpreter::evaluate_item(const Expr& node, const FramePtr& frame) {
   };
   const Value begin = part(0), end = part(1), step = part(2);
   // Jinja computes constants beforehand, and there what cannot be sliced is undefined.
-  if (!object.is_text() && !object.is_sequence() && is_constant(node))
+  if (!object.is_text() && !object.is_sequence() && !object.is(Kind::kUndefined) &&
+      is_constant(node))
     return Value::undefined("a slice is not for " + type_name(object));
   return slice(budget_, object, begin, end, step);
 }
