@@ -58,7 +58,7 @@ void join_bytes(std::vector<std::string>& tokens, bool continues) {
 void fuse(std::vector<std::string>& tokens) {
   std::string all;
   for (const std::string& token : tokens) all += token;
-  tokens.assign(1, std::move(all));
+  tokens.assign(1, all);
 }
 
 void strip_token(const DecoderStep& step, bool keeps_start, std::string& token) {

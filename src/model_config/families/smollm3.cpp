@@ -15,9 +15,11 @@ void read_rotated(LlamaReader& reader) {
   for (int64_t i = 0; i < config.layers; ++i) config.rotated.push_back((i + 1) % interval != 0);
   if (!reader.fields.has("no_rope_layers")) return reader.fields.harmless({"no_rope_layers"});
   const Json& list = reader.fields.object_or_empty("no_rope_layers");
-  const bool whole =
-      list.is_array() && list.size() >= static_cast<size_t>(config.layers) &&
-      std::all_of(list.begin(), list.end(), [](const Json& one) { return one == 0 || one == 1; });
+  const auto is_flag = [](const Json& one) {
+    return one.is_number_integer() && (one.get<int64_t>() | 1) == 1;  // 0 or 1
+  };
+  const bool whole = list.is_array() && list.size() >= static_cast<size_t>(config.layers) &&
+                     std::all_of(list.begin(), list.end(), is_flag);
   if (!whole) return reader.fields.refuse("no_rope_layers");
   for (size_t i = 0; i < config.rotated.size(); ++i) config.rotated[i] = list[i] == 1;
 }
