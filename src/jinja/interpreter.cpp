@@ -417,10 +417,9 @@ Value Interpreter::evaluate_item(const Expr& node, const FramePtr& frame) {
     return key.operands[i] ? evaluate(*key.operands[i], frame) : Value::none();
   };
   const Value begin = part(0), end = part(1), step = part(2);
-  // Jinja computes constants beforehand, and there what cannot be sliced is undefined.
-  if (!object.is_text() && !object.is_sequence() && !object.is(Kind::kUndefined) &&
-      is_constant(node))
-    return Value::undefined("a slice is not for " + type_name(object));
+  // Jinja may compute constants beforehand, and there what cannot be sliced is undefined.
+  if (!object.is_text() && !object.is_sequence() && is_constant(node))
+    refuse("a slice of a constant ", type_name(object), " is not supported");
   return slice(budget_, object, begin, end, step);
 }
 
