@@ -13,8 +13,6 @@ constexpr double kScaleShare = 4.0 / 128;  // FP32 scales of blocks of 128
 constexpr double kLossElements = 1 << 29;  // logits that a GPU makes at a time
 constexpr double kFragmentation = 0.002;
 constexpr double kCpuLossRows = 1024;            // rows of them on a CPU
-constexpr double kOptimizerChunk = 1 << 24;      // values that low-precision AdamW takes at a time
-constexpr double kOptimizerTemporaries = 24;     // its bytes for each of those
 constexpr double kLibraries = 16.0 * (1 << 20);  // work spaces of cuBLAS and Transformer Engine
 
 // What the allocator of CPU tensors takes for so many bytes: size classes that waste at most an
@@ -220,18 +218,13 @@ std::vector<Moment> moments_of(const MemoryWork& work, bool keeps_codes) {
 
   const double rows =
       std::min(tokens, cpu ? kCpuLossRows : std::max(1.0, std::floor(kLossElements / vocab)));
-  // A GPU's loss holds them in FP32 too, and has let go of those when the head's gradient comes.
-  const double logits = cpu ? held(rows * vocab * 2, cpu) + head_gradient
-                            : rows * vocab * 2 + std::max(rows * vocab * 4, head_gradient);
+  // Their gradient takes their place.
+  const double logits = held(rows * vocab * 2, cpu) + head_gradient;
 
   // The largest weight of a block, made for one GEMM.
   const bool makes_weights = work.lora_base_fp8 || (work.fp8 && !keeps_codes);
   const double passing = tokens * passing_per_token(work) + (work.recompute ? per_block : 0) +
                          (makes_weights ? 2 * static_cast<double>(s.up_width()) * h : 0);
-  const bool low = work.master != StateType::kFp32 || work.moments != StateType::kFp32 ||
-                   work.gradients != StateType::kFp32;
-  const double update =
-      low && !cpu ? std::min(kOptimizerChunk, value_count(trained)) * kOptimizerTemporaries : 0;
   const double loss = whole.head_weights + whole.head_gradients + whole.block_weights;
   // The gradient of an embedding that is the head too waits for the end.
   const double backward = 2 * whole.block_weights + whole.block_gradients +
@@ -242,7 +235,7 @@ std::vector<Moment> moments_of(const MemoryWork& work, bool keeps_codes) {
           {"backward pass", early + head_gradient, kept, 0, passing + backward},
           {"end of the backward pass", gradients, work.recompute ? 3 * state : per_block, 0,
            passing + end},
-          {"optimizer", gradients, 0, 0, update}};
+          {"optimizer", gradients, 0, 0, 0}};
 }
 
 }  // namespace

@@ -311,14 +311,29 @@ TEST(DenseAttention, GivesViewsAndPutsResultsWhereTheyBelong) {
     }
 }
 
-// Packed documents go to flash attention, in both passes.
-TEST(DenseAttention, LeavesPackedDocumentsAlone) {
-  const Attention::Shape shape{2, 1, 16, {0, 64, 192}, {}, 128};
-  const at::Tensor qkv = at::randn({192, shape.row()}), d_out = at::randn({192, shape.width()});
+// They go to flash attention, in both passes.
+TEST(DenseAttention, LeavesPackedDocumentsAndWindowsAlone) {
+  for (const Attention::Shape& shape :
+       {Attention::Shape{2, 1, 16, {0, 64, 192}, {}, 128}, rows({3, 64, 2, 1, 16, 20})}) {
+    const at::Tensor qkv = at::randn({192, shape.row()}), d_out = at::randn({192, shape.width()});
+    DenseCalls calls{.qkv = qkv};
+    const auto op = aten::make_dense_attention(calls.make());
+    op->backward(d_out, qkv, op->forward(qkv, shape), shape);
+    EXPECT_EQ(calls.forward + calls.backward, 0);
+  }
+}
+
+TEST(DenseAttention, TakesTheModelsScale) {
+  Attention::Shape shape = rows(2, 64, 2, 1, 16);
+  shape.scale = 0.7;
+  const at::Tensor qkv = at::randn({128, shape.row()}), d_out = at::randn({128, shape.width()});
   DenseCalls calls{.qkv = qkv};
-  const auto op = aten::make_dense_attention(calls.make());
-  op->backward(d_out, qkv, op->forward(qkv, shape), shape);
-  EXPECT_EQ(calls.forward + calls.backward, 0);
+  const auto op = aten::make_dense_attention(calls.make()), oracle = reference::make_attention();
+  const auto found = op->forward(qkv, shape), wanted = oracle->forward(qkv, shape);
+  EXPECT_EQ(calls.forward, 1);
+  EXPECT_TRUE(near(found.out, wanted.out, 1e-5));
+  EXPECT_TRUE(near(op->backward(d_out, qkv, found, shape),
+                   oracle->backward(d_out, qkv, wanted, shape), 1e-4));
 }
 
 // Who runs attention where, and why not the others.

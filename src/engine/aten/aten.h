@@ -25,8 +25,8 @@ std::unique_ptr<Rope> make_rope();
 std::unique_ptr<ColumnSum> make_column_sum();
 std::unique_ptr<CrossEntropy> make_cross_entropy();
 std::unique_ptr<Attention> make_attention();
-// cuDNN's, for GPUs, where all sequences have one length, a multiple of 64, and heads are of at
-// most 128; flash attention otherwise. attention_cudnn.h has what it calls.
+// cuDNN's, for GPUs, where all sequences have one length, a multiple of 64, heads are of at most
+// 128 and there is no window; flash attention otherwise. attention_cudnn.h has what it calls.
 std::unique_ptr<Attention> make_cudnn_attention();
 std::unique_ptr<Embedding> make_embedding();
 std::unique_ptr<AdamW> make_adamw();

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 
-#include <cmath>
 #include <optional>
 
 #include "base/error.h"
@@ -75,7 +74,7 @@ class OneLength final : public Attention {
   Forward forward(const Tensor& qkv, const Shape& h) override {
     if (!serves(h)) return flash_->forward(qkv, h);
     const Heads heads = heads_of(qkv, h);
-    const DenseAttention::Forward found = calls_.forward(heads.q, heads.k, heads.v, scale_of(h));
+    const DenseAttention::Forward found = calls_.forward(heads.q, heads.k, heads.v, h.softmax_scale());
     return {by_row(found.out), found.lse};
   }
 
@@ -85,7 +84,7 @@ class OneLength final : public Attention {
     const Heads heads = heads_of(qkv, h);
     const auto [dq, dk, dv] =
         calls_.backward(by_head(d_out, 0, h.heads, h), heads.q, heads.k, heads.v,
-                        {by_head(saved.out, 0, h.heads, h), saved.lse}, scale_of(h));
+                        {by_head(saved.out, 0, h.heads, h), saved.lse}, h.softmax_scale());
     return at::cat({by_row(dq), by_row(dk), by_row(dv)}, 1);
   }
 
@@ -99,10 +98,9 @@ class OneLength final : public Attention {
     Tensor q, k, v;
   };
   static bool serves(const Shape& h) {
-    return h.in_rows() && h.longest > 0 && h.longest % kLengthMultiple == 0 && h.dim % 8 == 0 &&
-           h.dim <= kWidestHead;
+    return h.in_rows() && h.window == 0 && h.longest > 0 && h.longest % kLengthMultiple == 0 &&
+           h.dim % 8 == 0 && h.dim <= kWidestHead;
   }
-  static double scale_of(const Shape& h) { return 1 / std::sqrt(static_cast<double>(h.dim)); }
   // [B,heads,S,D] of the packed rows, where they lie.
   static Tensor by_head(const Tensor& rows, int64_t column, int64_t heads, const Shape& h) {
     const int64_t length = h.longest, stride = rows.stride(0);
