@@ -142,6 +142,7 @@ std::string OwnTemplate::fingerprint_beside(const std::string& tokenizer_name) {
   const auto stated = stated_beside(tokenizer_name);
   return stated ? hash_of(stated->text, stated->special_tokens) : "";
 }
+
 OwnTemplate::OwnTemplate(std::string text, std::string file, OrderedJson special_tokens,
                          const tokenizer::Tokenizer& tokenizer)
     : text_(std::move(text)),
@@ -149,12 +150,8 @@ OwnTemplate::OwnTemplate(std::string text, std::string file, OrderedJson special
       special_tokens_(std::move(special_tokens)),
       takes_input_(text_.find("['input']") != std::string::npos),
       template_(text_, file_),
-      tokenizer_(tokenizer) {
-  for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
-    if (!tokenizer.knows(id) || !tokenizer.decode({id}, true).empty()) continue;
-    std::string spelled = tokenizer.decode({id});
-    if (!spelled.empty()) specials_.push_back(std::move(spelled));
-  }
+      tokenizer_(tokenizer),
+      specials_(tokenizer.special_tokens()) {
   std::stable_sort(specials_.begin(), specials_.end(),
                    [](const auto& a, const auto& b) { return a.size() > b.size(); });
   for (const std::string& special : specials_)

@@ -116,7 +116,7 @@ void note_documents(const PrepareOptions& options, const tokenizer::Tokenizer& t
                       inputs.rows.chat_template == ChatTemplate::kNone;
   if (!tokenizer.begin_ids().empty() && text) json["begin_ids"] = tokenizer.begin_ids();
   if (!tokenizer.end_ids().empty() && (text || begins)) json["end_ids"] = tokenizer.end_ids();
-  if (text && tokenizer.has_special() && !options.special_tokens_in_text)
+  if (text && !tokenizer.special_tokens().empty() && !options.special_tokens_in_text)
     json["special_tokens"] = "text";
 }
 

@@ -73,8 +73,6 @@ BpeTokenizer::BpeTokenizer(std::string name, std::string fingerprint, HfFile fil
       tokens_(std::move(file.tokens)),
       prefix_(std::move(file.prefix)),
       suffix_(std::move(file.suffix)),
-      has_special_(std::any_of(file.added.begin(), file.added.end(),
-                               [](const AddedToken& token) { return token.special; })),
       end_of_document_(find_end(file.added)),
       decoder_(std::move(file.decoder)),
       normalizer_(std::move(file.normalizer)),
@@ -84,6 +82,7 @@ BpeTokenizer::BpeTokenizer(std::string name, std::string fingerprint, HfFile fil
       bpe_(file.merges, std::move(file.symbols), std::move(file.whole_words)) {
   for (const AddedToken& token : file.added) {
     added_ids_.emplace(token.content, token.id);
+    if (token.special) special_tokens_.push_back(token.content);
     // The decoder's steps undo what the normalizer did, and expect that it was done.
     if (token.normalized && !decoder_.empty())
       tokens_[token.id].bytes = normalizer_.normalize(token.content);

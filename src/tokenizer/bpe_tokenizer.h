@@ -28,7 +28,7 @@ class BpeTokenizer : public Tokenizer {
   std::optional<TokenId> added_token(std::string_view content) const override;
   const std::vector<TokenId>& begin_ids() const override { return prefix_; }
   const std::vector<TokenId>& end_ids() const override { return suffix_; }
-  bool has_special() const override { return has_special_; }
+  const std::vector<std::string>& special_tokens() const override { return special_tokens_; }
   void encode_with_special(std::string_view text, std::vector<TokenId>& out) const override;
   std::string decode(const std::vector<TokenId>& ids, bool skip_special) const override;
   std::string decode_more(const std::vector<TokenId>& ids, bool skip_special) const override;
@@ -59,7 +59,7 @@ class BpeTokenizer : public Tokenizer {
   std::string name_, fingerprint_;
   std::vector<HfFile::Token> tokens_;
   std::vector<TokenId> prefix_, suffix_;
-  bool has_special_;
+  std::vector<std::string> special_tokens_;
   std::optional<TokenId> end_of_document_;
   std::map<std::string, TokenId, std::less<>> added_ids_;
   std::vector<DecoderStep> decoder_;

@@ -28,7 +28,7 @@ class BytesTokenizer : public Tokenizer {
   std::optional<TokenId> added_token(std::string_view) const override { return std::nullopt; }
   const std::vector<TokenId>& begin_ids() const override { return none_; }
   const std::vector<TokenId>& end_ids() const override { return none_; }
-  bool has_special() const override { return false; }
+  const std::vector<std::string>& special_tokens() const override { return no_texts_; }
   void encode_with_special(std::string_view text, std::vector<TokenId>& out) const override {
     encode(text, out);
   }
@@ -57,6 +57,7 @@ class BytesTokenizer : public Tokenizer {
  private:
   static constexpr TokenId kEnd = 256;
   std::vector<TokenId> none_;
+  std::vector<std::string> no_texts_;
 };
 
 }  // namespace

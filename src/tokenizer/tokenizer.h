@@ -46,7 +46,8 @@ class Tokenizer {
   // it; mostly nothing.
   virtual const std::vector<TokenId>& begin_ids() const = 0;
   virtual const std::vector<TokenId>& end_ids() const = 0;
-  virtual bool has_special() const = 0;  // whether encode and encode_text may differ
+  // How special tokens are written. When there are none, encode and encode_text never differ.
+  virtual const std::vector<std::string>& special_tokens() const = 0;
   // As encode, with begin_ids and end_ids around it.
   virtual void encode_with_special(std::string_view text, std::vector<TokenId>& out) const = 0;
   // The bytes of the ids; unknown ids are an error. `skip_special` leaves special added tokens out.

@@ -95,8 +95,8 @@ TEST(Tokenizer, TextIsTextWhateverItSpells) {
   EXPECT_EQ(tokenizer->encode_text(text, ids), 2u);
   EXPECT_EQ(ids, wanted);
   EXPECT_EQ(ids_of(*tokenizer, text), (std::vector<TokenId>{'a', 256, 257, 258}));
-  EXPECT_TRUE(tokenizer->has_special());
-  EXPECT_FALSE(load_tokenizer("bytes")->has_special());
+  EXPECT_EQ(tokenizer->special_tokens(), (std::vector<std::string>{"<|endoftext|>", "<n>"}));
+  EXPECT_TRUE(load_tokenizer("bytes")->special_tokens().empty());
   EXPECT_TRUE(tokenizer->knows(258));
   EXPECT_FALSE(tokenizer->knows(259));
 }
