@@ -47,8 +47,8 @@ void make_run(train::Run& run) {
   run.trained = train::on_device(s);
   run.trained.model = models::make(model_config::gpt2({.vocab = 50304}), *run.trained.engine);
   run.trained.model->initialize(0);
-  run.trained.optimizer = std::make_unique<optim::AdamW>(
-      *run.trained.engine, run.trained.model->params(), optim::AdamWOptions{});
+  run.trained.optimizer =
+      optim::make("adamw", *run.trained.engine, run.trained.model->params(), {});
   run.trained.probes = std::make_unique<nn::Probes>(run.trained.model->linears());
   run.data.train = std::make_shared<train::RandomTokens>(50257);
   run.data.loader = std::make_unique<data::Loader>(

@@ -242,9 +242,8 @@ int main(int argc, char** argv) {
   run.trained = train::on_device(s);
   run.trained.model = models::make(model_config::gpt2({.vocab = 50304}), *run.trained.engine);
   run.trained.model->initialize(0);
-  run.trained.optimizer =
-      std::make_unique<optim::AdamW>(*run.trained.engine, run.trained.model->params(),
-                                     optim::AdamWOptions{.max_grad_norm = s.max_grad_norm});
+  run.trained.optimizer = optim::make("adamw", *run.trained.engine, run.trained.model->params(),
+                                      {.max_grad_norm = s.max_grad_norm});
   run.data.train = std::make_shared<train::RandomTokens>(50257);
   run.data.loader = std::make_unique<data::Loader>(
       run.data.train, data::Loader::Options{.rows = s.batch_size, .length = s.max_seq_length},

@@ -47,7 +47,7 @@ KeptBytes kept_by(const TrainedModel& trained) {
   return kept;
 }
 
-double moments_of(const optim::AdamW& optimizer) {
+double moments_of(const optim::Optimizer& optimizer) {
   double bytes = 0;
   for (const auto& [name, tensor] : optimizer.state()) bytes += bytes_of(tensor);
   return bytes;

@@ -25,7 +25,7 @@ struct StepStats {
   bool has_penalty = false;             // of activations
   double probes = 0;                    // finite when all GEMMs and all ranks' gradients are
   bool stop_asked = false;              // some rank was asked to stop
-  optim::AdamW::Norm norm;
+  optim::Optimizer::Norm norm;
   double next_tokens = 0;            // of the next step, on all ranks
   std::vector<double> rank_seconds;  // of each rank's last step; empty when none told
 

@@ -73,7 +73,7 @@ std::vector<uint64_t> samples_of_all(int64_t batch_size, dist::World& world,
   return samples;
 }
 
-void update(Run& run, const optim::AdamW::Norm& norm, double learning_rate) {
+void update(Run& run, const optim::Optimizer::Norm& norm, double learning_rate) {
   const engine::Range range("update");
   if (run.saver != nullptr) run.saver->before_update();
   run.batching.updating = true;

@@ -13,7 +13,7 @@
 namespace octavo::train {
 namespace {
 
-optim::AdamWOptions optimizer_options(const config::Settings& s) {
+optim::Options optimizer_options(const config::Settings& s) {
   using config::StateType;
   const auto moments = s.moment_dtype == StateType::kFp32   ? optim::MomentType::kFp32
                        : s.moment_dtype == StateType::kBf16 ? optim::MomentType::kBf16
@@ -170,8 +170,8 @@ TrainedModel build_model(const config::Settings& s, const config::Settings& reso
   if (s.lora_rank > 0 && trained.has_numbers)
     trained.base = describe_base(s, resolved, world, *trained.model);
   start_lora(s, trained);
-  trained.optimizer = std::make_unique<optim::AdamW>(*trained.engine, trained_params(trained),
-                                                     optimizer_options(s));
+  trained.optimizer =
+      optim::make("adamw", *trained.engine, trained_params(trained), optimizer_options(s));
   log_info(
       str("bytes per parameter: ", std::round(100 * trained.optimizer->bytes_per_parameter()) / 100,
           " (master ", name_of(s.master_dtype), ", moments ", name_of(s.moment_dtype),

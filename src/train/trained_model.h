@@ -14,7 +14,7 @@
 #include "nn/fp8_model.h"
 #include "nn/lora.h"
 #include "nn/probes.h"
-#include "optim/adamw.h"
+#include "optim/optimizer.h"
 #include "train/model_factory.h"
 #include "train/state/base_model.h"
 #include "train/step_graph.h"
@@ -32,7 +32,7 @@ struct TrainedModel {
   std::unique_ptr<nn::Lora> lora;             // when adapters are trained
   BaseModel base;                             // that they are trained beside
   std::unique_ptr<nn::Probes> probes;
-  std::unique_ptr<optim::AdamW> optimizer;
+  std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<dist::Sharding> sharding;  // when there is more than one rank
   std::unique_ptr<StepGraph> graph;          // with cuda_graph
 

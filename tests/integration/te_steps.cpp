@@ -124,8 +124,8 @@ std::unique_ptr<train::Run> make_run(const Step& step, bool te) {
     s.lora_rank = 16;
     train::start_lora(s, run->trained);
   }
-  run->trained.optimizer = std::make_unique<optim::AdamW>(
-      *run->trained.engine, trained_params(run->trained), optim::AdamWOptions{.max_grad_norm = 1});
+  run->trained.optimizer = optim::make("adamw", *run->trained.engine, trained_params(run->trained),
+                                       optim::Options{.max_grad_norm = 1});
   run->data.train = std::make_shared<HashedTokens>();
   run->data.loader = std::make_unique<data::Loader>(
       run->data.train, data::Loader::Options{.rows = s.batch_size, .length = s.max_seq_length},

@@ -43,7 +43,7 @@ INSTANTIATE_TEST_SUITE_P(, AdamWTest, testing::Values(at::kFloat, at::kBFloat16)
 // torch's own fused AdamW on copies of the tensors, with clipping as torch.nn.utils does it.
 class Oracle {
  public:
-  Oracle(const nn::ParamList& params, const AdamWOptions& options) : options_(options) {
+  Oracle(const nn::ParamList& params, const Options& options) : options_(options) {
     for (const auto& p : params) {
       w_.push_back(p->master.detach().clone());
       m_.push_back(at::zeros_like(w_.back()));
@@ -63,7 +63,7 @@ class Oracle {
   const at::Tensor& weight(size_t i) const { return w_[i]; }
 
  private:
-  AdamWOptions options_;
+  Options options_;
   std::vector<at::Tensor> w_, m_, v_;
   std::vector<double> decay_;
   int64_t steps_ = 0;
@@ -71,7 +71,7 @@ class Oracle {
 
 TEST_P(AdamWTest, MatchesTorch) {
   for (const double max_norm : {0.0, 1.0, 1e6}) {
-    const AdamWOptions options{.weight_decay = 0.3, .max_grad_norm = max_norm};
+    const Options options{.weight_decay = 0.3, .max_grad_norm = max_norm};
     AdamW adamw(engine, params, options);
     Oracle oracle(params, options);
     for (int step = 0; step < 10; ++step) {

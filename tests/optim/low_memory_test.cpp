@@ -65,7 +65,7 @@ TensorsByName everything(const AdamW& adamw, const nn::ParamList& params) {
 class LowMemory : public testing::TestWithParam<Combination> {
  protected:
   engine::Engine engine{{at::kCPU, at::kBFloat16, false}};
-  AdamWOptions options() const { return {.moments = GetParam().moments, .seed = 11}; }
+  Options options() const { return {.moments = GetParam().moments, .seed = 11}; }
 };
 INSTANTIATE_TEST_SUITE_P(, LowMemory, testing::ValuesIn(combinations()),
                          [](const auto& info) { return info.param.name(); });

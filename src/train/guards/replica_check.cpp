@@ -45,7 +45,7 @@ void add_weights(const nn::Param& p, bool weights_stay, ReplicatedList& list) {
     list.add(p.name, "weights to compute with", copy, p.spreads_masters && !is_gathered);
 }
 
-void add_replicated_moments(const optim::AdamW& optimizer, const nn::ParamList& params,
+void add_replicated_moments(const optim::Optimizer& optimizer, const nn::ParamList& params,
                             ReplicatedList& list) {
   static const std::map<std::string, const char*> kKinds = {
       {"m", "first moments"},

@@ -53,7 +53,7 @@ void add_masters(const nn::ParamList& params, const char* group, checkpoint::Sta
   }
 }
 
-void add_moments(const nn::ParamList& params, const optim::AdamW& optimizer,
+void add_moments(const nn::ParamList& params, const optim::Optimizer& optimizer,
                  checkpoint::State& state) {
   const ParamsByName all = by_name(params);
   state.groups[kOptimizer] = optimizer.state();

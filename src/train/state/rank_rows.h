@@ -9,7 +9,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "nn/param.h"
-#include "optim/adamw.h"
+#include "optim/optimizer.h"
 
 namespace octavo::train {
 
@@ -20,7 +20,7 @@ std::pair<std::string, bool> parameter_of(const std::string& moment);
 
 // Masters, and the optimizer's moments of these parameters.
 void add_masters(const nn::ParamList& params, const char* group, checkpoint::State& state);
-void add_moments(const nn::ParamList& params, const optim::AdamW& optimizer,
+void add_moments(const nn::ParamList& params, const optim::Optimizer& optimizer,
                  checkpoint::State& state);
 
 // The stored rows of a master; fails when there are none or the shape is another.
