@@ -166,7 +166,6 @@ Value format_filter(Interpreter& run, const Value& input, Arguments& arguments) 
 Value truncate_filter(Interpreter& run, const Value& input, Arguments& arguments) {
   const auto bound =
       bind_arguments("truncate", arguments, {"length", "killwords", "end", "leeway"});
-  if (!input.is_text()) refuse("truncate wants text, found ", type_name(input));
   only_plain("truncate", input);
   const auto number = [&](size_t i, int64_t otherwise) {
     if (bound[i].is(Kind::kMissing) || (i == 3 && bound[i].is(Kind::kNone))) return otherwise;
@@ -180,10 +179,14 @@ Value truncate_filter(Interpreter& run, const Value& input, Arguments& arguments
   const auto end_size = static_cast<int64_t>(end.size());
   if (length < end_size || leeway < 0)
     refuse("truncate wants a length of at least its end's, and a leeway of at least 0");
+  // Python's len() comes first: a list that is short enough is left as it is.
+  const auto found = length_of(input);
+  if (found) {
+    const auto size = static_cast<int64_t>(*found);
+    if (size <= length || size - length <= leeway) return input;
+  }
+  if (!input.is_text()) refuse("truncate wants text, found ", type_name(input));
   const std::u32string points = code_points(input_text(run, input));
-  if (static_cast<int64_t>(points.size()) <= length ||
-      static_cast<int64_t>(points.size()) - length <= leeway)
-    return input;
   std::u32string kept = points.substr(0, static_cast<size_t>(length - end_size));
   if (!is_true(bound[1])) kept = kept.substr(0, kept.rfind(U' '));
   return run.text(to_utf8(kept + end));
