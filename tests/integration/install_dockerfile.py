@@ -25,7 +25,7 @@ def complaints():
     found = instructions()
     runs = [rest for word, rest in found if word == "RUN"]
     build = [" ".join(rest.split()) for rest in runs]
-    for step in ("./bootstrap", "packaging/wheel /wheel"):
+    for step in ("./bootstrap build", "packaging/wheel /wheel"):
         if step not in build:
             yield f"wanted the step RUN {step}"
     next_steps = re.search(r"Next: (.*?)\"", (common.ROOT / "bootstrap").read_text())[1]
