@@ -85,7 +85,8 @@ class Checks:
 
 def launched(work, name, steps, launch_flags=(), train_flags=(), secret=SECRET, ranks=2):
     folder = rank_runs.make_folder(work / name, steps, 0)
-    environment = {"OCTAVO_RENDEZVOUS_SECRET": secret} if secret else {}
+    # Without HOME, where one would be made.
+    environment = {"OCTAVO_RENDEZVOUS_SECRET": secret} if secret else {"HOME": ""}
     return rank_runs.Launched(folder, ["--nproc", str(ranks), *launch_flags], train_flags, environment=environment)
 
 
