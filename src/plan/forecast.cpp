@@ -234,6 +234,7 @@ MemoryWork work_on_gpus(const Settings& s, const Forecast& f) {
   work.sharding = f.sharding;
   if (const RecipeOrBf16 coded = recipe_of_codes(f)) work.recipe = *coded;
   work.fp8 = f.wants_fp8;
+  work.capability = f.gpu->capability;
   return work;
 }
 

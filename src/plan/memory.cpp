@@ -146,13 +146,16 @@ void add_states(const MemoryWork& work, Memory& m) {
   if (work.moments == StateType::kFp8) m.scales += 2 * kScaleShare * value_count(trained) * states;
   if (!work.fp8) return;
   // Copies live for the step unless memory is short; recipes that are not symmetric give each copy
-  // back after its GEMM. A GPU has a transposed copy beside the first, the rehearsal one that
-  // holds its codes as BF16.
-  const bool symmetric = fp8::is_symmetric(fp8::traits_of(work.recipe).weights);
+  // back after its GEMM. A GPU has a transposed copy beside the first, unless its GEMMs take
+  // operands of one scale as they lie; the rehearsal one that holds its codes as BF16.
+  const fp8::Granularity granularity = fp8::traits_of(work.recipe).weights;
+  const bool symmetric = fp8::is_symmetric(granularity);
   const bool short_of_memory = work.recompute && !cpu;
   // Fully sharded weights take their codes with them: they are in whole_units().
   if (full || short_of_memory || (!symmetric && work.accumulation == 1)) return;
-  m.fp8_weights = 2 * bytes_in(block_matrices(work.shape), 1, cpu);
+  const bool any_layout = !cpu && granularity == fp8::Granularity::kTensor &&
+                          work.capability >= 100 && work.capability < 120;
+  m.fp8_weights = (any_layout ? 1 : 2) * bytes_in(block_matrices(work.shape), 1, cpu);
 }
 
 // What is whole for a moment of matrices whose rows are spread over GPUs: the weights of a block at

@@ -28,6 +28,7 @@ struct MemoryWork {
   bool fp8_gather = true;        // fully sharded FP8 weights come as codes
   double reduced_gradients = 4;  // bytes of a gradient on its way
   bool cpu = false;
+  int capability = 90;  // compute capability of the GPU
 };
 MemoryWork memory_work(const config::Settings& settings, const Shape& shape);
 

@@ -88,6 +88,7 @@ std::function<double(int64_t)> forecast_of(const config::Settings& settings, int
       plan::memory_work(settings, plan::shape_of(with_resolved_names(settings)));
   work.cpu = target.device.is_cpu();
   work.gpus = ranks;
+  work.capability = target.capability;
   // The forecast is of activations in BF16.
   const double scale = target.compute == at::kFloat ? 2 : 1;
   return [work, scale](int64_t size) mutable {
