@@ -47,7 +47,7 @@ TEST(PlanMemory, WhatFp8AddsAndSaves) {
   work.fp8 = true;
   const Memory fp8 = memory(work);
   EXPECT_NEAR(fp8.fp8_weights, 2 * 6.98e9, 0.1e9);  // two codes a weight
-  work.capability = 100;  // no transposed copy of codes with one scale
+  work.capability = 100;                            // no transposed copy of codes with one scale
   EXPECT_NEAR(memory(work).fp8_weights, 6.98e9, 0.1e9);
   work.capability = 90;
   EXPECT_LT(fp8.activations, bf16.activations);
