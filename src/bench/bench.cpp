@@ -43,29 +43,36 @@ std::string device_name(const config::Settings& settings) {
   return engine::gpus().gpus.at(static_cast<size_t>(device.index())).name;
 }
 
+int64_t rows_of(int64_t tokens, double share) {
+  return std::max<int64_t>(1, std::llround(static_cast<double>(tokens) * share));
+}
+
 std::vector<Entry> entries_of(const plan::Shape& shape, const fp8::Options& fp8, int64_t tokens) {
   std::vector<Entry> all;
-  const auto add = [&](const std::string& name, int64_t outputs, int64_t inputs, int64_t layers) {
+  const auto add = [&](const plan::LinearShape& p, double per_block) {
     const auto same = std::ranges::find_if(all, [&](const Entry& e) {
-      return e.times.shape.outputs == outputs && e.times.shape.inputs == inputs;
+      return e.times.shape.outputs == p.outputs && e.times.shape.inputs == p.inputs &&
+             e.share == p.share;
     });
     if (same != all.end()) {
-      same->name += ", " + name;
-      same->layers += layers;
+      same->name += octavo::str(", ", p.name);
+      same->layers += p.count;
       return;
     }
-    Entry entry{.name = name,
-                .layers = layers,
-                .refusal = fp8::refusal(fp8.recipe, outputs, inputs),
+    Entry entry{.name = p.name,
+                .layers = p.count,
+                .per_block = per_block,
+                .share = p.share,
+                .refusal = fp8::refusal(fp8.recipe, p.outputs, p.inputs),
                 .is_head = false,
                 .times = {}};
-    entry.times.shape = {tokens, outputs, inputs};
+    entry.times.shape = {rows_of(tokens, p.share), p.outputs, p.inputs};
     all.push_back(std::move(entry));
   };
   for (const plan::LinearShape& p : plan::block_linears(shape))
-    add(p.name, p.outputs, p.inputs, shape.layers);
+    add(p, p.place == plan::LinearShape::Place::kExpert ? static_cast<double>(shape.experts) : 1);
   const size_t blocks = all.size();
-  add("head", shape.vocab, shape.hidden, 1);
+  add({"head", shape.vocab, shape.hidden}, 1);
   if (all.size() > blocks) all.back().is_head = true;
   return all;
 }
@@ -104,22 +111,25 @@ void time_entries(const Field& field, std::vector<Entry>& entries, octavo::Progr
 SweepPoint time_point(const Field& field, const std::vector<Entry>& entries, int64_t tokens,
                       double seconds) {
   std::vector<std::vector<Round>> layers;
+  std::vector<double> times_in_block;
   size_t rounds = SIZE_MAX;
   for (const Entry& e : entries) {
     if (e.is_head || !e.refusal.empty()) continue;
     LayerBenchOptions options = field.options;
     options.seconds = seconds / static_cast<double>(entries.size());
-    auto times =
-        time_layer(field.engine, {tokens, e.times.shape.outputs, e.times.shape.inputs}, options);
+    auto times = time_layer(field.engine,
+                            {rows_of(tokens, e.share), e.times.shape.outputs, e.times.shape.inputs},
+                            options);
     rounds = std::min(rounds, times.rounds.size());
     layers.push_back(std::move(times.rounds));
+    times_in_block.push_back(e.per_block);
   }
   std::vector<double> bf16, fp8, ratio;
   for (size_t i = 0; i < rounds; ++i) {
     double high = 0, low = 0;
-    for (const auto& layer : layers) {
-      high += whole_bf16(layer[i]);
-      low += whole_fp8(layer[i]);
+    for (size_t k = 0; k < layers.size(); ++k) {
+      high += times_in_block[k] * whole_bf16(layers[k][i]);
+      low += times_in_block[k] * whole_fp8(layers[k][i]);
     }
     bf16.push_back(high);
     fp8.push_back(low);

@@ -16,6 +16,8 @@ namespace octavo::bench {
 struct Entry {
   std::string name;  // "qkv", "attention out", …, "head"
   int64_t layers = 1;
+  double per_block = 1;  // experts: so many in each block, which see `share` of the tokens each
+  double share = 1;
   std::string refusal;   // why FP8 cannot run it; then BF16 alone is timed
   bool is_head = false;  // FP8 is timed, and training runs it in BF16
   LayerTimes times;

@@ -6,9 +6,9 @@ namespace octavo::model_config {
 namespace {
 
 std::vector<const Family*>& known_families() {
-  static std::vector<const Family*> known = {&kGpt2Family,    &kLlamaFamily, &kQwen2Family,
-                                             &kMistralFamily, &kQwen3Family, &kSmolLm3Family,
-                                             &kOlmo2Family,   &kOlmo3Family, &kGemma3Family};
+  static std::vector<const Family*> known = {
+      &kGpt2Family,     &kLlamaFamily,   &kQwen2Family, &kMistralFamily, &kQwen3Family,
+      &kQwen3MoeFamily, &kSmolLm3Family, &kOlmo2Family, &kOlmo3Family,   &kGemma3Family};
   return known;
 }
 

@@ -50,7 +50,7 @@ struct Family {
 };
 
 extern const Family kGpt2Family, kLlamaFamily, kQwen2Family, kMistralFamily, kQwen3Family,
-    kSmolLm3Family, kOlmo2Family, kOlmo3Family, kGemma3Family;
+    kQwen3MoeFamily, kSmolLm3Family, kOlmo2Family, kOlmo3Family, kGemma3Family;
 
 // All of them, and those that were added.
 const std::vector<const Family*>& families();

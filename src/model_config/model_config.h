@@ -30,6 +30,18 @@ struct Rope {
   bool operator==(const Rope&) const = default;
 };
 
+// Experts in the place of an MLP: a router sends each token through `active` of `count` of them,
+// and adds up what they make of it, each by its weight.
+struct Experts {
+  int64_t count = 0, active = 0;
+  int64_t mlp = 0;            // width of one
+  bool renormalized = false;  // the weights of a token's active experts add up to 1
+  // Of the loss that balances the experts' load (nn/router.h), where it is in use.
+  double balance_weight = 0.001;
+  bool balances = false;
+  bool operator==(const Experts&) const = default;
+};
+
 struct ModelConfig {
   const Family* family = &kGpt2Family;
   int64_t layers = 0, width = 0, mlp = 0, heads = 0, kv_heads = 0, head_dim = 0;
@@ -45,6 +57,9 @@ struct ModelConfig {
   std::vector<bool> windowed;      // by layer: whether it has the window; empty: all have
   std::vector<bool> rotated;       // by layer: whether it has rotary positions; empty: all have
   std::optional<Rope> local_rope;  // of the layers with a window, when theirs is another
+  std::optional<Experts> experts;
+  std::vector<bool>
+      sparse;  // by layer: whether it has the experts; empty: all have, if there are any
 
   bool is_gpt2() const { return family == &kGpt2Family; }
   bool is_windowed(int64_t layer) const {
@@ -55,6 +70,14 @@ struct ModelConfig {
     return rotated.empty() || rotated[static_cast<size_t>(layer)];
   }
   bool has_local_rope(int64_t layer) const { return local_rope && is_windowed(layer); }
+  bool has_experts(int64_t layer) const {
+    return experts && (sparse.empty() || sparse[static_cast<size_t>(layer)]);
+  }
+  int64_t sparse_layers() const {
+    int64_t count = 0;
+    for (int64_t i = 0; i < layers; ++i) count += has_experts(i) ? 1 : 0;
+    return count;
+  }
   double softmax_scale() const {
     return 1 / std::sqrt(query_scalar > 0 ? query_scalar : static_cast<double>(head_dim));
   }

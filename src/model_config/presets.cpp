@@ -73,6 +73,18 @@ struct PublishedFile {
   const char* fields;
 };
 constexpr PublishedFile kPublishedFiles[] = {
+    {"Qwen/Qwen3-30B-A3B",
+     R"({"model_type": "qwen3_moe", "num_hidden_layers": 48, "hidden_size": 2048,
+         "intermediate_size": 6144, "num_attention_heads": 32, "num_key_value_heads": 4,
+         "head_dim": 128, "vocab_size": 151936, "max_position_embeddings": 40960,
+         "rope_theta": 1000000.0, "num_experts": 128, "num_experts_per_tok": 8,
+         "moe_intermediate_size": 768, "norm_topk_prob": true})"},
+    {"Qwen/Qwen3-235B-A22B",
+     R"({"model_type": "qwen3_moe", "num_hidden_layers": 94, "hidden_size": 4096,
+         "intermediate_size": 12288, "num_attention_heads": 64, "num_key_value_heads": 4,
+         "head_dim": 128, "vocab_size": 151936, "max_position_embeddings": 40960,
+         "rope_theta": 1000000.0, "num_experts": 128, "num_experts_per_tok": 8,
+         "moe_intermediate_size": 1536, "norm_topk_prob": true})"},
     {"HuggingFaceTB/SmolLM3-3B",
      R"({"model_type": "smollm3", "num_hidden_layers": 36, "hidden_size": 2048,
          "intermediate_size": 11008, "num_attention_heads": 16, "num_key_value_heads": 4,
@@ -280,9 +292,7 @@ std::string_view unsupported_family(std::string_view name) {
     std::string_view begins, title;
   };
   // Their config.json would be refused: transformers computes them in another way.
-  static constexpr Other kOthers[] = {{"qwen330b", "Qwen3-MoE"},
-                                      {"qwen3235b", "Qwen3-MoE"},
-                                      {"qwen3coder", "Qwen3-MoE"},
+  static constexpr Other kOthers[] = {{"qwen3codernext", "Qwen3-Next"},
                                       {"qwen3next", "Qwen3-Next"},
                                       {"qwen3vl", "Qwen3-VL"},
                                       {"qwen35", "Qwen3.5"},

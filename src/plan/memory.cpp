@@ -33,7 +33,10 @@ struct Matrices {
 std::vector<Matrices> block_matrices(const Shape& shape) {
   std::vector<Matrices> list;
   for (const LinearShape& p : block_linears(shape))
-    list.push_back({static_cast<double>(shape.layers), static_cast<double>(p.outputs * p.inputs)});
+    list.push_back({static_cast<double>(p.count), static_cast<double>(p.outputs * p.inputs)});
+  if (shape.experts > 0)  // routers
+    list.push_back({static_cast<double>(shape.sparse_layers()),
+                    static_cast<double>(shape.experts * shape.hidden)});
   return list;
 }
 
@@ -46,8 +49,7 @@ std::vector<Matrices> adapter_matrices(const MemoryWork& work) {
   std::vector<Matrices> list;
   for (const LinearShape& p : adapted_modules(work.shape, work.lora_targets))
     for (int64_t side : {p.outputs, p.inputs})
-      list.push_back(
-          {static_cast<double>(work.shape.layers), static_cast<double>(side * work.lora_rank)});
+      list.push_back({static_cast<double>(p.count), static_cast<double>(side * work.lora_rank)});
   return list;
 }
 
@@ -57,11 +59,24 @@ double bytes_in(const std::vector<Matrices>& list, double each, bool cpu) {
   return bytes;
 }
 
-// Bytes that a block leaves for the backward pass.
-double kept_per_block(const MemoryWork& work, double tokens) {
+// What one token of an MLP, or of the experts that it goes through, takes.
+struct MlpWidths {
+  double rows = 1;  // of its own in the GEMMs
+  double up = 0, ffn = 0;
+};
+
+MlpWidths mlp_widths(const Shape& s, bool sparse) {
+  if (!sparse) return {1, static_cast<double>(s.up_width()), static_cast<double>(s.ffn)};
+  const double rows = static_cast<double>(s.active_experts);
+  const double ffn = rows * static_cast<double>(s.expert_ffn);
+  return {rows, s.gated ? 2 * ffn : ffn, ffn};
+}
+
+// Bytes that a block leaves for the backward pass; of one with experts when it is `sparse`.
+double kept_per_block(const MemoryWork& work, double tokens, bool sparse) {
   const Shape& s = work.shape;
   const double h = static_cast<double>(s.hidden), q = static_cast<double>(s.query_width());
-  const double up = static_cast<double>(s.up_width()), ffn = static_cast<double>(s.ffn);
+  const auto [rows, up, ffn] = mlp_widths(s, sparse);
   const bool lora = work.lora_rank > 0;
   // Inputs of the linear layers: for weight gradients as codes, for adapters in BF16.
   const bool coded = work.fp8 && !lora;
@@ -75,8 +90,11 @@ double kept_per_block(const MemoryWork& work, double tokens) {
       up * 2,                                  // what the activation read
       static_cast<double>(s.heads) * 4 + 16};  // attention's and the norms' sums
   // Into up and down, unless they are frozen and have no adapter.
-  if (!lora || work.lora_targets == LoraTargets::kAll)
-    tensors.insert(tensors.end(), {h * input, ffn * input});
+  if (!lora || (work.lora_targets == LoraTargets::kAll && !sparse))
+    tensors.insert(tensors.end(), {rows * h * input, ffn * input});
+  // What the experts made of a token, their weights, and what the router read.
+  if (sparse)
+    tensors.insert(tensors.end(), {rows * h * 2, 4 * static_cast<double>(s.experts), h * 2});
   // What norms of queries and keys, and those behind a branch beside those before it, read.
   if (s.qk_norm_values() > 0)
     tensors.push_back(2 * (q + static_cast<double>(s.kv_heads * s.head_dim)));
@@ -92,10 +110,16 @@ double kept_per_block(const MemoryWork& work, double tokens) {
 // Bytes that one token needs for a moment in the backward pass of a block.
 double passing_per_token(const MemoryWork& work) {
   const Shape& s = work.shape;
-  const double h = static_cast<double>(s.hidden), ffn = static_cast<double>(s.ffn);
-  const double up = static_cast<double>(s.up_width());
+  const double h = static_cast<double>(s.hidden);
+  const auto [rows, up, ffn] = mlp_widths(s, false);
   const double inner = s.gated ? ffn + up : ffn;  // GELU's gradient is made in place
   const double bytes = 2 * (3 * h + inner);
+  // Experts: gradients of the rows that they made and read, sorted by expert; inside an expert
+  // there are only its own.
+  if (s.sparse_layers() > 0) {
+    const double sorted = 2 * (3 + 2 * static_cast<double>(s.active_experts)) * h;
+    return s.dense_layers() > 0 ? std::max(bytes, sorted) : sorted;
+  }
   if (!work.fp8) return bytes;
   // libtorch's kernels quantize what was written; Transformer Engine's make codes of the
   // activation's gradient at once.
@@ -185,6 +209,12 @@ WholeUnits whole_units(const MemoryWork& work) {
   return units;
 }
 
+// Bytes of a block's largest matrix in BF16, but attention's, which are never the largest.
+double largest_weight(const Shape& s) {
+  const int64_t up = s.dense_layers() > 0 ? s.up_width() : 2 * s.expert_ffn;
+  return 2 * static_cast<double>(std::max(up, s.experts > 0 ? s.qkv_width() : 0) * s.hidden);
+}
+
 // A moment of the step that may be the fullest, and what it holds beside the states.
 struct Moment {
   const char* name;
@@ -214,10 +244,14 @@ std::vector<Moment> moments_of(const MemoryWork& work, bool keeps_codes) {
       come_and_go && work.lora_rank == 0 ? held(2 * vocab * h, cpu) * share : 0;
 
   // What waits for the backward pass; at the ends the embedding, the last norm and its gradient.
-  const double per_block = kept_per_block(work, tokens);
+  const double dense_block = s.dense_layers() > 0 ? kept_per_block(work, tokens, false) : 0;
+  const double sparse_block = s.sparse_layers() > 0 ? kept_per_block(work, tokens, true) : 0;
+  const double per_block = std::max(dense_block, sparse_block);
   const double state = held(tokens * h * 2, cpu);
-  const double kept =
-      static_cast<double>(s.layers) * (work.recompute ? 2 * state : per_block) + 3 * state;
+  const double kept = (work.recompute ? static_cast<double>(s.layers) * 2 * state
+                                      : static_cast<double>(s.dense_layers()) * dense_block +
+                                            static_cast<double>(s.sparse_layers()) * sparse_block) +
+                      3 * state;
 
   const double rows =
       std::min(tokens, cpu ? kCpuLossRows : std::max(1.0, std::floor(kLossElements / vocab)));
@@ -227,7 +261,7 @@ std::vector<Moment> moments_of(const MemoryWork& work, bool keeps_codes) {
   // The largest weight of a block, made for one GEMM.
   const bool makes_weights = work.lora_base_fp8 || (work.fp8 && !keeps_codes);
   const double passing = tokens * passing_per_token(work) + (work.recompute ? per_block : 0) +
-                         (makes_weights ? 2 * static_cast<double>(s.up_width()) * h : 0);
+                         (makes_weights ? largest_weight(s) : 0);
   const double loss = whole.head_weights + whole.head_gradients + whole.block_weights;
   // The gradient of an embedding that is the head too waits for the end.
   const double backward = 2 * whole.block_weights + whole.block_gradients +

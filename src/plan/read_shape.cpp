@@ -33,6 +33,11 @@ Shape shape_of(const model_config::ModelConfig& model, const std::string& name) 
   shape.window = model.window;
   for (int64_t i = 0; i < model.layers; ++i)
     shape.windowed_layers += model.window_of(i) > 0 ? 1 : 0;
+  if (model.experts) {
+    shape.experts = model.experts->count, shape.active_experts = model.experts->active;
+    shape.expert_ffn = model.experts->mlp;
+    for (int64_t i = 0; i < model.layers; ++i) shape.sparse.push_back(model.has_experts(i));
+  }
   return shape;
 }
 

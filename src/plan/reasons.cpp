@@ -52,8 +52,8 @@ std::string short_gemms(const Workload& work, const Calibration& calibration) {
   const double tokens = static_cast<double>(work.batch * work.length);
   for (const LinearShape& p : block_linears(work.shape)) {
     const double n = static_cast<double>(p.outputs), k = static_cast<double>(p.inputs);
-    const double ratio = gemm_seconds(*work.gpu, calibration, tokens, n, k, false) /
-                         gemm_seconds(*work.gpu, calibration, tokens, n, k, true);
+    const double ratio = gemm_seconds(*work.gpu, calibration, tokens * p.share, n, k, false) /
+                         gemm_seconds(*work.gpu, calibration, tokens * p.share, n, k, true);
     if (ratio < kLittle) names += str(names.empty() ? "" : ", ", p.name, " ", times(ratio), "x");
   }
   return names;

@@ -202,10 +202,16 @@ std::string text_of(const Forecast& f) {
                                    ? str(", LoRA rank ", f.lora_rank, " on ",
                                          everywhere ? "all linear layers" : "q, k, v and o")
                                    : "";
+  const std::string active =
+      f.shape.experts > 0
+          ? str(" (", count_text(static_cast<double>(active_parameters(f.shape))),
+                " active: ", f.shape.active_experts, " of ", f.shape.experts, " experts)")
+          : "";
   std::string out =
-      line("forecast, not a measurement: %s, %s parameters%s, %lld x %s, %s", f.shape.name.c_str(),
-           count_text(static_cast<double>(parameters(f.shape))).c_str(), adapters.c_str(),
-           static_cast<long long>(f.gpus), std::string(f.gpu->title).c_str(), title_of(f.sharding));
+      line("forecast, not a measurement: %s, %s parameters%s%s, %lld x %s, %s",
+           f.shape.name.c_str(), count_text(static_cast<double>(parameters(f.shape))).c_str(),
+           active.c_str(), adapters.c_str(), static_cast<long long>(f.gpus),
+           std::string(f.gpu->title).c_str(), title_of(f.sharding));
   if (!f.shape.refusal.empty()) out += "train cannot run this model: " + f.shape.refusal + "\n";
   out += line("each GPU: %lld x %lld tokens, %lld micro-batch%s a step%s",
               static_cast<long long>(f.batch), static_cast<long long>(f.length),
@@ -222,6 +228,7 @@ nlohmann::ordered_json json_of(const Forecast& f) {
   nlohmann::ordered_json out = {{"forecast", true},
                                 {"model", f.shape.name},
                                 {"parameters", parameters(f.shape)},
+                                {"active_parameters", active_parameters(f.shape)},
                                 {"train_refuses", f.shape.refusal},
                                 {"gpu", std::string(f.gpu->name)},
                                 {"num_gpus", f.gpus},

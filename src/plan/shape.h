@@ -1,6 +1,7 @@
 #pragma once
 // What a forecast needs to know of a model: its sizes, from a preset, a config.json or the keys.
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -27,7 +28,10 @@ struct Shape {
   bool tied = false;      // the head is the embedding
   bool qkv_bias = false, out_bias = false, mlp_bias = false;
   int64_t window = 0, windowed_layers = 0;  // tokens that so many layers see back
-  std::string refusal;                      // why train cannot run this model; empty: it can
+  // Experts of a layer, those that a token goes through, and the width of one; 0: there are none.
+  int64_t experts = 0, active_experts = 0, expert_ffn = 0;
+  std::vector<bool> sparse;  // by layer: whether it has experts in the place of its MLP
+  std::string refusal;       // why train cannot run this model; empty: it can
 
   bool is_gpt2() const { return family == &model_config::kGpt2Family; }
   int64_t query_width() const { return heads * head_dim; }
@@ -39,21 +43,34 @@ struct Shape {
                                                           : (heads + kv_heads) * head_dim;
   }
   int64_t up_width() const { return gated ? 2 * ffn : ffn; }
+  bool is_sparse(int64_t layer) const { return experts > 0 && sparse[static_cast<size_t>(layer)]; }
+  int64_t sparse_layers() const {
+    return experts > 0 ? std::count(sparse.begin(), sparse.end(), true) : 0;
+  }
+  int64_t dense_layers() const { return layers - sparse_layers(); }
 };
 
-// A linear layer of a block: `outputs` x `inputs` weights.
+// Linear layers of `outputs` x `inputs` weights that lie at the same place of a block.
 struct LinearShape {
   const char* name;
   int64_t outputs, inputs;
+  enum class Place : uint8_t { kAttention, kMlp, kExpert };
+  Place place = Place::kAttention;
+  int64_t count = 1;  // of them in the model
+  double share = 1;   // of the tokens, that each of them sees: less than 1 of experts
+
+  double weights() const { return static_cast<double>(count * outputs * inputs); }
 };
 // Of the work of causal attention over `length` tokens in every layer, what windows leave.
 double attention_share(const Shape& shape, int64_t length);
 std::vector<LinearShape> block_linears(const Shape& shape);
 
-int64_t matrix_parameters(const Shape& shape);  // of the blocks' linear layers
+int64_t matrix_parameters(const Shape& shape);  // of the blocks' linear layers and routers
+int64_t router_parameters(const Shape& shape);
 int64_t head_parameters(const Shape& shape);    // embedding, head and positions
 int64_t vector_parameters(const Shape& shape);  // norms and biases
-int64_t parameters(const Shape& shape);
+int64_t parameters(const Shape& shape);         // what memory holds
+int64_t active_parameters(const Shape& shape);  // what one token goes through
 
 // Where adapters sit: on every linear layer, on q, k, v and o, or on q, k and v taken as one layer.
 enum class LoraTargets { kAll, kAttention, kQkv };

@@ -46,9 +46,8 @@ class MicroStep {
     const Shape& s = work_.shape;
     // What norms, residuals, rotary embedding and activation read and write when nothing is fused
     // beyond the obvious; the stack's factor says how far it is from that. Backward: 1.7 times.
-    const double values = 10 * static_cast<double>(s.hidden) +
-                          2 * static_cast<double>(s.qkv_width()) +
-                          static_cast<double>(s.ffn) * (s.gated ? 3 : 2);
+    const double values =
+        10 * static_cast<double>(s.hidden) + 2 * static_cast<double>(s.qkv_width()) + mlp_values(s);
     time.elementwise = layers_ * tokens_ * values * 2 * (2.7 + (again_ > 0 ? 1 : 0)) *
                        stack("passes") / bandwidth();
     const double steps = static_cast<double>(work_.accumulation);
@@ -113,12 +112,27 @@ class MicroStep {
   // So many launches per layer; what the GPU's work does not hide is time.
   double host(double compute) const {
     const double passes = (frozen() ? 1.6 : 1) * (3 + (again_ > 0 ? 1 : 0)) + (low_ ? 1 : 0);
-    const double launching =
-        static_cast<double>(work_.accumulation) * (layers_ * passes + 10) * stack("host") * 1e-6;
+    // Experts run one after the other: as many launches each as the MLP, half of a layer's.
+    const Shape& s = work_.shape;
+    const double mlps = static_cast<double>(s.dense_layers() + s.sparse_layers() * s.experts);
+    const double launching = static_cast<double>(work_.accumulation) *
+                             ((layers_ + mlps) / 2 * passes + 10) * stack("host") * 1e-6;
     return std::max(0.0, launching - compute) + stack("step") * 1e-3;
   }
 
  private:
+  // Values that the activation of an average layer reads and writes, and with experts also the
+  // sorting of rows by expert and back.
+  static double mlp_values(const Shape& s) {
+    const double each = s.gated ? 3 : 2;
+    const double dense = static_cast<double>(s.ffn) * each;
+    if (s.experts == 0) return dense;
+    const double rows = static_cast<double>(s.active_experts);
+    const double sparse =
+        rows * (static_cast<double>(s.expert_ffn) * each + 4 * static_cast<double>(s.hidden));
+    const double part = static_cast<double>(s.sparse_layers()) / static_cast<double>(s.layers);
+    return part * sparse + (1 - part) * dense;
+  }
   double of(std::string_view name) const { return calibration_.of(name); }
   double stack(const char* name) const { return of(std::string(work_.stack) + "." + name); }
   double bandwidth() const { return gpu_.memory_tb_s * 1e12 * of("memory"); }
@@ -128,28 +142,29 @@ class MicroStep {
   }
 
   void add_gemms(StepTime& time) const {
-    double quantized = 0, weights = 0;  // elements of one block
+    double quantized = 0, weights = 0;  // elements of all blocks
     // The hardware's rule for both sides (src/fp8/legality.h).
     const int64_t multiple = low_ ? fp8::traits_of(*work_.recipe).side_multiple : 1;
     for (const LinearShape& p : block_linears(work_.shape)) {
       const double n = static_cast<double>(p.outputs), k = static_cast<double>(p.inputs);
       const bool fp8 = low_ && p.outputs % multiple == 0 && p.inputs % multiple == 0;
-      double seconds = gemm(tokens_, n, k, fp8) * (1 + again_) + gemm(tokens_, k, n, fp8);
-      if (!frozen()) seconds += gemm(n, k, tokens_, fp8);
-      time.gemms += layers_ * seconds;
-      time.flops += layers_ * 2 * tokens_ * n * k * (frozen() ? 2 : 3);
+      const double count = static_cast<double>(p.count), rows = tokens_ * p.share;
+      double seconds = gemm(rows, n, k, fp8) * (1 + again_) + gemm(rows, k, n, fp8);
+      if (!frozen()) seconds += gemm(n, k, rows, fp8);
+      time.gemms += count * seconds;
+      time.flops += count * 2 * rows * n * k * (frozen() ? 2 : 3);
       if (!fp8) continue;
-      quantized += tokens_ * (k * (1 + again_) + n);
-      weights += n * k;
+      quantized += count * rows * (k * (1 + again_) + n);
+      weights += count * n * k;
     }
+    time.flops +=
+        2 * tokens_ * static_cast<double>(router_parameters(work_.shape)) * (frozen() ? 2 : 3);
     if (!low_) return;
-    time.quantize = layers_ * quantized *
-                    quantize_bytes(fp8::traits_of(*work_.recipe), gpu_, frozen()) *
+    time.quantize = quantized * quantize_bytes(fp8::traits_of(*work_.recipe), gpu_, frozen()) *
                     stack("quantize") / bandwidth();
     // Weights once a step, frozen ones once a run: read, and two codes written with their amax.
     if (!frozen())
-      time.quantize +=
-          layers_ * weights * 5 / bandwidth() / static_cast<double>(work_.accumulation);
+      time.quantize += weights * 5 / bandwidth() / static_cast<double>(work_.accumulation);
   }
 
   void add_adapters(StepTime& time) const {
@@ -159,7 +174,8 @@ class MicroStep {
       const double down = gemm(tokens_, rank, k, false), up = gemm(tokens_, n, rank, false);
       // Forward, two gradients of each, and the passes that scale, drop and add.
       const double passes = tokens_ * (n + k) * 6 * of("adapters") * stack("passes");
-      time.adapters += layers_ * ((down + up) * (3 + again_) + passes / bandwidth());
+      time.adapters +=
+          static_cast<double>(module.count) * ((down + up) * (3 + again_) + passes / bandwidth());
     }
   }
 

@@ -11,14 +11,32 @@
 namespace octavo::verify {
 namespace {
 
-// As src/models names them, in the order of plan::block_linears. fp8_skip is written in these.
-std::string layer_name(const plan::Shape& shape, int64_t block, size_t linear) {
-  constexpr const char* kGpt2[] = {"attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"};
-  constexpr const char* kLlama[] = {"self_attn.qkv_proj", "self_attn.o_proj", "mlp.gate_up_proj",
-                                    "mlp.down_proj"};
-  OCTAVO_ASSERT(linear < std::size(kGpt2));
-  return shape.gated ? str("layers.", block, ".", kLlama[linear])
-                     : str("h.", block, ".", kGpt2[linear]);
+using Place = plan::LinearShape::Place;
+
+// Whether a block has this linear layer: its MLP may be experts.
+bool has(const plan::Shape& shape, int64_t block, const plan::LinearShape& linear) {
+  return linear.place == Place::kAttention ||
+         (linear.place == Place::kExpert) == shape.is_sparse(block);
+}
+
+// As src/models names them; fp8_skip is written in these. Of experts one name for each. `second`:
+// of the two linear layers at that place.
+std::vector<std::string> layer_names(const plan::Shape& shape, int64_t block, Place place,
+                                     bool second) {
+  const bool attention = place == Place::kAttention;
+  if (!shape.gated)
+    return {str("h.", block, attention ? ".attn." : ".mlp.",
+                second      ? "c_proj"
+                : attention ? "c_attn"
+                            : "c_fc")};
+  const std::string layer = str("layers.", block, ".");
+  if (attention) return {layer + (second ? "self_attn.o_proj" : "self_attn.qkv_proj")};
+  const std::string last = second ? "down_proj" : "gate_up_proj";
+  if (place == Place::kMlp) return {layer + "mlp." + last};
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < shape.experts; ++i)
+    names.push_back(str(layer, "mlp.experts.", i, ".", last));
+  return names;
 }
 
 void add_once(std::vector<std::string>& list, std::string text) {
@@ -38,25 +56,29 @@ void share_in_fp8(LongRun& run) {
   for (int64_t block = 0; block < shape.layers; ++block)
     for (size_t p = 0; p < linears.size(); ++p) {
       const plan::LinearShape& linear = linears[p];
-      const auto work = static_cast<double>(linear.outputs * linear.inputs);
-      all += work;
-      names.push_back({layer_name(shape, block, p), block});
-      const std::string pattern =
-          fp8::skipped_by(s.fp8_skip, names.back().name, block, shape.layers);
+      if (!has(shape, block, linear)) continue;
+      // Of experts each token goes through some alone.
+      const double work = static_cast<double>(linear.outputs * linear.inputs) * linear.share;
       const std::string why = fp8::refusal(recipe, linear.outputs, linear.inputs);
-      if (!pattern.empty())
-        ++skipped[pattern];
-      else if (!why.empty())
-        add_once(run.fp8_gaps, str(linear.name, ": ", why));
-      else
-        taken += work;
+      for (std::string& name : layer_names(shape, block, linear.place, p % 2 == 1)) {
+        all += work;
+        names.push_back({std::move(name), block});
+        const std::string pattern =
+            fp8::skipped_by(s.fp8_skip, names.back().name, block, shape.layers);
+        if (!pattern.empty())
+          ++skipped[pattern];
+        else if (!why.empty())
+          add_once(run.fp8_gaps, str(linear.name, ": ", why));
+        else
+          taken += work;
+      }
     }
   for (const auto& [pattern, layers] : skipped)
     run.fp8_gaps.push_back(str(layers, " layers of fp8_skip ", pattern));
   if (run.wants_fp8)
     for (const std::string& pattern : fp8::unmatched(s.fp8_skip, names, shape.layers))
       run.contradictions.push_back(str("fp8_skip: no layer is named '", pattern, "'"));
-  all += static_cast<double>(shape.vocab * shape.hidden);
+  all += static_cast<double>(shape.vocab * shape.hidden + plan::router_parameters(shape));
   // Half of the square is masked; two GEMMs.
   all += static_cast<double>(shape.layers * shape.query_width() * s.max_seq_length);
   run.fp8_share = all > 0 ? taken / all : 0;

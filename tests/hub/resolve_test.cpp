@@ -132,8 +132,9 @@ TEST_F(ResolveTest, DataSetsFromPaths) {
 // Said at once: retries of a download would not make the family known. A copy that is here is left
 // to its config.json.
 TEST_F(ResolveTest, FamiliesThatAreNotImplementedAreRefusedBeforeTheNetwork) {
-  expect_failure(ExitCode::kUsage, "which is Qwen3-MoE and not implemented",
-                 [] { refuse_other_family("Qwen/Qwen3-30B-A3B"); });
+  expect_failure(ExitCode::kUsage, "which is gpt-oss and not implemented",
+                 [] { refuse_other_family("openai/gpt-oss-20b"); });
+  refuse_other_family("Qwen/Qwen3-30B-A3B");  // is implemented
   expect_failure(ExitCode::kUsage, "octavo names", [] { refuse_other_family("gpt-oss-20b"); });
   for (const char* name : {"org/name", "meta-llama/Llama-3.2-1B", "Qwen/Qwen3-8B", "gpt2", ""})
     EXPECT_NO_THROW(refuse_other_family(name)) << name;

@@ -120,7 +120,7 @@ WRONG = [
     ("plan --gpu h1000", "did you mean h100?"),
     ("plan --gpu mi300x", "wanted a GPU of NVIDIA"),
     ("plan --gpu 'RTX 4090 Laptop GPU'", "wanted one of a100"),
-    ("plan --model_name Qwen/Qwen3-30B-A3B", "which is Qwen3-MoE and not implemented; octavo names"),
+    ("plan --model_name openai/gpt-oss-120b", "which is gpt-oss and not implemented; octavo names"),
     ("plan --model_name openai/gpt-oss-20b", "which is gpt-oss and not implemented"),
     ("train --dataset fineweb-edu,openwebtext", "wanted it alone"),
     ("names cars", "wanted models, data or gpus"),

@@ -60,6 +60,7 @@ TEST(Presets, OfPublishedModelsHaveSeveralSpellings) {
       {"Qwen3-8B-Base", "qwen3-8b"},
       {"mistral-7b", "mistral-7b-v0.3"},
       {"olmo-3-32b", "olmo-3-1125-32b"},
+      {"Qwen/Qwen3-30B-A3B-Base", "qwen3-30b-a3b"},
       {"google/gemma-3-27b-it", "gemma-3-27b"}};
   for (const auto& [given, name] : others) {
     ASSERT_TRUE(published(given)) << given;
@@ -100,7 +101,7 @@ TEST(Presets, NamesOnTheHub) {
 }
 
 TEST(Presets, FamiliesThatAreNotImplemented) {
-  for (const char* name : {"Qwen/Qwen3-30B-A3B", "openai/gpt-oss-20b", "google/gemma-2-9b-it",
+  for (const char* name : {"Qwen/Qwen3-Coder-Next", "openai/gpt-oss-20b", "google/gemma-2-9b-it",
                            "google/gemma-3n-E4B", "microsoft/phi-4"})
     EXPECT_FALSE(unsupported_family(name).empty()) << name;
   // Of the preset with images the text part alone is planned for.
@@ -134,7 +135,7 @@ Json small_file(const char* model_type) {
 }
 
 TEST(Read, EveryFamilyReadsWhatItWrites) {
-  EXPECT_GE(families().size(), 9u);
+  EXPECT_GE(families().size(), 10u);
   for (const Family* family : families()) {
     if (family == &kGpt2Family) continue;
     const ModelConfig config = read(small_file(family->model_type), "test");
@@ -165,6 +166,76 @@ TEST(Read, LayersThatDiffer) {
   EXPECT_EQ(gemma.local_rope->theta, 1e4);
   EXPECT_EQ(gemma.softmax_scale(), 1.0 / 16);
   EXPECT_TRUE(gemma.tied);
+}
+
+// Fields of Qwen3-MoE that are missing are those of transformers' class.
+TEST(Read, Experts) {
+  const Json file = small_file("qwen3_moe");
+  const ModelConfig silent = read(file, "test");
+  EXPECT_EQ(silent.experts, (Experts{.count = 128, .active = 8, .mlp = 768}));
+  EXPECT_EQ(silent.sparse_layers(), 6);
+  EXPECT_EQ(silent.window, 0);
+  EXPECT_EQ(read(with(file, "num_local_experts", 64), "test").experts->count, 64);
+  Json all = file;
+  all.update({{"num_experts", 4},
+              {"num_local_experts", 4},
+              {"num_experts_per_tok", 4},
+              {"moe_intermediate_size", 48},
+              {"norm_topk_prob", true},
+              {"router_aux_loss_coef", 0.0},
+              {"output_router_logits", true},
+              {"decoder_sparse_step", 2},
+              {"mlp_only_layers", {3, 0}},
+              {"use_sliding_window", true},
+              {"sliding_window", 24},
+              {"max_window_layers", 1}});
+  const ModelConfig config = read(all, "test");
+  EXPECT_EQ(config.experts, (Experts{.count = 4,
+                                     .active = 4,
+                                     .mlp = 48,
+                                     .renormalized = true,
+                                     .balance_weight = 0,
+                                     .balances = true}));
+  for (int64_t i = 0; i < 6; ++i) EXPECT_EQ(config.has_experts(i), i == 1 || i == 5) << i;
+  EXPECT_EQ(config.window_of(0), 24);  // of all layers
+  EXPECT_EQ(read(to_json(config), "what we wrote"), config);
+  EXPECT_FALSE(read(small_file("qwen3"), "test").has_experts(0));
+}
+
+TEST(Read, ExpertsThatAreNotUnderstoodAreRefused) {
+  const std::pair<const char*, Json> changes[] = {
+      {"num_experts", 0},
+      {"num_experts", 1 << 20},
+      {"num_experts", "8"},
+      {"num_experts", 4},  // fewer than a token goes through
+      {"num_experts_per_tok", 0},
+      {"num_experts_per_tok", 129},
+      {"moe_intermediate_size", -1},
+      {"norm_topk_prob", 1},
+      {"output_router_logits", "yes"},
+      {"router_aux_loss_coef", -0.5},
+      {"router_aux_loss_coef", "0.1"},
+      {"decoder_sparse_step", 0},
+      {"decoder_sparse_step", 7},  // no layer has experts
+      {"mlp_only_layers", {0, 1, 2, 3, 4, 5}},
+      {"mlp_only_layers", {6}},
+      {"mlp_only_layers", {-1}},
+      {"mlp_only_layers", {"0"}},
+      {"mlp_only_layers", 3},
+      {"layer_types", Json(6, "sliding_attention")},
+      {"shared_expert_intermediate_size", 64},
+      {"n_shared_experts", 1},
+      {"router_z_loss_coef", 0.001},
+      {"router_jitter_noise", 0.1},
+      {"routed_scaling_factor", 2.5},
+      {"scoring_func", "sigmoid"},
+      {"n_group", 4}};
+  for (const auto& [name, value] : changes)
+    EXPECT_THROW(read(with(small_file("qwen3_moe"), name, value), "test"), Error)
+        << name << " " << value;
+  EXPECT_THROW(
+      read(with(with(small_file("qwen3_moe"), "num_experts", 16), "num_local_experts", 8), "test"),
+      Error);
 }
 
 TEST(Read, LayersThatAreNotUnderstoodAreRefused) {

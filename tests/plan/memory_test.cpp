@@ -41,6 +41,24 @@ TEST(PlanMemory, EighteenBytesOrSixAParameter) {
   EXPECT_NEAR(l.total, 49.7e9, 1e9);
 }
 
+// All experts are in memory; activations are of those that a token goes through.
+TEST(PlanMemory, OfExperts) {
+  config::Settings settings;
+  settings.model_name = "qwen3-30b-a3b";
+  MemoryWork work = memory_work(settings, shape_of(settings));
+  const double all = static_cast<double>(parameters(work.shape));
+  const Memory m = memory(work);
+  EXPECT_NEAR(m.weights + m.masters + m.gradients + m.moments, 18 * all, 0.001 * all);
+  MemoryWork twice = work;
+  twice.shape.experts *= 2;
+  EXPECT_GT(memory(twice).weights, 1.9 * m.weights);
+  EXPECT_LT(memory(twice).activations, 1.05 * m.activations);
+  twice = work;
+  twice.shape.active_experts *= 2;
+  EXPECT_EQ(memory(twice).weights, m.weights);
+  EXPECT_GT(memory(twice).activations, 1.5 * m.activations);
+}
+
 TEST(PlanMemory, WhatFp8AddsAndSaves) {
   MemoryWork work = llama_8b_memory();
   const Memory bf16 = memory(work);

@@ -41,6 +41,8 @@ TEST(Shape, KnownNamesNeedNoNetwork) {
       {"Qwen/Qwen3-8B", 8190735360},
       {"Qwen/Qwen3-14B", 14768307200},
       {"Qwen/Qwen3-32B", 32762123264},
+      {"Qwen/Qwen3-30B-A3B", 30532122624},
+      {"Qwen/Qwen3-235B-A22B", 235093634560},
       {"mistralai/Mistral-7B-v0.3", 7248023552},
       {"HuggingFaceTB/SmolLM3-3B", 3075098624},
       {"google/gemma-3-1b-pt", 999885952},
@@ -54,6 +56,41 @@ TEST(Shape, KnownNamesNeedNoNetwork) {
     expect_failure(ExitCode::kUsage, "not implemented; octavo names",
                    [&] { shape_of(named(name)); });
   ::unsetenv("HF_HOME");
+}
+
+// Qwen writes 30.5B in total and 3.3B activated, 235B and 22B.
+TEST(Shape, OfExpertsATokenGoesThroughSome) {
+  const Shape shape = shape_of(named("qwen3-30b-a3b"));
+  // 8 of 128 experts of 3 x 768 x 2048 weights in each of 48 layers.
+  EXPECT_EQ(parameters(shape) - active_parameters(shape), 48ll * 120 * 3 * 768 * 2048);
+  EXPECT_EQ(active_parameters(shape), 3353032704);
+  EXPECT_EQ(active_parameters(shape_of(named("qwen3-235b-a22b"))), 22190763520);
+  EXPECT_EQ(router_parameters(shape), 48 * 128 * 2048);
+  const Shape dense = shape_of(named("qwen3-8b"));
+  EXPECT_EQ(active_parameters(dense), parameters(dense));
+}
+
+TEST(Shape, SomeLayersMayHaveNoExperts) {
+  const Scratch scratch;
+  const auto shape_with = [&](const char* fields) {
+    write_file_atomic(scratch / "config.json",
+                      std::string(R"({"model_type": "qwen3_moe", "num_hidden_layers": 4,
+                        "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4,
+                        "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 64,
+                        "num_experts": 8, "num_experts_per_tok": 2,
+                        "moe_intermediate_size": 32)") +
+                          fields + "}");
+    return shape_of(named(scratch.path().string()));
+  };
+  const int64_t experts = 8 * (3 * 32 + 1) * 64, mlp = 3 * 96 * 64;
+  const Shape all = shape_with(""), some = shape_with(R"(, "mlp_only_layers": [0, 2, 3])");
+  EXPECT_EQ(some.sparse_layers(), 1);
+  EXPECT_EQ(parameters(all) - parameters(some), 3 * (experts - mlp));
+  EXPECT_EQ(lora_parameters(all, 8, LoraTargets::kAll),
+            lora_parameters(all, 8, LoraTargets::kAttention));
+  EXPECT_EQ(lora_parameters(some, 8, LoraTargets::kAll) -
+                lora_parameters(some, 8, LoraTargets::kAttention),
+            3 * 3 * 8 * (96 + 64));
 }
 
 TEST(Shape, AFileSaysTheSameAsTheName) {

@@ -36,6 +36,23 @@ TEST(StepTime, PartsAddUpToTheWhole) {
   }
 }
 
+// Six operations for each weight that a token goes through, and attention's.
+TEST(StepTime, WorkOfExpertsIsThatOfTheActiveOnes) {
+  Workload work = llama_8b_work();
+  config::Settings settings;
+  settings.model_name = "qwen3-30b-a3b";
+  work.shape = shape_of(settings);
+  const double tokens = 4096, embedding = 151936.0 * 2048;
+  const double weights = static_cast<double>(active_parameters(work.shape)) - embedding -
+                         static_cast<double>(vector_parameters(work.shape));
+  const double attention = 48.0 * 6 * tokens * 32 * 128;
+  EXPECT_NEAR(step_time(work, Calibration::fitted()).flops / tokens, 6 * weights + attention, 1e4);
+  // They are loaded all the same: a model of the active size alone would be faster.
+  const double whole = speed(work);
+  work.shape.experts = work.shape.active_experts;
+  EXPECT_GT(speed(work), 1.2 * whole);
+}
+
 TEST(StepTime, NeverFasterThanTheHardware) {
   for (const Gpu& gpu : gpus()) {
     Workload work = llama_8b_work();
