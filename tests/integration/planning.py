@@ -39,10 +39,15 @@ def shown(text, pattern):
 
 
 def renew(text, pattern):
-    """The lines of `text` that start as the lines of `pattern` do (the first words before a number)."""
+    """The lines of `text` that start as the lines of `pattern` do (the first words before a number), and, where no "…" says that
+    lines are left out, those between the first and the last."""
+    if shown(text, pattern):
+        return pattern
     keys = [re.split(r"[0-9]", line)[0].strip() for line in pattern.split("\n")]
     if "…" not in keys:
-        return text
+        starts = [line.strip() for line in text.split("\n")]
+        first, last = ([i for i, line in enumerate(starts) if line.startswith(key)] for key in (keys[0], keys[-1]))
+        return "\n".join(text.split("\n")[first[0]:last[-1] + 1]) if first and last else text
     wanted = {key for key in keys if key and key != "…"}
     lines = []
     for line in text.split("\n"):
