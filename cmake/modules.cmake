@@ -1,10 +1,17 @@
 # octavo_module(NAME [TORCH] [FOLDERS ...] [SOURCES ...]): one object library per module of src/, of all .cpp files in its folder
 # and in the FOLDERS below it, unless SOURCES says which. Modules without TORCH go into liboctavo_light.so (fast start: --help,
-# config, data, launchers); modules with TORCH into liboctavo_core.so, which the executable loads when a verb needs it.
+# config, data, launchers); modules with TORCH into liboctavo_core.so, which the executable loads when a verb needs it, and
+# into nothing where OCTAVO_TORCH is off.
 
 # In the order of the table in docs/internals/tour.md: a module may include only modules before it.
 set(OCTAVO_MODULES base chart fake_cuda model_config config migrate python_env fp8 kernels tokenizer jinja hub rendezvous launch plan data engine nn models optim dist
   checkpoint monitor run_report foreign_logs sweep eval train export bench verify diagnose compare audit)
+if(NOT OCTAVO_TORCH)  # what has no part without it
+  list(REMOVE_ITEM OCTAVO_MODULES fake_cuda nn models dist checkpoint eval train export bench diagnose)
+  set(octavo_kinds light)
+else()
+  set(octavo_kinds light torch)
+endif()
 
 add_library(octavo_options INTERFACE)
 target_compile_options(octavo_options INTERFACE -Wall -Wextra -Wshadow -Werror -ffp-contract=off
@@ -31,7 +38,7 @@ set(octavo_light_headers <nlohmann/json.hpp> <algorithm> <chrono> <filesystem> <
   <string> <vector>)
 set(octavo_torch_headers <ATen/ATen.h> <ATen/Parallel.h> <torch/csrc/autograd/custom_function.h>
   <torch/csrc/autograd/autograd.h>)
-foreach(kind light torch)
+foreach(kind ${octavo_kinds})
   foreach(part pch test_pch)
     add_library(octavo_${kind}_${part} OBJECT EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/cmake/pch.cpp)
     set_target_properties(octavo_${kind}_${part} PROPERTIES UNITY_BUILD OFF)
@@ -43,10 +50,12 @@ foreach(kind light torch)
     target_precompile_headers(octavo_${kind}_test_pch PRIVATE <gtest/gtest.h>)
   endif()
 endforeach()
-foreach(part pch test_pch)
-  target_link_libraries(octavo_torch_${part} PRIVATE octavo_torch)
-  target_precompile_headers(octavo_torch_${part} PRIVATE ${octavo_torch_headers})
-endforeach()
+if(OCTAVO_TORCH)
+  foreach(part pch test_pch)
+    target_link_libraries(octavo_torch_${part} PRIVATE octavo_torch)
+    target_precompile_headers(octavo_torch_${part} PRIVATE ${octavo_torch_headers})
+  endforeach()
+endif()
 
 # Builds that join files (CMAKE_UNITY_BUILD: .ci/run, the sanitizers) leave alone what Highway compiles once for each
 # instruction set.
@@ -61,6 +70,9 @@ endfunction()
 
 function(octavo_module name)
   cmake_parse_arguments(MODULE "TORCH" "" "FOLDERS;SOURCES" ${ARGN})
+  if(MODULE_TORCH AND NOT OCTAVO_TORCH)
+    return()
+  endif()
   if(NOT MODULE_SOURCES)
     set(patterns *.cpp)
     foreach(folder ${MODULE_FOLDERS})
@@ -97,9 +109,12 @@ endif()
 add_custom_target(sanitized_tests)
 
 # octavo_test(MODULE [TORCH] [SOURCES ...]): a GoogleTest runner bin/test_MODULE of all .cpp files in the folder, unless
-# SOURCES says which; registered with ctest.
+# SOURCES says which; registered with ctest. With TORCH none where OCTAVO_TORCH is off.
 function(octavo_test name)
   cmake_parse_arguments(TEST "TORCH" "" "SOURCES" ${ARGN})
+  if(TEST_TORCH AND NOT OCTAVO_TORCH)
+    return()
+  endif()
   if(NOT TEST_SOURCES)
     file(GLOB TEST_SOURCES CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cpp)
   endif()

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "engine/cpu/fp8_rows.h"
-#include "engine/cpu/rows.h"
+#include "engine/cpu/parts.h"
 #include "fp8/quantize.h"
 
 namespace octavo::engine::cpu {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "engine/cpu/fp8_kernels.h"
-#include "engine/cpu/rows.h"
+#include "engine/cpu/parts.h"
 
 namespace octavo::engine::cpu {
 namespace {

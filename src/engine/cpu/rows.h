@@ -1,6 +1,5 @@
 #pragma once
-// Work over rows, split into parts whose number depends only on the rows: sums over parts are then
-// the same whatever the number of threads.
+// Tensors, for kernels that work over parts of their rows.
 
 #include <ATen/core/Tensor.h>
 
@@ -8,27 +7,10 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "engine/cpu/parts.h"
 #include "engine/ops.h"
-#include "engine/parallel.h"
 
 namespace octavo::engine::cpu {
-
-constexpr int64_t kMaxParts = 32;
-
-inline int64_t part_count(int64_t rows) {
-  return std::min(rows, kMaxParts);
-}
-
-// body(part, first_row, end_row); rows of `width` elements.
-template <class Body>
-void for_parts(int64_t rows, int64_t width, const Body& body) {
-  const int64_t parts = part_count(rows);
-  if (parts == 0) return;
-  parallel_for(0, parts, grain_of_rows(rows / parts * width), [&](int64_t begin, int64_t end) {
-    for (int64_t part = begin; part < end; ++part)
-      body(part, part * rows / parts, (part + 1) * rows / parts);
-  });
-}
 
 // out[c] (+)= sum over parts of partial[part][c], in the order of the parts.
 inline void reduce_parts(const float* partial, int64_t parts, int64_t columns, at::Tensor& out,
