@@ -1,8 +1,6 @@
 #pragma once
-// The safetensors format: u64 header length, JSON header {name: {dtype, shape, data_offsets}},
-// data. Reading treats the file as hostile: header size, offsets, overlaps, holes, shapes and names
-// are checked before any tensor is touched. Tensors are views of the memory-mapped file, which they
-// keep alive.
+// Tensors in safetensors files; safetensors_layout.h has the format. Tensors that were read are
+// views of the memory-mapped file, which they keep alive.
 
 #include <ATen/core/Tensor.h>
 
@@ -17,12 +15,9 @@
 #include <vector>
 
 #include "base/file.h"
+#include "checkpoint/safetensors_layout.h"
 
 namespace octavo::checkpoint {
-
-inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
-inline constexpr size_t kMaxTensorName = 1024;
-inline constexpr size_t kMaxDimensions = 64;
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
@@ -94,11 +89,5 @@ std::string write_safetensors(const fs::path& path, const NamedTensors& tensors,
 // The format's name of a dtype ("BF16"), "" when it has none; and back.
 std::string_view safetensors_dtype_name(at::ScalarType dtype);
 std::optional<at::ScalarType> safetensors_dtype(std::string_view name);
-
-// "" when a tensor may have this name, else why not.
-std::string tensor_name_problem(std::string_view name);
-
-// A name from a file, safe to print: escaped, quoted and cut.
-std::string quote_name(std::string_view text);
 
 }  // namespace octavo::checkpoint

@@ -2,8 +2,6 @@
 
 #include <array>
 
-#include "base/error.h"
-#include "base/json.h"
 #include "checkpoint/safetensors.h"
 
 namespace octavo::checkpoint {
@@ -46,28 +44,6 @@ std::optional<at::ScalarType> safetensors_dtype(std::string_view name) {
   for (const auto& entry : kDtypes)
     if (entry.name == name) return entry.dtype;
   return std::nullopt;
-}
-
-std::string tensor_name_problem(std::string_view name) {
-  if (name.empty()) return "it is empty";
-  if (name.size() > kMaxTensorName)
-    return str("it has ", name.size(), " bytes, at most ", kMaxTensorName, " are allowed");
-  if (name == "__metadata__") return "the format reserves it";
-  for (size_t i = 0; i < name.size(); ++i) {
-    auto c = static_cast<unsigned char>(name[i]);
-    // Control characters, also those that UTF-8 writes as C2 80 to C2 9F: names reach terminals.
-    bool c1 = c == 0xC2 && i + 1 < name.size() && static_cast<unsigned char>(name[i + 1]) < 0xA0;
-    if (c < 0x20 || c == 0x7F || c1) return str("it has a control character at byte ", i);
-  }
-  return "";
-}
-
-std::string quote_name(std::string_view text) {
-  constexpr size_t kShown = 100;
-  bool cut = text.size() > kShown;
-  std::string shown = Json(std::string(text.substr(0, kShown)))
-                          .dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
-  return cut ? shown + "…" : shown;
 }
 
 }  // namespace octavo::checkpoint
