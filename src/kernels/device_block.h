@@ -25,6 +25,9 @@ class DeviceBlock {
   }
 
   __device__ void atomic_max(uint32_t* at, uint32_t value) { atomicMax(at, value); }
+  __device__ uint32_t atomic_add(uint32_t* at, uint32_t value) { return atomicAdd(at, value); }
+  // What this thread wrote is seen by other blocks before what it writes next.
+  __device__ void fence() { __threadfence(); }
 };
 
 template <class Kernel>

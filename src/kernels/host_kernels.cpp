@@ -21,6 +21,16 @@ const OctavoKernels& host_kernels() {
             HostLauncher on;
             return launch_norm(on, is_layer_norm, arguments);
           },
+      .norm_backward =
+          [](bool is_layer_norm, const NormBackwardArguments& arguments, void*) {
+            HostLauncher on;
+            return launch_norm_backward(on, is_layer_norm, arguments);
+          },
+      .quantize =
+          [](fp8::Format format, const QuantizeArguments& arguments, int64_t blocks, void*) {
+            HostLauncher on;
+            return launch_quantize(on, format, arguments, blocks);
+          },
       .rope =
           [](Stored stored, const RopeArguments& arguments, void*) {
             HostLauncher on;

@@ -69,6 +69,10 @@ class HostBlock {
   void atomic_max(uint32_t* at, uint32_t value) {
     __atomic_store_n(at, std::max(__atomic_load_n(at, __ATOMIC_RELAXED), value), __ATOMIC_RELAXED);
   }
+  uint32_t atomic_add(uint32_t* at, uint32_t value) {
+    return __atomic_fetch_add(at, value, __ATOMIC_RELAXED);
+  }
+  void fence() {}  // blocks run one after the other
 
  private:
   FiberBlock* fibers_;  // null in kernels without barriers

@@ -9,11 +9,17 @@
 #include "kernels/finite.h"
 #include "kernels/fp8_stats.h"
 #include "kernels/norm.h"
+#include "kernels/norm_backward.h"
+#include "kernels/quantize.h"
 #include "kernels/rope.h"
 
 namespace octavo::kernels {
 
 constexpr int32_t kUnsupported = -1;
+
+// Of a row that the kernels of norms take: forward, with transposed codes, and backward.
+constexpr int32_t kMostNormColumns = 16384, kMostTransposedColumns = 4096,
+                  kMostNormBackwardColumns = 8192;
 
 enum class Stored : int32_t { kFp32, kBf16, kFp8 };
 struct AdamWStorage {
@@ -63,16 +69,83 @@ int32_t launch_cross_entropy(Launcher& on, const CrossEntropyArguments& a, LossS
   return on.template launch<SumLossesKernel>(1, {a.of_rows, a.rows, total});
 }
 
+namespace detail {
+
+// Threads and vectors by the length of a row.
+template <bool kIsLayerNorm, class Launcher>
+int32_t norm_by_columns(Launcher& on, const NormArguments& a) {
+  const auto by = [&]<class Kernel>(Kernel) {
+    return on.template launch<Kernel>(Kernel::blocks(a.rows), a);
+  };
+  if (a.column_codes != nullptr) {
+    if (a.columns <= 1024) return by(NormKernel<kIsLayerNorm, 128, 1, 16>{});
+    if (a.columns <= kMostTransposedColumns) return by(NormKernel<kIsLayerNorm, 256, 2, 8>{});
+    return kUnsupported;
+  }
+  if (a.columns <= 1024) return by(NormKernel<kIsLayerNorm, 128, 1, 1>{});
+  if (a.columns <= 4096) return by(NormKernel<kIsLayerNorm, 256, 2, 1>{});
+  if (a.columns <= kMostNormColumns) return by(NormKernel<kIsLayerNorm, 512, 4, 1>{});
+  return kUnsupported;
+}
+
+// Calls by(kernel) with the one for such rows.
+template <bool kIsLayerNorm, class By>
+auto norm_backward_by_columns(int64_t columns, const By& by) {
+  if (columns <= 1024) return by(NormBackwardKernel<kIsLayerNorm, 128, 1, 512>{});
+  if (columns <= 4096) return by(NormBackwardKernel<kIsLayerNorm, 256, 2, 256>{});
+  return by(NormBackwardKernel<kIsLayerNorm, 512, 2, 256>{});
+}
+
+}  // namespace detail
+
 template <class Launcher>
 int32_t launch_norm(Launcher& on, bool is_layer_norm, const NormArguments& a) {
-  constexpr int kFew = 2, kMany = 8;
-  if (a.columns > NormKernel<false, kMany>::kColumns) return kUnsupported;
-  const bool few = a.columns <= NormKernel<false, kFew>::kColumns;
-  if (is_layer_norm)
-    return few ? on.template launch<NormKernel<true, kFew>>(a.rows, a)
-               : on.template launch<NormKernel<true, kMany>>(a.rows, a);
-  return few ? on.template launch<NormKernel<false, kFew>>(a.rows, a)
-             : on.template launch<NormKernel<false, kMany>>(a.rows, a);
+  return is_layer_norm ? detail::norm_by_columns<true>(on, a)
+                       : detail::norm_by_columns<false>(on, a);
+}
+
+template <class Launcher>
+int32_t launch_norm_backward(Launcher& on, bool is_layer_norm, const NormBackwardArguments& a) {
+  if (a.columns > kMostNormBackwardColumns) return kUnsupported;
+  const auto by = [&]<class Kernel>(Kernel) {
+    return on.template launch<Kernel>(Kernel::blocks(a.rows), a);
+  };
+  return is_layer_norm ? detail::norm_backward_by_columns<true>(a.columns, by)
+                       : detail::norm_backward_by_columns<false>(a.columns, by);
+}
+
+// What a launch writes for its own use: floats, and words that are 0 before and after it.
+struct Scratch {
+  int64_t floats = 0, tickets = 0;
+};
+inline Scratch norm_backward_scratch(bool is_layer_norm, int64_t rows, int64_t columns) {
+  const auto of = [&]<class Kernel>(Kernel) {
+    const int64_t blocks = Kernel::blocks(rows);
+    return Scratch{blocks * Kernel::kSums * columns, 2 + blocks / kNormGroup};
+  };
+  return is_layer_norm ? detail::norm_backward_by_columns<true>(columns, of)
+                       : detail::norm_backward_by_columns<false>(columns, of);
+}
+
+// `blocks` is what plan_quantize() gave. Sums are of a single tensor.
+template <class Launcher>
+int32_t launch_quantize(Launcher& on, fp8::Format format, const QuantizeArguments& a,
+                        int64_t blocks) {
+  if (a.sums != nullptr && a.count != 1) return kUnsupported;
+  return format == fp8::Format::kE4M3
+             ? on.template launch<QuantizeKernel<fp8::Format::kE4M3>>(blocks, a)
+             : on.template launch<QuantizeKernel<fp8::Format::kE5M2>>(blocks, a);
+}
+inline int64_t plan_quantize(QuantizeArguments& a) {
+  int64_t blocks = 0;
+  for (int32_t i = 0; i < a.count; ++i) {
+    a.tensors[i].first_block = static_cast<int32_t>(blocks);
+    blocks += int64_t{quantize_tiles(a.tensors[i].rows)} * quantize_tiles(a.tensors[i].columns);
+  }
+  return blocks;
+}
+inline Scratch quantize_scratch(int64_t rows, int64_t columns) {
+  return {quantize_tiles(rows) * columns, quantize_tiles(columns)};
 }
 
 template <class Launcher>
@@ -116,6 +189,10 @@ struct OctavoKernels {
   int32_t (*cross_entropy)(const octavo::kernels::CrossEntropyArguments&,
                            octavo::kernels::LossSums* total, void* stream);
   int32_t (*norm)(bool is_layer_norm, const octavo::kernels::NormArguments&, void* stream);
+  int32_t (*norm_backward)(bool is_layer_norm, const octavo::kernels::NormBackwardArguments&,
+                           void* stream);
+  int32_t (*quantize)(octavo::fp8::Format, const octavo::kernels::QuantizeArguments&,
+                      int64_t blocks, void* stream);
   int32_t (*rope)(octavo::kernels::Stored, const octavo::kernels::RopeArguments&, void* stream);
   int32_t (*finite)(const octavo::kernels::FiniteArguments&, int64_t blocks, void* stream);
   int32_t (*fp8_stats)(octavo::fp8::Format, const octavo::kernels::Fp8StatsArguments&,

@@ -35,6 +35,15 @@ int32_t norm(bool is_layer_norm, const NormArguments& arguments, void* stream) {
   DeviceLauncher on{stream};
   return launch_norm(on, is_layer_norm, arguments);
 }
+int32_t norm_backward(bool is_layer_norm, const NormBackwardArguments& arguments, void* stream) {
+  DeviceLauncher on{stream};
+  return launch_norm_backward(on, is_layer_norm, arguments);
+}
+int32_t quantize(fp8::Format format, const QuantizeArguments& arguments, int64_t blocks,
+                 void* stream) {
+  DeviceLauncher on{stream};
+  return launch_quantize(on, format, arguments, blocks);
+}
 int32_t rope(Stored stored, const RopeArguments& arguments, void* stream) {
   DeviceLauncher on{stream};
   return launch_rope(on, stored, arguments);
@@ -54,6 +63,7 @@ int32_t fp8_stats(fp8::Format format, const Fp8StatsArguments& arguments, double
 
 extern "C" const OctavoKernels* octavo_kernels() {
   using namespace octavo::kernels;
-  static const OctavoKernels all = {adamw, cross_entropy, norm, rope, finite, fp8_stats};
+  static const OctavoKernels all = {adamw,    cross_entropy, norm,   norm_backward,
+                                    quantize, rope,          finite, fp8_stats};
   return &all;
 }

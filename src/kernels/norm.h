@@ -2,8 +2,8 @@
 // Residual addition, RMSNorm or LayerNorm, and quantizing to E4M3 in one launch, as
 // engine::RmsNorm and engine::LayerNorm have them.
 //
-// Bytes of an element: 2 for x, 2 for delta, 2 for the sum, 2 for the normed values (1 more for
-// their codes): each is touched once, the row stays in registers. One block has one row.
+// Bytes of an element: 2 for x, 2 for delta, 2 for the sum, 2 for the normed values or 1 for each
+// copy of their codes: each is touched once, the row stays in registers.
 
 #include "kernels/fp8_encode.h"
 #include "kernels/portable.h"
@@ -14,33 +14,67 @@ namespace octavo::kernels {
 struct NormArguments {
   const Bf16 *x, *delta;     // [rows, columns]; delta may be null: then x is the sum
   const Bf16 *gamma, *beta;  // [columns]; beta: of LayerNorm
-  Bf16 *sum, *normed;        // [rows, columns]; the sum is rounded before the norm sees it
+  Bf16 *sum, *normed;        // [rows, columns]; the sum is rounded before the norm sees it; normed
+                             // may be null
   float *mean, *rstd;        // [rows]; mean: of LayerNorm
   uint8_t* codes;            // [rows, columns] E4M3 of normed * *scale; null: not quantized
+  uint8_t* column_codes;     // the same transposed, [columns, rows]; or null
   const float* scale;        // one number
+  float* inverse;            // becomes 1 / *scale; or null
   uint32_t* amax;            // raised to the largest magnitude of normed, as float32 bits; or null
   int64_t rows;
   int32_t columns;
   float eps;
 };
 
-// kVectors: eights of elements that a thread has; a row has at most kColumns.
-template <bool kIsLayerNorm, int kVectors>
+// kVectors: eights of elements that a thread has; a row has at most kColumns. kRows: rows that a
+// block takes one after the other. With more than one it writes the transposed codes too: they wait
+// in shared memory until kRows of them lie side by side.
+template <bool kIsLayerNorm, int kThreadCount, int kVectors, int kRows>
 struct NormKernel {
-  static constexpr int kThreads = 256;
+  static constexpr int kThreads = kThreadCount;
   static constexpr bool kHasBarriers = true;
   static constexpr int kColumns = kThreads * kLane * kVectors;
+  static constexpr bool kTransposes = kRows > 1;
+  static_assert(kRows == 1 || kRows % kLane == 0);
 
   using Arguments = NormArguments;
   struct Shared {
+    alignas(8) uint8_t codes[kTransposes ? kRows * kColumns : 8];
     float per_warp[kThreads / kWarp];
   };
+  using Row = float[kVectors][kLane];
 
-  // One block for each row.
+  static constexpr int64_t blocks(int64_t rows) { return (rows + kRows - 1) / kRows; }
+
+  // blocks(rows) of them.
   template <class Block>
   static OCTAVO_KERNEL_BODY void run(Block& block, Shared& shared, const Arguments& a) {
-    float row[kVectors][kLane];
-    load_row(block, a, row);
+    const int64_t first = block.index() * kRows;
+    uint32_t largest = 0;
+    for (int n = 0; n < kRows && first + n < a.rows; ++n)
+      run_row(block, shared, a, first + n, shared.codes + (kTransposes ? n * kColumns : 0),
+              largest);
+    if constexpr (kTransposes) store_transposed(block, shared, a, first);
+    if (a.inverse != nullptr && block.index() == 0 && block.thread() == 0)
+      *a.inverse = 1.0f / *a.scale;
+    if (a.amax == nullptr) return;
+    largest =
+        join_lanes<kWarp>(block, largest, [](uint32_t x, uint32_t y) { return x > y ? x : y; });
+    if (block.thread() % kWarp == 0) block.atomic_max(a.amax, largest);
+  }
+
+ private:
+  template <class Block>
+  static OCTAVO_KERNEL_BODY int64_t column(const Block& block, int n) {
+    return (int64_t{n} * kThreads + block.thread()) * kLane;
+  }
+
+  template <class Block>
+  static OCTAVO_KERNEL_BODY void run_row(Block& block, Shared& shared, const Arguments& a,
+                                         int64_t at, uint8_t* kept, uint32_t& largest) {
+    Row row;
+    load_row(block, a, at, row);
     const auto add = [](float x, float y) { return x + y; };
     const auto columns = static_cast<float>(a.columns);
     float mean = 0;
@@ -61,22 +95,16 @@ struct NormKernel {
     squares = join_threads<kThreads>(block, shared.per_warp, squares, add);
     const float rstd = 1.0f / std::sqrt(squares / columns + a.eps);
     if (block.thread() == 0) {
-      if constexpr (kIsLayerNorm) a.mean[block.index()] = mean;
-      a.rstd[block.index()] = rstd;
+      if constexpr (kIsLayerNorm) a.mean[at] = mean;
+      a.rstd[at] = rstd;
     }
-    store_row(block, a, row, mean, rstd);
-  }
-
- private:
-  template <class Block>
-  static OCTAVO_KERNEL_BODY int64_t column(const Block& block, int n) {
-    return (int64_t{n} * kThreads + block.thread()) * kLane;
+    store_row(block, a, at, row, mean, rstd, kept, largest);
   }
 
   template <class Block>
-  static OCTAVO_KERNEL_BODY void load_row(const Block& block, const Arguments& a,
-                                          float (&row)[kVectors][kLane]) {
-    const int64_t start = block.index() * a.columns;
+  static OCTAVO_KERNEL_BODY void load_row(const Block& block, const Arguments& a, int64_t at,
+                                          Row& row) {
+    const int64_t start = at * a.columns;
     OCTAVO_UNROLL
     for (int n = 0; n < kVectors; ++n) {
       const int64_t c = column(block, n), count = a.columns - c;
@@ -94,12 +122,11 @@ struct NormKernel {
   }
 
   template <class Block>
-  static OCTAVO_KERNEL_BODY void store_row(Block& block, const Arguments& a,
-                                           const float (&row)[kVectors][kLane], float mean,
-                                           float rstd) {
-    const int64_t start = block.index() * a.columns;
+  static OCTAVO_KERNEL_BODY void store_row(Block& block, const Arguments& a, int64_t at,
+                                           const Row& row, float mean, float rstd, uint8_t* kept,
+                                           uint32_t& largest) {
+    const int64_t start = at * a.columns;
     const float scale = a.codes != nullptr ? *a.scale : 1.0f;
-    uint32_t largest = 0;
     OCTAVO_UNROLL
     for (int n = 0; n < kVectors; ++n) {
       const int64_t c = column(block, n), count = a.columns - c;
@@ -115,13 +142,23 @@ struct NormKernel {
         if (k < count && magnitude <= 0x7F800000 && magnitude > largest) largest = magnitude;
         codes[k] = encode_nearest<fp8::Format::kE4M3>(widened(normed[k]) * scale);
       }
-      store_as_is(normed, count, a.normed + start + c);
+      if (a.normed != nullptr) store_as_is(normed, count, a.normed + start + c);
       if (a.codes != nullptr) store_bytes(codes, count, a.codes + start + c);
+      if constexpr (kTransposes) *reinterpret_cast<Bits64*>(kept + c) = packed_bytes(codes);
     }
-    if (a.amax == nullptr) return;
-    largest =
-        join_lanes<kWarp>(block, largest, [](uint32_t x, uint32_t y) { return x > y ? x : y; });
-    if (block.thread() % kWarp == 0) block.atomic_max(a.amax, largest);
+  }
+
+  // A thread has the codes of a column's kRows rows.
+  template <class Block>
+  static OCTAVO_KERNEL_BODY void store_transposed(Block& block, const Shared& shared,
+                                                  const Arguments& a, int64_t first) {
+    block.barrier();
+    for (int32_t c = block.thread(); c < a.columns; c += kThreads)
+      for (int part = 0; part < kRows; part += kLane) {
+        uint8_t codes[kLane];
+        for (int k = 0; k < kLane; ++k) codes[k] = shared.codes[(part + k) * kColumns + c];
+        store_bytes(codes, a.rows - first - part, a.column_codes + c * a.rows + first + part);
+      }
   }
 };
 

@@ -144,13 +144,15 @@ OCTAVO_ON_BOTH inline void load_bytes(const uint8_t* p, int64_t count, uint8_t (
   }
   for (int i = 0; i < kLane; ++i) out[i] = i < count ? p[i] : uint8_t{0};
 }
+OCTAVO_ON_BOTH inline Bits64 packed_bytes(const uint8_t (&in)[kLane]) {
+  Bits64 bits{};
+  for (int i = 0; i < kLane; ++i) bits.word[i / 4] |= static_cast<uint32_t>(in[i]) << (8 * (i % 4));
+  return bits;
+}
 OCTAVO_ON_BOTH inline void store_bytes(const uint8_t (&in)[kLane], int64_t count, uint8_t* p) {
   assume_global(p);
   if (count >= kLane && is_aligned(p, 8)) {
-    Bits64 bits{};
-    for (int i = 0; i < kLane; ++i)
-      bits.word[i / 4] |= static_cast<uint32_t>(in[i]) << (8 * (i % 4));
-    *reinterpret_cast<Bits64*>(p) = bits;
+    *reinterpret_cast<Bits64*>(p) = packed_bytes(in);
     return;
   }
   for (int i = 0; i < kLane; ++i)

@@ -22,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 ARCHITECTURES = ["sm_89", "sm_90a", "sm_100f", "sm_103", "sm_120"]
 FLAGS = ["-std=c++20", "-O3", "-fmad=false", "--expt-relaxed-constexpr", "-ccbin", "clang++", f"-I{ROOT / 'src'}"]
 SOURCE = ROOT / "src" / "kernels" / "launches.cu"
-KERNELS = 24
+KERNELS = 38
 # These read a few numbers of every block, or write none.
 NARROW_LOADS = ("SumLossesKernel", "JoinFp8StatsKernel")
 NO_WIDE_STORES = NARROW_LOADS + ("Fp8StatsKernel", "FiniteKernel")

@@ -33,13 +33,15 @@ struct NormCase {
   bool has_delta, quantizes;
   float mean;
   int shift;
+  bool transposes = false;  // and does not write the normed values
 };
 
 struct NormResult {
   Array<Bf16> sum, normed;
   Array<float> mean, rstd;
-  Array<uint8_t> codes;
+  Array<uint8_t> codes, column_codes;
   uint32_t amax = 0;
+  float inverse = 0;
   bool operator==(const NormResult&) const = default;
 };
 
@@ -62,9 +64,13 @@ struct NormProblem {
   }
 
   NormResult run(uint64_t order) const {
-    NormResult r{Array<Bf16>(x.size(), of.shift), Array<Bf16>(x.size(), of.shift),
-                 Array<float>(of.rows),           Array<float>(of.rows),
-                 Array<uint8_t>(x.size()),        1};
+    NormResult r{Array<Bf16>(x.size(), of.shift),
+                 Array<Bf16>(x.size(), of.shift),
+                 Array<float>(of.rows),
+                 Array<float>(of.rows),
+                 Array<uint8_t>(x.size()),
+                 Array<uint8_t>(x.size()),
+                 1};
     HostLauncher on{order};
     EXPECT_EQ(launch_norm(on, of.is_layer_norm,
                           {.x = x.data(),
@@ -72,11 +78,13 @@ struct NormProblem {
                            .gamma = gamma.data(),
                            .beta = of.is_layer_norm ? beta.data() : nullptr,
                            .sum = of.has_delta ? r.sum.data() : nullptr,
-                           .normed = r.normed.data(),
+                           .normed = of.transposes ? nullptr : r.normed.data(),
                            .mean = of.is_layer_norm ? r.mean.data() : nullptr,
                            .rstd = r.rstd.data(),
                            .codes = of.quantizes ? r.codes.data() : nullptr,
+                           .column_codes = of.transposes ? r.column_codes.data() : nullptr,
                            .scale = of.quantizes ? &scale : nullptr,
+                           .inverse = of.quantizes ? &r.inverse : nullptr,
                            .amax = of.quantizes ? &r.amax : nullptr,
                            .rows = of.rows,
                            .columns = of.columns,
@@ -105,6 +113,8 @@ struct NormProblem {
         if (of.has_delta) ASSERT_EQ(widened(found.sum[i]), sum(i));
         const double wanted = (sum(i) - mean) * rstd * widened(gamma[c]) +
                               (of.is_layer_norm ? widened(beta[c]) : 0.0f);
+        if (of.transposes) ASSERT_EQ(found.column_codes[c * of.rows + r], found.codes[i]);
+        if (of.transposes) continue;
         const float normed = widened(found.normed[i]);
         ASSERT_NEAR(normed, wanted, 0.51 * bf16_step(wanted) + 1e-4 * (1 + std::abs(wanted)) * 0.1)
             << "row " << r << ", column " << c << " of " << of.columns;
@@ -113,7 +123,8 @@ struct NormProblem {
           ASSERT_EQ(found.codes[i], fp8::encode(fp8::Format::kE4M3, normed * scale));
       }
     }
-    if (of.quantizes) EXPECT_EQ(std::bit_cast<float>(found.amax), largest);
+    if (of.quantizes) EXPECT_EQ(found.inverse, 1 / scale);
+    if (of.quantizes && !of.transposes) EXPECT_EQ(std::bit_cast<float>(found.amax), largest);
   }
 };
 
@@ -125,12 +136,31 @@ TEST(Norm, is_near_fp64_and_the_same_in_every_order) {
                                                    {is_layer_norm, 2, 5000, true, false, 30, 0},
                                                    {is_layer_norm, 3, 1, true, true, 0, 0},
                                                    {is_layer_norm, 2, 64, true, true, 0, 1},
+                                                   {is_layer_norm, 2, 1000, true, true, 0, 0},
                                                    {is_layer_norm, 2, 7, false, false, 0, 0}}) {
       const NormProblem problem(c);
       const NormResult first = problem.run(0);
       problem.check(first);
       for (const uint64_t order : kOrders)
         EXPECT_TRUE(problem.run(order) == first) << c.columns << " columns, order " << order;
+    }
+}
+
+// Both copies of the codes, and the largest magnitude, are those of the kernel that also writes the
+// normed values.
+TEST(Norm, transposed_codes_are_the_codes) {
+  for (const bool is_layer_norm : {false, true})
+    for (const auto& [rows, columns] : std::vector<std::pair<int64_t, int32_t>>{
+             {48, 96}, {37, 1024}, {5, 16}, {16, 1040}, {11, 4096}}) {
+      const NormProblem both({is_layer_norm, rows, columns, true, true, 0, 0, true});
+      const NormProblem plain({is_layer_norm, rows, columns, true, true, 0, 0});
+      const NormResult wanted = plain.run(0), first = both.run(0);
+      both.check(first);
+      EXPECT_EQ(first.codes, wanted.codes);
+      EXPECT_EQ(first.sum, wanted.sum);
+      EXPECT_EQ(first.rstd, wanted.rstd);
+      EXPECT_EQ(first.amax, wanted.amax);
+      for (const uint64_t order : {3, 8}) EXPECT_TRUE(both.run(order) == first) << columns;
     }
 }
 
@@ -147,6 +177,10 @@ TEST(Norm, refuses_rows_that_do_not_fit) {
   HostLauncher on;
   NormArguments wide{};
   wide.columns = 16385;
+  EXPECT_EQ(launch_norm(on, false, wide), kUnsupported);
+  uint8_t code = 0;
+  wide.column_codes = &code;
+  wide.columns = 4097;
   EXPECT_EQ(launch_norm(on, false, wide), kUnsupported);
 }
 

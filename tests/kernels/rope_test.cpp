@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "kernels/arrays.h"
 #include "kernels/host_launch.h"
 #include "kernels/kernels.h"
@@ -59,9 +61,40 @@ void check_rope(const RopeShape& s) {
                            .row = row,
                            .heads = s.heads,
                            .dim = s.dim,
-                           .back = s.back}),
+                           .back = s.back,
+                           .packs = {}}),
               0);
     EXPECT_TRUE(found == wanted) << "dim " << s.dim << ", order " << order;
+
+    // The same from q, k and v apart: k has as many heads as v.
+    if (s.others == 0 || s.heads <= s.others) continue;
+    const std::array<int32_t, 3> heads = {s.heads - s.others, s.others, s.others};
+    std::array<Array<T>, 3> apart;
+    for (int64_t part = 0, column = 0; part < 3; column += heads[part++] * s.dim) {
+      const int64_t width = heads[part] * s.dim;
+      apart[part] = Array<T>(s.rows * width, s.shift);
+      for (int64_t r = 0; r < s.rows; ++r)
+        for (int64_t c = 0; c < width; ++c)
+          apart[part][r * width + c] = before[r * row + column + c];
+    }
+    Array<T> packed(s.rows * row, s.shift);
+    ASSERT_EQ(launch_rope(on, stored,
+                          {.x = packed.data(),
+                           .positions = at.data(),
+                           .table = table.data(),
+                           .rows = s.rows,
+                           .row = row,
+                           .heads = s.heads,
+                           .dim = s.dim,
+                           .back = s.back,
+                           .packs = {.q = apart[0].data(),
+                                     .k = apart[1].data(),
+                                     .v = apart[2].data(),
+                                     .q_heads = heads[0],
+                                     .k_heads = heads[1],
+                                     .v_heads = heads[2]}}),
+              0);
+    EXPECT_TRUE(packed == wanted) << "packed, dim " << s.dim << ", order " << order;
   }
 }
 
