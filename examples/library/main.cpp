@@ -1,7 +1,9 @@
-// example quantize SCALING FORMAT ALONG ROWS COLUMNS <BF16_BITS   codes and scales of a matrix
-// example tensors FILE.safetensors                              names, types, shapes, sizes
-// example tokens TOKENIZER TEXT                                 ids, and the text that they give
-// back example plan KEY=VALUE…                                       a forecast as JSON
+// What the library offers, one command for each part; the other words are its arguments:
+//
+// quantize SCALING FORMAT ALONG ROWS COLUMNS   codes and scales of BF16 numbers from stdin
+// tensors FILE.safetensors                     names, types, shapes, sizes
+// tokens TOKENIZER TEXT                        ids, and the text that they stand for
+// plan KEY=VALUE…                              a forecast as JSON
 
 #include <octavo/fp8.h>
 #include <octavo/plan.h>
