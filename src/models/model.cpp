@@ -23,9 +23,6 @@ void add_maker(const std::string& builder, Maker maker) {
 
 std::unique_ptr<Model> make(const ModelConfig& config, const engine::Engine& engine,
                             const nn::Storage& storage) {
-  if (config.experts)
-    fail(ExitCode::kUsage, "models", config.family->title,
-         " has experts, which train does not run yet; plan and names know its sizes");
   const auto found = makers().find(config.family->builder);
   OCTAVO_ASSERT(found != makers().end());
   return found->second(config, engine, storage);

@@ -18,6 +18,7 @@
 #include "nn/param.h"
 #include "nn/penalty.h"
 #include "nn/recompute.h"
+#include "nn/routing.h"
 #include "nn/sequences.h"
 #include "nn/weight_gatherer.h"
 
@@ -38,6 +39,8 @@ class Model {
   virtual std::vector<nn::LayerModule> modules_of(const nn::Linear& layer) const = 0;
   // Final hidden states [T, C]; `penalty` may be null.
   virtual at::Tensor hidden(const nn::Tokens& tokens, nn::Penalty* penalty) const = 0;
+  // Of a model with experts: what its routers say in a training pass; null otherwise.
+  virtual nn::Routing* routing() const { return nullptr; }
   virtual const nn::ParamPtr& head() const = 0;  // [padded vocabulary, C]
   virtual int64_t vocab_size() const = 0;        // real classes
   virtual int64_t context() const = 0;           // longest sequence

@@ -83,7 +83,10 @@ void ModelBase::initialize(uint64_t seed) {
 
 double ModelBase::flops_per_token(int64_t length) const {
   auto matrices = static_cast<double>(head()->count());
-  for (const auto& layer : linears_) matrices += static_cast<double>(layer->weight->count());
+  if (const nn::Routing* routers = routing())
+    matrices += static_cast<double>(routers->sizes().weights);
+  for (const auto& layer : linears_)
+    matrices += layer->share * static_cast<double>(layer->weight->count());
   return 6 * matrices + 12 * attention_work(length);
 }
 

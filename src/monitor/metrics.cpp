@@ -33,6 +33,22 @@ void add_fp8_stats(const std::vector<Fp8Tensor>& tensors, Metrics& metrics) {
   metrics.push_back({"fp8/sqnr_db", sqnr});
 }
 
+// The worst layer's load; of experts without a row, those of all layers.
+void add_experts(const StepRecord& r, Metrics& metrics) {
+  double busiest = 0, largest = 0;
+  int64_t idle = 0;
+  for (const ExpertLoad& load : r.expert_loads) {
+    busiest = std::max(busiest, load.busiest_share);
+    largest = std::max(largest, load.largest);
+    idle += load.idle;
+  }
+  metrics.push_back({"moe/balance_loss", r.balance_loss});
+  metrics.push_back({"moe/z_loss", r.router_z});
+  metrics.push_back({"moe/busiest_share", busiest});
+  metrics.push_back({"moe/largest_load", largest});
+  metrics.push_back({"moe/idle_experts", static_cast<double>(idle)});
+}
+
 void add_gpus(const std::vector<GpuUse>& gpus, Metrics& metrics) {
   for (const GpuUse& gpu : gpus) {
     const std::string prefix = str("gpu/", gpu.index, "/");
@@ -66,6 +82,7 @@ Metrics metrics_of(const StepRecord& r) {
     metrics.push_back({"fp8/layers", static_cast<double>(r.fp8_layers)});
     metrics.push_back({"fp8/fallbacks", static_cast<double>(r.fp8_fallbacks)});
   }
+  if (!r.expert_loads.empty()) add_experts(r, metrics);
   if (!r.fp8_tensors.empty()) add_fp8_stats(r.fp8_tensors, metrics);
   add_gpus(r.gpus, metrics);
   return metrics;

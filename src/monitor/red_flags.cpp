@@ -82,6 +82,7 @@ void RedFlags::visit_lasting(Self& self, Visit&& visit) {
   visit("fp8_slower", self.slower_);
   visit("nan_loss", self.bad_evaluation_);
   visit("worse_than_uniform", self.uniform_trouble_);
+  visit("expert_collapse", self.collapsed_);
 }
 
 std::vector<Flag> RedFlags::take_ended(int64_t step) {
@@ -114,6 +115,7 @@ std::vector<Flag> RedFlags::on_step(const StepRecord& record) {
   check_norm(record, flags);
   if (!record.fp8_tensors.empty()) check_fp8(record, flags);
   check_speed(record, flags);
+  if (!record.expert_loads.empty()) check_experts(record, flags);
   if (!record.rank_seconds.empty()) check_ranks(record, flags);
   first_step_ = false;
   return flags;
@@ -224,6 +226,24 @@ void RedFlags::check_speed(const StepRecord& record, Flags& flags) {
               rehearsal ? "; this is a rehearsal, which says nothing about a GPU's speed" : ""),
           "larger batch_size or max_seq_length, fp8_skip for small layers, cuda_graph; where "
           "GEMMs are too small for FP8 to pay, train in bf16");
+}
+
+void RedFlags::check_experts(const StepRecord& record, Flags& flags) {
+  // Of the way from even use to the same experts for every token.
+  constexpr double kCollapsed = 0.8, kFine = 0.6;
+  const auto excess = [](const ExpertLoad& load) {
+    return (load.busiest_share - load.even_share) / std::max(1 - load.even_share, 1e-9);
+  };
+  const auto worst = std::ranges::max_element(record.expert_loads, {}, excess);
+  if (collapsed_.begins(excess(*worst) > kCollapsed, excess(*worst) < kFine))
+    raise(flags, record.step, "expert_collapse",
+          str("layer ", worst - record.expert_loads.begin(),
+              " of those with experts: ", rounded(100 * worst->busiest_share),
+              "% of its rows go to as many experts as a token "
+              "has, with even use it would be ",
+              rounded(100 * worst->even_share), "%; ", worst->idle, " experts have none"),
+          "in the model's config.json output_router_logits true and router_aux_loss_coef 0.001 to "
+          "0.01; a lower learning_rate; resume from before it");
 }
 
 void RedFlags::check_ranks(const StepRecord& record, Flags& flags) {

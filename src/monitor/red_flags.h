@@ -56,6 +56,7 @@ class RedFlags {
   void check_norm(const StepRecord& record, Flags& flags);
   void check_fp8(const StepRecord& record, Flags& flags);
   void check_speed(const StepRecord& record, Flags& flags);
+  void check_experts(const StepRecord& record, Flags& flags);
   void check_ranks(const StepRecord& record, Flags& flags);
 
   SpikeDetector spikes_;
@@ -67,7 +68,7 @@ class RedFlags {
   SlowRankDetector ranks_;
   SlowerDetector speed_;
   RaiseOnce spike_, explosion_, flat_{2}, saturating_{1}, underflowing_{1}, starving_, slow_rank_,
-      slower_, bad_evaluation_{1}, uniform_trouble_;
+      slower_, bad_evaluation_{1}, uniform_trouble_, collapsed_;
   bool first_step_ = true, after_spike_ = false;
   int64_t total_ = 0;
   std::map<std::string, int64_t> counts_, raised_at_;  // by name; the step of the last one

@@ -24,6 +24,15 @@ struct GpuUse {
   std::optional<double> busy_percent, watts, memory_bytes;  // absent: NVML does not tell
 };
 
+// How the tokens of a step were spread over the experts of one layer.
+struct ExpertLoad {
+  // Of all choices, what as many experts took as a token goes through: the busiest ones, and any
+  // if all were equally busy. 1: every token goes through the same.
+  double busiest_share = 0, even_share = 0;
+  double largest = 0;  // rows of the busiest expert over the mean of all
+  int64_t idle = 0;    // experts without a row
+};
+
 struct StepRecord {
   int64_t step = 0, epoch = 0;
   double loss = 0, learning_rate = 0, grad_norm = 0;
@@ -32,6 +41,9 @@ struct StepRecord {
   uint64_t position = 0;         // samples taken so far
   double data_wait_seconds = 0;  // of this step
   double penalty = 0;            // value of the penalty, unweighted; 0 when there is none
+  // Of a model with experts: unweighted losses of its routers, and the load of each such layer.
+  double balance_loss = 0, router_z = 0;
+  std::vector<ExpertLoad> expert_loads;
   double memory_peak_bytes = 0;
   std::string precision;  // BF16, FP32, FP8, FP8 rehearsal
   bool skipped = false;   // the gradient was not finite and no update was applied

@@ -180,6 +180,56 @@ c10::intrusive_ptr<PreNormLayers> make_layers(const Engine& engine, const Norm& 
 
 }  // namespace
 
+class MlpPasses::Layers {
+ public:
+  Layers(const Engine& engine, const Mlp& mlp, bool training) {
+    of_.engine = &engine;
+    of_.first = mlp.up;
+    of_.second = mlp.down;
+    of_.activation = mlp.activation;
+    of_.training = training;
+  }
+  Tensor forward(const Tensor& x) {
+    Tensor y = of_.forward(x, {});
+    of_.normed = {};
+    return y;
+  }
+  Tensor backward(const Tensor& dy) { return of_.backward({}, dy, true); }
+  void set_idle(bool idle) const {
+    for (const LinearPtr& layer : {of_.first, of_.second})
+      if (layer->fp8 != nullptr) layer->fp8->set_idle(idle);
+  }
+
+ private:
+  PreNormLayers of_;  // without a norm
+};
+
+MlpPasses::MlpPasses(const Engine& engine, const Mlp& mlp, bool training)
+    : layers_(std::make_unique<Layers>(engine, mlp, training)) {}
+MlpPasses::~MlpPasses() = default;
+MlpPasses::MlpPasses(MlpPasses&&) noexcept = default;
+MlpPasses& MlpPasses::operator=(MlpPasses&&) noexcept = default;
+
+Tensor MlpPasses::forward(const Tensor& x) {
+  return layers_->forward(x);
+}
+
+Tensor MlpPasses::backward(const Tensor& dy) {
+  return layers_->backward(dy);
+}
+
+void MlpPasses::idle_forward(const Tensor& like) {
+  layers_->set_idle(true);
+  layers_->forward(at::zeros({1, like.size(1)}, like.options()));
+  layers_->set_idle(false);
+}
+
+void MlpPasses::idle_backward(const Tensor& like) {
+  layers_->set_idle(true);
+  layers_->backward(at::zeros({1, like.size(1)}, like.options()));
+  layers_->set_idle(false);
+}
+
 std::pair<Tensor, Tensor> norm_linear(const Engine& engine, const Tensor& x, const Tensor& delta,
                                       const Norm& norm, const LinearPtr& layer) {
   return run(make_layers(engine, norm, layer), x, delta);

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <utility>
 
 #include "engine/engine.h"
@@ -22,6 +23,27 @@ struct Mlp {
   LinearPtr up;  // of SwiGLU and GeGLU: gate and up side by side
   engine::Activation activation = engine::Activation::kGelu;
   LinearPtr down;
+};
+
+// The passes of an MLP by themselves, for a node that has several of them (mixture.h).
+class MlpPasses {
+ public:
+  MlpPasses(const Engine& engine, const Mlp& mlp, bool training);
+  ~MlpPasses();
+  MlpPasses(MlpPasses&&) noexcept;
+  MlpPasses& operator=(MlpPasses&&) noexcept;
+
+  at::Tensor forward(const at::Tensor& x);
+  at::Tensor backward(const at::Tensor& dy);  // after forward(), once
+  // Of an expert without rows: a row of zeros makes its gradients and its part of the FP8
+  // statistics on every rank, as those of other ranks want them. `like`: a matrix as wide as those
+  // rows.
+  void idle_forward(const at::Tensor& like);
+  void idle_backward(const at::Tensor& like);
+
+ private:
+  class Layers;
+  std::unique_ptr<Layers> layers_;
 };
 
 // {x + delta, down(activation(up(norm(x + delta))))}; delta may be undefined.

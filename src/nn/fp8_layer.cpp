@@ -154,8 +154,11 @@ void Fp8Layer::measure(Role role, const Tensor& x, const Fp8Matrix& quantized) {
     if (!quantized.copy(direction).defined() ||
         (same && direction == Direction::kColumn && quantized.row.defined()))
       continue;
-    measured_.push_back(
-        {role, direction, shared_.engine->fp8_linear->health_stats(x, quantized, direction)});
+    const bool is_nothing = idle_ && role != Role::kWeight;
+    measured_.push_back({role, direction,
+                         is_nothing
+                             ? at::zeros({fp8::kHealthStats}, x.options().dtype(at::kDouble))
+                             : shared_.engine->fp8_linear->health_stats(x, quantized, direction)});
   }
 }
 

@@ -93,6 +93,9 @@ class Fp8Layer {
                                                        const at::Tensor& dy, const at::Tensor& x,
                                                        Param* bias, bool row, bool column);
 
+  // What is quantized from here on stands for no token: it is nothing in the statistics.
+  void set_idle(bool idle) { idle_ = idle; }
+
   // What was measured since the last take_measured(), micro-batch after micro-batch: its stats
   // (fp8/health.h) lie on the device until the host reads those of all layers at once.
   struct Measured {
@@ -122,6 +125,7 @@ class Fp8Layer {
   std::array<std::optional<VersionedPart>, 2> parts_;  // by direction
   at::Tensor agreed_;
   std::vector<Measured> measured_;
+  bool idle_ = false;
 };
 
 }  // namespace octavo::nn

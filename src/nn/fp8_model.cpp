@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <map>
 #include <span>
 #include <utility>
 
@@ -195,13 +196,13 @@ std::vector<Fp8TensorReport> Fp8Model::collect() {
 }
 
 void Fp8Model::judge(const std::vector<Fp8TensorReport>& reports) {
+  std::map<std::string_view, std::vector<std::string>> troubles;  // by layer; experts are many
+  for (const auto& r : reports)
+    if (!r.trouble.empty()) troubles[r.layer].push_back(r.tensor + ": " + r.trouble);
   for (size_t i = 0; i < plan_.size(); ++i) {
     const auto& plan = plan_[i];
     if (!plan.reason.empty()) continue;
-    std::vector<std::string> found;
-    for (const auto& r : reports)
-      if (r.layer == plan.layer->name && !r.trouble.empty())
-        found.push_back(r.tensor + ": " + r.trouble);
+    const std::vector<std::string>& found = troubles[plan.layer->name];
     troubled_[i] = found.empty() ? 0 : troubled_[i] + 1;
     if (found.empty()) continue;
     ++warnings_;

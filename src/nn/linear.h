@@ -41,6 +41,8 @@ struct Linear : torch::CustomClassHolder {
   std::string name;               // "h.0.attn.c_attn": the weight's name without ".weight"
   int64_t block = 0;              // of the transformer
   ParamPtr weight, bias;          // bias may be null
+  bool expert = false;            // of a mixture (mixture.h)
+  double share = 1;               // of the tokens, that it sees: of an expert not all
   std::unique_ptr<Fp8Layer> fp8;  // null: the compute dtype
   std::vector<Adapter> adapters;  // LoRA; then the weight is frozen
   const AdapterShared* adapter_shared = nullptr;

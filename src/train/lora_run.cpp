@@ -38,7 +38,8 @@ void load_adapters(const nn::Lora& lora, const checkpoint::State& state,
 
 std::vector<nn::Lora::LayerOf> lora_layers(const models::Model& model) {
   std::vector<nn::Lora::LayerOf> layers;
-  for (const auto& layer : model.linears()) layers.push_back({layer, model.modules_of(*layer)});
+  for (const auto& layer : model.linears())
+    if (!layer->expert) layers.push_back({layer, model.modules_of(*layer)});
   return layers;
 }
 
@@ -46,6 +47,8 @@ void start_lora(const config::Settings& s, TrainedModel& trained) {
   if (s.lora_rank == 0) return;
   trained.lora =
       std::make_unique<nn::Lora>(*trained.engine, lora_layers(*trained.model), options_of(s));
+  if (trained.model->routing() != nullptr)
+    log_info("adapters: experts and routers have none and stay frozen");
   if (s.lora_base == config::LoraBase::kFp8)
     for (const auto& layer : trained.model->linears()) layer->weight->pack();
   const double base = static_cast<double>(models::parameter_count(*trained.model));
@@ -71,8 +74,10 @@ double flops_per_token(const TrainedModel& trained, int64_t length) {
   const double all = trained.model->flops_per_token(length);
   if (trained.lora == nullptr) return all;
   double frozen = static_cast<double>(trained.model->head()->count());
+  if (const nn::Routing* routing = trained.model->routing())
+    frozen += static_cast<double>(routing->sizes().weights);
   for (const auto& layer : trained.model->linears())
-    frozen += static_cast<double>(layer->weight->count());
+    frozen += layer->share * static_cast<double>(layer->weight->count());
   return all - 2 * frozen + trained.lora->flops_per_token();
 }
 

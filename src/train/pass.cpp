@@ -31,6 +31,11 @@ MicroBatch forward_backward(const config::Settings& s, int ranks, TrainedModel& 
       .z_weight = s.penalty_type == PenaltyType::kZLoss ? s.penalty_weight : 0};
 
   nn::Loss loss;
+  nn::Routing* routing = trained.model->routing();
+  if (routing != nullptr) {
+    const double share = 1 / static_cast<double>(s.gradient_accumulation_steps * ranks);
+    routing->begin_pass(share * routing->sizes().balance_weight, 0);
+  }
   {
     const engine::Range range("forward");
     const at::Tensor hidden =
@@ -39,7 +44,7 @@ MicroBatch forward_backward(const config::Settings& s, int ranks, TrainedModel& 
   }
   const engine::Range range("backward");
   torch::autograd::backward({loss.root}, {});
-  return {loss.sums, penalty.total};
+  return {loss.sums, penalty.total, routing != nullptr ? routing->end_pass() : at::Tensor()};
 }
 
 // The number of this rank's first token in the order of all that are trained on (data/sampler.h).
@@ -64,17 +69,18 @@ MicroBatch run_micro_batch(const config::Settings& settings, const dist::World& 
 }
 
 void join_ranks(dist::World& world, const TrainedModel& trained, at::Tensor& sums,
-                at::Tensor& penalty) {
+                at::Tensor& penalty, at::Tensor& routing) {
   world.sum(sums, "loss");
   if (penalty.defined()) world.sum(penalty, "penalty");
+  if (routing.defined()) world.sum(routing, "routing");
   if (at::Tensor amaxes = trained.fp8 != nullptr ? trained.fp8->amaxes() : at::Tensor();
       amaxes.defined())
     world.max(amaxes, "magnitudes");
 }
 
 // Where each number lies in the one copy that a step sends to the host. The first five are summed
-// over ranks; then the norms' squares follow, one per group, the FP8 statistics, and what ranks
-// told each other.
+// over ranks; then the norms' squares follow, one per group, the FP8 statistics, what routers said
+// (Routing::end_pass), and what ranks told each other.
 enum Slot : int64_t {
   kLoss,       // over tokens
   kLogSumExp,  // squared, over tokens: z-loss
@@ -111,7 +117,7 @@ void take_news(const at::Tensor& heard, StepStats& stats) {
 
 // `sums`: the slots before kPenalty, and what ranks told each other.
 StepStats read_stats(TrainedModel& trained, const at::Tensor& sums, const at::Tensor& penalty,
-                     at::Tensor squares) {
+                     const at::Tensor& routing, at::Tensor squares) {
   const at::Tensor none = at::zeros({1}, sums.options());
   const at::Tensor amaxes = trained.fp8 != nullptr ? trained.fp8->amaxes() : at::Tensor();
   if (trained.sharding != nullptr) trained.sharding->sum_squares(squares);
@@ -120,6 +126,7 @@ StepStats read_stats(TrainedModel& trained, const at::Tensor& sums, const at::Te
       amaxes.defined() ? amaxes.sum(at::kDouble).reshape({1}) : none, squares};
   const at::Tensor fp8_stats = trained.fp8 != nullptr ? trained.fp8->stats() : at::Tensor();
   if (fp8_stats.defined()) parts.push_back(fp8_stats);
+  if (routing.defined()) parts.push_back(routing);
   const int64_t heard = sums.numel() - kPenalty;
   if (heard > 0) parts.push_back(sums.narrow(0, kPenalty, heard));
   const at::Tensor all = at::cat(parts).cpu();  // the wait for the device
@@ -135,7 +142,12 @@ StepStats read_stats(TrainedModel& trained, const at::Tensor& sums, const at::Te
                   .stop_asked = trained.has_numbers ? slot[kStopAsked] > 0 : stop_requested(),
                   .norm = trained.optimizer->gradient_norm(all.narrow(0, kNorms, squares.numel())),
                   .next_tokens = 0,
-                  .rank_seconds = {}};
+                  .rank_seconds = {},
+                  .routing = {}};
+  if (routing.defined()) {
+    const double* first = slot + all.numel() - heard - routing.numel();
+    stats.routing.assign(first, first + routing.numel());
+  }
   if (heard > 0) take_news(all.narrow(0, all.numel() - heard, heard), stats);
   return stats;
 }
@@ -154,7 +166,7 @@ StepStats run_passes(const config::Settings& settings, dist::World& world, Train
                      const std::vector<data::Batch>& batches, double tokens,
                      const std::function<RankNews()>& news) {
   at::Tensor sums = at::zeros({2}, at::TensorOptions(trained.device()).dtype(at::kDouble));
-  at::Tensor penalty;
+  at::Tensor penalty, routing;
   for (const data::Batch& batch : batches) {
     if (trained.sharding != nullptr) trained.sharding->begin_pass(&batch == &batches.back());
     const MicroBatch result = run_micro_batch(settings, world, trained, batch, 1 / tokens);
@@ -162,6 +174,8 @@ StepStats run_passes(const config::Settings& settings, dist::World& world, Train
     sums += result.sums;
     if (result.penalty.defined())
       penalty = penalty.defined() ? penalty + result.penalty : result.penalty;
+    if (result.routing.defined())
+      routing = routing.defined() ? routing + result.routing : result.routing;
   }
   const at::NoGradGuard no_grad;
   const at::Tensor squares = trained.optimizer->gradient_squares();
@@ -171,8 +185,8 @@ StepStats run_passes(const config::Settings& settings, dist::World& world, Train
     own = news();
     sums = at::cat({sums, told(*own, world, trained.device())});
   }
-  join_ranks(world, trained, sums, penalty);
-  StepStats stats = read_stats(trained, sums, penalty, squares);
+  join_ranks(world, trained, sums, penalty, routing);
+  StepStats stats = read_stats(trained, sums, penalty, routing, squares);
   if (own && !trained.has_numbers) {  // nothing was summed
     stats.next_tokens = own->next_tokens * world.size();
     stats.rank_seconds.assign(static_cast<size_t>(world.size()), own->seconds);

@@ -28,6 +28,7 @@ struct StepStats {
   optim::Optimizer::Norm norm;
   double next_tokens = 0;            // of the next step, on all ranks
   std::vector<double> rank_seconds;  // of each rank's last step; empty when none told
+  std::vector<double> routing;       // sums of Routing::end_pass(); empty without experts
 
   bool is_finite() const {
     return std::isfinite(loss) && std::isfinite(probes) && norm.not_finite.empty();

@@ -8,6 +8,7 @@
 #include "engine/allocator.h"
 #include "engine/range.h"
 #include "train/guards/bad_step.h"
+#include "train/reporting/expert_load.h"
 #include "train/run_schedule.h"
 
 namespace octavo::train {
@@ -139,6 +140,9 @@ void fill_record(Run& run, const std::vector<data::Batch>& batches, double token
     record.penalty = stats.penalty / static_cast<double>(std::ssize(batches) * run.world.size());
   else if (run.settings.penalty_weight > 0)
     record.penalty = stats.z / tokens;
+  if (!stats.routing.empty())
+    report_experts(run.trained.model->routing()->sizes(), stats.routing,
+                   static_cast<double>(std::ssize(batches) * run.world.size()), record);
   report_memory(run.trained.device(), record);
   report_times(before, Clocks(*run.data.loader, run.world), static_cast<double>(read), run.times,
                record);

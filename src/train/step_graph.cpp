@@ -21,6 +21,8 @@ std::string refusal_of(const TrainedModel& trained, const data::TokenData& data)
     return "packed documents begin elsewhere in every batch, and a graph has such numbers built in";
   if (trained.lora != nullptr && trained.lora->options().dropout > 0)
     return "the inputs that lora_dropout drops are drawn on the host";
+  if (trained.model->routing() != nullptr)
+    return "how many rows each expert has is data, which the host waits for";
   for (const auto& layer : trained.model->linears())
     if (layer->weight->codes.defined())
       return "frozen weights in FP8 (lora_base) are decoded on the host";

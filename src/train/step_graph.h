@@ -29,6 +29,7 @@ struct TrainedModel;
 struct MicroBatch {
   at::Tensor sums;
   at::Tensor penalty;
+  at::Tensor routing;  // Routing::end_pass()
 };
 
 class StepGraph {

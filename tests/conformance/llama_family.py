@@ -76,6 +76,8 @@ def spell_as_before(config):
     config["rope_theta"] = rope.pop("rope_theta")
     config["rope_scaling"] = None if rope["rope_type"] == "default" else rope
     config["torch_dtype"] = config.pop("dtype")
+    if config["model_type"] == "qwen3_moe":
+        config["num_experts"] = config.pop("num_local_experts", config.get("num_experts"))
     for name in ("attention_bias", "mlp_bias", "tie_word_embeddings"):
         if config.get(name) is CLASS_DEFAULTS.get((config["model_type"], name), False):
             del config[name]

@@ -136,6 +136,39 @@ def compare_gradients(ours, theirs):
     return worst_cosine, worst_norm
 
 
+def split_experts(tensors):
+    """Experts that transformers keeps in one tensor as its files have them: a tensor each."""
+    split = {}
+    for name, t in tensors.items():
+        if name.endswith(".experts.gate_up_proj"):
+            for e, (gate, up) in enumerate(one.chunk(2) for one in t):
+                prefix = f"{name.removesuffix('gate_up_proj')}{e}."
+                split |= {f"{prefix}gate_proj.weight": gate, f"{prefix}up_proj.weight": up}
+        elif name.endswith(".experts.down_proj"):
+            split |= {f"{name.removesuffix('down_proj')}{e}.down_proj.weight": one for e, one in enumerate(t)}
+        else:
+            split[name] = t
+    return split
+
+
+def balance_loss(model, result):
+    """What transformers adds to the loss of a model with experts; 0 when it does not."""
+    aux = getattr(result, "aux_loss", None)
+    return 0.0 if aux is None else model.config.router_aux_loss_coef * aux
+
+
+def check_routing(ours, model, inputs):
+    """Rows of each expert in each layer, and the loss that balances them."""
+    rows, balance = ours.pop("expert_rows"), ours.pop("balance_loss").item()
+    with torch.no_grad():
+        out = model(inputs, output_router_logits=True)
+    config = model.config
+    wanted = [torch.bincount(logits.topk(config.num_experts_per_tok).indices.flatten(), minlength=config.num_experts)
+              for logits in out.router_logits]
+    assert torch.equal(rows.long(), torch.cat(wanted)), "rows of experts differ"
+    assert abs(balance - out.aux_loss.item()) < LOSS_DIFF, f"balance loss: wanted {out.aux_loss}, found {balance}"
+
+
 def check_gradients(folder, model, length, *options, masked=0.0, rows=3):
     """Logits, loss and the gradient of every parameter of the mean loss over random tokens; `masked` of the targets are
     not in the loss. `folder` holds what `model` was saved as."""
@@ -149,13 +182,16 @@ def check_gradients(folder, model, length, *options, masked=0.0, rows=3):
     save_batch(out / "batch.safetensors", inputs, targets)
     tool("check", folder, out / "batch.safetensors", out, *options)
 
-    logits = model(inputs.long()).logits
+    result = model(inputs.long())
+    logits = result.logits
     model.zero_grad()
     loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten().long(), ignore_index=-1)
-    loss.backward()
+    (loss + balance_loss(model, result)).backward()
     ours = load_file(out / "gradients.safetensors")
+    if "expert_rows" in ours:
+        check_routing(ours, model, inputs.long())
     diff = (load_file(out / "logits.safetensors")["logits"] - logits.detach().flatten(0, 1)).abs().max().item()
     assert abs(ours.pop("loss").item() - loss.item()) < LOSS_DIFF
-    theirs = {name: p.grad for name, p in model.named_parameters()}
+    theirs = split_experts({name: p.grad for name, p in model.named_parameters()})
     check_round_trip(folder, out / "model", model, inputs.long())
     return Agreement(diff, *compare_gradients(ours, theirs), logits.std().item(), len(theirs))

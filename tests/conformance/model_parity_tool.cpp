@@ -5,7 +5,8 @@
 //   open MODEL               only reads it: are its settings and weights taken or refused?
 //   check MODEL BATCH OUT [checkpointing]
 //                            writes OUT/logits.safetensors; OUT/gradients.safetensors of the mean
-//                            loss, in the names and layout of Hugging Face; and OUT/model, the same
+//                            loss, in the names and layout of Hugging Face, of a model with experts
+//                            with its balance loss and the rows of each; and OUT/model, the same
 //                            model as a Hugging Face folder again
 //   loss MODEL BATCH         {"loss": the mean}
 //   greedy MODEL cached|whole COUNT ID…
@@ -116,6 +117,8 @@ void check(const fs::path& folder, const fs::path& in, const fs::path& out, bool
   model->set_gradient_checkpointing(checkpointing);
   write_model(*model, out / "model");
   const ParityBatch batch = read_batch(in);
+  nn::Routing* routing = model->routing();
+  if (routing != nullptr) routing->begin_pass(routing->sizes().balance_weight, 0);
   const Tensor hidden = model->hidden(batch.tokens, nullptr);
   const Tensor logits = nn::head_logits(fp32_engine(), hidden, model->head(), model->vocab_size());
   write_safetensors(out / "logits.safetensors", {{"logits", logits}}, {});
@@ -123,6 +126,11 @@ void check(const fs::path& folder, const fs::path& in, const fs::path& out, bool
   torch::autograd::backward({loss.root}, {});
   NamedTensors tensors = gradients_of(*model);
   tensors.emplace_back("loss", loss.sums[0] / static_cast<double>(batch.loss_tokens));
+  if (routing != nullptr) {
+    const Tensor told = routing->end_pass();
+    tensors.emplace_back("balance_loss", told[0]);
+    tensors.emplace_back("expert_rows", told.slice(0, 2).clone());
+  }
   write_safetensors(out / "gradients.safetensors", tensors, {});
 }
 
@@ -203,8 +211,11 @@ void train_and_tell(const fs::path& batches, Arguments args) {
   write_batches(*run, run->schedule.max_steps * run->settings.gradient_accumulation_steps, batches);
   while (run->progress.step < run->schedule.max_steps) {
     const monitor::StepRecord r = train_step(*run);
-    tell(
-        {{"loss", r.loss}, {"lr", r.learning_rate}, {"norm", r.grad_norm}, {"penalty", r.penalty}});
+    tell({{"loss", r.loss},
+          {"lr", r.learning_rate},
+          {"norm", r.grad_norm},
+          {"penalty", r.penalty},
+          {"balance_loss", r.balance_loss}});
   }
 }
 

@@ -50,10 +50,32 @@ std::vector<Flag> raised(RedFlags& flags, Healthy& healthy, int steps, Change&& 
   return all;
 }
 
+// Of 8 experts of which a token has 2, as the busiest two take this share of the rows.
+ExpertLoad load_of(double busiest) {
+  return {.busiest_share = busiest, .even_share = 0.25, .largest = 4 * busiest, .idle = 1};
+}
+
 const auto kNothing = [](StepRecord&) {};
 const std::vector<std::string> kNone;
 
 constexpr double kUniform = 5.55;  // of bytes
+
+TEST(RedFlags, ExpertsThatCollapse) {
+  RedFlags flags({});
+  Healthy healthy;
+  const auto with_load = [](double first, double second) {
+    return [=](StepRecord& r) { r.expert_loads = {load_of(first), load_of(second)}; };
+  };
+  EXPECT_EQ(names(raised(flags, healthy, 40, with_load(0.25, 0.8))), kNone);
+  const auto found = raised(flags, healthy, 5, with_load(0.3, 0.97));
+  ASSERT_EQ(names(found), std::vector<std::string>{"expert_collapse"});
+  EXPECT_NE(found[0].seen.find("layer 1"), std::string::npos) << found[0].seen;
+  EXPECT_NE(found[0].seen.find("97%"), std::string::npos) << found[0].seen;
+  EXPECT_NE(found[0].remedy.find("router_aux_loss_coef"), std::string::npos);
+  EXPECT_EQ(flags.open(), std::vector<std::string>{"expert_collapse"});
+  EXPECT_EQ(names(raised(flags, healthy, 20, with_load(0.3, 0.4))), kNone);
+  EXPECT_TRUE(flags.open().empty());
+}
 
 TEST(RedFlags, WorseThanUniformIsFlaggedAndLastsToTheEnd) {
   RedFlags flags({.uniform_loss = kUniform, .warmup_steps = 20});

@@ -326,6 +326,17 @@ TEST_F(Fp8Share, KnowsTheLayersOfGpt2AndLlama) {
                      "\nmax_seq_length: 16\nbatch_size: 2\nmax_steps: 50\nuse_fp8: true\n");
 }
 
+TEST_F(Fp8Share, KnowsTheLayersOfExperts) {
+  fs::create_directories(scratch / "moe");
+  std::ofstream(scratch / "moe" / "config.json")
+      << R"({"model_type": "qwen3_moe", "num_hidden_layers": 3, "hidden_size": 64,
+             "intermediate_size": 128, "num_attention_heads": 2, "num_key_value_heads": 2,
+             "head_dim": 32, "vocab_size": 256, "max_position_embeddings": 64, "num_experts": 3,
+             "num_experts_per_tok": 2, "moe_intermediate_size": 96, "mlp_only_layers": [1]})";
+  expect_all_skipped("model_name: " + (scratch / "moe").string() +
+                     "\nmax_seq_length: 16\nbatch_size: 2\nmax_steps: 50\nuse_fp8: true\n");
+}
+
 TEST_F(Fp8Share, LessForWhatIsSkippedAndTheSameForAnyNumberOfTokens) {
   const double whole = gather(small()).fp8_share;
   const LongRun first = gather(small() + "fp8_skip: [first]\n");

@@ -11,6 +11,7 @@
 #include "nn/blocks.h"
 #include "nn/kv_cache.h"
 #include "nn/layers.h"
+#include "nn/mixture.h"
 #include "nn/rope.h"
 
 namespace octavo::models::llama {
@@ -26,7 +27,8 @@ struct Block {
   // Those that a family has not are without gamma.
   nn::Norm before_attention, after_attention, before_mlp, after_mlp, queries, keys;
   nn::LinearPtr qkv, out;
-  nn::Mlp mlp;
+  nn::Mlp mlp;          // or
+  nn::Mixture mixture;  // of experts
 };
 
 engine::Activation activation_of(model_config::MlpKind kind) {
@@ -62,14 +64,16 @@ class Llama final : public ModelBase {
       middle = norm(l + "post_attention_layernorm", c);
       if (family_.norms == NormPlace::kBoth)
         b.before_mlp = norm(l + "pre_feedforward_layernorm", c);
-      b.mlp.activation = activation_of(family_.mlp);
-      b.mlp.up = linear(l + "mlp.gate_up_proj", i, 2 * config.mlp, c, config.mlp_bias);
-      b.mlp.down = linear(l + "mlp.down_proj", i, c, config.mlp, config.mlp_bias);
+      if (config.has_experts(i))
+        b.mixture = mixture(l + "mlp.", i);
+      else
+        b.mlp = mlp(l + "mlp.", i, config.mlp);
       if (family_.norms != NormPlace::kBefore)
         b.after_mlp = norm(l + "post_feedforward_layernorm", c);
       blocks_.push_back(b);
     }
     end_blocks();
+    if (config.experts) routing_ = std::make_unique<nn::Routing>(routing_sizes());
     last_norm_ = norm("norm", c);
     head_ = config.tied ? embedding_ : vocabulary("lm_head.weight", config.vocab, c);
   }
@@ -88,6 +92,11 @@ class Llama final : public ModelBase {
         if (b.queries.gamma) qkv = nn::qk_norm(engine_, qkv, shape, b.queries, b.keys);
         const Tensor mixed = nn::attention(engine_, qkv, *tokens, shape);
         const Tensor attended = after(b.after_attention, nn::linear(engine_, mixed, b.out));
+        if (b.mixture.router) {
+          const auto [last, normed] = nn::add_norm(engine_, sum, attended, b.before_mlp);
+          return std::pair(last,
+                           after(b.after_mlp, nn::mixture(engine_, normed, b.mixture, *routing_)));
+        }
         const auto [last, made] = nn::norm_mlp(engine_, sum, attended, b.before_mlp, b.mlp);
         return std::pair(last, after(b.after_mlp, made));
       };
@@ -99,6 +108,7 @@ class Llama final : public ModelBase {
     return nn::add_norm(engine_, x, delta, last_norm_).second;
   }
 
+  nn::Routing* routing() const override { return routing_.get(); }
   const ParamPtr& head() const override { return head_; }
   int64_t vocab_size() const override { return config_.vocab; }
   int64_t context() const override { return config_.context; }
@@ -148,6 +158,38 @@ class Llama final : public ModelBase {
   nn::Norm norm(const std::string& name, int64_t width) {
     return {vector(name + ".weight", width), {}, config_.norm_eps, family_.norms_add_one};
   }
+  nn::Mlp mlp(const std::string& name, int64_t block, int64_t width) {
+    const int64_t c = config_.width;
+    nn::Mlp made{.up = {}, .activation = activation_of(family_.mlp), .down = {}};
+    made.up = linear(name + "gate_up_proj", block, 2 * width, c, config_.mlp_bias);
+    made.down = linear(name + "down_proj", block, c, width, config_.mlp_bias);
+    return made;
+  }
+  nn::Mixture mixture(const std::string& name, int64_t block) {
+    const model_config::Experts& experts = *config_.experts;
+    nn::Mixture made;
+    made.router = matrix(name + "gate.weight", experts.count, config_.width);
+    for (int64_t i = 0; i < experts.count; ++i) {
+      const std::string expert = name + "experts." + std::to_string(i) + ".";
+      made.experts.push_back(mlp(expert, block, experts.mlp));
+      for (const nn::LinearPtr& layer : {made.experts.back().up, made.experts.back().down}) {
+        layer->expert = true;
+        layer->share = static_cast<double>(experts.active) / static_cast<double>(experts.count);
+      }
+    }
+    made.active = experts.active;
+    made.renormalized = experts.renormalized;
+    made.layer = sparse_layers_++;
+    return made;
+  }
+  nn::RoutingSizes routing_sizes() const {
+    const model_config::Experts& experts = *config_.experts;
+    return {.layers = sparse_layers_,
+            .experts = experts.count,
+            .active = experts.active,
+            .weights = sparse_layers_ * experts.count * config_.width,
+            .balance_weight = experts.balances ? experts.balance_weight : 0};
+  }
   Tensor after(const nn::Norm& norm, const Tensor& branch) const {
     return norm.gamma ? nn::add_norm(engine_, branch, {}, norm).second : branch;
   }
@@ -189,6 +231,8 @@ class Llama final : public ModelBase {
   ParamPtr embedding_, head_;
   nn::Norm last_norm_;
   std::vector<Block> blocks_;
+  int64_t sparse_layers_ = 0;
+  std::unique_ptr<nn::Routing> routing_;  // of a model with experts
 };
 
 }  // namespace

@@ -39,7 +39,7 @@ std::string formats_of(const fp8::Options& options, Gemm gemm) {
 
 void add_layer(const TrainedModel& trained, const nn::LinearPtr& layer, const std::string& reason,
                double total, std::vector<GemmLine>& lines) {
-  const double weights = static_cast<double>(layer->weight->count());
+  const double weights = layer->share * static_cast<double>(layer->weight->count());
   const bool in_fp8 = trained.fp8 != nullptr && reason.empty();
   for (const Gemm gemm : nn::kGemms) {
     if (gemm == Gemm::kWeightGradient && !layer->weight->trainable) continue;
@@ -71,7 +71,7 @@ std::vector<GemmLine> gemm_lines(const TrainedModel& trained, int64_t length) {
   for (size_t i = 0; i < layers.size(); ++i) {
     add_layer(trained, layers[i], trained.fp8 != nullptr ? trained.fp8->plan()[i].reason : refused,
               total, lines);
-    left -= gemms * static_cast<double>(layers[i]->weight->count());
+    left -= gemms * layers[i]->share * static_cast<double>(layers[i]->weight->count());
   }
   const double head = gemms * static_cast<double>(trained.model->head()->count());
   lines.push_back({.layer = "head",
@@ -87,6 +87,15 @@ std::vector<GemmLine> gemm_lines(const TrainedModel& trained, int64_t length) {
                      .precision = trained.plain_precision(),
                      .reason = asked ? "adapters stay in BF16" : "",
                      .flops_share = adapters / total});
+  }
+  if (const nn::Routing* routing = trained.model->routing()) {
+    const double routers = gemms * static_cast<double>(routing->sizes().weights);
+    left -= routers;
+    lines.push_back({.layer = "routers",
+                     .gemm = trained.lora == nullptr ? "all three" : "both",
+                     .precision = "FP32",
+                     .reason = asked ? "routers of experts stay in FP32" : "",
+                     .flops_share = routers / total});
   }
   lines.push_back({.layer = "attention",
                    .gemm = "all",

@@ -1,0 +1,91 @@
+#!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
+# test: label=conformance timeout=1800 gate="--short" night="" measures="src/model_config src/models src/nn src/engine"
+"""Qwen3-MoE of octavo against transformers: routers, experts, the loss that balances them, layers without experts. Every FP8
+recipe trains a small model to BF16's loss."""
+from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+from llama_family import DAMAGED, REFUSED, SHORT, build, check_whole, require, run_family, save, setting
+from model_parity import TOOL
+from training_parity import TEXT, train_here
+
+SIZES = dict(num_hidden_layers=2, max_position_embeddings=256, intermediate_size=160, head_dim=16, num_attention_heads=4,
+             num_key_value_heads=2)
+THETA = dict(rope_type="default", rope_theta=1e6)
+CASES = {
+    "plain": dict(config=SIZES | dict(
+        hidden_size=64, vocab_size=257, num_experts=8, num_experts_per_tok=2, moe_intermediate_size=48,
+        norm_topk_prob=True, rope_parameters=THETA)),
+    "trained": dict(config=SIZES | dict(
+        num_hidden_layers=3, hidden_size=64, vocab_size=272, num_experts=8, num_experts_per_tok=3,
+        moe_intermediate_size=64, norm_topk_prob=True, tie_word_embeddings=True, rope_parameters=THETA, mlp_only_layers=[1],
+        output_router_logits=True, router_aux_loss_coef=0.02, use_sliding_window=True, sliding_window=24)),
+    # Weights that do not add up to 1, every second layer, more experts than tokens fill.
+    "sparse": dict(config=SIZES | dict(
+        num_hidden_layers=4, hidden_size=96, vocab_size=331, num_experts=40, num_experts_per_tok=4, moe_intermediate_size=32,
+        norm_topk_prob=False, decoder_sparse_step=2, attention_bias=True, output_router_logits=True, router_aux_loss_coef=0.5,
+        rope_parameters=THETA), dtype="bf16", max_shard_size="90KB"),
+    "all_active": dict(config=SIZES | dict(
+        hidden_size=64, vocab_size=300, num_experts=3, num_experts_per_tok=3, moe_intermediate_size=144, norm_topk_prob=False,
+        output_router_logits=True, rms_norm_eps=1e-3, rope_parameters=THETA), dtype="bf16"),
+}
+REFUSALS = [
+    setting("num_experts", 0, DAMAGED),
+    setting("num_experts_per_tok", 9, DAMAGED),
+    setting("num_experts_per_tok", 0, DAMAGED),
+    setting("moe_intermediate_size", 0, DAMAGED),
+    setting("router_aux_loss_coef", -1.0, DAMAGED),
+    setting("norm_topk_prob", "yes", DAMAGED),
+    setting("decoder_sparse_step", 0, DAMAGED),
+    setting("decoder_sparse_step", 3),
+    ("decoder_sparse_step", lambda config: config.update(mlp_only_layers=[0, 1]), REFUSED),
+    setting("mlp_only_layers", [7]),
+    setting("mlp_only_layers", "none"),
+    setting("layer_types", ["sliding_attention", "full_attention"]),
+    setting("shared_expert_intermediate_size", 64),
+    setting("n_shared_experts", 1),
+    setting("scoring_func", "sigmoid"),
+    setting("routed_scaling_factor", 2.5),
+    setting("router_jitter_noise", 0.1),
+    setting("n_group", 4),
+    setting("first_k_dense_replace", 1),
+]
+RECIPES = ("delayed", "current", "rowwise", "blockwise", "mxfp8")
+FP8_REL, SEEDS = 0.01, (1, 2, 3)
+# Sides that every recipe takes.
+FP8_CASE = dict(config=dict(
+    num_hidden_layers=2, max_position_embeddings=256, hidden_size=128, intermediate_size=128, head_dim=32,
+    num_attention_heads=4, num_key_value_heads=2, vocab_size=257, num_experts=4, num_experts_per_tok=2,
+    moe_intermediate_size=128, norm_topk_prob=True, output_router_logits=True, rope_parameters=THETA))
+
+
+def last_loss(folder, work, steps, seed, precision, **options):
+    """The mean over the last ten steps: of a single one the batch says more than the precision."""
+    options |= dict(max_seq_length=64, batch_size=4, seed=seed)
+    losses = [r["loss"] for r in train_here(folder, work, steps, options, precision)[0]]
+    assert losses[-1] < 0.95 * losses[0], "nothing was learned"
+    return sum(losses[-10:]) / 10
+
+
+def check_recipes(work):
+    """The largest relative difference of the last losses in FP8 from BF16's, over recipes and seeds."""
+    steps, worst = 40 if SHORT else 100, 0.0
+    for seed in SEEDS[:1] if SHORT else SEEDS:
+        folder = work / f"recipes-{seed}"
+        save(build(Qwen3MoeConfig, Qwen3MoeForCausalLM, FP8_CASE, seed), FP8_CASE, folder)
+        wanted = last_loss(folder, work, steps, seed, "bf16")
+        found = {r: last_loss(folder, work, steps, seed, "fp8", fp8_recipe=r) for r in RECIPES}
+        print(f"seed {seed}: bf16 {wanted:.4f}", *(f"{r} {loss:.4f}" for r, loss in found.items()), flush=True)
+        assert all(loss != wanted for loss in found.values()), "FP8 did not run"
+        worst = max(worst, *(abs(loss - wanted) / wanted for loss in found.values()))
+    return worst
+
+
+def extra(work):
+    words, good = check_whole(work, "trained", Qwen3MoeConfig, Qwen3MoeForCausalLM, CASES["trained"])
+    recipes = check_recipes(work)
+    return f"{words} recipes_rel={recipes:.2e}", good and recipes <= FP8_REL
+
+
+if __name__ == "__main__":
+    require(TOOL, TEXT)
+    run_family(Qwen3MoeConfig, Qwen3MoeForCausalLM, CASES, REFUSALS, extra)
