@@ -74,7 +74,8 @@ class OneLength final : public Attention {
   Forward forward(const Tensor& qkv, const Shape& h) override {
     if (!serves(h)) return flash_->forward(qkv, h);
     const Heads heads = heads_of(qkv, h);
-    const DenseAttention::Forward found = calls_.forward(heads.q, heads.k, heads.v, h.softmax_scale());
+    const DenseAttention::Forward found =
+        calls_.forward(heads.q, heads.k, heads.v, h.softmax_scale());
     return {by_row(found.out), found.lse};
   }
 
