@@ -48,19 +48,21 @@ OVERWRITES = {"copy_", "fill_", "zero_", "_foreach_copy_", "_foreach_zero_"}
 # name: (bytes in BF16, bytes in FP8, per "layer" or "model", octavo's operations that are this)
 IDEAL = {
     # x, delta in; their sum and its norm out (in FP8 two copies of its codes)
-    "residual add and norm, two": (2 * (2 + 2 + 2 + 2) * C, 2 * (2 + 2 + 2 + 1 + 1) * C, "layer", {"add", "nvte_rmsnorm_fwd"}),
-    "RoPE in place": (2 * 2 * QK, 2 * 2 * QK, "layer", {"nvte_fused_rope_forward"}),
-    "quantize attention's result": (0, (2 + 1 + 1) * C, "layer", {"nvte_quantize_v2"}),
+    "residual add and norm, two": (2 * (2 + 2 + 2 + 2) * C, 2 * (2 + 2 + 2 + 1 + 1) * C, "layer",
+                                   {"add", "nvte_rmsnorm_fwd", "octavo_norm", "octavo_norm_quantize"}),
+    "RoPE in place": (2 * 2 * QK, 2 * 2 * QK, "layer", {"nvte_fused_rope_forward", "octavo_rope"}),
+    "quantize attention's result": (0, (2 + 1 + 1) * C, "layer", {"nvte_quantize_v2", "octavo_quantize", "octavo_quantize_sum"}),
     "SwiGLU": ((4 + 2) * F, (4 + 1 + 1) * F, "layer", {"nvte_swiglu"}),
     "SwiGLU's gradient": ((2 + 4 + 4) * F, (2 + 4 + 2 + 2) * F, "layer", {"nvte_dswiglu", "nvte_dswiglu_cast_transpose"}),
     # gradient of the norm, its input, the gradient that passes it by in; their sum out (in FP8 with its codes for the layer before)
-    "norm's gradient, two": (2 * (2 + 2 + 2 + 2) * C, 2 * (2 + 2 + 2 + 2 + 1 + 1) * C, "layer", {"nvte_rmsnorm_bwd_add"}),
+    "norm's gradient, two": (2 * (2 + 2 + 2 + 2) * C, 2 * (2 + 2 + 2 + 2 + 1 + 1) * C, "layer",
+                             {"nvte_rmsnorm_bwd_add", "octavo_norm_backward"}),
     # In FP8 the rotated gradient is written as codes alone, with those of v.
-    "RoPE backwards": (2 * 2 * QK, (2 + 1 + 1) * QKV, "layer", {"nvte_fused_rope_backward"}),
+    "RoPE backwards": (2 * 2 * QK, (2 + 1 + 1) * QKV, "layer", {"nvte_fused_rope_backward", "octavo_rope_pack"}),
     # Logits are read for their sum, and again where they become their gradient.
     "cross-entropy": ((2 + 2 + 2) * V, (2 + 2 + 2) * V, "model", {"octavo_cross_entropy", "copy_", "_log_softmax", "exp_", "mul", "gather"}),
     "last norm": ((2 + 2 + 2) * C + (2 + 2 + 2) * C, (2 + 2 + 2) * C + (2 + 2 + 2) * C, "model",
-                  {"nvte_rmsnorm_fwd", "nvte_rmsnorm_bwd"}),
+                  {"nvte_rmsnorm_fwd", "nvte_rmsnorm_bwd", "octavo_norm", "octavo_norm_backward"}),
     "embedding": ((2 + 2) * C + (2 + 4 + 4) * C, (2 + 2) * C + (2 + 4 + 4) * C, "model",
                   {"embedding", "embedding_dense_backward", "index_select", "_index_put_impl_", "add_", "zero_"}),
 }

@@ -25,6 +25,14 @@ void Fp8Linear::adopt_part(const Fp8Copy& whole, fp8::Direction direction, bool 
   if (both || direction == fp8::Direction::kColumn) matrix.column = whole;
 }
 
+std::vector<Fp8Matrix> Fp8Linear::quantize_all(const std::vector<Request>& requests,
+                                               fp8::Recipe recipe) {
+  std::vector<Fp8Matrix> made;
+  made.reserve(requests.size());
+  for (const Request& r : requests) made.push_back(quantize(r.x, recipe, r.row, r.column));
+  return made;
+}
+
 at::Tensor Fp8Linear::factor_of(fp8::Format format, const at::Tensor& amax) {
   // As fp8::scale_from_amax has it, without waiting for the device.
   const at::Tensor factor = at::full_like(amax, fp8::max_value(format))

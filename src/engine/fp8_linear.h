@@ -90,16 +90,39 @@ struct Fp8Linear {
   // Fused passes, where the implementation has one for the recipe: what quantize() would have
   // given of the pass's result, which is then never written in BF16. nullopt: do it in two passes.
   struct Normed {
+    at::Tensor sum;         // x + delta, x itself when delta is undefined
     at::Tensor mean, rstd;  // [T] FP32, for the norm's backward; mean is undefined of an RMS norm
     Fp8Matrix matrix;
   };
-  // beta undefined: an RMS norm.
-  virtual std::optional<Normed> norm_quantize(const at::Tensor& /*x*/, const at::Tensor& /*gamma*/,
+  // Of norm(x + delta); delta may be undefined. beta undefined: an RMS norm.
+  virtual std::optional<Normed> norm_quantize(const at::Tensor& /*x*/, const at::Tensor& /*delta*/,
+                                              const at::Tensor& /*gamma*/,
                                               const at::Tensor& /*beta*/, double /*eps*/,
                                               fp8::Recipe, const QuantizeSpec& /*row*/,
                                               const QuantizeSpec& /*column*/) {
     return std::nullopt;
   }
+  // Whether a bias's gradient can come out of quantizing the gradient: whoever says so may still
+  // give nothing for one recipe or shape.
+  virtual bool sums_biases() const { return false; }
+  // Of x itself; dbias[C] (+)= its column sums.
+  virtual std::optional<Fp8Matrix> quantize_and_sum(const at::Tensor& /*x*/, at::Tensor& /*dbias*/,
+                                                    Accumulate, fp8::Recipe,
+                                                    const QuantizeSpec& /*row*/,
+                                                    const QuantizeSpec& /*column*/) {
+    return std::nullopt;
+  }
+
+  // Whether many matrices are quantized in fewer launches than one by one.
+  virtual bool quantizes_together(fp8::Recipe) const { return false; }
+  struct Request {
+    at::Tensor x;
+    QuantizeSpec row, column;
+  };
+  // quantize() of each.
+  virtual std::vector<Fp8Matrix> quantize_all(const std::vector<Request>& requests,
+                                              fp8::Recipe recipe);
+
   // Of gelu(x), or of swiglu(x) as the operations of ops.h have them.
   virtual std::optional<Fp8Matrix> activate_quantize(Activation, const at::Tensor& /*x*/,
                                                      fp8::Recipe, const QuantizeSpec& /*row*/,

@@ -32,6 +32,14 @@ struct Matmul {
                                Accumulate mode) = 0;
   // Whether a bias's gradient comes with the weight's, in the same pass.
   virtual bool sums_biases() const { return false; }
+  // Whether a layer's GELU is part of its GEMM.
+  virtual bool fuses_gelu() const { return false; }
+  // h[T,O] = x w^T + bias, y[T,O] = gelu(h), of which y may be made before h is rounded.
+  virtual void forward_gelu(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias,
+                            at::Tensor& h, at::Tensor& y);
+  // dh[T,I] = gelu'(h) * (dy[T,O] w[O,I]): the input gradient of the layer behind the GELU of h.
+  virtual void input_gradient_gelu(const at::Tensor& dy, const at::Tensor& w, const at::Tensor& h,
+                                   at::Tensor& dh);
   // weight_gradient(); then dbias[O] (+)= column sums of dy.
   virtual void weight_bias_gradient(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dw,
                                     Accumulate mode, at::Tensor& dbias, Accumulate bias_mode);
@@ -127,6 +135,11 @@ struct Rope {
   // table[P,D] FP32; positions[T] int32. `back` rotates the other way: that is the gradient.
   virtual void rotate(at::Tensor& x, const at::Tensor& positions, const at::Tensor& table,
                       int64_t heads, bool back) = 0;
+  // Whether packed_back() is there.
+  virtual bool packs() const { return false; }
+  // The gradients of q, k and v, [T, heads * D] each, side by side: those of q and k rotated back.
+  virtual at::Tensor packed_back(const at::Tensor& dq, const at::Tensor& dk, const at::Tensor& dv,
+                                 const at::Tensor& positions, const at::Tensor& table);
 };
 
 struct Attention {  // causal within each sequence
@@ -159,6 +172,13 @@ struct Attention {  // causal within each sequence
   virtual Forward forward(const at::Tensor& qkv, const Shape& shape) = 0;
   virtual at::Tensor backward(const at::Tensor& d_out, const at::Tensor& qkv, const Forward& saved,
                               const Shape& shape) = 0;
+  // Whether the gradients of q, k and v are made apart, and backward() puts them side by side.
+  virtual bool gives_parts() const { return false; }
+  struct Parts {
+    at::Tensor dq, dk, dv;  // [T, heads * D] each
+  };
+  virtual Parts backward_parts(const at::Tensor& d_out, const at::Tensor& qkv, const Forward& saved,
+                               const Shape& shape);
   // For generation: out[n, H*D] of q[n, H*D], the last n tokens of a sequence whose keys and values
   // are given, [m, G*D] each. The shape's bounds are not read. q may be a view of wider rows.
   virtual at::Tensor extend(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& values,

@@ -50,11 +50,29 @@ class PaddedFp8Linear final : public Fp8Linear {
 
   // Fused passes know no zeros: where some are missing it is done in two passes.
   bool has_fused_passes() const override { return inner_->has_fused_passes(); }
-  std::optional<Normed> norm_quantize(const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                                      double eps, Recipe recipe, const QuantizeSpec& row,
+  std::optional<Normed> norm_quantize(const Tensor& x, const Tensor& delta, const Tensor& gamma,
+                                      const Tensor& beta, double eps, Recipe recipe,
+                                      const QuantizeSpec& row,
                                       const QuantizeSpec& column) override {
     if (missing_rows(x, recipe, row, column) > 0) return std::nullopt;
-    return inner_->norm_quantize(x, gamma, beta, eps, recipe, row, column);
+    return inner_->norm_quantize(x, delta, gamma, beta, eps, recipe, row, column);
+  }
+  bool sums_biases() const override { return inner_->sums_biases(); }
+  std::optional<Fp8Matrix> quantize_and_sum(const Tensor& x, Tensor& dbias, Accumulate mode,
+                                            Recipe recipe, const QuantizeSpec& row,
+                                            const QuantizeSpec& column) override {
+    if (missing_rows(x, recipe, row, column) > 0) return std::nullopt;
+    return inner_->quantize_and_sum(x, dbias, mode, recipe, row, column);
+  }
+  // Of weights, whose rows fit: see fp8/legality.h.
+  bool quantizes_together(Recipe recipe) const override {
+    return inner_->quantizes_together(recipe);
+  }
+  std::vector<Fp8Matrix> quantize_all(const std::vector<Request>& requests,
+                                      Recipe recipe) override {
+    for (const Request& r : requests)
+      OCTAVO_ASSERT(missing_rows(r.x, recipe, r.row, r.column) == 0);
+    return inner_->quantize_all(requests, recipe);
   }
   std::optional<Fp8Matrix> activate_quantize(Activation activation, const Tensor& x, Recipe recipe,
                                              const QuantizeSpec& row,

@@ -5,6 +5,7 @@
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/instruction_set.h"
 #include "engine/op_table.h"
+#include "engine/own/library.h"
 #include "engine/own/own.h"
 #include "engine/reference/reference.h"
 #include "engine/te/te.h"
@@ -76,6 +77,27 @@ std::string on_gpu_with_cudnn(const Target& t) {
   return unless_reference(t);
 }
 
+// Norms by our own kernels, and those that they do not serve by Transformer Engine.
+std::string own_before_te(const Target& t) {
+  std::string reason = own::refusal_but_bf16(t);
+  return reason.empty() ? te::operation_refusal(t) : reason;
+}
+
+// The table of a norm.
+template <class Op, auto kOwn, auto kTe, auto kCpu, auto kAten, auto kReference>
+std::span<const Implementation<Op>> norm_table() {
+  static constexpr Implementation<Op> kTable[] = {
+      {"own/others_by_te", own_before_te, [] { return kOwn(own::found_kernels(), kTe()); }},
+      {"own/others_by_aten", own::refusal_but_bf16,
+       [] { return kOwn(own::found_kernels(), kAten()); }},
+      {"te", te::operation_refusal, kTe},
+      {"cpu/simd", on_cpu, kCpu},
+      {"aten", unless_reference, kAten},
+      {"reference", serves_all, kReference},
+  };
+  return kTable;
+}
+
 // The table of most operations, of their makers.
 template <class Op, auto kCpu, auto kAten, auto kReference>
 std::span<const Implementation<Op>> cpu_or_reference() {
@@ -145,14 +167,14 @@ std::span<const Implementation<Fp8Linear>> implementations<Fp8Linear>() {
 
 template <>
 std::span<const Implementation<LayerNorm>> implementations<LayerNorm>() {
-  return te_cpu_or_reference<LayerNorm, te::make_layer_norm, cpu::make_layer_norm,
-                             aten::make_layer_norm, reference::make_layer_norm>();
+  return norm_table<LayerNorm, own::make_layer_norm, te::make_layer_norm, cpu::make_layer_norm,
+                    aten::make_layer_norm, reference::make_layer_norm>();
 }
 
 template <>
 std::span<const Implementation<RmsNorm>> implementations<RmsNorm>() {
-  return te_cpu_or_reference<RmsNorm, te::make_rms_norm, cpu::make_rms_norm, aten::make_rms_norm,
-                             reference::make_rms_norm>();
+  return norm_table<RmsNorm, own::make_rms_norm, te::make_rms_norm, cpu::make_rms_norm,
+                    aten::make_rms_norm, reference::make_rms_norm>();
 }
 
 template <>
@@ -174,8 +196,14 @@ std::span<const Implementation<GeGlu>> implementations<GeGlu>() {
 
 template <>
 std::span<const Implementation<Rope>> implementations<Rope>() {
-  return te_cpu_or_reference<Rope, te::make_rope, cpu::make_rope, aten::make_rope,
-                             reference::make_rope>();
+  static constexpr Implementation<Rope> kTable[] = {
+      {"own", own::refusal, [] { return own::make_rope(); }},
+      {"te", te::operation_refusal, te::make_rope},
+      {"cpu/simd", on_cpu, cpu::make_rope},
+      {"aten", unless_reference, aten::make_rope},
+      {"reference", serves_all, reference::make_rope},
+  };
+  return kTable;
 }
 
 template <>

@@ -39,6 +39,10 @@ struct PreNormLayers : torch::CustomClassHolder {
     const Tensor leaf = nn::trained_leaf(*first);
     return second && !leaf.requires_grad() ? nn::trained_leaf(*second) : leaf;
   }
+  // GELU at the end of the first layer's GEMM, and its gradient at the end of the second's.
+  bool fuses_gelu() const {
+    return second && activation == Activation::kGelu && nn::fuses_gelu(*engine, *first, *second);
+  }
   LinearOperand normalize(const Tensor& x, const Tensor& delta);
   LinearOperand activate(const Tensor& h);
   LinearOperand activation_gradient(Tensor d_activated);
@@ -52,16 +56,14 @@ LinearOperand PreNormLayers::normalize(const Tensor& x, const Tensor& delta) {
     return {normed.sum.detach(), {}};
   }
   if (may_fuse(*first) && !norm.adds_one) {
-    const Tensor sum = delta.defined() ? at::add(x, delta) : x;
-    auto made = first->fp8->normed_input(sum, norm, training, training && first->weight->trainable);
+    auto made =
+        first->fp8->normed_input(x, delta, norm, training, training && first->weight->trainable);
     if (made) {
-      normed = {sum, {}, made->mean, made->rstd};
+      normed = {made->sum, {}, made->mean, made->rstd};
       return {{}, std::move(made->matrix)};
     }
-    normed = norm_forward(*engine, norm, sum, {});
-  } else {
-    normed = norm_forward(*engine, norm, x, delta);
   }
+  normed = norm_forward(*engine, norm, x, delta);
   return {std::exchange(normed.normed, {}), {}};
 }
 
@@ -109,6 +111,13 @@ LinearOperand PreNormLayers::activation_gradient(Tensor d_activated) {
 
 Tensor PreNormLayers::forward(const Tensor& x, const Tensor& delta) {
   has_delta = delta.defined();
+  if (fuses_gelu()) {
+    Tensor h;
+    const Tensor activated = linear_gelu_forward(*engine, *first, normalize(x, delta).values,
+                                                 training ? &kept_first : nullptr, h);
+    if (training) hidden = h;
+    return linear_forward(*engine, *second, activated, training ? &kept_second : nullptr);
+  }
   Tensor y = linear_forward(*engine, *first, normalize(x, delta), training ? &kept_first : nullptr);
   if (!second) return y;
   if (training) hidden = y;
@@ -118,7 +127,14 @@ Tensor PreNormLayers::forward(const Tensor& x, const Tensor& delta) {
 
 Tensor PreNormLayers::backward(const Tensor& d_sum, const Tensor& dy, bool want_dx) {
   LinearOperand gradient{dy, {}};
-  if (second) {
+  if (second && fuses_gelu()) {
+    add_bias_gradient(*engine, *second, dy);
+    const Tensor h = std::exchange(hidden, {});
+    const Tensor dh =
+        linear_backward(*engine, *second, dy, std::exchange(kept_second, {}), true, &h);
+    add_bias_gradient(*engine, *first, dh);
+    gradient = {dh, {}};
+  } else if (second) {
     add_bias_gradient(*engine, *second, dy);
     gradient = activation_gradient(
         linear_backward(*engine, *second, dy, std::exchange(kept_second, {}), true));

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "base/error.h"
+#include "nn/linear.h"
 
 namespace octavo::nn {
 namespace {
@@ -61,13 +62,15 @@ Fp8Matrix Fp8Layer::input(const Tensor& x, bool training, bool keep) {
   return quantized;
 }
 
-std::optional<engine::Fp8Linear::Normed> Fp8Layer::normed_input(const Tensor& x, const Norm& norm,
-                                                                bool training, bool keep) {
+std::optional<engine::Fp8Linear::Normed> Fp8Layer::normed_input(const Tensor& x,
+                                                                const Tensor& delta,
+                                                                const Norm& norm, bool training,
+                                                                bool keep) {
   if (shared_.measuring && training) return std::nullopt;
   QuantizeSpec column = order(Role::kInput, Direction::kColumn, keep, training);
   column.keep = true;
   return shared_.engine->fp8_linear->norm_quantize(
-      x, norm.gamma->compute, norm.beta ? norm.beta->compute : Tensor(), norm.eps,
+      x, delta, norm.gamma->compute, norm.beta ? norm.beta->compute : Tensor(), norm.eps,
       shared_.options.recipe, order(Role::kInput, Direction::kRow, true, training), column);
 }
 
@@ -96,6 +99,10 @@ const Fp8Matrix& Fp8Layer::weight(const Param& param, bool column) {
   const bool has_row = current && weight_.row.defined();
   const bool has_column = current && weight_.column.defined();
   if (column ? has_column : has_row) return weight_;
+  if (awaits_weight(param)) {
+    quantize_together();
+    return weight_;
+  }
   // Symmetric copies are one: both at once. Otherwise the column copy waits until backward needs
   // it.
   const bool both = is_symmetric(side(Role::kWeight, Direction::kRow).granularity);
@@ -113,6 +120,31 @@ const Fp8Matrix& Fp8Layer::weight(const Param& param, bool column) {
   return weight_;
 }
 
+bool Fp8Layer::awaits_weight(const Param& param) const {
+  return shared_.copies != WeightCopies::kGemm && !shared_.measuring &&
+         weight_version_ != param.version && param.chunk == 0 && param.gatherer == nullptr &&
+         param.compute.defined() && one_part_serves_both() &&
+         shared_.engine->fp8_linear->quantizes_together(shared_.options.recipe);
+}
+
+void Fp8Layer::quantize_together() {
+  std::vector<Linear*> waiting;
+  std::vector<engine::Fp8Linear::Request> requests;
+  for (Linear* layer : shared_.layers) {
+    if (layer->fp8 == nullptr || !layer->fp8->awaits_weight(*layer->weight)) continue;
+    waiting.push_back(layer);
+    requests.push_back({layer->weight->weights(),
+                        layer->fp8->order(Role::kWeight, Direction::kRow, true, true),
+                        layer->fp8->order(Role::kWeight, Direction::kColumn, true, true)});
+  }
+  auto made = shared_.engine->fp8_linear->quantize_all(requests, shared_.options.recipe);
+  for (size_t i = 0; i < waiting.size(); ++i) {
+    Fp8Layer& layer = *waiting[i]->fp8;
+    layer.weight_ = std::move(made[i]);
+    layer.weight_version_ = waiting[i]->weight->version;
+  }
+}
+
 void Fp8Layer::release_weight(Direction direction, bool training) {
   if (shared_.copies == WeightCopies::kGemm) {
     weight_.row = weight_.column = {};
@@ -123,10 +155,19 @@ void Fp8Layer::release_weight(Direction direction, bool training) {
   (direction == Direction::kRow ? weight_.row : weight_.column) = {};
 }
 
-Fp8Matrix Fp8Layer::gradient(const Tensor& dy, bool row, bool column) {
-  const Fp8Matrix quantized = shared_.engine->fp8_linear->quantize(
-      dy, shared_.options.recipe, order(Role::kGradient, Direction::kRow, row, true),
-      order(Role::kGradient, Direction::kColumn, column, true));
+Fp8Matrix Fp8Layer::gradient(const Tensor& dy, bool row, bool column, Param* bias) {
+  engine::Fp8Linear& fp8 = *shared_.engine->fp8_linear;
+  const fp8::Recipe recipe = shared_.options.recipe;
+  const QuantizeSpec by_row = order(Role::kGradient, Direction::kRow, row, true),
+                     by_column = order(Role::kGradient, Direction::kColumn, column, true);
+  std::optional<Fp8Matrix> summed;
+  if (bias != nullptr) {
+    const auto mode = bias->next_write();
+    summed = fp8.quantize_and_sum(dy, bias->grad, mode, recipe, by_row, by_column);
+    if (!summed) shared_.engine->column_sum->add(dy, bias->grad, mode);
+  }
+  const Fp8Matrix quantized =
+      summed ? std::move(*summed) : fp8.quantize(dy, recipe, by_row, by_column);
   measure(Role::kGradient, dy, quantized);
   return quantized;
 }

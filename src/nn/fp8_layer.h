@@ -17,6 +17,8 @@
 
 namespace octavo::nn {
 
+struct Linear;
+
 // How long a quantized weight lives.
 enum class WeightCopies : uint8_t {
   kKeep,  // until the weight changes: the next micro-batch uses it again
@@ -32,6 +34,7 @@ struct Fp8Shared {
   Fp8Scaling scaling;      // empty unless the recipe is delayed
   bool measuring = false;  // this step takes statistics
   WeightCopies copies = WeightCopies::kKeep;
+  std::vector<Linear*> layers;  // that may have FP8: their weights are quantized together
 };
 
 class Fp8Layer {
@@ -43,7 +46,9 @@ class Fp8Layer {
   engine::Fp8Matrix input(const at::Tensor& x, bool training, bool keep);
   // The same of norm(x) and of an activation of x in one pass. Nothing when the engine has no such
   // pass, or when this step takes statistics, which are of numbers that such a pass never writes.
-  std::optional<engine::Fp8Linear::Normed> normed_input(const at::Tensor& x, const Norm& norm,
+  // delta, which is added to x first, may be undefined.
+  std::optional<engine::Fp8Linear::Normed> normed_input(const at::Tensor& x,
+                                                        const at::Tensor& delta, const Norm& norm,
                                                         bool training, bool keep);
   std::optional<engine::Fp8Matrix> activated_input(engine::Activation activation,
                                                    const at::Tensor& x, bool training, bool keep);
@@ -86,8 +91,9 @@ class Fp8Layer {
 
   // After a GEMM: lets the copy go that nobody will read. `training`: of a training step.
   void release_weight(fp8::Direction direction, bool training);
-  // `row` is read by the input gradient, `column` by the weight gradient.
-  engine::Fp8Matrix gradient(const at::Tensor& dy, bool row, bool column);
+  // `row` is read by the input gradient, `column` by the weight gradient. Adds dy's column sums to
+  // the gradient of `bias`, unless it is null.
+  engine::Fp8Matrix gradient(const at::Tensor& dy, bool row, bool column, Param* bias = nullptr);
   // The same of the gradient of an activation's input; adds its column sums to the bias's gradient.
   std::optional<engine::Fp8Matrix> activation_gradient(engine::Activation activation,
                                                        const at::Tensor& dy, const at::Tensor& x,
@@ -109,6 +115,9 @@ class Fp8Layer {
   fp8::Side side(fp8::Role role, fp8::Direction direction) const;
 
  private:
+  // Whether the weight is here, is to be quantized anew, and may be while others are.
+  bool awaits_weight(const Param& param) const;
+  void quantize_together();
   engine::QuantizeSpec order(fp8::Role role, fp8::Direction direction, bool wanted,
                              bool record) const;
   void measure(fp8::Role role, const at::Tensor& x, const engine::Fp8Matrix& quantized);

@@ -72,7 +72,10 @@ Fp8Model::Fp8Model(const engine::Engine& engine, const LinearList& layers,
       plan.reason = str("fp8_skip ", pattern);
     else
       plan.reason = fp8::refusal(options.fp8.recipe, w[0], w[1]);
-    if (plan.reason.empty()) layer->fp8 = std::make_unique<Fp8Layer>(shared_, layer->name);
+    if (plan.reason.empty()) {
+      layer->fp8 = std::make_unique<Fp8Layer>(shared_, layer->name);
+      shared_.layers.push_back(layer.get());
+    }
     plan_.push_back(std::move(plan));
   }
   if (layers_in_fp8() == 0)

@@ -227,6 +227,17 @@ struct AttentionState : torch::CustomClassHolder {
     if (angles.defined())
       engine->rope->rotate(qkv, positions, angles, shape.heads + shape.kv_heads, back);
   }
+  Tensor gradient(const Tensor& d_out, const Tensor& qkv,
+                  const engine::Attention::Forward& forward) const {
+    if (angles.defined() && qkv.is_cuda() && engine->rope->packs() &&
+        engine->attention->gives_parts()) {
+      const auto parts = engine->attention->backward_parts(d_out, qkv, forward, shape);
+      return engine->rope->packed_back(parts.dq, parts.dk, parts.dv, positions, angles);
+    }
+    Tensor d_qkv = engine->attention->backward(d_out, qkv, forward, shape);
+    rotate(d_qkv, true);
+    return d_qkv;
+  }
 };
 using AttentionStatePtr = c10::intrusive_ptr<AttentionState>;
 
@@ -244,10 +255,7 @@ struct AttentionNode : Function<AttentionNode> {
     const auto state = c10::static_intrusive_pointer_cast<AttentionState>(
         context->saved_data["state"].toCapsule());
     const auto saved = context->get_saved_variables();
-    Tensor d_qkv = state->engine->attention->backward(grads[0].contiguous(), saved[0],
-                                                      {saved[1], saved[2]}, state->shape);
-    state->rotate(d_qkv, true);
-    return {d_qkv, Tensor()};
+    return {state->gradient(grads[0].contiguous(), saved[0], {saved[1], saved[2]}), Tensor()};
   }
 };
 

@@ -110,7 +110,7 @@ namespace {
 
 // The gradients of the layer without its adapters.
 Tensor base_backward(const Engine& engine, Linear& layer, const LinearOperand& operand,
-                     const std::vector<Tensor>& kept, bool want_dx) {
+                     const std::vector<Tensor>& kept, bool want_dx, const Tensor* gelu_input) {
   const Tensor& dy = operand.values;
   Param& weight = *layer.weight;
   const bool in_fp8 = layer.fp8 != nullptr;
@@ -125,12 +125,18 @@ Tensor base_backward(const Engine& engine, Linear& layer, const LinearOperand& o
                                           layer.bias->grad, layer.bias->next_write());
     else if (weight.trainable)
       engine.matmul->weight_gradient(dy, kept[0], weight.grad, weight.next_write());
-    if (want_dx) engine.matmul->input_gradient(dy, weight.weights(), dx);
+    if (want_dx && gelu_input != nullptr)
+      engine.matmul->input_gradient_gelu(dy, weight.weights(), *gelu_input, dx);
+    else if (want_dx)
+      engine.matmul->input_gradient(dy, weight.weights(), dx);
     return dx;
   }
   const InfinityWatch watch(engine, layer, Pass::kBackward);
   const engine::Fp8Matrix gradient =
-      operand.quantized ? *operand.quantized : layer.fp8->gradient(dy, want_dx, weight.trainable);
+      operand.quantized
+          ? *operand.quantized
+          : layer.fp8->gradient(dy, want_dx, weight.trainable,
+                                sums_bias(engine, layer) ? layer.bias.get() : nullptr);
   if (weight.trainable)
     engine.fp8_linear->weight_gradient(gradient, layer.fp8->kept_input(gradient.rows, inputs, kept),
                                        weight.grad, weight.next_write());
@@ -143,9 +149,31 @@ Tensor base_backward(const Engine& engine, Linear& layer, const LinearOperand& o
 
 }  // namespace
 
+bool fuses_gelu(const Engine& engine, const Linear& up, const Linear& down) {
+  // cuBLASLt wants rows of the GELU's input that begin at multiples of 16 bytes.
+  return engine.matmul->fuses_gelu() && up.bias && up.weight->sizes()[0] % 8 == 0 &&
+         up.fp8 == nullptr && down.fp8 == nullptr && up.adapters.empty() && down.adapters.empty();
+}
+
+Tensor linear_gelu_forward(const Engine& engine, Linear& layer, const Tensor& x,
+                           std::vector<Tensor>* kept, Tensor& h) {
+  const engine::Range range(layer.name.c_str());
+  if (layer.observer != nullptr && kept != nullptr) layer.observer->on_input(layer, x);
+  h = result_of(engine, x.size(0), layer.weight->sizes()[0]);
+  Tensor activated = at::empty_like(h);
+  layer.count(Gemm::kForward, false);
+  engine.matmul->forward_gelu(x, layer.weight->weights(), bias_of(layer), h, activated);
+  if (kept == nullptr) return activated;
+  if (layer.weight->trainable) *kept = {x};
+  layer.saved_bytes = bytes_of(*kept);
+  note_result(layer, Pass::kForward, h);
+  return activated;
+}
+
 bool sums_bias(const Engine& engine, const Linear& layer) {
-  return layer.bias && layer.bias->trainable && layer.weight->trainable && layer.fp8 == nullptr &&
-         engine.matmul->sums_biases();
+  if (!layer.bias || !layer.bias->trainable) return false;
+  if (layer.fp8 != nullptr) return engine.fp8_linear->sums_biases();
+  return layer.weight->trainable && engine.matmul->sums_biases();
 }
 
 void add_bias_gradient(const Engine& engine, Linear& layer, const Tensor& dy) {
@@ -154,10 +182,10 @@ void add_bias_gradient(const Engine& engine, Linear& layer, const Tensor& dy) {
 }
 
 Tensor linear_backward(const Engine& engine, Linear& layer, const LinearOperand& dy,
-                       const std::vector<Tensor>& kept, bool want_dx) {
+                       const std::vector<Tensor>& kept, bool want_dx, const Tensor* gelu_input) {
   const engine::Range range(layer.name.c_str());
   if (layer.observer != nullptr) layer.observer->on_gradient(layer, dy.values);
-  Tensor dx = base_backward(engine, layer, dy, kept, want_dx);
+  Tensor dx = base_backward(engine, layer, dy, kept, want_dx, gelu_input);
   if (!layer.adapters.empty()) {
     const auto theirs = static_cast<std::ptrdiff_t>(2 + layer.adapters.size());
     adapters_backward(engine, layer, dy.values, {kept.end() - theirs, kept.end()}, dx);

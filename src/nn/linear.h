@@ -86,17 +86,25 @@ inline at::Tensor linear_forward(const Engine& engine, Linear& layer, const at::
                                  std::vector<at::Tensor>* kept) {
   return linear_forward(engine, layer, LinearOperand{x, {}}, kept);
 }
-// The GEMM of the weight's gradient sums the bias's too: linear_backward() does it.
+// The GELU behind `up`, and before `down`, is part of their GEMMs.
+bool fuses_gelu(const Engine& engine, const Linear& up, const Linear& down);
+// linear_forward(), of which `h` becomes the result; returns gelu(h).
+at::Tensor linear_gelu_forward(const Engine& engine, Linear& layer, const at::Tensor& x,
+                               std::vector<at::Tensor>* kept, at::Tensor& h);
+// A GEMM or a quantizer sums the bias's gradient too: linear_backward() does it.
 bool sums_bias(const Engine& engine, const Linear& layer);
 // Adds to the bias's gradient, if there is one, it is trained, and no GEMM does it.
 void add_bias_gradient(const Engine& engine, Linear& layer, const at::Tensor& dy);
-// Adds to the weight's gradient, and to the bias's when sums_bias(); otherwise that is the
-// caller's. Returns the input's when it is wanted.
+// Adds to the weight's gradient, and to the bias's when sums_bias() (of dy that was quantized
+// already whoever did that has summed it); otherwise that is the caller's. Returns the input's when
+// it is wanted; with `gelu_input` (see fuses_gelu()) that of the GELU before the layer.
 at::Tensor linear_backward(const Engine& engine, Linear& layer, const LinearOperand& dy,
-                           const std::vector<at::Tensor>& kept, bool want_dx);
+                           const std::vector<at::Tensor>& kept, bool want_dx,
+                           const at::Tensor* gelu_input = nullptr);
 inline at::Tensor linear_backward(const Engine& engine, Linear& layer, const at::Tensor& dy,
-                                  const std::vector<at::Tensor>& kept, bool want_dx) {
-  return linear_backward(engine, layer, LinearOperand{dy, {}}, kept, want_dx);
+                                  const std::vector<at::Tensor>& kept, bool want_dx,
+                                  const at::Tensor* gelu_input = nullptr) {
+  return linear_backward(engine, layer, LinearOperand{dy, {}}, kept, want_dx, gelu_input);
 }
 
 }  // namespace octavo::nn

@@ -7,18 +7,16 @@
 #include <ATen/ATen.h>
 
 #include <cstdio>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "engine/aten/fp8_quantize.h"
 #include "engine/devices.h"
 #include "engine/own/own.h"
 #include "engine/reference/reference.h"
-#include "fake_cuda/fake_cuda.h"
 #include "kernels/adamw_storage.h"
+#include "own_kernels.h"
 
 namespace octavo {
 namespace {
@@ -26,10 +24,6 @@ namespace {
 using at::Tensor;
 using engine::AdamW;
 using engine::CrossEntropy;
-
-Tensor empty_on_gpu(at::IntArrayRef shape, at::ScalarType type) {
-  return at::empty(shape, at::device(at::kCUDA).dtype(type));
-}
 
 AdamW::Moment moment_of(int64_t n, at::ScalarType type, at::Device device) {
   const at::TensorOptions options(device);
@@ -62,19 +56,6 @@ std::vector<AdamW::Update> updates_of_8b() {
   return updates;
 }
 
-template <class Body>
-void print_counts(const char* name, const Body& body) {
-  body();  // may set something up
-  fake_cuda::api()->reset();
-  body();
-  fake_cuda::Counters counters{};
-  fake_cuda::api()->counters(&counters);
-  std::printf("%s_launches=%llu %s_waits=%llu %s_unexpected=%llu\n", name,
-              static_cast<unsigned long long>(counters.of(fake_cuda::Kind::kLaunch)), name,
-              static_cast<unsigned long long>(counters.host_waits()), name,
-              static_cast<unsigned long long>(counters.of(fake_cuda::Kind::kUnexpected)));
-}
-
 void count_launches() {
   const auto op = engine::own::make_adamw();
   std::vector<AdamW::Update> updates = updates_of_8b();
@@ -90,29 +71,10 @@ void count_launches() {
     engine::aten::measure_plain(x, {codes, decode}, {.format = fp8::Format::kE4M3},
                                 {8192, 4096, 1, 1});
   });
+  count_layer_launches();
 }
 
-struct Differences {
-  int cases = 0, failed = 0;
-  void check(bool same, const std::string& what) {
-    ++cases;
-    if (same) return;
-    ++failed;
-    std::printf("FAILED %s\n", what.c_str());
-  }
-};
-
-bool same_bytes(const Tensor& found, const Tensor& wanted) {
-  if (!wanted.defined()) return !found.defined();
-  const Tensor here = found.cpu().contiguous();
-  return here.nbytes() == wanted.nbytes() &&
-         std::memcmp(here.const_data_ptr(), wanted.const_data_ptr(), wanted.nbytes()) == 0;
-}
-
-Tensor on_gpu_copy(const Tensor& t) {
-  return t.defined() ? t.to(at::kCUDA) : t;
-}
-AdamW::Update on_gpu_copy(const AdamW::Update& u) {
+AdamW::Update update_on_gpu(const AdamW::Update& u) {
   return {on_gpu_copy(u.master),
           {on_gpu_copy(u.m.values), on_gpu_copy(u.m.scales)},
           {on_gpu_copy(u.v.values), on_gpu_copy(u.v.scales)},
@@ -139,7 +101,7 @@ void compare_adamw(Differences& differences) {
                              .seed = 3,
                              .stream = static_cast<uint64_t>(n),
                              .first = 128 * n}});
-          found.push_back(on_gpu_copy(wanted.back()));
+          found.push_back(update_on_gpu(wanted.back()));
         }
   const auto reference = engine::reference::make_adamw(), own = engine::own::make_adamw();
   for (int64_t step = 1; step <= 3; ++step) {
@@ -211,6 +173,7 @@ int compare_values() {
   compare_adamw(differences);
   compare_cross_entropy(differences);
   compare_fp8_stats(differences);
+  compare_layers(differences);
   std::printf("cases=%d failed=%d\n", differences.cases, differences.failed);
   return differences.failed == 0 && differences.cases > 0 ? 0 : 1;
 }

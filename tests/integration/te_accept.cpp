@@ -4,9 +4,12 @@
 
 #include "te_accept.h"
 
+#include <map>
+#include <string>
 #include <vector>
 
 #include "engine/devices.h"
+#include "engine/own/library.h"
 #include "engine/te/library.h"
 #include "engine/te/te.h"
 #include "fake_cuda/fake_cuda.h"
@@ -70,11 +73,15 @@ Fp8Matrix Acceptance::quantized(Recipe recipe, FormatChoice format, Role role, i
 }
 
 void Acceptance::choices() {
+  const bool has_own = engine::own::library().kernels != nullptr;
+  const std::string norms = has_own ? "own/others_by_te" : "te", rope = has_own ? "own" : "te";
+  const std::map<std::string, std::string> wanted = {{"fp8_linear", "te"}, {"layer_norm", norms},
+                                                     {"rms_norm", norms},  {"gelu", "te"},
+                                                     {"swiglu", "te"},     {"rope", rope}};
   for (const engine::Choice& choice : engine_.choices)
-    if (choice.op == "fp8_linear" || choice.op == "layer_norm" || choice.op == "rms_norm" ||
-        choice.op == "gelu" || choice.op == "swiglu" || choice.op == "rope")
+    if (const auto found = wanted.find(choice.op); found != wanted.end())
       cases_.run("who runs " + choice.op, [&] {
-        return choice.implementation == "te" ? "" : "it is " + choice.implementation;
+        return choice.implementation == found->second ? "" : "it is " + choice.implementation;
       });
 }
 

@@ -50,13 +50,47 @@ void Acceptance::fused_by(Recipe recipe, bool column) {
       str(config::name_of(recipe), column ? ", both copies: " : ", one copy: ");
   const Orders in = ordered(Role::kInput);
   const Orders grad = ordered(Role::kGradient);
+  // Our own kernel, and of rows that it does not take the library's.
   if (fp8::uses_history(recipe))
-    for (const bool shift : {true, false})
-      cases_.run(name + (shift ? "LayerNorm" : "RMS norm"), [&] {
-        return must(linear.norm_quantize(bf16({rows, columns}), bf16({columns}),
-                                         shift ? bf16({columns}) : Tensor(), 1e-5, recipe, in.row,
-                                         in.column));
+    for (const int64_t width : {columns, int64_t{8192}, int64_t{16400}})
+      for (const bool shift : {true, false})
+        for (const bool residual : {true, false})
+          cases_.run(str(name, shift ? "LayerNorm" : "RMS norm", " of ", width), [&] {
+            const auto made = linear.norm_quantize(
+                bf16({rows, width}), residual ? bf16({rows, width}) : Tensor(), bf16({width}),
+                shift ? bf16({width}) : Tensor(), 1e-5, recipe, in.row, in.column);
+            if (made && made->sum.sizes() != at::IntArrayRef({rows, width}))
+              return std::string("no sum");
+            return must(made);
+          });
+  if (fp8::uses_history(recipe)) {
+    cases_.run(name + "many weights", [&] {
+      std::vector<engine::Fp8Linear::Request> all;
+      for (int64_t i = 1; i <= 70; ++i)
+        all.push_back(
+            {bf16({16 * i, columns}), ordered(Role::kWeight).row, ordered(Role::kWeight).column});
+      fake_cuda::api()->reset();
+      const auto made = linear.quantize_all(all, recipe);
+      fake_cuda::Counters counters{};
+      fake_cuda::api()->counters(&counters);
+      const auto launches = counters.of(fake_cuda::Kind::kLaunch);
+      // The library has a kernel for sides that are multiples of its tile, and one for others.
+      return made.size() == all.size() && launches <= 4 ? std::string()
+                                                        : str(launches, " launches");
+    });
+    Tensor sums = fp32({columns});
+    for (const auto mode : {Accumulate::kOverwrite, Accumulate::kAdd})
+      cases_.run(name + "a gradient and the bias's", [&] {
+        fake_cuda::api()->reset();
+        const auto made = linear.quantize_and_sum(bf16({rows, columns}), sums, mode, recipe,
+                                                  grad.row, grad.column);
+        fake_cuda::Counters counters{};
+        fake_cuda::api()->counters(&counters);
+        const auto launches = counters.of(fake_cuda::Kind::kLaunch);
+        if (!linear.sums_biases()) return made ? std::string("was summed") : std::string();
+        return made && launches == 1 ? std::string() : str("wanted one launch, found ", launches);
       });
+  }
   cases_.run(name + "GELU", [&] {
     return must(linear.activate_quantize(Activation::kGelu, bf16({rows, columns}), recipe, in.row,
                                          in.column));
@@ -134,28 +168,49 @@ void Acceptance::operations() {
     const Tensor x = bf16({rows, columns}), delta = bf16({rows, columns}), none;
     const Tensor gamma = bf16({columns}), beta = bf16({columns});
     Tensor dgamma = fp32({columns}), dbeta = fp32({columns});
+    const auto layer_norm = engine::te::make_layer_norm();
+    const auto rms_norm = engine::te::make_rms_norm();
+    const auto rope = engine::te::make_rope();
     for (const bool residual : {true, false}) {
       const Tensor& added = residual ? delta : none;
       cases_.accepts(name + "LayerNorm", [&] {
-        const auto out = engine_.layer_norm->forward(x, added, gamma, beta, 1e-5);
-        engine_.layer_norm->backward(bf16({rows, columns}), added, out, gamma, dgamma, dbeta,
-                                     residual ? Accumulate::kAdd : Accumulate::kOverwrite);
+        const auto out = layer_norm->forward(x, added, gamma, beta, 1e-5);
+        layer_norm->backward(bf16({rows, columns}), added, out, gamma, dgamma, dbeta,
+                             residual ? Accumulate::kAdd : Accumulate::kOverwrite);
       });
       cases_.accepts(name + "RMS norm", [&] {
-        const auto out = engine_.rms_norm->forward(x, added, gamma, 1e-5);
-        engine_.rms_norm->backward(bf16({rows, columns}), added, out, gamma, dgamma,
-                                   residual ? Accumulate::kAdd : Accumulate::kOverwrite);
+        const auto out = rms_norm->forward(x, added, gamma, 1e-5);
+        rms_norm->backward(bf16({rows, columns}), added, out, gamma, dgamma,
+                           residual ? Accumulate::kAdd : Accumulate::kOverwrite);
       });
     }
     cases_.accepts(name + "RMS norm, frozen", [&] {
       Tensor frozen;
-      const auto out = engine_.rms_norm->forward(x, none, gamma, 1e-5);
-      engine_.rms_norm->backward(bf16({rows, columns}), none, out, gamma, frozen, Accumulate::kAdd);
+      const auto out = rms_norm->forward(x, none, gamma, 1e-5);
+      rms_norm->backward(bf16({rows, columns}), none, out, gamma, frozen, Accumulate::kAdd);
     });
     cases_.accepts(name + "GELU", [&] {
       Tensor dy = engine_.gelu->forward(x);
       engine_.gelu->backward(dy, x, dgamma, Accumulate::kAdd);
     });
+    for (const bool back : {false, true})
+      cases_.run(name + (back ? "GELU's gradient in a GEMM" : "GELU in a GEMM"), [&] {
+        constexpr int kGeluAuxBias = 164, kDGelu = 192;  // CUBLASLT_EPILOGUE_…
+        Tensor h = bf16({rows, 32}), y = bf16({rows, 32});
+        fake_cuda::api()->reset();
+        if (back)
+          engine_.matmul->input_gradient_gelu(x, bf16({columns, 32}), h, y);
+        else
+          engine_.matmul->forward_gelu(x, bf16({32, columns}), bf16({32}), h, y);
+        fake_cuda::Gemm gemm{};
+        if (fake_cuda::api()->gemms(&gemm, 0, 1) != 1) return std::string("wanted one GEMM");
+        const bool right = gemm.m == 32 && gemm.n == rows && gemm.k == columns &&
+                           gemm.epilogue == (back ? kDGelu : kGeluAuxBias) &&
+                           gemm.output == y.data_ptr() && gemm.aux == h.data_ptr();
+        return right ? std::string()
+                     : str("a GEMM of ", gemm.m, " x ", gemm.n, " over ", gemm.k, ", epilogue ",
+                           gemm.epilogue);
+      });
     for (const auto type : {at::kFloat, at::kBFloat16})
       for (const auto mode : {Accumulate::kOverwrite, Accumulate::kAdd})
         cases_.run(name + "a weight's gradient and its bias's in one GEMM", [&] {
@@ -183,7 +238,7 @@ void Acceptance::operations() {
       Tensor qkv = bf16({rows, columns + 32});
       const Tensor positions = at::zeros({rows}, at::TensorOptions(kGpu).dtype(at::kInt));
       for (const bool back : {false, true})
-        engine_.rope->rotate(qkv, positions, fp32({rows, 32}), columns / 32, back);
+        rope->rotate(qkv, positions, fp32({rows, 32}), columns / 32, back);
     });
   }
 }

@@ -161,6 +161,11 @@ struct GpuFlash final : Attention {
 
   Tensor backward(const Tensor& d_out, const Tensor& qkv, const Forward& saved,
                   const Shape& h) override {
+    const Parts parts = backward_parts(d_out, qkv, saved, h);
+    return at::cat({parts.dq, parts.dk, parts.dv}, 1);
+  }
+  Parts backward_parts(const Tensor& d_out, const Tensor& qkv, const Forward& saved,
+                       const Shape& h) override {
     const Heads part = heads_of(qkv, h);
     const Tensor no_random = at::empty({0}, at::kLong);  // nothing was dropped
     const auto [dq, dk, dv] = at::_flash_attention_backward(
@@ -168,7 +173,7 @@ struct GpuFlash final : Attention {
         heads_at(saved.out, 0, h.heads, h.dim), saved.lse, h.starts, h.starts, h.longest, h.longest,
         /*dropout_p=*/0.0, /*is_causal=*/true, no_random, no_random, h.softmax_scale(),
         seen_back(h), seen_ahead(h));
-    return at::cat({dq.flatten(1), dk.flatten(1), dv.flatten(1)}, 1);
+    return {dq.flatten(1), dk.flatten(1), dv.flatten(1)};
   }
 
   // The kernel's causal mask ends at the last query and the last key.
@@ -208,6 +213,13 @@ struct Flash final : Attention {
   Tensor backward(const Tensor& d_out, const Tensor& qkv, const Forward& saved,
                   const Shape& h) override {
     return on(qkv).backward(d_out, qkv, saved, h);
+  }
+  // On GPUs: whoever can use them asks there alone.
+  bool gives_parts() const override { return true; }
+  Parts backward_parts(const Tensor& d_out, const Tensor& qkv, const Forward& saved,
+                       const Shape& h) override {
+    OCTAVO_ASSERT(qkv.is_cuda());
+    return gpu_.backward_parts(d_out, qkv, saved, h);
   }
   Tensor extend(const Tensor& q, const Tensor& keys, const Tensor& values,
                 const Shape& h) override {

@@ -81,12 +81,18 @@ class OneLength final : public Attention {
 
   Tensor backward(const Tensor& d_out, const Tensor& qkv, const Forward& saved,
                   const Shape& h) override {
-    if (!serves(h)) return flash_->backward(d_out, qkv, saved, h);
+    const Parts parts = backward_parts(d_out, qkv, saved, h);
+    return at::cat({parts.dq, parts.dk, parts.dv}, 1);
+  }
+  bool gives_parts() const override { return true; }
+  Parts backward_parts(const Tensor& d_out, const Tensor& qkv, const Forward& saved,
+                       const Shape& h) override {
+    if (!serves(h)) return flash_->backward_parts(d_out, qkv, saved, h);
     const Heads heads = heads_of(qkv, h);
     const auto [dq, dk, dv] =
         calls_.backward(by_head(d_out, 0, h.heads, h), heads.q, heads.k, heads.v,
                         {by_head(saved.out, 0, h.heads, h), saved.lse}, h.softmax_scale());
-    return at::cat({by_row(dq), by_row(dk), by_row(dv)}, 1);
+    return {by_row(dq), by_row(dk), by_row(dv)};
   }
 
   Tensor extend(const Tensor& q, const Tensor& keys, const Tensor& values,

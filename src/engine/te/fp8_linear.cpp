@@ -3,6 +3,8 @@
 #include <limits>
 
 #include "base/error.h"
+#include "engine/own/library.h"
+#include "engine/own/own.h"
 #include "engine/te/linear_gemms.h"
 #include "engine/te/quantizer.h"
 #include "engine/te/te.h"
@@ -57,11 +59,25 @@ class TeFp8Linear final : public Fp8Linear {
     gemms_.weight_gradient(dy, x, dw, mode);
   }
 
+  bool quantizes_together(Recipe recipe) const override { return te::quantizes_together(recipe); }
+  std::vector<Fp8Matrix> quantize_all(const std::vector<Request>& requests,
+                                      Recipe recipe) override {
+    return te::quantize_all(requests, recipe);
+  }
+  bool sums_biases() const override { return sums_columns(); }
+  std::optional<Fp8Matrix> quantize_and_sum(const Tensor& x, Tensor& dbias, Accumulate mode,
+                                            Recipe recipe, const QuantizeSpec& row,
+                                            const QuantizeSpec& column) override {
+    return te::quantize_and_sum(x, dbias, mode, recipe, row, column);
+  }
+
   // The library writes FP8 from a norm for delayed scaling. For mxfp8 it would go through cuDNN,
-  // with scales that want another pass; the other recipes it refuses.
+  // with scales that want another pass; the other recipes it refuses. It adds no residual and
+  // transposes in a launch of its own, so that our kernel goes first where it serves.
   bool has_fused_passes() const override { return true; }
-  std::optional<Normed> norm_quantize(const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                                      double eps, Recipe recipe, const QuantizeSpec& row,
+  std::optional<Normed> norm_quantize(const Tensor& x, const Tensor& delta, const Tensor& gamma,
+                                      const Tensor& beta, double eps, Recipe recipe,
+                                      const QuantizeSpec& row,
                                       const QuantizeSpec& column) override {
     if (!fp8::uses_history(recipe) || !row.wanted || !one_call(row, column) || x.size(0) == 0)
       return std::nullopt;
@@ -69,17 +85,23 @@ class TeFp8Linear final : public Fp8Linear {
     check_quantizable(x, recipe, on);
     check_shape({x.size(0), x.size(1)}, recipe, row, column);
     check_vector("gamma", gamma, x);
+    if (beta.defined()) check_vector("beta", beta, x);
     Output out({x.size(0), x.size(1)}, recipe, row, column, on);
-    const auto floats = x.options().dtype(at::kFloat);
-    Normed made;
-    made.rstd = at::empty({x.size(0)}, floats);
-    if (beta.defined()) {
-      check_vector("beta", beta, x);
-      made.mean = at::empty({x.size(0)}, floats);
+    own::NormOutput made;
+    if (norm_by_own(x, row, out)) {
+      made = own::prepare_norm(x, delta, beta.defined());
+      made.codes = out.as_it_lies().codes;
+      made.inverse = out.as_it_lies().scales;
+      made.column_codes = out.transposed.codes;
+      made.scale = out.factor;
+      made.amax = out.amax;
+      own::add_norm(own::found_kernels(), {x, delta, gamma, beta, eps}, made);
+    } else {
+      made = own::prepare_norm(x, {}, beta.defined());
+      if (delta.defined()) made.sum = at::add(x, delta);
+      norm_forward(made.sum, gamma, beta, eps, out.handle, made.mean, made.rstd, on);
     }
-    norm_forward(x, gamma, beta, eps, out.handle, made.mean, made.rstd, on);
-    made.matrix = std::move(out.matrix);
-    return made;
+    return Normed{made.sum, made.mean, made.rstd, std::move(out.matrix)};
   }
 
   std::optional<Fp8Matrix> activate_quantize(Activation activation, const Tensor& x, Recipe recipe,
@@ -129,7 +151,7 @@ class TeFp8Linear final : public Fp8Linear {
         library().nvte_quantize_dbias_dgelu(grad, in, out.handle, sums_handle, workspace,
                                             on.stream);
       });
-      store_vector(sums, dbias, mode);
+      take_vector(sums, dbias, mode);
     }
     return std::move(out.matrix);
   }
@@ -169,6 +191,13 @@ class TeFp8Linear final : public Fp8Linear {
   }
 
  private:
+  static bool norm_by_own(const Tensor& x, const QuantizeSpec& row, const Output& out) {
+    const int64_t most =
+        out.transposed.defined() ? kernels::kMostTransposedColumns : kernels::kMostNormColumns;
+    return x.is_cuda() && own::library().kernels != nullptr && x.size(1) <= most &&
+           row.side.format == Format::kE4M3;
+  }
+
   // By the library's kernel, which reads and writes many bytes at a time; libtorch's copy of single
   // bytes does not.
   static Tensor transposed(const Tensor& codes) {

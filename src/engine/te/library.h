@@ -99,6 +99,7 @@ class Function<Result (*)(Arguments...)> {
   F(nvte_fused_rope_forward)                           \
   F(nvte_fused_rope_backward)                          \
   F(nvte_transpose)                                    \
+  F(nvte_multi_cast_transpose)                         \
   F(nvte_swizzle_block_scaling_to_mxfp8_scaling_factors)
 
 struct Library {

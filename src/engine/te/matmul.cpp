@@ -1,5 +1,7 @@
 #include <ATen/ATen.h>
 
+#include <initializer_list>
+
 #include "base/error.h"
 #include "engine/aten/aten.h"
 #include "engine/te/linear_gemms.h"
@@ -11,8 +13,9 @@ namespace {
 
 using at::Tensor;
 
-// libtorch's GEMMs, and the library's where a bias's gradient comes out of the weight's: cuBLASLt
-// sums the columns of dy while it reads them, for which libtorch has no call.
+// libtorch's GEMMs, and the library's where cuBLASLt does more, for which libtorch has no call: it
+// sums the columns of dy while it reads them for a weight's gradient, and has GELU and its gradient
+// at the end of a GEMM.
 class TeMatmul final : public Matmul {
  public:
   void forward(const Tensor& x, const Tensor& w, const Tensor& bias, Tensor& y) override {
@@ -47,7 +50,52 @@ class TeMatmul final : public Matmul {
     take_vector(sums, dbias, bias_mode);
   }
 
+  bool fuses_gelu() const override { return true; }
+  void forward_gelu(const Tensor& x, const Tensor& w, const Tensor& bias, Tensor& h,
+                    Tensor& y) override {
+    check_operands(x, w, x.size(1) == w.size(1));
+    check_results({x.size(0), w.size(0)}, {h, y});
+    check_vector("the bias", bias, y);
+    if (y.numel() == 0) return;
+    const OnDevice on(x);
+    const Handle a(w), b(x), d(y), added(bias), kept(h);
+    MatmulConfig config(/*split_accumulator=*/true, &added);
+    config.set_gelu(kept);
+    multiply(/*transposed_a=*/true, a, b, d, config, on);
+  }
+  void input_gradient_gelu(const Tensor& dy, const Tensor& w, const Tensor& h,
+                           Tensor& dh) override {
+    check_operands(dy, w, dy.size(1) == w.size(0));
+    check_results({dy.size(0), w.size(1)}, {h, dh});
+    if (dh.numel() == 0) return;
+    const OnDevice on(dy);
+    const Handle a(w), b(dy), d(dh), input(h);
+    MatmulConfig config(/*split_accumulator=*/true, nullptr);
+    config.set_gelu_gradient(input);
+    multiply(/*transposed_a=*/false, a, b, d, config, on);
+  }
+
  private:
+  static void check_operands(const Tensor& rows, const Tensor& w, bool fits) {
+    check_matrix("an operand", rows);
+    check_matrix("the weight", w);
+    OCTAVO_ASSERT(fits);
+  }
+  // The library does not look at them.
+  static void check_results(at::IntArrayRef sizes, std::initializer_list<Tensor> results) {
+    for (const Tensor& t : results) {
+      check_matrix("a result", t);
+      OCTAVO_ASSERT(t.sizes() == sizes);
+    }
+  }
+  void multiply(bool transposed_a, const Handle& a, const Handle& b, const Handle& d,
+                const MatmulConfig& config, const OnDevice& on) {
+    const Handle working(workspace_.of(on));
+    const float one = 1, none = 0;
+    library().nvte_cublas_gemm_v2(transposed_a, false, &one, a, b, &none, d, d, working, config,
+                                  on.stream);
+  }
+
   std::unique_ptr<Matmul> plain_ = aten::make_matmul();
   GemmWorkspace workspace_;
 };

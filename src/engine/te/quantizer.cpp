@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "config/settings.h"
+#include "engine/own/library.h"
+#include "engine/own/own.h"
 #include "fp8/execution.h"
 
 namespace octavo::engine::te {
@@ -80,7 +82,8 @@ void Output::per_tensor(Recipe recipe, const QuantizeSpec& row, const QuantizeSp
   };
   const auto floats = at::TensorOptions(on.device).dtype(at::kFloat);
   Fp8Copy written;
-  Tensor factor = order.factor, amax = order.amax;
+  factor = order.factor;
+  amax = order.amax;
   if (!fp8::uses_history(recipe)) {
     const Tensor numbers = at::empty({3}, floats);
     written.scales = numbers.narrow(0, 0, 1);
@@ -97,7 +100,6 @@ void Output::per_tensor(Recipe recipe, const QuantizeSpec& row, const QuantizeSp
   handle.set(kNVTEScale, factor, kNVTEFloat32);
   handle.set(kNVTEAmax, amax, kNVTEFloat32);
 
-  Fp8Copy transposed;
   if (!on.facts.any_layout && (column.wanted || both)) {
     transposed = {.codes = at::empty(layout(Direction::kColumn).codes, written.codes.options()),
                   .scales = written.scales,
@@ -155,6 +157,89 @@ void check_shape(const Output::Shape& shape, Recipe recipe, const QuantizeSpec& 
     fail(ExitCode::kEnvironment, "te", "fp8_recipe ", config::name_of(recipe),
          ": wanted sides that are multiples of ", multiple, ", found a matrix of ", shape.rows,
          " x ", shape.columns);
+}
+
+namespace {
+
+own::QuantizeJob job_of(const Tensor& x, const Output& out) {
+  return {.x = x,
+          .codes = out.as_it_lies().codes,
+          .column_codes = out.transposed.codes,
+          .scale = out.factor,
+          .inverse = out.as_it_lies().scales,
+          .amax = out.amax};
+}
+
+}  // namespace
+
+bool quantizes_together(Recipe recipe) {
+  return fp8::uses_history(recipe);
+}
+
+std::vector<Fp8Matrix> quantize_all(const std::vector<Fp8Linear::Request>& requests,
+                                    Recipe recipe) {
+  std::vector<Fp8Matrix> made;
+  if (requests.empty()) return made;
+  const OnDevice on(requests.front().x);
+  const fp8::Format format = requests.front().row.side.format;
+  bool alike = true, transposes = true;
+  for (const auto& r : requests) {
+    alike &=
+        r.row.wanted && r.row.side.format == format && one_call(r.row, r.column) && r.x.numel() > 0;
+    transposes &= !on.facts.any_layout && r.column.wanted;
+  }
+  // The library's call always transposes; without that it has none that is one launch.
+  const bool by_own = !transposes && own::library().kernels != nullptr && on.device.is_cuda();
+  if (!alike || (!transposes && !by_own)) {
+    for (const auto& r : requests) made.push_back(quantize(r.x, recipe, r.row, r.column));
+    return made;
+  }
+  std::vector<Output> outputs;
+  std::vector<Handle> in;
+  std::vector<own::QuantizeJob> jobs;
+  outputs.reserve(requests.size());
+  in.reserve(requests.size());
+  for (const auto& r : requests) {
+    check_quantizable(r.x, recipe, on);
+    check_shape({r.x.size(0), r.x.size(1)}, recipe, r.row, r.column);
+    const Output& out =
+        outputs.emplace_back(Output::Shape{r.x.size(0), r.x.size(1)}, recipe, r.row, r.column, on);
+    if (by_own)
+      jobs.push_back(job_of(r.x, out));
+    else
+      in.emplace_back(r.x);
+  }
+  if (by_own) {
+    own::quantize(own::found_kernels(), format, jobs);
+  } else {
+    std::vector<NVTETensor> from(in.begin(), in.end()), to;
+    for (const Output& out : outputs) to.push_back(out.handle);
+    library().nvte_multi_cast_transpose(from.size(), from.data(), to.data(), on.stream);
+    if (traffic_listener() != nullptr)  // it sees no handle in a list
+      for (size_t i = 0; i < from.size(); ++i)
+        report_call("nvte_multi_cast_transpose", {from[i], to[i]});
+  }
+  for (Output& out : outputs) made.push_back(std::move(out.matrix));
+  return made;
+}
+
+bool sums_columns() {
+  return own::library().kernels != nullptr;
+}
+
+std::optional<Fp8Matrix> quantize_and_sum(const Tensor& x, Tensor& sums, Accumulate mode,
+                                          Recipe recipe, const QuantizeSpec& row,
+                                          const QuantizeSpec& column) {
+  if (!sums_columns() || !x.is_cuda() || !fp8::uses_history(recipe) ||
+      (!row.wanted && !column.wanted) || !one_call(row, column) || x.numel() == 0)
+    return std::nullopt;
+  const OnDevice on(x);
+  check_quantizable(x, recipe, on);
+  check_shape({x.size(0), x.size(1)}, recipe, row, column);
+  Output out({x.size(0), x.size(1)}, recipe, row, column, on);
+  const fp8::Format format = (row.wanted ? row : column).side.format;
+  own::quantize_and_sum(own::found_kernels(), format, job_of(x, out), sums, mode);
+  return std::move(out.matrix);
 }
 
 Fp8Matrix quantize(const Tensor& x, Recipe recipe, const QuantizeSpec& row,

@@ -21,6 +21,11 @@ class Output {
 
   Handle handle;
   Fp8Matrix matrix;  // with the copies that were ordered
+  // Of one scale per tensor: what a kernel of our own writes, [rows, columns] and transposed, the
+  // second undefined when nobody wants it; and the numbers beside them.
+  const Fp8Copy& as_it_lies() const { return unordered_.defined() ? unordered_ : matrix.row; }
+  Fp8Copy transposed;
+  at::Tensor factor, amax;
 
  private:
   void per_tensor(fp8::Recipe recipe, const QuantizeSpec& row, const QuantizeSpec& column,
@@ -41,6 +46,17 @@ void check_quantizable(const at::Tensor& x, fp8::Recipe recipe, const OnDevice& 
 // The shape is one that kernels and GEMMs take for the copies that are ordered.
 void check_shape(const Output::Shape& shape, fp8::Recipe recipe, const QuantizeSpec& row,
                  const QuantizeSpec& column);
+
+// Whether quantize_all() takes fewer launches than quantize() of each.
+bool quantizes_together(fp8::Recipe recipe);
+std::vector<Fp8Matrix> quantize_all(const std::vector<Fp8Linear::Request>& requests,
+                                    fp8::Recipe recipe);
+
+// By our own kernel, with the sums of the columns; nothing where it is not there or does not serve.
+bool sums_columns();
+std::optional<Fp8Matrix> quantize_and_sum(const at::Tensor& x, at::Tensor& sums, Accumulate mode,
+                                          fp8::Recipe recipe, const QuantizeSpec& row,
+                                          const QuantizeSpec& column);
 
 Fp8Matrix quantize(const at::Tensor& x, fp8::Recipe recipe, const QuantizeSpec& row,
                    const QuantizeSpec& column);

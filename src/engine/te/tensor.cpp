@@ -120,6 +120,20 @@ MatmulConfig::MatmulConfig(bool split_accumulator, const Handle* bias, const Han
   set(kNVTEMatmulConfigDBiasTensor, bias_gradient);
 }
 
+void MatmulConfig::set_epilogue(NVTEMatmulConfigAttribute which, const Handle& input) {
+  const uint8_t yes = 1;
+  library().nvte_set_matmul_config_attribute(config_, which, &yes, sizeof yes);
+  const NVTETensor tensor = input;
+  library().nvte_set_matmul_config_attribute(config_, kNVTEMatmulConfigEpilogueAuxTensor, &tensor,
+                                             sizeof tensor);
+}
+void MatmulConfig::set_gelu(const Handle& input) {
+  set_epilogue(kNVTEMatmulConfigWithGELUEpilogue, input);
+}
+void MatmulConfig::set_gelu_gradient(const Handle& input) {
+  set_epilogue(kNVTEMatmulConfigWithDGELUEpilogue, input);
+}
+
 MatmulConfig::~MatmulConfig() {
   destroy(library().nvte_destroy_matmul_config, config_);
 }

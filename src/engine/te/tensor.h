@@ -55,12 +55,17 @@ class MatmulConfig {
   // good enough for the forward GEMM. `bias`, which is added, and `bias_gradient`, which is
   // written, may be null, and must outlive the call.
   MatmulConfig(bool split_accumulator, const Handle* bias, const Handle* bias_gradient = nullptr);
+  // The result goes through GELU, and `input` receives what it read; or it is multiplied with the
+  // derivative of GELU at `input`. `input` must outlive the call.
+  void set_gelu(const Handle& input);
+  void set_gelu_gradient(const Handle& input);
   ~MatmulConfig();
   MatmulConfig(const MatmulConfig&) = delete;
   MatmulConfig& operator=(const MatmulConfig&) = delete;
   operator NVTEMatmulConfig() const { return config_; }  // NOLINT: to be passed on
 
  private:
+  void set_epilogue(NVTEMatmulConfigAttribute which, const Handle& input);
   NVTEMatmulConfig config_;
 };
 

@@ -43,6 +43,7 @@ constexpr LibraryCall kLibraryCalls[] = {
     {"nvte_dswiglu_cast_transpose", "rrw"},
     {"nvte_quantize_dbias_dgelu", "rrwwk"},
     {"nvte_transpose", "rw"},
+    {"nvte_multi_cast_transpose", "rw"},  // told for each matrix of its list
     {"nvte_swizzle_block_scaling_to_mxfp8_scaling_factors", "rw"},
     {"nvte_fused_rope_forward", "r-rrw"},
     {"nvte_fused_rope_backward", "r-rrw"},

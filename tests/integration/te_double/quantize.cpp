@@ -288,6 +288,18 @@ void nvte_quantize_v2(const NVTETensor input, NVTETensor output,
   te_double::quantize(te_double::view(input), out);
 }
 
+void nvte_multi_cast_transpose(size_t count, const NVTETensor* inputs, NVTETensor* outputs,
+                               cudaStream_t /*stream*/) {
+  count_call("nvte_multi_cast_transpose");
+  for (size_t i = 0; i < count; ++i) {
+    auto& out = tensor(outputs[i]);
+    check(out.mode == NVTE_DELAYED_TENSOR_SCALING && out.has(kNVTERowwiseData) &&
+              out.has(kNVTEColumnwiseData),
+          "wanted both copies, of one scale per tensor");
+    te_double::quantize(te_double::view(inputs[i]), out);
+  }
+}
+
 void nvte_compute_amax_with_config(const NVTETensor input, NVTETensor output,
                                    const NVTEQuantizationConfig /*config*/,
                                    cudaStream_t /*stream*/) {
