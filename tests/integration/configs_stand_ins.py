@@ -15,6 +15,7 @@ LLAMA3 = ("meta-llama/Meta-Llama-3-8B-Instruct", "meta-llama/Llama-3.1-8B-Instru
           "meta-llama/Llama-3.2-3B")
 QWEN, GPT2 = "Qwen/Qwen2.5-14B", "openai-community/gpt2"
 QWEN3 = ("Qwen/Qwen3-1.7B", "Qwen/Qwen3-8B")
+QWEN3_MOE = "Qwen/Qwen3-30B-A3B"
 
 
 def small_tokenizer(name):
@@ -40,7 +41,7 @@ def small_tokenizer(name):
 def tiny_models(home):
     import torch
     from transformers import (GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM,
-                              Qwen3Config, Qwen3ForCausalLM)
+                              Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM)
     torch.manual_seed(1)
     text, ids, count = small_tokenizer("llama3")
     llama = LlamaConfig(**SIZE, vocab_size=count, bos_token_id=ids[128000], eos_token_id=ids[128001])
@@ -49,6 +50,9 @@ def tiny_models(home):
     models[QWEN] = Qwen2ForCausalLM(Qwen2Config(**SIZE, vocab_size=count, bos_token_id=ids[151643], eos_token_id=ids[151643])), text
     qwen3 = Qwen3Config(**SIZE, head_dim=32, vocab_size=count, bos_token_id=ids[151643], eos_token_id=ids[151643])
     models |= {name: (Qwen3ForCausalLM(qwen3), text) for name in QWEN3}
+    experts = Qwen3MoeConfig(**SIZE, head_dim=32, vocab_size=count, bos_token_id=ids[151643], eos_token_id=ids[151643], num_experts=8,
+                             num_experts_per_tok=2, moe_intermediate_size=32)
+    models[QWEN3_MOE] = Qwen3MoeForCausalLM(experts), text
     text, ids, count = small_tokenizer("gpt2")
     size = dict(n_layer=2, n_head=2, n_embd=32, n_positions=1024)
     models[GPT2] = GPT2LMHeadModel(GPT2Config(**size, vocab_size=count, bos_token_id=ids[50256], eos_token_id=ids[50256])), text
@@ -103,6 +107,10 @@ def real_shapes(home):
                    dict(num_hidden_layers=36, hidden_size=4096, intermediate_size=12288, num_attention_heads=32))
     shapes = dict(zip(LLAMA3, (big, big, small, middle))) | {QWEN: qwen, GPT2: gpt2}
     shapes |= {name: qwen3 | size for name, size in zip(QWEN3, qwen3_sizes)}
+    shapes[QWEN3_MOE] = qwen3 | dict(
+        model_type="qwen3_moe", num_hidden_layers=48, hidden_size=2048, intermediate_size=6144, num_attention_heads=32,
+        num_key_value_heads=4, max_position_embeddings=40960, num_experts=128, num_experts_per_tok=8, moe_intermediate_size=768,
+        norm_topk_prob=True)
     for name, config in shapes.items():
         config = config | ({} if name == GPT2 else {"max_position_embeddings": 8192})
         folder = in_cache(home, "models", name)
