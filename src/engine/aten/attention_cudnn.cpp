@@ -81,6 +81,7 @@ class OneLength final : public Attention {
 
   Tensor backward(const Tensor& d_out, const Tensor& qkv, const Forward& saved,
                   const Shape& h) override {
+    if (!serves(h)) return flash_->backward(d_out, qkv, saved, h);
     const Parts parts = backward_parts(d_out, qkv, saved, h);
     return at::cat({parts.dq, parts.dk, parts.dv}, 1);
   }
