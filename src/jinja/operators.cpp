@@ -304,7 +304,8 @@ Value slice(Budget& budget, const Value& container, const Value& begin, const Va
                [&](size_t i) { out += points[i]; });
     return make_text(budget, to_utf8(out));
   }
-  if (!container.is_sequence()) refuse("a slice is not for ", type_name(container));
+  // Jinja2 gives nothing for constants here, and fails for the rest.
+  if (!container.is_sequence()) refuse("a slice of ", type_name(container), " is not supported");
   const auto& items = container.items();
   const Indices indices = indices_of(static_cast<int64_t>(items.size()), begin, end, step);
   if (container.is(Kind::kRange)) {
