@@ -66,11 +66,6 @@ struct NormKernel {
 
  private:
   template <class Block>
-  static OCTAVO_KERNEL_BODY int64_t column(const Block& block, int n) {
-    return (int64_t{n} * kThreads + block.thread()) * kLane;
-  }
-
-  template <class Block>
   static OCTAVO_KERNEL_BODY void run_row(Block& block, Shared& shared, const Arguments& a,
                                          int64_t at, uint8_t* kept, uint32_t& largest) {
     Row row;
@@ -90,7 +85,8 @@ struct NormKernel {
     for (int n = 0; n < kVectors; ++n)
       for (int k = 0; k < kLane; ++k) {
         const float centered = row[n][k] - mean;
-        if (column(block, n) + k < a.columns) squares = std::fma(centered, centered, squares);
+        if (column_of<kThreads>(block, n) + k < a.columns)
+          squares = std::fma(centered, centered, squares);
       }
     squares = join_threads<kThreads>(block, shared.per_warp, squares, add);
     const float rstd = 1.0f / std::sqrt(squares / columns + a.eps);
@@ -107,7 +103,7 @@ struct NormKernel {
     const int64_t start = at * a.columns;
     OCTAVO_UNROLL
     for (int n = 0; n < kVectors; ++n) {
-      const int64_t c = column(block, n), count = a.columns - c;
+      const int64_t c = column_of<kThreads>(block, n), count = a.columns - c;
       load(a.x + start + c, count, 0, row[n]);
       if (a.delta == nullptr) continue;
       float delta[kLane];
@@ -129,7 +125,7 @@ struct NormKernel {
     const float scale = a.codes != nullptr ? *a.scale : 1.0f;
     OCTAVO_UNROLL
     for (int n = 0; n < kVectors; ++n) {
-      const int64_t c = column(block, n), count = a.columns - c;
+      const int64_t c = column_of<kThreads>(block, n), count = a.columns - c;
       float gamma[kLane], beta[kLane];
       load(a.gamma + c, count, 0, gamma);
       if constexpr (kIsLayerNorm) load(a.beta + c, count, 0, beta);

@@ -64,11 +64,6 @@ struct NormBackwardKernel {
 
  private:
   template <class Block>
-  static OCTAVO_KERNEL_BODY int64_t column(const Block& block, int n) {
-    return (int64_t{n} * kThreads + block.thread()) * kLane;
-  }
-
-  template <class Block>
   static OCTAVO_KERNEL_BODY void run_row(Block& block, Shared& shared, const Arguments& a,
                                          int64_t row, Sums& sums) {
     const int64_t start = row * a.columns;
@@ -77,7 +72,7 @@ struct NormBackwardKernel {
     Two total{0, 0};  // of g * hat, and of g
     OCTAVO_UNROLL
     for (int n = 0; n < kVectors; ++n) {
-      const int64_t c = column(block, n), count = a.columns - c;
+      const int64_t c = column_of<kThreads>(block, n), count = a.columns - c;
       float gamma[kLane];
       load(a.sum + start + c, count, 0, hat[n]);  // behind the end g is 0
       load(a.d_normed + start + c, count, 0, g[n]);
@@ -97,7 +92,7 @@ struct NormBackwardKernel {
     const float of_hat = total.a / columns, shift = kIsLayerNorm ? total.b / columns : 0.0f;
     OCTAVO_UNROLL
     for (int n = 0; n < kVectors; ++n) {
-      const int64_t c = column(block, n), count = a.columns - c;
+      const int64_t c = column_of<kThreads>(block, n), count = a.columns - c;
       float dx[kLane];
       if (a.d_sum != nullptr) {
         load(a.d_sum + start + c, count, 0, dx);
@@ -123,7 +118,7 @@ struct NormBackwardKernel {
     for (int s = 0; s < kSums; ++s) {
       OCTAVO_UNROLL
       for (int n = 0; n < kVectors; ++n) {
-        const int64_t c = column(block, n);
+        const int64_t c = column_of<kThreads>(block, n);
         body(s, n, int64_t{s} * a.columns + c, a.columns - c);
       }
     }

@@ -77,6 +77,12 @@ OCTAVO_ON_BOTH inline void store128(const Bits128& v, void* p) {
 #endif
 }
 
+// Where a thread's n-th vector begins in a row that the block reads together.
+template <int kThreads, class Block>
+OCTAVO_KERNEL_BODY int64_t column_of(const Block& block, int n) {
+  return (int64_t{n} * kThreads + block.thread()) * kLane;
+}
+
 OCTAVO_ON_BOTH inline void load_whole(const float* p, float (&out)[kLane]) {
   for (int half = 0; half < 2; ++half) {
     const Bits128 bits = load128(p + 4 * half);

@@ -189,7 +189,8 @@ constexpr std::string_view kMegaDegreeNote = "no such parallelism: the same GPUs
 constexpr std::string_view kMegaSizesNote = "a published model of these sizes, or a config.json";
 constexpr std::string_view kMegaShardedNote = "ddp, zero1 with the distributed optimizer";
 constexpr std::string_view kMegaGpusNote = "GPUs of the forecast; octavo launch starts the ranks";
-constexpr std::string_view kMegaRefuseNote = "refused: experts and latent attention are not here";
+constexpr std::string_view kMegaRefuseNote =
+    "refused: experts of such a file are not read, latent attention is not here";
 constexpr Mapping kMegatronKeys[] = {
     {"num-layers", "model_name init_from", kMegaSizesNote, mega_settled},
     {"hidden-size", "model_name", kMegaSizesNote, mega_settled},

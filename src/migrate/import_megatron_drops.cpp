@@ -10,7 +10,7 @@ constexpr std::string_view kTheirOverlap = "octavo overlaps in its own order; no
 constexpr std::string_view kTheirTokens = "octavo has its own tokenizers and shards";
 constexpr std::string_view kTheirLogs = "metrics.jsonl has every step; no cost";
 constexpr std::string_view kOfParallelism = "of a parallelism that octavo has not";
-constexpr std::string_view kOfExperts = "of experts, which octavo has not";
+constexpr std::string_view kOfExperts = "of experts, which are not read from such a file";
 constexpr std::string_view kOfFp16 = "loss scaling of FP16; BF16 needs none";
 constexpr std::string_view kTheirCheckpoints = "octavo's checkpoints have one form; no cost";
 

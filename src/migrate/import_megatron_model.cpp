@@ -152,9 +152,11 @@ void refuse_experts(Importer& importer) {
     const ForeignEntry* entry = importer.entry_of(kMegaForm, key);
     if (entry == nullptr || importer.word(*entry) == "false") continue;
     if (importer.word(*entry) == "1") continue;
-    importer.find(kRefused, "other_model", *entry, "octavo has no experts and no latent attention",
-                  "another model: neither its memory nor its speed can be forecast here",
-                  "keep Megatron for this one");
+    importer.find(
+        kRefused, "other_model", *entry,
+        "experts are not read from such a file, and there is no latent attention",
+        "another model: neither its memory nor its speed can be forecast here",
+        "keep Megatron for this one; octavo's own experts: octavo plan --model_name Qwen3-30B-A3B");
   }
 }
 

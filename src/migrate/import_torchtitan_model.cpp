@@ -105,7 +105,7 @@ void settle_torchtitan_model(Importer& importer) {
     return importer.find(
         kRefused, "other_model", *model.reason,
         str(shown_text(model.family), " is no model of octavo's (llama3 and dense qwen3)"),
-        "experts and other layers cannot be trained or forecast here",
+        "its layers cannot be trained or forecast from such a file",
         "another model, or keep torchtitan for this one");
   }
   if (flavor->published.empty()) return name_model(importer, *model.reason, imported(*flavor));

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "fp8/gemm_layouts.h"
+
 namespace octavo::plan {
 namespace {
 
@@ -177,8 +179,8 @@ void add_states(const MemoryWork& work, Memory& m) {
   const bool short_of_memory = work.recompute && !cpu;
   // Fully sharded weights take their codes with them: they are in whole_units().
   if (full || short_of_memory || (!symmetric && work.accumulation == 1)) return;
-  const bool any_layout = !cpu && granularity == fp8::Granularity::kTensor &&
-                          work.capability >= 100 && work.capability < 120;
+  const bool any_layout =
+      !cpu && granularity == fp8::Granularity::kTensor && fp8::takes_any_layout(work.capability);
   m.fp8_weights = (any_layout ? 1 : 2) * bytes_in(block_matrices(work.shape), 1, cpu);
 }
 

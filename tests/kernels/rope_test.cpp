@@ -53,17 +53,16 @@ void check_rope(const RopeShape& s) {
     Array<T> found = before;
     HostLauncher on{order};
     const Stored stored = std::is_same_v<T, Bf16> ? Stored::kBf16 : Stored::kFp32;
-    ASSERT_EQ(launch_rope(on, stored,
-                          {.x = found.data(),
-                           .positions = at.data(),
-                           .table = table.data(),
-                           .rows = s.rows,
-                           .row = row,
-                           .heads = s.heads,
-                           .dim = s.dim,
-                           .back = s.back,
-                           .packs = {}}),
-              0);
+    RopeArguments arguments{.x = found.data(),
+                            .positions = at.data(),
+                            .table = table.data(),
+                            .rows = s.rows,
+                            .row = row,
+                            .heads = s.heads,
+                            .dim = s.dim,
+                            .back = s.back,
+                            .packs = {}};
+    ASSERT_EQ(launch_rope(on, stored, arguments), 0);
     EXPECT_TRUE(found == wanted) << "dim " << s.dim << ", order " << order;
 
     // The same from q, k and v apart: k has as many heads as v.
@@ -78,22 +77,14 @@ void check_rope(const RopeShape& s) {
           apart[part][r * width + c] = before[r * row + column + c];
     }
     Array<T> packed(s.rows * row, s.shift);
-    ASSERT_EQ(launch_rope(on, stored,
-                          {.x = packed.data(),
-                           .positions = at.data(),
-                           .table = table.data(),
-                           .rows = s.rows,
-                           .row = row,
-                           .heads = s.heads,
-                           .dim = s.dim,
-                           .back = s.back,
-                           .packs = {.q = apart[0].data(),
-                                     .k = apart[1].data(),
-                                     .v = apart[2].data(),
-                                     .q_heads = heads[0],
-                                     .k_heads = heads[1],
-                                     .v_heads = heads[2]}}),
-              0);
+    arguments.x = packed.data();
+    arguments.packs = {.q = apart[0].data(),
+                       .k = apart[1].data(),
+                       .v = apart[2].data(),
+                       .q_heads = heads[0],
+                       .k_heads = heads[1],
+                       .v_heads = heads[2]};
+    ASSERT_EQ(launch_rope(on, stored, arguments), 0);
     EXPECT_TRUE(packed == wanted) << "packed, dim " << s.dim << ", order " << order;
   }
 }

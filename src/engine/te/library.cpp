@@ -13,6 +13,7 @@
 #include "engine/devices.h"
 #include "engine/te/find.h"
 #include "engine/te/te_double.h"
+#include "fp8/gemm_layouts.h"
 
 namespace octavo::engine::te {
 namespace {
@@ -99,9 +100,7 @@ const DeviceFacts& facts_of(at::Device device) {
     std::vector<DeviceFacts> made;
     for (const GpuInfo& gpu : gpus().gpus) {
       const int capability = 10 * gpu.major + gpu.minor;
-      // As nvte_is_non_tn_fp8_gemm_supported() has it, which answers for the current device alone.
-      made.push_back({capability, gpu.multiprocessors,
-                      capability >= 100 && (capability < 120 || capability >= 130)});
+      made.push_back({capability, gpu.multiprocessors, fp8::takes_any_layout(capability)});
     }
     return made;
   }();
