@@ -8,6 +8,7 @@ not a failure; a page that quotes one must say so: it contains the words "older 
 
 usage: results.py                        checks, and lists stale results
        results.py keep SCRIPT [ARGS]…    runs a script of tests/ or bench/ and keeps what it prints
+       results.py renew SCRIPT [ARGS]…   the same, but leaves a result that was made with other arguments (a longer form) as it is
 """
 import os
 import pathlib
@@ -99,7 +100,7 @@ def machine():
     return f"{len(os.sched_getaffinity(0))} cores of {model}; {', '.join(sets) or 'no vector instructions known here'}"
 
 
-def keep(words):
+def keep(words, replace=True):
     script = next((script for script in scripts.scripts(ROOT) if script.name == words[0].removeprefix("./")), None)
     if script is None:
         sys.exit(f"results.py: wanted a script with a header (scripts.py list), found '{words[0]}'")
@@ -111,15 +112,19 @@ def keep(words):
     if done.returncode != 0:
         lines.append(f"# exit: {done.returncode}")
     path = ROOT / script.result()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines) + "\n" + done.stdout)
-    print(f"{path.relative_to(ROOT)}: {done.stdout.rstrip().rpartition(chr(10))[2]}")
+    closing, note = done.stdout.rstrip().rpartition("\n")[2], ""
+    if replace or not path.is_file() or f"# command: {header_of(path).get('command')}" == lines[3]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(lines) + "\n" + done.stdout)
+    else:
+        note = f" (not kept: the result there is of {header_of(path).get('command')})"
+    print(f"{path.relative_to(ROOT)}{note}: {closing}")
     sys.exit(done.returncode)
 
 
 def main():
-    if len(sys.argv) > 2 and sys.argv[1] == "keep":
-        keep(sys.argv[2:])
+    if len(sys.argv) > 2 and sys.argv[1] in ("keep", "renew"):
+        keep(sys.argv[2:], replace=sys.argv[1] == "keep")
     elif len(sys.argv) > 1:
         sys.exit(__doc__)
     found = list(complaints(ROOT))
