@@ -106,6 +106,10 @@ std::vector<Key> shard_keys() {
           .read_by(kMakers),
       bool_key("shuffle", &S::shuffle,
                "Train on the samples in a new random order every epoch, drawn from seed."),
+      bool_key("document_mask", &S::document_mask,
+               "Documents of one sample do not see each other: attention and positions begin anew "
+               "behind each end of a document. Packed data is always so.")
+          .read_by(reader::kTrain | reader::kEval),
       enum_key(
           "data_damage", &S::data_damage, {DataDamage::kStop, DataDamage::kSkip},
           "When a block of a shard does not match its hash or has an id beyond the vocabulary. "

@@ -82,6 +82,7 @@ struct Settings {
   int64_t shard_tokens = 100'000'000;
   int64_t num_workers = 0;  // 0: one per core
   bool shuffle = true;
+  bool document_mask = false;  // of plain samples; packed ones have it always
   DataDamage data_damage = DataDamage::kStop;
 
   // train

@@ -91,7 +91,12 @@ struct Loader::State {
   void add_plain(uint64_t begin, Batch& batch) {
     sample.resize(static_cast<size_t>(options.length) + 1);
     if (!read_sample(begin)) return leave_out(batch);
-    batch.starts.push_back(static_cast<int32_t>(batch.inputs.size()));
+    // The token that ends a document still has the next one's first as its target: it is the only
+    // place where a model learns how documents begin.
+    for (int64_t i = 0; i < options.length; ++i)
+      if (i == 0 ||
+          (options.document_end >= 0 && sample[static_cast<size_t>(i) - 1] == options.document_end))
+        batch.starts.push_back(static_cast<int32_t>(batch.inputs.size() + static_cast<size_t>(i)));
     batch.inputs.insert(batch.inputs.end(), sample.begin(), sample.end() - 1);
     batch.targets.insert(batch.targets.end(), sample.begin() + 1, sample.end());
     batch.loss_tokens += options.length;

@@ -82,6 +82,8 @@ class Loader {
     // Samples with damaged tokens: none of theirs is in the loss. Their places in the order stay,
     // so that everything else is trained on as it would have been. False: they are an error.
     bool skip_damaged = false;
+    // Of plain data: the token behind which another document begins. -1: a sample is one sequence.
+    int32_t document_end = -1;
   };
   Loader(std::shared_ptr<const TokenData> data, const Options& options, Position start);
   ~Loader();

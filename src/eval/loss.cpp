@@ -34,7 +34,8 @@ LossSum sum_loss(const engine::Engine& engine, const models::Model& model, const
                        .shuffle = false,
                        .rank = samples.rank,
                        .world = samples.ranks,
-                       .skip_damaged = samples.skip_damaged},
+                       .skip_damaged = samples.skip_damaged,
+                       .document_end = samples.document_end},
                       {});
   const nn::LossOptions options{.classes = model.vocab_size(), .want_gradient = false};
   int64_t tokens = 0;

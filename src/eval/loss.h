@@ -20,6 +20,7 @@ struct Samples {
   int64_t most = 0;         // samples
   int rank = 0, ranks = 1;  // that share the batches
   bool skip_damaged = false;
+  int32_t document_end = -1;  // as the loader's
 };
 
 struct LossSum {

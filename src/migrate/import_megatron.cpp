@@ -130,6 +130,10 @@ void mega_bf16(Importer& importer, const ForeignEntry& entry) {
   importer.map_to(entry, "mixed_precision", "fp32", "neither bf16 nor fp16 nor fp8 is on");
 }
 
+void mega_document_mask(Importer& importer, const ForeignEntry& entry) {
+  importer.map_to(entry, "document_mask", importer.flag(entry) ? "true" : "false");
+}
+
 void mega_fp16(Importer& importer, const ForeignEntry& entry) {
   if (!importer.flag(entry)) return importer.leave(entry, "off");
   if (mega_wants_fp8(importer)) return importer.drop(entry, "octavo has BF16 in its place");
@@ -286,6 +290,7 @@ constexpr Mapping kMegatronKeys[] = {
     {"wandb-exp-name", "run_name", ""},
     {"distributed-timeout-minutes", "dist_timeout", "in seconds", mega_timeout},
     {"data-path", "", "dropped: give the texts", mega_data},
+    {"reset-attention-mask", "document_mask", "", mega_document_mask},
 };
 
 }  // namespace

@@ -56,5 +56,9 @@ DataSet open_data_set(const config::Settings& settings);
 inline bool skips_damaged(const config::Settings& settings) {
   return settings.data_damage == config::DataDamage::kSkip;
 }
+// For the loader's key of this name.
+inline int32_t document_end(const config::Settings& settings, const tokenizer::Tokenizer& of_data) {
+  return settings.document_mask ? static_cast<int32_t>(of_data.end_of_document()) : -1;
+}
 
 }  // namespace octavo::train

@@ -24,10 +24,11 @@ monitor::EvalRecord evaluate(Run& run) {
   // The same samples after batch_size was lowered in the middle of a run.
   const int64_t most = run.batching.eval_samples > 0 ? run.batching.eval_samples
                                                      : samples_of(s.eval_batches, s.batch_size);
-  eval::LossSum sum = eval::sum_loss(*run.trained.engine, *run.trained.model,
-                                     {run.data.val, s.max_seq_length, s.batch_size, most,
-                                      run.world.rank(), run.world.size(), skips_damaged(s)},
-                                     [](int64_t, int64_t) {});
+  eval::LossSum sum =
+      eval::sum_loss(*run.trained.engine, *run.trained.model,
+                     {run.data.val, s.max_seq_length, s.batch_size, most, run.world.rank(),
+                      run.world.size(), skips_damaged(s), document_end(s, *run.data.tokenizer)},
+                     [](int64_t, int64_t) {});
   at::Tensor all = at::tensor({sum.loss, static_cast<double>(sum.tokens)}, at::kDouble);
   run.world.sum(all, "validation loss");
   sum = {all[0].item<double>(), static_cast<int64_t>(all[1].item<double>())};
@@ -77,11 +78,12 @@ monitor::EvalRecord evaluate_model(const Loaded& loaded, const config::Settings&
          "; prepare the data with the model's tokenizer");
   octavo::Progress bar("eval", 1, "");
   const int64_t most = s.eval_limit > 0 ? samples_of(s.eval_limit, s.batch_size) : INT64_MAX;
+  eval::Samples samples{set.val, s.max_seq_length, s.batch_size, most};
+  if (s.document_mask) samples.document_end = document_end(s, *tokenizer_of(loaded, s.tokenizer));
   const eval::LossSum sum =
-      eval::sum_loss(*loaded.engine, *loaded.model, {set.val, s.max_seq_length, s.batch_size, most},
-                     [&](int64_t done, int64_t of) {
-                       bar.set(static_cast<double>(done) / static_cast<double>(of));
-                     });
+      eval::sum_loss(*loaded.engine, *loaded.model, samples, [&](int64_t done, int64_t of) {
+        bar.set(static_cast<double>(done) / static_cast<double>(of));
+      });
   bar.finish();
   return sum.record();
 }

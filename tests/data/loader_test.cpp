@@ -56,6 +56,30 @@ std::vector<int32_t> global_order(const std::shared_ptr<const TokenData>& data, 
   return order;
 }
 
+// Tokens count up to 6, which ends a document, again and again.
+class ShortDocuments : public VirtualTokens {
+ public:
+  static constexpr int32_t kEnd = 6;
+  explicit ShortDocuments(uint64_t tokens) : VirtualTokens(tokens) {}
+  void read(uint64_t begin, std::span<int32_t> out) const override {
+    for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<int32_t>((begin + i) % (kEnd + 1));
+  }
+};
+
+TEST(Loader, HidesOtherDocumentsOfAPlainSampleWhenAsked) {
+  const auto data = std::make_shared<ShortDocuments>(1000);
+  Loader::Options options{.rows = 2, .length = 10, .shuffle = false};
+  EXPECT_EQ(Loader(data, options, {}).next().starts, (std::vector<int32_t>{0, 10}));
+  options.document_end = ShortDocuments::kEnd;
+  const Batch batch = Loader(data, options, {}).next();
+  // Ends are at 6 and 13 of the rows laid end to end; the second row begins inside a document.
+  EXPECT_EQ(batch.starts, (std::vector<int32_t>{0, 7, 10, 14}));
+  EXPECT_EQ(batch.loss_tokens, 20);
+  // An end at the very end of a row is the start of nothing.
+  options.length = 7;
+  EXPECT_EQ(Loader(data, options, {}).next().starts, (std::vector<int32_t>{0, 7}));
+}
+
 TEST(Loader, AnyNumberOfRanksTrainsOnTheSameBatches) {
   const auto huge = std::make_shared<VirtualTokens>(kHugeTokens);
   const auto small = std::make_shared<VirtualTokens>(8 * 100 + 1);  // several epochs in 20 batches

@@ -319,7 +319,7 @@ constexpr const char* kMegatronArgs =
     "--max-position-embeddings 512 --micro-batch-size 2 --global-batch-size 64 --train-iters 100 "
     "--lr 3e-4 --min-lr 3e-5 --lr-warmup-iters 10 --lr-decay-style cosine --bf16 "
     "--fp8-format hybrid --fp8-recipe blockwise --use-distributed-optimizer --world-size 16 "
-    "--unheard-of 7\n";
+    "--reset-attention-mask --unheard-of 7\n";
 
 TEST_F(ImportPrograms, MegatronValuesArrive) {
   Import import = of("m.args", kMegatronArgs);
@@ -334,6 +334,7 @@ TEST_F(ImportPrograms, MegatronValuesArrive) {
   EXPECT_EQ(s.mixed_precision, config::Precision::kFp8);
   EXPECT_EQ(name_of(s.fp8_recipe), "blockwise");
   EXPECT_EQ(s.sharding_mode, config::ShardingMode::kZero1);
+  EXPECT_TRUE(s.document_mask);
   EXPECT_EQ(import.parallel.gpus, 16);
   ASSERT_TRUE(import.model);
   EXPECT_EQ(import.model->refusal, "");

@@ -50,7 +50,8 @@ std::optional<MemoryTaken> measure_pass(Run& run, int64_t rows) {
                         {.rows = rows,
                          .length = run.settings.max_seq_length,
                          .shuffle = false,
-                         .skip_damaged = skips_damaged(run.settings)},
+                         .skip_damaged = skips_damaged(run.settings),
+                         .document_end = document_end(run.settings, *run.data.tokenizer)},
                         {});
     try_pass(run.settings, run.world.size(), run.trained, loader.next());
     taken.peak = static_cast<double>(engine::memory_of(device).peak);
@@ -210,7 +211,8 @@ void open_loader(const config::Settings& s, const dist::World& world,
                                       .rank = world.rank(),
                                       .world = world.size(),
                                       .end = samples_asked(s, *data.train),
-                                      .skip_damaged = skips_damaged(s)};
+                                      .skip_damaged = skips_damaged(s),
+                                      .document_end = document_end(s, *data.tokenizer)};
   data.loader = std::make_unique<data::Loader>(data.train, options, position);
   data.next.reset();
 }
