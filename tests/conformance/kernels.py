@@ -51,7 +51,7 @@ MUTATIONS = [
     ("cross_entropy", "cross_entropy.h", "{0, 0};", "{1, 0};"),
     ("cross_entropy", "cross_entropy.h", "i + k < classes ? std::exp", "i + k <= classes ? std::exp"),
     ("cross_entropy", "reduce.h", "warp < kThreads / kWarp", "warp < kThreads / kWarp - 1"),
-    ("norm", "norm.h", "if (column(block, n) + k < a.columns) squares", "squares"),
+    ("norm", "norm.h", "if (column_of<kThreads>(block, n) + k < a.columns)", "if (true)"),
     ("norm", "norm.h", "row[n][k] = widened(sum[k])", "row[n][k] += delta[k]"),
     ("norm", "norm.h", "magnitude <= 0x7F800000 && ", ""),
     ("norm", "norm.h", "widened(normed[k]) * scale", "widened(normed[k])"),
