@@ -1,5 +1,5 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
-# test: label=integration timeout=1800 night="" measures="src/library src/fp8 src/engine/cpu src/checkpoint src/tokenizer src/plan examples"
+# test: label=integration timeout=1800 gate="--short" night="" measures="src/library src/fp8 src/engine/cpu src/checkpoint src/tokenizer src/plan examples"
 """The library for other programs: installed, found by find_package(octavo), and used by examples/library.
 
 The headers that are installed are those of src/library/octavo and include the standard library alone; no installed file names
@@ -7,8 +7,11 @@ the source or build folder. The example's codes are ml_dtypes', its tensors thos
 tokenizers, its forecast that of `octavo plan`. A wrong version and an unknown component are refused; each component is found and
 linked without the others.
 
-The last line is headers=4 components=4 equal=… refused=….
+usage: library.py [--short]    --short leaves out the components one by one; the build folder has the library already
+                               (preset dev), so that it takes well below a minute
+The last line is headers=4 components=4 equal=… alone=4 refused=….
 """
+import argparse
 import json
 import os
 import pathlib
@@ -87,6 +90,7 @@ def check_alone(folder, prefix):
         run(f"the build of {name} alone", ["cmake", "--build", source / "build"])
         if name != "safetensors":
             run(f"{name} alone", [source / "build" / "small"], cwd=source)
+    return len(COMPONENTS)
 
 
 def check_refused(folder, prefix):
@@ -189,6 +193,9 @@ def check_plan(example):
 
 
 def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--short", action="store_true")
+    short = parser.parse_args().short
     require_files()
     run("the build of the library", ["cmake", "--build", BUILD, "-j", os.cpu_count(), "--target", "octavo_library"])
     with tempfile.TemporaryDirectory() as folder:
@@ -200,9 +207,9 @@ def main():
         run("the build of the example", ["cmake", "--build", folder / "example"])
         example = folder / "example" / "example"
         equal = check_fp8(example) + check_tensors(example, folder) + check_tokens(example) + check_plan(example)
-        check_alone(folder, prefix)
+        alone = 0 if short else check_alone(folder, prefix)
         refused = check_refused(folder, prefix)
-    print(f"headers={len(HEADERS)} components={len(COMPONENTS)} equal={equal} refused={refused}")
+    print(f"headers={len(HEADERS)} components={len(COMPONENTS)} equal={equal} alone={alone} refused={refused}")
 
 
 if __name__ == "__main__":
