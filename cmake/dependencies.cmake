@@ -28,6 +28,8 @@ if(NOT EXISTS ${OCTAVO_SITE_PACKAGES}/torch/lib/libtorch_cpu.so)
   message(FATAL_ERROR "torch not found under ${OCTAVO_VENV}: run ./bootstrap first")
 endif()
 
+include(${CMAKE_CURRENT_LIST_DIR}/cuda.cmake)
+
 # Arrow, from the pyarrow wheel: libraries have names with the version only.
 foreach(lib arrow arrow_s3 parquet)
   file(GLOB octavo_arrow_file ${OCTAVO_SITE_PACKAGES}/pyarrow/lib${lib}.so.*)
@@ -46,12 +48,26 @@ foreach(lib c10 torch_cpu c10_cuda torch_cuda)
     IMPORTED_LOCATION ${OCTAVO_SITE_PACKAGES}/torch/lib/lib${lib}.so)
 endforeach()
 
-add_library(octavo_onednn SHARED IMPORTED)
-set_target_properties(octavo_onednn PROPERTIES IMPORTED_LOCATION ${OCTAVO_VENV}/lib/libdnnl.so.3)
+# oneDNN: 3.2 is the oldest that octavo was tried with; 2.x has no run-time scales.
+set(OCTAVO_LIBRARIES wheel CACHE STRING "where oneDNN is from: wheel; or system, which is CMAKE_PREFIX_PATH and the distribution")
+if(OCTAVO_LIBRARIES STREQUAL "system")
+  find_package(dnnl 3.2 CONFIG QUIET)
+endif()
+if(dnnl_FOUND)
+  message(STATUS "oneDNN: ${dnnl_VERSION} of ${dnnl_DIR}")
+  add_library(octavo_onednn INTERFACE)
+  target_link_libraries(octavo_onednn INTERFACE DNNL::dnnl)
+  get_target_property(octavo_onednn_include DNNL::dnnl INTERFACE_INCLUDE_DIRECTORIES)
+else()
+  message(STATUS "oneDNN: of the wheel (OCTAVO_LIBRARIES=${OCTAVO_LIBRARIES})")
+  add_library(octavo_onednn SHARED IMPORTED)
+  set_target_properties(octavo_onednn PROPERTIES IMPORTED_LOCATION ${OCTAVO_VENV}/lib/libdnnl.so.3)
+  set(octavo_onednn_include ${OCTAVO_VENV}/include)
+endif()
 
 add_library(octavo_torch INTERFACE)
 target_include_directories(octavo_torch SYSTEM INTERFACE
-  ${OCTAVO_VENV}/include
+  ${octavo_onednn_include}
   ${OCTAVO_SITE_PACKAGES}/torch/include
   ${OCTAVO_SITE_PACKAGES}/torch/include/torch/csrc/api/include)
 target_link_libraries(octavo_torch INTERFACE octavo_onednn lt::torch_cpu lt::c10)

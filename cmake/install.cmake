@@ -11,8 +11,8 @@ add_custom_target(octavo_installed DEPENDS octavo ${octavo_libraries} octavo_fak
 
 # Search paths of the build tree are relative, so that the folder of a build is in none of the files (tests/faults/supply.py).
 set(octavo_search_path $ORIGIN)
-foreach(folder ${OCTAVO_SITE_PACKAGES}/torch/lib ${OCTAVO_SITE_PACKAGES}/nvidia/cu13/lib ${OCTAVO_SITE_PACKAGES}/pyarrow
-    ${OCTAVO_VENV}/lib)
+get_filename_component(octavo_cudart_folder ${OCTAVO_CUDART} DIRECTORY)
+foreach(folder ${OCTAVO_SITE_PACKAGES}/torch/lib ${octavo_cudart_folder} ${OCTAVO_SITE_PACKAGES}/pyarrow ${OCTAVO_VENV}/lib)
   file(RELATIVE_PATH octavo_relative ${CMAKE_LIBRARY_OUTPUT_DIRECTORY} ${folder})
   list(APPEND octavo_search_path $ORIGIN/${octavo_relative})
 endforeach()

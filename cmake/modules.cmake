@@ -14,10 +14,13 @@ else()
 endif()
 
 add_library(octavo_options INTERFACE)
-target_compile_options(octavo_options INTERFACE -Wall -Wextra -Wshadow -Werror -ffp-contract=off
+target_compile_options(octavo_options INTERFACE -Wall -Wextra -Wshadow $<$<BOOL:${OCTAVO_WERROR}>:-Werror> -ffp-contract=off
   -fno-omit-frame-pointer)
 target_include_directories(octavo_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
-target_link_options(octavo_options INTERFACE -fuse-ld=lld)
+find_program(OCTAVO_LLD ld.lld)  # faster than others, and not needed
+if(OCTAVO_LLD)
+  target_link_options(octavo_options INTERFACE -fuse-ld=lld)
+endif()
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)  # files joined, where a build joins files: .ci/run
 if(OCTAVO_SANITIZE)
   target_compile_options(octavo_options INTERFACE -fsanitize=${OCTAVO_SANITIZE} -fno-sanitize-recover=undefined)

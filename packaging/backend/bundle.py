@@ -16,13 +16,14 @@ OWN = ["bin/octavo", *(f"lib/liboctavo_{part}.so" for part in ("light", "core", 
        "lib/fake_cuda/libcuda.so.1"]
 # Never copied: the C and C++ runtime of the machine that runs it, and what comes in wheels of its own.
 RUNTIME = re.compile(r"(libc|libm|libdl|libpthread|librt|libresolv|libutil|libgcc_s|libstdc\+\+|ld-linux-x86-64)\.so\.\d+")
-WHEELS = re.compile(r"(libtorch_cpu|libtorch_cuda|libc10|libc10_cuda)\.so|libdnnl\.so\.3|libgomp\.so\.1|libcudart\.so\.13"
+WHEELS = re.compile(r"(libtorch_cpu|libtorch_cuda|libc10|libc10_cuda)\.so|libdnnl\.so\.3|libgomp\.so\.1|libcudart\.so\.\d+"
                     r"|(libarrow|libarrow_s3|libparquet)\.so\.\d+|libcuda\.so\.1")
 BUNDLE = "bundled"  # a folder in lib/
 # From octavo/lib: beside us, then the wheels of the same site-packages, then lib/ of the environment (oneDNN's wheel), which
 # is four folders up, or two when all was installed with pip's --target.
+# CUDA's wheels have one folder since 13, and one for each part before.
 SEARCH_PATH = ["$ORIGIN", f"$ORIGIN/{BUNDLE}", "$ORIGIN/../../torch/lib", "$ORIGIN/../../nvidia/cu13/lib",
-               "$ORIGIN/../../pyarrow", "$ORIGIN/../../../..", "$ORIGIN/../../lib"]
+               "$ORIGIN/../../nvidia/cuda_runtime/lib", "$ORIGIN/../../pyarrow", "$ORIGIN/../../../..", "$ORIGIN/../../lib"]
 
 
 def output(*command):

@@ -16,10 +16,10 @@ namespace octavo {
 namespace {
 
 // Where a wheel's libraries are, seen from site-packages. oneDNN's lie beside Python's own folder:
-// lib/libdnnl.so.3 of lib/python3.11/site-packages.
+// lib/libdnnl.so.3 of lib/python3.11/site-packages. CUDA's are where their part is.
 struct WheelLibraries {
   std::string_view prefix;  // of the file's name
-  std::string_view package, folder;
+  std::string_view package, folder, cuda_part = {};
 };
 constexpr WheelLibraries kWheelLibraries[] = {
     {"libtorch", "torch", "torch/lib"},
@@ -28,17 +28,18 @@ constexpr WheelLibraries kWheelLibraries[] = {
     {"libdnnl", "onednn-cpu-gomp", "../.."},
     {"libarrow", "pyarrow", "pyarrow"},
     {"libparquet", "pyarrow", "pyarrow"},
-    {"libcudart", "nvidia-cuda-runtime", "nvidia/cu13/lib"},
-    {"libcupti", "nvidia-cuda-cupti", "nvidia/cu13/lib"},
+    {"libcudart", "nvidia-cuda-runtime", "", "cuda_runtime"},
+    {"libcupti", "nvidia-cuda-cupti", "", "cuda_cupti"},
 };
 // Those that the program itself links; the others come with torch.
 constexpr std::string_view kDirectWheels[] = {"torch", "onednn-cpu-gomp", "pyarrow"};
 constexpr std::string_view kSearchPath = "LD_LIBRARY_PATH", kSitePackages = "OCTAVO_SITE_PACKAGES";
 
-// packaging/requirements.lock has the versions: "torch==2.15.0 pyarrow==26.0.1 …".
+// The build says the versions: "torch==2.15.0 pyarrow==26.0.1 …".
 std::string requirement(std::string_view package) {
   for (const std::string& line : split(OCTAVO_WHEELS, ' '))
-    if (line.starts_with(std::string(package) + "==")) return line;
+    for (const char* rest : {"==", "-cu"})
+      if (line.starts_with(std::string(package) + rest)) return line;
   return std::string(package);
 }
 
@@ -57,6 +58,14 @@ fs::path site_packages_above(const fs::path& libraries) {
 
 std::string wheel_folder(const fs::path& packages, const WheelLibraries& wheel) {
   std::string folder = (packages / wheel.folder).lexically_normal().string();
+  if (!wheel.cuda_part.empty()) {
+    const std::vector<fs::path> places = cuda_wheel_folders(packages, wheel.cuda_part);
+    std::error_code error;
+    const auto there = std::find_if(places.begin(), places.end(), [&](const fs::path& place) {
+      return fs::exists(place / "lib", error);
+    });
+    folder = ((there == places.end() ? places[0] : *there) / "lib").string();
+  }
   if (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
   return folder;
 }
@@ -138,6 +147,11 @@ fs::path own_program() {
     fail(ExitCode::kEnvironment, "base", "wanted /proc/self/exe, found: ", error.message(),
          "; mount /proc");
   return executable;
+}
+
+std::vector<fs::path> cuda_wheel_folders(const fs::path& site_packages, std::string_view part) {
+  const fs::path wheels = site_packages / "nvidia";
+  return {wheels / str("cu", OCTAVO_CUDA_MAJOR), wheels / part};
 }
 
 fs::path own_library_folder() {

@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/file.h"
 
@@ -19,6 +20,10 @@ fs::path own_library_folder();
 // installed in one. The loader reads its search path at the start of a process only, so the program
 // starts itself again with the folders on it; returns when there is nothing to do.
 void use_site_packages(char** argv);
+
+// The folders where CUDA's wheels keep a part ("cuda_runtime"): one for all parts since CUDA 13, one
+// for each before. First the one for the CUDA that this program was built with.
+std::vector<fs::path> cuda_wheel_folders(const fs::path& site_packages, std::string_view part);
 
 // What was wanted, what was found, where it was looked for and what to do, when the loader refused
 // `library` and `said` why.

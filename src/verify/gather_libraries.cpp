@@ -156,13 +156,17 @@ fs::path torch_folder() {
   return fs::weakly_canonical(found, error);
 }
 
-// Of torch's own wheels: <site>/nvidia/*/lib/<prefix>N.
-std::string own_file(const fs::path& site, std::string_view prefix) {
+// Of torch's own wheels: <site>/nvidia/*/lib/<prefix>N, of the usual version where several are.
+std::string own_file(const fs::path& site, std::string_view prefix, std::string_view version) {
   std::error_code error;
+  std::string found;
   for (const auto& package : fs::directory_iterator(site / "nvidia", error))
-    for (const auto& file : fs::directory_iterator(package.path() / "lib", error))
-      if (file.path().filename().string().starts_with(prefix)) return file.path().string();
-  return "";
+    for (const auto& file : fs::directory_iterator(package.path() / "lib", error)) {
+      const std::string name = file.path().filename();
+      if (name == str(prefix, version)) return file.path().string();
+      if (found.empty() && name.starts_with(prefix)) found = file.path().string();
+    }
+  return found;
 }
 
 bool is_same_file(const std::string& a, const std::string& b) {
@@ -172,7 +176,7 @@ bool is_same_file(const std::string& a, const std::string& b) {
 
 Library find_library(const fs::path& site, const Kind& kind, std::string_view usual_version) {
   Library library;
-  library.file = own_file(site, kind.prefix);
+  library.file = own_file(site, kind.prefix, usual_version);
   const std::string soname = library.file.empty() ? str(kind.prefix, usual_version)
                                                   : fs::path(library.file).filename().string();
   const LibraryProbe by_name = in_child(kind, soname);

@@ -48,6 +48,23 @@ TEST_F(Library, AMissingLibraryIsNamedWithItsPackageItsPlaceAndTheRemedy) {
               "looked in " + packages_.parent_path().parent_path().string());
 }
 
+// One folder for all parts since CUDA 13, one for each before.
+TEST_F(Library, CudaIsLookedForInBothLayouts) {
+  make_wheel_layout();
+  const std::vector<fs::path> folders = cuda_wheel_folders(packages_, "cuda_runtime");
+  ASSERT_EQ(folders.size(), 2u);
+  EXPECT_EQ(folders[0].parent_path(), packages_ / "nvidia");
+  EXPECT_TRUE(folders[0].filename().string().starts_with("cu1")) << folders[0];
+  EXPECT_EQ(folders[1], packages_ / "nvidia/cuda_runtime");
+  const std::string said = "libcudart.so.12: cannot open shared object file: x";
+  expect_part(advice(said), "wanted libcudart.so.12 of nvidia-cuda-runtime");
+  expect_part(advice(said), "looked in " + (folders[0] / "lib").string() + ",");
+  fs::create_directories(folders[1] / "lib");
+  expect_part(advice(said), "looked in " + (folders[1] / "lib").string() + ",");
+  fs::create_directories(folders[0] / "lib");
+  expect_part(advice(said), "looked in " + (folders[0] / "lib").string() + ",");
+}
+
 TEST_F(Library, ALibraryOfNoWheelIsTheSystems) {
   expect_part(advice("libfoo.so.1: cannot open shared object file: x"),
               "wanted libfoo.so.1, which neither octavo nor a wheel brings, found none; install");

@@ -93,7 +93,7 @@ def make_sysroot():
 def build(jobs):
     run("cmake", ["cmake", "-S", ROOT, "-B", FOLDER / "build", "-G", "Ninja", f"-DOCTAVO_SYSROOT={SYSROOT}",
                   f"-DCMAKE_TOOLCHAIN_FILE={ROOT}/cmake/aarch64.cmake", "-DOCTAVO_TORCH=OFF", "-DCMAKE_BUILD_TYPE=Release",
-                  "-DCMAKE_UNITY_BUILD=ON"])
+                  "-DCMAKE_UNITY_BUILD=ON", "-DOCTAVO_WERROR=ON"])
     run("the build", ["ninja", "-C", FOLDER / "build", "-j", str(jobs)])
     machine = (FOLDER / "build" / "bin" / "octavo").read_bytes()[18:20]
     if machine != b"\xb7\x00":  # EM_AARCH64

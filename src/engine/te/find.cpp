@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/library.h"
 #include "base/log.h"
 #include "base/text.h"
 
@@ -25,36 +26,44 @@ fs::path python_packages() {
   return torch.parent_path().parent_path().parent_path();  // …/torch/lib/libtorch_cpu.so
 }
 
+// A library of a wheel: of CUDA, in its folder or that of the part; or of a wheel of its own, whose
+// name and number do not follow CUDA's.
+struct Companion {
+  const char *part, *name;
+  bool is_cuda = false;
+};
+
 // What the library calls and what its own list of needed libraries leaves out or would look for in
 // the wrong place: libnvrtc is not in the list at all and a norm would end the process without it,
 // and cuDNN must be of one version in all its parts. Libraries that are open already stay as they
 // are; those beside libtorch come before the system's.
-constexpr const char* kCompanions[] = {
-    "nvidia/cu13/lib/libcudart.so.13",
-    "nvidia/cu13/lib/libnvrtc.so.13",
-    "nvidia/cu13/lib/libcublasLt.so.13",
-    "nvidia/cu13/lib/libcublas.so.13",
-    "nvidia/nccl/lib/libnccl.so.2",
-    "nvidia/cudnn/lib/libcudnn.so.9",
-    "nvidia/cudnn/lib/libcudnn_graph.so.9",
-    "nvidia/cudnn/lib/libcudnn_ops.so.9",
-    "nvidia/cudnn/lib/libcudnn_engines_runtime_compiled.so.9",
-    "nvidia/cudnn/lib/libcudnn_engines_precompiled.so.9",
-    "nvidia/cudnn/lib/libcudnn_heuristic.so.9",
-    "nvidia/cudnn/lib/libcudnn_cnn.so.9",
-    "nvidia/cudnn/lib/libcudnn_adv.so.9",
+constexpr Companion kCompanions[] = {
+    {"cuda_runtime", "libcudart.so.", true},
+    {"cuda_nvrtc", "libnvrtc.so.", true},
+    {"cublas", "libcublasLt.so.", true},
+    {"cublas", "libcublas.so.", true},
+    {"nccl", "libnccl.so.2"},
+    {"cudnn", "libcudnn.so.9"},
+    {"cudnn", "libcudnn_graph.so.9"},
+    {"cudnn", "libcudnn_ops.so.9"},
+    {"cudnn", "libcudnn_engines_runtime_compiled.so.9"},
+    {"cudnn", "libcudnn_engines_precompiled.so.9"},
+    {"cudnn", "libcudnn_heuristic.so.9"},
+    {"cudnn", "libcudnn_cnn.so.9"},
+    {"cudnn", "libcudnn_adv.so.9"},
 };
 
 // What could not be opened: the reason, should the library itself fail to open.
 std::vector<std::string> open_companions() {
   std::vector<std::string> missing;
-  for (const char* relative : kCompanions) {
-    const fs::path file = python_packages() / relative;
-    const std::string name = file.filename();
+  for (const Companion& companion : kCompanions) {
+    const std::string name =
+        companion.is_cuda ? str(companion.name, OCTAVO_CUDA_MAJOR) : companion.name;
     const int how = RTLD_LAZY | RTLD_GLOBAL;
-    if (dlopen(name.c_str(), how | RTLD_NOLOAD) == nullptr &&
-        dlopen(file.c_str(), how) == nullptr && dlopen(name.c_str(), how) == nullptr)
-      missing.push_back(name);
+    void* open = dlopen(name.c_str(), how | RTLD_NOLOAD);
+    for (const fs::path& folder : cuda_wheel_folders(python_packages(), companion.part))
+      if (open == nullptr) open = dlopen((folder / "lib" / name).c_str(), how);
+    if (open == nullptr && dlopen(name.c_str(), how) == nullptr) missing.push_back(name);
   }
   return missing;
 }
@@ -70,8 +79,11 @@ bool is_set(const char* variable) {
 // libtorch. So those that came with that NVRTC are named first; who has named others keeps them.
 void point_to_headers() {
   constexpr char kVariable[] = "NVTE_CUDA_INCLUDE_DIR";
-  const fs::path headers = python_packages() / "nvidia/cu13/include";
-  if (is_set(kVariable) || !fs::exists(headers / "cuda_runtime.h")) return;
+  fs::path headers;
+  for (const fs::path& folder : cuda_wheel_folders(python_packages(), "cuda_runtime"))
+    if (headers.empty() && fs::exists(folder / "include/cuda_runtime.h"))
+      headers = folder / "include";
+  if (is_set(kVariable) || headers.empty()) return;
   ::setenv(kVariable, headers.c_str(), /*overwrite=*/1);
   for (const char* other : {"CUDA_HOME", "CUDA_DIR"})
     if (is_set(other))
@@ -141,7 +153,7 @@ Opened open_library() {
   const std::string companions = missing.empty() ? "" : "; not found: " + join(missing, ", ");
   return {nullptr, "", "",
           str("Transformer Engine: wanted ", kFileName, ", looked for ", join(found, ", "),
-              companions, "; install transformer_engine_cu13, or set OCTAVO_TE_LIBRARY")};
+              companions, "; install transformer_engine_cu", OCTAVO_CUDA_MAJOR, ", or set OCTAVO_TE_LIBRARY")};
 }
 
 }  // namespace octavo::engine::te

@@ -28,7 +28,8 @@ std::string version_problem(const Library& library) {
       minor >= kLeastMinor)
     return "";
   return str(library.path, " is version ", library.version, ", wanted ", kMajor, ".", kLeastMinor,
-             " or later of ", kMajor, ".x; install transformer_engine_cu13 of such a version");
+             " or later of ", kMajor, ".x; install transformer_engine_cu", OCTAVO_CUDA_MAJOR,
+             " of such a version");
 }
 
 std::string bind(void* handle, Library& library) {
