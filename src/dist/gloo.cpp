@@ -1,11 +1,22 @@
 #include "dist/gloo.h"
 
+#include <gloo/config.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include <algorithm>
 #include <iterator>
 
 #include "dist/listeners.h"
+#include "engine/torch_version.h"
+
+// libtorch's wheel has Gloo inside and none of its headers; Debian's are older. It works because
+// ProcessGroupGloo holds Gloo's classes behind pointers alone, so that its own layout does not
+// depend on theirs, and because nothing here makes or derives one: a table of virtual functions
+// from the old headers would take the place of the library's. The range of torch_version.h says
+// for which releases that was read; GlooHeaders.DefineNothing (tests/dist) watches the second.
+static_assert(GLOO_VERSION == 500,
+              "wanted the headers of Gloo 0.5 (Debian's libgloo-dev); read "
+              "ProcessGroupGloo.hpp against others before raising this");
 
 namespace octavo::dist {
 

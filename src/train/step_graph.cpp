@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "engine/allocator.h"
 #include "engine/range.h"
+#include "engine/torch_version.h"
 #include "nn/fp8_layer.h"
 #include "train/lora_run.h"
 #include "train/trained_model.h"
@@ -76,7 +77,7 @@ void settle_gradients(const nn::ParamList& params, const std::vector<at::Tensor>
     now = where_they_were ? before[i] : at::empty(now.sizes(), now.options().dtype(at::kFloat));
     to.push_back(now);
   }
-  if (!from.empty()) at::_foreach_copy_(to, from);
+  if (!from.empty()) engine::libtorch::foreach_copy(to, from);
 }
 
 }  // namespace

@@ -122,6 +122,15 @@ def check_loops(root):
                 yield f"{path.relative_to(root)}:{number}: at::parallel_for runs on one thread here; write engine::parallel_for"
 
 
+def check_torch_operators(root):
+    """Operators with a leading underscore may change with any release of libtorch: one header has them all."""
+    for path in code_files(root, "src"):
+        name = path.relative_to(root).as_posix()
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if name != "src/engine/torch_version.h" and re.search(r"\b(?:at|torch)::_[a-z]", line):
+                yield f"{name}:{number}: an underscore operator of libtorch; call it through engine/torch_version.h"
+
+
 def tracked_files(root):
     if not (root / ".git").exists():
         return [path for path in sorted(root.rglob("*")) if path.is_file()]
@@ -231,8 +240,8 @@ def check_links(root):
             yield f"mkdocs.yml: no line for docs/{name}; every page has its place in nav"
 
 
-CHECKS = [check_modules, check_sizes, check_recipe_names, check_loops, check_leftovers, check_promises, scripts.complaints, check_results,
-          check_links]
+CHECKS = [check_modules, check_sizes, check_recipe_names, check_loops, check_torch_operators, check_leftovers, check_promises,
+          scripts.complaints, check_results, check_links]
 
 
 def broken_rules(root):

@@ -23,6 +23,7 @@ SPOILED = {
     "src/base/member.h": ("namespace a {\nclass B {\n" + LONG_BODY + "};\n}\n", "a function of 62 lines"),
     "src/base/named.h": ("auto r = Recipe::kMxfp8;\n", "13 files name a recipe"),
     "src/base/loop.h": ("at::parallel_for(0, n, 1, body);\n", "runs on one thread"),
+    "src/base/operator.h": ("auto t = at::_fused_thing(x);\n", "an underscore operator of libtorch"),
     "src/base/path.h": ('const char* kPath = "/work' + '/x";\n', "machine's folder"),
     "docs/notes.md": ("see /tmp" + "/file\n", "machine's folder"),
     "packaging/pip.conf": ("index" + "-url = x\n", "registry"),

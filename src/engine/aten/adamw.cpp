@@ -11,6 +11,7 @@
 
 #include "engine/aten/adamw_low.h"
 #include "engine/aten/aten.h"
+#include "engine/torch_version.h"
 #include "kernels/adamw_storage.h"
 
 namespace octavo::engine::aten {
@@ -47,7 +48,7 @@ void widen_vectors(std::vector<AdamW::Update>& updates) {
     first += u->grad.numel();
     u->grad = into.back();
   }
-  at::_foreach_copy_(into, from);
+  libtorch::foreach_copy(into, from);
 }
 
 struct Group {
@@ -59,12 +60,11 @@ void run_fused(Group& g) {
   const auto scalar = g.master[0].options().dtype(at::kFloat);
   const std::vector<Tensor> steps(g.master.size(),
                                   at::full({}, static_cast<double>(g.hyper.step), scalar));
-  // The kernel divides gradients by it, and leaves them so.
   std::optional<Tensor> divisor;
   if (g.hyper.grad_scale != 1) divisor = at::full({}, 1.0 / g.hyper.grad_scale, scalar);
-  at::_fused_adamw_(g.master, g.grad, g.m, g.v, /*max_exp_avg_sqs=*/{}, steps, g.hyper.lr,
-                    g.hyper.beta1, g.hyper.beta2, g.hyper.weight_decay, g.hyper.eps,
-                    /*amsgrad=*/false, /*maximize=*/false, divisor);
+  libtorch::fused_adamw(
+      g.master, g.grad, g.m, g.v, steps,
+      {g.hyper.lr, g.hyper.beta1, g.hyper.beta2, g.hyper.weight_decay, g.hyper.eps}, divisor);
 }
 
 class AtenAdamW final : public AdamW {
@@ -93,7 +93,7 @@ class AtenAdamW final : public AdamW {
     }
     low_.step_all(low);
     for (Group& group : groups) run_fused(group);
-    if (!computes.empty()) at::_foreach_copy_(computes, masters);
+    if (!computes.empty()) libtorch::foreach_copy(computes, masters);
   }
 
   double sum_of_squares(const Tensor& grad) override {
@@ -109,7 +109,7 @@ class AtenAdamW final : public AdamW {
       for (const Tensor& grad : grads)
         if (grad.scalar_type() == type) same.push_back(grad);
       if (same.empty()) continue;
-      const auto made = at::_foreach_powsum(same, 2, at::kDouble);
+      const auto made = libtorch::foreach_sum_of_squares(same);
       auto next = made.begin();
       for (size_t i = 0; i < grads.size(); ++i)
         if (grads[i].scalar_type() == type) sums[i] = *next++;

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "engine/torch_version.h"
 #include "kernels/adamw_storage.h"
 
 namespace octavo::engine::aten {
@@ -150,7 +151,7 @@ struct LowAdamW::Chunk {
   // Numbers of [0, 2^bits), int32, one for each element.
   Tensor draw(Draw what, int64_t bits) const {
     Tensor numbers = at::empty({master.numel()}, master.options().dtype(at::kInt));
-    return at::_philox_randint_(numbers, keys.select(0, what), 0, int64_t{1} << bits);
+    return libtorch::philox_bits(numbers, keys.select(0, what), bits);
   }
 };
 

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "engine/aten/aten.h"
+#include "engine/torch_version.h"
 
 namespace octavo::engine::aten {
 namespace {
@@ -68,6 +69,10 @@ struct CpuFlash final : Attention {
     return h.scale > 0 ? std::optional<double>(h.scale) : std::nullopt;
   }
 
+  static libtorch::CpuFlashShape seen_by(const Piece& piece, const Shape& h, const Tensor& like) {
+    return {.causal = h.window == 0, .mask = mask_of(piece, h, like), .scale = given_scale(h)};
+  }
+
   // Sequences of one length whose heads share no keys: all in one call.
   static Forward forward_rows(const Tensor& qkv, const Shape& h, int64_t length) {
     const int64_t rows = qkv.size(0), row = h.row();
@@ -75,8 +80,9 @@ struct CpuFlash final : Attention {
       return qkv.as_strided({rows / length, h.heads, length, h.dim}, {length * row, h.dim, row, 1},
                             qkv.storage_offset() + column);
     };
-    const auto [out, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
-        part(0), part(h.width()), part(2 * h.width()), 0.0, /*is_causal=*/true, {}, given_scale(h));
+    const auto [out, lse] =
+        libtorch::cpu_flash_attention(part(0), part(h.width()), part(2 * h.width()),
+                                      {.causal = true, .mask = {}, .scale = given_scale(h)});
     return {out.transpose(1, 2).reshape({rows, h.width()}),
             lse.transpose(0, 1).reshape({h.heads, rows}).contiguous()};
   }
@@ -89,8 +95,8 @@ struct CpuFlash final : Attention {
     for (const Piece& piece : pieces_of(h)) {
       const int64_t begin = piece.begin, end = piece.end;
       const Heads part = heads_of(qkv, piece, h);
-      const auto [out, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
-          part.q, part.k, part.v, 0.0, h.window == 0, mask_of(piece, h, qkv), given_scale(h));
+      const auto [out, lse] =
+          libtorch::cpu_flash_attention(part.q, part.k, part.v, seen_by(piece, h, qkv));
       by_head(result.out.slice(0, begin, end), 0, h, false).copy_(out);
       result.lse.slice(1, begin, end).copy_(lse.reshape({h.heads, end - begin}));
     }
@@ -104,11 +110,12 @@ struct CpuFlash final : Attention {
     for (const Piece& piece : pieces_of(h)) {
       const int64_t begin = piece.begin, end = piece.end;
       const Heads part = heads_of(qkv, piece, h);
-      const auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+      const auto [dq, dk, dv] = libtorch::cpu_flash_attention_backward(
           by_head(d_out.slice(0, begin, end), 0, h, false), part.q, part.k.contiguous(),
-          part.v.contiguous(), by_head(saved.out.slice(0, begin, end), 0, h, false),
-          saved.lse.slice(1, begin, end).reshape({h.kv_heads, h.group(), end - begin}), 0.0,
-          h.window == 0, mask_of(piece, h, qkv), given_scale(h));
+          part.v.contiguous(),
+          {by_head(saved.out.slice(0, begin, end), 0, h, false),
+           saved.lse.slice(1, begin, end).reshape({h.kv_heads, h.group(), end - begin})},
+          seen_by(piece, h, qkv));
       const auto by_row = [](const Tensor& t) { return t.permute({2, 0, 1, 3}).flatten(1); };
       const Tensor d_keys = at::cat({by_row(dk.sum(1, true)), by_row(dv.sum(1, true))}, 1);
       if (h.window == 0) {
@@ -128,10 +135,10 @@ struct CpuFlash final : Attention {
     std::optional<Tensor> mask;  // a single token sees all
     if (count > 1 || (h.window > 0 && length > h.window))
       mask = mask_of(count, length, h.window, q);
-    const auto found = at::_scaled_dot_product_flash_attention_for_cpu(
-        by_head(q, 0, h, false), by_head(keys, 0, h, true), by_head(values, 0, h, true), 0.0,
-        /*is_causal=*/false, mask, given_scale(h));
-    return std::get<0>(found).permute({2, 0, 1, 3}).flatten(1);
+    const auto found = libtorch::cpu_flash_attention(
+        by_head(q, 0, h, false), by_head(keys, 0, h, true), by_head(values, 0, h, true),
+        {.causal = false, .mask = mask, .scale = given_scale(h)});
+    return found.out.permute({2, 0, 1, 3}).flatten(1);
   }
 };
 
@@ -152,11 +159,9 @@ struct GpuFlash final : Attention {
   Forward forward(const Tensor& qkv, const Shape& h) override {
     require(h);
     const Heads part = heads_of(qkv, h);
-    const auto found = at::_flash_attention_forward(part.q, part.k, part.v, h.starts, h.starts,
-                                                    h.longest, h.longest, /*dropout_p=*/0.0,
-                                                    /*is_causal=*/true, /*return_debug_mask=*/false,
-                                                    h.softmax_scale(), seen_back(h), seen_ahead(h));
-    return {std::get<0>(found).flatten(1), std::get<1>(found)};
+    const auto found =
+        libtorch::flash_attention(part.q, part.k, part.v, seen(h, h.starts, h.longest, h.longest));
+    return {found.out.flatten(1), found.lse};
   }
 
   Tensor backward(const Tensor& d_out, const Tensor& qkv, const Forward& saved,
@@ -167,12 +172,10 @@ struct GpuFlash final : Attention {
   Parts backward_parts(const Tensor& d_out, const Tensor& qkv, const Forward& saved,
                        const Shape& h) override {
     const Heads part = heads_of(qkv, h);
-    const Tensor no_random = at::empty({0}, at::kLong);  // nothing was dropped
-    const auto [dq, dk, dv] = at::_flash_attention_backward(
+    const auto [dq, dk, dv] = libtorch::flash_attention_backward(
         heads_at(d_out, 0, h.heads, h.dim), part.q, part.k, part.v,
-        heads_at(saved.out, 0, h.heads, h.dim), saved.lse, h.starts, h.starts, h.longest, h.longest,
-        /*dropout_p=*/0.0, /*is_causal=*/true, no_random, no_random, h.softmax_scale(),
-        seen_back(h), seen_ahead(h));
+        {heads_at(saved.out, 0, h.heads, h.dim), saved.lse},
+        seen(h, h.starts, h.longest, h.longest));
     return {dq.flatten(1), dk.flatten(1), dv.flatten(1)};
   }
 
@@ -180,22 +183,29 @@ struct GpuFlash final : Attention {
   Tensor extend(const Tensor& q, const Tensor& keys, const Tensor& values,
                 const Shape& h) override {
     require(h);
-    const auto found = at::_flash_attention_forward(
-        heads_at(q, 0, h.heads, h.dim).unsqueeze(0),
-        heads_at(keys, 0, h.kv_heads, h.dim).unsqueeze(0),
-        heads_at(values, 0, h.kv_heads, h.dim).unsqueeze(0), std::nullopt, std::nullopt, q.size(0),
-        keys.size(0), /*dropout_p=*/0.0, /*is_causal=*/true, /*return_debug_mask=*/false,
-        h.softmax_scale(), seen_back(h), seen_ahead(h));
-    return std::get<0>(found).squeeze(0).flatten(1);
+    const auto found =
+        libtorch::flash_attention(heads_at(q, 0, h.heads, h.dim).unsqueeze(0),
+                                  heads_at(keys, 0, h.kv_heads, h.dim).unsqueeze(0),
+                                  heads_at(values, 0, h.kv_heads, h.dim).unsqueeze(0),
+                                  seen(h, Tensor(), q.size(0), keys.size(0)));
+    return found.out.squeeze(0).flatten(1);
   }
 
  private:
   // Keys before a query's own, and behind it: the kernel's way to say a window.
-  static std::optional<int64_t> seen_back(const Shape& h) {
-    return h.window > 0 ? std::optional<int64_t>(h.window - 1) : std::nullopt;
-  }
-  static std::optional<int64_t> seen_ahead(const Shape& h) {
-    return h.window > 0 ? std::optional<int64_t>(0) : std::nullopt;
+  static libtorch::FlashShape seen(const Shape& h, const Tensor& starts, int64_t queries,
+                                   int64_t keys) {
+    libtorch::FlashShape shape{.starts = starts,
+                               .longest_q = queries,
+                               .longest_k = keys,
+                               .scale = h.softmax_scale(),
+                               .seen_back = {},
+                               .seen_ahead = {}};
+    if (h.window > 0) {
+      shape.seen_back = h.window - 1;
+      shape.seen_ahead = 0;
+    }
+    return shape;
   }
   static void require(const Shape& h) {
     if (h.dim % 8 != 0 || h.dim > 256)

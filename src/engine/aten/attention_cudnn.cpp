@@ -3,10 +3,9 @@
 #include <ATen/ATen.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 
-#include <optional>
-
 #include "base/error.h"
 #include "engine/aten/aten.h"
+#include "engine/torch_version.h"
 #include "fake_cuda/fake_cuda.h"
 
 namespace octavo::engine::aten {
@@ -25,22 +24,24 @@ constexpr int64_t kLengthMultiple = 64;
 DenseAttention by_cudnn() {
   return {.forward = [](const Tensor& q, const Tensor& k, const Tensor& v,
                         double scale) -> DenseAttention::Forward {
-            const auto found = at::_cudnn_attention_forward(
-                q, k, v, /*attn_bias=*/std::nullopt, /*cum_seq_q=*/std::nullopt,
-                /*cum_seq_k=*/std::nullopt, q.size(2), k.size(2), /*compute_log_sumexp=*/true,
-                /*dropout_p=*/0.0, /*is_causal=*/true, /*return_debug_mask=*/false, scale);
-            return {std::get<0>(found), std::get<1>(found)};
+            const auto found = libtorch::cudnn_attention(q, k, v, scale);
+            return {found.out, found.lse};
           },
           .backward =
               [](const Tensor& d_out, const Tensor& q, const Tensor& k, const Tensor& v,
                  const DenseAttention::Forward& saved, double scale) {
-                // Nothing was dropped: no one reads them.
-                const Tensor no_random = at::empty({}, q.options().dtype(at::kLong));
-                return at::_cudnn_attention_backward(
-                    d_out, q, k, v, saved.out, saved.lse, no_random, no_random,
-                    /*attn_bias=*/Tensor(), /*cum_seq_q=*/Tensor(), /*cum_seq_k=*/Tensor(),
-                    q.size(2), k.size(2), /*dropout_p=*/0.0, /*is_causal=*/true, scale);
+                return libtorch::cudnn_attention_backward(d_out, q, k, v, {saved.out, saved.lse},
+                                                          scale);
               }};
+}
+
+libtorch::FlashShape of_one_length(const Tensor& q, const Tensor& k, double scale) {
+  return {.starts = {},
+          .longest_q = q.size(2),
+          .longest_k = k.size(2),
+          .scale = scale,
+          .seen_back = {},
+          .seen_ahead = {}};
 }
 
 // The fake CUDA device has no cuDNN. Flash attention of the same views stands in: as much is
@@ -49,20 +50,16 @@ DenseAttention by_flash() {
   const auto rows_first = [](const Tensor& t) { return t.transpose(1, 2); };
   return {.forward = [rows_first](const Tensor& q, const Tensor& k, const Tensor& v,
                                   double scale) -> DenseAttention::Forward {
-            const auto found = at::_flash_attention_forward(
-                rows_first(q), rows_first(k), rows_first(v), std::nullopt, std::nullopt, q.size(2),
-                k.size(2), /*dropout_p=*/0.0, /*is_causal=*/true, /*return_debug_mask=*/false,
-                scale);
-            return {rows_first(std::get<0>(found)), std::get<1>(found)};
+            const auto found = libtorch::flash_attention(rows_first(q), rows_first(k),
+                                                         rows_first(v), of_one_length(q, k, scale));
+            return {rows_first(found.out), found.lse};
           },
           .backward =
               [rows_first](const Tensor& d_out, const Tensor& q, const Tensor& k, const Tensor& v,
                            const DenseAttention::Forward& saved, double scale) {
-                const Tensor none = Tensor(), no_random = at::empty({0}, at::kLong);
-                const auto [dq, dk, dv] = at::_flash_attention_backward(
+                const auto [dq, dk, dv] = libtorch::flash_attention_backward(
                     rows_first(d_out), rows_first(q), rows_first(k), rows_first(v),
-                    rows_first(saved.out), saved.lse, none, none, q.size(2), k.size(2),
-                    /*dropout_p=*/0.0, /*is_causal=*/true, no_random, no_random, scale);
+                    {rows_first(saved.out), saved.lse}, of_one_length(q, k, scale));
                 return std::make_tuple(rows_first(dq), rows_first(dk), rows_first(dv));
               }};
 }

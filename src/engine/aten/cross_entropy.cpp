@@ -3,19 +3,19 @@
 #include <limits>
 
 #include "engine/aten/aten.h"
+#include "engine/torch_version.h"
 
 namespace octavo::engine::aten {
 namespace {
 
 using at::Tensor;
 
-// log(softmax) in FP32, in one temporary: the kernel reads a row twice before it writes it. Padding
-// has no probability.
+// log(softmax) in FP32, in one temporary. Padding has no probability.
 Tensor log_probabilities(const Tensor& logits, int64_t classes) {
   Tensor rows = logits.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
   if (classes < rows.size(1))
     rows.narrow(1, classes, rows.size(1) - classes).fill_(-std::numeric_limits<float>::infinity());
-  return at::_log_softmax_out(rows, rows, 1, /*half_to_float=*/false);
+  return libtorch::log_softmax_in_place(rows);
 }
 
 struct AtenCrossEntropy final : CrossEntropy {

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "engine/aten/aten.h"
+#include "engine/torch_version.h"
 
 namespace octavo::engine::aten {
 namespace {
@@ -51,7 +52,7 @@ struct AtenRmsNorm final : RmsNorm {
   Forward forward(const Tensor& x, const Tensor& delta, const Tensor& gamma, double eps) override {
     const Tensor sum = sum_of(x, delta);
     if (sum.is_cuda()) {
-      const auto [normed, rstd] = at::_fused_rms_norm(sum, {sum.size(1)}, gamma, eps);
+      const auto [normed, rstd] = libtorch::fused_rms_norm(sum, gamma, eps);
       return {sum, normed, rstd.flatten()};
     }
     const Tensor wide = sum.to(at::kFloat);
@@ -71,8 +72,8 @@ struct AtenRmsNorm final : RmsNorm {
  private:
   static std::tuple<Tensor, Tensor> fused_backward(const Tensor& d_normed, const Forward& saved,
                                                    const Tensor& gamma, bool with_dgamma) {
-    return at::_fused_rms_norm_backward(d_normed, saved.sum, {saved.sum.size(1)},
-                                        saved.rstd.unsqueeze(1), gamma, {true, with_dgamma});
+    return libtorch::fused_rms_norm_backward(d_normed, saved.sum, saved.rstd.unsqueeze(1), gamma,
+                                             with_dgamma);
   }
   // libtorch has no kernel for CPUs: the same in FP32.
   static std::tuple<Tensor, Tensor> plain_backward(const Tensor& d_normed, const Forward& saved,

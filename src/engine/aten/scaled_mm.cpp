@@ -4,9 +4,11 @@
 #include <ATen/ATen.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "engine/aten/aten.h"
 #include "engine/aten/fp8_layout.h"
 #include "engine/aten/fp8_quantize.h"
+#include "engine/torch_version.h"
 
 namespace octavo::engine::aten {
 namespace {
@@ -16,31 +18,23 @@ using fp8::Direction;
 using fp8::Granularity;
 using fp8::Recipe;
 
-// at::blas::ScalingType and SwizzleType, whose header wants CUDA's.
-enum Scaling : int64_t { kTensorWise = 0, kRowWise = 1, k1x32 = 3, k1x128 = 4, k128x128 = 5 };
-enum Swizzle : int64_t { kNoSwizzle = 0, kSwizzle32x4x4 = 1 };
-
-// One operand as the call wants it: a[M,K], or b[K,N].
-struct Operand {
-  Tensor codes, scales;
-  int64_t scaling = kTensorWise, swizzle = kNoSwizzle;
-};
+using Operand = libtorch::ScaledOperand;
 enum class Factor { kLeft, kRight };
 
 int64_t scaling_of(Granularity granularity) {
   switch (granularity) {
     case Granularity::kTensor:
-      return kTensorWise;
+      return libtorch::kTensorWise;
     case Granularity::kVector:
-      return kRowWise;
+      return libtorch::kRowWise;
     case Granularity::kBlock128:
-      return k1x128;
+      return libtorch::k1x128;
     case Granularity::kSquare128:
-      return k128x128;
+      return libtorch::k128x128;
     case Granularity::kBlock32:
       break;
   }
-  return k1x32;
+  return libtorch::k1x32;
 }
 
 Operand operand(const Fp8Matrix& m, Direction direction, Factor factor, const GemmRules& rules) {
@@ -67,7 +61,7 @@ Operand operand(const Fp8Matrix& m, Direction direction, Factor factor, const Ge
       break;
     case Granularity::kBlock32:
       result.scales = copy.scales.view(at::kFloat8_e8m0fnu);
-      result.swizzle = kSwizzle32x4x4;
+      result.swizzle = libtorch::kSwizzle32x4x4;
       break;
   }
   return result;
@@ -121,15 +115,14 @@ class ScaledMm final : public Fp8Linear {
     const Operand a = operand(dy, Direction::kColumn, Factor::kLeft, rules_),
                   b = operand(x, Direction::kColumn, Factor::kRight, rules_);
     const bool add = mode == Accumulate::kAdd;
-    if (a.scaling == kRowWise && !rules_.adds_by_row) {
+    if (!libtorch::kHasScaledAddmm || (a.scaling == libtorch::kRowWise && !rules_.adds_by_row)) {
       if (!add) return multiply(a, b, Tensor(), dw, /*fast=*/false);
       Tensor result = at::empty(dw.sizes(), dw.options().dtype(at::kFloat));
       multiply(a, b, Tensor(), result, /*fast=*/false);
       dw.add_(result);
       return;
     }
-    at::_scaled_addmm_(dw, a.codes, b.codes, {a.scales}, {a.scaling}, {a.swizzle}, {b.scales},
-                       {b.scaling}, {b.swizzle}, /*contraction_dim=*/{}, /*beta=*/add ? 1 : 0);
+    libtorch::scaled_addmm(a, b, add, dw);
   }
 
   void update_factors(Tensor& history, Tensor& factors, const std::vector<fp8::Format>& formats,
@@ -165,12 +158,10 @@ class ScaledMm final : public Fp8Linear {
   // Fewer bits in the sums of a GEMM make it faster: forward only, where cuBLASLt has it.
   static void multiply(const Operand& a, const Operand& b, const Tensor& bias, Tensor& out,
                        bool fast) {
-    const bool can_be_fast = a.scaling == kTensorWise || a.scaling == kRowWise;
+    const bool can_be_fast = a.scaling == libtorch::kTensorWise || a.scaling == libtorch::kRowWise;
     const auto biased = bias.defined() ? std::optional<Tensor>(bias) : std::nullopt;
     const auto run = [&](Tensor& into) {
-      at::_scaled_mm_v2_out(into, a.codes, b.codes, {a.scales}, {a.scaling}, {a.swizzle},
-                            {b.scales}, {b.scaling}, {b.swizzle}, biased, into.scalar_type(),
-                            /*contraction_dim=*/{}, fast && can_be_fast);
+      libtorch::scaled_mm(a, b, biased, fast && can_be_fast, into);
     };
     if (a.codes.size(0) == out.size(0)) return run(out);
     // Rows were added to make a multiple of 4.
@@ -187,6 +178,10 @@ class ScaledMm final : public Fp8Linear {
 }  // namespace
 
 std::unique_ptr<Fp8Linear> make_scaled_mm(int capability) {
+  if (!libtorch::kHasScaledAddmm)
+    log_info("FP8 GEMMs: torch " TORCH_VERSION
+             " cannot add to a weight gradient in the GEMM itself, 2.15 can: every micro-batch "
+             "after the first costs a launch and a temporary more for each layer");
   return std::make_unique<ScaledMm>(capability);
 }
 
