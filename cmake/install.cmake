@@ -1,13 +1,14 @@
 # What the wheel (packaging/backend) and the Debian package (packaging/deb) are made of: cmake --install DIR --component octavo.
 # Files are copied as they are. install(TARGETS) would give every library of the build tree a search path with an empty entry,
 # which is the current folder; packaging/backend/bundle.py writes the paths that installed libraries need.
-set(octavo_libraries octavo_light octavo_core octavo_cuda octavo_arrow octavo_s3 octavo_fake_cuda)
+set(octavo_libraries octavo_light octavo_core octavo_cuda octavo_arrow octavo_s3)
+set(octavo_fake_libraries octavo_fake_cuda octavo_fake_cuda_driver)  # in a folder that no search path names
 set(octavo_torch_libraries octavo_core octavo_cuda octavo_arrow octavo_s3)
 if(TARGET octavo_kernels_cuda)  # where there is an nvcc: src/kernels
   list(APPEND octavo_libraries octavo_kernels_cuda)
   list(APPEND octavo_torch_libraries octavo_kernels_cuda)
 endif()
-add_custom_target(octavo_installed DEPENDS octavo ${octavo_libraries} octavo_fake_cuda_driver)
+add_custom_target(octavo_installed DEPENDS octavo ${octavo_libraries} ${octavo_fake_libraries})
 
 # Search paths of the build tree are relative, so that the folder of a build is in none of the files (tests/faults/supply.py).
 set(octavo_search_path $ORIGIN)
@@ -18,13 +19,15 @@ foreach(folder ${OCTAVO_SITE_PACKAGES}/torch/lib ${octavo_cudart_folder} ${OCTAV
 endforeach()
 set_target_properties(${octavo_torch_libraries} PROPERTIES
   BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "${octavo_search_path}")
-set_target_properties(octavo_fake_cuda_driver PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH $ORIGIN/..)
+set_target_properties(octavo_fake_cuda_driver PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH $ORIGIN)
 
 install(PROGRAMS $<TARGET_FILE:octavo> DESTINATION bin COMPONENT octavo)
 foreach(library ${octavo_libraries})
   install(PROGRAMS $<TARGET_FILE:${library}> DESTINATION lib COMPONENT octavo)
 endforeach()
-install(PROGRAMS $<TARGET_FILE:octavo_fake_cuda_driver> DESTINATION lib/fake_cuda COMPONENT octavo)
+foreach(library ${octavo_fake_libraries})
+  install(PROGRAMS $<TARGET_FILE:${library}> DESTINATION lib/fake_cuda COMPONENT octavo)
+endforeach()
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs DESTINATION share COMPONENT octavo FILES_MATCHING PATTERN "*.yaml"
   PATTERN "*.schema.json")
 
@@ -34,7 +37,7 @@ if(NOT OCTAVO_SANITIZE)
   set(octavo_sbom ${CMAKE_BINARY_DIR}/octavo.cdx.json)
   add_custom_command(OUTPUT ${octavo_sbom} VERBATIM COMMENT "Writing octavo.cdx.json"
     COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/packaging/sbom ${CMAKE_BINARY_DIR} ${OCTAVO_SITE_PACKAGES} ${octavo_sbom}
-    DEPENDS octavo ${octavo_libraries} octavo_fake_cuda_driver ${CMAKE_SOURCE_DIR}/packaging/sbom
+    DEPENDS octavo ${octavo_libraries} ${octavo_fake_libraries} ${CMAKE_SOURCE_DIR}/packaging/sbom
       ${CMAKE_SOURCE_DIR}/packaging/licences.txt ${CMAKE_SOURCE_DIR}/packaging/requirements.lock
       ${CMAKE_SOURCE_DIR}/packaging/backend/bundle.py ${CMAKE_SOURCE_DIR}/packaging/backend/octavo_build.py
       ${CMAKE_SOURCE_DIR}/pyproject.toml)

@@ -12,8 +12,8 @@ import subprocess
 import sys
 
 # The program, in a build folder and where it is installed.
-OWN = ["bin/octavo", *(f"lib/liboctavo_{part}.so" for part in ("light", "core", "cuda", "arrow", "s3", "fake_cuda")),
-       "lib/fake_cuda/libcuda.so.1"]
+OWN = ["bin/octavo", *(f"lib/liboctavo_{part}.so" for part in ("light", "core", "cuda", "arrow", "s3")),
+       "lib/fake_cuda/liboctavo_fake_cuda.so", "lib/fake_cuda/libcuda.so.1"]
 # Never copied: the C and C++ runtime of the machine that runs it, and what comes in wheels of its own.
 RUNTIME = re.compile(r"(libc|libm|libdl|libpthread|librt|libresolv|libutil|libgcc_s|libstdc\+\+|ld-linux-x86-64)\.so\.\d+")
 WHEELS = re.compile(r"(libtorch_cpu|libtorch_cuda|libc10|libc10_cuda)\.so|libdnnl\.so\.3|libgomp\.so\.1|libcudart\.so\.\d+"

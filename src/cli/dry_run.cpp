@@ -50,9 +50,9 @@ int dry_run(const Verb& verb, Args args, const config::Settings& settings) {
     fail(ExitCode::kUsage, "cli", "plan --dry_run: wanted num_gpus 1, found ", settings.num_gpus,
          "; a dry run is one process. Leave --dry_run out for a forecast of several");
   const fs::path program = own_program(), libraries = own_library_folder();
-  if (!fs::exists(libraries / "liboctavo_fake_cuda.so"))
+  if (!fs::exists(libraries / "fake_cuda/liboctavo_fake_cuda.so"))
     fail(ExitCode::kEnvironment, "cli", "plan --dry_run: wanted liboctavo_fake_cuda.so in ",
-         libraries.string(),
+         (libraries / "fake_cuda").string(),
          ", found none; build it (ninja octavo_fake_cuda octavo_fake_cuda_driver)");
   std::vector<std::string> words = {program.string(), "plan"},
                            variables = variables_for(gpu, libraries);

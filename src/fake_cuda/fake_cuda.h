@@ -150,13 +150,14 @@ struct Options {
   std::string record;
 };
 
-// The variables with which to start a process on the device. `lib_dir` is where
-// liboctavo_fake_cuda.so is; a library path that the process needs besides goes behind ours.
+// The variables with which to start a process on the device. `lib_dir` is where octavo's libraries
+// are, the device in its folder fake_cuda; a library path that the process needs besides goes
+// behind ours.
 inline std::map<std::string, std::string> environment(const Options& options,
                                                       const std::string& lib_dir,
                                                       const std::string& library_path = "") {
   std::map<std::string, std::string> variables = {
-      {"LD_PRELOAD", lib_dir + "/liboctavo_fake_cuda.so"},
+      {"LD_PRELOAD", lib_dir + "/fake_cuda/liboctavo_fake_cuda.so"},
       {"LD_LIBRARY_PATH",
        lib_dir + "/fake_cuda" + (library_path.empty() ? "" : ":" + library_path)},
       {"OCTAVO_FAKE_CUDA_CAPABILITY", std::to_string(options.capability)},

@@ -61,7 +61,7 @@ TEST(Options, EnvironmentStartsAProcessOnTheDevice) {
   options.memory = 42;
   options.compute = true;
   const auto variables = environment(options, "/lib/of/ours", "/elsewhere");
-  EXPECT_EQ(variables.at("LD_PRELOAD"), "/lib/of/ours/liboctavo_fake_cuda.so");
+  EXPECT_EQ(variables.at("LD_PRELOAD"), "/lib/of/ours/fake_cuda/liboctavo_fake_cuda.so");
   EXPECT_EQ(variables.at("LD_LIBRARY_PATH"), "/lib/of/ours/fake_cuda:/elsewhere");
   EXPECT_EQ(variables.at("OCTAVO_FAKE_CUDA_CAPABILITY"), "100");
   EXPECT_EQ(variables.at("OCTAVO_FAKE_CUDA_MEMORY"), "42");

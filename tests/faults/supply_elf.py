@@ -1,4 +1,5 @@
 """What an ELF file of octavo must show, as built and after the steps that the wheel and the Debian package share."""
+import pathlib
 import re
 
 import bundle
@@ -15,6 +16,14 @@ def own_files(folder):
 
 def search_paths(dynamic):
     return [path for line in re.findall(r"\((?:RUNPATH|RPATH)\).*\[(.*)\]", dynamic) for path in line.split(":")]
+
+
+def reaches_fake_device(file):
+    """A search path of the file that leads to a driver of ours: only who is started on the fake device may meet it."""
+    for path in search_paths(bundle.output("readelf", "-dW", file)):
+        folder = pathlib.Path(path.replace("${ORIGIN}", "$ORIGIN").replace("$ORIGIN", str(file.parent)))
+        if file.parent.name != "fake_cuda" and (folder / "libcuda.so.1").exists():
+            yield f"the fake libcuda.so.1 is on its search path, in {path}"
 
 
 def complaints(file):
@@ -40,6 +49,7 @@ def complaints(file):
         yield "no checked memcpy and its kin"
     if file.name in WITH_CONTAINERS and not re.search(r"\bUND _ZSt\d+__glibcxx_assert_fail", symbols):
         yield "no assertions of libstdc++"
+    yield from reaches_fake_device(file)
     for path in search_paths(dynamic):
         if not path.startswith("$ORIGIN"):
             yield f"a search path that is not its own folder's: '{path}'"

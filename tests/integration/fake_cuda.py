@@ -8,14 +8,15 @@ import pathlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIBRARIES = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build" / "release")) / "lib"
+DEVICE = LIBRARIES / "fake_cuda" / "liboctavo_fake_cuda.so"
 
 
 def environment(capability=90, memory=None, devices=1, compute=False, driver=None, record=None, base=None):
     """A copy of `base` (or of this process's variables) with which to start a process on the device."""
     variables = dict(os.environ if base is None else base)
     # One behind the other: whoever else is loaded first stays, and so do the places where libraries are looked for.
-    for name, value, separator in (("LD_PRELOAD", LIBRARIES / "liboctavo_fake_cuda.so", " "),
-                                   ("LD_LIBRARY_PATH", LIBRARIES / "fake_cuda", ":")):
+    for name, value, separator in (("LD_PRELOAD", DEVICE, " "),
+                                   ("LD_LIBRARY_PATH", DEVICE.parent, ":")):
         others = [part for part in variables.get(name, "").split(separator) if part and part != str(value)]
         variables[name] = separator.join([str(value), *others])
     chosen = {"CAPABILITY": capability, "DEVICES": devices, "COMPUTE": int(compute), "MEMORY": memory, "DRIVER": driver,
@@ -28,8 +29,7 @@ def environment(capability=90, memory=None, devices=1, compute=False, driver=Non
 
 
 def require_libraries():
-    missing = [path for path in (LIBRARIES / "liboctavo_fake_cuda.so", LIBRARIES / "fake_cuda" / "libcuda.so.1")
-               if not path.exists()]
+    missing = [path for path in (DEVICE, DEVICE.parent / "libcuda.so.1") if not path.exists()]
     if missing:
         raise SystemExit(f"wanted {missing[0]}, found none; ninja octavo_fake_cuda octavo_fake_cuda_driver")
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=integration timeout=600 night=""
 """The wheel of the built program: made, installed in a fresh environment, used from another folder without a variable or a
-library of the source tree; what is said when a library is missing; completion; the commands of docs/get-started/install.md; the Dockerfile.
+library of the source tree; what is said when a library is missing; that no
+command but a dry run opens the fake CUDA driver; completion; the commands of docs/get-started/install.md; the Dockerfile.
 
 usage: install.py [--full]
 The fresh environment is a new one in which pip installs our wheel. torch and the other 5 GB that the wheel depends on are hard
 links to the files that ./bootstrap installed; --full lets pip install them anew by their names (minutes, 6 GB).
-The last line is wheel_mb=… installed=1 steps=20 hints=….
+The last line is wheel_mb=… installed=1 steps=20 hints=… traced=3 deb_mb=….
 """
 import argparse
 import importlib.metadata
@@ -27,6 +28,9 @@ STEPS = 20
 ENVIRONMENT_FAULT = 3  # exit code
 MODEL = ["--model_name", "custom", "--n_layer", "2", "--n_head", "2", "--n_embd", "64", "--max_seq_length", "64",
          "--batch_size", "4", "--eval_freq", "0", "--sample_freq", "0", "--checkpoint_freq", "0"]
+
+TINY = ["--gpu", "h100", "--model_name", "custom", "--n_layer", "1", "--n_head", "1", "--n_embd", "64", "--batch_size", "1",
+        "--max_seq_length", "64", "--vocab_size", "256"]
 
 
 def fail(text):
@@ -175,8 +179,30 @@ def check_modules(environment):
     """What is opened at run time: Arrow for Parquet, and the fake GPU."""
     write_parquet(environment.place / "rows.parquet")
     environment.run("data", "prepare", "rows.parquet", "--output", "rows")
-    environment.run("plan", "--dry_run", "--gpu", "h100", "--model_name", "custom", "--n_layer", "1", "--n_head", "1", "--n_embd", "64",
-                    "--batch_size", "1", "--max_seq_length", "64", "--vocab_size", "256")
+    environment.run("plan", "--dry_run", *TINY)
+
+
+def opened_files(environment, *words):
+    """What the command and its children tried to open, the loader's attempts among it."""
+    log = environment.place / "opened.txt"
+    subprocess.run(["strace", "-f", "-qq", "-e", "trace=open,openat", "-o", log, "octavo", *words], cwd=environment.place,
+                   env=environment.variables(), capture_output=True)
+    return re.findall(r'open(?:at)?\((?:AT_FDCWD, )?"([^"]+)"', log.read_text(errors="replace"))
+
+
+def check_fake_device(environment):
+    """The fake driver is met by a dry run alone; verify looks for a driver and must not find that one. Returns the commands tried."""
+    train = ["train", *MODEL, "--dataset", "text.txt", "--max_steps", "1", "--run_name", "traced"]
+    for words in (["verify"], train):
+        opened = opened_files(environment, *words)
+        if fakes := [path for path in opened if "fake_cuda" in path]:
+            fail(f"octavo {words[0]}: wanted nothing of the fake CUDA device, found {fakes[0]} opened")
+        if words == ["verify"] and not any(path.endswith("libcuda.so.1") for path in opened):
+            fail("octavo verify: wanted it to look for libcuda.so.1, found no attempt; this check would show nothing")
+    dry = opened_files(environment, "plan", "--dry_run", *TINY)
+    if not any(path.endswith("fake_cuda/libcuda.so.1") for path in dry):
+        fail("octavo plan --dry_run: wanted the fake libcuda.so.1 to be opened, found no attempt")
+    return 3
 
 
 def check_completion(environment):
@@ -292,13 +318,14 @@ def main():
         check_light_verbs(environment)
         steps = check_train(environment)
         check_modules(environment)
+        traced = check_fake_device(environment)
         check_completion(environment)
         check_page(environment)
         check_other_places(work, wheel, environment)
         deb_size = check_debian_package(work, environment)
         hints = check_hints(environment)
         size = wheel.stat().st_size / 1e6
-    print(f"wheel_mb={size:.1f} installed=1 steps={steps} hints={hints} deb_mb={deb_size:.1f}")
+    print(f"wheel_mb={size:.1f} installed=1 steps={steps} hints={hints} traced={traced} deb_mb={deb_size:.1f}")
 
 
 if __name__ == "__main__":
