@@ -39,6 +39,26 @@ def needed(file):
     return re.findall(r"\(NEEDED\).*\[(.*)\]", output("readelf", "--dynamic", "--wide", file))
 
 
+# The oldest C library beside a libstdc++ with GLIBCXX_3.4.N, as auditwheel's policies pair them; its `show` checks the result
+# (tests/integration/install.py).
+GLIBC_OF_GLIBCXX = {24: (2, 28), 28: (2, 31), 29: (2, 34), 30: (2, 35), 33: (2, 39)}
+
+
+def oldest_glibc(folder):
+    """The oldest C library that all ELF files below the folder run with, as (2, 35): by the symbols that they ask for."""
+    wanted = {(2, 28)}  # torch's own wheel
+    for file in folder.rglob("*"):
+        if file.is_symlink() or not file.is_file() or file.open("rb").read(4) != b"\x7fELF":
+            continue
+        asked = output("readelf", "--version-info", "--wide", file)
+        wanted |= {(2, int(minor)) for minor in re.findall(r"\bGLIBC_2\.(\d+)", asked)}
+        newest = max(map(int, re.findall(r"\bGLIBCXX_3\.4\.(\d+)", asked)), default=0)
+        if newest > max(GLIBC_OF_GLIBCXX):
+            sys.exit(f"wheel: {file.name} asks for GLIBCXX_3.4.{newest}; wanted a row for it in GLIBC_OF_GLIBCXX")
+        wanted.add(min((glibc for number, glibc in GLIBC_OF_GLIBCXX.items() if number >= newest)))
+    return max(wanted)
+
+
 def install(build_dir, folder):
     """The built program in bin/ and lib/, stripped and without the search paths of the build tree. Returns it and its libraries."""
     subprocess.run(["cmake", "--install", build_dir, "--component", "octavo", "--prefix", folder], check=True,

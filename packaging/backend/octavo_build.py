@@ -77,9 +77,9 @@ def metadata():
     return "\n".join(lines)
 
 
-def tag():
-    """No part of Python is linked, so any version of it will do; the C library must not be older than this one."""
-    major, minor = platform.libc_ver()[1].split(".")[:2]
+def tag(folder):
+    """No part of Python is linked, so any version of it will do; the C library must have what the files ask for."""
+    major, minor = bundle.oldest_glibc(folder)
     return f"py3-none-manylinux_{major}_{minor}_{platform.machine()}"
 
 
@@ -115,7 +115,6 @@ def dist_info(folder):
     (info / "licenses").mkdir(parents=True)
     shutil.copyfile(ROOT / "LICENSE", info / "licenses" / "LICENSE")
     (info / "METADATA").write_text(metadata())
-    (info / "WHEEL").write_text(f"Wheel-Version: 1.0\nGenerator: octavo_build\nRoot-Is-Purelib: false\nTag: {tag()}\n")
     scripts = "".join(f"{name} = {target}\n" for name, target in settings()["project"]["scripts"].items())
     (info / "entry_points.txt").write_text("[console_scripts]\n" + scripts)
     return info
@@ -158,10 +157,13 @@ def pack(folder, info, wheel):
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     build_dir = given_build_dir(config_settings) or build()
-    name = f"octavo-{version()}-{tag()}.whl"
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
-        pack(folder, stage(build_dir, folder), pathlib.Path(wheel_directory) / name)
+        info = stage(build_dir, folder)
+        made_for = tag(folder)
+        (info / "WHEEL").write_text(f"Wheel-Version: 1.0\nGenerator: octavo_build\nRoot-Is-Purelib: false\nTag: {made_for}\n")
+        name = f"octavo-{version()}-{made_for}.whl"
+        pack(folder, info, pathlib.Path(wheel_directory) / name)
     return name
 
 

@@ -7,7 +7,7 @@ command but a dry run opens the fake CUDA driver; completion; the commands of do
 usage: install.py [--full]
 The fresh environment is a new one in which pip installs our wheel. torch and the other 5 GB that the wheel depends on are hard
 links to the files that ./bootstrap installed; --full lets pip install them anew by their names (minutes, 6 GB).
-The last line is wheel_mb=… installed=1 steps=20 hints=… traced=3 deb_mb=….
+The last line is tag=… wheel_mb=… installed=1 steps=20 hints=… traced=3 deb_mb=….
 """
 import argparse
 import importlib.metadata
@@ -43,6 +43,16 @@ def make_wheel(folder):
     if len(wheels) != 1:
         fail(f"wanted one wheel, found {wheels}")
     return wheels[0]
+
+
+def check_tag(wheel):
+    """What auditwheel says of the wheel is the tag in its name: no newer than needed, and no older than it runs with."""
+    shown = subprocess.run([sys.executable, "-m", "auditwheel", "show", wheel], check=True, capture_output=True, text=True).stdout
+    said = re.search(r'constrains the platform tag to\s+"(\w+)"', shown)
+    tag = wheel.stem.split("-")[-1]
+    if not said or said[1] != tag or "-py3-none-" not in wheel.name:
+        fail(f"wanted a wheel for any Python 3 and the platform that auditwheel says, found {wheel.name} and\n{shown}")
+    return tag
 
 
 def closure(names):
@@ -308,6 +318,7 @@ def main():
     with tempfile.TemporaryDirectory(dir=common.BUILD) as name, tempfile.TemporaryDirectory() as elsewhere:
         work, place = pathlib.Path(name), pathlib.Path(elsewhere)
         wheel = make_wheel(work)
+        tag = check_tag(wheel)
         environment = Environment(work / "fresh", place)
         if arguments.full:
             environment.install(wheel)
@@ -325,7 +336,7 @@ def main():
         deb_size = check_debian_package(work, environment)
         hints = check_hints(environment)
         size = wheel.stat().st_size / 1e6
-    print(f"wheel_mb={size:.1f} installed=1 steps={steps} hints={hints} traced={traced} deb_mb={deb_size:.1f}")
+    print(f"tag={tag} wheel_mb={size:.1f} installed=1 steps={steps} hints={hints} traced={traced} deb_mb={deb_size:.1f}")
 
 
 if __name__ == "__main__":
