@@ -1,5 +1,7 @@
 #include "base/library.h"
 
+#include <dlfcn.h>
+#include <link.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -199,17 +201,27 @@ std::string loader_advice(const fs::path& library, std::string_view said) {
 
 std::string installed_version(const fs::path& site_packages, std::string_view package) {
   // Wheels write their names with underscores: onednn_cpu_gomp-2023.2.0.dist-info.
-  std::string prefix(package);
-  std::replace(prefix.begin(), prefix.end(), '-', '_');
-  prefix += '-';
+  std::string wanted(package);
+  std::replace(wanted.begin(), wanted.end(), '-', '_');
   constexpr std::string_view kSuffix = ".dist-info";
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(site_packages, error)) {
     const std::string name = entry.path().filename();
-    if (name.starts_with(prefix) && name.ends_with(kSuffix))
-      return name.substr(prefix.size(), name.size() - prefix.size() - kSuffix.size());
+    const size_t dash = name.find('-');
+    const std::string own = name.substr(0, dash);
+    if (name.ends_with(kSuffix) && (own == wanted || own.starts_with(wanted + "_cu")))
+      return name.substr(dash + 1, name.size() - dash - 1 - kSuffix.size());
   }
   return "";
+}
+
+fs::path torch_site_packages() {
+  void* torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+  link_map* map = nullptr;
+  if (torch == nullptr || dlinfo(torch, RTLD_DI_LINKMAP, &map) != 0) return {};
+  std::error_code error;
+  const fs::path file = fs::weakly_canonical(map->l_name, error);
+  return file.parent_path().parent_path().parent_path();  // …/torch/lib/libtorch_cpu.so
 }
 
 std::string wanted_version(std::string_view package) {

@@ -2,7 +2,6 @@
 // before it is.
 
 #include <dlfcn.h>
-#include <link.h>
 
 #include <algorithm>
 
@@ -17,19 +16,9 @@ namespace {
 
 using CoreMain = int (*)(const char* verb, int argc, const char* const* argv);
 
-// The site-packages folder that libtorch came from, "" when it is none.
-fs::path torch_packages() {
-  void* torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
-  link_map* map = nullptr;
-  if (torch == nullptr || dlinfo(torch, RTLD_DI_LINKMAP, &map) != 0) return {};
-  std::error_code error;
-  const fs::path file = fs::weakly_canonical(map->l_name, error);
-  return file.parent_path().parent_path().parent_path();
-}
-
 // Another version may load and still differ in what the compiler took for granted.
 void check_torch_version(std::string_view verb) {
-  const fs::path packages = torch_packages();
+  const fs::path packages = torch_site_packages();
   const std::string wanted = wanted_version("torch"), found = installed_version(packages, "torch");
   const std::string public_part = found.substr(0, found.find('+'));
   if (found.empty() || public_part == wanted) return;

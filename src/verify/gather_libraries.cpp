@@ -15,6 +15,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "base/library.h"
 #include "base/text.h"
 #include "verify/elf.h"
 #include "verify/gather.h"
@@ -141,21 +142,6 @@ LibraryProbe in_child(const Kind& kind, const std::string& name) {
   return answer;
 }
 
-// The folder that libtorch_cpu.so was loaded from.
-fs::path torch_folder() {
-  fs::path found;
-  dl_iterate_phdr(
-      [](dl_phdr_info* info, size_t, void* out) {
-        const fs::path path = info->dlpi_name != nullptr ? info->dlpi_name : "";
-        if (path.filename() != "libtorch_cpu.so") return 0;
-        *static_cast<fs::path*>(out) = path.parent_path();
-        return 1;
-      },
-      &found);
-  std::error_code error;
-  return fs::weakly_canonical(found, error);
-}
-
 // Of torch's own wheels: <site>/nvidia/*/lib/<prefix>N, of the usual version where several are.
 std::string own_file(const fs::path& site, std::string_view prefix, std::string_view version) {
   std::error_code error;
@@ -209,19 +195,6 @@ Version parse_version(std::string_view text) {
   return v;
 }
 
-// The version in the folder that pip leaves beside a package.
-Version installed_version(const fs::path& site, std::string_view package) {
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(site, error)) {
-    const std::string name = entry.path().filename().string();
-    const size_t dash = name.find('-');
-    if (dash == name.npos || !name.ends_with(".dist-info")) continue;
-    if (name.substr(0, dash) == package || name.substr(0, dash).starts_with(str(package, "_cu")))
-      return parse_version(std::string_view(name).substr(dash + 1));
-  }
-  return {};
-}
-
 Library find_te(const fs::path& site) {
   constexpr Kind kKind{"libtransformer_engine.so", ask_nothing};
   Library te;
@@ -235,7 +208,7 @@ Library find_te(const fs::path& site) {
                            "transformer_engine/libtransformer_engine.so"})
     if (te.file.empty() && fs::is_regular_file(site / name, error)) {
       te.file = (site / name).string();
-      te.version = installed_version(site, "transformer_engine");
+      te.version = parse_version(installed_version(site, "transformer_engine"));
     }
   if (te.file.empty()) te.file = in_child(kKind, std::string(kKind.prefix)).file;
   if (!te.file.empty() && te.problem.empty()) {
@@ -248,13 +221,13 @@ Library find_te(const fs::path& site) {
 }  // namespace
 
 Libraries gather_libraries() {
-  const fs::path folder = torch_folder(), site = folder.parent_path().parent_path();
+  const fs::path site = torch_site_packages(), torch_cuda = site / "torch/lib/libtorch_cuda.so";
   Libraries l;
   l.torch_built = {TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR, TORCH_VERSION_PATCH};
-  l.torch_found = installed_version(site, "torch");
+  l.torch_found = parse_version(installed_version(site, "torch"));
   std::error_code error;
-  if (fs::is_regular_file(folder / "libtorch_cuda.so", error))
-    for (const std::string& name : needed_libraries(folder / "libtorch_cuda.so"))
+  if (fs::is_regular_file(torch_cuda, error))
+    for (const std::string& name : needed_libraries(torch_cuda))
       if (name.starts_with("libcudart.so.")) l.cuda_major = std::atoi(name.c_str() + 13);
   const std::string cuda = std::to_string(l.cuda_major);
   l.cudart = find_library(site, {"libcudart.so.", ask_cudart}, cuda);

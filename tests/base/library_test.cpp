@@ -94,6 +94,10 @@ TEST_F(Library, VersionsAreReadFromFolders) {
   EXPECT_EQ(installed_version(packages_, "torch"), "2.9.1+cpu");
   fs::create_directories(packages_ / "onednn_cpu_gomp-2023.2.0.dist-info");
   EXPECT_EQ(installed_version(packages_, "onednn-cpu-gomp"), "2023.2.0");
+  fs::create_directories(packages_ / "transformer_engine_torch-2.1.dist-info");
+  EXPECT_EQ(installed_version(packages_, "transformer_engine"), "");
+  fs::create_directories(packages_ / "transformer_engine_cu13-2.20.2.dist-info");
+  EXPECT_EQ(installed_version(packages_, "transformer_engine"), "2.20.2");
   EXPECT_EQ(installed_version("/nowhere", "torch"), "");
   EXPECT_EQ(wanted_version("unknown"), "");
 }

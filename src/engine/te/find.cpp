@@ -1,10 +1,8 @@
 #include "engine/te/find.h"
 
-#include <ATen/Context.h>
 #include <dlfcn.h>
 
 #include <cstdlib>
-#include <regex>
 #include <vector>
 
 #include "base/error.h"
@@ -17,14 +15,6 @@ namespace octavo::engine::te {
 namespace {
 
 constexpr char kFileName[] = "libtransformer_engine.so";
-
-// The site-packages folder that libtorch was loaded from.
-fs::path python_packages() {
-  Dl_info info{};
-  dladdr(reinterpret_cast<const void*>(&at::globalContext), &info);
-  const fs::path torch = info.dli_fname != nullptr ? info.dli_fname : "";
-  return torch.parent_path().parent_path().parent_path();  // …/torch/lib/libtorch_cpu.so
-}
 
 // A library of a wheel: of CUDA, in its folder or that of the part; or of a wheel of its own, whose
 // name and number do not follow CUDA's.
@@ -61,7 +51,7 @@ std::vector<std::string> open_companions() {
         companion.is_cuda ? str(companion.name, OCTAVO_CUDA_MAJOR) : companion.name;
     const int how = RTLD_LAZY | RTLD_GLOBAL;
     void* open = dlopen(name.c_str(), how | RTLD_NOLOAD);
-    for (const fs::path& folder : cuda_wheel_folders(python_packages(), companion.part))
+    for (const fs::path& folder : cuda_wheel_folders(torch_site_packages(), companion.part))
       if (open == nullptr) open = dlopen((folder / "lib" / name).c_str(), how);
     if (open == nullptr && dlopen(name.c_str(), how) == nullptr) missing.push_back(name);
   }
@@ -80,7 +70,7 @@ bool is_set(const char* variable) {
 void point_to_headers() {
   constexpr char kVariable[] = "NVTE_CUDA_INCLUDE_DIR";
   fs::path headers;
-  for (const fs::path& folder : cuda_wheel_folders(python_packages(), "cuda_runtime"))
+  for (const fs::path& folder : cuda_wheel_folders(torch_site_packages(), "cuda_runtime"))
     if (headers.empty() && fs::exists(folder / "include/cuda_runtime.h"))
       headers = folder / "include";
   if (is_set(kVariable) || headers.empty()) return;
@@ -95,15 +85,11 @@ void point_to_headers() {
 // The library itself has no function that tells its version. Its wheel has a folder that does:
 // transformer_engine_cu13-2.20.2.dist-info, beside the package.
 std::string version_beside(const fs::path& file) {
-  static const std::regex name(R"(transformer_engine(_cu\d+)?-([0-9][0-9.]*).*\.dist-info)");
   std::error_code error;
   fs::path folder = fs::weakly_canonical(file, error).parent_path();
   for (int up = 0; up < 3; ++up, folder = folder.parent_path())
-    for (const auto& entry : fs::directory_iterator(folder, error)) {
-      std::smatch match;
-      const std::string entry_name = entry.path().filename();
-      if (std::regex_match(entry_name, match, name)) return match[2];
-    }
+    if (const std::string found = installed_version(folder, "transformer_engine"); !found.empty())
+      return found.substr(0, found.find_first_not_of("0123456789."));
   return kUnknownVersion;
 }
 
@@ -123,7 +109,7 @@ Opened open_library() {
   if (given != nullptr && *given != '\0') {
     places = {given};
   } else {
-    const fs::path packages = python_packages();
+    const fs::path packages = torch_site_packages();
     for (const char* folder : {"transformer_engine/wheel_lib", "transformer_engine", ""})
       places.push_back(packages / folder / kFileName);
     places.emplace_back(kFileName);
@@ -151,9 +137,10 @@ Opened open_library() {
     found.push_back(str(place, " (", said != nullptr ? said : "does not load", ")"));
   }
   const std::string companions = missing.empty() ? "" : "; not found: " + join(missing, ", ");
-  return {nullptr, "", "",
-          str("Transformer Engine: wanted ", kFileName, ", looked for ", join(found, ", "),
-              companions, "; install transformer_engine_cu", OCTAVO_CUDA_MAJOR, ", or set OCTAVO_TE_LIBRARY")};
+  return {
+      nullptr, "", "",
+      str("Transformer Engine: wanted ", kFileName, ", looked for ", join(found, ", "), companions,
+          "; install transformer_engine_cu", OCTAVO_CUDA_MAJOR, ", or set OCTAVO_TE_LIBRARY")};
 }
 
 }  // namespace octavo::engine::te
