@@ -11,7 +11,7 @@ namespace octavo::compare {
 namespace {
 
 // Another text, other tokens, or another context: losses cannot be compared.
-constexpr std::array<std::string_view, 17> kTextKeys = {"special_tokens_in_text",
+constexpr std::array<std::string_view, 19> kTextKeys = {"special_tokens_in_text",
                                                         "val_split_name",
                                                         "dataset",
                                                         "split_name",
@@ -27,7 +27,9 @@ constexpr std::array<std::string_view, 17> kTextKeys = {"special_tokens_in_text"
                                                         "val_fraction",
                                                         "max_seq_length",
                                                         "penalty_type",
-                                                        "penalty_weight"};
+                                                        "penalty_weight",
+                                                        "router_aux_loss_coef",
+                                                        "router_z_loss_coef"};
 // The same text in another order or in other portions.
 constexpr std::array<std::string_view, 6> kBatchKeys = {"seed",
                                                         "shuffle",

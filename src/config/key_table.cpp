@@ -212,6 +212,13 @@ std::vector<Key> train_keys() {
                "z_loss keeps the logits' normaliser near 1; activation_l2 and kurtosis aim at the "
                "activation outliers "
                "that break FP8."),
+      real_key("router_aux_loss_coef", &S::router_aux_loss_coef, -1, 1000,
+               "Models with experts: weight of the loss that balances their load. -1: as the "
+               "model's config.json says, its router_aux_loss_coef when output_router_logits is "
+               "true and none otherwise, as transformers has it."),
+      real_key("router_z_loss_coef", &S::router_z_loss_coef, 0, 1000,
+               "Models with experts: weight of the mean square of the logsumexp of their routers' "
+               "logits. 0: none."),
   };
 }
 

@@ -46,6 +46,10 @@ bool low_state_has_low_products(const Settings& s) {
   return !low || s.mixed_precision != Precision::kFp32;
 }
 
+bool balance_is_a_weight(const Settings& s) {
+  return s.router_aux_loss_coef == -1 || s.router_aux_loss_coef >= 0;
+}
+
 bool train_counts_its_ranks(const Settings& s) {
   return s.num_gpus == 1;
 }
@@ -115,6 +119,10 @@ std::span<const Rule> rules() {
        "mixed_precision fp32 computes with FP32 weights and gradients, and master_dtype or "
        "gradient_dtype asks for bf16; take mixed_precision bf16 or fp8, or leave them fp32",
        low_state_has_low_products, "mixed_precision master_dtype gradient_dtype"},
+      {"balance_is_a_weight", reader::kTrain,
+       "router_aux_loss_coef is the weight of a loss, of at least 0, or -1 for what the model's "
+       "config.json says; give one of them",
+       balance_is_a_weight, "router_aux_loss_coef"},
       {"graph_has_gpu", reader::kTrain,
        "cuda_graph launches a GPU's work as a whole, and device cpu has no GPU; leave one of them "
        "out",

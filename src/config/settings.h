@@ -103,6 +103,8 @@ struct Settings {
   double max_grad_norm = 1.0;  // 0: no clipping
   double penalty_weight = 0;   // 0: no penalty
   PenaltyType penalty_type = PenaltyType::kZLoss;
+  double router_aux_loss_coef = -1;  // -1: as the model's file says
+  double router_z_loss_coef = 0;
   Precision mixed_precision = Precision::kBf16;
   StateType master_dtype = StateType::kFp32, moment_dtype = StateType::kFp32,
             gradient_dtype = StateType::kFp32;  // of matrices; vectors are FP32

@@ -242,8 +242,8 @@ void RedFlags::check_experts(const StepRecord& record, Flags& flags) {
               "% of its rows go to as many experts as a token "
               "has, with even use it would be ",
               rounded(100 * worst->even_share), "%; ", worst->idle, " experts have none"),
-          "in the model's config.json output_router_logits true and router_aux_loss_coef 0.001 to "
-          "0.01; a lower learning_rate; resume from before it");
+          "router_aux_loss_coef 0.001 to 0.01, router_z_loss_coef 0.001, a lower learning_rate; "
+          "resume from before it");
 }
 
 void RedFlags::check_ranks(const StepRecord& record, Flags& flags) {

@@ -16,6 +16,11 @@ namespace {
 
 using config::PenaltyType;
 
+// Of the loss that balances experts.
+double balance_weight(const config::Settings& s, const nn::Routing& routing) {
+  return s.router_aux_loss_coef >= 0 ? s.router_aux_loss_coef : routing.sizes().balance_weight;
+}
+
 // `loss_scale`: of one token in the loss of the step.
 MicroBatch forward_backward(const config::Settings& s, int ranks, TrainedModel& trained,
                             const models::DeviceBatch& batch, double loss_scale) {
@@ -34,7 +39,7 @@ MicroBatch forward_backward(const config::Settings& s, int ranks, TrainedModel& 
   nn::Routing* routing = trained.model->routing();
   if (routing != nullptr) {
     const double share = 1 / static_cast<double>(s.gradient_accumulation_steps * ranks);
-    routing->begin_pass(share * routing->sizes().balance_weight, 0);
+    routing->begin_pass(share * balance_weight(s, *routing), share * s.router_z_loss_coef);
   }
   {
     const engine::Range range("forward");

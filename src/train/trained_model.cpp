@@ -157,6 +157,15 @@ BaseModel describe_base(const config::Settings& s, const config::Settings& resol
   return base;
 }
 
+void check_router_keys(const config::Settings& s, const models::Model& model) {
+  if (model.routing() != nullptr) return;
+  for (const auto& [key, asked] : {std::pair{"router_aux_loss_coef", s.router_aux_loss_coef >= 0},
+                                   std::pair{"router_z_loss_coef", s.router_z_loss_coef > 0}})
+    if (asked)
+      fail(ExitCode::kUsage, "train", key, ": wanted a model with experts, found ", s.model_name,
+           ", which has no routers; leave the key out");
+}
+
 }  // namespace
 
 TrainedModel build_model(const config::Settings& s, const config::Settings& resolved,
@@ -167,6 +176,7 @@ TrainedModel build_model(const config::Settings& s, const config::Settings& reso
   if (s.lora_rank > 0) weights = Weights::kOfSettings;  // a checkpoint has the adapters alone
   if (!trained.has_numbers) weights = Weights::kNone;
   trained.model = make_model(resolved, vocab, *trained.engine, storage, weights);
+  check_router_keys(s, *trained.model);
   if (s.lora_rank > 0 && trained.has_numbers)
     trained.base = describe_base(s, resolved, world, *trained.model);
   start_lora(s, trained);

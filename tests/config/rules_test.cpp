@@ -22,6 +22,7 @@ TEST(Rules, ContradictionsAreRefusedWithReasonAndValues) {
   for (const char* name :
        {"a/b", "..", ".", "a\nb", ".x", "latest", "best", "best_model", "step-00000010"})
     refused({"--run_name", name}, {"run_name_is_a_name"});
+  refused({"--router_aux_loss_coef", "-0.5"}, {"or -1 for what", "balance_is_a_weight"});
   refused({"--min_lr_ratio", "1.5"}, {"wanted a number from 0 to 1", "found '1.5'"});
 }
 
@@ -55,7 +56,8 @@ TEST(Rules, WhatDoesNotContradictPasses) {
         Words{"--num_epochs", "2", "--warmup_steps", "100"},
         Words{"--n_head", "4", "--n_embd", "128"}, Words{"--val_fraction", "0", "--eval_freq", "0"},
         Words{"--model_name", "custom", "--n_layer", "1", "--n_head", "1", "--n_embd", "8"},
-        Words{"--run_name", "a..b"}})
+        Words{"--run_name", "a..b"}, Words{"--router_aux_loss_coef", "-1"},
+        Words{"--router_aux_loss_coef", "0"}})
     EXPECT_NO_THROW(parse(words, kTrainArguments)) << words.front();
 }
 

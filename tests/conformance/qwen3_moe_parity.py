@@ -4,9 +4,9 @@
 recipe trains a small model to BF16's loss."""
 from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
-from llama_family import DAMAGED, REFUSED, SHORT, build, check_whole, require, run_family, save, setting
+from llama_family import DAMAGED, REFUSED, SHORT, build, check_whole, edit, require, run_family, save, setting
 from model_parity import TOOL
-from training_parity import TEXT, train_here
+from training_parity import TEXT, train_here, train_there
 
 SIZES = dict(num_hidden_layers=2, max_position_embeddings=256, intermediate_size=160, head_dim=16, num_attention_heads=4,
              num_key_value_heads=2)
@@ -51,6 +51,7 @@ REFUSALS = [
 ]
 RECIPES = ("delayed", "current", "rowwise", "blockwise", "mxfp8")
 FP8_REL, SEEDS = 0.01, (1, 2, 3)
+KEYS_REL = 1e-4  # of gradient norms in FP32
 # Sides that every recipe takes.
 FP8_CASE = dict(config=dict(
     num_hidden_layers=2, max_position_embeddings=256, hidden_size=128, intermediate_size=128, head_dim=32,
@@ -80,10 +81,29 @@ def check_recipes(work):
     return worst
 
 
+def norms(folder, work, **keys):
+    return [r["norm"] for r in train_here(folder, work, 8, dict(max_seq_length=64, batch_size=4) | keys, "fp32")[0]]
+
+
+def check_keys(work):
+    """The gradient with both losses of the routers against PyTorch's: the largest relative difference of the norms over eight
+    steps. By the key the loss that balances experts is what the fields of config.json make it."""
+    folder, options = work / "plain", dict(max_seq_length=64, batch_size=4, router_aux_loss_coef=0.5, router_z_loss_coef=0.1)
+    here, inputs, targets = train_here(folder, work, 8, options, "fp32")
+    there = train_there(folder, options, "fp32", [r["lr"] for r in here], inputs, targets)
+    balanced = edit(folder, work / "balanced", lambda config: config.update(output_router_logits=True, router_aux_loss_coef=0.5))
+    by_file, plain = norms(balanced, work), norms(folder, work)
+    assert by_file == norms(folder, work, router_aux_loss_coef=0.5), "the key and the file differ"
+    assert plain == norms(balanced, work, router_aux_loss_coef=0), "the key did not take the file's loss away"
+    others = [plain, by_file, norms(folder, work, router_z_loss_coef=0.1)]
+    assert all(abs(here[0]["norm"] / other[0] - 1) > 10 * KEYS_REL for other in others), "a key does nothing"
+    return max(abs(r["norm"] / norm - 1) for r, (_, norm, _) in zip(here, there))
+
+
 def extra(work):
     words, good = check_whole(work, "trained", Qwen3MoeConfig, Qwen3MoeForCausalLM, CASES["trained"])
-    recipes = check_recipes(work)
-    return f"{words} recipes_rel={recipes:.2e}", good and recipes <= FP8_REL
+    recipes, keys = check_recipes(work), check_keys(work)
+    return f"{words} recipes_rel={recipes:.2e} keys_rel={keys:.2e}", good and recipes <= FP8_REL and keys <= KEYS_REL
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "expect_failure.h"
 #include "models/device_batch.h"
 #include "train/evaluate.h"
 #include "train/tiny_run.h"
@@ -122,6 +123,15 @@ TEST_F(Step, PenaltiesAreRecordedAndAct) {
       EXPECT_NEAR(record.penalty, std::pow(std::log(257), 2), 1);
     }
     EXPECT_GT(largest_difference(weights(*run), weights(*plain)), 0) << name_of(type);
+  }
+}
+
+TEST_F(Step, KeysOfRoutersNeedAModelThatHasSome) {
+  for (const auto key :
+       {&config::Settings::router_aux_loss_coef, &config::Settings::router_z_loss_coef}) {
+    auto s = settings();
+    s.*key = 0.01;
+    expect_failure(ExitCode::kUsage, "has no routers", [&] { start(s); });
   }
 }
 
