@@ -35,17 +35,23 @@ void add_fp8_stats(const std::vector<Fp8Tensor>& tensors, Metrics& metrics) {
 
 // The worst layer's load; of experts without a row, those of all layers.
 void add_experts(const StepRecord& r, Metrics& metrics) {
-  double busiest = 0, largest = 0;
+  double busiest = 0, largest = 0, fullest = 0, emptiest = 1;
   int64_t idle = 0;
   for (const ExpertLoad& load : r.expert_loads) {
     busiest = std::max(busiest, load.busiest_share);
     largest = std::max(largest, load.largest);
     idle += load.idle;
+    for (const double share : load.token_shares) {
+      fullest = std::max(fullest, share);
+      emptiest = std::min(emptiest, share);
+    }
   }
   metrics.push_back({"moe/balance_loss", r.balance_loss});
   metrics.push_back({"moe/z_loss", r.router_z});
   metrics.push_back({"moe/busiest_share", busiest});
   metrics.push_back({"moe/largest_load", largest});
+  metrics.push_back({"moe/fullest_share", fullest});
+  metrics.push_back({"moe/emptiest_share", emptiest});
   metrics.push_back({"moe/idle_experts", static_cast<double>(idle)});
 }
 

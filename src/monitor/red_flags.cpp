@@ -44,6 +44,13 @@ std::string describe_worst(const WorstTensor& found, const char* what) {
              found.layers.size() > 1 ? str("; ", found.layers.size(), " layers in all") : "");
 }
 
+std::string describe_expert(const ExpertWatch::Verdict& found) {
+  return str("layer ", found.layer, " of those with experts: ", rounded(100 * found.share),
+             "% of the tokens of the last ", ExpertWatch::kSteps, " steps went through expert ",
+             found.expert, ", with even use it would be ", rounded(100 * found.even), "%",
+             found.count > 1 ? str("; ", found.count, " such experts in all layers") : "");
+}
+
 constexpr double kVeryOdd = 12;  // sigmas
 constexpr const char* kSpikes =
     "when it does not come back in some 100 steps, resume from before it with a lower "
@@ -51,6 +58,9 @@ constexpr const char* kSpikes =
 constexpr const char* kUniform =
     "start again, or resume from before it, with a tenth of the learning_rate and more "
     "warmup_steps; for a pretrained model see that tokenizer and weights are of one model";
+constexpr const char* kRouters =
+    "router_aux_loss_coef 0.001 to 0.01, router_z_loss_coef 0.001, a lower learning_rate; resume "
+    "from before it";
 constexpr const char* kNotFinite =
     "resume from the last checkpoint with half the learning_rate or more warmup_steps; in FP8, "
     "with fp8_recipe current or fp8_skip first and last";
@@ -83,6 +93,8 @@ void RedFlags::visit_lasting(Self& self, Visit&& visit) {
   visit("nan_loss", self.bad_evaluation_);
   visit("worse_than_uniform", self.uniform_trouble_);
   visit("expert_collapse", self.collapsed_);
+  visit("idle_expert", self.idle_expert_);
+  visit("crowded_expert", self.crowded_expert_);
 }
 
 std::vector<Flag> RedFlags::take_ended(int64_t step) {
@@ -242,8 +254,13 @@ void RedFlags::check_experts(const StepRecord& record, Flags& flags) {
               "% of its rows go to as many experts as a token "
               "has, with even use it would be ",
               rounded(100 * worst->even_share), "%; ", worst->idle, " experts have none"),
-          "router_aux_loss_coef 0.001 to 0.01, router_z_loss_coef 0.001, a lower learning_rate; "
-          "resume from before it");
+          kRouters);
+  const ExpertWatch::Verdicts found = experts_.add(record.expert_loads);
+  if (idle_expert_.begins(found.idle.bad, found.idle.good))
+    raise(flags, record.step, "idle_expert", describe_expert(found.idle),
+          str(kRouters, "; in fine-tuning on one kind of text some may have nothing to do"));
+  if (crowded_expert_.begins(found.crowded.bad, found.crowded.good))
+    raise(flags, record.step, "crowded_expert", describe_expert(found.crowded), kRouters);
 }
 
 void RedFlags::check_ranks(const StepRecord& record, Flags& flags) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "monitor/expert_watch.h"
 #include "monitor/loss_watch.h"
 #include "monitor/speed_watch.h"
 #include "monitor/step_record.h"
@@ -66,9 +67,10 @@ class RedFlags {
   std::string worse_than_uniform_;  // what was, of the last losses; "": nothing
   LostTime waits_{0.2};
   SlowRankDetector ranks_;
+  ExpertWatch experts_;
   SlowerDetector speed_;
   RaiseOnce spike_, explosion_, flat_{2}, saturating_{1}, underflowing_{1}, starving_, slow_rank_,
-      slower_, bad_evaluation_{1}, uniform_trouble_, collapsed_;
+      slower_, bad_evaluation_{1}, uniform_trouble_, collapsed_, idle_expert_, crowded_expert_;
   bool first_step_ = true, after_spike_ = false;
   int64_t total_ = 0;
   std::map<std::string, int64_t> counts_, raised_at_;  // by name; the step of the last one

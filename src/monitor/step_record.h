@@ -29,8 +29,9 @@ struct ExpertLoad {
   // Of all choices, what as many experts took as a token goes through: the busiest ones, and any
   // if all were equally busy. 1: every token goes through the same.
   double busiest_share = 0, even_share = 0;
-  double largest = 0;  // rows of the busiest expert over the mean of all
-  int64_t idle = 0;    // experts without a row
+  double largest = 0;                // rows of the busiest expert over the mean of all
+  int64_t idle = 0;                  // experts without a row
+  std::vector<double> token_shares;  // of each expert: the share of the tokens that went through it
 };
 
 struct StepRecord {

@@ -113,12 +113,24 @@ function fp8Section() {
   return section("fp8", "FP8 health", element("div", { class: "charts" }, heat.figure, scales.figure));
 }
 
+// Nothing of a model without experts.
+function expertsSection() {
+  const all = DATA.steps.series;
+  if (!all.fullest) return [];
+  const made = [
+    new LineChart({ id: "experts", title: "Share of a layer's tokens that went through one expert", fromZero: true, format: (value) => percent(value),
+      series: [...series("fullest expert", "fullest", "var(--c0)", { smooth: true }), ...series("emptiest expert", "emptiest", "var(--c1)", { smooth: true })] }),
+    new LineChart({ id: "idle-experts", title: "Experts without a token, of all layers", fromZero: true, format: (value) => plain(value, 4), series: series("experts", "idleExperts", "var(--c3)") }),
+    new LineChart({ id: "balance", title: "Balance loss", format: (value) => plain(value, 4), series: series("balance loss", "balance", "var(--c2)", { smooth: true }) })];
+  return [section("experts", "Load of the experts", element("div", { class: "charts" }, ...made.filter((chart) => chart.spec.series.length > 0).map((chart) => chart.figure)))];
+}
+
 function build() {
   const page = document.getElementById("page");
   const made = charts();
   page.replaceChildren(header(), banner(), summaryTiles(), controls(),
     section("loss", "Curves", element("div", { class: "charts" }, ...made.map((chart) => chart.figure))),
-    fp8Section(), eventsSection(), receiptSection(), samplesSection(), configSection(), notesSection());
+    ...expertsSection(), fp8Section(), eventsSection(), receiptSection(), samplesSection(), configSection(), notesSection());
   drawAll();
   let waiting = 0, width = innerWidth;
   addEventListener("resize", () => {

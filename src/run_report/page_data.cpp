@@ -20,9 +20,10 @@ constexpr size_t kMostGemms = 5000, kMostGemmRows = 1500, kMostOperations = 200;
 constexpr size_t kLongestCell = 400, kLongestReceipt = 60'000;
 
 // Names in the page's script, in the order of StepField; "" is not drawn.
-constexpr const char* kSeriesNames[] = {"loss",     "lr",       "grad",   "speed",   "seconds",
-                                        "wait",     "peak",     "kept",   "mfu",     "slowest",
-                                        "fwdScale", "bwdScale", "tokens", "outside", "skipped"};
+constexpr const char* kSeriesNames[] = {
+    "loss",     "lr",       "grad",    "speed",     "seconds",     "wait",    "peak",
+    "kept",     "mfu",      "slowest", "fwdScale",  "bwdScale",    "fullest", "emptiest",
+    "idleExperts", "balance", "tokens", "outside", "skipped"};
 static_assert(std::size(kSeriesNames) == static_cast<size_t>(StepField::kCount));
 
 bool is_a_sum(StepField field) {  // over a bucket, where others have least, mean and most

@@ -134,6 +134,10 @@ const char* metric_of(StepField field) {
                                              "perf/slowest_rank_seconds",
                                              "fp8/fwd_scale",
                                              "fp8/bwd_scale",
+                                             "moe/fullest_share",
+                                             "moe/emptiest_share",
+                                             "moe/idle_experts",
+                                             "moe/balance_loss",
                                              "tokens",
                                              "",
                                              ""};

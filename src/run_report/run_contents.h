@@ -30,6 +30,10 @@ enum class StepField : uint8_t {
   kSlowestRank,
   kForwardScale,
   kBackwardScale,
+  kFullestExpert,
+  kEmptiestExpert,
+  kIdleExperts,
+  kBalanceLoss,
   kTokens,
   kOutside,  // seconds between this step and the one before that no step has: from goodput
   kSkipped,  // seconds of a step that was skipped

@@ -34,6 +34,7 @@
 #include "base/json.h"
 #include "checkpoint/safetensors.h"
 #include "config/parse.h"
+#include "monitor/metrics.h"
 #include "nn/kv_cache.h"
 #include "nn/loss.h"
 #include "nn/sequences.h"
@@ -211,11 +212,11 @@ void train_and_tell(const fs::path& batches, Arguments args) {
   write_batches(*run, run->schedule.max_steps * run->settings.gradient_accumulation_steps, batches);
   while (run->progress.step < run->schedule.max_steps) {
     const monitor::StepRecord r = train_step(*run);
-    tell({{"loss", r.loss},
-          {"lr", r.learning_rate},
-          {"norm", r.grad_norm},
-          {"penalty", r.penalty},
-          {"balance_loss", r.balance_loss}});
+    Json line = {
+        {"loss", r.loss}, {"lr", r.learning_rate}, {"norm", r.grad_norm}, {"penalty", r.penalty}};
+    for (const monitor::Metric& metric : monitor::metrics_of(r))
+      if (metric.name.starts_with("moe/")) line[metric.name] = metric.value;
+    tell(line);
   }
 }
 

@@ -2,6 +2,7 @@
 # test: label=conformance timeout=1800 gate="--short" night="" measures="src/model_config src/models src/nn src/engine"
 """Qwen3-MoE of octavo against transformers: routers, experts, the loss that balances them, layers without experts. Every FP8
 recipe trains a small model to BF16's loss."""
+import torch
 from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from llama_family import DAMAGED, REFUSED, SHORT, build, check_whole, edit, require, run_family, save, setting
@@ -52,6 +53,7 @@ REFUSALS = [
 RECIPES = ("delayed", "current", "rowwise", "blockwise", "mxfp8")
 FP8_REL, SEEDS = 0.01, (1, 2, 3)
 KEYS_REL = 1e-4  # of gradient norms in FP32
+LOAD_STEPS = 3
 # Sides that every recipe takes.
 FP8_CASE = dict(config=dict(
     num_hidden_layers=2, max_position_embeddings=256, hidden_size=128, intermediate_size=128, head_dim=32,
@@ -100,10 +102,38 @@ def check_keys(work):
     return max(abs(r["norm"] / norm - 1) for r, (_, norm, _) in zip(here, there))
 
 
+def load_of(result, config):
+    """The metrics of a step, counted in transformers' router logits."""
+    active, tokens = config["num_experts_per_tok"], result.router_logits[0].shape[0]
+    rows = torch.stack([torch.bincount(logits.topk(active).indices.flatten(), minlength=config["num_experts"])
+                        for logits in result.router_logits]).double()
+    found = {"fullest_share": rows.max() / tokens, "emptiest_share": rows.min() / tokens,
+             "largest_load": (rows.amax(1) / rows.mean(1)).max(), "idle_experts": (rows == 0).sum(),
+             "busiest_share": (rows.topk(active).values.sum(1) / rows.sum(1)).max()}
+    return {f"moe/{name}": value.item() for name, value in found.items()}
+
+
+def check_loads(work):
+    """How many metrics of the load are as counted, of how many: every one of them in the first steps of a run, before rounding
+    makes a token choose another expert."""
+    folder, options, counted = work / "sparse", dict(max_seq_length=64, batch_size=2), []
+    here, inputs, targets = train_here(folder, work, LOAD_STEPS, options, "fp32")
+    train_there(folder, options, "fp32", [r["lr"] for r in here], inputs, targets,
+                seen=lambda result: counted.append(load_of(result, CASES["sparse"]["config"])))
+    assert counted[0]["moe/fullest_share"] > 2 * counted[0]["moe/emptiest_share"], "an even load shows nothing"
+    pairs = [(name, found[name], value) for found, wanted in zip(here, counted) for name, value in wanted.items()]
+    for name, found, wanted in pairs:
+        if abs(found - wanted) > 1e-9:
+            print(f"{name}: wanted {wanted}, found {found}")
+    return sum(abs(found - wanted) <= 1e-9 for _, found, wanted in pairs), len(pairs)
+
+
 def extra(work):
     words, good = check_whole(work, "trained", Qwen3MoeConfig, Qwen3MoeForCausalLM, CASES["trained"])
     recipes, keys = check_recipes(work), check_keys(work)
-    return f"{words} recipes_rel={recipes:.2e} keys_rel={keys:.2e}", good and recipes <= FP8_REL and keys <= KEYS_REL
+    right, loads = check_loads(work)
+    return (f"{words} recipes_rel={recipes:.2e} keys_rel={keys:.2e} loads={right}/{loads}",
+            good and recipes <= FP8_REL and keys <= KEYS_REL and right == loads)
 
 
 if __name__ == "__main__":

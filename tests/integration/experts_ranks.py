@@ -23,7 +23,8 @@ MICRO_BATCHES, SAMPLES, STEPS = 4, 2, 30
 QWEN3_MOE = {"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"], "head_dim": 32, "num_experts": 16,
              "num_experts_per_tok": 2, "moe_intermediate_size": 128, "norm_topk_prob": True, "mlp_only_layers": [1],
              "output_router_logits": True, "router_aux_loss_coef": 0.01}
-LOAD = ("moe/balance_loss", "moe/z_loss", "moe/busiest_share", "moe/largest_load", "moe/idle_experts")
+LOAD = ("moe/balance_loss", "moe/z_loss", "moe/busiest_share", "moe/largest_load", "moe/fullest_share",
+        "moe/emptiest_share", "moe/idle_experts")
 
 
 class Runs:

@@ -4,7 +4,7 @@
 
 Causes: a NaN in the weights, a learning rate far too high (also from the first step on) or far too low, text that turns into noise, an FP8 margin that
 drowns everything, FP8 factors that are never renewed, a thread that reads data and stands still most of the time, a rank
-that stands still most of the time, a BF16 run that was faster. Flags before the cause, and any flag in the clean run, are
+that stands still most of the time, routers that always take the same experts, a BF16 run that was faster. Flags before the cause, and any flag in the clean run, are
 false ones.
 
 usage: red_flags.py [--clean-steps N] [--short] [--only PART_OF_A_CAUSE]
@@ -185,6 +185,39 @@ def factors_never_renewed(work, check):
     check.flag("saturating_layer", folder, 60, may_follow=("spike", "gradient_explosion", "underflowing_layer", "worse_than_uniform"))
 
 
+EXPERTS = {"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"], "num_hidden_layers": 2, "hidden_size": 32,
+           "intermediate_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 257,
+           "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "norm_topk_prob": True, "hidden_act": "silu",
+           "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": False}
+
+
+def routers_that_take_the_same_experts(work, check):
+    """Every token has one large channel, and routers look at that: two experts have all tokens, the others none."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    (work / "shape").mkdir()
+    (work / "shape" / "config.json").write_text(json.dumps(EXPERTS))
+    sizes_from_the_file = "\n".join(line for line in TINY.splitlines() if not line.startswith("n_"))
+    donor = Folder(work / "experts", config(sizes_from_the_file, max_steps=1, model_name=work / "shape", init_from="random",
+                                            tokenizer="bytes"))
+    donor.finish_or_exit()
+    subprocess.run([common.OCTAVO, "checkpoints", "export", donor.step(1), "--output", work / "uneven"], check=True,
+                   capture_output=True)
+    file = work / "uneven" / "model.safetensors"
+    weights = load_file(file)
+    weights["model.embed_tokens.weight"][:, 0] = 1
+    for layer in range(EXPERTS["num_hidden_layers"]):
+        weights[f"model.layers.{layer}.mlp.gate.weight"][:, 0] = torch.tensor([4.0, 3.0] + 6 * [-4.0])
+    save_file(weights, file, {"format": "pt"})
+    folder = Folder(work / "routed", config(sizes_from_the_file, max_steps=WITHIN + 2, model_name=work / "uneven", learning_rate=1e-6,
+                                            tokenizer="bytes"))
+    folder.finish_or_exit()
+    names = ("expert_collapse", "idle_expert", "crowded_expert")
+    for name in names:
+        check.flag(name, folder, 0, may_follow=names)
+
+
 def faster_in_bf16(work, check):
     keys = {"max_steps": WITHIN + 10, "num_threads": 1}
     plain = Folder(work / "plain", config(TINY, mixed_precision="bf16", **keys))
@@ -267,7 +300,7 @@ def rank_that_stands_still(work, check):
 
 CAUSES = [a_nan_in_the_weights, weights_that_overflow, learning_rate_far_too_low, text_that_turns_into_noise,
           learning_rate_far_too_high, a_run_that_diverges, factors_never_renewed, margin_that_drowns, disk_that_does_not_answer,
-          rank_that_stands_still, faster_in_bf16]
+          rank_that_stands_still, routers_that_take_the_same_experts, faster_in_bf16]
 
 
 def clean(work, steps):

@@ -52,7 +52,11 @@ std::vector<Flag> raised(RedFlags& flags, Healthy& healthy, int steps, Change&& 
 
 // Of 8 experts of which a token has 2, as the busiest two take this share of the rows.
 ExpertLoad load_of(double busiest) {
-  return {.busiest_share = busiest, .even_share = 0.25, .largest = 4 * busiest, .idle = 1};
+  return {.busiest_share = busiest,
+          .even_share = 0.25,
+          .largest = 4 * busiest,
+          .idle = 1,
+          .token_shares = {}};
 }
 
 const auto kNothing = [](StepRecord&) {};
@@ -75,6 +79,59 @@ TEST(RedFlags, ExpertsThatCollapse) {
   EXPECT_EQ(flags.open(), std::vector<std::string>{"expert_collapse"});
   EXPECT_EQ(names(raised(flags, healthy, 20, with_load(0.3, 0.4))), kNone);
   EXPECT_TRUE(flags.open().empty());
+}
+
+// Two layers of 8 experts, 2 of a token; those of the second layer get these shares of its tokens.
+auto with_shares(const std::vector<double>& second) {
+  return [=](StepRecord& r) {
+    ExpertLoad even = load_of(0.25), other = load_of(0.5);
+    even.token_shares.assign(8, 0.25);
+    other.token_shares = second;
+    r.expert_loads = {even, other};
+  };
+}
+
+TEST(RedFlags, ExpertsThatGetNothingForManySteps) {
+  RedFlags flags({});
+  Healthy healthy;
+  const auto idle = with_shares({0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.198, 0.002});
+  const auto few = with_shares({0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.19, 0.01});
+  // A hundredth of 25% is the limit; a few steps without a token are no trouble.
+  EXPECT_EQ(names(raised(flags, healthy, 60, few)), kNone);
+  EXPECT_EQ(names(raised(flags, healthy, 15, idle)), kNone);
+  EXPECT_EQ(names(raised(flags, healthy, 30, few)), kNone);
+  const auto found = raised(flags, healthy, 40, idle);
+  ASSERT_EQ(names(found), std::vector<std::string>{"idle_expert"});
+  EXPECT_NE(found[0].seen.find("layer 1 "), std::string::npos) << found[0].seen;
+  EXPECT_NE(found[0].seen.find("expert 7, "), std::string::npos) << found[0].seen;
+  EXPECT_NE(found[0].remedy.find("router_aux_loss_coef"), std::string::npos);
+  EXPECT_EQ(flags.open(), std::vector<std::string>{"idle_expert"});
+  raised(flags, healthy, 40, with_shares(std::vector<double>(8, 0.25)));
+  EXPECT_TRUE(flags.open().empty());
+}
+
+TEST(RedFlags, AnExpertThatMostTokensGoThrough) {
+  RedFlags flags({});
+  Healthy healthy;
+  // Half of the way from 25% to all is 62.5%.
+  const auto crowded = with_shares({0.2, 0.2, 0.2, 0.65, 0.2, 0.2, 0.2, 0.15});
+  EXPECT_EQ(
+      names(raised(flags, healthy, 60, with_shares({0.2, 0.2, 0.2, 0.6, 0.2, 0.2, 0.2, 0.2}))),
+      kNone);
+  const auto found = raised(flags, healthy, 40, crowded);
+  ASSERT_EQ(names(found), std::vector<std::string>{"crowded_expert"});
+  EXPECT_NE(found[0].seen.find("expert 3, "), std::string::npos) << found[0].seen;
+  EXPECT_EQ(names(raised(flags, healthy, 40, crowded)), kNone) << "it lasts, and was said";
+}
+
+TEST(RedFlags, WhereEveryExpertHasEveryTokenNoneIsCrowded) {
+  RedFlags flags({});
+  Healthy healthy;
+  const auto all = [](StepRecord& r) {
+    r.expert_loads = {
+        {.busiest_share = 1, .even_share = 1, .largest = 1, .idle = 0, .token_shares = {1, 1, 1}}};
+  };
+  EXPECT_EQ(names(raised(flags, healthy, 60, all)), kNone);
 }
 
 TEST(RedFlags, WorseThanUniformIsFlaggedAndLastsToTheEnd) {

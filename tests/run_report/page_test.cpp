@@ -58,9 +58,28 @@ TEST_F(PageTest, HasEverySeriesAndWhatDiffersFromTheDefaults) {
     EXPECT_EQ(data["steps"]["series"][name]["mean"].size(), 20u) << name;
   }
   EXPECT_FALSE(data["steps"]["series"].contains("mfu"));
+  EXPECT_FALSE(data["steps"]["series"].contains("fullest"));
   std::vector<std::string> changed;
   for (const Json& row : data["config"]["changed"]) changed.push_back(row[0]);
   EXPECT_EQ(changed, (std::vector<std::string>{"max_steps", "seed"}));
+}
+
+TEST_F(PageTest, HasTheLoadOfExpertsWhereThereAreSome) {
+  std::string text;
+  for (int64_t i = 1; i <= 5; ++i) {
+    Json record = step(i, 3);
+    record["moe/fullest_share"] = 0.5;
+    record["moe/emptiest_share"] = 0.01 * static_cast<double>(i);
+    record["moe/idle_experts"] = 3;
+    record["moe/balance_loss"] = 2.25;
+    text += record.dump() + "\n";
+  }
+  write("metrics.jsonl", text);
+  const Json series = page_data(read())["steps"]["series"];
+  EXPECT_EQ(series["fullest"]["mean"][4], 0.5);
+  EXPECT_EQ(series["emptiest"]["mean"][4], 0.05);
+  EXPECT_EQ(series["idleExperts"]["mean"][0], 3);
+  EXPECT_EQ(series["balance"]["mean"][0], 2.25);
 }
 
 TEST_F(PageTest, LongRunsAreJoinedAndSayHow) {

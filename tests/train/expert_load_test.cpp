@@ -23,13 +23,17 @@ TEST(ExpertLoad, OfCountsByHand) {
   EXPECT_EQ(uneven.busiest_share, 0.9);
   EXPECT_EQ(uneven.largest, 2);
   EXPECT_EQ(uneven.idle, 1);
+  EXPECT_EQ(even.token_shares, std::vector<double>(4, 0.5));
+  EXPECT_EQ(uneven.token_shares, (std::vector<double>{0, 1, 0.2, 0.8}));
   int64_t found = 0;
   for (const auto& metric : monitor::metrics_of(record)) {
     if (metric.name == "moe/largest_load") found += metric.value == 2 ? 1 : 100;
     if (metric.name == "moe/busiest_share") found += metric.value == 0.9 ? 1 : 100;
     if (metric.name == "moe/idle_experts") found += metric.value == 1 ? 1 : 100;
+    if (metric.name == "moe/fullest_share") found += metric.value == 1 ? 1 : 100;
+    if (metric.name == "moe/emptiest_share") found += metric.value == 0 ? 1 : 100;
   }
-  EXPECT_EQ(found, 3);
+  EXPECT_EQ(found, 5);
 }
 
 }  // namespace
