@@ -34,12 +34,12 @@ std::vector<GemmGroup> grouped(const std::vector<GemmLine>& lines) {
              g.line.precision == line.precision && g.line.reason == line.reason;
     });
     if (same == groups.end()) {
-      groups.push_back({line, pattern, 1});
+      groups.push_back({line, pattern, line.layers});
     } else {
       same->line.flops_share += line.flops_share;
       same->line.ran_fp8 += line.ran_fp8;
       same->line.ran_other += line.ran_other;
-      ++same->layers;
+      same->layers += line.layers;
     }
   }
   return groups;

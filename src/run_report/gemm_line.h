@@ -14,6 +14,7 @@ struct GemmLine {
   std::string reason;      // why not FP8; "" when it is, or was not asked for
   double flops_share = 0;  // of all GEMMs of a trained token
   int64_t ran_fp8 = 0, ran_other = 0;
+  int64_t layers = 1;  // that say the same: the experts of one layer
 };
 
 // Layers of several blocks about which the lines say the same.

@@ -21,9 +21,9 @@ constexpr size_t kLongestCell = 400, kLongestReceipt = 60'000;
 
 // Names in the page's script, in the order of StepField; "" is not drawn.
 constexpr const char* kSeriesNames[] = {
-    "loss",     "lr",       "grad",    "speed",     "seconds",     "wait",    "peak",
-    "kept",     "mfu",      "slowest", "fwdScale",  "bwdScale",    "fullest", "emptiest",
-    "idleExperts", "balance", "tokens", "outside", "skipped"};
+    "loss",        "lr",      "grad",    "speed",    "seconds",  "wait",    "peak",
+    "kept",        "mfu",     "slowest", "fwdScale", "bwdScale", "fullest", "emptiest",
+    "idleExperts", "balance", "tokens",  "outside",  "skipped"};
 static_assert(std::size(kSeriesNames) == static_cast<size_t>(StepField::kCount));
 
 bool is_a_sum(StepField field) {  // over a bucket, where others have least, mean and most
@@ -148,7 +148,7 @@ std::vector<GemmLine> gemms_in(const Json& receipt) {
                      text_in(gemm, "precision", kLongestCell),
                      text_in(gemm, "recipe", kLongestCell), text_in(gemm, "reason", kLongestCell),
                      finite_in(gemm, "flops_share").value_or(0), count("ran_fp8"),
-                     count("ran_other")});
+                     count("ran_other"), std::max<int64_t>(1, count("layers"))});
   }
   return lines;
 }
@@ -179,7 +179,9 @@ Json receipt_data(const RunContents& run) {
   for (const GemmGroup& group : grouped(lines))
     groups.push_back(gemm_row(group.name(), group.line));
   for (const GemmLine& line : lines)
-    if (all.size() < kMostGemmRows) all.push_back(gemm_row(line.layer, line));
+    if (all.size() < kMostGemmRows)
+      all.push_back(
+          gemm_row(line.layers > 1 ? str(line.layer, " (", line.layers, ")") : line.layer, line));
   Json rest = run.receipt;
   rest.erase("operations");
   if (rest.contains("fp8") && rest["fp8"].is_object()) rest["fp8"].erase("gemms");

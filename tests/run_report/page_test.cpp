@@ -49,6 +49,16 @@ TEST(GemmLines, BlocksThatAgreeBecomeOneGroup) {
   EXPECT_EQ(groups[1].name(), "head");
 }
 
+TEST(GemmLines, OfExpertsALineStandsForSeveral) {
+  std::vector<GemmLine> lines;
+  for (const char* layer : {"l.0.experts.*.up", "l.1.experts.*.up"})
+    lines.push_back({layer, "forward", "BF16", "", "", 0.1, 0, 5, 128});
+  const auto groups = grouped(lines);
+  ASSERT_EQ(groups.size(), 1u);
+  EXPECT_EQ(groups[0].name(), "l.*.experts.*.up (256)");
+  EXPECT_EQ(groups[0].line.ran_other, 10);
+}
+
 TEST_F(PageTest, HasEverySeriesAndWhatDiffersFromTheDefaults) {
   write("metrics.jsonl", lines(20));
   write("config.yaml", "max_steps: 20\nseed: 7\nmodel_name: gpt2\n");

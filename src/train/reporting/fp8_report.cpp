@@ -1,7 +1,9 @@
 #include "train/reporting/fp8_report.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
+#include <map>
 
 #include "base/printed.h"
 #include "config/settings.h"
@@ -37,23 +39,62 @@ std::string formats_of(const fp8::Options& options, Gemm gemm) {
          format(Role::kInput, Direction::kColumn);
 }
 
+// "layers.3.mlp.experts.*.down_proj" of each of the experts.
+std::string name_of_experts(const std::string& layer) {
+  constexpr std::string_view kExperts = ".experts.";
+  const size_t found = layer.find(kExperts), number = found + kExperts.size();
+  if (found == layer.npos) return layer;
+  return layer.substr(0, number) + "*" +
+         layer.substr(std::min(layer.find('.', number), layer.size()));
+}
+
+// What the GEMMs of the experts of one layer have in common is said once: Qwen3-30B-A3B has 36,864
+// of them.
+class GemmLines {
+ public:
+  void add(GemmLine line, bool expert = false) {
+    if (!expert) {
+      lines_.push_back(std::move(line));
+      return;
+    }
+    const std::string name = name_of_experts(line.layer);
+    const auto [place, is_new] =
+        experts_.try_emplace({name, line.gemm, line.precision, line.reason}, lines_.size());
+    if (is_new) {
+      lines_.push_back(std::move(line));
+      return;
+    }
+    GemmLine& same = lines_[place->second];
+    same.layer = name;
+    same.flops_share += line.flops_share;
+    same.ran_fp8 += line.ran_fp8;
+    same.ran_other += line.ran_other;
+    ++same.layers;
+  }
+  std::vector<GemmLine> take() { return std::move(lines_); }
+
+ private:
+  std::vector<GemmLine> lines_;
+  std::map<std::array<std::string, 4>, size_t> experts_;
+};
+
 void add_layer(const TrainedModel& trained, const nn::LinearPtr& layer, const std::string& reason,
-               double total, std::vector<GemmLine>& lines) {
+               double total, GemmLines& lines) {
   const double weights = layer->share * static_cast<double>(layer->weight->count());
   const bool in_fp8 = trained.fp8 != nullptr && reason.empty();
   for (const Gemm gemm : nn::kGemms) {
     if (gemm == Gemm::kWeightGradient && !layer->weight->trainable) continue;
     const auto& ran = layer->gemm_counts[static_cast<size_t>(gemm)];
-    lines.push_back(
-        {.layer = layer->name,
-         .gemm = std::string(nn::name_of(gemm)),
-         .precision =
-             in_fp8 ? "FP8 " + formats_of(trained.fp8->options(), gemm) : trained.plain_precision(),
-         .recipe = in_fp8 ? std::string(config::name_of(trained.fp8->options().recipe)) : "",
-         .reason = reason,
-         .flops_share = 2 * weights / total,
-         .ran_fp8 = ran.fp8,
-         .ran_other = ran.other});
+    lines.add({.layer = layer->name,
+               .gemm = std::string(nn::name_of(gemm)),
+               .precision = in_fp8 ? "FP8 " + formats_of(trained.fp8->options(), gemm)
+                                   : trained.plain_precision(),
+               .recipe = in_fp8 ? std::string(config::name_of(trained.fp8->options().recipe)) : "",
+               .reason = reason,
+               .flops_share = 2 * weights / total,
+               .ran_fp8 = ran.fp8,
+               .ran_other = ran.other},
+              layer->expert);
   }
 }
 
@@ -62,7 +103,7 @@ void add_layer(const TrainedModel& trained, const nn::LinearPtr& layer, const st
 std::vector<GemmLine> gemm_lines(const TrainedModel& trained, int64_t length) {
   const double total = flops_per_token(trained, length);
   const double gemms = trained.lora == nullptr ? 6 : 4;  // frozen weights have no gradient
-  std::vector<GemmLine> lines;
+  GemmLines lines;
   const auto& layers = trained.model->linears();
   const bool asked = trained.fp8_decision.has_value();
   const std::string refused =
@@ -74,35 +115,35 @@ std::vector<GemmLine> gemm_lines(const TrainedModel& trained, int64_t length) {
     left -= gemms * layers[i]->share * static_cast<double>(layers[i]->weight->count());
   }
   const double head = gemms * static_cast<double>(trained.model->head()->count());
-  lines.push_back({.layer = "head",
-                   .gemm = trained.lora == nullptr ? "all three" : "both",
-                   .precision = trained.plain_precision(),
-                   .reason = asked ? "the language-model head stays in BF16" : "",
-                   .flops_share = head / total});
+  lines.add({.layer = "head",
+             .gemm = trained.lora == nullptr ? "all three" : "both",
+             .precision = trained.plain_precision(),
+             .reason = asked ? "the language-model head stays in BF16" : "",
+             .flops_share = head / total});
   if (trained.lora != nullptr) {
     const double adapters = trained.lora->flops_per_token();
     left -= adapters;
-    lines.push_back({.layer = "adapters",
-                     .gemm = "all",
-                     .precision = trained.plain_precision(),
-                     .reason = asked ? "adapters stay in BF16" : "",
-                     .flops_share = adapters / total});
+    lines.add({.layer = "adapters",
+               .gemm = "all",
+               .precision = trained.plain_precision(),
+               .reason = asked ? "adapters stay in BF16" : "",
+               .flops_share = adapters / total});
   }
   if (const nn::Routing* routing = trained.model->routing()) {
     const double routers = gemms * static_cast<double>(routing->sizes().weights);
     left -= routers;
-    lines.push_back({.layer = "routers",
-                     .gemm = trained.lora == nullptr ? "all three" : "both",
-                     .precision = "FP32",
-                     .reason = asked ? "routers of experts stay in FP32" : "",
-                     .flops_share = routers / total});
+    lines.add({.layer = "routers",
+               .gemm = trained.lora == nullptr ? "all three" : "both",
+               .precision = "FP32",
+               .reason = asked ? "routers of experts stay in FP32" : "",
+               .flops_share = routers / total});
   }
-  lines.push_back({.layer = "attention",
-                   .gemm = "all",
-                   .precision = trained.plain_precision(),
-                   .reason = asked ? "attention stays in BF16" : "",
-                   .flops_share = (left - head) / total});
-  return lines;
+  lines.add({.layer = "attention",
+             .gemm = "all",
+             .precision = trained.plain_precision(),
+             .reason = asked ? "attention stays in BF16" : "",
+             .flops_share = (left - head) / total});
+  return lines.take();
 }
 
 double fp8_share(const std::vector<GemmLine>& lines) {
@@ -170,7 +211,7 @@ Json to_json(const std::vector<nn::Fp8Fallback>& fallbacks) {
 
 Json to_json(const std::vector<GemmLine>& lines) {
   Json gemms = Json::array();
-  for (const GemmLine& line : lines)
+  for (const GemmLine& line : lines) {
     gemms.push_back({{"layer", line.layer},
                      {"gemm", line.gemm},
                      {"precision", line.precision},
@@ -179,6 +220,8 @@ Json to_json(const std::vector<GemmLine>& lines) {
                      {"flops_share", line.flops_share},
                      {"ran_fp8", line.ran_fp8},
                      {"ran_other", line.ran_other}});
+    if (line.layers > 1) gemms.back()["layers"] = line.layers;
+  }
   return gemms;
 }
 

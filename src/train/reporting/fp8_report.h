@@ -12,7 +12,8 @@ namespace octavo::train {
 
 using run_report::GemmLine;
 
-// Every GEMM of the model: linear layers, the head, attention over sequences of `length`.
+// Every GEMM of the model: linear layers, the head, attention over sequences of `length`. The
+// experts of one layer about which it says the same are one line.
 std::vector<GemmLine> gemm_lines(const TrainedModel& trained, int64_t length);
 double fp8_share(const std::vector<GemmLine>& lines);  // of the FLOPs
 
