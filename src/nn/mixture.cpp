@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "base/error.h"
+#include "engine/devices.h"
 #include "engine/range.h"
 
 namespace octavo::nn {
@@ -164,20 +165,23 @@ struct MixtureNode : Function<MixtureNode> {
 
 Dispatch dispatch(const Tensor& chosen, int64_t experts) {
   const Tensor flat = chosen.flatten();
+  const int64_t choices = flat.size(0);
   Dispatch made;
-  made.order = at::argsort(flat, /*stable=*/true, 0, /*descending=*/false);
+  Tensor sorted;
+  std::tie(sorted, made.order) = at::sort(flat, /*stable=*/true, 0, /*descending=*/false);
   made.tokens = made.order.div(chosen.size(1), "floor");
   made.places = at::empty_like(made.order);
-  made.places.index_copy_(0, made.order, at::arange(flat.size(0), made.order.options()));
-  made.counts = at::bincount(flat, {}, experts);
-  const Tensor counts = made.counts.cpu();  // the wait for the device
-  made.bounds = {0};
-  for (int64_t e = 0; e < experts; ++e)
-    made.bounds.push_back(made.bounds.back() + counts.const_data_ptr<int64_t>()[e]);
-  // A device that computes nothing, as the fake one does, has no such numbers.
-  if (made.bounds.back() != flat.size(0))
-    fail(ExitCode::kEnvironment, "nn", "rows of experts: wanted ", flat.size(0), ", found ",
-         made.bounds.back(), "; experts need a device that computes");
+  made.places.index_copy_(0, made.order, at::arange(choices, made.order.options()));
+  const Tensor edges = at::searchsorted(sorted, at::arange(experts + 1, flat.options()));
+  made.counts = edges.diff();
+  if (engine::is_fake(chosen.device())) {
+    for (int64_t e = 0; e <= experts; ++e) made.bounds.push_back(choices * e / experts);
+    return made;
+  }
+  const Tensor host = edges.cpu();  // the wait for the device
+  const auto* first = host.const_data_ptr<int64_t>();
+  made.bounds.assign(first, first + experts + 1);
+  OCTAVO_ASSERT(made.bounds.front() == 0 && made.bounds.back() == choices);
   return made;
 }
 

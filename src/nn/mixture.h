@@ -38,7 +38,8 @@ struct Dispatch {
   at::Tensor counts;            // [experts] int64, on the device
   std::vector<int64_t> bounds;  // expert e has the rows bounds[e] to bounds[e + 1]
 };
-// chosen[T, active] int64. Waits for the device.
+// chosen[T, active] int64. Waits for the device. The fake one computes nothing and so has no
+// choices: there every expert is given as many rows as with even use.
 Dispatch dispatch(const at::Tensor& chosen, int64_t experts);
 
 // y[T, C] of x[T, C].

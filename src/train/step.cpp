@@ -140,7 +140,7 @@ void fill_record(Run& run, const std::vector<data::Batch>& batches, double token
     record.penalty = stats.penalty / static_cast<double>(std::ssize(batches) * run.world.size());
   else if (run.settings.penalty_weight > 0)
     record.penalty = stats.z / tokens;
-  if (!stats.routing.empty())
+  if (!stats.routing.empty() && run.trained.has_numbers)
     report_experts(run.trained.model->routing()->sizes(), stats.routing,
                    static_cast<double>(std::ssize(batches) * run.world.size()), record);
   report_memory(run.trained.device(), record);

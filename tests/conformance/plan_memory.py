@@ -52,7 +52,10 @@ NAMED = [("Qwen3-0.6B", "--batch_size 4 --max_seq_length 2048"),
          ("Mistral-7B", f"{LONG} --use_fp8 --fp8_recipe current {LOW}"),
          ("SmolLM3-3B", f"{LONG} --use_fp8"),
          ("OLMo-2-7B", f"{SHORT} {LOW}"),
-         ("OLMo-3-32B", f"{SHORT} --gradient_checkpointing --use_fp8 {LOW}")]
+         ("OLMo-3-32B", f"{SHORT} --gradient_checkpointing --use_fp8 {LOW}"),
+         ("Qwen3-30B-A3B", f"{SHORT} --gradient_checkpointing {LOW}"),
+         ("Qwen3-30B-A3B", f"{SHORT} --gradient_checkpointing --use_fp8 {LOW}"),
+         ("Qwen3-30B-A3B", f"{SHORT} --use_fp8 --fp8_recipe current {LOW}")]
 LARGEST = ["--gpu", "b300"]
 SMALL = "--vocab_size 50257 --max_seq_length 256"
 CPU = [("gpt2", f"{SMALL} --batch_size 2"),
