@@ -5,6 +5,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -17,13 +18,18 @@ using Seconds = std::map<std::string, double>;
 class Timer {
  public:
   Timer(Seconds& table, const char* name)
-      : slot_(table[name]), start_(std::chrono::steady_clock::now()) {}
+      : table_(table), name_(name), start_(std::chrono::steady_clock::now()) {}
   ~Timer() {
-    slot_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    const auto passed = std::chrono::steady_clock::now() - start_;
+    // Experts run on several threads at once: the time of all of them.
+    static std::mutex mutex;
+    const std::lock_guard lock(mutex);
+    table_[name_] += std::chrono::duration<double>(passed).count();
   }
 
  private:
-  double& slot_;
+  Seconds& table_;
+  const char* name_;
   std::chrono::steady_clock::time_point start_;
 };
 

@@ -165,8 +165,9 @@ struct Fp8Linear {
   fp8::TensorHealth measure(const at::Tensor& x, const Fp8Matrix& quantized,
                             fp8::Direction direction);
 
-  // Operands with an infinity since the start, as far as the implementation sees them: a cast that
-  // saturates makes a large number of it, and nothing after it shows that it was there.
+  // Operands with an infinity that the calling thread quantized since the start, as far as the
+  // implementation sees them: a cast that saturates makes a large number of it, and nothing after
+  // it shows that it was there.
   virtual int64_t infinite_operands() const { return 0; }
 
   // Blocks whose smallest values are below BF16's normal range, where AMX takes them for zero.

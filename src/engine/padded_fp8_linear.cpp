@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <mutex>
 #include <set>
 #include <utility>
 
@@ -27,6 +28,7 @@ class PaddedFp8Linear final : public Fp8Linear {
                      const QuantizeSpec& column) override {
     const int64_t missing = missing_rows(x, recipe, row, column);
     if (missing > 0) {
+      const std::lock_guard lock(mutex_);
       ++padding_.operands;
       padding_.tokens += x.size(0);
       padding_.zero_rows += missing;
@@ -129,10 +131,15 @@ class PaddedFp8Linear final : public Fp8Linear {
   template <typename Run>
   void cut(Tensor& result, const Fp8Matrix& operand, Run run) const {
     const bool is_matrix = result.defined() && result.dim() == 2;
-    if (!is_matrix || !padded_.contains({result.size(0), operand.rows})) return run(result);
+    if (!is_matrix || !was_padded(result.size(0), operand.rows)) return run(result);
     Tensor taller = at::empty({operand.rows, result.size(1)}, result.options());
     run(taller);
     result.copy_(taller.narrow(0, 0, result.size(0)));
+  }
+
+  bool was_padded(int64_t tokens, int64_t rows) const {
+    const std::lock_guard lock(mutex_);
+    return padded_.contains({tokens, rows});
   }
 
   // The weight gradient sums over the tokens. The forward GEMM and the input gradient take any
@@ -144,6 +151,7 @@ class PaddedFp8Linear final : public Fp8Linear {
   }
 
   std::unique_ptr<Fp8Linear> inner_;
+  mutable std::mutex mutex_;  // of what follows: groups of rows come from several threads
   Padding padding_;
   std::set<std::pair<int64_t, int64_t>> padded_;  // tokens, and rows with those of zeros
 };

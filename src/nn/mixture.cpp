@@ -3,8 +3,11 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <functional>
+
 #include "base/error.h"
 #include "engine/devices.h"
+#include "engine/groups.h"
 #include "engine/range.h"
 
 namespace octavo::nn {
@@ -84,6 +87,10 @@ struct MixturePasses : torch::CustomClassHolder {
 
   Tensor forward(const Tensor& x);
   Tensor backward(const Tensor& dy);
+  bool observed() const { return mixture.experts.front().up->observer != nullptr; }
+  // work(e) of every expert.
+  void for_experts(const std::function<void(size_t)>& work) const;
+  Tensor filled(size_t expert, const Tensor& own) const;
   Tensor weight_gradient(const Tensor& dy) const;
 };
 
@@ -97,22 +104,37 @@ Tensor MixturePasses::forward(const Tensor& x) {
                                     .squares = choice.log_sums.square().sum()});
   const Tensor sorted = x.index_select(0, rows.tokens);
   made = at::empty_like(sorted);
-  for (size_t e = 0; e < mixture.experts.size(); ++e) {
+  for (const Mlp& mlp : mixture.experts) experts.emplace_back(*engine, mlp, training);
+  for_experts([&](size_t e) {
     const int64_t first = rows.bounds[e], count = rows.bounds[e + 1] - first;
-    if (count == 0 && !training) continue;
-    MlpPasses passes(*engine, mixture.experts[e], training);
-    if (count == 0)
-      passes.idle_forward(x);
-    else
-      made.narrow(0, first, count).copy_(passes.forward(sorted.narrow(0, first, count)));
-    if (training) experts.push_back(std::move(passes));
-  }
+    if (count > 0)
+      made.narrow(0, first, count)
+          .copy_(experts[e].forward(filled(e, sorted.narrow(0, first, count))).narrow(0, 0, count));
+    else if (training)
+      experts[e].idle_forward(x);
+  });
   const Tensor y = gathered(made, rows.places, mixture.active, choice.weights);
-  if (training)
+  if (training) {
     input = x.detach();
-  else
+  } else {
     made.reset();
+    experts.clear();
+  }
   return y;
+}
+
+void MixturePasses::for_experts(const std::function<void(size_t)>& work) const {
+  if (!observed()) return engine::for_each_group(engine->target, rows.bounds, work);
+  // An observer is told by one thread, in the order of experts.
+  for (size_t e = 0; e < mixture.experts.size(); ++e) work(e);
+}
+
+// Rows of zeros make no difference to the others, nor to a gradient that sums over rows.
+Tensor MixturePasses::filled(size_t expert, const Tensor& own) const {
+  const Mlp& mlp = mixture.experts[expert];
+  if (mlp.up->fp8 != nullptr || mlp.down->fp8 != nullptr || observed()) return own;
+  const int64_t count = own.size(0), all = engine::filled_rows(engine->target, count);
+  return all == count ? own : at::constant_pad_nd(own, {0, 0, 0, all - count});
 }
 
 Tensor MixturePasses::weight_gradient(const Tensor& dy) const {
@@ -128,17 +150,18 @@ Tensor MixturePasses::backward(const Tensor& dy) {
   made.reset();
   const Tensor weights = choice.weights.flatten().index_select(0, rows.order).unsqueeze(1);
   Tensor d_sorted = at::empty({rows.tokens.size(0), dy.size(1)}, dy.options());
-  for (size_t e = 0; e < experts.size(); ++e) {
+  for_experts([&](size_t e) {
     const int64_t first = rows.bounds[e], count = rows.bounds[e + 1] - first;
     if (count == 0) {
       experts[e].idle_backward(dy);
-      continue;
+      return;
     }
     const Tensor d_made =
         (dy.index_select(0, rows.tokens.narrow(0, first, count)) * weights.narrow(0, first, count))
             .to(dy.scalar_type());
-    d_sorted.narrow(0, first, count).copy_(experts[e].backward(d_made));
-  }
+    d_sorted.narrow(0, first, count)
+        .copy_(experts[e].backward(filled(e, d_made)).narrow(0, 0, count));
+  });
   experts.clear();
   add_router_gradient(*mixture.router, d_logits, input);
   const Tensor through_router = at::mm(d_logits, mixture.router->weights().to(at::kFloat));

@@ -3,12 +3,14 @@
 // `active` largest, made to add up to 1 when the model says so. No token is dropped: rows are
 // sorted by expert, in the order of tokens, and each expert is an MLP (blocks.h) over its own rows;
 // of each token the results are added up in FP32, in the order of its weights, and rounded once. So
-// the bits are those of a loop over experts, and depend on nothing else.
+// the bits are those of a loop over experts (with as many rows, see below), and depend on nothing
+// else.
 //
 // How many rows an expert has is data, which the host must know: on a GPU each layer waits for it,
-// and no pass with experts can be a CUDA graph. Experts run one after the other, with the GEMMs
-// that every linear layer has, in BF16 or by its FP8 recipe; `Dispatch` is what a grouped GEMM, or
-// ranks that have some of the experts each, would begin with.
+// and no pass with experts can be a CUDA graph. Experts have the GEMMs that every linear layer has,
+// in BF16 or by its FP8 recipe, as groups of rows (engine/groups.h): on a CPU several at once, on a
+// GPU one after the other. `Dispatch` is what a GPU's grouped GEMM, or ranks that have some of the
+// experts each, would begin with.
 
 #include <ATen/core/Tensor.h>
 

@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "engine/groups.h"
 #include "nn/fp8_fixture.h"
 #include "nn/recompute.h"
 
@@ -173,6 +174,12 @@ class MixtureBits : public testing::TestWithParam<std::optional<Recipe>> {
     }
     return taken;
   }
+  // As many rows as the mixture gives an expert: a sum over more of them has another order.
+  Tensor filled(const Tensor& own) const {
+    if (GetParam()) return own;
+    return at::constant_pad_nd(
+        own, {0, 0, 0, engine::filled_rows(engine.target, own.size(0)) - own.size(0)});
+  }
   // Rounded once, in the order of a token's choices.
   static Tensor added(const Tensor& by_choice) {
     Tensor sum = by_choice.select(1, 0);
@@ -204,12 +211,13 @@ TEST_P(MixtureBits, AreThoseOfALoopOverExperts) {
     ASSERT_GT(at_choice.size(0), 0) << "every expert was to have rows";
     const Tensor token = at_choice.select(1, 0).contiguous(),
                  choice = at_choice.select(1, 1).contiguous();
-    const Tensor read = values.index_select(0, token).set_requires_grad(true);
+    const int64_t rows = token.size(0);
+    const Tensor read = filled(values.index_select(0, token)).set_requires_grad(true);
     const Tensor out = norm_mlp(engine, read, {}, {}, m.experts[static_cast<size_t>(e)]).second;
     const Tensor weight = weights.index({token, choice}).unsqueeze(1);
-    backward(out, (dy.index_select(0, token) * weight).to(at::kBFloat16));
-    made.index_put_({token, choice}, out.detach().to(at::kFloat) * weight);
-    d_read.index_put_({token, choice}, read.grad().to(at::kFloat));
+    backward(out, filled((dy.index_select(0, token) * weight).to(at::kBFloat16)));
+    made.index_put_({token, choice}, out.detach().narrow(0, 0, rows).to(at::kFloat) * weight);
+    d_read.index_put_({token, choice}, read.grad().narrow(0, 0, rows).to(at::kFloat));
   }
   EXPECT_TRUE(at::equal(y, added(made)));
   const std::vector<Tensor> wanted = take_gradients();
@@ -222,6 +230,26 @@ TEST_P(MixtureBits, AreThoseOfALoopOverExperts) {
   EXPECT_LT(through_router.norm().item<float>(), x.grad().to(at::kFloat).norm().item<float>());
   for (const LinearPtr& layer : layers())
     for (const auto& count : layer->gemm_counts) EXPECT_EQ(GetParam() ? count.other : count.fp8, 0);
+}
+
+TEST_P(MixtureBits, AreTheSameOnAnyNumberOfThreads) {
+  const int before = at::get_num_threads();
+  const Tensor values = bf16_normal({200, kChannels}), dy = bf16_normal({200, kChannels});
+  std::vector<Tensor> wanted;
+  for (const int threads : {1, 2, 5}) {
+    at::set_num_threads(threads);
+    for (const LinearPtr& layer : layers())
+      if (layer->fp8 != nullptr) layer->fp8->forget_weight();
+    const Tensor x = values.clone().set_requires_grad(true);
+    const Tensor y = mixture(engine, x, m, routing);
+    backward(y, dy);
+    std::vector<Tensor> found = take_gradients();
+    found.insert(found.end(), {y.detach(), x.grad()});
+    if (wanted.empty()) wanted = found;
+    for (size_t i = 0; i < wanted.size(); ++i)
+      EXPECT_TRUE(at::equal(found[i], wanted[i])) << threads << " threads, " << i;
+  }
+  at::set_num_threads(before);
 }
 
 // Ranks add up gradients and statistics: an expert that nobody chose has zeros and none.

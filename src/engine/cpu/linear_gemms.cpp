@@ -1,6 +1,7 @@
 #include "engine/cpu/linear_gemms.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 namespace octavo::engine::cpu {
 namespace {
@@ -55,6 +56,7 @@ bool LinearGemms::weight_gradient(const at::Tensor& dy, int64_t inputs, const Wr
                                   at::Tensor& dw, Accumulate mode, float scale) {
   GemmShape shape = of_weight_gradient(dy, inputs, dw, mode);
   shape.scaled = scale != 1;
+  shape.one_thread = at::in_parallel_region();
   const Gemm& gemm = gemms_.get(shape);
   const PairedLayout* layout = gemm.layout_of_b();
   if (layout == nullptr) return false;
@@ -82,6 +84,7 @@ GemmShape LinearGemms::of_weight_gradient(const at::Tensor& dy, int64_t inputs,
 void LinearGemms::multiply(GemmShape shape, const at::Tensor& a, const at::Tensor& b,
                            const at::Tensor& bias, at::Tensor& c, float scale) {
   shape.scaled = scale != 1;
+  shape.one_thread = at::in_parallel_region();  // as one of several groups: groups.h
   const Gemm& gemm = gemms_.get(shape);
   at::Tensor scratch = at::empty({static_cast<int64_t>(scratch_bytes(gemm))}, at::kByte);
   run(gemm, a.const_data_ptr(), b.const_data_ptr(),

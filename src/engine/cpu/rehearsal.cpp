@@ -6,6 +6,7 @@
 
 #include <ATen/ATen.h>
 
+#include <atomic>
 #include <bit>
 
 #include "base/error.h"
@@ -37,6 +38,10 @@ bool is_per_tensor(const fp8::Side& side) {
 float sum_scale(const Fp8Matrix& m, Direction direction) {
   return is_per_tensor(m.side(direction)) ? *data<float>(m.copy(direction).scales) : 1.0f;
 }
+
+// Groups of rows are quantized on several threads at once (groups.h), and each wants to know of its
+// own.
+thread_local int64_t infinite_operands_here = 0;
 
 class Rehearsal final : public Fp8Linear {
  public:
@@ -105,7 +110,7 @@ class Rehearsal final : public Fp8Linear {
                                          .values_are_decoded = !is_per_tensor(side)}));
   }
 
-  int64_t infinite_operands() const override { return infinite_operands_; }
+  int64_t infinite_operands() const override { return infinite_operands_here; }
   int64_t blocks_below_range() const override { return blocks_below_range_; }
 
  private:
@@ -158,7 +163,7 @@ class Rehearsal final : public Fp8Linear {
 
   void count(const BlockCounts& blocks) {
     blocks_below_range_ += blocks.below_range;
-    if (blocks.infinite > 0) ++infinite_operands_;
+    if (blocks.infinite > 0) ++infinite_operands_here;
   }
 
   void per_tensor(const Bf16Matrix& x, Recipe recipe, const QuantizeSpec& order,
@@ -179,7 +184,7 @@ class Rehearsal final : public Fp8Linear {
       scale = fp8::scale_from_amax(recipe, order.side.format, amax, largest > kInfinityBits);
       quantize_by_factor(x, scale.encode, target);
     }
-    if (largest == kInfinityBits) ++infinite_operands_;
+    if (largest == kInfinityBits) ++infinite_operands_here;
     *mutable_data<float>(scales) = scale.decode;
   }
 
@@ -233,7 +238,7 @@ class Rehearsal final : public Fp8Linear {
   }
 
   LinearGemms gemms_;
-  int64_t blocks_below_range_ = 0, infinite_operands_ = 0;
+  std::atomic<int64_t> blocks_below_range_ = 0;
 };
 
 }  // namespace
