@@ -71,14 +71,14 @@ struct NormKernel {
     Row row;
     load_row(block, a, at, row);
     const auto add = [](float x, float y) { return x + y; };
-    const auto columns = static_cast<float>(a.columns);
+    const float share = 1.0f / static_cast<float>(a.columns);
     float mean = 0;
     if constexpr (kIsLayerNorm) {
       float total = 0;
       OCTAVO_UNROLL
       for (int n = 0; n < kVectors; ++n)
         for (int k = 0; k < kLane; ++k) total += row[n][k];  // zero behind the end
-      mean = join_threads<kThreads>(block, shared.per_warp, total, add) / columns;
+      mean = join_threads<kThreads>(block, shared.per_warp, total, add) * share;
     }
     float squares = 0;
     OCTAVO_UNROLL
@@ -89,7 +89,7 @@ struct NormKernel {
           squares = std::fma(centered, centered, squares);
       }
     squares = join_threads<kThreads>(block, shared.per_warp, squares, add);
-    const float rstd = 1.0f / std::sqrt(squares / columns + a.eps);
+    const float rstd = 1.0f / std::sqrt(squares * share + a.eps);
     if (block.thread() == 0) {
       if constexpr (kIsLayerNorm) a.mean[at] = mean;
       a.rstd[at] = rstd;
