@@ -49,11 +49,18 @@ Value unsafe(const Value& object, const std::string& name) {
                           "' object is unsafe.");
 }
 
+// Of something undefined an attribute is an error, unless Python's class for it has it.
+Value attribute_of_undefined(const Value& object, const std::string& name) {
+  if (name == "__class__") return unsafe(object, name);
+  if (is_internal(name)) refuse(printable(name), " of an undefined value is not supported");
+  refuse(object.why_undefined());
+}
+
 }  // namespace
 
 Value Interpreter::attribute(const Value& object, const std::string& name) {
   budget_.step();
-  if (object.is(Kind::kUndefined)) refuse(object.why_undefined());
+  if (object.is(Kind::kUndefined)) return attribute_of_undefined(object, name);
   const Value own = own_attribute(object, name);
   if (!own.is(Kind::kMissing)) return name.starts_with('_') ? unsafe(object, name) : own;
   if (object.is(Kind::kDict))

@@ -113,6 +113,8 @@ TEST(Jinja, RefusesWithTheTemplatesOwnWords) {
   expect_refused("{{ raise_exception('only user roles') }}", {"test", "only user roles"});
   expect_refused("a\n{% if x %}", {"line 2", "elif"});
   expect_refused("{{ missing.x }}", {"'missing' is undefined"});
+  EXPECT_EQ(rendered("{{ missing.__class__ }}|"), "|");  // as Jinja2's sandbox
+  expect_refused("{{ missing.__class__.x }}", {"'__class__' of 'Undefined'", "unsafe"});
   expect_refused("{{ messages|nothing }}", {"nothing"});
   expect_refused("{% include 'x' %}", {"include", "not supported"});
   expect_refused("{% set l = [] %}{{ l.append(1) }}", {"append", "unsafe"});
