@@ -14,7 +14,7 @@ namespace {
 constexpr std::pair<std::string_view, std::string_view> kCommonKeys[] = {
     {"train",
      "model_name dataset max_seq_length batch_size max_steps learning_rate mixed_precision "
-     "fp8_recipe lora_rank eval_freq checkpoint_freq resume run_name"},
+     "fp8_recipe lora_rank checkpoint_freq resume run_name"},
     {"generate",
      "checkpoint prompt chat max_new_tokens temperature top_k top_p seed mixed_precision device"},
     {"eval",
