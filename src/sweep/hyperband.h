@@ -1,6 +1,8 @@
 #pragma once
-// Early termination as W&B does it: Hyperband's brackets (Li, Jamieson, DeSalvo, Rostamizadeh and
-// Talwalkar, JMLR 2018), judged one trial at a time when it comes to a bracket's iteration.
+// Early termination by Hyperband's brackets (Li, Jamieson, DeSalvo, Rostamizadeh and Talwalkar,
+// JMLR 2018), at the iterations where W&B has them, judged one trial at a time when it comes to
+// one. W&B keeps one trial more where eta divides their number, and compares a trial's best value
+// with what the others had at the bracket; here the same is taken of all of them.
 
 #include <span>
 
@@ -8,9 +10,10 @@
 
 namespace octavo::sweep {
 
-// The values of the metric so far, and those at `band` of every trial that reached it, this one
-// among them. It continues when it is among the best 1/eta of these.
-bool survives_band(const Definition& definition, int64_t band, std::span<const double> history,
-                   std::vector<double> at_band);
+// What a trial is judged by at `band`: the best of its values up to there; strict: the value there.
+double value_at_band(const Definition& definition, int64_t band, std::span<const double> history);
+// Whether `own` is among the best 1/eta, rounded up, of what all trials had at the band, this one
+// among them. Equal values are equally good.
+bool survives_band(const Definition& definition, double own, std::vector<double> at_band);
 
 }  // namespace octavo::sweep

@@ -112,9 +112,9 @@ std::string TrialRun::judged_at_bands() {
     if (band <= judged_band_) continue;
     if (static_cast<size_t>(band) > history.size()) break;
     judged_band_ = band;
-    const std::vector<double> peers =
-        store_.mark(trial_, band, history[static_cast<size_t>(band) - 1]);
-    if (!survives_band(store_.definition(), band, history, peers))
+    const double own = value_at_band(store_.definition(), band, history);
+    const std::vector<double> peers = store_.mark(trial_, band, own);
+    if (!survives_band(store_.definition(), own, peers))
       return str("not among the best 1/", store_.definition().hyperband.eta, " of ", peers.size(),
                  " trials at iteration ", band);
   }
