@@ -24,6 +24,7 @@ struct Gpu {
 };
 
 std::span<const Gpu> gpus();
+double total_bytes(const Gpu& gpu);  // as CUDA reports them
 // What a run can allocate: all but the context, the kernels of the libraries and NCCL's buffers.
 double usable_bytes(const Gpu& gpu);
 // By name, title, or what drivers and people call it ("NVIDIA H100 80GB HBM3", "H100", "h100-sxm",
