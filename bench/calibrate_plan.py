@@ -21,7 +21,7 @@ import plan_rows  # noqa: E402
 PULL = 0.0004
 # name: (first value, lower bound, upper bound)
 CONSTANTS = {"memory": (0.85, 0.7, 0.95), "ramp": (128, 32, 512), "network": (0.7, 0.2, 1),
-             "nvlink": (0.7, 0.3, 0.9), "pcie": (0.6, 0.2, 0.9), "latency": (1e-5, 2e-6, 6e-5), "adapters": (1, 0.3, 4), "attention_ramp": (500, 50, 3000), "flash2": (0.6, 0.25, 1)}
+             "nvlink": (0.7, 0.3, 0.9), "pcie": (0.6, 0.2, 0.9), "adapters": (1, 0.3, 4), "attention_ramp": (500, 50, 3000), "flash2": (0.6, 0.25, 1)}
 for family, bf16, fp8, attention in (("ampere", 0.85, 0, 0.55), ("hopper", 0.72, 0.68, 0.45), ("hopper_500w", 0.6, 0.55, 0.4),
                                      ("blackwell", 0.67, 0.63, 0.5), ("blackwell_ultra", 0.67, 0.63, 0.6), ("ada_server", 0.6, 0.45, 0.4), ("ada", 0.95, 0.9, 0.6),
                                      ("blackwell_rtx", 0.95, 0.9, 0.6), ("blackwell_pro", 0.75, 0.65, 0.5)):

@@ -2,7 +2,6 @@
 //   memory            share of the data sheet's memory bandwidth that long passes reach
 //   ramp              steps of the contraction that filling and draining a GEMM's pipeline costs
 //   nvlink, pcie, network   share of the link's rate that collectives reach
-//   latency           seconds of one collective per doubling of the ranks
 //   adapters          traffic of LoRA's scaling, dropout and sums, 1 = each byte moved once
 //   attention_ramp    tokens of a sequence that filling attention's pipeline costs
 //   flash2            rate of flash attention 2 on GPUs newer than it, of the tuned kernels'

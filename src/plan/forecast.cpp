@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "base/error.h"
 #include "plan/batch_size.h"
@@ -51,6 +50,12 @@ Workload workload(const Settings& s, const Shape& shape, const Gpu& gpu) {
   work.gradient_bytes = bytes_of(s.grad_reduce_dtype);
   work.fp8_gather = s.fp8_all_gather;
   work.recompute = s.gradient_checkpointing ? Recompute::kFull : Recompute::kNone;
+  // As train::weight_copies has it.
+  if (work.sharding == Sharding::kFull && s.num_gpus > 1)
+    work.weight_codes = WeightCodes::kGather;
+  else if (s.gradient_checkpointing)
+    work.weight_codes = WeightCodes::kGemm;
+  work.sums_at_end = true;
   work.lora_rank = s.lora_rank;
   work.lora_targets = lora_targets(s);
   // Master and moments are read and written, the gradient is read, the BF16 copy written.
@@ -97,114 +102,9 @@ RecipeOrBf16 recipe_of_codes(const Forecast& f) {
   return runs && !f.cpu ? runs : f.wanted;
 }
 
-// Bytes of scales for each weight that travels as a code.
-double scale_bytes(const fp8::RecipeTraits& recipe, double hidden) {
-  const double each = recipe.scale_type == fp8::ScaleType::kE8M0 ? 1 : 4;
-  switch (recipe.weights) {
-    case fp8::Granularity::kTensor:
-      break;
-    case fp8::Granularity::kVector:
-      return each / 2 / hidden;  // those of rows travel; those of columns are agreed on
-    case fp8::Granularity::kBlock128:
-      return each / 128;
-    case fp8::Granularity::kBlock32:
-      return each / 32;
-    case fp8::Granularity::kSquare128:
-      return each / (128 * 128);
-  }
-  return 0;
-}
-
-TrafficWork traffic_work(const Settings& s, const Forecast& f) {
-  TrafficWork work;
-  work.shape = f.shape;
-  work.sharding = f.gpus > 1 ? f.sharding : Sharding::kNone;
-  work.ranks = f.gpus;
-  work.shard_group = shard_group(s, *f.gpu);
-  work.accumulation = f.accumulation;
-  work.gradient_bytes = bytes_of(s.grad_reduce_dtype);
-  work.recompute = s.gradient_checkpointing;
-  if (s.lora_rank > 0) work.adapters = lora_parameters(f.shape, s.lora_rank, f.lora_targets);
-  if (!f.wants_fp8 || !s.fp8_all_gather) return work;
-  const fp8::RecipeTraits& runs = fp8::traits_of(*recipe_of_codes(f));
-  work.weight_bytes = 1;
-  work.one_copy = fp8::is_symmetric(runs.weights);
-  work.scale_bytes = scale_bytes(runs, static_cast<double>(f.shape.hidden));
-  return work;
-}
-
-std::string gigabytes(double bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f GB", bytes / kGiga);
-  return text;
-}
-
-// Changes that save memory, the cheapest in time and quality first; each says whether it was one.
-struct Change {
-  const char* what;
-  bool (*apply)(MemoryWork&);
-};
-constexpr Change kChanges[] = {
-    {"sharding_mode zero1: optimizer state is shared by the GPUs",
-     [](MemoryWork& w) {
-       if (w.gpus < 2 || w.sharding == Sharding::kZero1 || w.sharding == Sharding::kZero2 ||
-           w.sharding == Sharding::kFull)
-         return false;
-       w.sharding = Sharding::kZero1;
-       return true;
-     }},
-    {"gradient_checkpointing: a third more GEMMs",
-     [](MemoryWork& w) { return w.recompute ? false : (w.recompute = true); }},
-    {"half the batch_size, twice the gradient_accumulation_steps",
-     [](MemoryWork& w) {
-       if (w.batch < 2) return false;
-       w.batch /= 2, w.accumulation *= 2;
-       return true;
-     }},
-    {"sharding_mode fsdp_full: everything is shared by the GPUs",
-     [](MemoryWork& w) {
-       if (w.gpus < 2 || w.sharding == Sharding::kFull) return false;
-       w.sharding = Sharding::kFull;
-       return true;
-     }},
-    {"moment_dtype bf16",
-     [](MemoryWork& w) {
-       if (w.moments != StateType::kFp32 || w.lora_rank > 0) return false;
-       w.moments = StateType::kBf16;
-       return true;
-     }},
-    {"master_dtype bf16, moment_dtype fp8, gradient_dtype bf16: 6 bytes a parameter for 18",
-     [](MemoryWork& w) {
-       if (w.lora_rank > 0 || w.moments == StateType::kFp8) return false;
-       w.master = w.gradients = StateType::kBf16;
-       w.moments = StateType::kFp8;
-       return true;
-     }},
-    {"lora_rank 16: adapters instead of all weights",
-     [](MemoryWork& w) { return w.lora_rank > 0 ? false : (w.lora_rank = 16) > 0; }},
-    {"lora_base fp8: one byte for each frozen weight",
-     [](MemoryWork& w) {
-       if (w.lora_rank == 0 || w.lora_base_fp8) return false;
-       return w.lora_base_fp8 = true;
-     }},
-};
-
-// The changes until it fits, each with what it leaves.
-std::vector<std::string> advice_for(const MemoryWork& work, double limit) {
-  std::vector<std::string> lines;
-  MemoryWork changed = work;
-  constexpr double kWorthIt = 0.97;  // a change that saves less is none to propose
-  for (const Change& change : kChanges) {
-    const double before = memory(changed).total;
-    if (before <= limit) break;
-    MemoryWork next = changed;
-    if (!change.apply(next) || memory(next).total > kWorthIt * before) continue;
-    changed = next;
-    lines.push_back(str(change.what, ": ", gigabytes(memory(changed).total)));
-  }
-  if (memory(changed).total > limit)
-    lines.push_back("even all of these together do not fit: more GPUs, or larger ones");
-  return lines;
+// In which weights travel: BF16 where a GPU has no FP8 units.
+RecipeOrBf16 codes_sent(const Forecast& f) {
+  return f.cpu ? f.wanted : recipe_that_runs(*f.gpu, f.wanted);
 }
 
 // What the costs are of: token_budget, the steps that another program's file asks for, or a
@@ -231,7 +131,7 @@ MemoryWork work_on_gpus(const Settings& s, const Forecast& f) {
   MemoryWork work = memory_work(s, f.shape);
   work.gpus = s.num_gpus;
   work.shard_group = shard_group(s, *f.gpu);
-  work.sharding = f.sharding;
+  work.sharding = sharding_of(s);
   if (const RecipeOrBf16 coded = recipe_of_codes(f)) work.recipe = *coded;
   work.fp8 = f.wants_fp8;
   work.capability = f.gpu->capability;
@@ -268,8 +168,10 @@ void forecast_memory(const Settings& s, Forecast& f) {
   f.fp8_memory = memory(work);
   work.fp8 = false;
   f.bf16_memory = memory(work);
-  work.fp8 = f.wants_fp8;
-  if (!f.cpu && !f.fits()) f.advice = advice_for(work, f.memory_limit);
+  if (f.cpu || f.fits()) return;
+  f.advice = memory_advice(
+      s, [&](const Settings& changed) { return memory(work_on_gpus(changed, f)).total; },
+      f.memory_limit);
 }
 
 std::vector<std::string> reasons_for(Workload work, RecipeOrBf16 wanted) {
@@ -318,9 +220,13 @@ Forecast forecast(const Settings& given, const OtherProgram& other) {
 
   settle_batch(s, result);
   forecast_memory(s, result);
-  result.traffic = traffic(traffic_work(s, result));
   Workload work = workload(s, result.shape, *result.gpu);
+  result.traffic = traffic(traffic_work(work, result.wants_fp8 ? codes_sent(result) : kBf16));
   work.stack = other.stack;
+  if (!other.name.empty()) {  // when others quantize and sum is not known: as the fitted rows
+    work.weight_codes = WeightCodes::kStep;
+    work.sums_at_end = false;
+  }
   if (other.selective_recompute && work.recompute == Recompute::kNone)
     work.recompute = Recompute::kSelective;
   const Calibration& calibration = Calibration::fitted();

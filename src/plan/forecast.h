@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "config/settings.h"
+#include "plan/advice.h"
 #include "plan/memory.h"
 #include "plan/step_time.h"
 #include "plan/traffic.h"
@@ -40,13 +41,12 @@ struct Forecast {
   Sharding sharding = Sharding::kNone;
   bool wants_fp8 = false;
   bool cpu = false;  // memory is of a process on a CPU; times are of the GPU all the same
-  RecipeOrBf16 wanted = kBf16;     // what the config asks for
-  Memory bf16_memory, fp8_memory;  // the second with the config's recipe
-  double memory_limit = 0;         // bytes that a run can use of the GPU
-  Traffic traffic;                 // of one GPU in a step of the config
-  std::vector<std::string>
-      advice;           // when it does not fit: what to change first, with what it saves
-  std::string program;  // whose speed it is; "": programs on Transformer Engine
+  RecipeOrBf16 wanted = kBf16;          // what the config asks for
+  Memory bf16_memory, fp8_memory;       // the second with the config's recipe
+  double memory_limit = 0;              // bytes that a run can use of the GPU
+  Traffic traffic;                      // of one GPU in a step of the config
+  Advice advice;                        // when it does not fit: what to change first
+  std::string program;                  // whose speed it is; "": programs on Transformer Engine
   std::vector<RecipeForecast> recipes;  // BF16 first
   std::vector<std::string> reasons;     // where the gain goes, largest first
   Costs bf16_costs, wanted_costs;

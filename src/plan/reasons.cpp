@@ -21,10 +21,21 @@ std::string times(double ratio) {
   return text;
 }
 
+std::string milliseconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*f ms", seconds < 9.95e-3 ? 1 : 0, 1e3 * seconds);
+  return text;
+}
+
 struct GainLoss {
   double share;
   std::string line;
 };
+
+// Weights that travel as codes take about half as long.
+bool same_collectives(const StepTime& high, const StepTime& low) {
+  return low.collectives >= 0.97 * high.collectives;
+}
 
 // The verdict and its largest reason.
 std::string in_one_line(const StepTime& high, const StepTime& low) {
@@ -33,7 +44,7 @@ std::string in_one_line(const StepTime& high, const StepTime& low) {
                             {high.head, "the LM head"},
                             {high.elementwise, "norms and activations"},
                             {high.optimizer, "the optimizer"},
-                            {high.collectives, "collectives"},
+                            {same_collectives(high, low) ? high.collectives : 0, "collectives"},
                             {high.host, "the host"}};
   const GainLoss& largest =
       *std::max_element(std::begin(parts), std::end(parts),
@@ -67,10 +78,16 @@ std::vector<std::string> gain_reasons(Workload work, const Calibration& calibrat
   const StepTime high = step_time(work, calibration);
   const double whole = high.total;
   std::vector<std::string> lines = {in_one_line(high, low)};
+  const bool same = same_collectives(high, low);
+  const double sent = same ? 0 : high.collectives - low.collectives;
   lines.push_back(str("GEMMs of the blocks: ", percent(high.gemms / whole), " of the BF16 step, ",
-                      times(high.gemms / low.gemms),
-                      " times as fast in FP8; the most that could be gained is ",
-                      times(whole / (whole - high.gemms + low.gemms)), "x"));
+                      times(high.gemms / low.gemms), " times as fast in FP8; the most that ",
+                      same ? "" : "they and collectives ", "could ", same ? "be gained" : "gain",
+                      " is ", times(whole / (whole - high.gemms + low.gemms - sent)), "x"));
+  if (!same)
+    lines.push_back(str("collectives: ", percent(high.collectives / whole), " of the BF16 step, ",
+                        milliseconds(high.collectives), " in BF16 and ",
+                        milliseconds(low.collectives), " in FP8, whose weights travel as codes"));
   if (low.quantize > 0)
     lines.push_back(str("quantizing takes ", percent(low.quantize / whole),
                         " of the BF16 step back: ", times(whole / low.total), "x is left"));
@@ -80,7 +97,7 @@ std::vector<std::string> gain_reasons(Workload work, const Calibration& calibrat
       {high.adapters / whole,
        "LoRA adapters stay in BF16, and frozen weights have no weight gradient to speed up"},
       {high.elementwise / whole, "norms, residuals and activations move bytes, not FLOPs"},
-      {high.collectives / whole, "collectives take as long in both"},
+      {same ? high.collectives / whole : 0, "collectives take as long in both"},
       {high.host / whole, "the host cannot launch faster"},
       {high.optimizer / whole, "the optimizer is bound by memory"}};
   std::sort(losses.begin(), losses.end(),

@@ -66,8 +66,9 @@ std::string memory_table(const Forecast& f) {
   if (!f.program.empty())
     out +=
         str("  of octavo's own layout: ", f.program, " may need more or less for the same run\n");
-  if (!f.advice.empty()) out += "  what to change, first things first (each on top of the last):\n";
-  for (const std::string& advice : f.advice) out += "    " + advice + "\n";
+  if (!f.advice.lines.empty())
+    out += "  what to change, first things first (each on top of the last):\n";
+  for (const std::string& advice : f.advice.lines) out += "    " + advice + "\n";
   return out;
 }
 
@@ -248,7 +249,7 @@ nlohmann::ordered_json json_of(const Forecast& f) {
                                   {"fp8", memory_json(f.fp8_memory)},
                                   {"usable", f.memory_limit},
                                   {"fits", f.fits()},
-                                  {"advice", f.advice}}}};
+                                  {"advice", f.advice.lines}}}};
   out["traffic"] = {{"gathered", f.traffic.gather},
                     {"reduced", f.traffic.reduce},
                     {"between_copies", f.traffic.replicas},

@@ -1,14 +1,9 @@
 #include "plan/scale.h"
 
-#include <algorithm>
-
 #include "plan/forecast.h"
-#include "plan/traffic.h"
 
 namespace octavo::plan {
 namespace {
-
-using config::ShardingMode;
 
 config::Settings settings_of(const ScaleCase& it) {
   config::Settings s;
@@ -26,18 +21,11 @@ config::Settings settings_of(const ScaleCase& it) {
 
 }  // namespace
 
-Links links_of(const Gpu& gpu) {
-  const Calibration& c = Calibration::fitted();
-  const double adapter = gpu.network_gb_s * 1e9 * c.of("network");
-  return {gpu.link_gb_s * 1e9 * c.of("nvlink"), adapter * gpu.gpus_per_node, adapter};
-}
-
 ScalePoint scale_point(const ScaleCase& it) {
   const Forecast f = forecast(settings_of(it));
   const Traffic& t = f.traffic;
   const Gpu& gpu = *f.gpu;
   const StepTime& time = f.chosen().time;
-  const Links links = links_of(gpu);
 
   ScalePoint p;
   p.tokens = static_cast<double>(it.gpus * it.length);
@@ -45,21 +33,11 @@ ScalePoint scale_point(const ScaleCase& it) {
   p.memory = f.memory().total;
   p.fits = f.fits();
   p.compute = time.total - time.collectives;
-  const int64_t group =
-      it.mode == ShardingMode::kHybrid ? std::min<int64_t>(it.gpus, gpu.gpus_per_node) : it.gpus;
-  // A ring through many nodes enters and leaves each by all of its adapters.
-  const double rate = group > gpu.gpus_per_node ? std::min(links.inside, links.node) : links.inside;
-  p.bytes_seconds = (t.gather + t.reduce) / rate + t.replicas / links.adapter;
-  p.latency_seconds =
-      t.calls * (f.sharding == Sharding::kDdp ? all_reduce_latency(group, gpu.gpus_per_node)
-                                              : ring_latency(group, gpu.gpus_per_node)) +
-      t.replica_calls * all_reduce_latency(it.gpus / group, 1);
-  const double wire = p.bytes_seconds + p.latency_seconds;
-  const double hidden = Calibration::fitted().of("fused.overlap") * p.compute;
-  p.exposed = std::max(0.0, wire - hidden) +
-              Calibration::fitted().of("fused.contention") * std::min(wire, hidden);
-  p.step = p.compute + p.exposed;
-  p.tokens_per_s = static_cast<double>(it.length) / p.step;
+  p.bytes_seconds = time.wire_bytes;
+  p.latency_seconds = time.wire_latency;
+  p.exposed = time.collectives;
+  p.step = time.total;
+  p.tokens_per_s = time.tokens_per_s;
   p.flops_share = time.flops / p.step / (gpu.bf16_tflops * 1e12);
   p.hours_between_failures = f.failures.hours_between;
   p.goodput = f.failures.goodput;

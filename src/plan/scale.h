@@ -36,14 +36,6 @@ struct ScalePoint {
 // H100 80 GB in nodes of 8, one sequence for each GPU, gradient_checkpointing, FP32 state.
 ScalePoint scale_point(const ScaleCase& it);
 
-// Bandwidths as src/plan/calibration_table.inc fitted them to published runs, bytes/s.
-struct Links {
-  double inside = 0;   // of a GPU to its neighbours in the node
-  double node = 0;     // of all adapters of a node together
-  double adapter = 0;  // of one
-};
-Links links_of(const Gpu& gpu);
-
 // The document with its tables (between <!-- scale NAME --> and <!-- end -->) made again.
 std::string with_scale_tables(const std::string& document);
 

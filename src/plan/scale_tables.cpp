@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "plan/collectives.h"
 #include "plan/forecast.h"
 #include "plan/memory.h"
 #include "plan/scale.h"
@@ -86,7 +87,7 @@ std::string by_mode(const Model& model,
 
 std::string links_table() {
   const Gpu& gpu = wanted_gpu("h100");
-  const Links links = links_of(gpu);
+  const Links links = links_of(gpu, Calibration::fitted());
   const Shape big = shape_named(kModels[1].name);
   config::Settings s;
   s.model_name = kModels[1].name;

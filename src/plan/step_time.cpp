@@ -4,6 +4,9 @@
 #include <cmath>
 #include <string>
 
+#include "fp8/gemm_layouts.h"
+#include "plan/collectives.h"
+
 namespace octavo::plan {
 namespace {
 
@@ -71,42 +74,11 @@ class MicroStep {
     return trained() / (sharded ? group : 1) * work_.optimizer_bytes / bandwidth();
   }
 
-  // Seconds that bytes take over a ring of `ranks`: inside the node or across nodes, whichever is
-  // slower.
-  double ring(double bytes, double ranks) const {
-    const double inside = gpu_.link_gb_s * 1e9 * of(gpu_.link_gb_s > 100 ? "nvlink" : "pcie");
-    // Every node must receive the data once, through the adapters of all its GPUs together.
-    const double outside = gpu_.network_gb_s * 1e9 * gpu_.gpus_per_node * of("network");
-    const double rate = ranks > gpu_.gpus_per_node ? std::min(inside, outside) : inside;
-    return bytes * (ranks - 1) / ranks / rate;
-  }
-
-  // Hidden behind `compute` seconds as far as the stack does it.
-  double collectives(double compute) const {
-    if (work_.gpus < 2) return 0;
-    const double all = static_cast<double>(work_.gpus),
-                 steps = static_cast<double>(work_.accumulation);
-    const double group = work_.shard_group > 0 ? static_cast<double>(work_.shard_group) : all;
-    const bool coded = low_ && work_.fp8_gather;
-    const double weights = static_cast<double>(parameters(work_.shape)) * (coded ? 1 : 2);
-    const double gradients = trained() * work_.gradient_bytes;
-    double wire = steps * layers_ * 3 * of("latency") * std::log2(all);
-    if (work_.sharding == Sharding::kFull) {
-      wire += ring(steps * (2 * weights + gradients), group);
-      // Each GPU's own part with those that have the same on other nodes, through its own adapter.
-      const double copies = all / group;
-      if (copies > 1)
-        wire += 2 * gradients / group * (copies - 1) / copies /
-                (gpu_.network_gb_s * 1e9 * of("network"));
-    } else if (work_.sharding == Sharding::kZero2) {
-      wire += ring(gradients * steps + trained() * 2, all);
-    } else if (work_.sharding == Sharding::kZero1) {
-      wire += ring(gradients + trained() * 2, all);
-    } else {
-      wire += ring(2 * gradients, all);  // an all-reduce is a reduce-scatter and a gather
-    }
-    const double hidden = stack("overlap") * compute;
-    return std::max(0.0, wire - hidden) + stack("contention") * std::min(wire, hidden);
+  // `compute` seconds as forward and backward pass: GEMMs make the same again for the input's
+  // gradient, and for the weight's unless it is frozen.
+  ComputeTime passes_of(double compute) const {
+    const double backward = (frozen() ? 1 : 2) + again_;
+    return {compute / (1 + backward), compute * backward / (1 + backward)};
   }
 
   // So many launches per layer; what the GPU's work does not hide is time.
@@ -162,9 +134,29 @@ class MicroStep {
     if (!low_) return;
     time.quantize = quantized * quantize_bytes(fp8::traits_of(*work_.recipe), gpu_, frozen()) *
                     stack("quantize") / bandwidth();
-    // Weights once a step, frozen ones once a run: read, and two codes written with their amax.
-    if (!frozen())
-      time.quantize += weights * 5 / bandwidth() / static_cast<double>(work_.accumulation);
+    time.quantize += weights * weight_code_bytes() / bandwidth();
+  }
+
+  // Bytes moved per weight and micro-batch to make its codes: read, and two codes written with
+  // their amax.
+  double weight_code_bytes() const {
+    constexpr double kMade = 5, kTransposed = 2, kGathers = 2;  // forward and backward pass
+    switch (work_.weight_codes) {
+      case WeightCodes::kStep:
+        break;
+      case WeightCodes::kGemm:  // forward, the input's gradient, and what is computed again
+        return (2 + again_) * kMade;
+      case WeightCodes::kGather: {
+        if (!work_.fp8_gather) return kGathers * kMade;
+        // Each rank makes its own rows' codes; the other layout follows where GEMMs ask for it.
+        const double group =
+            static_cast<double>(work_.shard_group > 0 ? work_.shard_group : work_.gpus);
+        const bool transposed = fp8::is_symmetric(fp8::traits_of(*work_.recipe).weights) &&
+                                !fp8::takes_any_layout(gpu_.capability);
+        return kGathers * (kMade / group + (transposed ? kTransposed : 0));
+      }
+    }
+    return frozen() ? 0 : kMade / static_cast<double>(work_.accumulation);
   }
 
   void add_adapters(StepTime& time) const {
@@ -252,7 +244,9 @@ StepTime step_time(const Workload& work, const Calibration& calibration) {
   const double compute =
       time.gemms + time.adapters + time.head + time.attention + time.elementwise + time.quantize;
   time.optimizer = step.optimizer();
-  time.collectives = step.collectives(compute);
+  const CollectiveTime sent = collective_time(work, calibration, step.passes_of(compute));
+  time.collectives = sent.exposed;
+  time.wire_bytes = sent.bytes, time.wire_latency = sent.latency;
   time.host = step.host(compute);
   time.total = compute + time.optimizer + time.collectives + time.host;
   time.tokens_per_s =

@@ -19,6 +19,9 @@ using RecipeOrBf16 = std::optional<fp8::Recipe>;
 inline constexpr RecipeOrBf16 kBf16 = std::nullopt;
 enum class Sharding { kNone, kDdp, kZero1, kZero2, kFull };
 enum class Recompute { kNone, kSelective, kFull };
+// When FP8 codes of a weight are made: once a step (frozen ones once a run), whenever a fully
+// sharded weight is gathered, or for each GEMM that reads it.
+enum class WeightCodes { kStep, kGather, kGemm };
 std::string_view name_of(RecipeOrBf16 recipe);
 // The GPU has FP8 units for the recipe; false of BF16.
 bool is_native(const Gpu& gpu, RecipeOrBf16 recipe);
@@ -33,6 +36,10 @@ struct Workload {
   int64_t shard_group = 0;    // GPUs that share one copy of the parameters; 0: all
   double gradient_bytes = 2;  // of a gradient on its way; published programs send BF16
   bool fp8_gather = false;    // fully sharded FP8 weights travel as codes
+  WeightCodes weight_codes = WeightCodes::kStep;
+  // Gradients that are whole everywhere, and those between nodes, are summed behind the backward
+  // pass, as octavo does it; false: under it.
+  bool sums_at_end = false;
   Recompute recompute = Recompute::kNone;
   int64_t lora_rank = 0;
   LoraTargets lora_targets = LoraTargets::kAll;
@@ -45,8 +52,9 @@ struct StepTime {
   double gemms = 0, adapters = 0, head = 0, attention = 0, elementwise = 0, quantize = 0,
          optimizer = 0, collectives = 0, host = 0;
   double total = 0;
-  double tokens_per_s = 0;  // of one GPU
-  double flops = 0;         // 2 x multiply-adds of GEMMs, head and attention, no recompute
+  double wire_bytes = 0, wire_latency = 0;  // of the collectives alone, hidden or not
+  double tokens_per_s = 0;                  // of one GPU
+  double flops = 0;  // 2 x multiply-adds of GEMMs, head and attention, no recompute
 };
 
 // One GEMM, C[m,n] = A[m,k] B[k,n], alone on the GPU.

@@ -1,35 +1,48 @@
 #include "plan/traffic.h"
 
-#include <algorithm>
-#include <cmath>
-
 namespace octavo::plan {
 namespace {
 
-struct Nodes {
-  double count, each;
-};
-
-Nodes nodes_of(int64_t ranks, int64_t per_node) {
-  const int64_t count = (ranks + per_node - 1) / per_node;
-  return {static_cast<double>(count), static_cast<double>(std::min(ranks, per_node))};
+// Bytes of scales for each weight that travels as a code.
+double scale_bytes(const fp8::RecipeTraits& recipe, double hidden) {
+  const double each = recipe.scale_type == fp8::ScaleType::kE8M0 ? 1 : 4;
+  switch (recipe.weights) {
+    case fp8::Granularity::kTensor:
+      break;
+    case fp8::Granularity::kVector:
+      return each / 2 / hidden;  // those of rows travel; those of columns are agreed on
+    case fp8::Granularity::kBlock128:
+      return each / 128;
+    case fp8::Granularity::kBlock32:
+      return each / 32;
+    case fp8::Granularity::kSquare128:
+      return each / (128 * 128);
+  }
+  return 0;
 }
 
 }  // namespace
 
-double ring_latency(int64_t ranks, int64_t per_node) {
-  if (ranks < 2) return 0;
-  const Nodes nodes = nodes_of(ranks, per_node);
-  return kRingBase + (static_cast<double>(ranks) - nodes.count) * kRingLink +
-         (nodes.count - 1) * kRingNetwork;
-}
-
-double all_reduce_latency(int64_t ranks, int64_t per_node) {
-  if (ranks < 2) return 0;
-  const Nodes nodes = nodes_of(ranks, per_node);
-  const double tree =
-      2 * ((nodes.each - 1) * kTreeLink + std::ceil(std::log2(nodes.count)) * kTreeNetwork);
-  return std::min(2 * ring_latency(ranks, per_node), kRingBase + tree);
+TrafficWork traffic_work(const Workload& work, RecipeOrBf16 codes) {
+  TrafficWork sent;
+  sent.shape = work.shape;
+  const bool alone = work.gpus < 2;
+  sent.sharding = alone                              ? Sharding::kNone
+                  : work.sharding == Sharding::kNone ? Sharding::kDdp
+                                                     : work.sharding;
+  sent.ranks = work.gpus;
+  sent.shard_group = sent.sharding == Sharding::kFull ? work.shard_group : 0;
+  sent.accumulation = work.accumulation;
+  sent.gradient_bytes = work.gradient_bytes;
+  sent.recompute = work.recompute == Recompute::kFull;
+  if (work.lora_rank > 0)
+    sent.adapters = lora_parameters(work.shape, work.lora_rank, work.lora_targets);
+  if (!codes || !work.fp8_gather) return sent;
+  const fp8::RecipeTraits& traits = fp8::traits_of(*codes);
+  sent.weight_bytes = 1;
+  sent.one_copy = fp8::is_symmetric(traits.weights);
+  sent.scale_bytes = scale_bytes(traits, static_cast<double>(work.shape.hidden));
+  return sent;
 }
 
 Traffic traffic(const TrafficWork& work) {
@@ -47,7 +60,7 @@ Traffic traffic(const TrafficWork& work) {
   // What is whole everywhere, vectors or adapters: one all-reduce, in FP32.
   const bool frozen = work.adapters > 0;
   const double whole = frozen ? static_cast<double>(work.adapters) : vectors;
-  t.reduce = 2 * sent * 4 * whole;
+  t.reduce = t.whole = 2 * sent * 4 * whole;
   t.calls = 1;
   if (frozen && work.sharding != Sharding::kFull)
     return work.sharding == Sharding::kNone ? Traffic{} : t;
@@ -64,7 +77,8 @@ Traffic traffic(const TrafficWork& work) {
       const double times = work.sharding == Sharding::kZero1 ? 1 : passes;
       t.reduce += times * sent * gradients;
       t.gather = sent * 2 * (blocks + ends);
-      t.calls += (times + 1) * (layers + 2);
+      t.gather_calls = layers + 2;
+      t.calls += times * (layers + 2) + t.gather_calls;
       return t;
     }
     case Sharding::kFull:
@@ -78,7 +92,8 @@ Traffic traffic(const TrafficWork& work) {
              ((2 - stays + again) * blocks * (work.weight_bytes + work.scale_bytes) +
               (s.tied ? 2 : 1) * ends * 2);
   t.reduce += passes * sent * gradients;
-  t.calls += passes * ((frozen ? 2 : 3) * layers + 3);
+  t.gather_calls = passes * (2 * layers + 3);
+  t.calls += t.gather_calls + (frozen ? 0 : passes * layers);
   if (copies > 1) {
     const double own = frozen ? 0 : (blocks + ends) / n;
     t.replicas = 2 * (copies - 1) / copies * 4 * (own + whole);

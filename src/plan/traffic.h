@@ -1,6 +1,6 @@
 #pragma once
 // What one rank sends in a step, by formula: bench/comm_bytes.py holds dist's counters against it.
-// And how long a collective takes before its first byte arrives, which grows with the ranks.
+// collectives.h says how long that takes.
 
 #include <cstdint>
 
@@ -31,18 +31,13 @@ struct TrafficWork {
 struct Traffic {
   double gather = 0, reduce = 0;  // inside the group that shares a copy
   double replicas = 0;            // between the copies
+  double whole = 0;               // of `reduce`: the one sum of what is whole everywhere
   double calls = 0, replica_calls = 0;
+  double gather_calls = 0;  // of `calls`
   double total() const { return gather + reduce + replicas; }
 };
 Traffic traffic(const TrafficWork& work);
-
-// NCCL 2's seconds of a hop, in a ring and in a tree.
-constexpr double kRingBase = 8.4e-6, kRingLink = 3.4e-6, kRingNetwork = 9.6e-6;
-constexpr double kTreeLink = 28e-6, kTreeNetwork = 50e-6;
-// Seconds until the last rank has the first byte of an all-gather or reduce-scatter: a ring passes
-// it from rank to rank. By NCCL's own model (src/graph/tuning.cc, protocol Simple).
-double ring_latency(int64_t ranks, int64_t per_node);
-// Of an all-reduce, by the faster of two rings and a tree.
-double all_reduce_latency(int64_t ranks, int64_t per_node);
+// Of a step of `work`, whose weights travel as codes of `codes`; kBf16: as they are.
+TrafficWork traffic_work(const Workload& work, RecipeOrBf16 codes);
 
 }  // namespace octavo::plan

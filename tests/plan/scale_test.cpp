@@ -69,16 +69,6 @@ TEST(Scale, CodesAreHalfOfBf16) {
   EXPECT_LT(traffic(work).gather / bf16, 0.55);
 }
 
-TEST(Scale, LatencyGrowsWithTheRing) {
-  EXPECT_EQ(ring_latency(1, 8), 0);
-  EXPECT_NEAR(ring_latency(8, 8), 8.4e-6 + 7 * 3.4e-6, 1e-12);
-  EXPECT_NEAR(ring_latency(16, 8), 8.4e-6 + 14 * 3.4e-6 + 9.6e-6, 1e-12);
-  EXPECT_GT(ring_latency(16384, 8), 20 * ring_latency(512, 8));
-  // A tree's does not.
-  EXPECT_LT(all_reduce_latency(16384, 8), 3 * all_reduce_latency(512, 8));
-  EXPECT_LE(all_reduce_latency(8, 8), 2 * ring_latency(8, 8));
-}
-
 TEST(Scale, WhatGrowsAndWhatDoesNot) {
   const auto at = [](int64_t gpus, ShardingMode mode) {
     return scale_point({.model = "qwen2.5-14b", .gpus = gpus, .mode = mode});
