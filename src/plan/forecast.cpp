@@ -210,6 +210,7 @@ Forecast forecast(const Settings& given, const OtherProgram& other) {
   Forecast result;
   result.shape = other.shape ? *other.shape : shape_of(s);
   result.program = other.name;
+  result.stack = other.stack;
   result.gpu = &wanted_gpu(s.gpu);
   result.gpus = s.num_gpus;
   result.length = s.max_seq_length, result.lora_rank = s.lora_rank;

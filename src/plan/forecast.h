@@ -46,6 +46,7 @@ struct Forecast {
   double memory_limit = 0;              // bytes that a run can use of the GPU
   Traffic traffic;                      // of one GPU in a step of the config
   Advice advice;                        // when it does not fit: what to change first
+  std::string stack = "fused";          // whose constants
   std::string program;                  // whose speed it is; "": programs on Transformer Engine
   std::vector<RecipeForecast> recipes;  // BF16 first
   std::vector<std::string> reasons;     // where the gain goes, largest first

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
+#include <span>
 
 #include "base/error.h"
 #include "plan/accuracy.h"
@@ -72,6 +73,15 @@ std::string memory_table(const Forecast& f) {
   return out;
 }
 
+// "20, half within 13%, nine tenths within 20%"
+std::string held_out(std::span<const HeldOutError> all, std::string_view name) {
+  for (const HeldOutError& it : all)
+    if (it.name == name)
+      return str(it.rows, ", half within ", std::lround(100 * it.median), "%, nine tenths within ",
+                 std::lround(100 * it.ninety), "%");
+  return "none";
+}
+
 std::string time_table(const Forecast& f) {
   std::string out = line(
       "step time by part, ms (forecast: half of all held-out measurements were "
@@ -80,6 +90,9 @@ std::string time_table(const Forecast& f) {
   out += str("  for ", f.program.empty() ? "programs on Transformer Engine" : f.program, ", as ",
              f.program.empty() ? "NVIDIA publishes them" : "published runs of it are",
              "; octavo itself was never timed on a GPU\n");
+  out += str("  held-out measurements of ", f.program.empty() ? "such programs" : "its kind", ": ",
+             held_out(kStackErrors, f.stack), "; of ", f.gpu->title, ": ",
+             held_out(kGpuErrors, f.gpu->name), "\n");
   out += "  part          ";
   for (const RecipeForecast& r : f.recipes)
     out += r.refusal.empty() ? [&] {

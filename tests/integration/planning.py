@@ -176,9 +176,20 @@ def check_quantized_weights(config, frozen):
         return f"quantize {low['seconds']['quantize']:.3f} s, of weights {passes:.3f} s, gain {low['gain']:.2f}, at most {left:.2f}"
 
 
+def check_errors_beside():
+    """512 x B200: "half within 8%" is of all held-out rows. Of the stack and the GPU that are forecast, src/plan/accuracy.h has what
+    tests/conformance/plan_published.py found, and it stands beside the forecast."""
+    table = (ROOT / "src/plan/accuracy.h").read_text()
+    text = run("octavo plan --model_name llama-3.1-70b --gpu b200 --num_gpus 512 --sharding_mode fsdp_full --batch_size 2", ROOT)
+    for name, rows in (("fused", "such programs: "), ("b200", "of B200: ")):
+        count, median = re.search(rf'{{"{name}", (\d+), ([0-9.]+),', table).groups()
+        if f"{rows}{count}, half within {round(100 * float(median))}%" not in text:
+            return f"wanted {rows}{count}, half within {median}"
+
+
 CHECKS = (check_full_sharding, check_adapters_traffic, check_fallback, check_codes_travel, check_advice, check_last_micro_batch,
           check_long_sequence, lambda: check_quantized_weights("llama31_8b_full_fp8.yaml", False),
-          lambda: check_quantized_weights("llama31_8b_lora_r8_fp8.yaml", True))
+          lambda: check_quantized_weights("llama31_8b_lora_r8_fp8.yaml", True), check_errors_beside)
 
 
 def main():
