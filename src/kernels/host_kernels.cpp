@@ -36,11 +36,6 @@ const OctavoKernels& host_kernels() {
             HostLauncher on;
             return launch_rope(on, stored, arguments);
           },
-      .finite =
-          [](const FiniteArguments& arguments, int64_t blocks, void*) {
-            HostLauncher on;
-            return launch_finite(on, arguments, blocks);
-          },
       .fp8_stats =
           [](fp8::Format format, const Fp8StatsArguments& arguments, double* stats, void*) {
             HostLauncher on;

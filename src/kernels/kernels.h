@@ -6,7 +6,6 @@
 
 #include "kernels/adamw.h"
 #include "kernels/cross_entropy.h"
-#include "kernels/finite.h"
 #include "kernels/fp8_stats.h"
 #include "kernels/norm.h"
 #include "kernels/norm_backward.h"
@@ -155,15 +154,6 @@ int32_t launch_rope(Launcher& on, Stored stored, const RopeArguments& a) {
                                  : on.template launch<RopeKernel<float>>(a.rows, a);
 }
 
-// `blocks` is what plan_finite() gave.
-template <class Launcher>
-int32_t launch_finite(Launcher& on, const FiniteArguments& a, int64_t blocks) {
-  return on.template launch<FiniteKernel>(blocks, a);
-}
-inline int64_t plan_finite(FiniteTensor* tensors, int64_t count) {
-  return plan_blocks<FiniteKernel>(tensors, count);
-}
-
 // parts has fp8_stats_parts(rows) places; stats has kStats.
 constexpr int64_t fp8_stats_parts(int64_t rows) {
   return rows < kMostStatsBlocks ? rows : kMostStatsBlocks;
@@ -194,7 +184,6 @@ struct OctavoKernels {
   int32_t (*quantize)(octavo::fp8::Format, const octavo::kernels::QuantizeArguments&,
                       int64_t blocks, void* stream);
   int32_t (*rope)(octavo::kernels::Stored, const octavo::kernels::RopeArguments&, void* stream);
-  int32_t (*finite)(const octavo::kernels::FiniteArguments&, int64_t blocks, void* stream);
   int32_t (*fp8_stats)(octavo::fp8::Format, const octavo::kernels::Fp8StatsArguments&,
                        double* stats, void* stream);
 };

@@ -48,10 +48,6 @@ int32_t rope(Stored stored, const RopeArguments& arguments, void* stream) {
   DeviceLauncher on{stream};
   return launch_rope(on, stored, arguments);
 }
-int32_t finite(const FiniteArguments& arguments, int64_t blocks, void* stream) {
-  DeviceLauncher on{stream};
-  return launch_finite(on, arguments, blocks);
-}
 int32_t fp8_stats(fp8::Format format, const Fp8StatsArguments& arguments, double* stats,
                   void* stream) {
   DeviceLauncher on{stream};
@@ -63,7 +59,7 @@ int32_t fp8_stats(fp8::Format format, const Fp8StatsArguments& arguments, double
 
 extern "C" const OctavoKernels* octavo_kernels() {
   using namespace octavo::kernels;
-  static const OctavoKernels all = {adamw,    cross_entropy, norm,   norm_backward,
-                                    quantize, rope,          finite, fp8_stats};
+  static const OctavoKernels all = {adamw,    cross_entropy, norm,     norm_backward,
+                                    quantize, rope,          fp8_stats};
   return &all;
 }

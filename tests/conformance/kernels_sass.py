@@ -22,10 +22,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 ARCHITECTURES = ["sm_89", "sm_90a", "sm_100f", "sm_103", "sm_120"]
 FLAGS = ["-std=c++20", "-O3", "-fmad=false", "--expt-relaxed-constexpr", "-ccbin", "clang++", f"-I{ROOT / 'src'}"]
 SOURCE = ROOT / "src" / "kernels" / "launches.cu"
-KERNELS = 38
+KERNELS = 37
 # These read a few numbers of every block, or write none.
 NARROW_LOADS = ("SumLossesKernel", "JoinFp8StatsKernel")
-NO_WIDE_STORES = NARROW_LOADS + ("Fp8StatsKernel", "FiniteKernel")
+NO_WIDE_STORES = NARROW_LOADS + ("Fp8StatsKernel",)
 LANE = 8
 # std::fma in the text, for each of the eight elements of a thread.
 FUSED = {"AdamWKernel": 2 * LANE, "RopeKernel": 2 * LANE}
