@@ -43,8 +43,9 @@ Finding long_run_memory(const LongRun& run) {
                     str("forecast ", format_bytes(peak), " of ", format_bytes(run.memory_limit),
                         " on ", run.device, run.ranks > 1 ? str(", ", run.ranks, " ranks") : "",
                         searched ? ", at max_batch_size; the search takes what fits" : ""));
-  std::string fix = run.forecast->advice.empty() ? "the forecast says what to change"
-                                                 : "first: " + run.forecast->advice.front();
+  std::string fix = run.forecast->advice.lines.empty()
+                        ? "the forecast says what to change"
+                        : "first: " + run.forecast->advice.lines.front();
   if (peak > run.memory_limit && !searched) {
     worsen(f, Status::kFail, "a run that fits", std::move(fix));
     add_command(f, run, "plan", gpu_flags(run));
