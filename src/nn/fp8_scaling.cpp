@@ -23,20 +23,26 @@ void Fp8Scaling::allocate() {
   const auto options = at::TensorOptions(engine_->target.device).dtype(at::kFloat);
   history_ = at::zeros({options_.history, slots}, options);
   factors_ = at::ones({slots}, options);
+  amaxes_ = history_.select(0, 0);
+  for (int64_t slot = 0; slot < slots; ++slot) {
+    factor_of_.push_back(factors_.narrow(0, slot, 1));
+    amax_of_.push_back(amaxes_.narrow(0, slot, 1));
+  }
 }
 
-Tensor Fp8Scaling::factor(int64_t slot) {
+const Tensor& Fp8Scaling::factor(int64_t slot) {
   allocate();
-  return factors_.narrow(0, slot, 1);
+  return factor_of_.at(static_cast<size_t>(slot));
 }
 
-Tensor Fp8Scaling::amax(int64_t slot) {
-  return amaxes().narrow(0, slot, 1);
-}
-
-Tensor Fp8Scaling::amaxes() {
+const Tensor& Fp8Scaling::amax(int64_t slot) {
   allocate();
-  return history_.select(0, 0);
+  return amax_of_.at(static_cast<size_t>(slot));
+}
+
+const Tensor& Fp8Scaling::amaxes() {
+  allocate();
+  return amaxes_;
 }
 
 std::string Fp8Scaling::infinite_slot() const {
@@ -53,6 +59,8 @@ void Fp8Scaling::finish_step(int64_t step) {
   allocate();
   engine_->fp8_linear->update_factors(history_, factors_, formats_, options_.algo, options_.margin,
                                       is_new_ || step % options_.interval == 0);
+  // Written in place: layers, and recorded graphs, hold views.
+  OCTAVO_ASSERT(amaxes_.is_alias_of(history_) && factor_of_.front().is_alias_of(factors_));
   is_new_ = false;
 }
 

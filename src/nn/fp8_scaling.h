@@ -23,9 +23,9 @@ class Fp8Scaling {
 
   // A slot for one tensor; all are added before the first is used.
   int64_t add(std::string name, fp8::Format format);
-  at::Tensor factor(int64_t slot);  // FP32 [1]
-  at::Tensor amax(int64_t slot);    // FP32 [1]: of the step in progress
-  at::Tensor amaxes();              // FP32 [slots]: to be reduced over ranks before finish_step
+  const at::Tensor& factor(int64_t slot);  // FP32 [1]
+  const at::Tensor& amax(int64_t slot);    // FP32 [1]: of the step in progress
+  const at::Tensor& amaxes();  // FP32 [slots]: to be reduced over ranks before finish_step
 
   std::string infinite_slot() const;  // the first with an infinite magnitude; "" when none has
 
@@ -52,8 +52,11 @@ class Fp8Scaling {
   fp8::Options options_;
   std::vector<std::string> names_;
   std::vector<fp8::Format> formats_;
-  at::Tensor history_, factors_;  // [length, slots], [slots]
-  bool is_new_ = true;            // no step was finished yet
+  at::Tensor history_, factors_;  // [length, slots], [slots]; the same memory for good
+  // Views of the two, made once: a layer asks for a dozen of them in every step.
+  at::Tensor amaxes_;
+  std::vector<at::Tensor> factor_of_, amax_of_;
+  bool is_new_ = true;  // no step was finished yet
 };
 
 }  // namespace octavo::nn

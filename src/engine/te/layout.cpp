@@ -22,10 +22,10 @@ NVTEDType scale_type_of(const Layout& layout) {
   return layout.scale_type == at::kByte ? kNVTEFloat8E8M0 : kNVTEFloat32;
 }
 
-void want_shape(const char* what, const at::Tensor& found, const std::vector<int64_t>& wanted) {
-  if (found.defined() && found.sizes() == at::IntArrayRef(wanted) && found.is_contiguous()) return;
+void want_shape(const char* what, const at::Tensor& found, at::IntArrayRef wanted) {
+  if (found.defined() && found.sizes() == wanted && found.is_contiguous()) return;
   fail(ExitCode::kEnvironment, "te", what, " of a quantized matrix: wanted the shape ",
-       octavo::str(at::IntArrayRef(wanted)), ", found ",
+       octavo::str(wanted), ", found ",
        found.defined() ? octavo::str(found.sizes()) : std::string("none"));
 }
 
@@ -97,7 +97,7 @@ Layout layout_of(const fp8::Side& side, Direction direction, int64_t rows, int64
            "one scale per row: wanted a recipe that Transformer Engine has, found rowwise; take "
            "fp8_backend aten, or another recipe");
   }
-  layout.codes = layout.transposed ? std::vector{columns, rows} : std::vector{rows, columns};
+  layout.codes = layout.transposed ? at::DimVector{columns, rows} : at::DimVector{rows, columns};
   return layout;
 }
 

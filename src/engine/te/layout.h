@@ -12,9 +12,8 @@
 // Divisions round up. Swizzled scales are a matrix of 128 x 4 tiles, each of 512 bytes in the order
 // that the matrix units read.
 
+#include <ATen/core/DimVector.h>
 #include <ATen/core/Tensor.h>
-
-#include <vector>
 
 #include "engine/aten/fp8_quantize.h"
 #include "engine/fp8_linear.h"
@@ -26,7 +25,7 @@ namespace octavo::engine::te {
 struct Layout {
   NVTEScalingMode mode = NVTE_DELAYED_TENSOR_SCALING;
   bool transposed = false;
-  std::vector<int64_t> codes, scales;  // shapes
+  at::DimVector codes, scales;  // shapes
   at::ScalarType scale_type = at::kFloat;
 };
 

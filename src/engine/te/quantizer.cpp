@@ -81,6 +81,7 @@ void Output::per_tensor(Recipe recipe, const QuantizeSpec& row, const QuantizeSp
     return layout_of(order.side, direction, matrix.rows, matrix.columns, on.facts);
   };
   const auto floats = at::TensorOptions(on.device).dtype(at::kFloat);
+  const Layout as_row = layout(Direction::kRow);
   Fp8Copy written;
   factor = order.factor;
   amax = order.amax;
@@ -93,18 +94,18 @@ void Output::per_tensor(Recipe recipe, const QuantizeSpec& row, const QuantizeSp
     OCTAVO_ASSERT(factor.defined());
     written.scales = at::empty({1}, floats);
   }
-  written.codes =
-      at::empty(layout(Direction::kRow).codes, at::TensorOptions(on.device).dtype(at::kByte));
-  describe_copy(handle, written, order.side, layout(Direction::kRow),
+  written.codes = at::empty(as_row.codes, floats.dtype(at::kByte));
+  describe_copy(handle, written, order.side, as_row,
                 params_of(order.side, Direction::kRow, on.facts));
   handle.set(kNVTEScale, factor, kNVTEFloat32);
   handle.set(kNVTEAmax, amax, kNVTEFloat32);
 
   if (!on.facts.any_layout && (column.wanted || both)) {
-    transposed = {.codes = at::empty(layout(Direction::kColumn).codes, written.codes.options()),
+    const Layout as_column = layout(Direction::kColumn);
+    transposed = {.codes = at::empty(as_column.codes, floats.dtype(at::kByte)),
                   .scales = written.scales,
                   .values = {}};
-    describe_copy(handle, transposed, order.side, layout(Direction::kColumn),
+    describe_copy(handle, transposed, order.side, as_column,
                   params_of(order.side, Direction::kColumn, on.facts));
   }
   if (column.wanted) matrix.column = on.facts.any_layout ? written : transposed;
