@@ -23,6 +23,34 @@ std::string share(double value) {
   return value == 0 ? "0" : str("2^", std::lround(std::log2(value)));
 }
 
+struct GeluOperands {
+  const at::Tensor &x, &w, &bias, &dy;
+};
+
+// GELU at the end of a GEMM, and its gradient: beside FP64, since the reference rounds between.
+void check_gelu(engine::Matmul& op, const GeluOperands& o, Bench& bench) {
+  const auto wide = [](const at::Tensor& t) { return t.to(at::kDouble); };
+  // GELU's slope is at most 1.13, and it may read what was rounded to BF16.
+  constexpr double kSlope = 1.13;
+  const at::Tensor h = at::mm(wide(o.x), wide(o.w).t()) + wide(o.bias),
+                   h_terms =
+                       at::mm(magnitude_of(o.x), magnitude_of(o.w).t()) + magnitude_of(o.bias);
+  at::Tensor found_h = bench.to_device(h.to(o.x.scalar_type()).zero_()),
+             found_y = at::empty_like(found_h);
+  const at::Tensor w = bench.to_device(o.w);
+  op.forward_gelu(bench.to_device(o.x), w, bench.parameter_to_device(o.bias), found_h, found_y);
+  bench.same_sums("forward before GELU", found_h, h.to(o.x.scalar_type()), h_terms);
+  bench.same_within("forward with GELU", found_y, at::gelu(h, "tanh").to(o.x.scalar_type()),
+                    kSlope * (bench.tolerance().of_sum * h_terms + 0x1p-8 * h.abs()));
+  const at::Tensor input = bench.random(o.x.sizes());
+  at::Tensor found = bench.to_device(at::empty_like(o.x));
+  op.input_gradient_gelu(bench.to_device(o.dy), w, bench.to_device(input), found);
+  const at::Tensor made = at::mm(wide(o.dy), wide(o.w));
+  bench.same_sums("input gradient with GELU's", found,
+                  at::gelu_backward(made, wide(input), "tanh").to(o.x.scalar_type()),
+                  kSlope * at::mm(magnitude_of(o.dy), magnitude_of(o.w)));
+}
+
 }  // namespace
 
 std::string Tolerance::text() const {
@@ -117,7 +145,12 @@ void check(engine::Matmul& op, engine::Matmul& oracle, Bench& bench) {
   op.weight_bias_gradient(device_dy, device_x, found_dw, Accumulate::kAdd, found_sums,
                           Accumulate::kOverwrite);
   bench.same_sums("weight gradient with the bias's", found_dw, dw, 2 * dw_terms);
-  bench.same_sums("bias gradient", found_sums, dy.to(at::kFloat).sum(0), magnitude_of(dy).sum(0));
+  // A GPU's first gradient of a step may be in BF16, as the library gives it.
+  const at::Tensor sums = dy.to(at::kFloat).sum(0);
+  bench.same_within(
+      "bias gradient", found_sums.to(at::kFloat), sums,
+      bench.tolerance().of_sum * magnitude_of(dy).sum(0) + 0x1p-8 * magnitude_of(sums));
+  if (op.fuses_gelu()) check_gelu(op, {x, w, bias, dy}, bench);
 }
 
 void check(engine::ColumnSum& op, engine::ColumnSum& oracle, Bench& bench) {

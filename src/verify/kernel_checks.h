@@ -85,7 +85,8 @@ void check(engine::CrossEntropy& op, engine::CrossEntropy& oracle, Bench& bench)
 void check(engine::Attention& op, engine::Attention& oracle, Bench& bench);
 void check(engine::Embedding& op, engine::Embedding& oracle, Bench& bench);
 void check(engine::AdamW& op, engine::AdamW& oracle, Bench& bench);
-// All three GEMMs of a layer in one recipe, and the update of delayed scaling.
+// All three GEMMs of a layer in one recipe, the update of delayed scaling, and passes that quantize
+// what they make.
 void check(engine::Fp8Linear& op, engine::Fp8Linear& oracle, fp8::Recipe recipe, Bench& bench);
 
 }  // namespace octavo::verify

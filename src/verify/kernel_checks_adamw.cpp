@@ -1,3 +1,4 @@
+#include <limits>
 #include <vector>
 
 #include "base/error.h"
@@ -72,6 +73,13 @@ void check(AdamW& op, AdamW& oracle, Bench& bench) {
   const at::Tensor sums = at::tensor({op.sum_of_squares(bench.to_device(grad))}, at::kDouble),
                    wanted_sums = at::tensor({oracle.sum_of_squares(grad)}, at::kDouble);
   bench.same_sums("sum of squares", sums.to(at::kFloat), wanted_sums.to(at::kFloat), wanted_sums);
+  // By these sums a step knows of a gradient that is not finite.
+  at::Tensor infinite = grad.clone();
+  infinite[kElements / 2] = std::numeric_limits<float>::infinity();
+  const at::Tensor of_each =
+      op.sums_of_squares({bench.to_device(grad * 1e15), bench.to_device(infinite)});
+  bench.same_bits("finite sums of squares", at::isfinite(of_each.cpu()).to(at::kInt),
+                  at::tensor({1, 0}, at::kInt));
 }
 
 }  // namespace octavo::verify

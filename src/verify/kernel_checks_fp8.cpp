@@ -1,10 +1,9 @@
 // The FP8 GEMMs: quantized on the device, multiplied there, compared with the reference, which
 // quantizes and multiplies in plain loops.
 
-#include "engine/fp8_linear.h"
+#include "verify/kernel_checks_fp8.h"
 
 #include "fp8/recipe.h"
-#include "verify/kernel_checks.h"
 
 namespace octavo::verify {
 namespace {
@@ -21,10 +20,6 @@ using fp8::Role;
 constexpr int64_t kTokens = 128, kIn = 256, kOut = 384;
 // Delayed only: no power of two.
 constexpr float kFactor = 37.3f;
-
-struct Quantized {
-  Fp8Matrix found, wanted;
-};
 
 QuantizeSpec order_for(Recipe recipe, Role role, Direction direction, const Bench* bench) {
   const fp8::FormatChoice choice = fp8::default_format(recipe);
@@ -43,20 +38,11 @@ QuantizeSpec order_for(Recipe recipe, Role role, Direction direction, const Benc
   return order;
 }
 
-// Both directions share the slot of the tensor's amax.
 Fp8Matrix quantized(Fp8Linear& op, const at::Tensor& x, Recipe recipe, Role role,
                     const Bench* bench, at::Tensor* amax) {
-  const QuantizeSpec row = order_for(recipe, role, Direction::kRow, bench);
-  QuantizeSpec column = order_for(recipe, role, Direction::kColumn, bench);
-  column.factor = row.factor;
-  column.amax = row.amax;
-  *amax = row.amax;
-  return op.quantize(x, recipe, row, column);
-}
-
-// The numbers that a quantized matrix stands for are of the size of those it was made from.
-at::Tensor size_of(const at::Tensor& x) {
-  return x.to(at::kDouble).abs();
+  const Orders orders = orders_for(recipe, role, bench);
+  *amax = orders.row.amax;
+  return op.quantize(x, recipe, orders.row, orders.column);
 }
 
 void check_update(Fp8Linear& op, Fp8Linear& oracle, Bench& bench) {
@@ -71,6 +57,18 @@ void check_update(Fp8Linear& op, Fp8Linear& oracle, Bench& bench) {
 }
 
 }  // namespace
+
+Orders orders_for(Recipe recipe, Role role, const Bench* bench) {
+  Orders orders{order_for(recipe, role, Direction::kRow, bench),
+                order_for(recipe, role, Direction::kColumn, bench)};
+  orders.column.factor = orders.row.factor;
+  orders.column.amax = orders.row.amax;
+  return orders;
+}
+
+at::Tensor size_of(const at::Tensor& x) {
+  return x.to(at::kDouble).abs();
+}
 
 void check(Fp8Linear& op, Fp8Linear& oracle, Recipe recipe, Bench& bench) {
   const at::Tensor x = bench.random({kTokens, kIn}), w = bench.random({kOut, kIn}, 0.1),
@@ -99,6 +97,7 @@ void check(Fp8Linear& op, Fp8Linear& oracle, Recipe recipe, Bench& bench) {
   op.weight_gradient(qdy.found, qx.found, found_dw, Accumulate::kAdd);
   bench.same_sums("weight gradient", found_dw, dw, dw_terms);
   if (fp8::uses_history(recipe)) check_update(op, oracle, bench);
+  if (op.has_fused_passes()) check_fused(op, oracle, recipe, {x, w, dy, qx, qw, qdy}, bench);
 }
 
 }  // namespace octavo::verify

@@ -98,6 +98,15 @@ void check(engine::Rope& op, engine::Rope& oracle, Bench& bench) {
     op.rotate(found, bench.to_device(positions), bench.to_device(table), kHeads, back);
     bench.same_values(back ? "backward" : "forward", found, x);
   }
+  if (!op.packs()) return;
+  const at::Tensor dq = bench.random({kRows, 2 * kDim}), dk = bench.random({kRows, kDim}),
+                   dv = bench.random({kRows, kDim});
+  at::Tensor packed = at::cat({dq, dk, dv}, 1);
+  oracle.rotate(packed, positions, table, kHeads, /*back=*/true);
+  bench.same_values("gradients of q, k and v, packed",
+                    op.packed_back(bench.to_device(dq), bench.to_device(dk), bench.to_device(dv),
+                                   bench.to_device(positions), bench.to_device(table)),
+                    packed);
 }
 
 }  // namespace octavo::verify

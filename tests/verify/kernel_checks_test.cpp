@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "engine/op_table.h"
 #include "verify/kernels.h"
@@ -29,11 +30,38 @@ struct WrongMatmul : engine::Matmul {
     const at::Tensor exact = at::mm(dy.to(at::kDouble).t(), x.to(at::kDouble));
     dw.copy_(wrong == 3 ? exact : exact + dw.to(at::kDouble));  // 3: overwrites
   }
+  bool sums_biases() const override { return true; }
+  void weight_bias_gradient(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dw,
+                            engine::Accumulate mode, at::Tensor& dbias,
+                            engine::Accumulate) override {
+    weight_gradient(dy, x, dw, mode);
+    dbias.copy_(wrong == 5 ? dy[0] : dy.to(at::kDouble).sum(0));
+  }
+  bool fuses_gelu() const override { return true; }
+  void forward_gelu(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias, at::Tensor& h,
+                    at::Tensor& y) override {
+    const at::Tensor exact = at::mm(x.to(at::kDouble), w.to(at::kDouble).t()) + bias;
+    h.copy_(wrong == 6 ? at::gelu(exact, "tanh") : exact);  // 6: keeps what comes out
+    y.copy_(at::gelu(wrong == 7 ? h.to(at::kDouble) * 1.02 : exact, "tanh"));  // 7: a little off
+  }
+  void input_gradient_gelu(const at::Tensor& dy, const at::Tensor& w, const at::Tensor& h,
+                           at::Tensor& dh) override {
+    const at::Tensor exact = at::mm(dy.to(at::kDouble), w.to(at::kDouble));
+    dh.copy_(wrong == 8 ? exact : at::gelu_backward(exact, h.to(at::kDouble), "tanh"));
+  }
 };
 
 TEST(KernelChecks, FindWhatIsWrong) {
-  constexpr const char* kPlaces[] = {"", "forward", "input gradient", "weight gradient", "forward"};
-  for (int wrong = 0; wrong < 5; ++wrong) {
+  constexpr const char* kPlaces[] = {"",
+                                     "forward",
+                                     "input gradient",
+                                     "weight gradient",
+                                     "forward",
+                                     "bias gradient",
+                                     "forward before GELU",
+                                     "forward with GELU",
+                                     "input gradient with GELU's"};
+  for (int wrong = 0; wrong < static_cast<int>(std::size(kPlaces)); ++wrong) {
     WrongMatmul right, op;
     op.wrong = wrong;
     Bench bench(at::kCPU, at::kBFloat16, tolerance_of("aten", at::kCPU, at::kBFloat16));
@@ -82,11 +110,72 @@ struct WrongFp8 : engine::Fp8Linear {
                           fp8::Direction direction) override {
     return right->health_stats(x, quantized, direction);
   }
+
+  // Fused passes, each in two.
+  template <class Op>
+  static std::unique_ptr<Op> reference() {
+    return engine::implementations<Op>().back().make();
+  }
+  bool has_fused_passes() const override { return true; }
+  std::optional<Normed> norm_quantize(const at::Tensor& x, const at::Tensor& delta,
+                                      const at::Tensor& gamma, const at::Tensor& beta, double eps,
+                                      fp8::Recipe recipe, const engine::QuantizeSpec& row,
+                                      const engine::QuantizeSpec& column) override {
+    if (beta.defined()) {
+      const auto out = reference<engine::LayerNorm>()->forward(x, delta, gamma, beta, eps);
+      return Normed{out.sum, out.mean, out.rstd,
+                    right->quantize(wrong == 6 ? out.sum : out.normed, recipe, row, column)};
+    }
+    const auto out = reference<engine::RmsNorm>()->forward(x, delta, gamma, eps);
+    return Normed{
+        wrong == 7 ? x : out.sum, {}, out.rstd, right->quantize(out.normed, recipe, row, column)};
+  }
+  std::optional<engine::Fp8Matrix> activate_quantize(engine::Activation activation,
+                                                     const at::Tensor& x, fp8::Recipe recipe,
+                                                     const engine::QuantizeSpec& row,
+                                                     const engine::QuantizeSpec& column) override {
+    const bool gated = activation == engine::Activation::kSwiGlu;
+    const at::Tensor y = gated ? reference<engine::SwiGlu>()->forward(wrong == 8 ? x.roll(1, 1) : x)
+                               : reference<engine::Gelu>()->forward(x);
+    return right->quantize(y, recipe, row, column);
+  }
+  std::optional<engine::Fp8Matrix> activation_gradient_quantize(
+      engine::Activation activation, const at::Tensor& dy, const at::Tensor& x, at::Tensor& dbias,
+      engine::Accumulate mode, fp8::Recipe recipe, const engine::QuantizeSpec& row,
+      const engine::QuantizeSpec& column) override {
+    at::Tensor dx = dy.clone();
+    if (activation == engine::Activation::kSwiGlu) {
+      dx = reference<engine::SwiGlu>()->backward(dy, x);
+    } else {
+      reference<engine::Gelu>()->backward(dx, x, dbias, mode);
+      if (wrong == 9) dbias.mul_(0.5);
+      if (wrong == 10) dx = dy;
+    }
+    return right->quantize(dx, recipe, row, column);
+  }
+  std::optional<engine::Fp8Matrix> quantize_and_sum(const at::Tensor& x, at::Tensor& dbias,
+                                                    engine::Accumulate, fp8::Recipe recipe,
+                                                    const engine::QuantizeSpec& row,
+                                                    const engine::QuantizeSpec& column) override {
+    dbias.copy_(x.to(at::kFloat).sum(0));
+    if (wrong == 11) dbias[3] += dbias[4];
+    return right->quantize(x, recipe, row, column);
+  }
+  bool quantizes_together(fp8::Recipe) const override { return true; }
+  std::vector<engine::Fp8Matrix> quantize_all(const std::vector<Request>& requests,
+                                              fp8::Recipe recipe) override {
+    std::vector<engine::Fp8Matrix> made;
+    for (const Request& r : requests) {
+      const at::Tensor x = wrong == 12 ? r.x.flip(0) : r.x;
+      made.push_back(right->quantize(x, recipe, r.row, r.column));
+    }
+    return made;
+  }
 };
 
 TEST(KernelChecks, FindWrongFp8GemmsWithinTheToleranceOfMatrixUnits) {
   for (const fp8::Recipe recipe : fp8::kRecipes)
-    for (int wrong = 0; wrong < 6; ++wrong) {
+    for (int wrong = 0; wrong < 13; ++wrong) {
       if (wrong == 5 && !fp8::uses_history(recipe)) continue;
       SCOPED_TRACE(std::string(config::name_of(recipe)) + ", wrong " + std::to_string(wrong));
       at::manual_seed(20);
