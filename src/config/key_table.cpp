@@ -205,6 +205,12 @@ std::vector<Key> train_keys() {
       real_key("adam_eps", &S::adam_eps, 1e-20, 1, "AdamW's epsilon."),
       real_key("max_grad_norm", &S::max_grad_norm, 0, 1e9,
                "Clip the gradient's global norm to this. 0: never."),
+  };
+}
+
+// What is added to the loss.
+std::vector<Key> penalty_keys() {
+  return {
       real_key("penalty_weight", &S::penalty_weight, 0, 1000,
                "Weight of the penalty added to the loss. 0: none."),
       enum_key("penalty_type", &S::penalty_type,
@@ -526,6 +532,7 @@ std::vector<Key> build() {
   append(Section::kData, reader::kTrain, row_keys());
   append(Section::kData, reader::kTrain, shard_keys());
   append(Section::kTrain, reader::kTrain, train_keys());
+  append(Section::kTrain, reader::kTrain, penalty_keys());
   append(Section::kTrain, reader::kTrain, precision_keys());
   append(Section::kTrain, reader::kTrain, fault_keys());
   append(Section::kLora, reader::kTrain, lora_keys());

@@ -76,69 +76,70 @@ bool native_is_no_rehearsal(const Settings& s) {
   return s.fp8_execution != Fp8Execution::kNative || s.fp8_backend != Fp8Backend::kRehearse;
 }
 
+constexpr Rule kRules[] = {
+    {"one_length", reader::kTrain,
+     "max_steps and num_epochs both say how long to train; give one and leave the other out",
+     one_length, "max_steps num_epochs"},
+    {"warmup_fits", reader::kTrain | reader::kSchedule,
+     "warmup_steps must not exceed max_steps, or learning_rate is never reached; lower it or "
+     "give -1",
+     warmup_fits, "warmup_steps max_steps"},
+    {"train_counts_its_ranks", reader::kTrain,
+     "num_gpus is for octavo plan: train has as many ranks as its launcher starts (octavo launch "
+     "--nproc 8); leave it out",
+     train_counts_its_ranks, "num_gpus"},
+    {"packed_weights_stay", reader::kTrain,
+     "lora_base fp8 keeps the base model in codes on every rank, and sharding_mode fsdp_full and "
+     "hybrid spread it in BF16; take lora_base bf16, or sharding_mode ddp, zero1 or zero2",
+     packed_weights_stay, "lora_base sharding_mode"},
+    {"heads_divide_width", reader::kTrain,
+     "n_head must divide n_embd, because every head is n_embd / n_head wide; change one of them",
+     heads_divide_width, "n_embd n_head"},
+    {"custom_has_sizes", reader::kTrain,
+     "model_name custom takes its size from n_layer, n_head and n_embd; give all three",
+     custom_has_sizes, "model_name n_layer n_head n_embd"},
+    {"evaluation_has_data", reader::kTrain,
+     "eval_freq asks for evaluations and val_fraction 0 leaves nothing to evaluate on; set "
+     "eval_freq 0 or keep a "
+     "fraction",
+     evaluation_has_data, "eval_freq val_fraction val_split_name"},
+    {"run_name_is_a_name", reader::kTrain,
+     "run_name names a folder inside runs_dir and checkpoint_dir: at most 200 bytes, no '/', no "
+     "control characters, not hidden (.x), not latest, best, best_model or step-…, which have a "
+     "meaning there",
+     run_name_is_a_name, "run_name"},
+    {"one_precision", reader::kTrain,
+     "use_fp8, mixed_precision and the flags fp8_recipe and fp8_scenario must agree about FP8 "
+     "where they stand side by side (all as flags, or all in the file); leave one of them out",
+     one_precision, "use_fp8 mixed_precision"},
+    {"low_state_has_low_products", reader::kTrain,
+     "mixed_precision fp32 computes with FP32 weights and gradients, and master_dtype or "
+     "gradient_dtype asks for bf16; take mixed_precision bf16 or fp8, or leave them fp32",
+     low_state_has_low_products, "mixed_precision master_dtype gradient_dtype"},
+    {"balance_is_a_weight", reader::kTrain,
+     "router_aux_loss_coef is the weight of a loss, of at least 0, or -1 for what the model's "
+     "config.json says; give one of them",
+     balance_is_a_weight, "router_aux_loss_coef"},
+    {"graph_has_gpu", reader::kTrain,
+     "cuda_graph launches a GPU's work as a whole, and device cpu has no GPU; leave one of them "
+     "out",
+     graph_has_gpu, "cuda_graph device"},
+    {"one_recipe", reader::kTrain,
+     "fp8_scenario mxfp8 is fp8_recipe mxfp8, and fp8_recipe asks for another; leave one of "
+     "them out",
+     one_recipe, "fp8_scenario fp8_recipe"},
+    {"one_backend", reader::kTrain,
+     "use_te is fp8_backend te, and fp8_backend asks for another; leave one of them out",
+     one_backend, "use_te fp8_backend"},
+    {"native_is_no_rehearsal", reader::kTrain,
+     "fp8_execution native runs on FP8 matrix units and fp8_backend rehearse on BF16 ones; "
+     "leave one of them out",
+     native_is_no_rehearsal, "fp8_execution fp8_backend"},
+};
+
 }  // namespace
 
 std::span<const Rule> rules() {
-  static constexpr Rule kRules[] = {
-      {"one_length", reader::kTrain,
-       "max_steps and num_epochs both say how long to train; give one and leave the other out",
-       one_length, "max_steps num_epochs"},
-      {"warmup_fits", reader::kTrain | reader::kSchedule,
-       "warmup_steps must not exceed max_steps, or learning_rate is never reached; lower it or "
-       "give -1",
-       warmup_fits, "warmup_steps max_steps"},
-      {"train_counts_its_ranks", reader::kTrain,
-       "num_gpus is for octavo plan: train has as many ranks as its launcher starts (octavo launch "
-       "--nproc 8); leave it out",
-       train_counts_its_ranks, "num_gpus"},
-      {"packed_weights_stay", reader::kTrain,
-       "lora_base fp8 keeps the base model in codes on every rank, and sharding_mode fsdp_full and "
-       "hybrid spread it in BF16; take lora_base bf16, or sharding_mode ddp, zero1 or zero2",
-       packed_weights_stay, "lora_base sharding_mode"},
-      {"heads_divide_width", reader::kTrain,
-       "n_head must divide n_embd, because every head is n_embd / n_head wide; change one of them",
-       heads_divide_width, "n_embd n_head"},
-      {"custom_has_sizes", reader::kTrain,
-       "model_name custom takes its size from n_layer, n_head and n_embd; give all three",
-       custom_has_sizes, "model_name n_layer n_head n_embd"},
-      {"evaluation_has_data", reader::kTrain,
-       "eval_freq asks for evaluations and val_fraction 0 leaves nothing to evaluate on; set "
-       "eval_freq 0 or keep a "
-       "fraction",
-       evaluation_has_data, "eval_freq val_fraction val_split_name"},
-      {"run_name_is_a_name", reader::kTrain,
-       "run_name names a folder inside runs_dir and checkpoint_dir: at most 200 bytes, no '/', no "
-       "control characters, not hidden (.x), not latest, best, best_model or step-…, which have a "
-       "meaning there",
-       run_name_is_a_name, "run_name"},
-      {"one_precision", reader::kTrain,
-       "use_fp8, mixed_precision and the flags fp8_recipe and fp8_scenario must agree about FP8 "
-       "where they stand side by side (all as flags, or all in the file); leave one of them out",
-       one_precision, "use_fp8 mixed_precision"},
-      {"low_state_has_low_products", reader::kTrain,
-       "mixed_precision fp32 computes with FP32 weights and gradients, and master_dtype or "
-       "gradient_dtype asks for bf16; take mixed_precision bf16 or fp8, or leave them fp32",
-       low_state_has_low_products, "mixed_precision master_dtype gradient_dtype"},
-      {"balance_is_a_weight", reader::kTrain,
-       "router_aux_loss_coef is the weight of a loss, of at least 0, or -1 for what the model's "
-       "config.json says; give one of them",
-       balance_is_a_weight, "router_aux_loss_coef"},
-      {"graph_has_gpu", reader::kTrain,
-       "cuda_graph launches a GPU's work as a whole, and device cpu has no GPU; leave one of them "
-       "out",
-       graph_has_gpu, "cuda_graph device"},
-      {"one_recipe", reader::kTrain,
-       "fp8_scenario mxfp8 is fp8_recipe mxfp8, and fp8_recipe asks for another; leave one of "
-       "them out",
-       one_recipe, "fp8_scenario fp8_recipe"},
-      {"one_backend", reader::kTrain,
-       "use_te is fp8_backend te, and fp8_backend asks for another; leave one of them out",
-       one_backend, "use_te fp8_backend"},
-      {"native_is_no_rehearsal", reader::kTrain,
-       "fp8_execution native runs on FP8 matrix units and fp8_backend rehearse on BF16 ones; "
-       "leave one of them out",
-       native_is_no_rehearsal, "fp8_execution fp8_backend"},
-  };
   return kRules;
 }
 
