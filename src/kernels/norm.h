@@ -71,7 +71,9 @@ struct NormKernel {
     Row row;
     load_row(block, a, at, row);
     const auto add = [](float x, float y) { return x + y; };
-    const float share = 1.0f / static_cast<float>(a.columns);
+    const auto columns = static_cast<float>(a.columns);
+    // Two divisions of a row would spill a register on 8.9, and a share kept for one does on 9.0.
+    const float share = kIsLayerNorm ? 1.0f / columns : 0.0f;
     float mean = 0;
     if constexpr (kIsLayerNorm) {
       float total = 0;
@@ -89,7 +91,8 @@ struct NormKernel {
           squares = std::fma(centered, centered, squares);
       }
     squares = join_threads<kThreads>(block, shared.per_warp, squares, add);
-    const float rstd = 1.0f / std::sqrt(squares * share + a.eps);
+    const float variance = kIsLayerNorm ? squares * share : squares / columns;
+    const float rstd = 1.0f / std::sqrt(variance + a.eps);
     if (block.thread() == 0) {
       if constexpr (kIsLayerNorm) a.mean[at] = mean;
       a.rstd[at] = rstd;

@@ -55,7 +55,7 @@ MUTATIONS = [
     ("norm", "norm.h", "row[n][k] = widened(sum[k])", "row[n][k] += delta[k]"),
     ("norm", "norm.h", "magnitude <= 0x7F800000 && ", ""),
     ("norm", "norm.h", "widened(normed[k]) * scale", "widened(normed[k])"),
-    ("norm", "norm.h", "squares * share + a.eps", "squares * share"),
+    ("norm", "norm.h", "variance + a.eps", "variance"),
     ("norm", "fp8_encode.h", "exponent > kFirstNormal ? exponent : kFirstNormal", "exponent"),
     ("norm", "reduce.h", "mask > 0", "mask > 1"),
     ("norm", "norm.h", "first + n < a.rows", "first + n <= a.rows"),
