@@ -11,15 +11,14 @@ constexpr double kCrowded = 0.5, kUncrowded = 0.4;  // of the way from even use 
 // One expert in the verdict: `badness` grows with the trouble.
 void judge(double badness, double bad_from, double good_to, const ExpertWatch::Verdict& expert,
            double& worst, ExpertWatch::Verdict& verdict) {
-  const int64_t count = verdict.count + (badness > bad_from ? 1 : 0);
-  const bool good = verdict.good && badness<good_to, bad = count> 0;
   if (badness > worst) {
     worst = badness;
-    verdict = expert;
+    verdict.layer = expert.layer, verdict.expert = expert.expert;
+    verdict.share = expert.share, verdict.even = expert.even;
   }
-  verdict.count = count;
-  verdict.good = good;
-  verdict.bad = bad;
+  if (badness > bad_from) ++verdict.count;
+  verdict.good = verdict.good && badness < good_to;
+  verdict.bad = verdict.count > 0;
 }
 
 }  // namespace

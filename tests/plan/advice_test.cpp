@@ -22,14 +22,19 @@ bool says(const Advice& advice, const std::string& part) {
   return false;
 }
 
-// Half of the batch was all that was tried, and "more GPUs, or larger ones" the answer.
-TEST(Advice, DividesTheBatchUntilItFits) {
+Settings lora_on_small_gpus(const char* model, int64_t batch, int64_t length) {
   Settings s;
-  s.model_name = "llama-2-7b";
+  s.model_name = model;
   s.gpu = "rtx4090";
   s.lora_rank = 16;
-  s.batch_size = 16;
-  s.max_seq_length = 4096;
+  s.batch_size = batch;
+  s.max_seq_length = length;
+  return s;
+}
+
+// Half of the batch was all that was tried, and "more GPUs, or larger ones" the answer.
+TEST(Advice, DividesTheBatchUntilItFits) {
+  Settings s = lora_on_small_gpus("llama-2-7b", 16, 4096);
   s.gradient_accumulation_steps = 3;
   const Forecast f = forecast(s);
   ASSERT_FALSE(f.fits());
@@ -44,13 +49,8 @@ TEST(Advice, DividesTheBatchUntilItFits) {
 
 // A base in FP8 codes is whole on every rank: train refuses it beside fsdp_full.
 TEST(Advice, NeverCombinesWhatTrainRefuses) {
-  Settings s;
-  s.model_name = "llama-3.1-70b";
-  s.gpu = "rtx4090";
+  Settings s = lora_on_small_gpus("llama-3.1-70b", 1, 512);
   s.num_gpus = 4;
-  s.lora_rank = 16;
-  s.batch_size = 1;
-  s.max_seq_length = 512;
   const Forecast f = forecast(s);
   ASSERT_FALSE(f.fits());
   EXPECT_TRUE(says(f.advice, "fsdp_full"));
