@@ -21,7 +21,7 @@ from step_process import ROOT, StepProcess
 TEXT = pathlib.Path(os.environ.get("OCTAVO_TEST_DATA", ROOT.parent / "shared")) / "data/text/tinyshakespeare.txt"
 TINY = "--tiny" in sys.argv
 TURNS = int(os.environ.get("TURNS", "5"))
-GB_BESIDE = 4  # logits of the large vocabulary, both programs
+GB_BESIDE = 7  # logits of the large vocabulary and libraries, both programs
 DENSE = dict(vocab_size=151936, hidden_size=1024, intermediate_size=3072, num_hidden_layers=28, num_attention_heads=16,
              num_key_value_heads=8, head_dim=128, tie_word_embeddings=True, max_position_embeddings=40960)
 EXPERTS = dict(vocab_size=4096, hidden_size=256, intermediate_size=512, num_hidden_layers=4, num_attention_heads=8,
