@@ -27,11 +27,6 @@ Stored storage_of(const Tensor& t) {
   return t.scalar_type() == at::kBFloat16 ? Stored::kBf16 : Stored::kFp8;
 }
 
-template <class T>
-T* pointer_to(const Tensor& t) {
-  return t.defined() ? static_cast<T*>(t.mutable_data_ptr()) : nullptr;
-}
-
 AdamWTensor row_of(const AdamW::Update& u) {
   for (const Tensor& t : {u.master, u.m.values, u.v.values, u.grad, u.compute})
     OCTAVO_ASSERT(!t.defined() || (t.is_contiguous() && t.numel() == u.master.numel()));

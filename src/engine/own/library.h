@@ -21,4 +21,10 @@ const OctavoKernels& found_kernels();  // fails when there are none
 void launch_for(const at::Tensor& tensor, const OctavoKernels& kernels, const char* what,
                 const std::function<int32_t(const OctavoKernels&, void* stream)>& launch);
 
+// Of an argument that may be left out.
+template <class T>
+T* pointer_to(const at::Tensor& t) {
+  return t.defined() ? static_cast<T*>(t.mutable_data_ptr()) : nullptr;
+}
+
 }  // namespace octavo::engine::own

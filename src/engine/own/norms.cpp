@@ -24,10 +24,6 @@ const Bf16* values_of(const Tensor& t) {
 Bf16* room_of(const Tensor& t) {
   return t.defined() ? static_cast<Bf16*>(t.mutable_data_ptr()) : nullptr;
 }
-template <class T>
-T* pointer_to(const Tensor& t) {
-  return t.defined() ? static_cast<T*>(t.mutable_data_ptr()) : nullptr;
-}
 
 void check_matrix(const Tensor& t, const Tensor& like) {
   OCTAVO_ASSERT(!t.defined() || (t.dim() == 2 && t.scalar_type() == at::kBFloat16 &&
