@@ -18,16 +18,17 @@ int64_t Fp8Scaling::add(std::string name, fp8::Format format) {
 }
 
 void Fp8Scaling::allocate() {
-  if (history_.defined()) return;
-  const auto slots = static_cast<int64_t>(names_.size());
-  const auto options = at::TensorOptions(engine_->target.device).dtype(at::kFloat);
-  history_ = at::zeros({options_.history, slots}, options);
-  factors_ = at::ones({slots}, options);
-  amaxes_ = history_.select(0, 0);
-  for (int64_t slot = 0; slot < slots; ++slot) {
-    factor_of_.push_back(factors_.narrow(0, slot, 1));
-    amax_of_.push_back(amaxes_.narrow(0, slot, 1));
-  }
+  std::call_once(*allocated_, [&] {
+    const auto slots = static_cast<int64_t>(names_.size());
+    const auto options = at::TensorOptions(engine_->target.device).dtype(at::kFloat);
+    history_ = at::zeros({options_.history, slots}, options);
+    factors_ = at::ones({slots}, options);
+    amaxes_ = history_.select(0, 0);
+    for (int64_t slot = 0; slot < slots; ++slot) {
+      factor_of_.push_back(factors_.narrow(0, slot, 1));
+      amax_of_.push_back(amaxes_.narrow(0, slot, 1));
+    }
+  });
 }
 
 const Tensor& Fp8Scaling::factor(int64_t slot) {

@@ -6,6 +6,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,6 +58,8 @@ class Fp8Scaling {
   // Views of the two, made once: a layer asks for a dozen of them in every step.
   at::Tensor amaxes_;
   std::vector<at::Tensor> factor_of_, amax_of_;
+  // Experts ask for their slots at the same time.
+  std::unique_ptr<std::once_flag> allocated_ = std::make_unique<std::once_flag>();
   bool is_new_ = true;  // no step was finished yet
 };
 

@@ -130,6 +130,7 @@ TEST(Gemm, APackedBIsExactOnSmallIntegers) {
                           .bias = has(3),
                           .scaled = has(3)};
     expect_exact(shape, static_cast<int64_t>(kind % 3));
+    if (!has_bf16_units()) continue;  // oneDNN's kernels then take b as it is stored
     GemmCache cache(GemmOperands::kBf16);
     EXPECT_GE(scratch_bytes(cache.get(make_problem(shape, 0).shape)),
               static_cast<size_t>(shape.n * shape.k) * 2)
