@@ -1,6 +1,7 @@
 #include "data/own_template.h"
 
 #include <algorithm>
+#include <functional>
 #include <span>
 
 #include "base/error.h"
@@ -152,8 +153,7 @@ OwnTemplate::OwnTemplate(std::string text, std::string file, OrderedJson special
       template_(text_, file_),
       tokenizer_(tokenizer),
       specials_(tokenizer.special_tokens()) {
-  std::stable_sort(specials_.begin(), specials_.end(),
-                   [](const auto& a, const auto& b) { return a.size() > b.size(); });
+  std::ranges::sort(specials_, std::greater(), [](const auto& special) { return special.size(); });
   for (const std::string& special : specials_)
     begins_special_[static_cast<unsigned char>(special[0])] = true;
 }

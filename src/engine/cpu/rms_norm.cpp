@@ -20,17 +20,17 @@ template <typename T>
 void rms_forward(const T* x, const T* delta, const float* gamma, size_t n, size_t rows, float eps,
                  T* sum, T* normed, float* rstd_out) {
   const F32 d;
-  for (size_t r = 0; r < rows; ++r, x += n, sum += n, normed += n) {
+  for (size_t r = 0; r < rows; ++r, x += n, normed += n) {
     VF squares = hn::Zero(d);
     for_vectors(n, [&](size_t i, size_t count) {
       VF v = load_any(d, x + i, count);
       if (delta != nullptr) {
         v = rounded_as(hn::Add(v, load_any(d, delta + r * n + i, count)), d, x);
-        store_any(v, d, sum + i, count);
+        store_any(v, d, sum + r * n + i, count);
       }
       squares = hn::MulAdd(v, v, squares);
     });
-    const T* s = delta != nullptr ? sum : x;
+    const T* s = delta != nullptr ? sum + r * n : x;
     const float rstd = 1.0f / std::sqrt(sum_lanes(d, squares) / static_cast<float>(n) + eps);
     for_vectors(n, [&](size_t i, size_t count) {
       const VF hat = hn::Mul(load_any(d, s + i, count), hn::Set(d, rstd));
