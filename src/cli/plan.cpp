@@ -1,11 +1,15 @@
 // octavo plan: memory, time and money of a run on GPUs that are not here.
 
 #include <algorithm>
+#include <cctype>
+#include <cstring>
 #include <iostream>
+#include <set>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "cli/plan_from.h"
 #include "cli/verbs.h"
 #include "migrate/import.h"
 #include "plan/report.h"
@@ -70,14 +74,61 @@ PlanInput read_plan(const Verb& verb, Args args) {
   return input;
 }
 
+// Quoted where a shell would take it apart.
+std::string shell_word(const std::string& word) {
+  const bool plain = std::ranges::all_of(word, [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::strchr("-_./=:,+", c) != nullptr;
+  });
+  if (plain && !word.empty()) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+// The run of the forecast as a command: the flags that were given, and what must change for it to
+// fit.
+std::string train_command(const config::Parsed& parsed, const plan::Forecast& f) {
+  const config::Settings& s = f.settings;
+  const config::Settings& run = f.fits() ? s : f.advice.settings;
+  std::set<std::string> names = plan::changed_keys(s, run);
+  for (const auto& [name, origin] : parsed.origins)
+    if (origin.kind == config::Origin::Kind::kFlag) names.insert(name);
+  std::string command = "octavo ";
+  if (s.num_gpus > 1) {
+    const int64_t each = std::min<int64_t>(s.num_gpus, 8), nodes = (s.num_gpus + each - 1) / each;
+    command += str("launch --nproc ", each, nodes > 1 ? str(" --nnodes ", nodes) : "", " -- ");
+  }
+  command += "train";
+  if (!parsed.config_file.empty()) command += " " + shell_word(parsed.config_file);
+  for (const std::string& word : plan::train_flags(run, names)) command += " " + shell_word(word);
+  if (s.dataset.empty()) command += " --dataset DATA";
+  return command;
+}
+
+std::string last_lines(const PlanInput& input, const plan::Forecast& f, bool draw, bool details) {
+  std::string out;
+  if (!input.import && f.shape.refusal.empty())
+    out += str("train: ", train_command(input.parsed, f), "\n");
+  const std::string& picture = input.parsed.settings.output;
+  if (draw) return out + "picture: " + picture + "\n";
+  return out + (details ? "as a picture: add --output plan.svg\n"
+                        : "more: --details has the tables, --output plan.svg draws them\n");
+}
+
 }  // namespace
 
 int plan(const Verb& verb, Args args) {
-  const PlanInput input = read_plan(verb, args);
+  const GivenFlags given = take_own_flags(verb.own.flags, args);
+  const PlanInput input = read_plan(verb, given.other_args);
   const config::Settings& settings = input.parsed.settings;
-  if (settings.dry_run) return dry_run(verb, args, settings);
+  if (settings.dry_run) return dry_run(verb, given.other_args, settings);
   for (const std::string& note : input.parsed.notes) log_info(note);
-  const plan::Forecast forecast = plan::forecast(settings, input.other);
+  const std::optional<std::string> from = given.value("from");
+  const plan::Forecast forecast = plan::forecast(
+      settings, input.other,
+      from ? measured_in(*from, settings, input.parsed.given("gpu")) : plan::Measured{});
+  const bool details = given.has("details");
   const bool draw = !settings.output.empty();
   if (draw) write_file_atomic(settings.output, plan::picture_of(forecast));
   if (settings.json) {
@@ -88,9 +139,8 @@ int plan(const Verb& verb, Args args) {
     std::cout << out.dump(2) << "\n";
   } else {
     std::cout << (input.import ? migrate::import_summary(*input.import) : "")
-              << plan::text_of(forecast)
-              << (draw ? "picture: " + settings.output : "as a picture: add --output plan.svg")
-              << "\n";
+              << (details ? plan::text_of(forecast) : plan::answer_of(forecast))
+              << last_lines(input, forecast, draw, details);
   }
   return 0;
 }

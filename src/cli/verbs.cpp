@@ -18,6 +18,10 @@ constexpr OwnFlag kCompareFlags[] = {
     {"same_batches", "", "step n of both runs was trained on the same batch"},
     {"step_tokens", "N", "tokens of a step, where the log has times and no tokens"},
 };
+constexpr OwnFlag kPlanFlags[] = {
+    {"details", "", "every table: memory and step time by part, recipe by recipe"},
+    {"from", "RUN|FILE.json", "calibrate to this: a run's folder, verify's or bench's JSON"},
+};
 constexpr OwnFlag kAuditFlags[] = {{"compare", "", "two traces beside each other"}};
 
 constexpr Verb kVerbs[] = {
@@ -68,11 +72,13 @@ constexpr Verb kVerbs[] = {
      {"data inspect", kInspect, 1},
      data_inspect},
     {"plan",
-     "[CONFIG.yaml | FILE…] [--gpu NAME] [--num_gpus N] [--key value]…",
+     "[CONFIG.yaml | FILE…] [--gpu NAME|FILE.yaml] [--num_gpus N] [--from RUN|FILE.json] "
+     "[--details] [--key value]…",
      "memory, step time, cost and FP8's gain on GPUs that are not here: a forecast; FILE may be "
      "torchtitan's, Megatron's or another that config import reads",
      {"plan", kPlan},
-     plan},
+     plan,
+     {"", kPlanFlags}},
     {"compare",
      "RUN_A RUN_B | A1 A2… --against B1 B2… | CONFIG.yaml [--seeds N] [--a key=value] "
      "[--b key=value] | FOLDER",

@@ -58,7 +58,8 @@ std::vector<Key> plan_keys() {
           "without its kernels and gives the exact memory of the real allocator. For one GPU."),
       text_key("gpu", &S::gpu,
                "Which GPU the forecast is for, such as h100 or b200. octavo names gpus lists them; "
-               "any spelling is taken (H100, h100-sxm, RTX 4090), also what nvidia-smi prints."),
+               "any spelling is taken (H100, h100-sxm, RTX 4090), also what nvidia-smi prints. Or "
+               "the path of a YAML file of your own: like: h100, and what is different."),
       int_key("num_gpus", &S::num_gpus, 1, 1'000'000, "How many GPUs."),
       enum_key("sharding_mode", &S::sharding_mode,
                {ShardingMode::kNone, ShardingMode::kDdp, ShardingMode::kZero1, ShardingMode::kZero2,

@@ -76,12 +76,6 @@ constexpr Change kBehindBatch[] = {
     {"lora_base fp8: one byte for each frozen weight", pack_base},
 };
 
-// Train would start with them, as far as rules can tell. It counts its ranks itself.
-size_t broken_rules(Settings s) {
-  s.num_gpus = 1;
-  return config::contradictions(s, config::reader::kTrain).size();
-}
-
 class Search {
  public:
   Search(const Settings& settings, const Bytes& bytes, double limit)
@@ -143,6 +137,11 @@ class Search {
 };
 
 }  // namespace
+
+size_t broken_rules(Settings s) {
+  s.num_gpus = 1;
+  return config::contradictions(s, config::reader::kTrain).size();
+}
 
 Advice memory_advice(const Settings& settings, const Bytes& bytes, double limit) {
   Search search(settings, bytes, limit);

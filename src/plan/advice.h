@@ -19,4 +19,7 @@ struct Advice {
 Advice memory_advice(const config::Settings& settings,
                      const std::function<double(const config::Settings&)>& bytes, double limit);
 
+// Rules by which train would refuse the settings. It counts its ranks itself.
+size_t broken_rules(config::Settings settings);
+
 }  // namespace octavo::plan

@@ -55,7 +55,7 @@ Workload workload(const Settings& s, const Shape& shape, const Gpu& gpu) {
     work.weight_codes = WeightCodes::kGather;
   else if (s.gradient_checkpointing)
     work.weight_codes = WeightCodes::kGemm;
-  work.sums_at_end = true;
+  work.sums_at_end = work.is_own = true;
   work.lora_rank = s.lora_rank;
   work.lora_targets = lora_targets(s);
   // Master and moments are read and written, the gradient is read, the BF16 copy written.
@@ -138,6 +138,15 @@ MemoryWork work_on_gpus(const Settings& s, const Forecast& f) {
   return work;
 }
 
+// As the user's machine was found to need it: what the formulas do not see is kept as a part.
+Memory measured_memory(const MemoryWork& work, const Forecast& f) {
+  Memory m = memory(work);
+  const double more = (f.measured.memory - 1) * m.total;
+  m.fragmentation += more;
+  m.total += more;
+  return m;
+}
+
 // Train searches the batch by passes that it measures; here the forecast says what fits.
 void settle_batch(Settings& s, Forecast& f) {
   MemoryWork work = work_on_gpus(s, f);
@@ -151,7 +160,7 @@ void settle_batch(Settings& s, Forecast& f) {
         s,
         [&](const BatchChoice& tried) {
           work.batch = tried.batch, work.accumulation = tried.accumulation;
-          return memory(work).total;
+          return measured_memory(work, f).total;
         },
         f.memory_limit);
     s.batch_size = choice.batch;
@@ -165,23 +174,51 @@ void settle_batch(Settings& s, Forecast& f) {
 void forecast_memory(const Settings& s, Forecast& f) {
   MemoryWork work = work_on_gpus(s, f);
   work.fp8 = true;
-  f.fp8_memory = memory(work);
+  f.fp8_memory = measured_memory(work, f);
   work.fp8 = false;
-  f.bf16_memory = memory(work);
+  f.bf16_memory = measured_memory(work, f);
   if (f.cpu || f.fits()) return;
   f.advice = memory_advice(
-      s, [&](const Settings& changed) { return memory(work_on_gpus(changed, f)).total; },
+      s,
+      [&](const Settings& changed) { return measured_memory(work_on_gpus(changed, f), f).total; },
       f.memory_limit);
 }
 
-std::vector<std::string> reasons_for(Workload work, RecipeOrBf16 wanted) {
+StepTime measured_time(const Workload& work, const Calibration& calibration,
+                       const Measured& measured) {
+  StepTime time = step_time(work, calibration);
+  for (double* part : {&time.gemms, &time.adapters, &time.head, &time.attention, &time.elementwise,
+                       &time.quantize, &time.optimizer, &time.collectives, &time.host, &time.total})
+    *part *= measured.step;
+  time.tokens_per_s /= measured.step;
+  return time;
+}
+
+// What single changes would make of the run; of another program's file nothing, whose switches are
+// not ours.
+std::vector<Lever> levers_of(const Settings& s, const Forecast& f, const Calibration& calibration) {
+  if (!f.program.empty() || f.cpu || !f.fits()) return {};
+  return levers(
+      s,
+      [&](const Settings& changed) {
+        Workload work = workload(changed, f.shape, *f.gpu);
+        if (f.wants_fp8) work.recipe = recipe_that_runs(*f.gpu, config::fp8_recipe_of(changed));
+        Forecast with = f;
+        with.wanted = f.wants_fp8 ? RecipeOrBf16(config::fp8_recipe_of(changed)) : kBf16;
+        return Tried{measured_time(work, calibration, f.measured).tokens_per_s,
+                     measured_memory(work_on_gpus(changed, with), with).total};
+      },
+      f.memory_limit);
+}
+
+std::vector<std::string> reasons_for(Workload work, RecipeOrBf16 wanted,
+                                     const Calibration& calibration) {
   std::vector<std::string> lines;
   const std::string refusal = refusal_of(*work.gpu, wanted);
   if (!refusal.empty()) lines.push_back(refusal);
   work.recipe = recipe_that_runs(*work.gpu, wanted);
   if (work.recipe == kBf16) return lines;
-  for (std::string& line : gain_reasons(work, Calibration::fitted()))
-    lines.push_back(std::move(line));
+  for (std::string& line : gain_reasons(work, calibration)) lines.push_back(std::move(line));
   return lines;
 }
 
@@ -205,9 +242,10 @@ Failures failures(double hours_between, double checkpoint_seconds, double restar
   return result;
 }
 
-Forecast forecast(const Settings& given, const OtherProgram& other) {
+Forecast forecast(const Settings& given, const OtherProgram& other, const Measured& measured) {
   Settings s = given;
   Forecast result;
+  result.measured = measured;
   result.shape = other.shape ? *other.shape : shape_of(s);
   result.program = other.name;
   result.stack = other.stack;
@@ -220,17 +258,18 @@ Forecast forecast(const Settings& given, const OtherProgram& other) {
   if (result.wants_fp8) result.wanted = config::fp8_recipe_of(s);
 
   settle_batch(s, result);
+  result.settings = result.advice.settings = s;
   forecast_memory(s, result);
   Workload work = workload(s, result.shape, *result.gpu);
   result.traffic = traffic(traffic_work(work, result.wants_fp8 ? codes_sent(result) : kBf16));
   work.stack = other.stack;
   if (!other.name.empty()) {  // when others quantize and sum is not known: as the fitted rows
     work.weight_codes = WeightCodes::kStep;
-    work.sums_at_end = false;
+    work.sums_at_end = work.is_own = false;
   }
   if (other.selective_recompute && work.recompute == Recompute::kNone)
     work.recompute = Recompute::kSelective;
-  const Calibration& calibration = Calibration::fitted();
+  const Calibration calibration = calibrated(Calibration::fitted(), *result.gpu, measured);
   std::vector<RecipeOrBf16> all = {kBf16};
   all.insert(all.end(), std::begin(fp8::kRecipes), std::end(fp8::kRecipes));
   for (const RecipeOrBf16 recipe : all) {
@@ -238,12 +277,14 @@ Forecast forecast(const Settings& given, const OtherProgram& other) {
     row.recipe = recipe;
     row.refusal = refusal_of(*result.gpu, recipe);
     work.recipe = row.runs = recipe_that_runs(*result.gpu, recipe);
-    row.time = step_time(work, calibration);
+    row.time = measured_time(work, calibration, measured);
     if (!result.recipes.empty())
       row.gain = row.time.tokens_per_s / result.recipes.front().time.tokens_per_s;
     result.recipes.push_back(row);
   }
-  result.reasons = reasons_for(work, result.wants_fp8 ? result.wanted : fp8::kDefaultRecipe);
+  result.reasons =
+      reasons_for(work, result.wants_fp8 ? result.wanted : fp8::kDefaultRecipe, calibration);
+  result.levers = levers_of(s, result, calibration);
   result.failures = failures(s.gpu_hours_per_failure / static_cast<double>(s.num_gpus),
                              s.checkpoint_seconds, s.restart_seconds);
   result.cost_steps = s.token_budget > 0 ? 0 : other.steps;

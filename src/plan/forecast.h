@@ -8,6 +8,9 @@
 
 #include "config/settings.h"
 #include "plan/advice.h"
+#include "plan/flags.h"
+#include "plan/levers.h"
+#include "plan/measured.h"
 #include "plan/memory.h"
 #include "plan/step_time.h"
 #include "plan/traffic.h"
@@ -33,6 +36,7 @@ struct Failures {
 };
 
 struct Forecast {
+  config::Settings settings;  // with the batch settled
   Shape shape;
   const Gpu* gpu = nullptr;
   int64_t gpus = 1, batch = 1, length = 1024, accumulation = 1, lora_rank = 0;
@@ -46,6 +50,8 @@ struct Forecast {
   double memory_limit = 0;              // bytes that a run can use of the GPU
   Traffic traffic;                      // of one GPU in a step of the config
   Advice advice;                        // when it does not fit: what to change first
+  std::vector<Lever> levers;            // when it does: what would make it faster
+  Measured measured;                    // what the user's machine was found to do
   std::string stack = "fused";          // whose constants
   std::string program;                  // whose speed it is; "": programs on Transformer Engine
   std::vector<RecipeForecast> recipes;  // BF16 first
@@ -57,6 +63,10 @@ struct Forecast {
   const RecipeForecast& chosen() const;
   const Memory& memory() const { return wants_fp8 ? fp8_memory : bf16_memory; }
   bool fits() const { return memory().total <= memory_limit; }
+  // What the advice changes, as flags of train.
+  std::vector<std::string> advice_flags() const {
+    return train_flags(advice.settings, changed_keys(settings, advice.settings));
+  }
 };
 
 // What the settings cannot say, of a run that another program would make.
@@ -68,7 +78,8 @@ struct OtherProgram {
   int64_t steps = 0;                 // of the run; 0: not said
 };
 
-Forecast forecast(const config::Settings& settings, const OtherProgram& other = {});
+Forecast forecast(const config::Settings& settings, const OtherProgram& other = {},
+                  const Measured& measured = {});
 // Young and Daly's interval and the share of useful time.
 Failures failures(double hours_between, double checkpoint_seconds, double restart_seconds);
 

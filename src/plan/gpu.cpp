@@ -56,6 +56,11 @@ const Gpu* find_gpu(std::string_view name) {
 }
 
 const Gpu& wanted_gpu(std::string_view name) {
+  const bool is_file = name.ends_with(".yaml") || name.ends_with(".yml");
+  return is_file ? gpu_of_file(std::string(name)) : known_gpu(name);
+}
+
+const Gpu& known_gpu(std::string_view name) {
   if (const Gpu* gpu = find_gpu(name)) return *gpu;
   std::string small(name);
   for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

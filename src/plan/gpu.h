@@ -31,6 +31,10 @@ double usable_bytes(const Gpu& gpu);
 // "RTX 4090"); null: not known.
 const Gpu* find_gpu(std::string_view name);
 const Gpu* gpu_of_device(std::string_view device_name);  // without our own names (device_name.cpp)
-const Gpu& wanted_gpu(std::string_view name);            // or an error that lists the known ones
+const Gpu& known_gpu(std::string_view name);             // or an error that lists the known ones
+// A device of the user's own, described in a YAML file: see gpu_file.cpp.
+const Gpu& gpu_of_file(const std::string& path);
+// By a name as above, or the path of such a file (.yaml, .yml).
+const Gpu& wanted_gpu(std::string_view name);
 
 }  // namespace octavo::plan

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
-#include <span>
 
 #include "base/error.h"
 #include "plan/accuracy.h"
@@ -73,15 +72,6 @@ std::string memory_table(const Forecast& f) {
   return out;
 }
 
-// "20, half within 13%, nine tenths within 20%"
-std::string held_out(std::span<const HeldOutError> all, std::string_view name) {
-  for (const HeldOutError& it : all)
-    if (it.name == name)
-      return str(it.rows, ", half within ", std::lround(100 * it.median), "%, nine tenths within ",
-                 std::lround(100 * it.ninety), "%");
-  return "none";
-}
-
 std::string time_table(const Forecast& f) {
   std::string out = line(
       "step time by part, ms (forecast: half of all held-out measurements were "
@@ -91,8 +81,8 @@ std::string time_table(const Forecast& f) {
              f.program.empty() ? "NVIDIA publishes them" : "published runs of it are",
              "; octavo itself was never timed on a GPU\n");
   out += str("  held-out measurements of ", f.program.empty() ? "such programs" : "its kind", ": ",
-             held_out(kStackErrors, f.stack), "; of ", f.gpu->title, ": ",
-             held_out(kGpuErrors, f.gpu->name), "\n");
+             held_out_text(kStackErrors, f.stack), "; of ", f.gpu->title, ": ",
+             held_out_text(kGpuErrors, f.gpu->name), "\n");
   out += "  part          ";
   for (const RecipeForecast& r : f.recipes)
     out += r.refusal.empty() ? [&] {
@@ -210,7 +200,7 @@ std::vector<Part> parts_of(const StepTime& t) {
           {"optimizer", t.optimizer},     {"collectives", t.collectives}, {"host", t.host}};
 }
 
-std::string text_of(const Forecast& f) {
+std::string head_of(const Forecast& f) {
   const bool everywhere = f.lora_targets == LoraTargets::kAll;
   const std::string adapters = f.lora_rank > 0
                                    ? str(", LoRA rank ", f.lora_rank, " on ",
@@ -231,7 +221,12 @@ std::string text_of(const Forecast& f) {
               static_cast<long long>(f.batch), static_cast<long long>(f.length),
               static_cast<long long>(f.accumulation), f.accumulation == 1 ? "" : "es",
               f.batch_note.empty() ? "" : str(" (", f.batch_note, ")").c_str());
-  out += memory_table(f) + traffic_line(f) + time_table(f);
+  if (f.measured.is_given()) out += str("calibrated to what was measured: ", f.measured.what, "\n");
+  return out;
+}
+
+std::string text_of(const Forecast& f) {
+  std::string out = head_of(f) + memory_table(f) + traffic_line(f) + time_table(f);
   out += line("where FP8's gain goes (speed-up forecast: within %.2f for %.0f%% of held-out pairs)",
               kGainError, 100 * kGainShare);
   for (const std::string& reason : f.reasons) out += "  " + reason + "\n";
@@ -262,7 +257,8 @@ nlohmann::ordered_json json_of(const Forecast& f) {
                                   {"fp8", memory_json(f.fp8_memory)},
                                   {"usable", f.memory_limit},
                                   {"fits", f.fits()},
-                                  {"advice", f.advice.lines}}}};
+                                  {"advice", f.advice.lines},
+                                  {"advice_flags", f.advice_flags()}}}};
   out["traffic"] = {{"gathered", f.traffic.gather},
                     {"reduced", f.traffic.reduce},
                     {"between_copies", f.traffic.replicas},
@@ -278,6 +274,12 @@ nlohmann::ordered_json json_of(const Forecast& f) {
     out["recipes"].push_back(row);
   }
   out["wanted"] = std::string(name_of(f.wanted));
+  const SpeedRange range = speed_range(f);
+  out["tokens_per_s_per_gpu_range"] = {range.low, range.high};
+  out["levers"] = nlohmann::ordered_json::array();
+  for (const Lever& lever : f.levers)
+    out["levers"].push_back({{"change", lever.what}, {"gain", lever.gain}, {"peak", lever.bytes}});
+  out["measured"] = f.measured.what;
   out["reasons"] = f.reasons;
   out["costs"] = {{"bf16", costs_json(f.bf16_costs)}, {"wanted", costs_json(f.wanted_costs)}};
   out["failures"] = {{"hours_between", f.failures.hours_between},

@@ -3,15 +3,30 @@
 // may be.
 
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 
+#include "plan/accuracy.h"
 #include "plan/forecast.h"
 
 namespace octavo::plan {
 
-std::string text_of(const Forecast& forecast);
+std::string answer_of(const Forecast& forecast);  // what to know, in a dozen lines
+std::string text_of(const Forecast& forecast);    // with every table
 nlohmann::ordered_json json_of(const Forecast& forecast);
 std::string picture_of(const Forecast& forecast);  // SVG
+
+// The lines that all texts begin with: which run this is of.
+std::string head_of(const Forecast& forecast);
+
+// Tokens/s of a GPU within which nine of ten held-out measurements of such a program, and of such a
+// GPU, lay.
+struct SpeedRange {
+  double low = 0, high = 0;
+};
+SpeedRange speed_range(const Forecast& forecast);
+// "20, half within 13%, nine tenths within 20%", or "none".
+std::string held_out_text(std::span<const HeldOutError> all, std::string_view name);
 
 // The parts of memory and of a step in the order in which all three show them.
 struct Part {

@@ -6,6 +6,7 @@
 
 #include "fp8/gemm_layouts.h"
 #include "plan/collectives.h"
+#include "plan/launches.h"
 
 namespace octavo::plan {
 namespace {
@@ -83,6 +84,10 @@ class MicroStep {
 
   // So many launches per layer; what the GPU's work does not hide is time.
   double host(double compute) const {
+    if (work_.is_own)
+      return std::max(0.0, static_cast<double>(work_.accumulation) * own_calls(work_) * kHostCall -
+                               compute) +
+             kCallsAfterWait * kHostCall;
     const double passes = (frozen() ? 1.6 : 1) * (3 + (again_ > 0 ? 1 : 0)) + (low_ ? 1 : 0);
     // Experts run one after the other: as many launches each as the MLP, half of a layer's.
     const Shape& s = work_.shape;

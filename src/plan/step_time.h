@@ -44,6 +44,7 @@ struct Workload {
   int64_t lora_rank = 0;
   LoraTargets lora_targets = LoraTargets::kAll;
   double optimizer_bytes = 28;       // read and written per trained value
+  bool is_own = false;               // octavo: its host's calls are counted, not fitted
   std::string_view stack = "fused";  // who wrote the software: see calibration.cpp
 };
 

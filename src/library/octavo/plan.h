@@ -13,7 +13,7 @@ struct Forecast {
   // Of one GPU.
   double tokens_per_second = 0, bf16_tokens_per_second = 0;
   double gain = 1;   // of what would run, over BF16
-  std::string text;  // what `octavo plan` prints
+  std::string text;  // what `octavo plan --details` prints
   std::string json;  // what `octavo plan --json` prints
 };
 
