@@ -97,6 +97,7 @@ std::string doubt_line(const Forecast& f) {
   const std::string of = f.program.empty() ? "programs on Transformer Engine" : f.program;
   return str("how sure: held-out measurements of ", of, ": ", held_out_text(kStackErrors, f.stack),
              "; of this GPU: ", held_out_text(kGpuErrors, f.gpu->name),
+             "; blind, of all kinds: ", held_out_text(kBlindErrors, "all"),
              "; octavo itself was never timed on a GPU\n");
 }
 

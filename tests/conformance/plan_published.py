@@ -92,7 +92,7 @@ def blind(binary):
     for name, found in sorted(groups.items()):
         print(f"  {summary(found)}  {name}")
     sizes = [abs(error) for error in errors]
-    return len(sizes), plan_rows.quantile(sizes, 0.5), plan_rows.quantile(sizes, 0.9)
+    return len(sizes), plan_rows.quantile(sizes, 0.5), plan_rows.quantile(sizes, 0.9), sizes
 
 
 def main():
@@ -142,7 +142,8 @@ def main():
     median, ninety = plan_rows.quantile(sizes, 0.5), plan_rows.quantile(sizes, 0.9)
     share = good / max(1, pairs)
     honest &= not boasts(median, ninety, share)
-    count, blind_median, blind_ninety = blind(binary)
+    count, blind_median, blind_ninety, sizes = blind(binary)
+    honest &= not boasts_of_group("kBlindErrors", "all", sizes)
     print(f"rows={len(rows)} median_error={median:.3f} p90_error={ninety:.3f} pairs={pairs} pairs_within_0.12={share:.3f} "
           f"blind_rows={count} blind_median={blind_median:.3f} blind_p90={blind_ninety:.3f}")
     return 0 if honest and median <= MEDIAN and ninety <= NINETY and pairs and share >= PAIRS else 1
