@@ -28,7 +28,7 @@ ANSWERS = {"audit": ((0,), r"^verdict: FP8 asked for, 50% of GEMM time in FP8: 1
            "compare": ((0, NOT_ENOUGH_DATA), r"^  training loss +\d.*PASS$"),
            "python": ((0,), r"^octavo\.capture: 15 linear layers of LlamaForCausalLM in "),
            "diagnose": ((0, 4), r"^to keep in BF16 under .*\n  lm_head: gradient: "),
-           "plan": ((0,), r"^speed: \d+ tokens/s a GPU in BF16, \d+ to \d+ for nine runs of ten"),
+           "plan": ((0,), r"^speed: \d+ tokens/s a GPU in (BF16|FP8 \(\w+\)), \d+ to \d+ for nine runs of ten"),
            "config": ((0,), r"^carried=\d+ refused=0 "),
            "verify": ((0, 3), r"^Python environment: \d+ ok$(.|\n)*^verify: ")}
 
