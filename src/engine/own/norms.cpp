@@ -21,9 +21,6 @@ constexpr int64_t kLeastColumns = 257;
 const Bf16* values_of(const Tensor& t) {
   return t.defined() ? static_cast<const Bf16*>(t.const_data_ptr()) : nullptr;
 }
-Bf16* room_of(const Tensor& t) {
-  return t.defined() ? static_cast<Bf16*>(t.mutable_data_ptr()) : nullptr;
-}
 
 void check_matrix(const Tensor& t, const Tensor& like) {
   OCTAVO_ASSERT(!t.defined() || (t.dim() == 2 && t.scalar_type() == at::kBFloat16 &&
@@ -73,7 +70,7 @@ Tensor backward(const OctavoKernels& kernels, const Gradients& g, Tensor& dgamma
                                                  .gamma = values_of(g.gamma),
                                                  .mean = pointer_to<float>(g.mean),
                                                  .rstd = pointer_to<float>(g.rstd),
-                                                 .dx = room_of(dx),
+                                                 .dx = pointer_to<Bf16>(dx),
                                                  .dgamma = pointer_to<float>(dgamma),
                                                  .dbeta = pointer_to<float>(dbeta),
                                                  .parts = scratch.parts_data(),
@@ -172,8 +169,8 @@ void add_norm(const OctavoKernels& kernels, const NormInput& in, const NormOutpu
       .delta = values_of(in.delta),
       .gamma = values_of(in.gamma),
       .beta = values_of(in.beta),
-      .sum = in.delta.defined() ? room_of(out.sum) : nullptr,
-      .normed = room_of(out.normed),
+      .sum = in.delta.defined() ? pointer_to<Bf16>(out.sum) : nullptr,
+      .normed = pointer_to<Bf16>(out.normed),
       .mean = pointer_to<float>(out.mean),
       .rstd = pointer_to<float>(out.rstd),
       .codes = pointer_to<uint8_t>(out.codes),
