@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "base/progress.h"
+#include "compare/equal_loss.h"
+#include "compare/seeds.h"
 
 namespace octavo::compare {
 namespace {
@@ -14,6 +16,11 @@ std::string number_text(const char* format, double value) {
   char text[64];
   std::snprintf(text, sizeof text, format, value);
   return text;
+}
+
+std::string factor_text(const Interval& factor) {
+  return str(number_text("%.3fx", factor.mean), number_text(" [%.3f, ", factor.low),
+             number_text("%.3f]", factor.high));
 }
 
 // Of all pairs: the mean of what each found, and how it varies from seed to seed.
@@ -79,9 +86,42 @@ bool judge_breakdowns(Judgement& line, const std::vector<Pair>& pairs) {
   return false;
 }
 
-std::string longer_runs(int64_t steps) {
-  if (steps == 0) return "the gap is as large as the bound, which no length of runs decides";
-  return str("runs of about ", steps, " steps (max_steps) would do");
+// How to ask for so many pairs.
+std::string seeds_flag(const std::vector<Pair>& pairs, int64_t seeds) {
+  return has_foreign(pairs) ? str(seeds, " pairs: A1 A2 … --against B1 B2 …")
+                            : str(seeds, " seeds: --seeds ", seeds);
+}
+
+// What both one-sided tests say of an interval that is not above its bound.
+std::string equivalence_text(const Interval& found, double bound) {
+  if (found.low >= -bound) return str("; equivalent within ±", bound, "% (two one-sided tests)");
+  return found.high < -bound
+             ? str("; lower by more than ", bound, "%")
+             : str("; not higher by more than ", bound, "%; it may be lower by more");
+}
+
+// The verdict on a loss whose gaps and their interval are known. Within one pair neighbouring steps
+// say how sure the gap of these two runs is, and nothing about other seeds: that is no verdict.
+void judge_gap(Judgement& line, const std::vector<Pair>& pairs, std::optional<Gap> Pair::*gap,
+               double bound) {
+  std::vector<double> gaps;
+  for (const Pair& pair : pairs) gaps.push_back((pair.*gap)->interval.mean);
+  line.verdict =
+      pairs.size() < kLeastSeeds ? Verdict::kNotEnoughData : judge_at_most(*line.interval, bound);
+  if (line.verdict == Verdict::kPass) line.why += equivalence_text(*line.interval, bound);
+  if (line.verdict != Verdict::kNotEnoughData) return;
+  line.seeds_wanted = seeds_for_verdict(gaps, bound);
+  if (pairs.size() < 2)
+    line.why += str("; another seed may give another gap, and a verdict needs at least ",
+                    seeds_flag(pairs, line.seeds_wanted));
+  else if (line.seeds_wanted == 0)
+    line.why += str("; by the spread of these gaps no ", kMostSeeds,
+                    " seeds would decide: longer runs, or a wider bound");
+  else
+    line.why += str(pairs.size() < kLeastSeeds ? "; a verdict needs, by the spread of these gaps, "
+                                               : "; the bound is within it; by their spread a "
+                                                 "verdict needs ",
+                    "about ", seeds_flag(pairs, line.seeds_wanted));
 }
 
 Judgement judge_train(const std::vector<Pair>& pairs, const Bounds& bounds) {
@@ -100,18 +140,15 @@ Judgement judge_train(const std::vector<Pair>& pairs, const Bounds& bounds) {
   size_t least = pairs[0].tail_steps;
   for (const Pair& pair : pairs) least = std::min(least, pair.tail_steps);
   if (least < kLeastTailSteps) {
-    line.why = str("the last part of the runs is ", least, " steps, and a verdict needs ",
-                   kLeastTailSteps, ": ", longer_runs(steps_for_verdict(pairs[0], bounds)));
+    line.why =
+        str("the last part of the runs is ", least, " steps, and a verdict needs ", kLeastTailSteps,
+            ": runs of about ", steps_for_verdict(bounds), " steps (max_steps) would do");
     return line;
   }
-  line.verdict = judge_at_most(*line.interval, bounds.train_gap);
   line.why = pairs.size() > 1 ? seeds_text(pairs.size())
                               : str("95% interval over the last ", least, " steps of one pair",
                                     pairs[0].pairing.same_batches ? ", batch by batch" : "");
-  if (line.verdict == Verdict::kNotEnoughData)
-    line.why += str("; the bound is within it: ",
-                    pairs.size() > 1 ? "more seeds (--seeds) make it narrower"
-                                     : longer_runs(steps_for_verdict(pairs[0], bounds)));
+  judge_gap(line, pairs, &Pair::train, bounds.train_gap);
   return line;
 }
 
@@ -148,7 +185,7 @@ Judgement judge_validation(const std::vector<Pair>& pairs, const Bounds& bounds)
     }
   }
   line.gap = percent_text(*line.interval);
-  line.verdict = judge_at_most(*line.interval, bounds.validation_gap);
+  judge_gap(line, pairs, &Pair::validation, bounds.validation_gap);
   return line;
 }
 
@@ -224,9 +261,7 @@ Judgement judge_speed(const std::vector<Pair>& pairs, const Bounds& bounds, bool
                     })->exponential();
     line.why = seeds_text(pairs.size());
   }
-  line.gap =
-      str(number_text("%.3fx", line.interval->mean), number_text(" [%.3f, ", line.interval->low),
-          number_text("%.3f]", line.interval->high));
+  line.gap = factor_text(*line.interval);
   if (const Pair& pair = pairs[0]; pair.step_tokens_a != pair.step_tokens_b)
     line.why += str("; a step is of ", std::llround(pair.step_tokens_a), " and ",
                     std::llround(pair.step_tokens_b), " tokens, so step times are not compared");
@@ -257,6 +292,24 @@ Judgement judge_memory(const std::vector<Pair>& pairs, const Bounds& bounds, boo
   line.gap = number_text("%+.1f%%", 100 * (b / a - 1));
   if (most > 0) line.verdict = 100 * (b / a - 1) <= most ? Verdict::kPass : Verdict::kFail;
   if (!line.counts && most > 0) line.why = "no part of the verdict unless max_memory_gap is given";
+  return line;
+}
+
+// What the gap costs in time. Nothing is wanted of it: it is for the reader.
+Judgement judge_equal_loss(const std::vector<Pair>& pairs, const Judgement& train,
+                           const Judgement& speed, bool cpu) {
+  Judgement line{.name = "time to equal loss", .counts = false};
+  if (!train.interval) return line.why = "the training losses have no gap to make up", line;
+  const auto found =
+      equal_loss(pairs, *train.interval, cpu ? std::nullopt : speed.interval, line.why);
+  if (!found) return line;
+  line.gap = factor_text(found->steps);
+  line.why = str("B's steps for A's training loss over A's steps, by how the losses fall: ",
+                 number_text("%.3g", found->fall), " while the steps double");
+  if (found->net)
+    line.why += str("; B's speed-up after paying for it: ", factor_text(*found->net));
+  else if (cpu)
+    line.why += "; on a GPU, FP8 must be faster by this factor to gain any time";
   return line;
 }
 
@@ -300,10 +353,11 @@ void collect_remarks(Comparison& c) {
   }
   for (const std::string& remark : remarks_on_runs(c.pairs)) add(remark);
   if (c.pairs.size() == 1)
-    add(str(
-        "one pair of runs: the intervals are about these two runs; what another seed would "
-        "give is seen with ",
-        has_foreign(c.pairs) ? "more pairs: A1 A2 A3 --against B1 B2 B3" : "--seeds 3 or more"));
+    add(
+        str("one pair of runs: the intervals are about these two runs; what another seed would "
+            "give, and a verdict on the losses, take ",
+            has_foreign(c.pairs) ? "three pairs or more: A1 A2 A3 --against B1 B2 B3"
+                                 : "--seeds 3 or more"));
 }
 
 }  // namespace
@@ -314,20 +368,8 @@ std::string percent_text(const Interval& interval, bool open) {
   return str(mean, number_text(" [%+.2f, ", interval.low), number_text("%+.2f]", interval.high));
 }
 
-int64_t steps_for_verdict(const Pair& pair, const Bounds& bounds) {
-  const double least = static_cast<double>(kLeastTailSteps) / bounds.tail_share;
-  double wanted = least;
-  if (pair.train && !pair.train->open) {
-    const Interval& found = pair.train->interval;
-    const double distance = std::abs(bounds.train_gap - found.mean);
-    const bool decided = found.high <= bounds.train_gap || found.low > bounds.train_gap;
-    if (!decided && distance < 1e-6 * std::max(1.0, found.half())) return 0;
-    // An interval shrinks with the root of the steps.
-    const double longer = decided ? 1 : std::pow(found.half() / distance, 2);
-    wanted = std::max(least, longer * static_cast<double>(pair.pairing.steps.size()));
-  }
-  constexpr double kNever = 1e9;
-  if (wanted > kNever) return 0;
+int64_t steps_for_verdict(const Bounds& bounds) {
+  const double wanted = static_cast<double>(kLeastTailSteps) / bounds.tail_share;
   // Two digits: it is an estimate.
   const double unit = std::pow(10.0, std::max(0.0, std::floor(std::log10(wanted)) - 1));
   return static_cast<int64_t>(std::ceil(wanted / unit) * unit);
@@ -347,6 +389,7 @@ Comparison judge(std::vector<Pair> pairs, const Bounds& bounds) {
   c.judgements = {judge_train(c.pairs, bounds), judge_validation(c.pairs, bounds),
                   judge_task(c.pairs, bounds), judge_speed(c.pairs, bounds, c.on_cpu),
                   judge_memory(c.pairs, bounds, c.on_cpu)};
+  c.judgements.push_back(judge_equal_loss(c.pairs, c.judgements[0], c.judgements[3], c.on_cpu));
   std::vector<Verdict> verdicts;
   for (const Judgement& line : c.judgements)
     if (line.counts) verdicts.push_back(line.verdict);

@@ -11,9 +11,9 @@
 namespace octavo::compare {
 
 struct Bounds {
-  double train_gap = 2, validation_gap = 3;  // percent
-  double hellaswag_drop = 1;                 // points
-  double speedup = 0;                        // 0: none on a CPU, 1 on a GPU
+  double train_gap = 0.5, validation_gap = 0.5;  // percent
+  double hellaswag_drop = 1;                     // points
+  double speedup = 0;                            // 0: none on a CPU, 1 on a GPU
   double tail_share = 0.25;
   double memory_gap = 0;  // percent; 0: judged on a GPU, for the reader alone
 };
@@ -27,6 +27,8 @@ struct Judgement {
   Verdict verdict = Verdict::kNotAsked;
   std::string why;     // what the interval is over, or what is missing
   bool counts = true;  // in the verdict on the runs
+  // Pairs that a verdict takes, as far as is known; 0: none is open, or no number would do.
+  int64_t seeds_wanted = 0;
 };
 
 struct Comparison {
@@ -40,10 +42,8 @@ struct Comparison {
 
 Comparison judge(std::vector<Pair> pairs, const Bounds& bounds);
 
-// How long the runs must be for a verdict on the training loss: at least for its number of steps,
-// and, when the interval lies across the bound, until it is narrow enough if the gap stays what it
-// is. 0: no length would do (the gap is the bound).
-int64_t steps_for_verdict(const Pair& pair, const Bounds& bounds);
+// How long runs must be for their last part to have the steps that a verdict needs.
+int64_t steps_for_verdict(const Bounds& bounds);
 
 std::string text_of(const Comparison& comparison);
 nlohmann::ordered_json json_of(const Comparison& comparison, const Bounds& bounds);

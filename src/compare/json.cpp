@@ -80,6 +80,7 @@ OrderedJson json_of(const Comparison& c, const Bounds& bounds) {
                        {"wanted", line.bound}, {"verdict", name_of(line.verdict)},
                        {"why", line.why},      {"counts", line.counts}};
     if (line.interval) row["interval"] = interval_json(*line.interval);
+    if (line.seeds_wanted > 0) row["seeds_wanted"] = line.seeds_wanted;
     out["judgements"].push_back(row);
   }
   for (const Pair& pair : c.pairs) out["pairs"].push_back(pair_json(pair));

@@ -1,6 +1,9 @@
 #include "fp8/legality.h"
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -13,9 +16,23 @@ std::string broken(const char* what, int64_t size, int64_t multiple) {
   return size % multiple == 0 ? "" : str(what, " ", size, " is not a multiple of ", multiple);
 }
 
+// How many blocks "first", "first:3" and the same with `word` "last" mean; none: it is no such
+// pattern.
+std::optional<int64_t> blocks_meant(std::string_view pattern, std::string_view word) {
+  if (!pattern.starts_with(word)) return std::nullopt;
+  pattern.remove_prefix(word.size());
+  if (pattern.empty()) return 1;
+  int64_t count = 0;
+  const char* const end = pattern.data() + pattern.size();
+  if (pattern.front() != ':') return std::nullopt;
+  const auto [stop, error] = std::from_chars(pattern.data() + 1, end, count);
+  return error == std::errc() && stop == end && count > 0 ? std::optional(count) : std::nullopt;
+}
+
 bool matches(const std::string& pattern, const std::string& layer, int64_t block, int64_t blocks) {
-  if (pattern == "first") return block == 0;
-  if (pattern == "last") return block >= 0 && block == blocks - 1;
+  if (const auto count = blocks_meant(pattern, "first")) return block >= 0 && block < *count;
+  if (const auto count = blocks_meant(pattern, "last"))
+    return block >= 0 && block >= blocks - *count;
   return glob_match(pattern, layer);
 }
 

@@ -27,7 +27,8 @@ struct LayerName {
 };
 
 // The first pattern of fp8_skip that keeps the layer out, or "". A pattern is a glob (* and ?) over
-// layer names, or one of the words first and last: all layers of the first or last of `blocks`.
+// layer names, or one of the words first and last: all layers of the first or last of `blocks`;
+// first:3 and last:3 mean three of them.
 std::string skipped_by(std::span<const std::string> patterns, const std::string& layer,
                        int64_t block, int64_t blocks);
 // The patterns that match no layer: surely a mistake.

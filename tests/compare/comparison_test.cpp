@@ -27,6 +27,13 @@ class ComparisonTest : public ScratchTest {
     made.loss = curve(factor, factor == 1 ? 0 : 0.01);
     return read_run(make_run(folder_, made));
   }
+  // A pair for each factor, of which B's losses are so much higher.
+  std::vector<Pair> seeds(const std::vector<double>& factors) {
+    std::vector<Pair> pairs;
+    for (const double factor : factors)
+      pairs.push_back(compare_pair(run("base", 1), run(str("b", factor), factor), 0.25));
+    return pairs;
+  }
   static const Judgement& line(const Comparison& c, const std::string& name) {
     for (const Judgement& one : c.judgements)
       if (one.name.starts_with(name)) return one;
@@ -55,22 +62,41 @@ TEST(Verdict, OnlyAnIntervalOnOneSideDecides) {
 }
 
 TEST_F(ComparisonTest, PassesFailsAndDoubts) {
-  const RunFolder base = run("base", 1);
-  const Comparison good = judge({compare_pair(base, run("good", 1.005), 0.25)}, {});
+  const Comparison good = judge(seeds({1.001, 1.002, 1.0015}), {});
   EXPECT_EQ(good.verdict, Verdict::kPass) << text_of(good);
-  EXPECT_NEAR(line(good, "training").interval->mean, 0.5, 0.1);
-  const Comparison bad = judge({compare_pair(base, run("bad", 1.05), 0.25)}, {});
+  EXPECT_NEAR(line(good, "training").interval->mean, 0.15, 0.1);
+  EXPECT_NE(line(good, "training").why.find("equivalent within ±0.5%"), std::string::npos);
+  EXPECT_EQ(line(good, "training").seeds_wanted, 0);
+  const Comparison better = judge(seeds({0.981, 0.98, 0.979}), {});
+  EXPECT_EQ(better.verdict, Verdict::kPass);
+  EXPECT_NE(line(better, "training").why.find("lower by more than 0.5%"), std::string::npos);
+  const Comparison bad = judge(seeds({1.05, 1.051, 1.049}), {});
   EXPECT_EQ(bad.verdict, Verdict::kFail);
   EXPECT_EQ(line(bad, "validation").verdict, Verdict::kFail);
   // Right at the bound: no interval can lie on one side of it.
-  const Comparison edge =
-      judge({compare_pair(base, run("edge", 1.02), 0.25)}, {.validation_gap = 5});
+  const Comparison edge = judge(seeds({1.004, 1.005, 1.006}), {.validation_gap = 5});
   EXPECT_EQ(edge.verdict, Verdict::kNotEnoughData) << text_of(edge);
+  EXPECT_NE(line(edge, "training").why.find("seeds"), std::string::npos);
   const RunFolder short_a = run("short_a", 1, {.steps = 30}),
                   short_b = run("short_b", 1, {.steps = 30});
   const Comparison few = judge({compare_pair(short_a, short_b, 0.25)}, {});
   EXPECT_EQ(few.verdict, Verdict::kNotEnoughData);
   EXPECT_NE(line(few, "training").why.find("steps"), std::string::npos);
+}
+
+// However good or bad two runs look: what another seed would give is not known.
+TEST_F(ComparisonTest, FewerThanThreeSeedsGiveNoVerdictOnLosses) {
+  const std::vector<std::vector<double>> few = {{1.0001}, {1.05}, {1.0001, 1.0002}, {1.05, 1.0501}};
+  for (const std::vector<double>& factors : few) {
+    const Comparison c = judge(seeds(factors), {});
+    EXPECT_EQ(c.verdict, Verdict::kNotEnoughData) << text_of(c);
+    for (const char* name : {"training", "validation"}) {
+      const Judgement& row = line(c, name);
+      EXPECT_EQ(row.verdict, Verdict::kNotEnoughData);
+      EXPECT_GE(row.seeds_wanted, 3);
+      EXPECT_NE(row.why.find(str("--seeds ", row.seeds_wanted)), std::string::npos) << row.why;
+    }
+  }
 }
 
 // A hundred steps decide about speed and memory, and say what the loss needs.
@@ -109,21 +135,13 @@ TEST_F(ComparisonTest, TheShortestRunsAreToldHowManyStepsAreNeeded) {
       << line(c, "speed").why;
 }
 
-TEST_F(ComparisonTest, StepsForAVerdictFollowFromTheInterval) {
-  Pair pair = compare_pair(run("a", 1), run("b", 1.005), 0.25);
-  ASSERT_EQ(pair.pairing.steps.size(), 400u);
-  EXPECT_EQ(steps_for_verdict(pair, {}), 400) << "decided as it is";
-  pair.train->interval = {1.5, 0.5, 2.5, 9};  // half of the half-width: four times the steps
-  EXPECT_EQ(steps_for_verdict(pair, {}), 1600);
-  pair.train->interval = {2, 1, 3, 9};
-  EXPECT_EQ(steps_for_verdict(pair, {}), 0);
+TEST_F(ComparisonTest, StepsForAVerdictFollowFromTheLastPart) {
+  EXPECT_EQ(steps_for_verdict({}), 200);
+  EXPECT_EQ(steps_for_verdict({.tail_share = 0.3}), 170);
 }
 
 TEST_F(ComparisonTest, SeedsGiveAnIntervalOverSeeds) {
-  std::vector<Pair> pairs;
-  for (const double gap : {1.004, 1.006, 1.005})
-    pairs.push_back(compare_pair(run("a", 1), run(str("b", gap), gap), 0.25));
-  const Comparison c = judge(pairs, {});
+  const Comparison c = judge(seeds({1.004, 1.006, 1.005}), {.train_gap = 2, .validation_gap = 3});
   EXPECT_EQ(c.verdict, Verdict::kPass);
   const Interval& gap = *line(c, "training").interval;
   EXPECT_NEAR(gap.mean, 0.5, 0.05);
@@ -276,9 +294,10 @@ TEST_F(ComparisonTest, PageAndJsonHoldEverythingAndNoUntrustedMarkup) {
   const std::string html = page_of(c, bounds);
   EXPECT_EQ(html.find("<script"), html.npos);
   EXPECT_EQ(html.find("<img"), html.npos);
-  EXPECT_NE(html.find("PASS"), html.npos);
+  EXPECT_NE(html.find("NOT ENOUGH DATA"), html.npos);
   const auto json = json_of(c, bounds);
-  EXPECT_EQ(json["verdict"], "PASS");
+  EXPECT_EQ(json["verdict"], "NOT ENOUGH DATA");
+  EXPECT_EQ(json["judgements"][0]["seeds_wanted"], 3);
   EXPECT_EQ(json["pairs"][0]["steps"], 400);
   EXPECT_NEAR(json["judgements"][0]["interval"]["mean"].get<double>(), 0.4, 0.1);
 }

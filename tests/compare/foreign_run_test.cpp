@@ -25,14 +25,17 @@ class ForeignRunTest : public ScratchTest {
 
 TEST_F(ForeignRunTest, LogsGetAVerdict) {
   const fs::path a = log("a.log", 0), good = log("good.log", 0.001), bad = log("bad.log", 0.05);
-  const auto verdict = [&](const fs::path& b, bool same) {
+  const auto verdict = [&](const fs::path& b, bool same, size_t count = 1) {
     std::vector<Pair> pairs;
-    pairs.push_back(
-        compare_pair(read_foreign_run(a, {}, same), read_foreign_run(b, {}, same), 0.25));
+    while (pairs.size() < count)
+      pairs.push_back(
+          compare_pair(read_foreign_run(a, {}, same), read_foreign_run(b, {}, same), 0.25));
     return judge(std::move(pairs), {});
   };
-  EXPECT_EQ(verdict(good, false).verdict, Verdict::kPass);
-  EXPECT_EQ(verdict(bad, false).verdict, Verdict::kFail);
+  EXPECT_EQ(verdict(good, false, 3).verdict, Verdict::kPass);
+  EXPECT_EQ(verdict(bad, false, 3).verdict, Verdict::kFail);
+  EXPECT_EQ(verdict(good, false).verdict, Verdict::kNotEnoughData);
+  EXPECT_NE(verdict(good, false).judgements[0].why.find("--against"), std::string::npos);
   const Comparison same = verdict(good, true), apart = verdict(good, false);
   EXPECT_TRUE(same.pairs[0].pairing.same_batches);
   EXPECT_LT(same.judgements[0].interval->half(), apart.judgements[0].interval->half());

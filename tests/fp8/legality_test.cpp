@@ -67,6 +67,14 @@ TEST(Skip, GlobsAndWords) {
   EXPECT_EQ(by({"first", "last", "*"}, "lm_head", -1), "*") << "in no block";
   EXPECT_EQ(by({"x", "*.mlp.*", "first"}, "h.0.mlp.c_fc", 0), "*.mlp.*")
       << "the first that matches";
+  EXPECT_EQ(by({"first:2"}, "h.1.mlp.c_fc", 1), "first:2");
+  EXPECT_EQ(by({"first:2"}, "h.2.mlp.c_fc", 2), "");
+  EXPECT_EQ(by({"last:8"}, "h.4.mlp.c_fc", 4), "last:8");
+  EXPECT_EQ(by({"last:8"}, "h.3.mlp.c_fc", 3), "");
+  EXPECT_EQ(by({"first:100", "last:100"}, "lm_head", -1), "");
+  for (const char* none : {"first:0", "first:-1", "first:", "first:2x", "last: 2", "first2",
+                           "last:99999999999999999999"})
+    EXPECT_EQ(by({none}, "h.0.mlp.c_fc", 0), "") << none;
   EXPECT_EQ(skipped_by(Words{"last"}, "lm_head", -1, 0), "") << "no blocks, no last one";
   EXPECT_EQ(skipped_by(Words{"last"}, "h.0.mlp.c_fc", 0, 1), "last")
       << "one block is first and last";

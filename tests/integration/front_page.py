@@ -25,7 +25,7 @@ LEAST_COMMANDS, LEAST_KEPT = 7, 6
 # What a command of another trainer's user may end with (verify finds faults of this machine, diagnose sick layers, compare too little),
 # and a line that only an answer has.
 ANSWERS = {"audit": ((0,), r"^verdict: FP8 asked for, 50% of GEMM time in FP8: 1 of 4096 x 4096 x 4096 in BF16"),
-           "compare": ((0, NOT_ENOUGH_DATA), r"^  training loss +\d.*PASS$"),
+           "compare": ((0, NOT_ENOUGH_DATA), r"^  training loss +\d.*(PASS|NOT ENOUGH DATA)$"),
            "python": ((0,), r"^octavo\.capture: 15 linear layers of LlamaForCausalLM in "),
            "diagnose": ((0, 4), r"^to keep in BF16 under .*\n  lm_head: gradient: "),
            "plan": ((0,), r"^speed: \d+ tokens/s a GPU in (BF16|FP8 \(\w+\)), \d+ to \d+ for nine runs of ten"),
