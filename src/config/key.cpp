@@ -76,6 +76,14 @@ std::string_view name_of(Fp8AmaxAlgo value) {
   return name_at({"max", "most_recent"}, value);
 }
 
+std::string_view name_of(Fp8Update value) {
+  return name_at({"pass", "step"}, value);
+}
+
+std::string_view name_of(Fp8Accumulate value) {
+  return name_at({"fp32", "hopper"}, value);
+}
+
 std::string_view name_of(Fp8Execution value) {
   return name_at({"auto", "native", "rehearse"}, value);
 }

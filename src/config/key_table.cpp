@@ -346,13 +346,17 @@ std::vector<Key> fp8_recipe_keys() {
               "that grow."),
       int_key(
           "fp8_interval", &S::fp8_interval, 1, kMany,
-          "Of delayed: steps from one computation of the scales to the next; the first comes after "
-          "the first step."),
+          "Of delayed: updates (fp8_update) from one computation of the scales to the next; the "
+          "first comes after the first."),
       int_key("fp8_amax_history", &S::fp8_amax_history, 1, 65536,
-              "Of delayed: steps whose amax is remembered."),
+              "Of delayed: updates (fp8_update) whose amax is remembered."),
       enum_key("fp8_amax_algo", &S::fp8_amax_algo, {Fp8AmaxAlgo::kMax, Fp8AmaxAlgo::kMostRecent},
                "Of delayed: the scale comes from the largest amax remembered (max) or from the "
                "newest (most_recent)."),
+      enum_key("fp8_update", &S::fp8_update, {Fp8Update::kPass, Fp8Update::kStep},
+               "Of delayed: when scales and their history move on. pass: after every micro-batch, "
+               "as in Transformer Engine. step: once for all micro-batches of a step. The same "
+               "without gradient accumulation."),
   };
 }
 
@@ -361,7 +365,7 @@ std::vector<Key> fp8_execution_keys() {
       list_key("fp8_skip", &S::fp8_skip,
                "Layers that stay in BF16, by their names. Globs (* and ?) over names such as "
                "h.0.attn.c_attn, and the words first and last, which are all layers of the first "
-               "and of the last block."),
+               "and of the last block; first:2 and last:8 are those of so many blocks."),
       enum_key("fp8_execution", &S::fp8_execution,
                {Fp8Execution::kAuto, Fp8Execution::kNative, Fp8Execution::kRehearse},
                "native: on FP8 matrix units, and an error where the device has none for the "
@@ -374,6 +378,10 @@ std::vector<Key> fp8_execution_keys() {
                "libtorch. rehearse: the same as fp8_execution rehearse. auto: te where it is "
                "loaded and has the recipe, else aten."),
       bool_key("use_te", &S::use_te, "The same as fp8_backend te."),
+      enum_key("fp8_accumulate", &S::fp8_accumulate, {Fp8Accumulate::kFp32, Fp8Accumulate::kHopper},
+               "How a rehearsal on a CPU adds up products. fp32: in FP32. hopper: bit for bit as "
+               "the tensor cores of Hopper, with 13 fraction bits and cut towards zero, which "
+               "is slow: for short runs."),
       int_key("fp8_stats_freq", &S::fp8_stats_freq, 0, kMany,
               "Steps between full statistics of every FP8 tensor: underflow, saturation, SQNR. 0: "
               "never."),

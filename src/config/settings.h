@@ -18,6 +18,8 @@ inline constexpr Fp8Recipe kFp8Recipes[] = {Fp8Recipe::kDelayed, Fp8Recipe::kCur
                                             Fp8Recipe::kMxfp8};
 enum class Fp8Format { kAuto, kHybrid, kE4m3, kE5m2 };
 enum class Fp8AmaxAlgo { kMax, kMostRecent };
+enum class Fp8Update { kPass, kStep };
+enum class Fp8Accumulate { kFp32, kHopper };
 enum class Fp8Execution { kAuto, kNative, kRehearse };
 enum class Fp8Backend { kAuto, kTe, kAten, kRehearse };
 enum class Fp8Scenario { kNone, kMxfp8 };
@@ -39,6 +41,8 @@ std::string_view name_of(PenaltyType value);
 std::string_view name_of(Fp8Recipe value);
 std::string_view name_of(Fp8Format value);
 std::string_view name_of(Fp8AmaxAlgo value);
+std::string_view name_of(Fp8Update value);
+std::string_view name_of(Fp8Accumulate value);
 std::string_view name_of(Fp8Execution value);
 std::string_view name_of(Fp8Backend value);
 std::string_view name_of(Fp8Scenario value);
@@ -132,9 +136,11 @@ struct Settings {
   Fp8Format fp8_format = Fp8Format::kAuto;  // hybrid for delayed and current, else e4m3
   int64_t fp8_margin = 0, fp8_interval = 1, fp8_amax_history = 1024;
   Fp8AmaxAlgo fp8_amax_algo = Fp8AmaxAlgo::kMax;
+  Fp8Update fp8_update = Fp8Update::kPass;
   std::vector<std::string> fp8_skip;
   Fp8Execution fp8_execution = Fp8Execution::kAuto;
   Fp8Backend fp8_backend = Fp8Backend::kAuto;
+  Fp8Accumulate fp8_accumulate = Fp8Accumulate::kFp32;
   bool use_te = false;  // the same as fp8_backend te
   int64_t fp8_stats_freq = 100;
   Fp8Guard fp8_guard = Fp8Guard::kLog;
@@ -195,13 +201,13 @@ struct Settings {
   int64_t bench_steps = 5;    // 0: no whole steps
 
   // compare
-  int64_t seeds = 1;
-  std::vector<std::string> side_a, side_b;    // key=value; empty: BF16, and FP8 as configured
-  double max_train_gap = 2, max_val_gap = 3;  // percent
-  double max_hellaswag_drop = 1;              // points
-  double min_speedup = 0;                     // 0: none on a CPU, 1 on a GPU
-  double max_memory_gap = 0;                  // percent; 0: shown, and no part of the verdict
-  double tail_share = 0.25;                   // of the steps
+  int64_t seeds = 3;
+  std::vector<std::string> side_a, side_b;        // key=value; empty: BF16, and FP8 as configured
+  double max_train_gap = 0.5, max_val_gap = 0.5;  // percent
+  double max_hellaswag_drop = 1;                  // points
+  double min_speedup = 0;                         // 0: none on a CPU, 1 on a GPU
+  double max_memory_gap = 0;                      // percent; 0: shown, and no part of the verdict
+  double tail_share = 0.25;                       // of the steps
 
   // plan
   bool dry_run = false;

@@ -155,9 +155,10 @@ std::vector<Key> launch_keys() {
 
 std::vector<Key> compare_keys() {
   return {
-      int_key("seeds", &S::seeds, 1, 1000,
-              "Pairs of runs, from seed, seed + 1, … Two or more give an interval for what another "
-              "run would do."),
+      int_key(
+          "seeds", &S::seeds, 1, 1000,
+          "Pairs of runs, from seed, seed + 1, … A verdict on the losses needs three or more, and "
+          "says how many."),
       list_key("side_a", &S::side_a,
                "What the first run of each pair is told on top of the configuration: key=value, "
                "several behind commas. Empty: mixed_precision=bf16.")

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <optional>
+
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -92,7 +94,14 @@ void look(train::Run& run, const config::Settings& settings, Diagnosis& found) {
   engine::Target rehearsal = run.trained.engine->target;
   rehearsal.fp8 = engine::Fp8Kernels::kRehearsal;
   rehearsal.compute = at::kBFloat16;
+  rehearsal.hopper_sums = false;  // other recipes are looked at too, which Hopper may not have
   const engine::Engine engine(rehearsal);
+  // Of runs on a GPU the accumulators are the GPU's own.
+  std::optional<engine::Engine> hopper;
+  if (settings.fp8_accumulate == config::Fp8Accumulate::kHopper && rehearsal.device.is_cpu()) {
+    rehearsal.hopper_sums = true;
+    hopper.emplace(rehearsal);
+  }
   const auto& layers = run.trained.model->linears();
   // A look takes about as long as this many passes.
   constexpr double kLook = 8;
@@ -102,6 +111,7 @@ void look(train::Run& run, const config::Settings& settings, Diagnosis& found) {
   Observer observer(engine, layers,
                     {.in_use = run.trained.fp8->options(),
                      .keep_tensors = !settings.capture.empty(),
+                     .hopper = hopper ? &*hopper : nullptr,
                      .on_layer = [&](const std::string& layer) { bar.set(done += each, layer); }});
   int64_t step = run.progress.step;
   for (int64_t i = 0; i < kPassesBefore; ++i) run_pass(run, ++step);

@@ -83,6 +83,8 @@ void Observer::on_input(nn::Linear& layer, const Tensor& x) {
     tensors_[layer.name + ".weight"] = w.detach().to(at::kCPU, at::kBFloat16, false, true);
   }
   measure_forward(engine_, x, w, factor_of(it), it.stats);
+  if (options_.hopper != nullptr)
+    measure_hopper_forward(engine_, *options_.hopper, x, w, factor_of(it), it.stats);
   if (options_.on_layer) options_.on_layer(layer.name);
 }
 
@@ -96,8 +98,10 @@ void Observer::on_gradient(nn::Linear& layer, const Tensor& dy) {
   }
   if (options_.keep_tensors)
     tensors_[layer.name + ".gradient"] = dy.detach().to(at::kCPU, at::kBFloat16, false, true);
-  measure_backward(engine_, dy, std::exchange(it.x, {}), layer.weight->weights(), factor_of(it),
-                   it.stats);
+  const Tensor x = std::exchange(it.x, {}), w = layer.weight->weights();
+  measure_backward(engine_, dy, x, w, factor_of(it), it.stats);
+  if (options_.hopper != nullptr)
+    measure_hopper_backward(engine_, *options_.hopper, dy, x, w, factor_of(it), it.stats);
   if (options_.on_layer) options_.on_layer(layer.name);
 }
 

@@ -15,7 +15,8 @@ class Observer final : public nn::LinearObserver {
  public:
   struct Options {
     fp8::Options in_use;
-    bool keep_tensors = false;  // for a capture file
+    bool keep_tensors = false;               // for a capture file
+    const engine::Engine* hopper = nullptr;  // with Hopper's accumulators, when those are asked for
     std::function<void(const std::string& layer)> on_layer;
   };
   // `engine` rehearses.

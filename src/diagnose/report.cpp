@@ -154,6 +154,24 @@ std::string layer_table(const Diagnosis& found, const std::vector<Variant>& all)
   return text;
 }
 
+// Of all layers whose sums were looked at, in their order.
+std::string sums_table(const Diagnosis& found) {
+  std::string text;
+  for (const LayerStats& layer : found.layers) {
+    if (!layer.hopper_sums.front()) continue;
+    text += printed("    %-30s", layer.layer.c_str());
+    for (const auto& error : layer.hopper_sums)
+      text += value_or_dash(error ? 100 * *error : NAN, "%8.3f%%");
+    text += "\n";
+  }
+  if (text.empty()) return text;
+  return printed(
+             "\nwhat Hopper's accumulators change of the GEMMs in use, beside FP32 sums\n"
+             "    %-30s%9s%9s%9s\n",
+             "layer", "forward", "input g.", "weight g.") +
+         text;
+}
+
 std::string advice_text(const Diagnosis& found) {
   std::string text = "\nadvice\n";
   if (found.advice.empty()) text += "  nothing to change\n";
@@ -208,19 +226,21 @@ Json json_of(const LayerStats& layer) {
                     {"tensors", tensors}});
   }
   const VariantStats* best = layer.best();
-  return {{"layer", layer.layer},
-          {"outputs", layer.outputs},
-          {"inputs", layer.inputs},
-          {"bf16_products", errors_json(layer.bf16)},
-          {"best", best != nullptr ? Json(name_of(best->variant)) : Json()},
-          {"variants", list}};
+  Json out = {{"layer", layer.layer},
+              {"outputs", layer.outputs},
+              {"inputs", layer.inputs},
+              {"bf16_products", errors_json(layer.bf16)},
+              {"best", best != nullptr ? Json(name_of(best->variant)) : Json()},
+              {"variants", list}};
+  if (layer.hopper_sums.front()) out["hopper_sums"] = errors_json(layer.hopper_sums);
+  return out;
 }
 
 std::string text_of(const Diagnosis& found) {
   const auto all = variants(found.in_use);
   return heading(found) + "\ncoverage\n" + train::gemm_table(found.coverage) + "\n" +
          health_table(found) + legend(found, all) + class_tables(found, all) +
-         layer_table(found, all) + advice_text(found);
+         layer_table(found, all) + sums_table(found) + advice_text(found);
 }
 
 Json json_of(const Diagnosis& found) {

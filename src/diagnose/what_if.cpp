@@ -107,8 +107,12 @@ const VariantStats* LayerStats::find(const Variant& variant) const {
 
 LayerStats stats_for(const std::string& layer, int64_t outputs, int64_t inputs,
                      const std::vector<Variant>& variants) {
-  LayerStats stats{
-      .layer = layer, .outputs = outputs, .inputs = inputs, .bf16 = {}, .variants = {}};
+  LayerStats stats{.layer = layer,
+                   .outputs = outputs,
+                   .inputs = inputs,
+                   .bf16 = {},
+                   .hopper_sums = {},
+                   .variants = {}};
   for (const Variant& variant : variants)
     stats.variants.push_back({variant, fp8::refusal(variant.recipe, outputs, inputs), {}, {}});
   return stats;
@@ -160,6 +164,70 @@ void measure_backward(const engine::Engine& engine, const Tensor& dy, const Tens
                                        dw->result, Accumulate::kOverwrite);
     dw->take(v.errors);
   }
+}
+
+namespace {
+
+// Whether the first variant can be looked at, and its recipe is one of Hopper's.
+bool has_hopper_sums(const LayerStats& stats) {
+  constexpr int kHopper = 90;
+  return !stats.variants.empty() && stats.variants.front().is_legal() &&
+         fp8::traits_of(stats.variants.front().variant.recipe).native.has(kHopper);
+}
+
+// Runs `gemm` by both, each over what it quantized itself: `gemm` is given an engine and where to
+// write, [rows, columns].
+template <class Run>
+void compare_sums(Gemm gemm, const engine::Engine& engine, const engine::Engine& hopper,
+                  at::IntArrayRef sizes, at::ScalarType type, const Run& run, LayerStats& stats) {
+  Tensor wide = at::empty(sizes, type), narrow = at::empty(sizes, type);
+  run(engine, wide);
+  run(hopper, narrow);
+  Comparison{gemm, wide.to(at::kFloat), narrow}.take(stats.hopper_sums);
+}
+
+}  // namespace
+
+void measure_hopper_forward(const engine::Engine& engine, const engine::Engine& hopper,
+                            const Tensor& x, const Tensor& w, const FactorOf& factor,
+                            LayerStats& stats) {
+  const at::NoGradGuard no_grad;
+  if (!has_hopper_sums(stats)) return;
+  const Variant& variant = stats.variants.front().variant;
+  const Tensor input = in_bf16(x), weight = in_bf16(w);
+  compare_sums(
+      Gemm::kForward, engine, hopper, {input.size(0), weight.size(0)}, at::kBFloat16,
+      [&](const engine::Engine& by, Tensor& y) {
+        by.fp8_linear->forward(quantized(by, input, variant, Role::kInput, factor),
+                               quantized(by, weight, variant, Role::kWeight, factor), {}, y);
+      },
+      stats);
+}
+
+void measure_hopper_backward(const engine::Engine& engine, const engine::Engine& hopper,
+                             const Tensor& dy, const Tensor& x, const Tensor& w,
+                             const FactorOf& factor, LayerStats& stats) {
+  const at::NoGradGuard no_grad;
+  if (!has_hopper_sums(stats)) return;
+  const Variant& variant = stats.variants.front().variant;
+  const Tensor gradient = in_bf16(dy), weight = in_bf16(w);
+  compare_sums(
+      Gemm::kInputGradient, engine, hopper, {gradient.size(0), weight.size(1)}, at::kBFloat16,
+      [&](const engine::Engine& by, Tensor& dx) {
+        by.fp8_linear->input_gradient(quantized(by, gradient, variant, Role::kGradient, factor),
+                                      quantized(by, weight, variant, Role::kWeight, factor), dx);
+      },
+      stats);
+  if (!x.defined()) return;
+  const Tensor input = in_bf16(x);
+  compare_sums(
+      Gemm::kWeightGradient, engine, hopper, weight.sizes(), at::kFloat,
+      [&](const engine::Engine& by, Tensor& dw) {
+        by.fp8_linear->weight_gradient(quantized(by, gradient, variant, Role::kGradient, factor),
+                                       quantized(by, input, variant, Role::kInput, factor), dw,
+                                       engine::Accumulate::kOverwrite);
+      },
+      stats);
 }
 
 }  // namespace octavo::diagnose

@@ -42,6 +42,9 @@ struct LayerStats {
   std::string layer;
   int64_t outputs = 0, inputs = 0;
   GemmErrors bf16;  // of plain BF16 GEMMs: the floor
+  // What Hopper's accumulators change of the results in BF16 (the weight gradient's in FP32) of the
+  // first variant, relative to FP32 sums; nothing where that was not asked for.
+  GemmErrors hopper_sums;
   std::vector<VariantStats> variants;
 
   const VariantStats* best() const;  // smallest error among the legal; null when none is
@@ -58,6 +61,14 @@ void measure_forward(const engine::Engine& engine, const at::Tensor& x, const at
                      const FactorOf& factor, LayerStats& stats);
 void measure_backward(const engine::Engine& engine, const at::Tensor& dy, const at::Tensor& x,
                       const at::Tensor& w, const FactorOf& factor, LayerStats& stats);
+// The same GEMMs of the first variant once more by `hopper`, which has Hopper's accumulators,
+// beside `engine`, which has FP32 sums. `x` undefined: no weight gradient.
+void measure_hopper_forward(const engine::Engine& engine, const engine::Engine& hopper,
+                            const at::Tensor& x, const at::Tensor& w, const FactorOf& factor,
+                            LayerStats& stats);
+void measure_hopper_backward(const engine::Engine& engine, const engine::Engine& hopper,
+                             const at::Tensor& dy, const at::Tensor& x, const at::Tensor& w,
+                             const FactorOf& factor, LayerStats& stats);
 
 // A layer's stats before it was looked at: which variants may run on it.
 LayerStats stats_for(const std::string& layer, int64_t outputs, int64_t inputs,

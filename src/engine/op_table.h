@@ -33,6 +33,7 @@ struct Target {
   // in FP8 differ by their GEMMs alone.
   bool te_operations = false;
   Bf16Units bf16_units = Bf16Units::kAsFound;
+  bool hopper_sums = false;  // FP8 GEMMs are rehearsed with Hopper's accumulators, on a CPU
 };
 
 struct Refused {

@@ -47,6 +47,10 @@ std::string on_cpu_with_bf16_units(const Target& t) {
   return {};
 }
 
+std::string on_cpu_with_hopper_sums(const Target& t) {
+  return t.hopper_sums ? on_cpu_bf16(t) : "Hopper's accumulators were not asked for";
+}
+
 std::string bf16_gemms(const Target& t) {
   return t.compute != at::kBFloat16 ? "multiplies BF16 only" : unless_reference(t);
 }
@@ -152,6 +156,7 @@ template <>
 std::span<const Implementation<Fp8Linear>> implementations<Fp8Linear>() {
   static constexpr Implementation<Fp8Linear> kTable[] = {
       {"te", te::refusal, te::make_fp8_linear},
+      {"cpu/rehearsal_hopper", on_cpu_with_hopper_sums, cpu::make_hopper_rehearsal},
       {"cpu/rehearsal", on_cpu_with_bf16_units,
        [] { return cpu::make_rehearsal(GemmOperands::kBf16); }},
       {"cpu/rehearsal_fp32", on_cpu_bf16, [] { return cpu::make_rehearsal(GemmOperands::kFp32); }},

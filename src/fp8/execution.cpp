@@ -98,6 +98,7 @@ void warn_of_unread(const Options& wanted, Decision& decision) {
   note("fp8_interval", wanted.interval, usual.interval);
   note("fp8_amax_history", wanted.history, usual.history);
   note("fp8_amax_algo", wanted.algo, usual.algo);
+  note("fp8_update", wanted.update, usual.update);
   if (given.empty() || uses_history(decision.options.recipe)) return;
   decision.warnings.push_back(str(join(given, ", "), ": read by fp8_recipe delayed only, not by ",
                                   name_of(decision.options.recipe),
@@ -164,6 +165,19 @@ void require_native(const Request& request, const Device& device) {
          advice(device));
 }
 
+// Hopper's accumulators are those of Hopper's recipes, and are computed on CPUs.
+void check_accumulators(const Request& request, const Device& device, bool rehearsed) {
+  constexpr int kHopper = 90;
+  if (request.accumulate == config::Fp8Accumulate::kFp32) return;
+  const std::string asked = str("fp8_accumulate ", name_of(request.accumulate));
+  if (!rehearsed || device.is_gpu)
+    fail(ExitCode::kUsage, "fp8", asked, ": wanted a rehearsal on a CPU, found ", described(device),
+         "; take device cpu, or leave it out");
+  if (!traits_of(request.wanted.recipe).native.has(kHopper))
+    fail(ExitCode::kUsage, "fp8", asked, ": wanted a recipe that Hopper has, found fp8_recipe ",
+         name_of(request.wanted.recipe), "; leave one of them out");
+}
+
 }  // namespace
 
 bool wants_fp8(const config::Settings& settings) {
@@ -176,9 +190,11 @@ Request request_of(const config::Settings& s) {
                      .margin = s.fp8_margin,
                      .interval = s.fp8_interval,
                      .history = s.fp8_amax_history,
-                     .algo = s.fp8_amax_algo},
+                     .algo = s.fp8_amax_algo,
+                     .update = s.fp8_update},
           .execution = s.fp8_execution,
-          .backend = s.use_te ? Fp8Backend::kTe : s.fp8_backend};
+          .backend = s.use_te ? Fp8Backend::kTe : s.fp8_backend,
+          .accumulate = s.fp8_accumulate};
 }
 
 bool has_native(const Device& device, Recipe recipe) {
@@ -192,10 +208,12 @@ Decision decide(const Request& request, const Device& device) {
   const Recipe recipe = request.wanted.recipe;
   if (request.execution == Fp8Execution::kNative) {
     require_native(request, device);
+    check_accumulators(request, device, /*rehearsed=*/false);
     return native(request, device, recipe);
   }
   const bool rehearsed = request.execution == Fp8Execution::kRehearse ||
                          request.backend == Fp8Backend::kRehearse || !device.is_gpu;
+  check_accumulators(request, device, rehearsed);
   if (rehearsed) return rehearsal(request, device);
   if (has_native(device, recipe)) return native(request, device, recipe);
   const std::optional<Recipe> fallback = traits_of(recipe).fallback;

@@ -20,6 +20,7 @@ struct Request {
   Options wanted{.format = FormatChoice::kAuto};  // the format may still be kAuto
   config::Fp8Execution execution = config::Fp8Execution::kAuto;
   config::Fp8Backend backend = config::Fp8Backend::kAuto;
+  config::Fp8Accumulate accumulate = config::Fp8Accumulate::kFp32;
 };
 
 enum class Runs : uint8_t { kNative, kRehearsal, kBf16 };
@@ -39,7 +40,8 @@ Request request_of(const config::Settings& settings);
 // The device has matrix units for the recipe, and a library that is there has the kernels.
 bool has_native(const Device& device, Recipe recipe);
 
-// Fails (kEnvironment) when native was asked for and the device or its libraries cannot do it.
+// Fails (kEnvironment) when native was asked for and the device or its libraries cannot do it, and
+// (kUsage) when another GPU's accumulators were asked for and it is no rehearsal on a CPU.
 Decision decide(const Request& request, const Device& device);
 
 }  // namespace octavo::fp8

@@ -15,6 +15,7 @@ namespace octavo::fp8 {
 
 using FormatChoice = config::Fp8Format;
 using AmaxAlgo = config::Fp8AmaxAlgo;
+using Update = config::Fp8Update;
 
 struct Options {
   Recipe recipe = kDefaultRecipe;
@@ -22,6 +23,7 @@ struct Options {
   // Of delayed alone.
   int64_t margin = 0, interval = 1, history = 1024;
   AmaxAlgo algo = AmaxAlgo::kMax;
+  Update update = Update::kPass;
   bool operator==(const Options&) const = default;
 };
 

@@ -33,9 +33,10 @@ Fp8Layer::Fp8Layer(Fp8Shared& shared, const std::string& layer_name) : shared_(s
     const fp8::Format row = side(role, Direction::kRow).format;
     const fp8::Format column = side(role, Direction::kColumn).format;
     auto& slots = slots_[index(role)];
-    slots[0] = shared.scaling.add(name, row);
+    const bool of_step = role == Role::kWeight;
+    slots[0] = shared.scaling.add(name, row, of_step);
     // Another format has another largest value, and so a factor of its own.
-    slots[1] = row == column ? slots[0] : shared.scaling.add(name + ".column", column);
+    slots[1] = row == column ? slots[0] : shared.scaling.add(name + ".column", column, of_step);
   }
 }
 

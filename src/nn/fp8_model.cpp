@@ -37,8 +37,8 @@ void check_skip(const std::vector<std::string>& patterns, const LinearList& laye
   for (const auto& layer : layers) known.push_back(layer->name);
   const auto nearest = nearest_name(unmatched.front(), known);
   fail(ExitCode::kUsage, "nn", "fp8_skip: no layer is named '", unmatched.front(),
-       "'; wanted first, last, or a pattern such as h.0.* (layers are h.0.attn.c_attn and so on)",
-       nearest.empty() ? "" : str("; did you mean '", nearest, "'?"));
+       "'; wanted first, last, last:3, or a pattern such as h.0.* (layers are h.0.attn.c_attn and ",
+       "so on)", nearest.empty() ? "" : str("; did you mean '", nearest, "'?"));
 }
 
 // It is done where the tokens are (engine/padded_fp8_linear.h), which the receipt counts.
@@ -97,6 +97,7 @@ void Fp8Model::begin_step(int64_t step) {
   const bool anew = step_ == 0 && fp8::uses_history(options_.fp8.recipe) && !loaded_;
   if (anew) first_judged_ = step + kNotJudged;
   step_ = step;
+  passes_ = 0;
   stats_.reset();
   // After a dropped step the guard must know why before the next ones are dropped too.
   const bool due = step % std::max<int64_t>(options_.stats_freq, 1) == 0 || dropped_;
@@ -124,20 +125,37 @@ at::Tensor Fp8Model::amaxes() {
   return shared_.scaling.empty() ? at::Tensor() : shared_.scaling.amaxes();
 }
 
+at::Tensor Fp8Model::step_amaxes() {
+  return shared_.scaling.empty() ? at::Tensor() : shared_.scaling.step_amaxes();
+}
+
+bool Fp8Model::updates_each_pass() const {
+  return options_.fp8.update == fp8::Update::kPass && !shared_.scaling.empty();
+}
+
+void Fp8Model::finish_pass() {
+  if (updates_each_pass()) shared_.scaling.finish_pass((step_ - 1) * options_.passes + ++passes_);
+}
+
+void Fp8Model::forget_magnitudes() {
+  shared_.scaling.drop_step();
+  passes_ = 0;
+}
+
 std::vector<Fp8TensorReport> Fp8Model::finish_step() {
-  shared_.scaling.finish_step(step_);
+  shared_.scaling.finish_step(updates_each_pass() ? step_ * options_.passes : step_);
   return collect();
 }
 
 std::vector<Fp8TensorReport> Fp8Model::drop_step() {
   dropped_ = true;
-  shared_.scaling.drop_step();
+  forget_magnitudes();
   forget_weights();  // the next step records their magnitudes again
   return collect();
 }
 
 void Fp8Model::abandon_step() {
-  shared_.scaling.drop_step();
+  forget_magnitudes();
   shared_.measuring = false;
   stats_.reset();
   for (const auto& plan : plan_)

@@ -18,6 +18,7 @@ struct Fp8ModelOptions {
   fp8::Options fp8;
   std::vector<std::string> skip;  // fp8_skip
   int64_t tokens = 0;             // of a micro-batch
+  int64_t passes = 1;             // micro-batches of a step
   int64_t stats_freq = 0;         // steps between statistics; 0: never
   config::Fp8Guard guard = config::Fp8Guard::kLog;
   WeightCopies copies = WeightCopies::kKeep;
@@ -64,9 +65,16 @@ class Fp8Model {
   bool measuring() const { return shared_.measuring; }  // this step takes statistics
   // What was made of the weights is made again when it is next needed.
   void forget_weights();
-  // The largest magnitudes of this step, FP32: a maximum over ranks is due before finish_step.
-  // Undefined unless the recipe is delayed.
+  // The largest magnitudes since the last update of delayed scales, FP32: a maximum over ranks is
+  // due before finish_pass and finish_step. Undefined unless the recipe is delayed.
   at::Tensor amaxes();
+  at::Tensor step_amaxes();  // of the whole step, as far as amaxes() were reduced
+  // Delayed scales are updated after every micro-batch (fp8_update): finish_pass() is due after all
+  // but the last, whose update finish_step() makes.
+  bool updates_each_pass() const;
+  void finish_pass();
+  // The passes of this step are done again in BF16: as if they had not been.
+  void forget_magnitudes();
   // This step's statistics, flat, on the device; undefined when there are none.
   // Whoever copies numbers of the step to the host copies these along and hands them back, so that
   // statistics cost no wait of their own.
@@ -112,6 +120,7 @@ class Fp8Model {
   std::vector<int64_t> troubled_;  // statistics in a row that found a layer in trouble
   std::vector<Fp8Fallback> fallbacks_;
   int64_t step_ = 0, warnings_ = 0;
+  int64_t passes_ = 0;        // of this step that were finished
   int64_t first_judged_ = 0;  // step
   bool loaded_ = false;       // the scaling state is a checkpoint's
   bool dropped_ = false;      // the step before was

@@ -10,10 +10,11 @@ namespace octavo::nn {
 
 using at::Tensor;
 
-int64_t Fp8Scaling::add(std::string name, fp8::Format format) {
+int64_t Fp8Scaling::add(std::string name, fp8::Format format, bool of_step) {
   OCTAVO_ASSERT(!history_.defined());
   names_.push_back(std::move(name));
   formats_.push_back(format);
+  of_step_.push_back(of_step);
   return static_cast<int64_t>(names_.size()) - 1;
 }
 
@@ -28,6 +29,9 @@ void Fp8Scaling::allocate() {
       factor_of_.push_back(factors_.narrow(0, slot, 1));
       amax_of_.push_back(amaxes_.narrow(0, slot, 1));
     }
+    Tensor marks = at::empty({slots}, at::kBool);
+    for (size_t i = 0; i < of_step_.size(); ++i) marks.mutable_data_ptr<bool>()[i] = of_step_[i];
+    is_of_step_ = marks.to(options.device());
   });
 }
 
@@ -46,27 +50,68 @@ const Tensor& Fp8Scaling::amaxes() {
   return amaxes_;
 }
 
+Tensor Fp8Scaling::step_amaxes() {
+  return seen_.defined() ? at::maximum(seen_, amaxes()) : amaxes();
+}
+
 std::string Fp8Scaling::infinite_slot() const {
   if (!history_.defined()) return {};
-  const Tensor amaxes = history_.select(0, 0).cpu();
+  const Tensor now = history_.select(0, 0);
+  const Tensor amaxes = (seen_.defined() ? at::maximum(seen_, now) : now).cpu();
   const auto* amax = amaxes.const_data_ptr<float>();
   for (size_t i = 0; i < names_.size(); ++i)
     if (std::isinf(amax[i])) return names_[i];
   return {};
 }
 
-void Fp8Scaling::finish_step(int64_t step) {
-  if (empty()) return;
+void Fp8Scaling::update(int64_t number) {
   allocate();
   engine_->fp8_linear->update_factors(history_, factors_, formats_, options_.algo, options_.margin,
-                                      is_new_ || step % options_.interval == 0);
+                                      is_new_ || number % options_.interval == 0);
   // Written in place: layers, and recorded graphs, hold views.
   OCTAVO_ASSERT(amaxes_.is_alias_of(history_) && factor_of_.front().is_alias_of(factors_));
   is_new_ = false;
 }
 
+void Fp8Scaling::finish_pass(int64_t number) {
+  if (empty()) return;
+  allocate();
+  if (!old_history_.defined()) {
+    was_new_ = is_new_;
+    old_factors_ = factors_.clone();
+    old_history_ = history_.clone();
+    old_history_.select(0, 0).zero_();
+  }
+  seen_ = step_amaxes().clone();
+  // A slot without a magnitude is not updated; those of weights wait for the step's end.
+  Tensor now = amaxes();
+  const Tensor waiting = now.masked_fill(is_of_step_.logical_not(), 0);
+  now.masked_fill_(is_of_step_, 0);
+  update(number);
+  amaxes().copy_(waiting);
+}
+
+void Fp8Scaling::finish_step(int64_t number) {
+  if (empty()) return;
+  update(number);
+  forget_passes();
+}
+
 void Fp8Scaling::drop_step() {
-  if (!empty()) amaxes().zero_();
+  if (empty()) return;
+  if (old_history_.defined()) {  // in place: others hold views of both
+    is_new_ = was_new_;
+    factors_.copy_(old_factors_);
+    history_.copy_(old_history_);
+  }
+  amaxes().zero_();
+  forget_passes();
+}
+
+void Fp8Scaling::forget_passes() {
+  old_history_.reset();
+  old_factors_.reset();
+  seen_.reset();
 }
 
 std::vector<std::pair<std::string, Tensor>> Fp8Scaling::state() const {

@@ -23,17 +23,21 @@ class Fp8Scaling {
   Fp8Scaling(const engine::Engine& engine, const fp8::Options& options)
       : engine_(&engine), options_(options) {}
 
-  // A slot for one tensor; all are added before the first is used.
-  int64_t add(std::string name, fp8::Format format);
+  // A slot for one tensor; all are added before the first is used. `of_step`: it is quantized once
+  // a step (a weight), and finish_pass() leaves it alone.
+  int64_t add(std::string name, fp8::Format format, bool of_step = false);
   const at::Tensor& factor(int64_t slot);  // FP32 [1]
-  const at::Tensor& amax(int64_t slot);    // FP32 [1]: of the step in progress
-  const at::Tensor& amaxes();  // FP32 [slots]: to be reduced over ranks before finish_step
+  const at::Tensor& amax(int64_t slot);    // FP32 [1]: since the last update
+  const at::Tensor& amaxes();  // FP32 [slots]: to be reduced over ranks before an update
+  at::Tensor step_amaxes();    // FP32 [slots]: of the whole step so far, as amaxes() are known
 
   std::string infinite_slot() const;  // the first with an infinite magnitude; "" when none has
 
-  // Factors for the next step from what this one saw: at every multiple of fp8_interval, and after
-  // the very first step, since a factor of 1 fits nothing.
-  void finish_step(int64_t step);
+  // An update: factors from what was seen since the last one, at every multiple of fp8_interval (of
+  // updates, counted by `number`), and the very first time, since a factor of 1 fits nothing.
+  // finish_pass() is for those within a step, which drop_step() takes back.
+  void finish_pass(int64_t number);
+  void finish_step(int64_t number);
   // The step was not applied: forgets what it saw.
   void drop_step();
 
@@ -49,18 +53,25 @@ class Fp8Scaling {
 
  private:
   void allocate();
+  void update(int64_t number);
+  void forget_passes();
 
   const engine::Engine* engine_ = nullptr;
   fp8::Options options_;
   std::vector<std::string> names_;
   std::vector<fp8::Format> formats_;
+  std::vector<bool> of_step_;
   at::Tensor history_, factors_;  // [length, slots], [slots]; the same memory for good
   // Views of the two, made once: a layer asks for a dozen of them in every step.
   at::Tensor amaxes_;
   std::vector<at::Tensor> factor_of_, amax_of_;
   // Experts ask for their slots at the same time.
   std::unique_ptr<std::once_flag> allocated_ = std::make_unique<std::once_flag>();
-  bool is_new_ = true;  // no step was finished yet
+  bool is_new_ = true;  // nothing was updated yet
+  // Of a step in which a pass was finished: what it started from, and the magnitudes of its passes.
+  at::Tensor old_history_, old_factors_, seen_;
+  at::Tensor is_of_step_;  // of_step_ on the device
+  bool was_new_ = true;
 };
 
 }  // namespace octavo::nn

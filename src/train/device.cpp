@@ -142,7 +142,9 @@ engine::Target target_of(const config::Settings& settings) {
           .capability = capability_of(device),
           .deterministic = is_deterministic(settings, device),
           .fp8 = kernels_of(decide_fp8(settings)),
-          .te_operations = takes_te_operations(settings, device)};
+          .te_operations = takes_te_operations(settings, device),
+          .hopper_sums = fp8::wants_fp8(settings) &&
+                         settings.fp8_accumulate == config::Fp8Accumulate::kHopper};
 }
 
 engine::Target cpu_target_of(const config::Settings& settings) {

@@ -83,6 +83,16 @@ void join_ranks(dist::World& world, const TrainedModel& trained, at::Tensor& sum
     world.max(amaxes, "magnitudes");
 }
 
+// Delayed scales move on after each micro-batch, as in Transformer Engine (fp8_update); after the
+// last one with the step, which may be skipped.
+void finish_pass(dist::World& world, TrainedModel& trained) {
+  if (trained.fp8 == nullptr || !trained.fp8->updates_each_pass()) return;
+  const at::NoGradGuard no_grad;
+  at::Tensor amaxes = trained.fp8->amaxes();
+  world.max(amaxes, "magnitudes of a pass");
+  trained.fp8->finish_pass();
+}
+
 // Where each number lies in the one copy that a step sends to the host. The first five are summed
 // over ranks; then the norms' squares follow, one per group, the FP8 statistics, what routers said
 // (Routing::end_pass), and what ranks told each other.
@@ -124,7 +134,7 @@ void take_news(const at::Tensor& heard, StepStats& stats) {
 StepStats read_stats(TrainedModel& trained, const at::Tensor& sums, const at::Tensor& penalty,
                      const at::Tensor& routing, at::Tensor squares) {
   const at::Tensor none = at::zeros({1}, sums.options());
-  const at::Tensor amaxes = trained.fp8 != nullptr ? trained.fp8->amaxes() : at::Tensor();
+  const at::Tensor amaxes = trained.fp8 != nullptr ? trained.fp8->step_amaxes() : at::Tensor();
   if (trained.sharding != nullptr) trained.sharding->sum_squares(squares);
   std::vector<at::Tensor> parts = {
       sums.narrow(0, 0, kPenalty), penalty.defined() ? penalty.reshape({1}).to(at::kDouble) : none,
@@ -176,6 +186,7 @@ StepStats run_passes(const config::Settings& settings, dist::World& world, Train
     if (trained.sharding != nullptr) trained.sharding->begin_pass(&batch == &batches.back());
     const MicroBatch result = run_micro_batch(settings, world, trained, batch, 1 / tokens);
     if (trained.sharding != nullptr) trained.sharding->end_pass();
+    if (&batch != &batches.back()) finish_pass(world, trained);
     sums += result.sums;
     if (result.penalty.defined())
       penalty = penalty.defined() ? penalty + result.penalty : result.penalty;

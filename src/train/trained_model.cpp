@@ -122,6 +122,7 @@ void start_fp8(const config::Settings& s, dist::World& world, TrainedModel& trai
       nn::Fp8ModelOptions{.fp8 = trained.fp8_decision->options,
                           .skip = s.fp8_skip,
                           .tokens = s.batch_size * s.max_seq_length,
+                          .passes = s.gradient_accumulation_steps,
                           .stats_freq = s.fp8_stats_freq,
                           .guard = s.fp8_guard,
                           .copies = weight_copies(s, world, trained.device()),

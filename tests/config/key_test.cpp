@@ -71,10 +71,12 @@ TEST(Keys, EightBitTraining) {
       {"fp8_interval", "integer", "1"},
       {"fp8_amax_history", "integer", "1024"},
       {"fp8_amax_algo", "max|most_recent", "max"},
+      {"fp8_update", "pass|step", "pass"},
       {"fp8_skip", "list", "[]"},
       {"fp8_execution", "auto|native|rehearse", "auto"},
       {"fp8_backend", "auto|te|aten|rehearse", "auto"},
       {"use_te", "true/false", "false"},
+      {"fp8_accumulate", "fp32|hopper", "fp32"},
       {"fp8_stats_freq", "integer", "100"},
       {"fp8_guard", "off|log|fallback", "log"}};
   std::vector<std::array<std::string, 3>> found;

@@ -131,6 +131,7 @@ class Model:
                 self.slots[role, direction] = len(self.names) - 1
         self.factors = np.ones(len(self.names), F32)
         self.history = np.zeros((HISTORY, len(self.names)), F32)
+        self.weight = None
 
     def quantize(self, role, values):
         """(row, column), and the largest magnitude goes to row 0 of the history."""
@@ -142,8 +143,10 @@ class Model:
         return pair
 
     def micro_batch(self, x, w, bias, dy):
-        """{y, dx, dw, db: Wanted}"""
-        x, w = self.quantize("input", x), self.quantize("weight", w)
+        """{y, dx, dw, db: Wanted}. A weight is quantized in the first of a step, as with Transformer Engine's is_first_microbatch."""
+        if self.weight is None:
+            self.weight = self.quantize("weight", w)
+        x, w = self.quantize("input", x), self.weight
         h, size = exact_gemm(x[0], w[0].T)
         wanted = {"y": Wanted(h + bias, accumulation_bound(w[0].shape[1], size + np.abs(bias)))}
         if self.with_gelu:
@@ -156,12 +159,18 @@ class Model:
             wanted[gemm] = Wanted(exact, accumulation_bound(terms, size))
         dy = dy.astype(F64)
         wanted["db"] = Wanted(dy.sum(0), accumulation_bound(len(dy), np.abs(dy).sum(0)))
+        self.update()
         return wanted
+
+    def update(self):
+        """Transformer Engine: forward tensors when the autocast of a micro-batch ends, gradients when its backward pass does."""
+        if self.recipe == "delayed":
+            self.history, self.factors = rules.te_history_step(self.history, self.factors, np.array(self.largest, F32), "max", 0)
 
     def finish_step(self):
         """The state as the program names it."""
+        self.weight = None
         if self.recipe != "delayed":
             return {}
-        self.history, self.factors = rules.te_history_step(self.history, self.factors, np.array(self.largest, F32), "max", 0)
         state = {f"factor.layer.{name}": self.factors[i : i + 1] for i, name in enumerate(self.names)}
         return state | {f"amax_history.layer.{name}": self.history[:, i] for i, name in enumerate(self.names)}

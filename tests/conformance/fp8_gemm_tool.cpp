@@ -6,8 +6,8 @@
 //       ROLE.DIRECTION.{codes,scales,values}.
 //   train LAYER RECIPE FORMAT IN OUT
 //       LAYER: linear or linear_gelu. IN: w.S (FP32) and bias.S of each step S; x.S.M and dy.S.M of
-//       each micro-batch M. OUT: y.S.M, dx.S.M, dw.S, db.S, and the state of delayed scaling after
-//       each step as S.NAME.
+//       each micro-batch M, after each of which delayed scales are updated. OUT: y.S.M, dx.S.M,
+//       dw.S, db.S, and the state of delayed scaling after each step as S.NAME.
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -144,8 +144,10 @@ class Training {
       p->grad_fresh = true;
     }
     model_->begin_step(s);
-    for (int64_t m = 1; in_.tensors().contains(str("x.", s, ".", m)); ++m)
+    for (int64_t m = 1; in_.tensors().contains(str("x.", s, ".", m)); ++m) {
+      if (m > 1) model_->finish_pass();
       micro_batch(str(s, ".", m));
+    }
     model_->finish_step();
     out_.emplace_back(str("dw.", s), weight_->grad.clone());
     out_.emplace_back(str("db.", s), bias_->grad.clone());

@@ -170,5 +170,31 @@ TEST(WhatIf, SizesThatTheHardwareRefusesAreNotTried) {
   EXPECT_EQ(odd.best(), nullptr);
 }
 
+// Far less than quantizing does, and in the backward pass, where sums are promoted, less than
+// forward; nothing for recipes that Hopper does not have.
+TEST(WhatIf, HoppersAccumulators) {
+  const engine::Engine hopper(engine::Target{.hopper_sums = true});
+  const Tensor x = drawn({kTokens, 1024}, 1), w = drawn({kOutputs, 1024}, 2, 0.02),
+               dy = drawn({kTokens, kOutputs}, 3, 1e-5);
+  const auto factor = factors_of(x, w, dy);
+  for (const Recipe recipe : fp8::kRecipes) {
+    LayerStats stats =
+        stats_for("layer", w.size(0), w.size(1), {{recipe, fp8::default_format(recipe), 0}});
+    measure_hopper_forward(rehearsal(), hopper, x, w, factor, stats);
+    measure_hopper_backward(rehearsal(), hopper, dy, x, w, factor, stats);
+    if (recipe == Recipe::kMxfp8) {
+      for (const auto& error : stats.hopper_sums) EXPECT_FALSE(error);
+      continue;
+    }
+    SCOPED_TRACE(config::name_of(recipe));
+    for (const auto& error : stats.hopper_sums) {
+      ASSERT_TRUE(error);
+      EXPECT_GT(*error, 1e-5);
+      EXPECT_LT(*error, 5e-3);
+    }
+    EXPECT_LT(*stats.hopper_sums[2], 1e-3);
+  }
+}
+
 }  // namespace
 }  // namespace octavo::diagnose

@@ -234,20 +234,23 @@ TEST(Execution, SettingsOfDelayedThatAreNotRead) {
     return decide({.wanted = wanted}, kCpu).warnings;
   };
   EXPECT_TRUE(warnings_of(usual).empty());
-  Options changed[] = {usual, usual, usual, usual};
+  Options changed[] = {usual, usual, usual, usual, usual};
   changed[0].margin = 1;
   changed[1].interval = 2;
   changed[2].history = 16;
   changed[3].algo = AmaxAlgo::kMostRecent;
-  const std::string keys[] = {"fp8_margin", "fp8_interval", "fp8_amax_history", "fp8_amax_algo"};
-  for (size_t i = 0; i < 4; ++i) {
+  changed[4].update = Update::kStep;
+  const std::string keys[] = {"fp8_margin", "fp8_interval", "fp8_amax_history", "fp8_amax_algo",
+                              "fp8_update"};
+  for (size_t i = 0; i < std::size(keys); ++i) {
     const std::vector<std::string> lines = warnings_of(changed[i]);
     ASSERT_EQ(lines.size(), 1u) << keys[i];
-    for (size_t j = 0; j < 4; ++j) EXPECT_EQ(any_has(lines, keys[j]), i == j) << lines.front();
+    for (size_t j = 0; j < std::size(keys); ++j)
+      EXPECT_EQ(any_has(lines, keys[j]), i == j) << lines.front();
     changed[i].recipe = Recipe::kDelayed;
     EXPECT_TRUE(warnings_of(changed[i]).empty()) << keys[i];
   }
-  Options all{Recipe::kMxfp8, FormatChoice::kAuto, 1, 2, 3, AmaxAlgo::kMostRecent};
+  Options all{Recipe::kMxfp8, FormatChoice::kAuto, 1, 2, 3, AmaxAlgo::kMostRecent, Update::kStep};
   const std::vector<std::string> lines = warnings_of(all);
   ASSERT_EQ(lines.size(), 1u);
   for (const std::string& key : keys) EXPECT_TRUE(any_has(lines, key)) << key;
@@ -255,8 +258,29 @@ TEST(Execution, SettingsOfDelayedThatAreNotRead) {
   const Decision fell = decide({.wanted = all}, gpu(9, 0));
   ASSERT_EQ(fell.warnings.size(), 1u);
   EXPECT_TRUE(any_has(fell.warnings, "fp8_recipe delayed runs"));
-  EXPECT_EQ(fell.options,
-            (Options{Recipe::kDelayed, FormatChoice::kHybrid, 1, 2, 3, AmaxAlgo::kMostRecent}));
+  all.recipe = Recipe::kDelayed;
+  all.format = FormatChoice::kHybrid;
+  EXPECT_EQ(fell.options, all);
+}
+
+TEST(Execution, HoppersAccumulatorsAreRehearsedOnCpusAndForItsRecipes) {
+  Request request{.accumulate = config::Fp8Accumulate::kHopper};
+  for (const Recipe recipe : kRecipes) {
+    request.wanted.recipe = recipe;
+    const Outcome found = outcome_of(request, kCpu);
+    EXPECT_EQ(found.decision.has_value(), has_native(gpu(9, 0), recipe)) << name_of(recipe);
+    EXPECT_EQ(found.code, found.decision ? ExitCode::kOk : ExitCode::kUsage);
+  }
+  request.wanted.recipe = Recipe::kDelayed;
+  for (const Device& device : kDevices)
+    for (const Fp8Execution execution : kExecutions) {
+      request.execution = execution;
+      const Outcome found = outcome_of(request, device);
+      EXPECT_EQ(found.decision.has_value(), !device.is_gpu && execution != Fp8Execution::kNative)
+          << text_of(request, device);
+      if (device.is_gpu && execution != Fp8Execution::kNative)
+        EXPECT_NE(found.message.find("fp8_accumulate hopper"), std::string::npos) << found.message;
+    }
 }
 
 TEST(Execution, MessagesSayWantedFoundAndWhatToDo) {
@@ -370,11 +394,14 @@ TEST(Execution, RequestOfSettings) {
   s.fp8_interval = 2;
   s.fp8_amax_history = 3;
   s.fp8_amax_algo = AmaxAlgo::kMostRecent;
+  s.fp8_update = Update::kStep;
+  s.fp8_accumulate = config::Fp8Accumulate::kHopper;
   s.fp8_execution = Fp8Execution::kNative;
   s.fp8_backend = Fp8Backend::kAten;
   const Request plain = request_of(s);
-  EXPECT_EQ(plain.wanted,
-            (Options{Recipe::kRowwise, FormatChoice::kE5m2, 1, 2, 3, AmaxAlgo::kMostRecent}));
+  EXPECT_EQ(plain.wanted, (Options{Recipe::kRowwise, FormatChoice::kE5m2, 1, 2, 3,
+                                   AmaxAlgo::kMostRecent, Update::kStep}));
+  EXPECT_EQ(plain.accumulate, config::Fp8Accumulate::kHopper);
   EXPECT_EQ(plain.execution, Fp8Execution::kNative);
   EXPECT_EQ(plain.backend, Fp8Backend::kAten);
 

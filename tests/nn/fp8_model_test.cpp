@@ -390,8 +390,11 @@ TEST_F(Fp8GuardTest, ADroppedStepLeavesNoTrace) {
     const LayerInputs one = healthy(), two = healthy(), three = healthy();
     const auto all = [&](const LayerInputs& fed, int64_t number, bool dropped) {
       model.begin_step(number);
-      for (const auto& layer : layers)
-        backward(linear(engine, fed.x.clone().set_requires_grad(true), layer), fed.dy);
+      for (const int64_t factor : {1, 3}) {  // two micro-batches
+        if (factor == 3) model.finish_pass();
+        for (const auto& layer : layers)
+          backward(linear(engine, (fed.x * factor).set_requires_grad(true), layer), fed.dy);
+      }
       if (dropped)
         model.drop_step();
       else

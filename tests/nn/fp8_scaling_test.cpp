@@ -82,6 +82,51 @@ TEST_F(Fp8ScalingTest, ADroppedStepIsForgotten) {
   expect_same(dropping, other);
 }
 
+// fp8_update pass: a micro-batch's magnitudes give the factors of the next one. A weight, which is
+// quantized once a step, waits for the step.
+TEST_F(Fp8ScalingTest, PassesUpdateAllButWeights) {
+  Fp8Scaling scaling = make(options(4));
+  scaling.add("a.weight", fp8::Format::kE4M3, /*of_step=*/true);
+  scaling.amax(0).fill_(4);
+  scaling.amax(1).fill_(8);
+  scaling.amax(2).fill_(2);
+  scaling.finish_pass(1);
+  EXPECT_EQ(scaling.factor(0).item<float>(), 448.0f / 4);
+  EXPECT_EQ(scaling.factor(1).item<float>(), 57344.0f / 8);
+  EXPECT_EQ(scaling.factor(2).item<float>(), 1);
+  EXPECT_EQ(scaling.amax(0).item<float>(), 0);
+  scaling.amax(0).fill_(7);
+  EXPECT_TRUE(scaling.step_amaxes().equal(at::tensor({7.0f, 8.0f, 2.0f})));
+  scaling.finish_step(2);
+  EXPECT_EQ(scaling.factor(0).item<float>(), 448.0f / 7);
+  EXPECT_EQ(scaling.factor(1).item<float>(), 57344.0f / 8) << "it saw nothing, and keeps its own";
+  EXPECT_EQ(scaling.factor(2).item<float>(), 448.0f / 2);
+  EXPECT_TRUE(kept(scaling).at("amax_history.a.input").equal(at::tensor({0.0f, 0.0f, 4.0f, 7.0f})));
+  EXPECT_TRUE(
+      kept(scaling).at("amax_history.a.weight").equal(at::tensor({0.0f, 0.0f, 0.0f, 2.0f})));
+}
+
+TEST_F(Fp8ScalingTest, ADroppedStepTakesItsPassesBack) {
+  Fp8Scaling dropping = make(options(3)), other = make(options(3));
+  const auto passes = [](Fp8Scaling& scaling, float first, float second) {
+    scaling.amaxes().fill_(first);
+    scaling.finish_pass(1);
+    scaling.amaxes().fill_(second);
+  };
+  passes(dropping, 3, INFINITY);
+  dropping.drop_step();  // the very first step: the next one is still the first
+  for (Fp8Scaling* scaling : {&dropping, &other}) {
+    passes(*scaling, 4, 8);
+    scaling->finish_step(2);
+  }
+  expect_same(dropping, other);
+  passes(dropping, INFINITY, 1);
+  EXPECT_EQ(dropping.infinite_slot(), "a.input") << "of the pass before";
+  dropping.drop_step();
+  EXPECT_EQ(dropping.infinite_slot(), "");
+  expect_same(dropping, other);
+}
+
 TEST_F(Fp8ScalingTest, StateRoundTrip) {
   Fp8Scaling first = make(options(4));
   EXPECT_TRUE(first.state().empty());

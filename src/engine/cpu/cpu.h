@@ -11,6 +11,7 @@ namespace octavo::engine::cpu {
 
 std::unique_ptr<Matmul> make_onednn_matmul(GemmOperands operands);
 std::unique_ptr<Fp8Linear> make_rehearsal(GemmOperands operands);
+std::unique_ptr<Fp8Linear> make_hopper_rehearsal();
 std::unique_ptr<LayerNorm> make_layer_norm();
 std::unique_ptr<RmsNorm> make_rms_norm();
 std::unique_ptr<Gelu> make_gelu();

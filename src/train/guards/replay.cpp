@@ -87,7 +87,7 @@ bool Replay::is_finite(bool in_bf16) {
     // FP8's statistics stay for the guard, which will judge them; its magnitudes are dropped
     // anyway.
     trained.probes->begin_step(/*repeated=*/true);
-    if (at::Tensor amaxes = trained.fp8->amaxes(); amaxes.defined()) amaxes.zero_();
+    trained.fp8->forget_magnitudes();
   } else {
     if (trained.fp8 != nullptr) trained.fp8->abandon_step();
     begin_step(world, trained, step, /*repeated=*/true);

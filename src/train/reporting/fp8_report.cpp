@@ -237,6 +237,10 @@ Json fp8_receipt(const TrainedModel& trained, int64_t length) {
   receipt["recipe"] = config::name_of(options.recipe);
   receipt["format"] = config::name_of(options.format);
   receipt["execution"] = trained.fp8_decision->runs == fp8::Runs::kNative ? "native" : "rehearsal";
+  if (fp8::uses_history(options.recipe)) receipt["update"] = config::name_of(options.update);
+  receipt["accumulate"] = trained.fp8_decision->runs == fp8::Runs::kNative ? "device"
+                          : trained.engine->target.hopper_sums             ? "hopper"
+                                                                           : "fp32";
   receipt["layers"] = trained.fp8->layers_in_fp8();
   receipt["layers_total"] = trained.fp8->plan().size();
   receipt["guard_warnings"] = trained.fp8->warnings();
