@@ -33,6 +33,7 @@ enum class DataDamage { kStop, kSkip };
 enum class BadSteps { kStop, kSkip, kRollBack };
 enum class DeviceChoice { kAuto, kCpu, kCuda };
 enum class Deterministic { kAuto, kTrue, kFalse };
+enum class LogFormat { kText, kJson };
 enum class ShardingMode { kNone, kDdp, kZero1, kZero2, kFsdpFull, kHybrid };
 
 // The names that users type: "bf16", "z_loss", "most_recent", …
@@ -55,6 +56,7 @@ std::string_view name_of(DataDamage value);
 std::string_view name_of(BadSteps value);
 std::string_view name_of(DeviceChoice value);
 std::string_view name_of(Deterministic value);
+std::string_view name_of(LogFormat value);
 std::string_view name_of(ShardingMode value);
 std::string_view name_of(ExportFormat value);
 
@@ -140,6 +142,7 @@ struct Settings {
   std::vector<std::string> fp8_skip;
   Fp8Execution fp8_execution = Fp8Execution::kAuto;
   Fp8Backend fp8_backend = Fp8Backend::kAuto;
+  bool fp4_hadamard = true, fp4_stochastic_rounding = true, fp4_weight_blocks = true;  // of nvfp4
   Fp8Accumulate fp8_accumulate = Fp8Accumulate::kFp32;
   bool use_te = false;  // the same as fp8_backend te
   int64_t fp8_stats_freq = 100;
@@ -150,6 +153,7 @@ struct Settings {
   std::string runs_dir = "runs";
   int64_t log_freq = 1;
   bool verbose = false;
+  LogFormat log_format = LogFormat::kText;
   bool record_samples = false;  // in metrics.jsonl
   int64_t eval_freq = 250, eval_batches = 20;
   int64_t board_port = 6006;                                    // of octavo board
@@ -169,6 +173,8 @@ struct Settings {
   std::string checkpoint_dir;      // of all runs; "": checkpoints, or checkpoints_fp8
   int64_t checkpoint_freq = 1000;  // 0: only at the end or when stopped
   int64_t keep_checkpoints = 3;    // 0: all
+  double checkpoint_minutes = -1;  // -1: from the measured time of a save; 0: never by time
+  int64_t max_failed_saves = 3;    // 0: go on for ever
   std::string resume;              // "", latest, best, a run's name, a path
   bool overwrite = false;
   bool list_checkpoints = false;
@@ -230,6 +236,7 @@ struct Settings {
   std::string master_address;  // "": MASTER_ADDR beside GPU_NUM, else loopback
   int64_t master_port = 0;     // 0: any free one on one node, else 29500
   int64_t max_restarts = 0;
+  double restart_window = 60;  // minutes in which max_restarts counts
   bool auto_resume = false;
   std::string log_dir;            // "": the terminal, with the rank before each line
   std::string slurm, kubernetes;  // files to write instead of starting ranks
