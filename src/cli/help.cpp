@@ -13,8 +13,8 @@ namespace {
 // What people set first, in the order of --help. A verb that is not here reads few keys.
 constexpr std::pair<std::string_view, std::string_view> kCommonKeys[] = {
     {"train",
-     "model_name dataset max_seq_length batch_size max_steps learning_rate mixed_precision "
-     "fp8_recipe lora_rank checkpoint_freq resume run_name"},
+     "model_name dataset batch_size max_steps learning_rate mixed_precision fp8_recipe resume "
+     "run_name"},
     {"generate",
      "checkpoint prompt chat max_new_tokens temperature top_k top_p seed mixed_precision device"},
     {"eval",
@@ -24,11 +24,9 @@ constexpr std::pair<std::string_view, std::string_view> kCommonKeys[] = {
      "before_long_run require_gpu mixed_precision fp8_recipe fp8_backend device gpu num_gpus "
      "output json"},
     {"diagnose",
-     "model_name checkpoint dataset max_seq_length batch_size fp8_recipe fp8_format fp8_skip "
-     "capture device output json"},
+     "model_name checkpoint dataset batch_size fp8_recipe fp8_skip capture output json"},
     {"bench",
-     "model_name max_seq_length batch_size fp8_recipe fp8_backend bench_seconds "
-     "bench_steps device num_threads output json"},
+     "model_name max_seq_length batch_size fp8_recipe bench_seconds bench_steps output json"},
     {"data prepare",
      "output tokenizer dataset split_name val_fraction max_seq_length text_field prompt_field "
      "response_field chat_template packing num_workers"},

@@ -98,9 +98,14 @@ TEST_P(HopperRehearsal, MultipliesDotProductByDotProduct) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Engine, HopperRehearsal,
-                         testing::Values(fp8::Recipe::kDelayed, fp8::Recipe::kCurrent,
-                                         fp8::Recipe::kRowwise, fp8::Recipe::kBlockwise),
+std::vector<fp8::Recipe> recipes_of_hopper() {
+  std::vector<fp8::Recipe> found;
+  for (const fp8::Recipe recipe : kRecipes)
+    if (fp8::traits_of(recipe).native.has(90)) found.push_back(recipe);
+  return found;
+}
+
+INSTANTIATE_TEST_SUITE_P(Engine, HopperRehearsal, testing::ValuesIn(recipes_of_hopper()),
                          [](const auto& info) { return std::string(config::name_of(info.param)); });
 
 TEST(HopperRehearsalChoice, RunsWhereItIsAskedFor) {

@@ -189,7 +189,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         work = pathlib.Path(name)
         codes = []
-        for case, gaps in (("good", [0.1]), ("bad", [4.0]), ("good_seeds", [0.0, 0.1, 0.05]), ("bad_seeds", [4.0, 4.2, 3.9]),
+        for case, gaps in (("good", [0.1]), ("bad", [4.0]), ("good_seeds", [0.0, 0.1, 0.05] * 2), ("bad_seeds", [4.0, 4.2, 3.9]),
                            ("undecided_seeds", [0.1, 0.9, 0.4])):
             code, done = check_case(random, work, case, gaps, wrong)
             codes.append(code)
