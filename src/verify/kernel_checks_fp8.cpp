@@ -56,6 +56,55 @@ void check_update(Fp8Linear& op, Fp8Linear& oracle, Bench& bench) {
   bench.same_within("scaling factors", found_factors, factors, at::zeros({1}, at::kDouble));
 }
 
+// What every code is worth: GEMMs with the identity, in which nothing is summed. Codes next to each
+// other are 2^-4 apart or more, so that rounding of the result hides none.
+void check_codes(Fp8Linear& op, Fp8Linear& oracle, Recipe recipe, const at::Tensor& x,
+                 const at::Tensor& w, const at::Tensor& dy, Bench& bench) {
+  const auto both = [&](const at::Tensor& t, Role role) {
+    at::Tensor amax;
+    return Quantized{quantized(op, bench.to_device(t), recipe, role, &bench, &amax),
+                     quantized(oracle, t, recipe, role, nullptr, &amax)};
+  };
+  const auto one = [&](int64_t size, Role role) { return both(at::eye(size).to(x.dtype()), role); };
+  const auto compare = [&](const char* what, at::IntArrayRef shape, at::ScalarType type,
+                           const auto& multiply) {
+    at::Tensor wanted = at::zeros(shape, at::TensorOptions().dtype(type));
+    at::Tensor found = bench.to_device(wanted);
+    multiply(op, true, found);
+    multiply(oracle, false, wanted);
+    bench.same_within(what, found, wanted, 0x1p-7 * size_of(wanted));
+  };
+  const Quantized qx = both(x, Role::kInput), qw = both(w, Role::kWeight),
+                  qdy = both(dy, Role::kGradient);
+  const Quantized inputs = one(kIn, Role::kInput), inputs_w = one(kIn, Role::kWeight),
+                  outputs_w = one(kOut, Role::kWeight), outputs_dy = one(kOut, Role::kGradient),
+                  tokens = one(kTokens, Role::kInput), tokens_dy = one(kTokens, Role::kGradient);
+  const auto of = [](const Quantized& q, bool found) -> const Fp8Matrix& {
+    return found ? q.found : q.wanted;
+  };
+  const auto type = x.scalar_type();
+  compare("codes of x", {kTokens, kIn}, type, [&](Fp8Linear& by, bool f, at::Tensor& y) {
+    by.forward(of(qx, f), of(inputs_w, f), {}, y);
+  });
+  compare("codes of w", {kIn, kOut}, type, [&](Fp8Linear& by, bool f, at::Tensor& y) {
+    by.forward(of(inputs, f), of(qw, f), {}, y);
+  });
+  compare("codes of dy", {kTokens, kOut}, type, [&](Fp8Linear& by, bool f, at::Tensor& y) {
+    by.input_gradient(of(qdy, f), of(outputs_w, f), y);
+  });
+  compare("column codes of w", {kOut, kIn}, type, [&](Fp8Linear& by, bool f, at::Tensor& y) {
+    by.input_gradient(of(outputs_dy, f), of(qw, f), y);
+  });
+  compare("column codes of x", {kTokens, kIn}, at::kFloat,
+          [&](Fp8Linear& by, bool f, at::Tensor& y) {
+            by.weight_gradient(of(tokens_dy, f), of(qx, f), y, Accumulate::kOverwrite);
+          });
+  compare("column codes of dy", {kOut, kTokens}, at::kFloat,
+          [&](Fp8Linear& by, bool f, at::Tensor& y) {
+            by.weight_gradient(of(qdy, f), of(tokens, f), y, Accumulate::kOverwrite);
+          });
+}
+
 }  // namespace
 
 Orders orders_for(Recipe recipe, Role role, const Bench* bench) {
@@ -96,6 +145,7 @@ void check(Fp8Linear& op, Fp8Linear& oracle, Recipe recipe, Bench& bench) {
   oracle.weight_gradient(qdy.wanted, qx.wanted, dw, Accumulate::kAdd);
   op.weight_gradient(qdy.found, qx.found, found_dw, Accumulate::kAdd);
   bench.same_sums("weight gradient", found_dw, dw, dw_terms);
+  check_codes(op, oracle, recipe, x, w, dy, bench);
   if (fp8::uses_history(recipe)) check_update(op, oracle, bench);
   if (op.has_fused_passes()) check_fused(op, oracle, recipe, {x, w, dy, qx, qw, qdy}, bench);
 }

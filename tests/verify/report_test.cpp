@@ -97,7 +97,8 @@ TEST(Training, JudgesLossAndGap) {
   const auto status = [&](const TinyRun& run, bool native) {
     return judge_training({bf16, run}, native)[1].status;
   };
-  EXPECT_EQ(status({"fp8 current", "FP8", 5.5, 2.05, 60, 1, ""}, true), Status::kOk);
+  EXPECT_EQ(status({"fp8 current", "FP8", 5.5, 2.03, 60, 1, ""}, true), Status::kOk);
+  EXPECT_EQ(status({"fp8 current", "FP8", 5.5, 2.05, 60, 1, ""}, true), Status::kFail);
   EXPECT_EQ(status({"fp8 current", "FP8", 5.5, 2.5, 60, 1, ""}, true), Status::kFail);
   EXPECT_EQ(status({"fp8 current", "FP8", 5.5, NAN, 60, 1, ""}, true), Status::kFail);
   EXPECT_EQ(status({"fp8 current", "BF16", 5.5, 2.0, 60, 1, ""}, true), Status::kFail);
