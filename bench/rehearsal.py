@@ -19,7 +19,7 @@ from gpt2_vs_pytorch import PYTORCH_WORKER
 from step_process import BATCH, LENGTH, THREADS, StepProcess
 
 STEPS, WARM_UP = 2, 3
-RECIPES = {"delayed": 1.10, "current": 1.10, "rowwise": 1.10, "blockwise": 1.10, "mxfp8": 1.10}  # at most, over BF16
+RECIPES = {"delayed": 1.10, "current": 1.10, "rowwise": 1.10, "blockwise": 1.10, "mxfp8": 1.10, "nvfp4": 1.35}  # at most, over BF16
 TARGET_TORCHAO, TARGET_SAVED = 4.0, 0.52
 GB_PER_WORKER = 3.4
 RESULTS = ("loss", "peak_mb", "linear_saved_mb", "saved_mb")

@@ -192,7 +192,7 @@ Bench run_bench(const config::Settings& given) {
       .device = device_name(settings),
       .kernels = decision.backend,
       .recipe = std::string(config::name_of(decision.options.recipe)),
-      .format = std::string(config::name_of(decision.options.format)),
+      .format = std::string(fp8::format_name(decision.options)),
       .is_rehearsal = decision.runs != fp8::Runs::kNative,
       .frozen = settings.lora_rank > 0,
       .batch = settings.batch_size,

@@ -61,7 +61,7 @@ std::string_view name_of(Deterministic value) {
 }
 
 std::string_view name_of(Fp8Recipe value) {
-  return name_at({"delayed", "current", "rowwise", "blockwise", "mxfp8"}, value);
+  return name_at({"delayed", "current", "rowwise", "blockwise", "mxfp8", "nvfp4"}, value);
 }
 
 Fp8Recipe fp8_recipe_of(const Settings& settings) {

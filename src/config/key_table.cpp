@@ -332,7 +332,7 @@ std::vector<Key> fp8_recipe_keys() {
                "What shares a scale, and where the scale comes from. delayed: a tensor, from its "
                "amax in earlier steps. current: a tensor, from its amax now. rowwise: a row of an "
                "operand, along the sum. blockwise: 1x128 values, 128x128 of weights. mxfp8: 1x32 "
-               "values. Scales of the last three are powers of two. Giving it asks for FP8."),
+               "values. nvfp4: E2M1 in blocks of 16, rehearsed on CPUs. Giving it asks for FP8."),
       enum_key("fp8_scenario", &S::fp8_scenario, {Fp8Scenario::kNone, Fp8Scenario::kMxfp8},
                "mxfp8: the same as fp8_recipe mxfp8, and asks for FP8."),
       enum_key(
@@ -344,19 +344,22 @@ std::vector<Key> fp8_recipe_keys() {
       int_key("fp8_margin", &S::fp8_margin, 0, 16,
               "Of delayed: scales are divided by 2 to this power, which leaves room for values "
               "that grow."),
-      int_key(
-          "fp8_interval", &S::fp8_interval, 1, kMany,
-          "Of delayed: updates (fp8_update) from one computation of the scales to the next; the "
-          "first comes after the first."),
+      int_key("fp8_interval", &S::fp8_interval, 1, kMany,
+              "Of delayed: updates (fp8_update) from one computation of scales to the next."),
       int_key("fp8_amax_history", &S::fp8_amax_history, 1, 65536,
               "Of delayed: updates (fp8_update) whose amax is remembered."),
       enum_key("fp8_amax_algo", &S::fp8_amax_algo, {Fp8AmaxAlgo::kMax, Fp8AmaxAlgo::kMostRecent},
                "Of delayed: the scale comes from the largest amax remembered (max) or from the "
                "newest (most_recent)."),
       enum_key("fp8_update", &S::fp8_update, {Fp8Update::kPass, Fp8Update::kStep},
-               "Of delayed: when scales and their history move on. pass: after every micro-batch, "
-               "as in Transformer Engine. step: once for all micro-batches of a step. The same "
-               "without gradient accumulation."),
+               "Of delayed: when scales move on. pass: after every micro-batch, as in Transformer "
+               "Engine. step: once a step."),
+      bool_key("fp4_hadamard", &S::fp4_hadamard,
+               "Of nvfp4: a Hadamard matrix rotates what weight gradients read."),
+      bool_key("fp4_stochastic_rounding", &S::fp4_stochastic_rounding,
+               "Of nvfp4: gradients are rounded at random. false: to nearest."),
+      bool_key("fp4_weight_blocks", &S::fp4_weight_blocks,
+               "Of nvfp4: 16x16 weights share a scale, in both passes. false: 1x16."),
   };
 }
 
@@ -365,7 +368,8 @@ std::vector<Key> fp8_execution_keys() {
       list_key("fp8_skip", &S::fp8_skip,
                "Layers that stay in BF16, by their names. Globs (* and ?) over names such as "
                "h.0.attn.c_attn, and the words first and last, which are all layers of the first "
-               "and of the last block; first:2 and last:8 are those of so many blocks."),
+               "and of the last block; first:2 and last:8: of so many. Empty, or none: no "
+               "layer; but empty means the last 15% of the blocks for nvfp4."),
       enum_key("fp8_execution", &S::fp8_execution,
                {Fp8Execution::kAuto, Fp8Execution::kNative, Fp8Execution::kRehearse},
                "native: on FP8 matrix units, and an error where the device has none for the "
@@ -380,8 +384,7 @@ std::vector<Key> fp8_execution_keys() {
       bool_key("use_te", &S::use_te, "The same as fp8_backend te."),
       enum_key("fp8_accumulate", &S::fp8_accumulate, {Fp8Accumulate::kFp32, Fp8Accumulate::kHopper},
                "How a rehearsal on a CPU adds up products. fp32: in FP32. hopper: bit for bit as "
-               "the tensor cores of Hopper, with 13 fraction bits and cut towards zero, which "
-               "is slow: for short runs."),
+               "Hopper's tensor cores, which is slow: for short runs."),
       int_key("fp8_stats_freq", &S::fp8_stats_freq, 0, kMany,
               "Steps between full statistics of every FP8 tensor: underflow, saturation, SQNR. 0: "
               "never."),

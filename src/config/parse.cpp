@@ -1,6 +1,7 @@
 #include "config/parse.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -55,7 +56,16 @@ void store(Parsed& parsed, const Key& key, std::span<const std::string> values, 
   parsed.origins.insert_or_assign(key.name, std::move(origin));
 }
 
+// use_fp4: true is fp8_recipe: nvfp4, in files too.
+bool apply_fp4(Parsed& parsed, const YamlEntry& entry, const Origin& origin) {
+  if (entry.name != "use_fp4" || entry.is_list || entry.values.size() != 1) return false;
+  const std::optional<bool> on = parse_bool(entry.values.front());
+  if (on && *on) store(parsed, *find_key("fp8_recipe"), std::vector<std::string>{"nvfp4"}, origin);
+  return on.has_value();
+}
+
 void apply_entry(Parsed& parsed, const YamlEntry& entry, const Origin& origin) {
+  if (apply_fp4(parsed, entry, origin)) return;
   const Key* key = find_key(entry.name);
   if (key == nullptr) unknown_key(origin.text() + ": ", entry.name);
   if (entry.is_list && key->type != Type::kList)

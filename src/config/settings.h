@@ -12,10 +12,10 @@ namespace octavo::config {
 enum class Precision { kFp8, kBf16, kFp32 };
 enum class PenaltyType { kZLoss, kActivationL2, kKurtosis };
 // A recipe's traits are its row in src/fp8/recipe_traits.h.
-enum class Fp8Recipe { kDelayed, kCurrent, kRowwise, kBlockwise, kMxfp8 };
+enum class Fp8Recipe { kDelayed, kCurrent, kRowwise, kBlockwise, kMxfp8, kNvfp4 };
 inline constexpr Fp8Recipe kFp8Recipes[] = {Fp8Recipe::kDelayed, Fp8Recipe::kCurrent,
                                             Fp8Recipe::kRowwise, Fp8Recipe::kBlockwise,
-                                            Fp8Recipe::kMxfp8};
+                                            Fp8Recipe::kMxfp8,   Fp8Recipe::kNvfp4};
 enum class Fp8Format { kAuto, kHybrid, kE4m3, kE5m2 };
 enum class Fp8AmaxAlgo { kMax, kMostRecent };
 enum class Fp8Update { kPass, kStep };

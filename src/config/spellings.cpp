@@ -99,7 +99,9 @@ struct Switch {
 };
 constexpr Switch kSwitches[] = {{"bf16", "mixed_precision", "bf16"},  // [h]
                                 {"fp32", "mixed_precision", "fp32"},  // [c]
-                                {"mxfp8", "fp8_recipe", "mxfp8"}};
+                                {"mxfp8", "fp8_recipe", "mxfp8"},
+                                {"use_fp4", "fp8_recipe", "nvfp4"},
+                                {"nvfp4", "fp8_recipe", "nvfp4"}};
 
 // What means something else here, and what to write.
 struct Hint {

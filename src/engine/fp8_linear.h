@@ -13,15 +13,17 @@
 
 #include "engine/ops.h"
 #include "fp8/health.h"
+#include "fp8/nvfp4.h"
 #include "fp8/recipe.h"
 
 namespace octavo::engine {
 
 // One copy of a matrix, quantized along the sum of the GEMM that reads it.
 struct Fp8Copy {
-  at::Tensor codes;   // one byte an element
-  at::Tensor scales;  // decode factors: FP32, or E8M0 bytes; the layout is the implementation's
-  at::Tensor values;  // rehearsal: the same numbers in BF16, ready to multiply
+  at::Tensor codes;      // one byte an element
+  at::Tensor scales;     // decode factors: FP32, or E8M0 bytes; the layout is the implementation's
+  at::Tensor values;     // rehearsal: the same numbers in BF16, ready to multiply
+  bool rotated = false;  // it is of the Hadamard transform of the matrix (nvfp4)
   bool defined() const { return codes.defined() || values.defined(); }
 };
 
@@ -47,6 +49,9 @@ struct QuantizeSpec {
   // Delayed only, FP32 [1] on the device: the factor to quantize with, and the slot that is raised
   // to the largest magnitude seen. `amax` undefined: not recorded (evaluation).
   at::Tensor factor, amax;
+  // nvfp4 only.
+  bool rotate = false;
+  fp8::Nvfp4Rounding rounding{};
 };
 
 // The matrix that two orders ask for, before its copies are made.

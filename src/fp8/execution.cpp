@@ -42,6 +42,11 @@ int capability_of(const Device& device) {
 // "fp8_recipe blockwise in FP8 matrix units: wanted …, found …"
 std::string lacks(const Device& device, Recipe recipe) {
   const RecipeTraits& row = traits_of(recipe);
+  if (is_rehearsed_only(recipe))
+    return str("fp8_recipe ", name_of(recipe), ": wanted a CPU, where it is rehearsed, found ",
+               described(device), "; Transformer Engine has it for compute capability ",
+               capability_text(row.native.first), " to ", capability_text(row.native.last),
+               ", to which octavo is not connected yet");
   const bool lacks_library = device.is_gpu && row.native.has(capability_of(device));
   return str("fp8_recipe ", name_of(recipe), " in FP8 matrix units: wanted ",
              lacks_library ? str("Transformer Engine, or ", wanted_gpu(row.libtorch))
@@ -51,10 +56,12 @@ std::string lacks(const Device& device, Recipe recipe) {
 }
 
 // What else a user could ask of this device.
-std::string advice(const Device& device) {
+std::string advice(const Device& device, Recipe recipe) {
   const std::string recipes = native_recipes(device);
   const std::string other = recipes.empty() ? "" : "fp8_recipe " + recipes + " (native here), or ";
-  return other + "fp8_execution rehearse for the FP8 numerics in BF16 matrix units";
+  return other + (is_rehearsed_only(recipe)
+                      ? "device cpu for its numerics"
+                      : "fp8_execution rehearse for the FP8 numerics in BF16 matrix units");
 }
 
 // Why Transformer Engine cannot serve, or "".
@@ -84,7 +91,9 @@ FormatChoice settle_format(const Request& request, Decision& decision) {
   if (asked == FormatChoice::kHybrid || asked == FormatChoice::kE5m2)
     decision.warnings.push_back(str("fp8_format ", name_of(asked), ": wanted e4m3 or auto for ",
                                     "fp8_recipe ", name_of(recipe),
-                                    ", which has E4M3 only; e4m3 runs. Leave fp8_format out"));
+                                    is_fp4(recipe) ? ", which has E2M1 only and runs so. "
+                                                   : ", which has E4M3 only; e4m3 runs. ",
+                                    "Leave fp8_format out"));
   return default_format(recipe);
 }
 
@@ -99,10 +108,20 @@ void warn_of_unread(const Options& wanted, Decision& decision) {
   note("fp8_amax_history", wanted.history, usual.history);
   note("fp8_amax_algo", wanted.algo, usual.algo);
   note("fp8_update", wanted.update, usual.update);
-  if (given.empty() || uses_history(decision.options.recipe)) return;
-  decision.warnings.push_back(str(join(given, ", "), ": read by fp8_recipe delayed only, not by ",
-                                  name_of(decision.options.recipe),
-                                  ", which runs; leave out what is not read"));
+  const auto warn = [&](const char* reader) {
+    if (!given.empty())
+      decision.warnings.push_back(str(join(given, ", "), ": read by fp8_recipe ", reader,
+                                      " only, not by ", name_of(decision.options.recipe),
+                                      ", which runs; leave out what is not read"));
+    given.clear();
+  };
+  if (uses_history(decision.options.recipe)) given.clear();
+  warn("delayed");
+  note("fp4_hadamard", wanted.hadamard, usual.hadamard);
+  note("fp4_stochastic_rounding", wanted.stochastic_rounding, usual.stochastic_rounding);
+  note("fp4_weight_blocks", wanted.weight_blocks, usual.weight_blocks);
+  if (is_fp4(decision.options.recipe)) given.clear();
+  warn("nvfp4");
 }
 
 // Everything that follows once it is known what runs, and by which recipe.
@@ -130,8 +149,8 @@ Decision bf16(const Request& request, const Device& device) {
   Decision decision{.runs = Runs::kBf16};
   settle(request, decision, recipe);
   // The one thing to know: what else was asked of FP8 does not matter in BF16.
-  decision.warnings = {
-      str(lacks(device, recipe), "; training continues in BF16. For FP8 take ", advice(device))};
+  decision.warnings = {str(lacks(device, recipe), "; training continues in BF16. For FP8 take ",
+                           advice(device, recipe))};
   return decision;
 }
 
@@ -162,7 +181,7 @@ void require_native(const Request& request, const Device& device) {
          "never native; leave one of them out");
   if (!has_native(device, recipe))
     fail(ExitCode::kEnvironment, "fp8", "fp8_execution native: ", lacks(device, recipe), "; take ",
-         advice(device));
+         advice(device, recipe));
 }
 
 // Hopper's accumulators are those of Hopper's recipes, and are computed on CPUs.
@@ -191,7 +210,10 @@ Request request_of(const config::Settings& s) {
                      .interval = s.fp8_interval,
                      .history = s.fp8_amax_history,
                      .algo = s.fp8_amax_algo,
-                     .update = s.fp8_update},
+                     .update = s.fp8_update,
+                     .hadamard = s.fp4_hadamard,
+                     .stochastic_rounding = s.fp4_stochastic_rounding,
+                     .weight_blocks = s.fp4_weight_blocks},
           .execution = s.fp8_execution,
           .backend = s.use_te ? Fp8Backend::kTe : s.fp8_backend,
           .accumulate = s.fp8_accumulate};
@@ -214,6 +236,8 @@ Decision decide(const Request& request, const Device& device) {
   const bool rehearsed = request.execution == Fp8Execution::kRehearse ||
                          request.backend == Fp8Backend::kRehearse || !device.is_gpu;
   check_accumulators(request, device, rehearsed);
+  if (rehearsed && device.is_gpu && is_rehearsed_only(recipe))
+    fail(ExitCode::kUsage, "fp8", lacks(device, recipe), "; take ", advice(device, recipe));
   if (rehearsed) return rehearsal(request, device);
   if (has_native(device, recipe)) return native(request, device, recipe);
   const std::optional<Recipe> fallback = traits_of(recipe).fallback;
@@ -221,7 +245,7 @@ Decision decide(const Request& request, const Device& device) {
   Decision decision = native(request, device, *fallback);
   decision.warnings.insert(decision.warnings.begin(),
                            str(lacks(device, recipe), "; fp8_recipe ", name_of(*fallback),
-                               " runs. Take ", advice(device)));
+                               " runs. Take ", advice(device, recipe)));
   return decision;
 }
 

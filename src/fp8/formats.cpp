@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <type_traits>
 
 #include "base/error.h"
 #include "base/random.h"
@@ -50,12 +51,33 @@ uint8_t with_sign(uint32_t code, uint32_t bits) {
   return static_cast<uint8_t>(code | ((bits & kSignBit) >> 24));
 }
 
+// E2M1 has no NaN: the hardware writes its largest value, without the sign.
+template <Format kFormat>
+uint8_t nan_of(uint32_t bits) {
+  constexpr Layout kLayout = layout(kFormat);
+  return kFormat == Format::kE2M1 ? kLayout.max_code : with_sign(kLayout.nan_code, bits);
+}
+
+// Calls body with the format as a constant.
+template <class Body>
+auto with_format(Format format, const Body& body) {
+  switch (format) {
+    case Format::kE4M3:
+      return body(std::integral_constant<Format, Format::kE4M3>());
+    case Format::kE5M2:
+      return body(std::integral_constant<Format, Format::kE5M2>());
+    case Format::kE2M1:
+      break;
+  }
+  return body(std::integral_constant<Format, Format::kE2M1>());
+}
+
 template <Format kFormat>
 uint8_t encode_one(float value, Overflow overflow) {
   constexpr Layout kLayout = layout(kFormat);
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t magnitude = bits & ~kSignBit;
-  if (magnitude > kInfinity) return with_sign(kLayout.nan_code, bits);
+  if (magnitude > kInfinity) return nan_of<kFormat>(bits);
   const uint8_t beyond = overflow == Overflow::kSaturate ? kLayout.max_code : kLayout.overflow_code;
   if (magnitude == kInfinity) return with_sign(beyond, bits);
   const uint32_t code = nearest_code<kFormat>(magnitude);
@@ -67,7 +89,7 @@ uint8_t encode_one_stochastic(float value, uint32_t random_bits) {
   constexpr Layout kLayout = layout(kFormat);
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t magnitude = bits & ~kSignBit;
-  if (magnitude > kInfinity) return with_sign(kLayout.nan_code, bits);
+  if (magnitude > kInfinity) return nan_of<kFormat>(bits);
   if (magnitude == kInfinity) return with_sign(kLayout.max_code, bits);
   const Bracket at = bracket<kFormat>(magnitude);
   const uint32_t code = at.below + (random_bits < at.fraction ? 1 : 0);
@@ -130,8 +152,7 @@ Incidents& Incidents::operator+=(const Incidents& other) {
 }
 
 uint8_t encode(Format format, float value, Overflow overflow) {
-  return format == Format::kE4M3 ? encode_one<Format::kE4M3>(value, overflow)
-                                 : encode_one<Format::kE5M2>(value, overflow);
+  return with_format(format, [&](auto f) { return encode_one<f>(value, overflow); });
 }
 
 uint8_t encode_bf16(Format format, uint16_t bits, Overflow overflow) {
@@ -139,31 +160,23 @@ uint8_t encode_bf16(Format format, uint16_t bits, Overflow overflow) {
 }
 
 uint8_t encode_stochastic(Format format, float value, uint32_t random_bits) {
-  return format == Format::kE4M3 ? encode_one_stochastic<Format::kE4M3>(value, random_bits)
-                                 : encode_one_stochastic<Format::kE5M2>(value, random_bits);
+  return with_format(format, [&](auto f) { return encode_one_stochastic<f>(value, random_bits); });
 }
 
 Incident classify(Format format, float value) {
-  return format == Format::kE4M3 ? classify_one<Format::kE4M3>(value)
-                                 : classify_one<Format::kE5M2>(value);
+  return with_format(format, [&](auto f) { return classify_one<f>(value); });
 }
 
 void encode(Format format, std::span<const float> values, std::span<uint8_t> codes,
             Overflow overflow, Incidents& incidents) {
   OCTAVO_ASSERT(values.size() == codes.size());
-  if (format == Format::kE4M3)
-    encode_all<Format::kE4M3>(values, codes, overflow, incidents);
-  else
-    encode_all<Format::kE5M2>(values, codes, overflow, incidents);
+  with_format(format, [&](auto f) { encode_all<f>(values, codes, overflow, incidents); });
 }
 
 void encode_stochastic(Format format, std::span<const float> values, std::span<uint8_t> codes,
                        const RandomPosition& draw, Incidents& incidents) {
   OCTAVO_ASSERT(values.size() == codes.size());
-  if (format == Format::kE4M3)
-    encode_all_stochastic<Format::kE4M3>(values, codes, draw, incidents);
-  else
-    encode_all_stochastic<Format::kE5M2>(values, codes, draw, incidents);
+  with_format(format, [&](auto f) { encode_all_stochastic<f>(values, codes, draw, incidents); });
 }
 
 void decode(Format format, std::span<const uint8_t> codes, std::span<float> values) {

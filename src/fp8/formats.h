@@ -1,11 +1,13 @@
 #pragma once
-// The eight-bit formats: E4M3 and E5M2 for values, E8M0 for scales. This is the reference: plain
-// loops that define every bit. The SIMD quantizers of src/engine must give the same codes.
+// The eight-bit formats: E4M3 and E5M2 for values, E8M0 for scales; and NVFP4's four bits, which
+// take a byte here. This is the reference: plain loops that define every bit. The SIMD quantizers
+// of src/engine must give the same codes.
 //
 // clang-format off
 //         sign  exponent  mantissa  bias  largest  smallest  infinity  NaN
 //   E4M3  1     4         3         7     448      2^-9      none      0x7F 0xFF (the "fn" variant)
 //   E5M2  1     5         2         15    57344    2^-16     0x7C      0x7D-0x7F (as IEEE)
+//   E2M1  1     2         1         1     6        0.5       none      none: +6 is written
 //   E8M0  0     8         0         127   2^127    2^-127    none      0xFF (and no zero)
 // clang-format on
 //
@@ -20,7 +22,9 @@
 
 namespace octavo::fp8 {
 
-enum class Format : uint8_t { kE4M3, kE5M2 };
+// E2M1's sign is in the highest bit of its byte, as the others' is; packed() in nvfp4.h makes
+// nibbles.
+enum class Format : uint8_t { kE4M3, kE5M2, kE2M1 };
 
 // What a format is made of; everything below follows from it. Codes are without the sign bit.
 struct Layout {
@@ -31,7 +35,15 @@ struct Layout {
   uint8_t nan_code;       // the NaN that encoders write: torch's. CUDA's has the sign dropped
 };
 constexpr Layout layout(Format format) {
-  return format == Format::kE4M3 ? Layout{3, 7, 0x7E, 0x7F, 0x7F} : Layout{2, 15, 0x7B, 0x7C, 0x7F};
+  switch (format) {
+    case Format::kE4M3:
+      return {3, 7, 0x7E, 0x7F, 0x7F};
+    case Format::kE5M2:
+      return {2, 15, 0x7B, 0x7C, 0x7F};
+    case Format::kE2M1:
+      break;
+  }
+  return {1, 1, 7, 7, 7};
 }
 
 // Where values that round past the largest finite one go, infinities included. kSaturate: to the
@@ -92,10 +104,20 @@ constexpr std::array<float, 256> values_of(Format format) {
 inline constexpr std::array<float, 256> kE4M3Values = detail::values_of(Format::kE4M3);
 inline constexpr std::array<float, 256> kE5M2Values = detail::values_of(Format::kE5M2);
 
+inline constexpr std::array<float, 256> kE2M1ByteValues = detail::values_of(Format::kE2M1);
+
 constexpr float decode(Format format, uint8_t code) {
-  return format == Format::kE4M3 ? kE4M3Values[code] : kE5M2Values[code];
+  switch (format) {
+    case Format::kE4M3:
+      return kE4M3Values[code];
+    case Format::kE5M2:
+      return kE5M2Values[code];
+    case Format::kE2M1:
+      break;
+  }
+  return kE2M1ByteValues[code];
 }
-// The largest finite value: 448 or 57344.
+// The largest finite value: 448, 57344 or 6.
 constexpr float max_value(Format format) {
   return decode(format, layout(format).max_code);
 }

@@ -29,7 +29,10 @@ std::optional<int64_t> blocks_meant(std::string_view pattern, std::string_view w
   return error == std::errc() && stop == end && count > 0 ? std::optional(count) : std::nullopt;
 }
 
+constexpr std::string_view kNone = "none";
+
 bool matches(const std::string& pattern, const std::string& layer, int64_t block, int64_t blocks) {
+  if (pattern == kNone) return false;
   if (const auto count = blocks_meant(pattern, "first")) return block >= 0 && block < *count;
   if (const auto count = blocks_meant(pattern, "last"))
     return block >= 0 && block >= blocks - *count;
@@ -61,6 +64,13 @@ std::string skipped_by(std::span<const std::string> patterns, const std::string&
   return "";
 }
 
+std::vector<std::string> default_skip(Recipe recipe, int64_t blocks) {
+  // At least one, and never all.
+  const int64_t kept = std::min((15 * blocks + 99) / 100, blocks - 1);
+  if (!is_fp4(recipe) || kept < 1) return {};
+  return {str("last:", kept)};
+}
+
 std::vector<std::string> unmatched(std::span<const std::string> patterns,
                                    std::span<const LayerName> layers, int64_t blocks) {
   std::vector<std::string> idle;
@@ -68,7 +78,7 @@ std::vector<std::string> unmatched(std::span<const std::string> patterns,
     const bool used = std::any_of(layers.begin(), layers.end(), [&](const LayerName& layer) {
       return matches(pattern, layer.name, layer.block, blocks);
     });
-    if (!used) idle.push_back(pattern);
+    if (!used && pattern != kNone) idle.push_back(pattern);
   }
   return idle;
 }

@@ -28,9 +28,11 @@ struct LayerName {
 
 // The first pattern of fp8_skip that keeps the layer out, or "". A pattern is a glob (* and ?) over
 // layer names, or one of the words first and last: all layers of the first or last of `blocks`;
-// first:3 and last:3 mean three of them.
+// first:3 and last:3 mean three of them, none means no layer.
 std::string skipped_by(std::span<const std::string> patterns, const std::string& layer,
                        int64_t block, int64_t blocks);
+// What fp8_skip is when it is not given. nvfp4: the last 15% of the blocks, as torchtitan has it.
+std::vector<std::string> default_skip(Recipe recipe, int64_t blocks);
 // The patterns that match no layer: surely a mistake.
 std::vector<std::string> unmatched(std::span<const std::string> patterns,
                                    std::span<const LayerName> layers, int64_t blocks);

@@ -71,8 +71,28 @@ std::string_view name_of(Role role) {
 
 Side side_of(Recipe recipe, FormatChoice format, Role role, Direction direction) {
   const RecipeTraits& traits = traits_of(recipe);
-  return {format_of(format, role, direction),
+  return {is_fp4(recipe) ? Format::kE2M1 : format_of(format, role, direction),
           role == Role::kWeight ? traits.weights : traits.activations};
+}
+
+Side side_of(const Options& options, Role role, Direction direction) {
+  Side side = side_of(options.recipe, options.format, role, direction);
+  if (is_fp4(options.recipe) && !options.weight_blocks)
+    side.granularity = traits_of(options.recipe).activations;
+  return side;
+}
+
+bool is_rotated(const Options& options, Role role, Direction direction) {
+  return is_fp4(options.recipe) && options.hadamard && role != Role::kWeight &&
+         direction == Direction::kColumn;
+}
+
+bool is_stochastic(const Options& options, Role role) {
+  return is_fp4(options.recipe) && options.stochastic_rounding && role == Role::kGradient;
+}
+
+std::string_view format_name(const Options& options) {
+  return is_fp4(options.recipe) ? "e2m1" : config::name_of(options.format);
 }
 
 Grid grid_of(Granularity granularity, Direction direction, int64_t rows, int64_t columns) {
@@ -82,6 +102,8 @@ Grid grid_of(Granularity granularity, Direction direction, int64_t rows, int64_t
       return {std::max<int64_t>(rows, 1), std::max<int64_t>(columns, 1), 1, 1};
     case Granularity::kSquare128:
       return {128, 128, (rows + 127) / 128, (columns + 127) / 128};
+    case Granularity::kSquare16:
+      return {16, 16, (rows + 15) / 16, (columns + 15) / 16};
     case Granularity::kVector:
       break;
     case Granularity::kBlock128:
@@ -89,6 +111,9 @@ Grid grid_of(Granularity granularity, Direction direction, int64_t rows, int64_t
       break;
     case Granularity::kBlock32:
       along = 32;
+      break;
+    case Granularity::kBlock16:
+      along = 16;
       break;
   }
   const int64_t length = direction == Direction::kRow ? columns : rows;
@@ -101,6 +126,7 @@ Grid grid_of(Granularity granularity, Direction direction, int64_t rows, int64_t
 Scale scale_from_amax(Recipe recipe, Format format, float amax, bool has_nan) {
   switch (traits_of(recipe).scale_rule) {
     case ScaleRule::kHistory:
+    case ScaleRule::kNvfp4:
       break;
     case ScaleRule::kTe:
       return scale_from_factor(transformer_engine_factor(format, amax));
@@ -111,7 +137,8 @@ Scale scale_from_amax(Recipe recipe, Format format, float amax, bool has_nan) {
     case ScaleRule::kE8m0Ceil:
       return e8m0_scale(format, amax, has_nan);
   }
-  OCTAVO_ASSERT(false && "delayed scales come from the history");
+  OCTAVO_ASSERT(false &&
+                "delayed scales come from the history, those of nvfp4 from two magnitudes");
   return {};
 }
 

@@ -24,6 +24,9 @@ struct Options {
   int64_t margin = 0, interval = 1, history = 1024;
   AmaxAlgo algo = AmaxAlgo::kMax;
   Update update = Update::kPass;
+  // Of nvfp4 alone: the Hadamard transform of what the weight gradient reads, gradients rounded
+  // stochastically, weights in blocks of 16 x 16 (else 1 x 16).
+  bool hadamard = true, stochastic_rounding = true, weight_blocks = true;
   bool operator==(const Options&) const = default;
 };
 
@@ -51,6 +54,12 @@ struct Side {
 };
 
 Side side_of(Recipe recipe, FormatChoice format, Role role, Direction direction);
+Side side_of(const Options& options, Role role, Direction direction);  // the format is no kAuto
+// What nvfp4 does to a copy besides quantizing it, as Transformer Engine does.
+bool is_rotated(const Options& options, Role role, Direction direction);
+bool is_stochastic(const Options& options, Role role);
+// What a run says of its formats: fp8_format's value, or e2m1.
+std::string_view format_name(const Options& options);
 
 // How the blocks lie on a [rows, columns] matrix. Scales are kept row-major, [grid_rows,
 // grid_columns]; blocks at the edges may be smaller.

@@ -16,7 +16,11 @@ namespace octavo::fp8 {
 using Recipe = config::Fp8Recipe;
 
 inline constexpr Recipe kDefaultRecipe = Recipe::kDelayed;
-inline constexpr auto& kRecipes = config::kFp8Recipes;
+// All, and those in eight bits, which every implementation has. nvfp4, in four, is rehearsed on
+// CPUs alone (is_rehearsed_only).
+inline constexpr auto& kAllRecipes = config::kFp8Recipes;
+inline constexpr std::array kRecipes = {Recipe::kDelayed, Recipe::kCurrent, Recipe::kRowwise,
+                                        Recipe::kBlockwise, Recipe::kMxfp8};
 
 // What shares one scale.
 enum class Granularity : uint8_t {
@@ -25,10 +29,12 @@ enum class Granularity : uint8_t {
   kBlock128,   // 128 elements along the sum
   kBlock32,    // 32 of them
   kSquare128,  // 128 x 128
+  kBlock16,    // 16 along the sum
+  kSquare16,   // 16 x 16
 };
 // The same numbers serve both directions: one scale for all, or squares.
 constexpr bool is_symmetric(Granularity g) {
-  return g == Granularity::kTensor || g == Granularity::kSquare128;
+  return g == Granularity::kTensor || g == Granularity::kSquare128 || g == Granularity::kSquare16;
 }
 
 // How a scale is made; scale_from_amax() in recipe.h says it in numbers.
@@ -38,16 +44,22 @@ enum class ScaleRule : uint8_t {
   kTePowerOfTwo,       // the same, rounded down to a power of two
   kTorchaoPowerOfTwo,  // torchao: the same of an amax that is at least 1e-12
   kE8m0Ceil,           // OCP MX and cuBLAS: the smallest power of two at or above amax / MAX
+  kNvfp4,              // of a block in E4M3, and of the matrix in FP32: nvfp4.h
 };
 // What a scale is stored as beside its codes.
-enum class ScaleType : uint8_t { kFp32, kE8M0 };
+enum class ScaleType : uint8_t { kFp32, kE8M0, kE4M3 };
 
 // Compute capabilities, as major * 10 + minor, from the first to the last that have it.
 struct ComputeCapabilities {
   static constexpr int kNewest = 1 << 20;
+  static constexpr ComputeCapabilities none();
   int first, last;
   constexpr bool has(int capability) const { return capability >= first && capability <= last; }
 };
+
+constexpr ComputeCapabilities ComputeCapabilities::none() {
+  return {0, -1};
+}
 
 struct LibraryVersion {
   int major = 0, minor = 0;  // 0.0: any
@@ -88,7 +100,8 @@ struct RecipeTraits {
 // codes by mxfp8's GEMMs: each scale, a power of two, is repeated for the four blocks of 32 that it
 // is of, so the products are the same. mxfp8 does not run on compute capability 12.x, where cuBLAS
 // had it only in part and Transformer Engine turns it off. The last of blockwise's 128 tokens may
-// be short, mxfp8's blocks may not.
+// be short, mxfp8's blocks may not. nvfp4 has matrix units on 10.0 and 10.3, which Transformer
+// Engine uses; it is not called for it yet.
 inline constexpr std::array kRecipeTraits = {
     RecipeTraits{.recipe = Recipe::kDelayed,
                  .activations = Granularity::kTensor,
@@ -160,12 +173,26 @@ inline constexpr std::array kRecipeTraits = {
                  .in_transformer_engine = true,
                  .cublaslt = {12, 8},
                  .quantize_cost = {4, false}},
+    RecipeTraits{.recipe = Recipe::kNvfp4,
+                 .activations = Granularity::kBlock16,
+                 .weights = Granularity::kSquare16,
+                 .scale_rule = ScaleRule::kNvfp4,
+                 .scale_type = ScaleType::kE4M3,
+                 .chooses_format = false,
+                 .side_multiple = 32,
+                 .token_multiple = 32,
+                 .native = {100, 103},
+                 .libtorch = ComputeCapabilities::none(),
+                 .fallback = Recipe::kDelayed,
+                 .in_transformer_engine = false,
+                 .cublaslt = {12, 8},
+                 .quantize_cost = {6, true}},
 };
 
 constexpr bool has_row_for_each_recipe() {
-  if (kRecipeTraits.size() != std::size(kRecipes)) return false;
+  if (kRecipeTraits.size() != std::size(kAllRecipes)) return false;
   for (size_t i = 0; i < kRecipeTraits.size(); ++i)
-    if (kRecipeTraits[i].recipe != kRecipes[i] || static_cast<size_t>(kRecipes[i]) != i)
+    if (kRecipeTraits[i].recipe != kAllRecipes[i] || static_cast<size_t>(kAllRecipes[i]) != i)
       return false;
   return true;
 }
@@ -198,7 +225,16 @@ constexpr bool has_e8m0_scales(Recipe recipe) {
 // Every scale is a power of two, so that code times scale is exact in BF16 and FP32.
 constexpr bool has_power_of_two_scales(Recipe recipe) {
   const ScaleRule rule = traits_of(recipe).scale_rule;
-  return rule != ScaleRule::kHistory && rule != ScaleRule::kTe;
+  return rule != ScaleRule::kHistory && rule != ScaleRule::kTe && rule != ScaleRule::kNvfp4;
+}
+// Four bits a value: E2M1, in the blocks and by the rules of nvfp4.h.
+constexpr bool is_fp4(Recipe recipe) {
+  return traits_of(recipe).scale_rule == ScaleRule::kNvfp4;
+}
+// No library that is called here multiplies by it on a GPU.
+constexpr bool is_rehearsed_only(Recipe recipe) {
+  const RecipeTraits& row = traits_of(recipe);
+  return row.libtorch.last < row.libtorch.first && !row.in_transformer_engine;
 }
 
 }  // namespace octavo::fp8

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "base/error.h"
+#include "base/random.h"
 #include "nn/linear.h"
 
 namespace octavo::nn {
@@ -26,7 +27,8 @@ size_t index(Direction direction) {
 
 }  // namespace
 
-Fp8Layer::Fp8Layer(Fp8Shared& shared, const std::string& layer_name) : shared_(shared) {
+Fp8Layer::Fp8Layer(Fp8Shared& shared, const std::string& layer_name)
+    : shared_(shared), stream_(stream_of(layer_name)) {
   if (!fp8::uses_history(shared.options.recipe)) return;
   for (const Role role : kRoles) {
     const std::string name = octavo::str(layer_name, ".", name_of(role));
@@ -41,12 +43,17 @@ Fp8Layer::Fp8Layer(Fp8Shared& shared, const std::string& layer_name) : shared_(s
 }
 
 fp8::Side Fp8Layer::side(Role role, Direction direction) const {
-  return side_of(shared_.options.recipe, shared_.options.format, role, direction);
+  return side_of(shared_.options, role, direction);
 }
 
 QuantizeSpec Fp8Layer::order(Role role, Direction direction, bool wanted, bool record) const {
   QuantizeSpec made{
       .side = side(role, direction), .wanted = wanted, .keep = false, .factor = {}, .amax = {}};
+  made.rotate = is_rotated(shared_.options, role, direction);
+  // Row and column copy, layers and passes have draws of their own.
+  made.rounding = {.stochastic = is_stochastic(shared_.options, role),
+                   .seed = shared_.seed,
+                   .stream = mix64(stream_ ^ mix64(2 * shared_.pass + index(direction)))};
   if (!fp8::uses_history(shared_.options.recipe)) return made;
   const int64_t slot = slots_[index(role)][index(direction)];
   made.factor = shared_.scaling.factor(slot);

@@ -35,6 +35,8 @@ struct Fp8Shared {
   bool measuring = false;  // this step takes statistics
   WeightCopies copies = WeightCopies::kKeep;
   std::vector<Linear*> layers;  // that may have FP8: their weights are quantized together
+  // Of stochastic rounding: what the draws of a pass are of. The pass is numbered over ranks.
+  uint64_t seed = 0, pass = 0;
 };
 
 class Fp8Layer {
@@ -123,6 +125,7 @@ class Fp8Layer {
   void measure(fp8::Role role, const at::Tensor& x, const engine::Fp8Matrix& quantized);
 
   Fp8Shared& shared_;
+  uint64_t stream_;  // of random numbers
   // Delayed: the slot of each role and direction.
   std::array<std::array<int64_t, 2>, 3> slots_{};
   engine::Fp8Matrix weight_;

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <span>
 #include <utility>
@@ -22,6 +23,11 @@ using fp8::Role;
 constexpr int64_t kPatience = 2;
 // Delayed factors are 1 in the first step and come from one step in the second: not yet a verdict.
 constexpr int64_t kNotJudged = 2;
+// Delayed scales: a tensor is named when its largest magnitude is so many times what its format
+// holds, or when it does not fit for so many steps in a row. Up to 512 / 448 rounding is as usual,
+// and a little more in a step or two is what scales of earlier steps are like.
+constexpr double kFarTooFull = 4, kTooFull = 512.0 / 448;
+constexpr int64_t kTooFullSteps = 10;
 
 std::string tensor_name(const Fp8Layer::Measured& m) {
   return str(name_of(m.role), m.direction == Direction::kColumn ? " (columns)" : "");
@@ -61,15 +67,22 @@ Fp8Model::Fp8Model(const engine::Engine& engine, const LinearList& layers,
   shared_.options = options.fp8;
   shared_.copies = options.copies;
   shared_.scaling = Fp8Scaling(engine, options.fp8);
+  shared_.seed = options.seed;
   const int64_t blocks = layers.empty() ? 0 : layers.back()->block + 1;
-  check_skip(options.skip, layers, blocks);
+  const bool by_default = options.skip.empty();
+  if (by_default) options_.skip = fp8::default_skip(options.fp8.recipe, blocks);
+  check_skip(options_.skip, layers, blocks);
+  if (by_default && !options_.skip.empty())
+    log_info(str("fp8: blocks that stay in BF16: fp8_skip ", join(options_.skip, ","), " of ",
+                 blocks, ", the default of fp8_recipe ", config::name_of(options.fp8.recipe),
+                 "; fp8_skip none has all in it"));
   say_padding(options.fp8.recipe, options.tokens);
   for (const auto& layer : layers) {
     Fp8LayerPlan plan{layer, {}};
     const auto w = layer->weight->sizes();
-    const std::string pattern = fp8::skipped_by(options.skip, layer->name, layer->block, blocks);
+    const std::string pattern = fp8::skipped_by(options_.skip, layer->name, layer->block, blocks);
     if (!pattern.empty())
-      plan.reason = str("fp8_skip ", pattern);
+      plan.reason = str("fp8_skip ", pattern, by_default ? " (default)" : "");
     else
       plan.reason = fp8::refusal(options.fp8.recipe, w[0], w[1]);
     if (plan.reason.empty()) {
@@ -99,6 +112,7 @@ void Fp8Model::begin_step(int64_t step) {
   step_ = step;
   passes_ = 0;
   stats_.reset();
+  fill_.reset();
   // After a dropped step the guard must know why before the next ones are dropped too.
   const bool due = step % std::max<int64_t>(options_.stats_freq, 1) == 0 || dropped_;
   shared_.measuring = options_.stats_freq > 0 && due;
@@ -129,6 +143,10 @@ at::Tensor Fp8Model::step_amaxes() {
   return shared_.scaling.empty() ? at::Tensor() : shared_.scaling.step_amaxes();
 }
 
+at::Tensor Fp8Model::step_fill() {
+  return shared_.scaling.empty() ? at::Tensor() : shared_.scaling.step_fill();
+}
+
 bool Fp8Model::updates_each_pass() const {
   return options_.fp8.update == fp8::Update::kPass && !shared_.scaling.empty();
 }
@@ -144,6 +162,7 @@ void Fp8Model::forget_magnitudes() {
 
 std::vector<Fp8TensorReport> Fp8Model::finish_step() {
   shared_.scaling.finish_step(updates_each_pass() ? step_ * options_.passes : step_);
+  judge_fill();
   return collect();
 }
 
@@ -230,6 +249,26 @@ void Fp8Model::judge(const std::vector<Fp8TensorReport>& reports) {
     log_warn(str("fp8: step ", step_, ": ", plan.layer->name, ": ", join(found, "; ")));
     if (options_.guard == config::Fp8Guard::kFallback && troubled_[i] >= kPatience)
       fall_back({plan.layer->name, join(found, "; "), step_});
+  }
+}
+
+// Named once for each time that it begins.
+void Fp8Model::judge_fill() {
+  const at::Tensor fill = std::exchange(fill_, {});
+  if (!fill.defined() || options_.guard == config::Fp8Guard::kOff || step_ < first_judged_) return;
+  const at::Tensor on_host = fill.to(at::kDouble).contiguous();
+  overfull_.resize(static_cast<size_t>(on_host.numel()));
+  for (size_t i = 0; i < overfull_.size(); ++i) {
+    const double full = on_host.const_data_ptr<double>()[i];
+    const Overfull before = overfull_[i],
+                   now{full > kTooFull ? before.steps + 1 : 0, full > kFarTooFull};
+    overfull_[i] = now;
+    if (!(now.far && !before.far) && now.steps != kTooFullSteps) continue;
+    ++warnings_;
+    log_warn(str("fp8: step ", step_, ": ", shared_.scaling.name(i), ": its largest magnitude is ",
+                 std::round(10 * full) / 10, " times what its scale leaves room for",
+                 now.steps > 1 ? str(", for ", now.steps, " steps") : "",
+                 ": values saturate. Take fp8_margin 1 or more, or fp8_recipe current"));
   }
 }
 

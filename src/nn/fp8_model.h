@@ -16,12 +16,13 @@ namespace octavo::nn {
 
 struct Fp8ModelOptions {
   fp8::Options fp8;
-  std::vector<std::string> skip;  // fp8_skip
+  std::vector<std::string> skip;  // fp8_skip; empty: the recipe's default
   int64_t tokens = 0;             // of a micro-batch
   int64_t passes = 1;             // micro-batches of a step
   int64_t stats_freq = 0;         // steps between statistics; 0: never
   config::Fp8Guard guard = config::Fp8Guard::kLog;
   WeightCopies copies = WeightCopies::kKeep;
+  uint64_t seed = 0;  // of stochastic rounding
   // Joins the statistics of all ranks; empty when there is one.
   std::function<void(const std::vector<fp8::TensorHealth*>&)> over_ranks;
 };
@@ -61,7 +62,9 @@ class Fp8Model {
   Fp8Model(const Fp8Model&) = delete;
   Fp8Model& operator=(const Fp8Model&) = delete;
 
-  void begin_step(int64_t step);                        // counted from 1
+  void begin_step(int64_t step);  // counted from 1
+  // A micro-batch begins, `number` of all ranks': stochastic rounding draws by it.
+  void begin_pass(uint64_t number) { shared_.pass = number; }
   bool measuring() const { return shared_.measuring; }  // this step takes statistics
   // What was made of the weights is made again when it is next needed.
   void forget_weights();
@@ -80,6 +83,10 @@ class Fp8Model {
   // statistics cost no wait of their own.
   at::Tensor stats() const;
   void take_stats(at::Tensor on_host) { stats_ = std::move(on_host); }
+  // Of delayed scaling every step, likewise: how full the formats were (Fp8Scaling::step_fill).
+  // What is far beyond them is named when the step is finished.
+  at::Tensor step_fill();
+  void take_fill(at::Tensor on_host) { fill_ = std::move(on_host); }
   // The tensor whose largest magnitude of this step is infinite, under delayed scaling; "": none.
   std::string infinite_tensor() const { return shared_.scaling.infinite_slot(); }
   // Factors for the next step, statistics and the guard. Empty unless this step took statistics.
@@ -113,6 +120,7 @@ class Fp8Model {
   std::vector<Fp8TensorReport> read_measured();
   std::vector<Fp8TensorReport> collect();
   void judge(const std::vector<Fp8TensorReport>& reports);
+  void judge_fill();
 
   Fp8ModelOptions options_;
   Fp8Shared shared_;
@@ -124,7 +132,12 @@ class Fp8Model {
   int64_t first_judged_ = 0;  // step
   bool loaded_ = false;       // the scaling state is a checkpoint's
   bool dropped_ = false;      // the step before was
-  at::Tensor stats_;          // of this step, on the host
+  at::Tensor stats_, fill_;   // of this step, on the host
+  struct Overfull {
+    int64_t steps = 0;  // in a row
+    bool far = false;
+  };
+  std::vector<Overfull> overfull_;  // by slot
 };
 
 }  // namespace octavo::nn

@@ -32,6 +32,10 @@ void Fp8Scaling::allocate() {
     Tensor marks = at::empty({slots}, at::kBool);
     for (size_t i = 0; i < of_step_.size(); ++i) marks.mutable_data_ptr<bool>()[i] = of_step_[i];
     is_of_step_ = marks.to(options.device());
+    Tensor largest = at::empty({slots}, at::kFloat);
+    for (size_t i = 0; i < formats_.size(); ++i)
+      largest.mutable_data_ptr<float>()[i] = fp8::max_value(formats_[i]);
+    largest_ = largest.to(options.device());
   });
 }
 
@@ -52,6 +56,11 @@ const Tensor& Fp8Scaling::amaxes() {
 
 Tensor Fp8Scaling::step_amaxes() {
   return seen_.defined() ? at::maximum(seen_, amaxes()) : amaxes();
+}
+
+Tensor Fp8Scaling::step_fill() {
+  const Tensor now = amaxes() * factors_ / largest_;
+  return filled_.defined() ? at::maximum(filled_, now) : now;
 }
 
 std::string Fp8Scaling::infinite_slot() const {
@@ -83,6 +92,7 @@ void Fp8Scaling::finish_pass(int64_t number) {
     old_history_.select(0, 0).zero_();
   }
   seen_ = step_amaxes().clone();
+  filled_ = step_fill();
   // A slot without a magnitude is not updated; those of weights wait for the step's end.
   Tensor now = amaxes();
   const Tensor waiting = now.masked_fill(is_of_step_.logical_not(), 0);
@@ -112,6 +122,7 @@ void Fp8Scaling::forget_passes() {
   old_history_.reset();
   old_factors_.reset();
   seen_.reset();
+  filled_.reset();
 }
 
 std::vector<std::pair<std::string, Tensor>> Fp8Scaling::state() const {

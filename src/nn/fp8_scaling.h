@@ -31,6 +31,11 @@ class Fp8Scaling {
   const at::Tensor& amaxes();  // FP32 [slots]: to be reduced over ranks before an update
   at::Tensor step_amaxes();    // FP32 [slots]: of the whole step so far, as amaxes() are known
 
+  // How much of its format each tensor filled in this step so far, as amaxes() are known: largest
+  // magnitude times factor, over the largest value. Above 1 it saturated. FP32 [slots].
+  at::Tensor step_fill();
+  const std::string& name(size_t slot) const { return names_.at(slot); }
+
   std::string infinite_slot() const;  // the first with an infinite magnitude; "" when none has
 
   // An update: factors from what was seen since the last one, at every multiple of fp8_interval (of
@@ -69,7 +74,8 @@ class Fp8Scaling {
   std::unique_ptr<std::once_flag> allocated_ = std::make_unique<std::once_flag>();
   bool is_new_ = true;  // nothing was updated yet
   // Of a step in which a pass was finished: what it started from, and the magnitudes of its passes.
-  at::Tensor old_history_, old_factors_, seen_;
+  at::Tensor old_history_, old_factors_, seen_, filled_;
+  at::Tensor largest_;     // FP32 [slots]: the largest values of their formats
   at::Tensor is_of_step_;  // of_step_ on the device
   bool was_new_ = true;
 };

@@ -91,7 +91,9 @@ std::string refusal_of(const Gpu& gpu, RecipeOrBf16 recipe) {
   if (!recipe || is_native(gpu, recipe)) return "";
   if (gpu.fp8_tflops == 0) return str(gpu.title, " has no FP8 units: BF16 would run");
   const std::string where =
-      str(name_of(recipe), " is ", where_native(fp8::traits_of(*recipe).native));
+      str(name_of(recipe), " is ",
+          fp8::is_rehearsed_only(*recipe) ? "rehearsed on CPUs, not connected to GPUs yet"
+                                          : where_native(fp8::traits_of(*recipe).native));
   const RecipeOrBf16 runs = recipe_that_runs(gpu, recipe);
   return runs ? str(where, ": ", gpu.title, " falls back to ", name_of(runs)) : where;
 }
@@ -272,6 +274,7 @@ Forecast forecast(const Settings& given, const OtherProgram& other, const Measur
   const Calibration calibration = calibrated(Calibration::fitted(), *result.gpu, measured);
   std::vector<RecipeOrBf16> all = {kBf16};
   all.insert(all.end(), std::begin(fp8::kRecipes), std::end(fp8::kRecipes));
+  if (result.wants_fp8 && fp8::is_rehearsed_only(*result.wanted)) all.push_back(result.wanted);
   for (const RecipeOrBf16 recipe : all) {
     RecipeForecast row;
     row.recipe = recipe;

@@ -214,7 +214,8 @@ std::string_view name_of(RecipeOrBf16 recipe) {
 }
 
 bool is_native(const Gpu& gpu, RecipeOrBf16 recipe) {
-  return recipe && gpu.fp8_tflops > 0 && fp8::traits_of(*recipe).native.has(gpu.capability);
+  return recipe && gpu.fp8_tflops > 0 && !fp8::is_rehearsed_only(*recipe) &&
+         fp8::traits_of(*recipe).native.has(gpu.capability);
 }
 
 double gemm_seconds(const Gpu& gpu, const Calibration& calibration, double m, double n, double k,

@@ -5,7 +5,7 @@ namespace {
 
 // Bytes of scales for each weight that travels as a code.
 double scale_bytes(const fp8::RecipeTraits& recipe, double hidden) {
-  const double each = recipe.scale_type == fp8::ScaleType::kE8M0 ? 1 : 4;
+  const double each = recipe.scale_type == fp8::ScaleType::kFp32 ? 4 : 1;
   switch (recipe.weights) {
     case fp8::Granularity::kTensor:
       break;
@@ -15,8 +15,12 @@ double scale_bytes(const fp8::RecipeTraits& recipe, double hidden) {
       return each / 128;
     case fp8::Granularity::kBlock32:
       return each / 32;
+    case fp8::Granularity::kBlock16:
+      return each / 16;
     case fp8::Granularity::kSquare128:
       return each / (128 * 128);
+    case fp8::Granularity::kSquare16:
+      return each / (16 * 16);
   }
   return 0;
 }

@@ -65,6 +65,7 @@ MicroBatch run_micro_batch(const config::Settings& settings, const dist::World& 
     return forward_backward(settings, world.size(), trained, it, loss_scale);
   };
   if (trained.lora != nullptr) trained.lora->begin_pass(first_token(world, batch));
+  if (trained.fp8 != nullptr) trained.fp8->begin_pass(first_token(world, batch));
   MicroBatch result = trained.graph != nullptr
                           ? trained.graph->run(trained, batch, loss_scale,
                                                settings.gradient_accumulation_steps > 1, pass)
@@ -94,8 +95,8 @@ void finish_pass(dist::World& world, TrainedModel& trained) {
 }
 
 // Where each number lies in the one copy that a step sends to the host. The first five are summed
-// over ranks; then the norms' squares follow, one per group, the FP8 statistics, what routers said
-// (Routing::end_pass), and what ranks told each other.
+// over ranks; then the norms' squares follow, one per group, the FP8 statistics, how full delayed
+// scales were, what routers said (Routing::end_pass), and what ranks told each other.
 enum Slot : int64_t {
   kLoss,       // over tokens
   kLogSumExp,  // squared, over tokens: z-loss
@@ -141,6 +142,9 @@ StepStats read_stats(TrainedModel& trained, const at::Tensor& sums, const at::Te
       amaxes.defined() ? amaxes.sum(at::kDouble).reshape({1}) : none, squares};
   const at::Tensor fp8_stats = trained.fp8 != nullptr ? trained.fp8->stats() : at::Tensor();
   if (fp8_stats.defined()) parts.push_back(fp8_stats);
+  const at::Tensor fill = trained.fp8 != nullptr ? trained.fp8->step_fill() : at::Tensor();
+  const int64_t fill_at = kNorms + squares.numel() + (fp8_stats.defined() ? fp8_stats.numel() : 0);
+  if (fill.defined()) parts.push_back(fill.to(at::kDouble));
   if (routing.defined()) parts.push_back(routing);
   const int64_t heard = sums.numel() - kPenalty;
   if (heard > 0) parts.push_back(sums.narrow(0, kPenalty, heard));
@@ -148,6 +152,8 @@ StepStats read_stats(TrainedModel& trained, const at::Tensor& sums, const at::Te
   const auto* slot = all.const_data_ptr<double>();
   if (fp8_stats.defined())
     trained.fp8->take_stats(all.narrow(0, kNorms + squares.numel(), fp8_stats.numel()));
+  if (fill.defined() && trained.has_numbers)
+    trained.fp8->take_fill(all.narrow(0, fill_at, fill.numel()));
   StepStats stats{.loss = slot[kLoss],
                   .z = slot[kLogSumExp],
                   .penalty = slot[kPenalty],

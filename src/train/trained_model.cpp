@@ -126,6 +126,7 @@ void start_fp8(const config::Settings& s, dist::World& world, TrainedModel& trai
                           .stats_freq = s.fp8_stats_freq,
                           .guard = s.fp8_guard,
                           .copies = weight_copies(s, world, trained.device()),
+                          .seed = static_cast<uint64_t>(s.seed),
                           .over_ranks = health_over(world)});
 }
 

@@ -64,7 +64,7 @@ TEST(Keys, EveryKeyStoresItsOwnMember) {
 TEST(Keys, EightBitTraining) {
   const std::vector<std::array<std::string, 3>> wanted = {
       {"use_fp8", "true/false", "false"},
-      {"fp8_recipe", "delayed|current|rowwise|blockwise|mxfp8", "delayed"},
+      {"fp8_recipe", "delayed|current|rowwise|blockwise|mxfp8|nvfp4", "delayed"},
       {"fp8_scenario", "none|mxfp8", "none"},
       {"fp8_format", "auto|hybrid|e4m3|e5m2", "auto"},
       {"fp8_margin", "integer", "0"},
@@ -72,6 +72,9 @@ TEST(Keys, EightBitTraining) {
       {"fp8_amax_history", "integer", "1024"},
       {"fp8_amax_algo", "max|most_recent", "max"},
       {"fp8_update", "pass|step", "pass"},
+      {"fp4_hadamard", "true/false", "true"},
+      {"fp4_stochastic_rounding", "true/false", "true"},
+      {"fp4_weight_blocks", "true/false", "true"},
       {"fp8_skip", "list", "[]"},
       {"fp8_execution", "auto|native|rehearse", "auto"},
       {"fp8_backend", "auto|te|aten|rehearse", "auto"},

@@ -90,6 +90,8 @@ TEST(Spellings, ThatSetAValue) {
   EXPECT_EQ(given({"--bf16", "True", "--seed", "3"}).seed, 3);
   EXPECT_EQ(given({"--fp32"}).mixed_precision, Precision::kFp32);
   EXPECT_EQ(given({"--mxfp8"}).fp8_recipe, Fp8Recipe::kMxfp8);
+  EXPECT_EQ(given({"--use_fp4"}).fp8_recipe, Fp8Recipe::kNvfp4);
+  EXPECT_TRUE(given({"--use_fp4"}).use_fp8);
   expect_refused([] { given({"--bf16", "false"}); }, {"--bf16", "--mixed_precision bf16"});
   expect_refused(
       [] {
@@ -115,6 +117,16 @@ TEST(Spellings, OfTheFile) {
   // In a file they are answered, not taken: the schema has our names alone.
   write_file_atomic(file, "lr: 1\n");
   expect_refused([&] { given({file}); }, {":1", "unknown key 'lr'", "learning_rate"});
+  // But for one, which the guides of Transformer Engine's users ask for.
+  for (const auto& [text, recipe] : {std::pair{"use_fp4: true\n", Fp8Recipe::kNvfp4},
+                                     {"use_fp4: false\n", Fp8Recipe::kDelayed},
+                                     {"use_fp4: true\nuse_fp8: true\n", Fp8Recipe::kNvfp4}}) {
+    write_file_atomic(file, text);
+    EXPECT_EQ(given({file}).fp8_recipe, recipe) << text;
+    EXPECT_EQ(given({file}).use_fp8, recipe == Fp8Recipe::kNvfp4) << text;
+  }
+  write_file_atomic(file, "use_fp4: perhaps\n");
+  expect_refused([&] { given({file}); }, {":1", "use_fp4", "fp8_recipe: nvfp4"});
 }
 
 TEST(Spellings, ThatMeanSomethingElseAreAnswered) {

@@ -119,6 +119,38 @@ TEST(Execution, NativeRunsOrFails) {
     }
 }
 
+// On CPUs it is rehearsed; on GPUs delayed runs, and what names it alone is refused.
+TEST(Execution, FourBitsAreRehearsedOnCpus) {
+  Request request{.wanted = {.recipe = Recipe::kNvfp4, .format = FormatChoice::kAuto}};
+  EXPECT_EQ(decide(request, kCpu).runs, Runs::kRehearsal);
+  EXPECT_EQ(decide(request, kCpu).options.recipe, Recipe::kNvfp4);
+  EXPECT_TRUE(decide(request, kCpu).warnings.empty());
+  const Decision fell = decide(request, gpu(10, 0));
+  EXPECT_EQ(fell.options.recipe, Recipe::kDelayed);
+  ASSERT_EQ(fell.warnings.size(), 1u);
+  EXPECT_TRUE(any_has(fell.warnings, "not connected yet") && any_has(fell.warnings, "device cpu"))
+      << fell.warnings.front();
+  for (const Fp8Execution execution : {Fp8Execution::kNative, Fp8Execution::kRehearse}) {
+    request.execution = execution;
+    const Outcome outcome = outcome_of(request, gpu(10, 0));
+    EXPECT_FALSE(outcome.decision);
+    EXPECT_NE(outcome.message.find("not connected yet"), std::string::npos) << outcome.message;
+  }
+}
+
+TEST(Execution, KeysOfFourBitsThatAreNotRead) {
+  Request request{.wanted = {.recipe = Recipe::kMxfp8, .format = FormatChoice::kAuto}};
+  request.wanted.hadamard = request.wanted.weight_blocks = false;
+  const Decision other = decide(request, kCpu);
+  ASSERT_EQ(other.warnings.size(), 1u);
+  EXPECT_TRUE(any_has(other.warnings, "fp4_hadamard, fp4_weight_blocks: read by fp8_recipe nvfp4"))
+      << other.warnings.front();
+  request.wanted.recipe = Recipe::kNvfp4;
+  EXPECT_TRUE(decide(request, kCpu).warnings.empty());
+  request.wanted.format = FormatChoice::kE5m2;
+  EXPECT_TRUE(any_has(decide(request, kCpu).warnings, "E2M1 only"));
+}
+
 TEST(Execution, CapabilitiesBetweenTheGenerations) {
   for (const Recipe recipe : kRecipes) {
     EXPECT_FALSE(has_native(gpu(8, 6), recipe));

@@ -80,6 +80,16 @@ TEST(Skip, GlobsAndWords) {
       << "one block is first and last";
 }
 
+TEST(Skip, DefaultOfARecipe) {
+  for (const Recipe recipe : kRecipes) EXPECT_EQ(default_skip(recipe, 12), Words{});
+  EXPECT_EQ(default_skip(Recipe::kNvfp4, 12), Words{"last:2"});
+  EXPECT_EQ(default_skip(Recipe::kNvfp4, 20), Words{"last:3"});
+  EXPECT_EQ(default_skip(Recipe::kNvfp4, 2), Words{"last:1"});
+  EXPECT_EQ(default_skip(Recipe::kNvfp4, 1), Words{}) << "all would be kept out";
+  EXPECT_EQ(skipped_by(Words{"none"}, "h.0.mlp.c_fc", 0, 1), "");
+  EXPECT_EQ(unmatched(Words{"none"}, {}, 0), Words{}) << "it says so";
+}
+
 TEST(Skip, PatternsThatMatchNothing) {
   const std::vector<LayerName> layers = {
       {"h.0.attn.c_attn", 0}, {"h.0.mlp.c_fc", 0}, {"h.1.attn.c_attn", 1}, {"h.1.mlp.c_fc", 1}};

@@ -71,6 +71,31 @@ TEST(Sides, GranularityOfEveryRecipe) {
   }
 }
 
+// Only what Transformer Engine rotates and rounds at random, and nothing of other recipes.
+TEST(Recipe, WhatNvfp4DoesToItsCopies) {
+  Options options{.recipe = Recipe::kNvfp4, .format = FormatChoice::kE4m3};
+  for (const Role role : {Role::kInput, Role::kWeight, Role::kGradient})
+    for (const Direction direction : {kRow, kColumn}) {
+      const Side side = side_of(options, role, direction);
+      EXPECT_EQ(side.format, Format::kE2M1);
+      EXPECT_EQ(side.granularity,
+                role == Role::kWeight ? Granularity::kSquare16 : Granularity::kBlock16);
+      EXPECT_EQ(is_rotated(options, role, direction),
+                role != Role::kWeight && direction == kColumn);
+      EXPECT_EQ(is_stochastic(options, role), role == Role::kGradient);
+      Options plain = options;
+      plain.hadamard = plain.stochastic_rounding = plain.weight_blocks = false;
+      EXPECT_EQ(side_of(plain, role, direction).granularity, Granularity::kBlock16);
+      EXPECT_FALSE(is_rotated(plain, role, direction) || is_stochastic(plain, role));
+      for (const Recipe recipe : kRecipes) {
+        const Options other{.recipe = recipe, .format = default_format(recipe)};
+        EXPECT_EQ(side_of(other, role, direction), side_of(recipe, other.format, role, direction));
+        EXPECT_FALSE(is_rotated(other, role, direction) || is_stochastic(other, role));
+      }
+    }
+  EXPECT_EQ(format_name(options), "e2m1");
+}
+
 TEST(Sides, Properties) {
   EXPECT_TRUE(is_symmetric(Granularity::kTensor) && is_symmetric(Granularity::kSquare128));
   EXPECT_FALSE(is_symmetric(Granularity::kVector) || is_symmetric(Granularity::kBlock128) ||

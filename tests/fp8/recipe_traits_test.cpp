@@ -15,6 +15,7 @@ TEST(RecipeTraits, NamesThatUsersType) {
   EXPECT_EQ(config::name_of(Recipe::kRowwise), "rowwise");
   EXPECT_EQ(config::name_of(Recipe::kBlockwise), "blockwise");
   EXPECT_EQ(config::name_of(Recipe::kMxfp8), "mxfp8");
+  EXPECT_EQ(config::name_of(Recipe::kNvfp4), "nvfp4");
   EXPECT_EQ(kDefaultRecipe, config::Settings{}.fp8_recipe);
 }
 
@@ -32,6 +33,7 @@ TEST(RecipeTraits, RulesAndBlocksFindTheirRecipe) {
   EXPECT_EQ(recipe_with(Granularity::kBlock128), Recipe::kBlockwise);
   EXPECT_EQ(recipe_with(Granularity::kSquare128), Recipe::kBlockwise);
   EXPECT_EQ(recipe_with(Granularity::kBlock32), Recipe::kMxfp8);
+  EXPECT_EQ(recipe_with(Granularity::kSquare16), Recipe::kNvfp4);
   // Otherwise recipe_with() would have to choose.
   for (const RecipeTraits& row : kRecipeTraits)
     for (const Granularity g : {row.activations, row.weights})
@@ -61,6 +63,13 @@ TEST(RecipeTraits, RowsAgreeWithThemselves) {
       EXPECT_LT(traits_of(*row.fallback).native.first, row.native.first);
     }
   }
+}
+
+// What is in four bits is rehearsed alone; the rest is native somewhere.
+TEST(RecipeTraits, FourBitsAreNotConnectedToGpus) {
+  for (const Recipe recipe : kRecipes) EXPECT_FALSE(is_fp4(recipe) || is_rehearsed_only(recipe));
+  EXPECT_TRUE(is_fp4(Recipe::kNvfp4) && is_rehearsed_only(Recipe::kNvfp4));
+  EXPECT_EQ(std::size(kAllRecipes), std::size(kRecipes) + 1);
 }
 
 TEST(RecipeTraits, ComputeCapabilities) {

@@ -4,7 +4,7 @@
 time, has the records and the final tensors (weights, moments, FP8 scaling) of a run that was left alone, bit for bit. A
 run that resumes half way in another precision or recipe ends within 1% of the validation loss of the one that did not.
 
-usage: fp8_resume.py [--short]    --short: one recipe with a history and one with blocks, and four switches"""
+usage: fp8_resume.py [--short]    --short: a recipe with a history, one with blocks and one that draws numbers, and five switches"""
 import json
 import pathlib
 import random
@@ -20,8 +20,8 @@ STEPS, HALF = 32, 16
 MAX_SWITCH_PERCENT = 1
 ATTEMPTS = 5  # a signal may come after the last step
 SHORT = "--short" in sys.argv
-RECIPES = ("delayed", "mxfp8") if SHORT else ("delayed", "current", "rowwise", "blockwise", "mxfp8")
-SWITCHES = [("delayed", "bf16"), ("bf16", "mxfp8"), ("delayed", "mxfp8"), ("mxfp8", "delayed")] if SHORT else [(recipe, "bf16") for recipe in RECIPES] + [("bf16", recipe) for recipe in RECIPES] + [
+RECIPES = ("delayed", "mxfp8", "nvfp4") if SHORT else ("delayed", "current", "rowwise", "blockwise", "mxfp8", "nvfp4")
+SWITCHES = [("delayed", "bf16"), ("bf16", "mxfp8"), ("delayed", "mxfp8"), ("mxfp8", "delayed"), ("nvfp4", "bf16")] if SHORT else [(recipe, "bf16") for recipe in RECIPES] + [("bf16", recipe) for recipe in RECIPES] + [
     ("delayed", "mxfp8"), ("mxfp8", "delayed"), ("current", "blockwise"), ("blockwise", "rowwise"), ("rowwise", "current")]
 # Statistics come right after an evaluation (step 9), with one (24), and away from any. All checkpoints stay.
 CONFIG = f"""
@@ -119,7 +119,8 @@ def described(mode):
     """A precision as the log names it."""
     if mode not in RECIPES:
         return "BF16"
-    return f"FP8 {mode} {'hybrid' if mode in ('delayed', 'current') else 'e4m3'}"
+    formats = {"delayed": "hybrid", "current": "hybrid", "nvfp4": "e2m1"}
+    return f"FP8 {mode} {formats.get(mode, 'e4m3')}"
 
 
 def switch(work, references, before, after):

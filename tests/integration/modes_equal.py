@@ -18,7 +18,7 @@ from ranks import GLOBAL_BATCH, Job
 
 MODES = ("ddp", "zero1", "zero2", "fsdp_full", "hybrid")
 SAME_SUMS = ("zero1", "zero2", "fsdp_full")  # as ddp
-RECIPES = ("delayed", "current", "rowwise", "blockwise", "mxfp8")
+RECIPES = ("delayed", "current", "rowwise", "blockwise", "mxfp8", "nvfp4")
 MOST_FP32, MOST_LOW = 1e-5, 0.03
 SHORT = "--short" in sys.argv
 

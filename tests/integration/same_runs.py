@@ -3,6 +3,7 @@
 """What a change of the code must not change: 30 steps of a tiny GPT-2 and a tiny Llama in BF16 and by each FP8 recipe, on one
 rank and on two. Records (without times and memory) and final tensors are hashed, and compared bit for bit with those of
 another build, or of a file that an earlier build wrote on the same machine; with neither, every run is made twice.
+And fp8_update, which says when delayed scales move on, changes a run with two micro-batches in a step and no run with one.
 
 usage: same_runs.py [--against BUILD | --expect FILE] [--record FILE] [--short]
 """
@@ -18,7 +19,7 @@ import tempfile
 from common import BUILD, TEXT, read_records, require_files
 
 STEPS = 30
-MODES = ("bf16", "delayed", "current", "rowwise", "blockwise", "mxfp8")
+MODES = ("bf16", "delayed", "current", "rowwise", "blockwise", "mxfp8", "nvfp4")
 MODELS = {"gpt2": ("--model_name", "custom", "--n_layer", "2", "--n_head", "2", "--n_embd", "128"),
           "llama": ("--model_name", "llama")}
 LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 257, "hidden_size": 128,
@@ -51,7 +52,7 @@ def digest(*parts):
     return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 
-def fingerprint(build, work, model, mode, ranks):
+def fingerprint(build, work, model, mode, ranks, *more):
     """Hashes of the records and of the last checkpoint's tensors of one run."""
     with tempfile.TemporaryDirectory(dir=work) as name:
         folder = pathlib.Path(name)
@@ -60,7 +61,7 @@ def fingerprint(build, work, model, mode, ranks):
         (folder / "llama" / "config.json").write_text(json.dumps(LLAMA))
         (folder / "text.txt").symlink_to(work / "text.txt")
         precision = ("--mixed_precision", "bf16") if mode == "bf16" else ("--mixed_precision", "fp8", "--fp8_recipe", mode)
-        flags = ["train.yaml", *MODELS[model], *precision]
+        flags = ["train.yaml", *MODELS[model], *precision, *more]
         program = [build / "bin" / "octavo"]
         command = [*program, "train", *flags] if ranks == 1 else \
             [*program, "launch", "--nproc", str(ranks), "--", "train", *flags, "--sharding_mode", "fsdp_full"]
@@ -77,6 +78,17 @@ def fingerprint(build, work, model, mode, ranks):
             sys.exit(f"{model} {mode} on {ranks} ranks: no checkpoint")
         return {"metrics": digest(json.dumps(records, sort_keys=True).encode()),
                 "checkpoint": digest(*(file.read_bytes() for file in tensors)), "loss": [r["train/loss"] for r in records if "train/loss" in r][-1]}
+
+
+def wrong_updates(work):
+    """What fp8_update does that it should not."""
+    found = {}
+    for passes in "1", "2":
+        for update in "pass", "step":
+            found[passes, update] = fingerprint(BUILD, work, "gpt2", "delayed", 1, "--gradient_accumulation_steps", passes,
+                                                "--fp8_update", update)
+    one = [] if found["1", "pass"] == found["1", "step"] else ["fp8_update changes a run with one micro-batch in a step"]
+    return one + ([] if found["2", "pass"] != found["2", "step"] else ["fp8_update changes nothing with two micro-batches"])
 
 
 def main():
@@ -103,10 +115,13 @@ def main():
                     different += [] if same else [key]
                     print(f"{key:26} loss {found['loss']:.6f}  metrics {found['metrics']}  checkpoint {found['checkpoint']}  "
                           f"{'same' if same else f'DIFFERENT, wanted {wanted}'}", flush=True)
+        wrong = wrong_updates(work)
+    for line in wrong:
+        print(line)
     if options.record:
         options.record.write_text(json.dumps(runs, indent=1) + "\n")
-    print(f"runs={len(runs)} different={len(different)}")
-    sys.exit(1 if different else 0)
+    print(f"runs={len(runs)} different={len(different)} updates_wrong={len(wrong)}")
+    sys.exit(1 if different or wrong else 0)
 
 
 if __name__ == "__main__":

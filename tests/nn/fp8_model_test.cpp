@@ -72,6 +72,46 @@ TEST_F(Fp8ModelTest, AllLayersAndBackAgain) {
   }
 }
 
+// nvfp4 keeps the last blocks in BF16, unless fp8_skip says otherwise.
+TEST_F(Fp8ModelTest, ARecipesOwnDefaultOfSkip) {
+  Fp8ModelOptions o = options(Recipe::kNvfp4);
+  {
+    const Fp8Model model(engine, layers, o);
+    EXPECT_EQ(reasons(model), (Reasons{"", "", "", "", "fp8_skip last:1 (default)"}));
+  }
+  o.skip = {"none"};
+  EXPECT_EQ(reasons(Fp8Model(engine, layers, o)), Reasons(5));
+}
+
+// Gradients are rounded by draws of the micro-batch, the layer and the copy, and of nothing else.
+TEST_F(Fp8ModelTest, StochasticRoundingDrawsByPassAndLayer) {
+  Fp8ModelOptions o = options(Recipe::kNvfp4);
+  o.seed = 3;
+  o.stats_freq = 0;
+  Fp8Model model(engine, layers, o);
+  const at::Tensor dy = bf16_normal({kModelTokens, kWidth});
+  const auto values = [&](size_t layer, uint64_t pass, fp8::Direction direction) {
+    model.begin_pass(pass);
+    return layers[layer]->fp8->gradient(dy, true, true).copy(direction).values;
+  };
+  const auto row = fp8::Direction::kRow, column = fp8::Direction::kColumn;
+  model.begin_step(1);
+  const at::Tensor first = values(0, 7, row), turned = values(0, 7, column);
+  EXPECT_FALSE(first.equal(values(1, 7, row))) << "another layer";
+  EXPECT_FALSE(first.equal(values(0, 8, row))) << "another pass";
+  EXPECT_FALSE(turned.equal(values(0, 8, column)));
+  EXPECT_TRUE(first.equal(values(0, 7, row))) << "the same again";
+  EXPECT_TRUE(turned.equal(values(0, 7, column)));
+  const auto& call = watched->calls.back();
+  EXPECT_TRUE(call.row.rounding.stochastic && call.column.rounding.stochastic);
+  EXPECT_NE(call.row.rounding.stream, call.column.rounding.stream);
+  EXPECT_TRUE(call.column.rotate && !call.row.rotate);
+  layers[0]->fp8->input(bf16_normal({kModelTokens, kWidth}), true, true);
+  const auto& input = watched->calls.back();
+  EXPECT_FALSE(input.row.rounding.stochastic || input.column.rounding.stochastic);
+  EXPECT_TRUE(input.column.rotate && !input.row.rotate);
+}
+
 TEST_F(Fp8ModelTest, SkipsByPattern) {
   const std::pair<Reasons, Reasons> cases[] = {
       {{"first"}, {"fp8_skip first", "fp8_skip first", "", "", ""}},
@@ -381,6 +421,35 @@ TEST_F(Fp8GuardTest, FallBackFromOutside) {
 
 // Delayed: a step that was not applied leaves no trace in the scaling state; the steps after it go
 // on as if it had not been.
+// Delayed scales: every step knows what does not fit, between two statistics too.
+TEST_F(Fp8GuardTest, NamesWhatDoesNotFitItsScale) {
+  Fp8ModelOptions o = options(Recipe::kDelayed, Fp8Guard::kLog);
+  o.stats_freq = 0;
+  Fp8Model model(engine, layers, o);
+  int64_t number = 0;
+  const auto warned = [&](float filled) {
+    model.begin_step(++number);
+    at::Tensor fill = at::full({model.step_fill().numel()}, 0.5, at::kDouble);
+    fill[1] = filled;
+    model.take_fill(fill);
+    const int64_t before = model.warnings();
+    model.finish_step();
+    return model.warnings() - before;
+  };
+  EXPECT_EQ(warned(100), 0) << "factors are 1 in the first step";
+  EXPECT_EQ(warned(100), 0);
+  EXPECT_EQ(warned(1), 0);
+  EXPECT_EQ(warned(3), 0) << "a step may be larger than those before it";
+  EXPECT_EQ(warned(1), 0);
+  EXPECT_EQ(warned(5), 1);
+  EXPECT_EQ(warned(6), 0) << "said once";
+  EXPECT_EQ(warned(1), 0);
+  for (int i = 1; i < 10; ++i) EXPECT_EQ(warned(1.3f), 0);
+  EXPECT_EQ(warned(1.3f), 1);
+  EXPECT_EQ(warned(1.3f), 0);
+  EXPECT_EQ(warned(50), 1) << "much more than before";
+}
+
 TEST_F(Fp8GuardTest, ADroppedStepLeavesNoTrace) {
   const auto run = [&](bool with_dropped) {
     at::manual_seed(5);

@@ -106,6 +106,22 @@ TEST_F(Fp8ScalingTest, PassesUpdateAllButWeights) {
       kept(scaling).at("amax_history.a.weight").equal(at::tensor({0.0f, 0.0f, 0.0f, 2.0f})));
 }
 
+// Of the fullest pass, by the factor that it had.
+TEST_F(Fp8ScalingTest, HowFullTheFormatsWere) {
+  Fp8Scaling scaling = make(options(4));
+  scaling.amax(0).fill_(448);
+  scaling.amax(1).fill_(28672);
+  EXPECT_TRUE(scaling.step_fill().equal(at::tensor({1.0f, 0.5f})));
+  scaling.finish_pass(1);  // factors of 1 and 2
+  scaling.amax(0).fill_(224);
+  scaling.amax(1).fill_(57344);
+  EXPECT_TRUE(scaling.step_fill().equal(at::tensor({1.0f, 2.0f})));
+  scaling.finish_step(2);
+  scaling.amax(0).fill_(1);
+  EXPECT_EQ(scaling.step_fill()[1].item<float>(), 0) << "a new step";
+  EXPECT_EQ(scaling.name(0), "a.input");
+}
+
 TEST_F(Fp8ScalingTest, ADroppedStepTakesItsPassesBack) {
   Fp8Scaling dropping = make(options(3)), other = make(options(3));
   const auto passes = [](Fp8Scaling& scaling, float first, float second) {

@@ -64,6 +64,9 @@ Fp8Copy lay_out(const PlainFp8& made, Granularity granularity, Direction directi
       copy.scales = swizzled(by_row ? codes : codes.t());
       break;
     }
+    case Granularity::kBlock16:
+    case Granularity::kSquare16:
+      OCTAVO_ASSERT(false && "fp8::decide takes no GPU for nvfp4");
   }
   return copy;
 }

@@ -33,6 +33,9 @@ int64_t scaling_of(Granularity granularity) {
       return libtorch::k128x128;
     case Granularity::kBlock32:
       break;
+    case Granularity::kBlock16:
+    case Granularity::kSquare16:
+      OCTAVO_ASSERT(false && "fp8::decide takes no GPU for nvfp4");
   }
   return libtorch::k1x32;
 }
@@ -63,6 +66,9 @@ Operand operand(const Fp8Matrix& m, Direction direction, Factor factor, const Ge
       result.scales = copy.scales.view(at::kFloat8_e8m0fnu);
       result.swizzle = libtorch::kSwizzle32x4x4;
       break;
+    case Granularity::kBlock16:
+    case Granularity::kSquare16:
+      OCTAVO_ASSERT(false && "fp8::decide takes no GPU for nvfp4");
   }
   return result;
 }

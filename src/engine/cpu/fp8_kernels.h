@@ -73,6 +73,7 @@ struct Fp8Scales {
   fp8::Grid grid;
   const float* decode;
   bool values_are_decoded;
+  float rest = 1;  // what values that are decoded still want (nvfp4)
 };
 fp8::TensorHealth measure(const Bf16Matrix& x, const uint16_t* values, const Fp8Scales& scales);
 

@@ -10,9 +10,17 @@ namespace octavo::engine::cpu {
 namespace {
 
 // The smallest magnitude that rounds past the largest value. E4M3's tie, 464, goes down to 448;
-// E5M2's, 61440, goes up.
+// E5M2's, 61440, and E2M1's, 7, go up.
 float first_saturated(fp8::Format format) {
-  return format == fp8::Format::kE4M3 ? std::nextafter(464.0f, 1e9f) : 61440.0f;
+  switch (format) {
+    case fp8::Format::kE4M3:
+      return std::nextafter(464.0f, 1e9f);
+    case fp8::Format::kE5M2:
+      return 61440.0f;
+    case fp8::Format::kE2M1:
+      break;
+  }
+  return 7;
 }
 
 struct Part {
@@ -59,7 +67,7 @@ fp8::TensorHealth measure(const Bf16Matrix& x, const uint16_t* values, const Fp8
         const float factor = decode[c / scales.grid.block_columns];
         const float value = from_bits(values[r * x.columns + c]);
         add_element(part, from_bits(x.row(r)[c]),
-                    scales.values_are_decoded ? value : value * factor, factor, limit);
+                    value * (scales.values_are_decoded ? scales.rest : factor), factor, limit);
         ++part.health.elements;
       }
     }

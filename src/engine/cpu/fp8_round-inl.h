@@ -1,5 +1,5 @@
-// Rounding to E4M3 and E5M2 in FP32 lanes, and back. No #pragma once: Highway includes this again
-// for each instruction set.
+// Rounding to the formats of fp8/formats.h in FP32 lanes, and back. No #pragma once: Highway
+// includes this again for each instruction set.
 
 #if defined(OCTAVO_ENGINE_CPU_FP8_ROUND_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef OCTAVO_ENGINE_CPU_FP8_ROUND_INL_H_
@@ -95,6 +95,23 @@ HWY_INLINE VF value_of(F32 d, VU code) {
 HWY_INLINE void store_exact(VF v, F32, Bf16* p) {
   const U32 du;
   hn::StoreU(hn::TruncateTo(U16Half(), hn::ShiftRight<16>(hn::BitCast(du, v))), U16Half(), p);
+}
+
+HWY_INLINE void store_codes(VU code, F32 d, uint8_t* p, size_t count) {
+  if (HWY_LIKELY(count == hn::Lanes(d))) {
+    hn::StoreU(hn::TruncateTo(U8Quarter(), code), U8Quarter(), p);
+    return;
+  }
+  HWY_ALIGN uint32_t buffer[hn::MaxLanes(U32())];
+  hn::Store(code, U32(), buffer);
+  for (size_t i = 0; i < count; ++i) p[i] = static_cast<uint8_t>(buffer[i]);
+}
+
+HWY_INLINE void store_values(VF value, F32 d, uint16_t* p, size_t count) {
+  if (HWY_LIKELY(count == hn::Lanes(d)))
+    store_exact(value, d, p);
+  else
+    store_n(value, d, p, count);
 }
 
 }  // namespace octavo::engine::cpu::HWY_NAMESPACE

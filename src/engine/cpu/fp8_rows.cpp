@@ -110,23 +110,6 @@ struct ScalePerBlock {
   HWY_INLINE ScalePerBlock after(size_t i) const { return {encode, decode, shift, first + i}; }
 };
 
-HWY_INLINE void store_codes(VU code, F32 d, uint8_t* p, size_t count) {
-  if (HWY_LIKELY(count == hn::Lanes(d))) {
-    hn::StoreU(hn::TruncateTo(U8Quarter(), code), U8Quarter(), p);
-    return;
-  }
-  HWY_ALIGN uint32_t buffer[hn::MaxLanes(U32())];
-  hn::Store(code, U32(), buffer);
-  for (size_t i = 0; i < count; ++i) p[i] = static_cast<uint8_t>(buffer[i]);
-}
-
-HWY_INLINE void store_values(VF value, F32 d, uint16_t* p, size_t count) {
-  if (HWY_LIKELY(count == hn::Lanes(d)))
-    store_exact(value, d, p);
-  else
-    store_n(value, d, p, count);
-}
-
 template <fp8::Format kFormat, class Scales>
 HWY_INLINE void encode_row(const uint16_t* x, size_t n, const Scales& scales, uint8_t* codes,
                            uint16_t* values) {
@@ -324,21 +307,26 @@ HWY_INLINE void decode_row(const uint8_t* codes, size_t n, const Scales& scales,
   });
 }
 
+template <class Scales>
+HWY_INLINE void decode_format(fp8::Format format, const uint8_t* codes, size_t n,
+                              const Scales& scales, uint16_t* values) {
+  switch (format) {
+    case fp8::Format::kE4M3:
+      return decode_row<fp8::Format::kE4M3>(codes, n, scales, values);
+    case fp8::Format::kE5M2:
+      return decode_row<fp8::Format::kE5M2>(codes, n, scales, values);
+    case fp8::Format::kE2M1:
+      return decode_row<fp8::Format::kE2M1>(codes, n, scales, values);
+  }
+}
+
 void DecodeOne(fp8::Format format, const uint8_t* codes, size_t n, float decode, uint16_t* values) {
-  const SharedScale scale{0, decode};
-  if (format == fp8::Format::kE4M3)
-    decode_row<fp8::Format::kE4M3>(codes, n, scale, values);
-  else
-    decode_row<fp8::Format::kE5M2>(codes, n, scale, values);
+  decode_format(format, codes, n, SharedScale{0, decode}, values);
 }
 
 void DecodeEach(fp8::Format format, const uint8_t* codes, size_t n, const float* decode,
                 uint16_t* values) {
-  const ScalePerElement scale{nullptr, decode};
-  if (format == fp8::Format::kE4M3)
-    decode_row<fp8::Format::kE4M3>(codes, n, scale, values);
-  else
-    decode_row<fp8::Format::kE5M2>(codes, n, scale, values);
+  decode_format(format, codes, n, ScalePerElement{nullptr, decode}, values);
 }
 
 template <fp8::Format kFormat>
@@ -360,10 +348,14 @@ HWY_INLINE void decode_two_rows(const uint8_t* first, const uint8_t* second, siz
 
 void DecodePair(fp8::Format format, const uint8_t* first, const uint8_t* second, size_t n,
                 const float* decode, uint16_t* values) {
-  if (format == fp8::Format::kE4M3)
-    decode_two_rows<fp8::Format::kE4M3>(first, second, n, decode, values);
-  else
-    decode_two_rows<fp8::Format::kE5M2>(first, second, n, decode, values);
+  switch (format) {
+    case fp8::Format::kE4M3:
+      return decode_two_rows<fp8::Format::kE4M3>(first, second, n, decode, values);
+    case fp8::Format::kE5M2:
+      return decode_two_rows<fp8::Format::kE5M2>(first, second, n, decode, values);
+    case fp8::Format::kE2M1:
+      return decode_two_rows<fp8::Format::kE2M1>(first, second, n, decode, values);
+  }
 }
 
 }  // namespace octavo::engine::cpu::HWY_NAMESPACE

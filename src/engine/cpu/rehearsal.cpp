@@ -2,7 +2,9 @@
 // two, is exactly a BF16 value, and products of two of them are exact in FP32: so a BF16 GEMM
 // with FP32 sums gives what an FP8 GEMM with FP32 sums gives, up to the order of the sums.
 // Scales that are powers of two are multiplied into the BF16 values; one scale per tensor that is
-// not goes to the FP32 sums. What is kept for the backward pass is one-byte codes.
+// not goes to the FP32 sums. What is kept for the backward pass is one-byte codes. nvfp4 likewise:
+// an E2M1 value times an E4M3 scale is a BF16 value, and the scales of both matrices go to the
+// sums.
 
 #include <ATen/ATen.h>
 
@@ -11,6 +13,7 @@
 
 #include "base/error.h"
 #include "engine/cpu/cpu.h"
+#include "engine/cpu/fp4_copy.h"
 #include "engine/cpu/fp8_kernels.h"
 #include "engine/cpu/fp8_rows.h"
 #include "engine/cpu/linear_gemms.h"
@@ -35,8 +38,13 @@ bool is_per_tensor(const fp8::Side& side) {
 
 // The factor left to multiply the sums with: per-tensor copies carry it, others have it in their
 // values.
-float sum_scale(const Fp8Matrix& m, Direction direction) {
+float one_scale(const Fp8Matrix& m, Direction direction) {
   return is_per_tensor(m.side(direction)) ? *data<float>(m.copy(direction).scales) : 1.0f;
+}
+float sum_scale(const Fp8Matrix& a, Direction of_a, const Fp8Matrix& b, Direction of_b) {
+  OCTAVO_ASSERT(is_fp4(a.side(of_a)) == is_fp4(b.side(of_b)));
+  return is_fp4(a.side(of_a)) ? fp8::nvfp4_alpha(fp4_amax(a.copy(of_a)), fp4_amax(b.copy(of_b)))
+                              : one_scale(a, of_a) * one_scale(b, of_b);
 }
 
 // Groups of rows are quantized on several threads at once (groups.h), and each wants to know of its
@@ -80,16 +88,16 @@ class Rehearsal final : public Fp8Linear {
 
   void forward(const Fp8Matrix& x, const Fp8Matrix& w, const Tensor& bias, Tensor& y) override {
     gemms_.forward(values(x, Direction::kRow), values(w, Direction::kRow), bias, y,
-                   sum_scale(x, Direction::kRow) * sum_scale(w, Direction::kRow));
+                   sum_scale(x, Direction::kRow, w, Direction::kRow));
   }
   void input_gradient(const Fp8Matrix& dy, const Fp8Matrix& w, Tensor& dx) override {
     gemms_.input_gradient(values(dy, Direction::kRow), values(w, Direction::kColumn), dx,
-                          sum_scale(dy, Direction::kRow) * sum_scale(w, Direction::kColumn));
+                          sum_scale(dy, Direction::kRow, w, Direction::kColumn));
   }
   void weight_gradient(const Fp8Matrix& dy, const Fp8Matrix& x, Tensor& dw,
                        Accumulate mode) override {
     const Tensor dy_values = values(dy, Direction::kColumn);
-    const float scale = sum_scale(dy, Direction::kColumn) * sum_scale(x, Direction::kColumn);
+    const float scale = sum_scale(dy, Direction::kColumn, x, Direction::kColumn);
     if (!weight_gradient_from_codes(dy_values, x, dw, mode, scale))
       gemms_.weight_gradient(dy_values, values(x, Direction::kColumn), dw, mode, scale);
   }
@@ -102,12 +110,21 @@ class Rehearsal final : public Fp8Linear {
   Tensor health_stats(const Tensor& x, const Fp8Matrix& quantized, Direction direction) override {
     const Fp8Copy& copy = quantized.copy(direction);
     const fp8::Side& side = quantized.side(direction);
-    const Tensor numbers = values(quantized, direction), factors = decode_factors(copy);
-    return stats_in_memory(cpu::measure(matrix_of(x), data<uint16_t>(numbers),
+    const float rest = is_fp4(side) ? fp4_rest(fp4_amax(copy)) : 1;
+    const Tensor numbers = values(quantized, direction),
+                 factors = is_fp4(side) ? fp4_block_scales(copy) * rest : decode_factors(copy),
+                 before = copy.rotated ? fp4_rotated(x) : x;
+    return stats_in_memory(cpu::measure(matrix_of(before), data<uint16_t>(numbers),
                                         {.format = side.format,
                                          .grid = quantized.grid(direction),
                                          .decode = data<float>(factors),
-                                         .values_are_decoded = !is_per_tensor(side)}));
+                                         .values_are_decoded = !is_per_tensor(side),
+                                         .rest = rest}));
+  }
+
+  // The scale of a matrix is of its largest magnitude, and a rank has some of its rows.
+  std::string_view no_parts_reason(Recipe recipe) const override {
+    return fp8::is_fp4(recipe) ? "nvfp4 has a scale of all rows" : "";
   }
 
   int64_t infinite_operands() const override { return infinite_operands_here; }
@@ -117,6 +134,7 @@ class Rehearsal final : public Fp8Linear {
   // `as_codes` adds codes; values are left out only when the copy is for later use alone.
   Fp8Copy one_copy(const Tensor& x, Recipe recipe, Direction direction, const QuantizeSpec& order,
                    bool as_codes) {
+    if (fp8::is_fp4(recipe)) return fp4_copy(x, direction, order, as_codes);
     Fp8Copy copy = memory_for(x, direction, order, as_codes);
     const Fp8Target target = target_of(copy, order);
     if (is_per_tensor(order.side))
@@ -146,7 +164,8 @@ class Rehearsal final : public Fp8Linear {
   static bool can_be_made_together(const Fp8Matrix& m, const QuantizeSpec& row,
                                    const QuantizeSpec& column) {
     return row.wanted && column.wanted && !is_per_tensor(row.side) && !is_per_tensor(column.side) &&
-           m.grid(Direction::kRow).block_rows == 1 && m.grid(Direction::kColumn).block_rows > 1;
+           !is_fp4(row.side) && m.grid(Direction::kRow).block_rows == 1 &&
+           m.grid(Direction::kColumn).block_rows > 1;
   }
   void both_copies(const Tensor& x, Recipe recipe, const QuantizeSpec& row,
                    const QuantizeSpec& column, Fp8Matrix& result) {
@@ -164,6 +183,15 @@ class Rehearsal final : public Fp8Linear {
   void count(const BlockCounts& blocks) {
     blocks_below_range_ += blocks.below_range;
     if (blocks.infinite > 0) ++infinite_operands_here;
+  }
+
+  // A NaN is none in E2M1: it is counted as an infinity is, for nothing after it shows it.
+  static Fp8Copy fp4_copy(const Tensor& x, Direction direction, const QuantizeSpec& order,
+                          bool as_codes) {
+    Fp4Copy made =
+        make_fp4_copy(x, direction, order, as_codes, direction == Direction::kRow || !order.keep);
+    if (made.has_other_than_numbers) ++infinite_operands_here;
+    return std::move(made.copy);
   }
 
   void per_tensor(const Bf16Matrix& x, Recipe recipe, const QuantizeSpec& order,
@@ -212,6 +240,12 @@ class Rehearsal final : public Fp8Linear {
                                   float scale) {
     const Fp8Copy& copy = x.column;
     if (copy.values.defined()) return false;
+    if (is_fp4(x.column_side)) {
+      const auto write_fp4 = [&](const PairedLayout& layout, uint16_t* to) {
+        write_fp4_pairs(x, layout, to);
+      };
+      return is_packed(copy) && gemms_.weight_gradient(dy, x.columns, write_fp4, dw, mode, scale);
+    }
     const fp8::Grid grid = x.grid(Direction::kColumn);
     const Tensor factors = decode_factors(copy);
     const float* decode = is_per_tensor(x.column_side) ? nullptr : data<float>(factors);
@@ -229,6 +263,7 @@ class Rehearsal final : public Fp8Linear {
     const fp8::Side& side = m.side(direction);
     OCTAVO_ASSERT(copy.defined());
     if (copy.values.defined()) return copy.values;
+    if (is_fp4(side)) return fp4_values(m, direction);
     Tensor made = at::empty({m.rows, m.columns}, copy.codes.options().dtype(at::kBFloat16));
     const Tensor factors = decode_factors(copy);
     decode_codes({data<uint8_t>(copy.codes), m.rows, m.columns, side.format}, m.grid(direction),

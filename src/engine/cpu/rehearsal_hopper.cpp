@@ -73,11 +73,13 @@ Operand operand_of(const Fp8Matrix& m, Direction direction) {
       made.factors = block_factors(m.grid(direction), direction, copy.scales, rows, terms);
       return made;
     case Granularity::kBlock32:
+    case Granularity::kBlock16:
+    case Granularity::kSquare16:
       break;
   }
   fail(ExitCode::kUsage, "engine",
-       "fp8_accumulate hopper: wanted a recipe of Hopper, found blocks of 32 (mxfp8); take "
-       "fp8_accumulate fp32, or another fp8_recipe");
+       "fp8_accumulate hopper: wanted a recipe of Hopper, found blocks of 32 or 16 (mxfp8, nvfp4); "
+       "take fp8_accumulate fp32, or another fp8_recipe");
 }
 
 // FP32 [a's rows, b's rows], scaled.

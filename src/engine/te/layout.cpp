@@ -56,6 +56,8 @@ at::Tensor plain_scales(const at::Tensor& scales, Granularity granularity, Direc
       if (row) return aten::from_e8m0(unswizzled(scales, grid.grid_rows, grid.grid_columns));
       return aten::from_e8m0(unswizzled(scales, grid.grid_columns, grid.grid_rows).t());
     case Granularity::kVector:
+    case Granularity::kBlock16:
+    case Granularity::kSquare16:
       break;
   }
   OCTAVO_ASSERT(false && "refused by layout_of");
@@ -93,6 +95,8 @@ Layout layout_of(const fp8::Side& side, Direction direction, int64_t rows, int64
         layout.scales = {padded(blocks(rows, 32), 4), padded(columns, 128)};
       break;
     case Granularity::kVector:
+    case Granularity::kBlock16:  // fp8::decide takes no GPU for it
+    case Granularity::kSquare16:
       fail(ExitCode::kEnvironment, "te",
            "one scale per row: wanted a recipe that Transformer Engine has, found rowwise; take "
            "fp8_backend aten, or another recipe");

@@ -69,6 +69,8 @@ void check_sides(const char* name, Granularity granularity, const ExpectedShape&
       want(summed % 32 == 0 && d.columns % 16 == 0,
            "a sum that is a multiple of 32 and columns of 16 for blocks of 32");
       break;
+    case Granularity::kBlock16:
+    case Granularity::kSquare16:
     case Granularity::kVector:
       want(false, "a recipe that Transformer Engine has, which one scale per row is not");
   }

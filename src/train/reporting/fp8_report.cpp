@@ -18,13 +18,26 @@ using fp8::Role;
 using nn::Gemm;
 
 std::string name_of(fp8::Format format) {
-  return format == fp8::Format::kE4M3 ? "e4m3" : "e5m2";
+  switch (format) {
+    case fp8::Format::kE4M3:
+      return "e4m3";
+    case fp8::Format::kE5M2:
+      return "e5m2";
+    case fp8::Format::kE2M1:
+      break;
+  }
+  return "e2m1";
+}
+
+// "FP8", or what a recipe has instead.
+std::string width_of(fp8::Recipe recipe) {
+  return fp8::is_fp4(recipe) ? "FP4" : "FP8";
 }
 
 // The formats of a GEMM's operands, in the order in which the layer's formulas name them.
 std::string formats_of(const fp8::Options& options, Gemm gemm) {
   const auto format = [&](Role role, Direction direction) {
-    return name_of(side_of(options.recipe, options.format, role, direction).format);
+    return name_of(side_of(options, role, direction).format);
   };
   switch (gemm) {
     case Gemm::kForward:
@@ -87,7 +100,8 @@ void add_layer(const TrainedModel& trained, const nn::LinearPtr& layer, const st
     const auto& ran = layer->gemm_counts[static_cast<size_t>(gemm)];
     lines.add({.layer = layer->name,
                .gemm = std::string(nn::name_of(gemm)),
-               .precision = in_fp8 ? "FP8 " + formats_of(trained.fp8->options(), gemm)
+               .precision = in_fp8 ? width_of(trained.fp8->options().recipe) + " " +
+                                         formats_of(trained.fp8->options(), gemm)
                                    : trained.plain_precision(),
                .recipe = in_fp8 ? std::string(config::name_of(trained.fp8->options().recipe)) : "",
                .reason = reason,
@@ -169,7 +183,8 @@ std::string folded_gemm_table(const std::vector<GemmLine>& lines) {
   };
   std::vector<Row> rows;
   for (const run_report::GemmGroup& g : run_report::grouped(lines)) {
-    const std::string precision = g.line.recipe.empty() ? g.line.precision : "FP8 " + g.line.recipe;
+    const std::string precision =
+        g.line.recipe.empty() ? g.line.precision : g.line.precision.substr(0, 4) + g.line.recipe;
     const auto same = std::ranges::find_if(rows, [&](const Row& row) {
       return row.group.pattern == g.pattern && row.precision == precision &&
              row.group.line.reason == g.line.reason;
@@ -235,9 +250,13 @@ Json fp8_receipt(const TrainedModel& trained, int64_t length) {
   if (trained.fp8 == nullptr) return receipt;
   const auto& options = trained.fp8->options();
   receipt["recipe"] = config::name_of(options.recipe);
-  receipt["format"] = config::name_of(options.format);
+  receipt["format"] = fp8::format_name(options);
   receipt["execution"] = trained.fp8_decision->runs == fp8::Runs::kNative ? "native" : "rehearsal";
   if (fp8::uses_history(options.recipe)) receipt["update"] = config::name_of(options.update);
+  if (fp8::is_fp4(options.recipe))
+    receipt["fp4"] = {{"hadamard", options.hadamard},
+                      {"stochastic_rounding", options.stochastic_rounding},
+                      {"weight_blocks", options.weight_blocks}};
   receipt["accumulate"] = trained.fp8_decision->runs == fp8::Runs::kNative ? "device"
                           : trained.engine->target.hopper_sums             ? "hopper"
                                                                            : "fp32";

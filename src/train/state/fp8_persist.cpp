@@ -42,7 +42,7 @@ void resume_scaling(nn::Fp8Model& fp8, const checkpoint::State& state) {
 void save_fp8(const TrainedModel& trained, checkpoint::State& state) {
   if (trained.fp8 == nullptr) return;
   state.recipe = config::name_of(trained.fp8->options().recipe);
-  state.extra["fp8"] = {{"format", config::name_of(trained.fp8->options().format)},
+  state.extra["fp8"] = {{"format", fp8::format_name(trained.fp8->options())},
                         {"fallbacks", to_json(trained.fp8->fallbacks())},
                         {"guard", to_json(trained.fp8->guard_memory())}};
   auto tensors = trained.fp8->state();
@@ -59,10 +59,9 @@ void resume_fp8(TrainedModel& trained, const checkpoint::State& state, const std
   const std::string then =
       was_fp8 ? describe(state.recipe, json_string(kept, "format", source)) : state.precision;
   const std::string now =
-      trained.fp8 == nullptr
-          ? trained.precision()
-          : describe(std::string(config::name_of(trained.fp8->options().recipe)),
-                     std::string(config::name_of(trained.fp8->options().format)));
+      trained.fp8 == nullptr ? trained.precision()
+                             : describe(std::string(config::name_of(trained.fp8->options().recipe)),
+                                        std::string(fp8::format_name(trained.fp8->options())));
   if (trained.fp8 != nullptr && then == now) {
     resume_guard(*trained.fp8, kept, source);
     if (state.groups.contains("fp8")) resume_scaling(*trained.fp8, state);
