@@ -21,6 +21,27 @@ namespace {
 // Of a split, that may be left out. More is no accident.
 constexpr double kMostDamaged = 0.05;
 
+constexpr uint64_t kExpectedBytes = uint64_t{32} << 20;  // of samples, ahead of the next one
+constexpr uint64_t kMostCachedBlocks = 1024;
+
+// Room for the windows that the samples of a step come from, for what follows them, and for blocks
+// at the borders of lanes.
+StreamOptions stream_options(const TokenData& data, const Loader::Options& options,
+                             const Order& order) {
+  const auto rows = static_cast<uint64_t>(options.rows);
+  const uint64_t batches = ceil_div(order.step, rows * static_cast<uint64_t>(options.world));
+  // Of a batch: rows in a row, which may begin inside a lane's run.
+  const bool aligned = rows % order.run == 0 || order.run % rows == 0;
+  const uint64_t lanes = batches * (ceil_div(rows, order.run) + (aligned ? 0 : 1));
+  const uint64_t windows =
+      std::min(std::min(order.lanes(), lanes) * order.window, kMostCachedBlocks);
+  const uint64_t expected = std::clamp<uint64_t>(windows / 4, 16, 32);
+  return {.block_tokens = order.block * static_cast<uint64_t>(options.length),
+          .overlap = data.sample_length() == 0 ? uint64_t{1} : 0,
+          .cached_blocks = windows + expected + 16,
+          .expected_blocks = expected};
+}
+
 void check_share(const TokenData& data, const Error& error) {
   uint64_t damaged = 0;
   for (const DamagedRange& range : data.damage()) damaged += range.end - range.begin;
@@ -35,10 +56,37 @@ struct Loader::State {
   State(std::shared_ptr<const TokenData> source, const Options& wanted, Position start)
       : data(std::move(source)),
         options(wanted),
-        sampler(sample_count(*data, wanted.length), wanted.seed, wanted.shuffle),
-        position(start.samples) {}
+        order(start.order),
+        sampler(sample_count(*data, wanted.length), wanted.seed, wanted.shuffle, order),
+        position(start.samples),
+        expected(start.samples) {
+    if (wanted.shuffle && !order.is_uniform())
+      stream = data->stream(stream_options(*data, wanted, order));
+    if (stream == nullptr) return;
+    const uint64_t bytes = static_cast<uint64_t>(options.length) * data->token_bytes();
+    const uint64_t batches = kExpectedBytes / bytes / static_cast<uint64_t>(options.rows);
+    expect_ahead = std::max<uint64_t>(1, batches) * global_rows();
+  }
+
+  uint64_t global_rows() const {
+    return static_cast<uint64_t>(options.rows) * static_cast<uint64_t>(options.world);
+  }
+
+  // Tells the stream of the samples that come next.
+  void expect_samples() {
+    const auto rows = static_cast<uint64_t>(options.rows);
+    for (; expected < position + expect_ahead; expected += global_rows(), expected_rows = 0) {
+      const uint64_t first = expected + static_cast<uint64_t>(options.rank) * rows;
+      for (; expected_rows < rows; ++expected_rows) {
+        const uint64_t place = first + expected_rows;
+        if (options.end > 0 && place >= options.end) return;
+        if (!stream->expect(sampler.at(place) * static_cast<uint64_t>(options.length))) return;
+      }
+    }
+  }
 
   Batch read_batch() {
+    if (stream != nullptr) expect_samples();
     const auto rows = static_cast<uint64_t>(options.rows);
     Batch batch{.rows = options.rows, .length = options.length};
     batch.inputs.reserve(rows * static_cast<uint64_t>(options.length));
@@ -56,16 +104,19 @@ struct Loader::State {
       else
         add_plain(begin, batch);
     }
-    position += rows * static_cast<uint64_t>(options.world);
+    position += global_rows();
     if (options.end > 0) position = std::min(position, options.end);
-    batch.after.samples = position;
+    batch.after = {position, order};
     return batch;
   }
 
   // False: damaged, and to be left out.
   bool read_sample(uint64_t begin) {
     try {
-      data->read(begin, sample);
+      if (stream != nullptr)
+        stream->read(begin, sample);
+      else
+        data->read(begin, sample);
       return true;
     } catch (const DamagedShard& error) {
       if (!options.skip_damaged) throw;
@@ -142,8 +193,13 @@ struct Loader::State {
 
   std::shared_ptr<const TokenData> data;
   Options options;
+  Order order;
   Sampler sampler;
-  uint64_t position;  // of the next global batch; the reading thread's own
+  uint64_t position;  // of the next global batch; the reading thread's own, as the next four are
+  std::unique_ptr<TokenStream> stream;  // null: samples come from anywhere in the data
+  uint64_t expected;                    // the global batch that the stream is told of next…
+  uint64_t expected_rows = 0;           // …and its rows that it was told of
+  uint64_t expect_ahead = 0;
   std::vector<int32_t> sample;
 
   mutable std::mutex mutex;
@@ -157,7 +213,7 @@ struct Loader::State {
 
 namespace {
 
-void check(const TokenData& data, const Loader::Options& options) {
+void check(const TokenData& data, const Loader::Options& options, const Order& order) {
   if (options.rows < 1 || options.length < 1 || options.world < 1 || options.read_ahead < 1 ||
       options.rank < 0 || options.rank >= options.world)
     fail(ExitCode::kUsage, "data", "wanted rows, length, world and read_ahead of at least 1 and ",
@@ -167,6 +223,9 @@ void check(const TokenData& data, const Loader::Options& options) {
   if (options.rows > (int64_t{1} << 31) / options.length)
     fail(ExitCode::kUsage, "data", "wanted at most 2^31 tokens in a batch, found ", options.rows,
          " x ", options.length, "; lower batch_size");
+  if (const char* problem = problem_of(order); problem[0] != '\0')
+    fail(ExitCode::kDamaged, "data", "the order of samples of the position: ", problem,
+         "; resume from another checkpoint");
   if (sample_count(data, options.length) == 0)
     fail(ExitCode::kUsage, "data", "wanted at least ",
          options.length + (data.sample_length() == 0 ? 1 : 0), " tokens for one sample, found ",
@@ -176,7 +235,7 @@ void check(const TokenData& data, const Loader::Options& options) {
 }  // namespace
 
 Loader::Loader(std::shared_ptr<const TokenData> data, const Options& options, Position start) {
-  check(*data, options);
+  check(*data, options, start.order);
   state_ = std::make_unique<State>(std::move(data), options, start);
   state_->thread = std::thread([state = state_.get()] { state->run(); });
 }
@@ -212,6 +271,10 @@ double Loader::wait_seconds() const {
 
 uint64_t Loader::samples_per_epoch() const {
   return state_->sampler.samples();
+}
+
+uint64_t Loader::bytes_read() const {
+  return state_->stream == nullptr ? 0 : state_->stream->bytes_read();
 }
 
 uint64_t Loader::end() const {

@@ -1,85 +1,42 @@
 #include "data/sampler.h"
 
-#include <algorithm>
-#include <bit>
-
 #include "base/error.h"
 #include "base/random.h"
 
 namespace octavo::data {
 namespace {
 
-constexpr uint64_t kMaxSize = uint64_t{1} << 62;
-constexpr uint64_t kGolden = 0x9e3779b97f4a7c15;
 constexpr uint64_t kOrderSalt = 0x6f637461766f2f31;  // "octavo/1": changing it changes every order
 
 }  // namespace
 
-// A balanced Feistel network permutes [0, 4^half_bits), at most four times the size; walking along
-// its cycles until a value falls below the size makes it a permutation of [0, size).
-Permutation::Permutation(uint64_t size, uint64_t key) : size_(size) {
-  if (size == 0 || size > kMaxSize)
-    fail(ExitCode::kUsage, "data", "wanted between 1 and 2^62 samples to shuffle, found ", size,
-         "; prepare more text or shorten max_seq_length");
-  const int bits = std::bit_width(size - 1);
-  half_bits_ = std::max(1, (bits + 1) / 2);
-  for (uint64_t& round_key : keys_) round_key = mix64(key += kGolden);
-}
-
-uint64_t Permutation::encrypt(uint64_t block) const {
-  const uint64_t mask = (uint64_t{1} << half_bits_) - 1;
-  uint64_t left = block >> half_bits_, right = block & mask;
-  for (const uint64_t key : keys_) {
-    const uint64_t next = left ^ (mix64(right ^ key) & mask);
-    left = right;
-    right = next;
-  }
-  return left << half_bits_ | right;
-}
-
-uint64_t Permutation::decrypt(uint64_t block) const {
-  const uint64_t mask = (uint64_t{1} << half_bits_) - 1;
-  uint64_t left = block >> half_bits_, right = block & mask;
-  for (int round = 5; round >= 0; --round) {
-    const uint64_t previous = right ^ (mix64(left ^ keys_[round]) & mask);
-    right = left;
-    left = previous;
-  }
-  return left << half_bits_ | right;
-}
-
-uint64_t Permutation::operator()(uint64_t index) const {
-  OCTAVO_ASSERT(index < size_);
-  do index = encrypt(index);
-  while (index >= size_);
-  return index;
-}
-
-uint64_t Permutation::inverse(uint64_t value) const {
-  OCTAVO_ASSERT(value < size_);
-  do value = decrypt(value);
-  while (value >= size_);
-  return value;
-}
-
-Sampler::Sampler(uint64_t samples, uint64_t seed, bool shuffle)
-    : samples_(samples), seed_(seed), shuffle_(shuffle) {
-  if (samples == 0 || samples > kMaxSize)
+Sampler::Sampler(uint64_t samples, uint64_t seed, bool shuffle, const Order& order)
+    : samples_(samples), seed_(seed), shuffle_(shuffle), order_(order) {
+  if (samples == 0 || samples > kMaxSamples)
     fail(ExitCode::kUsage, "data", "wanted between 1 and 2^62 samples in an epoch, found ", samples,
          "; prepare more text or shorten max_seq_length");
 }
 
-Permutation Sampler::order_of(uint64_t epoch) const {
-  return Permutation(samples_, mix64(mix64(seed_ ^ kOrderSalt) + epoch * kGolden));
+uint64_t Sampler::key_of(uint64_t epoch) const {
+  return mix64(mix64(seed_ ^ kOrderSalt) + epoch * kGolden);
 }
 
 uint64_t Sampler::at(uint64_t position) const {
   const uint64_t index = position % samples_;
-  return shuffle_ ? order_of(epoch_of(position))(index) : index;
+  if (!shuffle_) return index;
+  const uint64_t key = key_of(epoch_of(position));
+  return order_.is_uniform()
+             ? Permutation(samples_, key)(index)
+             : BlockOrder(samples_, key, order_, (position - index) % order_.step).at(index);
 }
 
 uint64_t Sampler::position_of(uint64_t epoch, uint64_t sample) const {
-  return epoch * samples_ + (shuffle_ ? order_of(epoch).inverse(sample) : sample);
+  const uint64_t first = epoch * samples_;
+  if (!shuffle_) return first + sample;
+  const uint64_t key = key_of(epoch);
+  return first + (order_.is_uniform()
+                      ? Permutation(samples_, key).inverse(sample)
+                      : BlockOrder(samples_, key, order_, first % order_.step).inverse(sample));
 }
 
 }  // namespace octavo::data

@@ -1,13 +1,6 @@
 #pragma once
-// One shard file. Little-endian, in this order:
-//   header     4096 bytes: ShardHeader, then zeros
-//   tokens     u16 or u32 each, padded with zeros to 8 bytes; packed data: u32 with flags
-//   documents  u64 each: index, in this shard, of the first token of every document that starts
-//   here hashes     u64 each: XXH3 of every 1 MiB of tokens
-// The header holds the hash of everything after the tokens and of itself, and the data set's index
-// holds the hash of the header: every bit of the file is covered by a hash that leads to the index.
+// One shard file (shard_format.h), written and mapped.
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
@@ -16,61 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "base/file.h"
+#include "data/shard_format.h"
 
 namespace octavo::data {
-
-constexpr uint64_t kShardHeaderBytes = 4096;
-constexpr uint64_t kShardBlockBytes = uint64_t{1} << 20;
-
-struct ShardHeader {
-  std::array<char, 8> magic;
-  uint32_t version;
-  uint32_t token_bytes;  // 2 or 4
-  uint64_t tokens, documents, block_bytes, vocab_size;
-  std::array<char, 32> tokenizer;  // hash of the tokenizer's fingerprint
-  uint64_t tables_hash;            // XXH3 of everything after the tokens
-  uint64_t header_hash;            // XXH3 of the header's 4096 bytes with this field zero
-  uint64_t sample_length;          // of packed data; 0: plain tokens
-};
-
-// What the index knows of a shard. Kept small: a data set may have 10^5 of them.
-struct ShardInfo {
-  std::string name;
-  uint64_t tokens = 0, documents = 0, bytes = 0;
-  std::array<char, 32> hash{};            // of the header
-  uint64_t loss_tokens = 0, padding = 0;  // of packed tokens
-  std::string hash_text() const { return {hash.data(), hash.size()}; }
-};
-
-// What all shards of a data set share.
-struct ShardKind {
-  uint64_t vocab_size = 0;
-  std::string tokenizer_fingerprint;
-  uint64_t sample_length = 0;  // packed: every sample has as many tokens, and tokens have flags
-  bool packed() const { return sample_length > 0; }
-  uint32_t token_bytes() const { return vocab_size <= 65536 && !packed() ? 2 : 4; }
-};
-
-// A packed token: its id, whether it is a loss token, and whether a document begins with it.
-constexpr uint32_t kLossFlag = uint32_t{1} << 31, kStartFlag = uint32_t{1} << 30;
-constexpr uint32_t kIdMask = kStartFlag - 1;
-
-// Tokens of a shard that must not be trained on, and why.
-struct DamagedRange {
-  std::string shard;
-  uint64_t begin = 0, end = 0;  // tokens of the shard
-  std::string reason;
-};
-
-// Code 5, with the place.
-class DamagedShard : public Error {
- public:
-  DamagedShard(const std::string& message, DamagedRange where)
-      : Error(ExitCode::kDamaged, "data", message), range(std::move(where)) {}
-  DamagedRange range;
-};
 
 // Writes a shard under a temporary name; finish() makes it durable and gives it its own.
 class ShardWriter {
@@ -115,24 +57,23 @@ class Shard {
   // were.
   Shard(const fs::path& folder, const ShardInfo& info, const ShardKind& kind,
         std::shared_ptr<ShardChecks> checks);
+  Shard(const Shard&) = delete;  // it names parts of itself
+  Shard& operator=(const Shard&) = delete;
   void read(uint64_t begin, std::span<int32_t> out) const;
-  uint64_t tokens() const { return header_.tokens; }
+  uint64_t tokens() const { return layout_.header.tokens; }
   std::span<const uint64_t> documents() const { return documents_; }
   void verify_all() const;
   const std::shared_ptr<ShardChecks>& checks() const { return checks_; }
 
  private:
-  void check_header(const ShardInfo& info, const ShardKind& kind) const;
   void check_tables() const;
   void verify_block(uint64_t block) const;
-  // Tokens of it, or all.
-  [[noreturn]] void damaged(const std::string& what, uint64_t begin = 0,
-                            uint64_t end = UINT64_MAX) const;
-  [[noreturn]] void damaged_block(uint64_t block, const std::string& what) const;
 
   ShardInfo info_;
+  ShardKind kind_;
+  ShardFile name_;
   MappedFile file_;
-  ShardHeader header_{};
+  ShardLayout layout_;
   std::span<const std::byte> tokens_;
   std::span<const uint64_t> documents_, hashes_;
   std::shared_ptr<ShardChecks> checks_;

@@ -6,19 +6,22 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/checked.h"
 #include "base/error.h"
+#include "data/block_stream.h"
 #include "data/chat_template.h"
 #include "data/dataset_index.h"
 
 namespace octavo::data {
 namespace {
 
-// Memory: the index, one bit per verified MiB of the shards touched so far, and at most
-// `max_mapped` maps.
+// Memory: the index, one bit per verified block of the shards mapped so far, at most `max_mapped`
+// maps, and the streams' caches.
 class ShardedTokenData : public TokenData {
  public:
   ShardedTokenData(const fs::path& folder, const std::string& split, int max_mapped)
-      : folder_(folder), max_mapped_(static_cast<size_t>(max_mapped)) {
+      : max_mapped_(static_cast<size_t>(max_mapped)) {
+    split_.folder = folder;
     DatasetIndex index = read_index(folder);
     const auto found = index.splits.find(split);
     if (found == index.splits.end() || found->second.tokens() == 0) {
@@ -32,39 +35,47 @@ class ShardedTokenData : public TokenData {
     if (index.options.contains("chat_template"))
       chat_template_ = template_named(json_string(index.options, "chat_template", folder.string()),
                                       folder.string());
-    kind_ = std::move(index.kind);
-    shards_ = std::move(found->second.shards);
-    std::erase_if(shards_, [](const ShardInfo& shard) { return shard.tokens == 0; });
-    begins_.reserve(shards_.size());
-    for (const ShardInfo& shard : shards_) {
-      begins_.push_back(tokens_);
-      tokens_ += shard.tokens;
+    split_.kind = std::move(index.kind);
+    split_.shards = std::move(found->second.shards);
+    std::erase_if(split_.shards, [](const ShardInfo& shard) { return shard.tokens == 0; });
+    split_.begins.reserve(split_.shards.size());
+    for (const ShardInfo& shard : split_.shards) {
+      split_.begins.push_back(split_.tokens);
+      split_.tokens += shard.tokens;
     }
-    checks_.resize(shards_.size());
+    checks_.resize(split_.shards.size());
   }
 
-  uint64_t tokens() const override { return tokens_; }
-  int64_t vocab_size() const override { return static_cast<int64_t>(kind_.vocab_size); }
+  uint64_t tokens() const override { return split_.tokens; }
+  int64_t vocab_size() const override { return static_cast<int64_t>(split_.kind.vocab_size); }
   std::string tokenizer_name() const override { return tokenizer_name_; }
-  std::string tokenizer_fingerprint() const override { return kind_.tokenizer_fingerprint; }
+  std::string tokenizer_fingerprint() const override { return split_.kind.tokenizer_fingerprint; }
   std::string fingerprint() const override { return fingerprint_; }
-  int64_t sample_length() const override { return static_cast<int64_t>(kind_.sample_length); }
+  int64_t sample_length() const override { return static_cast<int64_t>(split_.kind.sample_length); }
   std::optional<config::ChatTemplate> chat_template() const override { return chat_template_; }
 
   void read(uint64_t begin, std::span<int32_t> out) const override {
-    if (begin > tokens_ || out.size() > tokens_ - begin)
+    if (begin > split_.tokens || out.size() > split_.tokens - begin)
       fail(ExitCode::kUsage, "data", "wanted tokens ", begin, " to ", begin, " + ", out.size(),
-           " of ", folder_.string(), ", which has ", tokens_,
+           " of ", split_.folder.string(), ", which has ", split_.tokens,
            "; the position belongs to another data set");
     while (!out.empty()) {
-      const auto after = std::upper_bound(begins_.begin(), begins_.end(), begin);
-      const auto shard = static_cast<size_t>(after - begins_.begin()) - 1;
-      const uint64_t inside = begin - begins_[shard];
-      const auto count = std::min<uint64_t>(out.size(), shards_[shard].tokens - inside);
+      const size_t shard = split_.shard_of(begin);
+      const uint64_t inside = begin - split_.begins[shard];
+      const auto count = std::min<uint64_t>(out.size(), split_.shards[shard].tokens - inside);
       read_shard(shard, inside, out.first(count));
       begin += count;
       out = out.subspan(count);
     }
+  }
+
+  uint64_t token_bytes() const override { return split_.kind.token_bytes(); }
+
+  std::unique_ptr<TokenStream> stream(const StreamOptions& options) const override {
+    return std::make_unique<BlockStream>(
+        split_, options,
+        [this](size_t shard, const DamagedShard& error) { remember(shard, error); },
+        [this](uint64_t nanoseconds) { stream_check_ns_ += nanoseconds; });
   }
 
   std::vector<DamagedRange> damage() const override {
@@ -76,7 +87,7 @@ class ShardedTokenData : public TokenData {
 
   double check_seconds() const override {
     const std::lock_guard lock(mutex_);
-    uint64_t nanoseconds = 0;
+    uint64_t nanoseconds = stream_check_ns_;
     for (const auto& checks : checks_)
       if (checks != nullptr) nanoseconds += checks->nanoseconds;
     return static_cast<double>(nanoseconds) / 1e9;
@@ -106,7 +117,7 @@ class ShardedTokenData : public TokenData {
     if (known) return;
     damage_.push_back(found);
     damage_count_ = damage_.size();
-    if (found.end - found.begin == shards_[number].tokens) broken_.emplace(number, error);
+    if (found.end - found.begin == split_.shards[number].tokens) broken_.emplace(number, error);
   }
 
   std::shared_ptr<const Shard> map_shard(size_t number) const {
@@ -116,7 +127,8 @@ class ShardedTokenData : public TokenData {
       uses_.splice(uses_.begin(), uses_, found->second.use);
       return found->second.shard;
     }
-    auto shard = std::make_shared<const Shard>(folder_, shards_[number], kind_, checks_[number]);
+    auto shard = std::make_shared<const Shard>(split_.folder, split_.shards[number], split_.kind,
+                                               checks_[number]);
     checks_[number] = shard->checks();
     while (mapped_.size() >= max_mapped_) {
       mapped_.erase(uses_.back());
@@ -127,14 +139,11 @@ class ShardedTokenData : public TokenData {
     return shard;
   }
 
-  fs::path folder_;
+  SplitShards split_;
   size_t max_mapped_;
   std::string tokenizer_name_, fingerprint_;
   std::optional<config::ChatTemplate> chat_template_;
-  ShardKind kind_;
-  std::vector<ShardInfo> shards_;
-  std::vector<uint64_t> begins_;  // of each shard's first token in the split
-  uint64_t tokens_ = 0;
+  mutable std::atomic<uint64_t> stream_check_ns_{0};
   mutable std::mutex mutex_;
   mutable std::vector<std::shared_ptr<ShardChecks>> checks_;
   mutable std::vector<DamagedRange> damage_;
@@ -144,7 +153,27 @@ class ShardedTokenData : public TokenData {
   mutable std::unordered_map<size_t, Mapped> mapped_;
 };
 
+// Of data that has no blocks of its own.
+class PlainStream final : public TokenStream {
+ public:
+  explicit PlainStream(const TokenData& data) : data_(data) {}
+  void read(uint64_t begin, std::span<int32_t> out) override { data_.read(begin, out); }
+
+ private:
+  const TokenData& data_;
+};
+
 }  // namespace
+
+std::unique_ptr<TokenStream> TokenData::stream(const StreamOptions&) const {
+  return std::make_unique<PlainStream>(*this);
+}
+
+Order order_for(const TokenData& data, int64_t length, uint64_t step_samples) {
+  const uint64_t bytes =
+      checked_mul(static_cast<uint64_t>(length), data.token_bytes(), "max_seq_length");
+  return order_for(sample_count(data, length), bytes, step_samples);
+}
 
 bool TokenData::has_split(const fs::path& folder, const std::string& split) {
   const DatasetIndex index = read_index(folder);

@@ -12,14 +12,16 @@
 #include "config/settings.h"
 #include "data/sampler.h"
 #include "data/shard.h"
+#include "data/token_stream.h"
 
 namespace octavo::data {
 
 namespace fs = std::filesystem;
 
 // One prepared data set (a folder with dataset.json and shard files), one split of it ("train",
-// "val"). Opening reads the index only; shards are memory-mapped when first touched, and every
-// block of tokens is checked against its hash before its first token is handed out.
+// "val"). Opening reads the index only. read() maps shards when they are first touched, and
+// stream() reads blocks; every block is checked against its hash before its first token is handed
+// out.
 class TokenData {
  public:
   // Shards mapped at one time; the least recently used is unmapped for a new one.
@@ -41,6 +43,9 @@ class TokenData {
   // Copies tokens [begin, begin + out.size()) of the concatenated split. Thread-safe.
   // Damaged tokens are an error (DamagedShard) each time, and are remembered.
   virtual void read(uint64_t begin, std::span<int32_t> out) const = 0;
+  // For a reader that comes back to the same blocks (order.h). Must not outlive the data.
+  virtual std::unique_ptr<TokenStream> stream(const StreamOptions& options) const;
+  virtual uint64_t token_bytes() const { return sizeof(int32_t); }  // of one, on disk
   // What was found damaged so far, and how long the checks took.
   virtual std::vector<DamagedRange> damage() const { return {}; }
   virtual size_t damage_count() const { return 0; }  // asked in every step: waits for nobody
@@ -52,6 +57,8 @@ class TokenData {
 uint64_t sample_count(uint64_t tokens, int64_t length);
 // Of either kind of data. Packed data has samples of one length only: another is refused.
 uint64_t sample_count(const TokenData& data, int64_t length);
+// Of a new run, with steps of so many samples (order.h).
+Order order_for(const TokenData& data, int64_t length, uint64_t step_samples);
 
 struct Batch {
   int64_t rows = 0, length = 0;
@@ -66,7 +73,8 @@ struct Batch {
   Position after;           // where to resume once this batch has been trained on
 };
 
-// Reads ahead on its own thread. Deterministic: batch k depends on (data, seed, position) only.
+// Reads ahead on its own thread, and blocks of an order in two levels on more threads.
+// Deterministic: batch k depends on (data, seed, position) only.
 class Loader {
  public:
   struct Options {
@@ -90,7 +98,8 @@ class Loader {
   Batch next();                 // rethrows what the reading thread met; not to be asked at the end
   double wait_seconds() const;  // time next() spent waiting: data starvation
   uint64_t samples_per_epoch() const;
-  uint64_t end() const;  // as the options say
+  uint64_t end() const;         // as the options say
+  uint64_t bytes_read() const;  // from files, of an order in two levels
 
  private:
   struct State;

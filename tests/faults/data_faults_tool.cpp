@@ -201,6 +201,10 @@ void forge_id(const fs::path& folder, DatasetIndex& index, uint64_t position, ui
   const uint64_t block = XXH3_64bits(content.data() + kShardHeaderBytes,
                                      std::min<size_t>(data_bytes, kShardBlockBytes));
   std::memcpy(content.data() + tables + 8 * header.documents, &block, sizeof block);
+  const size_t blocks = (data_bytes + kShardBlockBytes - 1) / kShardBlockBytes;
+  const uint64_t page = XXH3_64bits(content.data() + tables + 8 * header.documents,
+                                    8 * std::min<size_t>(blocks, kHashesInPage));
+  std::memcpy(content.data() + kPageHashesOffset, &page, sizeof page);
   header.tables_hash = XXH3_64bits(content.data() + kShardHeaderBytes + data_bytes,
                                    content.size() - kShardHeaderBytes - data_bytes);
   header.header_hash = 0;

@@ -14,6 +14,7 @@
 #include "train/dataset.h"
 #include "train/pass.h"
 #include "train/run_schedule.h"
+#include "train/state/data_order.h"
 #include "train/step.h"
 
 namespace octavo::train {
@@ -204,6 +205,11 @@ void settle_batch_size(Run& run) {
 
 void open_loader(const config::Settings& s, const dist::World& world,
                  const data::Position& position, DataState& data) {
+  data::Position start = position;
+  if (start.samples == 0) start.order = new_order(s, world.size(), *data.train);
+  if (const std::string order = describe_order(start.order, s.max_seq_length, *data.train);
+      !order.empty() && world.is_first() && data.loader == nullptr)
+    log_info(str("shuffle: ", order));
   const data::Loader::Options options{.rows = s.batch_size,
                                       .length = s.max_seq_length,
                                       .seed = static_cast<uint64_t>(s.seed),
@@ -213,7 +219,7 @@ void open_loader(const config::Settings& s, const dist::World& world,
                                       .end = samples_asked(s, *data.train),
                                       .skip_damaged = skips_damaged(s),
                                       .document_end = document_end(s, *data.tokenizer)};
-  data.loader = std::make_unique<data::Loader>(data.train, options, position);
+  data.loader = std::make_unique<data::Loader>(data.train, options, start);
   data.next.reset();
 }
 

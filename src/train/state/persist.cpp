@@ -18,6 +18,7 @@
 #include "train/model_factory.h"
 #include "train/run_schedule.h"
 #include "train/state/base_model.h"
+#include "train/state/data_order.h"
 #include "train/state/folder_check.h"
 #include "train/state/fp8_persist.h"
 #include "train/state/rank_rows.h"
@@ -51,6 +52,8 @@ checkpoint::State state_of(const Run& run, const std::string& run_name, const do
                  {"layout", {{"ranks", run.world.size()}, {"sharding", sharding}}},
                  {"schedule", schedule_json(run.schedule)},
                  {"config", config::to_yaml(run.settings)}};
+  if (const Json order = order_json(run.progress.position.order); !order.is_null())
+    state.extra["data_order"] = order;
   const auto chat = run.data.train->chat_template();
   state.extra["chat_template"] =
       chat ? Json(data::stored_name(*chat)) : Json();  // null: trained on text

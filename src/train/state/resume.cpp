@@ -10,6 +10,7 @@
 #include "train/lora_run.h"
 #include "train/model_factory.h"
 #include "train/run_schedule.h"
+#include "train/state/data_order.h"
 #include "train/state/fp8_persist.h"
 #include "train/state/persist.h"
 #include "train/state/rank_rows.h"
@@ -188,11 +189,14 @@ checkpoint::Loaded load_into(Run& run, const std::string& which) {
 
 // The position is in samples. Samples of another length are other cuts of the same tokens: only
 // between two epochs is it known which of them were seen.
-data::Position resumed_position(int64_t now, const data::TokenData& train, const Json& extra,
+data::Position resumed_position(const config::Settings& settings, int ranks,
+                                const data::TokenData& train, const Json& extra,
                                 const std::string& source) {
   const uint64_t position = position_of(extra, source);
+  const int64_t now = settings.max_seq_length;
   const int64_t then = json_int(extra, "max_seq_length", source);
-  if (then == now || position == 0) return {position};
+  const data::Order order = saved_order(extra, source);
+  if (then == now || position == 0) return {position, order};
   if (then < 1)
     fail(ExitCode::kDamaged, "train", source, ": max_seq_length: wanted at least 1, found ", then);
   const uint64_t epoch = data::sample_count(train, then);
@@ -207,7 +211,8 @@ data::Position resumed_position(int64_t now, const data::TokenData& train, const
   const uint64_t samples = position / epoch * data::sample_count(train, now);
   log_info(str("resume: max_seq_length was ", then, " and is ", now, "; ", position / epoch,
                " whole epochs were seen: ", position, " samples then, ", samples, " now"));
-  return {samples};
+  // Blocks of samples of the new length.
+  return {samples, order.is_uniform() ? order : new_order(settings, ranks, train)};
 }
 
 void resume_refusals(Progress& p, const Json& extra, const std::string& source) {
@@ -254,7 +259,7 @@ void resume(Run& run) {
   run.progress.step = state.step;
   run.progress.tokens = state.tokens;
   run.progress.position =
-      resumed_position(run.settings.max_seq_length, *run.data.train, state.extra, source);
+      resumed_position(run.settings, run.world.size(), *run.data.train, state.extra, source);
   resume_refusals(run.progress, state.extra, source);
   resume_losses(run.guards.losses, state.extra, source);
   if (run.claim.run_id.empty()) run.claim.run_id = state.extra.value("run_id", "");
