@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cstdio>
 #include <mutex>
 #include <set>
 
@@ -10,6 +11,7 @@
 
 #include <atomic>
 
+#include "base/log_file.h"
 #include "base/secrets.h"
 
 namespace octavo {
@@ -27,27 +29,39 @@ spdlog::logger& logger() {
   return *instance;
 }
 
+constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
+                                                 spdlog::level::warn, spdlog::level::err};
+
+void say(LogLevel level, std::string_view message) {
+  const std::string text = without_secrets(message);
+  const auto severity = kLevels[static_cast<int>(level)];
+  const std::string line = log_detail::line_of(level, text);
+  if (level != LogLevel::kDebug) log_detail::keep(line);
+  if (!log_detail::is_json())
+    logger().log(severity, text);
+  else if (logger().should_log(severity))
+    std::fputs(line.c_str(), stderr);
+}
+
 }  // namespace
 
 void set_log_level(LogLevel level) {
-  constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
-                                                   spdlog::level::warn, spdlog::level::err};
   logger().set_level(kLevels[static_cast<int>(level)]);
 }
 
 void log_debug(std::string_view message) {
-  logger().debug(without_secrets(message));
+  say(LogLevel::kDebug, message);
 }
 void log_info(std::string_view message) {
-  logger().info(without_secrets(message));
+  say(LogLevel::kInfo, message);
 }
 void log_error(std::string_view message) {
-  logger().error(without_secrets(message));
+  say(LogLevel::kError, message);
 }
 
 void log_warn(std::string_view message) {
   ++warnings;
-  logger().warn(without_secrets(message));
+  say(LogLevel::kWarn, message);
 }
 
 void log_warn_once(const std::string& message) {

@@ -52,10 +52,10 @@ constexpr std::pair<std::string_view, std::string_view> kFamilies[] = {
 constexpr std::string_view kIntroduction =
     "octavo " OCTAVO_VERSION
     ": trains language models and proves that it worked.\n\n"
-    "usage: octavo VERB [CONFIG.yaml] [--key value]…\n"
+    "usage: octavo VERB [CONFIG.yaml] [--key value]…, or octavo --version\n"
     "       octavo VERB --help          its most used keys, and the names of the others\n"
     "       octavo VERB --help_all      every key that it reads; --help KEY: one in full\n"
-    "       octavo --version\n\n"
+    "\n"
     "verbs:\n";
 
 constexpr std::string_view kExamples =

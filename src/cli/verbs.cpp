@@ -22,6 +22,11 @@ constexpr OwnFlag kPlanFlags[] = {
     {"details", "", "every table: memory and step time by part, recipe by recipe"},
     {"from", "RUN|FILE.json", "calibrate to this: a run's folder, verify's or bench's JSON"},
 };
+constexpr OwnFlag kLogsFlags[] = {
+    {"rank", "N", "this rank's lines alone"},
+    {"level", "info|warning|error", "lines from this level on"},
+    {"json_lines", "", "one JSON object a line, as in the files"},
+};
 constexpr OwnFlag kAuditFlags[] = {{"compare", "", "two traces beside each other"}};
 
 constexpr Verb kVerbs[] = {
@@ -106,6 +111,12 @@ constexpr Verb kVerbs[] = {
      "TensorBoard on the runs of a folder (runs), at this machine's loopback",
      {"board", kBoard, 1, false},
      board},
+    {"logs",
+     "RUN [--rank N] [--level info|warning|error] [--json_lines]",
+     "the messages of all ranks of a run by time, with host, rank and step",
+     {"logs", config::Readers{0}, 1, false},
+     logs,
+     {"", kLogsFlags}},
     {"schedule",
      "[CONFIG.yaml] --max_steps N [--key value]…",
      "the learning-rate curve, as a picture (SVG) and as numbers",

@@ -37,6 +37,7 @@ int audit(const Verb& verb, Args args);
 int report(const Verb& verb, Args args);
 int schedule(const Verb& verb, Args args);
 int board(const Verb& verb, Args args);
+int logs(const Verb& verb, Args args);
 int launch(const Verb& verb, Args args);
 int sweep_create(const Verb& verb, Args args);
 int sweep_agent(const Verb& verb, Args args);

@@ -60,6 +60,10 @@ std::string_view name_of(Deterministic value) {
   return name_at({"auto", "true", "false"}, value);
 }
 
+std::string_view name_of(LogFormat value) {
+  return name_at({"text", "json"}, value);
+}
+
 std::string_view name_of(Fp8Recipe value) {
   return name_at({"delayed", "current", "rowwise", "blockwise", "mxfp8", "nvfp4"}, value);
 }

@@ -415,6 +415,9 @@ std::vector<Key> run_keys() {
                "Print a line for every GEMM of an FP8 run, and for every check of verify. false: "
                "one for each group of layers, and for checks that are not ok.")
           .read_by(reader::kTrain | reader::kVerify),
+      enum_key("log_format", &S::log_format, {LogFormat::kText, LogFormat::kJson},
+               "Messages on the terminal as text, or as JSON with time, host, rank and step. "
+               "octavo logs RUN shows those of all ranks by time, either way."),
       bool_key("record_samples", &S::record_samples,
                "Write the numbers of each step's samples, of all ranks, into metrics.jsonl "
                "(data/samples): which data was trained on, and when."),

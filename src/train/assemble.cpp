@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/log.h"
+#include "base/log_file.h"
 #include "data/splits.h"
 #include "engine/trace.h"
 #include "eval/hellaswag.h"
@@ -23,6 +24,7 @@ dist::World connect(config::Settings& s) {
     log_info(str("sharding_mode ", config::name_of(s.sharding_mode),
                  ": one rank shares with nobody; it keeps everything"));
   // What happens on all ranks is said once; warnings and errors are everybody's own.
+  set_log_rank(place.rank);
   if (place.rank > 0) set_log_level(LogLevel::kWarn);
   return dist::World::connect(
       place, {.timeout = std::chrono::milliseconds(static_cast<int64_t>(s.dist_timeout * 1e3)),

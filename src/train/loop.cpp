@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/log_file.h"
+#include "base/log_merge.h"
 #include "base/signals.h"
 #include "engine/allocator.h"
 #include "engine/trace.h"
@@ -152,6 +154,7 @@ int run_to_the_end(Run& run) {
   }
   const auto& s = run.settings;
   Outputs outputs(run);
+  open_log_file(run_folder(s) / "logs" / log_file_name(run.world.rank()));
   if (outputs.writes()) announce(run);
   guard_replicas(outputs, [&] { start_replica_checks(run); });
   if (!run_saves) log_info("no checkpoints: the device is fake, its memory has no numbers");
@@ -201,6 +204,7 @@ int train_to_the_end(config::Settings settings) {
   try {
     return run_to_the_end(*run);
   } catch (const std::exception& error) {
+    keep_in_log_file(LogLevel::kError, error.what());
     remove_empty(run->claim.made);
     run->world.announce_exit(error);
     throw;
@@ -219,6 +223,7 @@ struct TraceEnd {
 
 int train(config::Settings settings) {
   install_stop_handlers();
+  set_log_json(settings.log_format == config::LogFormat::kJson);
   const TraceEnd trace_end;
   prepare_process(settings);
   try {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/log_file.h"
 #include "engine/allocator.h"
 #include "engine/range.h"
 #include "train/guards/bad_step.h"
@@ -154,6 +155,7 @@ monitor::StepRecord train_step(Run& run) {
   const engine::Range range("step", run.progress.step + 1);
   const Clocks before(*run.data.loader, run.world);
   monitor::StepRecord record;
+  set_log_step(run.progress.step + 1);
   begin_step(run.world, run.trained, run.progress.step + 1);
 
   // 1. Forward and backward over the micro-batches; gradients add up in FP32, and over ranks under

@@ -1,0 +1,161 @@
+#include "base/log_merge.h"
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log_file.h"
+#include "base/printable.h"
+
+namespace octavo {
+namespace {
+
+constexpr size_t kPiece = size_t{16} << 10, kLongestLogLine = size_t{1} << 20;
+constexpr size_t kMostFiles = 400'000;
+
+std::optional<LogEntry> entry_of(std::string_view line, const std::string& source) {
+  try {
+    const Json json = parse_json(line, source, {.max_bytes = kLongestLogLine, .max_depth = 4});
+    return LogEntry{.time = json_string(json, "time", source),
+                    .host = json_string(json, "host", source),
+                    .level = json_string(json, "level", source),
+                    .message = json_string(json, "message", source),
+                    .rank = json_int(json, "rank", source),
+                    .step = json_int(json, "step", source)};
+  } catch (const Error&) {
+    return std::nullopt;  // counted by the caller
+  }
+}
+
+// The lines of one rank, from its oldest file to the present one.
+class RankLog {
+ public:
+  explicit RankLog(std::vector<fs::path> files) : files_(std::move(files)) {}
+
+  // False: at the end. Unreadable lines are counted and left out.
+  bool next(uint64_t& unreadable) {
+    std::string line;
+    while (take_line(line)) {
+      if (line.empty()) continue;
+      if (auto found = entry_of(line, files_[std::min(file_, files_.size() - 1)].string())) {
+        // A clock that was set back must not stop the others.
+        if (found->time < entry.time) found->time = entry.time;
+        entry = std::move(*found);
+        return true;
+      }
+      ++unreadable;
+    }
+    return false;
+  }
+
+  LogEntry entry;
+
+ private:
+  bool take_line(std::string& line) {
+    for (;;) {
+      const size_t end = buffer_.find('\n', at_);
+      if (end != std::string::npos) {
+        line.assign(buffer_, at_, end - at_);
+        at_ = end + 1;
+        return true;
+      }
+      buffer_.erase(0, at_);
+      at_ = 0;
+      if (buffer_.size() > kLongestLogLine)
+        buffer_.clear();  // the rest of it is an unreadable line
+      if (read_piece()) continue;
+      if (buffer_.empty()) return false;
+      line = std::exchange(buffer_, {});  // without an end: a crash
+      return true;
+    }
+  }
+
+  bool read_piece() {
+    for (; file_ < files_.size(); ++file_, offset_ = 0) {
+      std::ifstream file(files_[file_], std::ios::binary);
+      file.seekg(static_cast<std::streamoff>(offset_));
+      std::string piece(kPiece, '\0');
+      file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+      piece.resize(static_cast<size_t>(std::max<std::streamsize>(file.gcount(), 0)));
+      if (piece.empty()) {
+        if (!buffer_.empty() && file_ + 1 < files_.size()) buffer_ += '\n';
+        continue;
+      }
+      offset_ += piece.size();
+      buffer_ += piece;
+      return true;
+    }
+    return false;
+  }
+
+  std::vector<fs::path> files_;
+  size_t file_ = 0, at_ = 0;
+  uint64_t offset_ = 0;
+  std::string buffer_;
+};
+
+// Of each rank, by name: rank-00003.jsonl.3, .2, .1 and rank-00003.jsonl.
+std::map<std::string, std::vector<fs::path>> files_of_ranks(const fs::path& folder) {
+  std::map<std::string, std::vector<fs::path>> ranks;
+  std::error_code error;
+  size_t seen = 0;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    const size_t dot = name.find(".jsonl");
+    if (!name.starts_with("rank-") || dot == std::string::npos || ++seen > kMostFiles) continue;
+    ranks[name.substr(0, dot)].push_back(at->path());
+  }
+  if (error)
+    fail(ExitCode::kUsage, "logs", "wanted a folder of log files, found ", folder.string(), " (",
+         error.message(), "); name a run that has logs");
+  for (auto& [rank, files] : ranks) std::ranges::sort(files, std::greater<>());  // .3 is the oldest
+  return ranks;
+}
+
+}  // namespace
+
+std::string log_file_name(int rank) {
+  char name[32];
+  std::snprintf(name, sizeof name, "rank-%05d.jsonl", rank);
+  return name;
+}
+
+std::string text_of(const LogEntry& entry) {
+  std::string time = printable(entry.time);
+  if (time.size() > 23 && time[10] == 'T') time = time.substr(0, 10) + ' ' + time.substr(11, 12);
+  return str(time, ' ', printable(entry.host), " rank ", entry.rank, " step ", entry.step, ' ',
+             printable(entry.level), ": ", printable(entry.message, kLongestLogLine, true));
+}
+
+MergedLogs merge_logs(const fs::path& folder, const std::function<void(const LogEntry&)>& take) {
+  MergedLogs result;
+  std::vector<std::unique_ptr<RankLog>> ranks;
+  for (auto& [name, files] : files_of_ranks(folder)) {
+    result.files += static_cast<int>(files.size());
+    auto rank = std::make_unique<RankLog>(std::move(files));
+    if (rank->next(result.unreadable)) ranks.push_back(std::move(rank));
+  }
+  const auto later = [](const RankLog* a, const RankLog* b) {
+    return std::tie(a->entry.time, a->entry.rank) > std::tie(b->entry.time, b->entry.rank);
+  };
+  std::priority_queue<RankLog*, std::vector<RankLog*>, decltype(later)> queue(later);
+  for (const auto& rank : ranks) queue.push(rank.get());
+  while (!queue.empty()) {
+    RankLog* const first = queue.top();
+    queue.pop();
+    take(first->entry);
+    ++result.lines;
+    if (first->next(result.unreadable)) queue.push(first);
+  }
+  return result;
+}
+
+}  // namespace octavo
