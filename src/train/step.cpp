@@ -36,9 +36,13 @@ StepData take_step(Run& run) {
     return read;
   }
   StepData read = read_step(run.settings.gradient_accumulation_steps, *run.data.loader);
-  at::Tensor tokens = at::full({1}, read.tokens, at::kDouble);
+  // On the device: over host sockets it would be the only collective of a step.
+  at::Tensor tokens =
+      at::full({1}, read.tokens, at::TensorOptions(run.trained.device()).dtype(at::kDouble));
   run.world.sum(tokens, "tokens of the first step");
-  read.tokens = std::max(tokens.item<double>(), 1.0);
+  const double all =
+      run.trained.has_numbers ? tokens.item<double>() : read.tokens * run.world.size();
+  read.tokens = std::max(all, 1.0);
   return read;
 }
 

@@ -3,8 +3,11 @@
 // the memory that libtorch's allocator took. usage: nccl_calls_tool STEPS [CONFIG.yaml] [--key
 // value]…
 
+#include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -47,25 +50,39 @@ Json events_of_the_step() {
   return list;
 }
 
+// Bytes that came in by any network interface of this namespace, loopback too.
+int64_t host_bytes() {
+  std::ifstream file("/proc/self/net/dev");
+  int64_t sum = 0;
+  for (std::string line; std::getline(file, line);)
+    if (const size_t colon = line.find(':'); colon != std::string::npos)
+      sum += std::stoll(line.substr(colon + 1));
+  return sum;
+}
+
 int run_steps(int64_t count, const std::vector<std::string>& args) {
   const config::Settings settings = config::parse(args, config::kTrainArguments).settings;
   train::prepare_process(settings);
   OCTAVO_ASSERT(fake_cuda::is_active());
   const auto run = train::assemble(settings);
   std::vector<int64_t> on_host;  // collectives that the host waits for, of each step
+  std::vector<int64_t> bytes;    // over the network, from the end of the first step on
   for (int64_t i = 0; i < count; ++i) {
     fake_cuda::api()->reset();
     const int64_t before = run->world.usage().on_host;
     train::train_step(*run);
     on_host.push_back(run->world.usage().on_host - before);
+    if (i == 0) {  // in which communicators are made, through the store: until all ranks have them
+      run->world.barrier("the first step");
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));  // TCP may acknowledge late
+    }
+    bytes.push_back(host_bytes());
   }
   const auto memory = engine::memory_of(run->trained.engine->target.device);
   run->world.barrier("the end");
-  const Json found = {{"rank", run->world.rank()},
-                      {"events", events_of_the_step()},
-                      {"on_host", on_host},
-                      {"peak", memory.peak},
-                      {"reserved", memory.reserved}};
+  const Json found = {{"rank", run->world.rank()}, {"events", events_of_the_step()},
+                      {"on_host", on_host},        {"host_bytes", bytes},
+                      {"peak", memory.peak},       {"reserved", memory.reserved}};
   std::printf("%s\n", found.dump().c_str());
   return 0;
 }
