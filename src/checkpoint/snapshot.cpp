@@ -21,10 +21,8 @@ std::span<const std::byte> host_bytes(const at::Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
 }
 
-// Into memory of its own, by all threads of the caller. On GPUs this is the place for a copy to
-// pinned memory on a stream of its own.
-at::Tensor copy_to_host(const at::Tensor& bytes) {
-  if (!bytes.is_cpu()) return bytes.cpu();
+// Into memory of its own, by all threads of the caller.
+at::Tensor copy_on_host(const at::Tensor& bytes) {
   const int64_t size = bytes.numel();
   auto* memory = static_cast<std::byte*>(std::malloc(static_cast<size_t>(size)));
   if (memory == nullptr)
@@ -43,6 +41,8 @@ Snapshot::Snapshot(const std::map<std::string, NamedTensors>& groups) {
   for (const auto& [group, tensors] : groups)
     for (const auto& [name, tensor] : in_file_order(tensors)) {
       const size_t from = chunks_.size();
+      if (tensor.is_cuda() && device_copies_ == nullptr)
+        device_copies_ = std::make_unique<DeviceCopies>(tensor.device());
       if (tensor.numel() > 0) {
         const at::Tensor flat = tensor.detach().view({-1}).view(at::kByte);
         for (int64_t at = 0; at < flat.numel(); at += kChunk)
@@ -62,7 +62,8 @@ void Snapshot::feed(const std::string& group, const std::string& name, const Byt
     at::Tensor source = chunk.stage == Stage::kCopied ? chunk.copy : chunk.live;
     chunk.stage = Stage::kBusy;
     lock.unlock();
-    if (!source.is_cpu()) source = source.cpu();
+    if (chunk.arrived) chunk.arrived->synchronize();
+    if (!source.is_cpu()) source = device_copies_->read(source);
     auto bytes = host_bytes(source);
     for (; !bytes.empty(); bytes = bytes.subspan(std::min(kBite, bytes.size())))
       take(bytes.first(std::min(kBite, bytes.size())));
@@ -71,6 +72,22 @@ void Snapshot::feed(const std::string& group, const std::string& name, const Byt
     chunk.copy.reset();
     chunk.stage = Stage::kUsed;
     changed_.notify_all();
+  }
+}
+
+bool Snapshot::copy_live(Chunk& chunk, const at::Tensor& live) const {
+  try {
+    if (live.is_cpu()) {
+      chunk.copy = copy_on_host(live);
+    } else {
+      DeviceCopies::Queued queued = device_copies_->queue(live);
+      chunk.copy = std::move(queued.bytes);
+      chunk.arrived = std::move(queued.arrived);
+    }
+    return true;
+  } catch (const std::exception& error) {
+    log_warn(str("checkpoint: ", error.what(), "; the update waits for the disk instead"));
+    return false;
   }
 }
 
@@ -84,19 +101,13 @@ Snapshot::SecureStats Snapshot::secure(uint64_t budget) {
     chunk.stage = Stage::kBusy;
     const at::Tensor live = chunk.live;
     lock.unlock();
-    at::Tensor copy;
-    try {
-      copy = copy_to_host(live);
-    } catch (const std::exception& error) {
-      log_warn(str("checkpoint: ", error.what(), "; the update waits for the disk instead"));
-    }
+    const bool is_copied = copy_live(chunk, live);
     lock.lock();
-    if (!copy.defined()) {
+    if (!is_copied) {
       chunk.stage = Stage::kLive;
       changed_.notify_all();
       break;
     }
-    chunk.copy = std::move(copy);
     chunk.live.reset();
     chunk.stage = Stage::kCopied;
     result.copied += bytes;
