@@ -11,14 +11,16 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/failure.h"
 #include "base/printable.h"
 
 namespace octavo {
 namespace {
 
 [[noreturn]] void fail_io(std::string_view action, const fs::path& path) {
-  fail(ExitCode::kEnvironment, "base", "cannot ", action, " ", path.string(), ": ",
-       std::strerror(errno));
+  const int problem = errno;
+  fail_as(failure_of_errno(problem), "base", "cannot ", action, " ", path.string(), ": ",
+          std::strerror(problem));
 }
 
 std::string hex(const XXH128_hash_t& hash) {

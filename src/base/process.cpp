@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/failure.h"
 #include "base/text.h"
 
 namespace octavo {
@@ -23,8 +24,8 @@ struct Pipe {
 Pipe make_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0)
-    fail(ExitCode::kEnvironment, "base",
-         "wanted a pipe for a rank's output, found: ", std::strerror(errno), "; see ulimit -n");
+    fail_as(failure_of_errno(errno), "base",
+            "wanted a pipe for a rank's output, found: ", std::strerror(errno), "; see ulimit -n");
   return {ends[0], ends[1]};
 }
 
@@ -49,7 +50,7 @@ std::vector<std::string> merged_environment(const Variables& added) {
 struct Start {
   char* const* arguments;
   char* const* variables;
-  int out, err, failure;  // descriptors; -1: keep
+  int out, err, failure, kept;  // descriptors; -1: none
   pid_t parent;
 };
 
@@ -57,6 +58,7 @@ struct Start {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
+  signal(SIGPIPE, SIG_DFL);  // what this process ignores, the program need not
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != start.parent) _exit(127);  // it ended before the line above
@@ -64,6 +66,7 @@ struct Start {
   if (empty >= 0) dup2(empty, STDIN_FILENO);
   if (start.out >= 0) dup2(start.out, STDOUT_FILENO);
   if (start.err >= 0) dup2(start.err, STDERR_FILENO);
+  if (start.kept >= 0) fcntl(start.kept, F_SETFD, 0);
   execve(start.arguments[0], start.arguments, start.variables);
   const int reason = errno;
   const ssize_t ignored = write(start.failure, &reason, sizeof reason);
@@ -73,8 +76,8 @@ struct Start {
 
 }  // namespace
 
-Child start_child(const std::vector<std::string>& command, const Variables& added,
-                  bool own_output) {
+Child start_child(const std::vector<std::string>& command, const Variables& added, bool own_output,
+                  int kept) {
   OCTAVO_ASSERT(!command.empty());
   std::vector<std::string> words = command, entries = merged_environment(added);
   const std::vector<char*> arguments = pointers(words), variables = pointers(entries);
@@ -84,7 +87,7 @@ Child start_child(const std::vector<std::string>& command, const Variables& adde
   const pid_t pid = fork();
   if (pid == 0)
     become({arguments.data(), variables.data(), out.write_end, err.write_end, failure.write_end,
-            parent});
+            kept, parent});
   const int fork_error = errno;
   for (const int end : {out.write_end, err.write_end, failure.write_end})
     if (end >= 0) close(end);
@@ -99,8 +102,9 @@ Child start_child(const std::vector<std::string>& command, const Variables& adde
   }
   for (const int end : {out.read_end, err.read_end})
     if (end >= 0) close(end);
-  fail(ExitCode::kEnvironment, "base", "wanted to start ", command.front(),
-       ", found: ", std::strerror(pid > 0 ? reason : fork_error));
+  const int why = pid > 0 ? reason : fork_error;
+  fail_as(failure_of_errno(why), "base", "wanted to start ", command.front(),
+          ", found: ", std::strerror(why));
 }
 
 std::string find_program(const std::string& name) {
@@ -120,10 +124,21 @@ char process_state(pid_t pid) {
   return name_end == text.npos || name_end + 2 >= text.size() ? '\0' : text[name_end + 2];
 }
 
+namespace {
+struct sigaction pipe_before {};  // of the process, as signal handlers are
+}  // namespace
+
 SignalWatch::SignalWatch() {
   sigset_t watched;
   sigemptyset(&watched);
   for (const int number : {SIGCHLD, SIGTERM, SIGINT, SIGUSR1}) sigaddset(&watched, number);
+  struct sigaction action {};
+  sigaction(SIGHUP, nullptr, &action);
+  // A signal that is blocked is kept even when it is ignored.
+  if (action.sa_handler != SIG_IGN) sigaddset(&watched, SIGHUP);
+  action = {};
+  action.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &action, &pipe_before);
   pthread_sigmask(SIG_BLOCK, &watched, &before_);
   descriptor_ = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
   if (descriptor_ < 0)
@@ -133,6 +148,7 @@ SignalWatch::SignalWatch() {
 
 SignalWatch::~SignalWatch() {
   close(descriptor_);
+  sigaction(SIGPIPE, &pipe_before, nullptr);
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 

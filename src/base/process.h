@@ -19,9 +19,11 @@ struct Child {
   int out = -1, err = -1;  // read ends of its stdout and stderr; -1: it has this process's
 };
 
-// `added` goes over this process's variables. Standard input is empty. Fails when the program
-// cannot be started.
-Child start_child(const std::vector<std::string>& command, const Variables& added, bool own_output);
+// `added` goes over this process's variables. Standard input is empty. Fails (FailureError) when
+// the program cannot be started. `kept`: a descriptor that the child has, too, under the same
+// number.
+Child start_child(const std::vector<std::string>& command, const Variables& added, bool own_output,
+                  int kept = -1);
 
 // The path of the program of that name in PATH, or "".
 std::string find_program(const std::string& name);
@@ -29,8 +31,9 @@ std::string find_program(const std::string& name);
 // As ps shows it: R runs, S and D wait, T stands still (SIGSTOP), Z has ended; 0: there is none.
 char process_state(pid_t pid);
 
-// SIGCHLD, SIGTERM, SIGINT and SIGUSR1 arrive in a descriptor while this lives. Made before any
-// thread is, so that no thread takes them.
+// SIGCHLD, SIGTERM, SIGINT, SIGUSR1 and SIGHUP (unless nohup has it ignored) arrive in a descriptor
+// while this lives, and a reader of our output that is gone (SIGPIPE) does not end us. Made before
+// any thread is, so that no thread takes them.
 class SignalWatch {
  public:
   SignalWatch();

@@ -1,8 +1,10 @@
 #include "base/relay.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -15,6 +17,10 @@ namespace {
 
 constexpr size_t kLongestLine = 64 * 1024;  // a longer one is cut into several
 constexpr size_t kShownLine = 400;          // of the last line, in messages
+constexpr size_t kMostPending = 1 << 20;    // bytes that wait for a slow reader
+// A pipe that poll() calls writable takes this much without waiting (PIPE_BUF).
+constexpr size_t kAtOnce = 4096;
+constexpr std::chrono::milliseconds kLastPatience{1000};
 
 bool write_fully(int descriptor, std::string_view text) {
   while (!text.empty()) {
@@ -45,11 +51,52 @@ void LogFile::write(std::string_view text) {
   log_warn(str("cannot write ", path_.string(), ": ", std::strerror(errno), "; the rest is lost"));
 }
 
+bool PatientWriter::flush(int descriptor) {
+  while (!pending_.empty()) {
+    pollfd ready{descriptor, POLLOUT, 0};
+    if (::poll(&ready, 1, 0) <= 0) return false;
+    const ssize_t written =
+        ::write(descriptor, pending_.data(), std::min(pending_.size(), kAtOnce));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EAGAIN) return false;
+    if (written <= 0) {  // the reader is gone: the run is worth more than what it prints
+      gone_ = true;
+      dropped_ += pending_.size();
+      pending_.clear();
+      log_warn_once(str("what ranks print is no longer shown: ", std::strerror(errno)));
+      return true;
+    }
+    pending_.erase(0, static_cast<size_t>(written));
+  }
+  return true;
+}
+
+void PatientWriter::write(int descriptor, std::string_view text) {
+  if (gone_ || pending_.size() + text.size() > kMostPending) {
+    dropped_ += text.size();
+  } else {
+    pending_ += text;
+  }
+  flush(descriptor);
+}
+
+void PatientWriter::finish(int descriptor, std::chrono::milliseconds patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (!flush(descriptor) && std::chrono::steady_clock::now() < deadline) {
+    pollfd ready{descriptor, POLLOUT, 0};
+    ::poll(&ready, 1, 50);
+  }
+  dropped_ += pending_.size();
+  pending_.clear();
+  if (dropped_ > 0 && !gone_)
+    log_warn(str(dropped_, " bytes that a rank printed were not shown: the reader was too slow"));
+}
+
 Relay::Relay(int terminal, std::string prefix, std::shared_ptr<LogFile> log)
     : terminal_(terminal), prefix_(std::move(prefix)), log_(std::move(log)) {}
 
 void Relay::feed(std::string_view bytes) {
-  if (prefix_.empty() && terminal_ >= 0) write_fully(terminal_, bytes);
+  if (prefix_.empty() && terminal_ >= 0) writer_.write(terminal_, bytes);
   rest_ += bytes;
   size_t begin = 0;
   for (;;) {
@@ -68,12 +115,17 @@ void Relay::feed(std::string_view bytes) {
 void Relay::finish() {
   if (!rest_.empty()) take_line(rest_);
   rest_.clear();
+  if (terminal_ >= 0) writer_.finish(terminal_, kLastPatience);
+}
+
+void Relay::flush() {
+  if (terminal_ >= 0) writer_.write(terminal_, "");
 }
 
 void Relay::take_line(std::string_view line) {
   if (!trim(line).empty()) last_line_ = trim(line).substr(0, kShownLine);
   const std::string whole = str(prefix_, line, "\n");
-  if (!prefix_.empty() && terminal_ >= 0) write_fully(terminal_, whole);
+  if (!prefix_.empty() && terminal_ >= 0) writer_.write(terminal_, whole);
   if (log_ != nullptr) log_->write(std::string_view(whole).substr(prefix_.size()));
 }
 

@@ -1,6 +1,7 @@
 #pragma once
-// SIGTERM, SIGINT and SIGUSR1 ask for a stop at the next step boundary (exit 75, resumable).
-// A second SIGINT ends the process at once.
+// SIGTERM, SIGINT, SIGUSR1 and SIGHUP (the terminal is gone; not under nohup) ask for a stop at the
+// next step boundary (exit 75, resumable). A second SIGINT ends the process at once. A reader of
+// our output that is gone (SIGPIPE) ends nothing.
 
 namespace octavo {
 

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/failure.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 
@@ -22,9 +23,11 @@ constexpr std::string_view kAside = ".old-", kTemporary = ".tmp-", kDoomed = ".d
                            kNewLink = ".link-";
 
 void rename_or_fail(const fs::path& from, const fs::path& to) {
-  if (::rename(from.c_str(), to.c_str()) != 0)
-    fail(ExitCode::kEnvironment, "checkpoint", "cannot rename ", from.string(), " to ", to.string(),
-         ": ", std::strerror(errno), "; check the folder's rights and what is in the way");
+  if (::rename(from.c_str(), to.c_str()) == 0) return;
+  const int problem = errno;
+  fail_as(failure_of_errno(problem), "checkpoint", "cannot rename ", from.string(), " to ",
+          to.string(), ": ", std::strerror(problem),
+          "; check the folder's rights and what is in the way");
 }
 
 // ".old-step-00000250-123" -> 250
@@ -242,9 +245,11 @@ void remove_checkpoints(const fs::path& folder) {
 
 DirectoryLock::DirectoryLock(const fs::path& directory)
     : fd_(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  if (fd_ < 0)
-    fail(ExitCode::kEnvironment, "checkpoint", "cannot open the folder ", directory.string(), ": ",
-         std::strerror(errno));
+  if (fd_ < 0) {
+    const int problem = errno;
+    fail_as(failure_of_errno(problem), "checkpoint", "cannot open the folder ", directory.string(),
+            ": ", std::strerror(problem));
+  }
   held_ = ::flock(fd_, LOCK_EX | LOCK_NB) == 0;
   if (!held_ && errno == EWOULDBLOCK) {
     log_warn(str("checkpoint: another process is saving into ", directory.string(),

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/failure.h"
 #include "base/log.h"
 
 // The whole of xxhash in this file: liboctavo_core does not link the library.
@@ -118,8 +119,8 @@ class StreamFile::Disk {
 
  private:
   [[noreturn]] void fail_errno(const char* action, int error) const {
-    fail(ExitCode::kEnvironment, "checkpoint", "cannot ", action, " ", path_.string(), ": ",
-         std::strerror(error));
+    fail_as(failure_of_errno(error), "checkpoint", "cannot ", action, " ", path_.string(), ": ",
+            std::strerror(error));
   }
 
   void use_direct(bool wanted) {

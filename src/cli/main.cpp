@@ -7,12 +7,12 @@
 #include <cstdio>
 #include <exception>
 #include <iostream>
-#include <new>
-#include <system_error>
 
 #include "base/error.h"
+#include "base/failure.h"
 #include "base/library.h"
 #include "base/printable.h"
+#include "base/rank_status.h"
 #include "base/secrets.h"
 #include "base/text.h"
 #include "cli/help.h"
@@ -149,10 +149,7 @@ constexpr std::string_view kShortage =
 
 // Which is no bug, wherever it is met: a std::thread says "Resource temporarily unavailable".
 bool is_shortage(const std::exception& error) {
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
-  const auto* refused = dynamic_cast<const std::system_error*>(&error);
-  return refused != nullptr && (refused->code() == std::errc::resource_unavailable_try_again ||
-                                refused->code() == std::errc::not_enough_memory);
+  return failure_of(error) == Failure::kHostMemory;
 }
 
 std::terminate_handler usual_end = nullptr;
@@ -164,6 +161,7 @@ void end_without_memory() {
   } catch (const std::exception& error) {
     if (is_shortage(error)) {
       static_cast<void>(!::write(STDERR_FILENO, kShortage.data(), kShortage.size()));
+      note_failure(Failure::kHostMemory);
       ::_exit(static_cast<int>(ExitCode::kEnvironment));
     }
   } catch (...) {  // as usual
@@ -184,6 +182,7 @@ static std::string shown(const std::exception& error) {
 int main(int argc, char** argv) {
   const std::vector<std::string> args(argv + std::min(argc, 1), argv + argc);
   octavo::cli::usual_end = std::set_terminate(octavo::cli::end_without_memory);
+  octavo::own_page();  // before anything else reads the environment
   try {
     octavo::protect_environment();
     octavo::use_site_packages(argv);
@@ -195,10 +194,16 @@ int main(int argc, char** argv) {
     return code;
   } catch (const octavo::Error& error) {
     std::cerr << "octavo: " << shown(error) << "\n";
+    octavo::note_failure(octavo::failure_of(error));
     return static_cast<int>(error.code());
   } catch (const std::exception& error) {
-    if (octavo::cli::is_shortage(error)) {
-      std::cerr << octavo::cli::kShortage;
+    if (octavo::is_environment(error)) {
+      if (octavo::cli::is_shortage(error))
+        std::cerr << octavo::cli::kShortage;
+      else
+        std::cerr << "octavo: [cli] wanted a file, found: " << shown(error)
+                  << "; check the file system (df, mount, dmesg)\n";
+      octavo::note_failure(octavo::failure_of(error));
       return static_cast<int>(octavo::ExitCode::kEnvironment);
     }
     std::cerr << "octavo: a bug, please report it with the command line: " << shown(error) << "\n";

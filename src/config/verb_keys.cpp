@@ -138,8 +138,11 @@ std::vector<Key> launch_keys() {
               "Port of the rendezvous. 0: MASTER_PORT where GPU_NUM is set; a free one for one "
               "node, else 29500."),
       int_key("max_restarts", &S::max_restarts, 0, 1'000'000,
-              "How often the ranks are started again, from the newest checkpoint, when one was "
-              "killed or its machine failed (exit code 3). It ends early when no step was gained."),
+              "How often the ranks are started again, from the newest checkpoint, when a rank or a "
+              "node failed in a way that a restart may cure: at most so often within "
+              "restart_window, and in a row without a new checkpoint."),
+      real_key("restart_window", &S::restart_window, 0.01, 1e6,
+               "Minutes within which max_restarts counts."),
       bool_key("auto_resume", &S::auto_resume,
                "Resume from the newest checkpoint of the command's run when there is "
                "one: for jobs that a scheduler runs again."),

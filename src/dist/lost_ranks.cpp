@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "base/failure.h"
 #include "base/log.h"
 #include "rendezvous/keys.h"
 
@@ -36,7 +37,7 @@ void fail_lost(Rendezvous& rendezvous, const launch::RankInfo& rank_info,
   // Said here and not only where the Error is caught: what is in between may hang or be ended.
   log_error(octavo::str(verdict, "; ", missed, " by rank ", rank_info.rank, " (", plain(error),
                         "; then the others were asked for ", tenths / 10, ".", tenths % 10, " s)"));
-  fail(ExitCode::kEnvironment, "dist", verdict, "; ", missed);
+  fail_as(Failure::kPeerLost, "dist", verdict, "; ", missed);
 }
 
 void announce_exit(Rendezvous& rendezvous, const launch::RankInfo& rank_info,

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/rank_status.h"
 
 namespace octavo::dist {
 namespace {
@@ -198,6 +199,7 @@ void Watch::end_process_unless_it_ends(const std::string& alarm) {
   if (changed_.wait_for(lock, grace, [&] { return stopping_; })) return;
   log_error(octavo::str(*verdict_, "; ", alarm, "; this rank (in ", where_,
                         ") did not end by itself and is ended"));
+  if (!leaving_) note_failure(Failure::kPeerLost);
   std::_Exit(leaving_.value_or(static_cast<int>(ExitCode::kEnvironment)));
 }
 

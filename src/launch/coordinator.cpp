@@ -1,11 +1,10 @@
 #include "launch/coordinator.h"
 
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/error.h"
-#include "base/json.h"
 #include "base/log.h"
+#include "launch/messages.h"
 #include "rendezvous/auth.h"
 #include "rendezvous/keys.h"
 
@@ -15,77 +14,72 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr milliseconds kConnect{120'000};      // nodes of a job do not start together
 constexpr milliseconds kPatience{3'000};       // for one answer of the store
 constexpr milliseconds kOthersDone{120'000};   // from our ranks' good end to the others'
 constexpr milliseconds kOthersFailed{20'000};  // and from a failure: they notice within seconds
+constexpr milliseconds kOthersStop{20'000};    // and from a stop: the first rank has most to finish
 constexpr milliseconds kReadVerdict{10'000};
 // Signals are looked at between slices.
 constexpr milliseconds kSlice{1'000}, kPause{300};
-
-std::string written(const Verdict& verdict) {
-  const Outcome& outcome = verdict.outcome;
-  return nlohmann::json{{"restart", verdict.restart}, {"resume", verdict.resume},
-                        {"code", outcome.code},       {"cause", static_cast<int>(outcome.cause)},
-                        {"curable", outcome.curable}, {"rank", outcome.rank},
-                        {"what", outcome.what}}
-      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-Verdict read_verdict(const std::string& text) {
-  const std::string source = "another node's message";
-  const auto value = nlohmann::json::parse(text, nullptr, false);
-  const auto flag = [&](const char* name) { return value.contains(name) && value[name] == true; };
-  const auto small = [&](const char* name, int least, int most) {
-    const bool known = value.is_object() && value.contains(name) && value[name].is_number_integer();
-    const int64_t number = known ? value[name].get<int64_t>() : int64_t{least} - 1;
-    if (number < least || number > most)
-      fail(ExitCode::kEnvironment, "launch", source, ": wanted ", name, " from ", least, " to ",
-           most, ", found another; do all nodes run the same octavo?");
-    return static_cast<int>(number);
-  };
-  Verdict verdict;
-  verdict.outcome.code = small("code", 0, 255);
-  verdict.outcome.cause = static_cast<Cause>(small("cause", 0, static_cast<int>(Cause::kItself)));
-  verdict.outcome.rank = small("rank", -1, 1 << 20);
-  verdict.outcome.curable = flag("curable");
-  verdict.restart = flag("restart");
-  verdict.resume = flag("resume");
-  if (value.contains("what") && value["what"].is_string()) verdict.outcome.what = value["what"];
-  return verdict;
-}
+constexpr const char* kPlan = "launch/start";
 
 Outcome lost_node(int node, const std::string& why) {
   Outcome outcome;
   outcome.code = static_cast<int>(ExitCode::kEnvironment);
   outcome.cause = Cause::kSilent;
+  outcome.kind = node == 0 ? EndKind::kLostFirstNode : EndKind::kLostNode;
+  outcome.curable = row_of(outcome.kind).curable;
   outcome.what = str("node ", node, " is lost (", why, ")");
   return outcome;
+}
+
+bool has_stopped(const Outcome& own) {
+  return own.stopped && own.cause == Cause::kNone;
+}
+
+std::string node_key(int generation, int node) {
+  return str("launch/", generation, "/node/", node);
 }
 
 }  // namespace
 
 LaunchCoordinator::LaunchCoordinator(int node, int nodes, const std::string& address, int port,
-                                     std::function<bool()> interrupted)
-    : node_(node), nodes_(nodes), interrupted_(std::move(interrupted)) {
-  if (node == 0)
-    server_ =
-        std::make_unique<rendezvous::Server>(address, port, rendezvous::secret_from_environment());
+                                     Options options)
+    : node_(node), nodes_(nodes), options_(std::move(options)) {
+  if (node == 0) server_ = listening(address, port);
   client_ = connected(address, server_ != nullptr ? server_->port() : port);
   client_->set_answer_timeout(kPatience);
+}
+
+std::unique_ptr<rendezvous::Server> LaunchCoordinator::listening(const std::string& address,
+                                                                 int port) const {
+  const Clock::time_point deadline = Clock::now() + options_.listen;
+  for (bool said = false;;) {
+    try {
+      return std::make_unique<rendezvous::Server>(address, port,
+                                                  rendezvous::secret_from_environment());
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kEnvironment || nodes_ == 1 || Clock::now() >= deadline) throw;
+      if (options_.interrupted())
+        fail(ExitCode::kStopped, "launch", "asked to stop before node 0 could listen; no rank ran");
+      if (!said) log_warn(str(error.what(), "; tried again for a minute"));
+      said = true;
+    }
+    std::this_thread::sleep_for(kPause);
+  }
 }
 
 std::unique_ptr<rendezvous::Client> LaunchCoordinator::connected(const std::string& address,
                                                                  int port) const {
   const std::string secret = rendezvous::secret_from_environment();
-  const Clock::time_point deadline = Clock::now() + kConnect;
+  const Clock::time_point deadline = Clock::now() + options_.connect;
   bool said = false;
   for (;;) {
     try {
       return std::make_unique<rendezvous::Client>(address, port, secret, kSlice);
     } catch (const rendezvous::Unreachable& error) {
       if (Clock::now() >= deadline) throw;
-      if (interrupted_())
+      if (options_.interrupted())
         fail(ExitCode::kStopped, "launch", "asked to stop before node 0 was there; no rank ran");
       if (!said) log_info(str("waiting for node 0 at ", address, " port ", port));
       said = true;
@@ -94,21 +88,66 @@ std::unique_ptr<rendezvous::Client> LaunchCoordinator::connected(const std::stri
   }
 }
 
-std::string LaunchCoordinator::waited_for(const std::string& key, milliseconds patience) {
-  const Clock::time_point deadline = Clock::now() + patience;
+std::string LaunchCoordinator::waited_for(const std::string& key, Clock::time_point deadline,
+                                          bool to_the_end) {
   for (;;) {
     try {
       return client_->get(key, kSlice);
     } catch (const rendezvous::TimedOut&) {
-      if (Clock::now() >= deadline || interrupted_()) throw;
+      if (Clock::now() >= deadline || (!to_the_end && options_.interrupted())) throw;
     }
   }
 }
 
-// A stop that this node's ranks obeyed is no failure, whether or not the other nodes ever came.
-bool LaunchCoordinator::was_asked_to_stop(const Outcome& own) const {
-  return own.code == static_cast<int>(ExitCode::kStopped) && own.cause == Cause::kNone &&
-         interrupted_();
+// The others are told now that this node's ranks are not there, instead of when they miss them.
+void LaunchCoordinator::leave_generation(int generation, const Outcome& end,
+                                         const std::string& why) {
+  client_->compare_set(str("launch/", generation, "/end/", node_), "", written({.outcome = end}));
+  client_->compare_set(rendezvous::alarm_key(generation), "", why);
+}
+
+void LaunchCoordinator::decline(int generation) noexcept {
+  try {
+    if (nodes_ == 1 || node_ == 0) return;
+    const Outcome stopped{
+        .code = static_cast<int>(ExitCode::kStopped), .kind = EndKind::kStopped, .stopped = true};
+    leave_generation(generation, stopped, str("node ", node_, " was asked to stop"));
+  } catch (const std::exception& error) {
+    log_warn(str("node 0 could not be told that this node stops: ", error.what()));
+  }
+}
+
+StartPlan LaunchCoordinator::next_plan(int from, Clock::time_point deadline) {
+  for (;; std::this_thread::sleep_for(kPause)) {
+    const StartPlan plan = read_plan(waited_for(kPlan, deadline));
+    if (plan.stop || plan.generation >= from) return plan;
+    if (options_.interrupted())
+      fail(ExitCode::kStopped, "launch", "asked to stop before the ranks were started again");
+    if (Clock::now() >= deadline)
+      throw rendezvous::TimedOut(ExitCode::kEnvironment, "launch",
+                                 "node 0 has not started the ranks again");
+  }
+}
+
+StartPlan LaunchCoordinator::start(const StartPlan& plan, milliseconds patience) {
+  if (nodes_ == 1) return plan;
+  if (node_ == 0) {
+    client_->set(node_key(plan.generation, 0), "here");
+    client_->set(kPlan, written(plan));
+    return plan;
+  }
+  const std::string mine = rendezvous::new_secret();  // of this launcher, not of the node
+  const Clock::time_point deadline = Clock::now() + patience;
+  for (int from = plan.generation;;) {
+    StartPlan found = next_plan(from, deadline);
+    if (found.stop) return found;
+    if (client_->compare_set(node_key(found.generation, node_), "", mine) == mine) return found;
+    // An earlier launcher of this node took part in it; its ranks ended with it.
+    const std::string why = str("the launcher of node ", node_, " was started again");
+    log_info(str(why, ": waiting for the next restart of the ranks"));
+    leave_generation(found.generation, lost_node(node_, why), why);
+    from = found.generation + 1;
+  }
 }
 
 void LaunchCoordinator::post_death(int rank, const std::string& text, int generation) {
@@ -124,7 +163,7 @@ void LaunchCoordinator::post_death(int rank, const std::string& text, int genera
 Verdict LaunchCoordinator::agree(int generation, const Outcome& own,
                                  const std::function<Verdict(const Outcome&)>& decide) {
   if (nodes_ == 1) {
-    Verdict verdict = decide(own);
+    Verdict verdict = decide(together(std::span(&own, 1)));
     if (verdict.restart) client_->remove_prefix("launch/dead/");
     return verdict;
   }
@@ -132,29 +171,37 @@ Verdict LaunchCoordinator::agree(int generation, const Outcome& own,
   return node_ == 0 ? lead(prefix, own, decide) : follow(prefix, own);
 }
 
+// Nothing: the node is not waited for, since it never came and nobody misses it.
+std::optional<Outcome> LaunchCoordinator::end_of(int node, const std::string& prefix,
+                                                 const Outcome& own, Clock::time_point deadline) {
+  const bool stopped = has_stopped(own);
+  const bool came = client_->check({str(prefix, "node/", node)});
+  try {
+    return read_verdict(waited_for(str(prefix, "end/", node), deadline, stopped && came)).outcome;
+  } catch (const rendezvous::TimedOut&) {
+    if (stopped) {
+      log_info(str("node ", node, " has not said how its ranks ended; it is not waited for"));
+      return std::nullopt;
+    }
+    return lost_node(node, "it has not said in time how its ranks ended");
+  }
+}
+
 Verdict LaunchCoordinator::lead(const std::string& prefix, const Outcome& own,
                                 const std::function<Verdict(const Outcome&)>& decide) {
   std::vector<Outcome> outcomes = {own};
   std::vector<std::string> readers;  // of the verdict: the nodes that are still there
-  const milliseconds patience = own.cause == Cause::kNone ? kOthersDone : kOthersFailed;
+  const milliseconds patience = has_stopped(own)            ? kOthersStop
+                                : own.cause == Cause::kNone ? kOthersDone
+                                                            : kOthersFailed;
+  const Clock::time_point deadline = Clock::now() + patience;
   for (int node = 1; node < nodes_; ++node) {
-    try {
-      const std::string text = waited_for(str(prefix, "end/", node), patience);
-      outcomes.push_back(read_verdict(text).outcome);
-      readers.push_back(str(prefix, "read/", node));
-    } catch (const rendezvous::TimedOut&) {
-      if (was_asked_to_stop(own)) {
-        log_info(str("node ", node, " has not said how its ranks ended; it is not waited for"));
-        continue;
-      }
-      outcomes.push_back(lost_node(
-          node, str("it has not said how its ranks ended within ", patience.count() / 1000, " s")));
-    }
+    const std::optional<Outcome> end = end_of(node, prefix, own, deadline);
+    if (!end) continue;
+    outcomes.push_back(*end);
+    if (end->kind != EndKind::kLostNode) readers.push_back(str(prefix, "read/", node));
   }
-  Outcome together = worst(outcomes);
-  for (const Outcome& each : outcomes)
-    together.curable = together.curable && (each.cause == Cause::kNone || each.curable);
-  const Verdict verdict = decide(together);
+  const Verdict verdict = decide(together(outcomes));
   if (verdict.restart) client_->remove_prefix("launch/dead/");
   client_->set(prefix + "verdict", written(verdict));
   try {
@@ -166,18 +213,23 @@ Verdict LaunchCoordinator::lead(const std::string& prefix, const Outcome& own,
 }
 
 Verdict LaunchCoordinator::follow(const std::string& prefix, const Outcome& own) {
+  std::string why;
   try {
     client_->set(str(prefix, "end/", node_), written({.outcome = own}));
-    Verdict verdict = read_verdict(
-        waited_for(prefix + "verdict", kOthersDone + kOthersFailed * (nodes_ > 2 ? 2 : 1)));
+    const milliseconds patience = kOthersDone + kOthersFailed;
+    Verdict verdict = read_verdict(waited_for(prefix + "verdict", Clock::now() + patience));
     client_->set(str(prefix, "read/", node_), "1");
     return verdict;
   } catch (const rendezvous::TimedOut& error) {
-    if (was_asked_to_stop(own)) return {.outcome = own};
-    return {.outcome = worst(std::vector{own, lost_node(0, error.what())})};
+    why = error.what();
   } catch (const rendezvous::Unreachable& error) {
-    return {.outcome = worst(std::vector{own, lost_node(0, error.what())})};
+    why = error.what();
   }
+  // All ranks save together: a stop that those here have made is no failure, whoever left first.
+  if (has_stopped(own)) return {.outcome = own};
+  Verdict verdict{.outcome = together(std::vector{own, lost_node(0, why)})};
+  verdict.rejoin = verdict.outcome.curable && own.cause != Cause::kNone;
+  return verdict;
 }
 
 }  // namespace octavo::launch

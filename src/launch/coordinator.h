@@ -1,10 +1,12 @@
 #pragma once
-// How the launchers of several nodes end as one: each says how its ranks ended, the first decides
-// for all, and everybody returns the same code or starts the same generation.
+// How the launchers of several nodes start and end as one: node 0 says what is started, each node
+// says how its ranks ended, node 0 decides for all, and everybody returns the same code or starts
+// the same generation. A launcher that is started again joins the generation that is due.
 
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "launch/outcome.h"
@@ -13,19 +15,42 @@
 
 namespace octavo::launch {
 
+// What one generation of ranks is started with, the same on all nodes.
+struct StartPlan {
+  int generation = 0;
+  bool resume = false;   // from the newest checkpoint
+  std::string run_name;  // "": the command has it
+  bool stop = false;     // nothing is started any more: node 0 was asked to stop
+};
+
 struct Verdict {
-  bool restart = false, resume = false;
+  bool restart = false;
+  bool rejoin = false;  // node 0 is lost: it decides nothing, but it may come back
+  std::chrono::milliseconds wait{0};
   Outcome outcome;
 };
 
 class LaunchCoordinator {
  public:
-  // Node 0 hosts the store at `address` (port 0: any); the others connect to it. While it waits
-  // for other nodes it asks `interrupted` now and then, and gives up when that says so.
-  LaunchCoordinator(int node, int nodes, const std::string& address, int port,
-                    std::function<bool()> interrupted);
+  struct Options {
+    std::function<bool()> interrupted;  // asked now and then in every wait
+    // For node 0 to be there: nodes of a job do not start together, and a lost one takes its time.
+    std::chrono::milliseconds connect{120'000};
+    // For its address to be this machine's and its port free: names and sockets of a node that was
+    // lost lag behind.
+    std::chrono::milliseconds listen{60'000};
+  };
+
+  // Node 0 hosts the store at `address` (port 0: any); the others connect to it.
+  LaunchCoordinator(int node, int nodes, const std::string& address, int port, Options options);
 
   int port() const { return client_->port(); }
+  // Node 0 publishes the plan; the others return the one that is published for a generation from
+  // `plan.generation` on in which no launcher of this node has taken part. TimedOut after
+  // `patience`, an Error of kStopped when it was interrupted.
+  StartPlan start(const StartPlan& plan, std::chrono::milliseconds patience);
+  // This node was asked to stop and starts no ranks in that generation: nobody is to wait for them.
+  void decline(int generation) noexcept;
   // Tells the peers of a dead rank why it is gone: launch/dead/<rank>, and the alarm of their
   // generation, which ends those that would wait for it in a collective.
   void post_death(int rank, const std::string& text, int generation = 0);
@@ -36,14 +61,19 @@ class LaunchCoordinator {
  private:
   Verdict lead(const std::string& prefix, const Outcome& own,
                const std::function<Verdict(const Outcome&)>& decide);
+  std::optional<Outcome> end_of(int node, const std::string& prefix, const Outcome& own,
+                                std::chrono::steady_clock::time_point deadline);
+  std::unique_ptr<rendezvous::Server> listening(const std::string& address, int port) const;
   std::unique_ptr<rendezvous::Client> connected(const std::string& address, int port) const;
-  // The key's value; TimedOut when it does not come.
-  std::string waited_for(const std::string& key, std::chrono::milliseconds patience);
-  bool was_asked_to_stop(const Outcome& own) const;
+  // The key's value; TimedOut when it does not come, or when the wait is interrupted.
+  std::string waited_for(const std::string& key, std::chrono::steady_clock::time_point deadline,
+                         bool to_the_end = false);
+  StartPlan next_plan(int from, std::chrono::steady_clock::time_point deadline);
+  void leave_generation(int generation, const Outcome& end, const std::string& why);
   Verdict follow(const std::string& prefix, const Outcome& own);
 
   int node_, nodes_;
-  std::function<bool()> interrupted_;
+  Options options_;
   std::unique_ptr<rendezvous::Server> server_;
   std::unique_ptr<rendezvous::Client> client_;
 };

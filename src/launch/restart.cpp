@@ -1,8 +1,10 @@
 #include "launch/restart.h"
 
+#include <algorithm>
 #include <ctime>
 
 #include "base/error.h"
+#include "base/failure.h"
 #include "base/json.h"
 #include "config/key_makers.h"
 #include "fp8/execution.h"
@@ -83,8 +85,8 @@ Checkpoints checkpoints_in(const fs::path& folder) {
     if (!unfinished) found.insert_or_assign(*step, written);
   }
   if (error && error != std::errc::no_such_file_or_directory)
-    fail(ExitCode::kEnvironment, "launch", "wanted to look for checkpoints in ", folder.string(),
-         ", found: ", error.message());
+    fail_as(failure_of_errno(error.value()), "launch", "wanted to look for checkpoints in ",
+            folder.string(), ", found: ", error.message());
   return found;
 }
 
@@ -110,19 +112,68 @@ std::vector<std::string> resuming(const std::vector<std::string>& command) {
   return result;
 }
 
-RestartPolicy::Decision RestartPolicy::decide(const Outcome& outcome, std::optional<int64_t> step) {
-  if (most_ == 0) return {false, "max_restarts is 0"};
-  if (!outcome.curable)
-    return {false, str("exit code ", outcome.code, " would come again after a restart")};
-  if (restarts_ == most_) return {false, str("all ", most_, " restarts are used")};
+namespace {
+
+constexpr double kFirstWait = 2, kMostWait = 120;  // seconds, of restarts that gained nothing
+
+std::string in_seconds(std::chrono::milliseconds time) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f s", static_cast<double>(time.count()) / 1000);
+  return text;
+}
+
+}  // namespace
+
+RestartPolicy::RestartPolicy(int64_t most, std::chrono::duration<double> window, uint64_t seed)
+    : most_(most), window_(window), random_(seed) {}
+
+std::chrono::milliseconds RestartPolicy::wait_of(const EndRow& row) {
+  double seconds = static_cast<double>(row.first_wait.count());
+  for (int64_t more = 0; more < in_a_row_ && seconds < kMostWait; ++more)
+    seconds = std::max(kFirstWait, 2 * seconds);
+  const double jitter = std::uniform_real_distribution<double>(0.75, 1.25)(random_);
+  return std::chrono::milliseconds(
+      static_cast<int64_t>(1000 * std::min(seconds, kMostWait) * jitter));
+}
+
+RestartPolicy::Decision RestartPolicy::decide(const Outcome& outcome, std::optional<int64_t> step,
+                                              Clock::time_point now) {
+  const EndRow& row = row_of(outcome.kind);
+  Decision decision;
+  if (most_ == 0) {
+    decision.reason = "max_restarts is 0";
+    return decision;
+  }
+  if (!outcome.curable) {
+    decision.reason = str("a restart does not help (", row.name,
+                          "; at fault: ", name_of(row.at_fault), "): ", row.tried);
+    return decision;
+  }
+  while (!recent_.empty() && now - recent_.front() > window_) recent_.pop_front();
   const int64_t reached = step.value_or(-1);
-  if (restarts_ > 0 && reached <= last_step_)
-    return {false, str("no step was gained since restart ", restarts_,
-                       " (newest checkpoint: ", step ? str("step ", *step) : "none", ")")};
-  last_step_ = reached;
+  if (restarts_ == 0 || reached > last_step_) in_a_row_ = 0;
+  const std::string newest = step ? str("step ", *step) : "none";
+  if (static_cast<int64_t>(recent_.size()) >= most_) {
+    decision.reason = str("all ", most_, " restarts of the last ", window_.count() / 60,
+                          " minutes are used (max_restarts, restart_window)");
+    return decision;
+  }
+  if (in_a_row_ >= most_) {
+    decision.reason = str("no checkpoint was gained over ", in_a_row_,
+                          " restarts in a row (newest: ", newest, ")");
+    return decision;
+  }
+  decision.restart = true;
+  decision.wait = wait_of(row);
+  recent_.push_back(now);
   ++restarts_;
-  return {true, str("restart ", restarts_, " of ", most_, ", ",
-                    step ? str("from step ", *step) : "from the start (no checkpoint yet)")};
+  ++in_a_row_;
+  last_step_ = std::max(last_step_, reached);
+  decision.reason = str("restart ", recent_.size(), " of ", most_, ", ",
+                        step ? "from " + newest : "from the start (no checkpoint yet)");
+  if (decision.wait > std::chrono::milliseconds(0))
+    decision.reason += str(", in ", in_seconds(decision.wait));
+  return decision;
 }
 
 }  // namespace octavo::launch

@@ -1,9 +1,12 @@
 #pragma once
 // When ranks are started again, and from where.
 
+#include <chrono>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -40,20 +43,33 @@ std::optional<int64_t> newest_step(const Checkpoints& now, const Checkpoints& be
 // The command with `--resume latest` in place of any other --resume, and without --overwrite.
 std::vector<std::string> resuming(const std::vector<std::string>& command);
 
+// Restarts are allowed while there are fewer than `most` of them within `window`, and fewer than
+// `most` in a row that gained no checkpoint. The first is at once, or after its kind's wait; each
+// further one without a gain waits twice as long as the last, up to two minutes, give or take a
+// quarter: the runs of a cluster that one file server has failed do not return in the same second.
 class RestartPolicy {
  public:
-  explicit RestartPolicy(int64_t most) : most_(most) {}
+  using Clock = std::chrono::steady_clock;
+  RestartPolicy(int64_t most, std::chrono::duration<double> window, uint64_t seed);
 
   struct Decision {
     bool restart = false;
-    std::string reason;  // why, or why not
+    std::chrono::milliseconds wait{0};  // before it
+    std::string reason;                 // why, or why not
   };
   // `step`: the newest checkpoint of this run, if any.
-  Decision decide(const Outcome& outcome, std::optional<int64_t> step);
+  Decision decide(const Outcome& outcome, std::optional<int64_t> step,
+                  Clock::time_point now = Clock::now());
   int64_t restarts() const { return restarts_; }
 
  private:
-  int64_t most_, restarts_ = 0, last_step_ = -1;
+  std::chrono::milliseconds wait_of(const EndRow& row);
+
+  int64_t most_;
+  std::chrono::duration<double> window_;
+  std::mt19937_64 random_;
+  std::deque<Clock::time_point> recent_;  // restarts within the window
+  int64_t restarts_ = 0, in_a_row_ = 0, last_step_ = -1;
 };
 
 }  // namespace octavo::launch

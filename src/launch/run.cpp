@@ -4,6 +4,9 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <memory>
+#include <random>
+#include <thread>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -21,7 +24,9 @@ namespace octavo::launch {
 namespace {
 
 constexpr int kUsualPort = 29500;
-constexpr std::chrono::milliseconds kOtherNodes{120'000};  // nodes of a job do not start together
+constexpr std::chrono::milliseconds kOtherNodes{120'000};   // nodes of a job do not start together
+constexpr std::chrono::milliseconds kNodeReturns{600'000};  // that was lost: booted, scheduled anew
+constexpr std::chrono::milliseconds kReadStop{2'000}, kLook{50};
 
 int chosen_or(int64_t key, int otherwise) {
   return key >= 0 ? static_cast<int>(key) : otherwise;
@@ -43,19 +48,174 @@ void check_launcher(const Variables& variables) {
        " itself; leave one of the two launchers out");
 }
 
-Verdict decided(RestartPolicy& policy, const Outcome& outcome, bool may_restart,
-                std::optional<int64_t> step) {
-  Verdict verdict{.outcome = outcome};
-  if (outcome.cause == Cause::kNone || !may_restart) return verdict;
-  const RestartPolicy::Decision decision = policy.decide(outcome, step);
-  verdict.restart = decision.restart;
-  verdict.resume = step.has_value();
-  if (decision.restart)
-    log_warn(str(outcome.what, "; ", decision.reason));
-  else
-    log_info(str("no restart: ", decision.reason));
-  return verdict;
-}
+class Launch {
+ public:
+  Launch(const config::Settings& settings, const Work& work, const Variables& variables)
+      : settings_(settings),
+        work_(work),
+        rank_info_(node_rank_info(settings, variables)),
+        root_(checkpoint_root(work.train)),
+        policy_(settings.max_restarts, std::chrono::duration<double>(60 * settings.restart_window),
+                std::random_device{}()) {
+    if (rank_info_.nodes == 1) have_secret();
+    if (!settings.log_dir.empty()) fs::create_directories(settings.log_dir);
+  }
+
+  int run() {
+    const auto interrupted = [this] { return was_interrupted(); };
+    if (rank_info_.nodes > 1) have_node_secret(rank_info_.node, kOtherNodes, interrupted);
+    connect(kOtherNodes);
+    StartPlan plan = first_plan();
+    job_ = {.first = rank_info_, .log_dir = settings_.log_dir};
+    if (settings_.auto_resume) job_.variables[kBeginsAnewVariable] = "1";
+    job_.on_death = [this](int rank, const std::string& text) {
+      coordinator_->post_death(rank, text, job_.first.generation);
+    };
+    for (;;) {
+      std::optional<Verdict> verdict = one_generation(plan);
+      if (!verdict) return static_cast<int>(ExitCode::kStopped);
+      const bool lost_first = verdict->rejoin;
+      if (lost_first && stop_signal_ == 0) verdict = decided(verdict->outcome);
+      if (!verdict->restart) {
+        if (!verdict->outcome.what.empty()) log_error(verdict->outcome.what);
+        return verdict->outcome.code;
+      }
+      if (rank_info_.node != 0 && !lost_first)
+        log_warn(str(verdict->outcome.what, "; the ranks are started again"));
+      ++plan.generation;
+      if (!waited(verdict->wait)) return stop_between(plan);
+      plan.resume = resumes_;
+      if (lost_first) {
+        connect(kNodeReturns);
+        plan.generation = 0;  // its store is new, and counts anew
+      }
+    }
+  }
+
+ private:
+  bool was_interrupted() {  // between two generations: the ranks take signals themselves
+    while (const std::optional<int> number = signals_.take())
+      if (*number != SIGCHLD) stop_signal_ = *number;
+    return stop_signal_ != 0;
+  }
+
+  void connect(std::chrono::milliseconds patience) {
+    coordinator_.reset();
+    coordinator_ = std::make_unique<LaunchCoordinator>(
+        rank_info_.node, rank_info_.nodes, rank_info_.master_address, rank_info_.master_port,
+        LaunchCoordinator::Options{.interrupted = [this] { return was_interrupted(); },
+                                   .connect = patience});
+    rank_info_.master_port = coordinator_->port();
+  }
+
+  // Named by the launcher when it has no name: the ranks that are started again are to find it.
+  StartPlan first_plan() {
+    name_ = name_of_run(work_.train, settings_.auto_resume);
+    const bool continues = !work_.train.resume.empty() || settings_.auto_resume;
+    before_ = continues ? Checkpoints{} : checkpoints_of(root_, name_);
+    StartPlan plan;
+    if (work_.train.run_name.empty()) plan.run_name = name_;
+    plan.resume = settings_.auto_resume && newest_step(checkpoints_of(root_, name_), {});
+    return plan;
+  }
+
+  // Nothing: it was asked to stop before any rank ran.
+  std::optional<Verdict> one_generation(StartPlan& plan) {
+    try {
+      plan = coordinator_->start(plan, kNodeReturns);
+    } catch (const rendezvous::Unreachable& error) {
+      return Verdict{.rejoin = true, .outcome = lost_first_node(error)};
+    } catch (const rendezvous::TimedOut& error) {
+      return Verdict{.rejoin = true, .outcome = lost_first_node(error)};
+    } catch (const Error& error) {
+      if (error.code() == ExitCode::kStopped) coordinator_->decline(plan.generation);
+      throw;
+    }
+    if (plan.stop) {
+      log_info("node 0 was asked to stop; the ranks are not started again");
+      return std::nullopt;
+    }
+    if (!plan.run_name.empty()) name_ = plan.run_name;
+    job_.first.generation = plan.generation;
+    job_.first.master_port = rank_info_.master_port;
+    job_.command = work_.command;
+    if (!plan.run_name.empty()) job_.command.push_back("--run_name=" + plan.run_name);
+    if (plan.resume) job_.command = resuming(job_.command);
+    Outcome own = supervise(job_, signals_, stop_signal_);
+    own.curable = own.curable && stop_signal_ == 0;
+    return coordinator_->agree(plan.generation, own,
+                               [this](const Outcome& outcome) { return decided(outcome); });
+  }
+
+  static Outcome lost_first_node(const Error& error) {
+    Outcome outcome{.code = static_cast<int>(ExitCode::kEnvironment), .cause = Cause::kSilent};
+    outcome.kind = EndKind::kLostFirstNode;
+    outcome.curable = row_of(outcome.kind).curable;
+    outcome.what = str("node 0 is lost (", error.what(), ")");
+    return outcome;
+  }
+
+  // A file system that does not answer now is no reason to give up: the ranks look again.
+  std::optional<int64_t> newest_checkpoint() {
+    try {
+      newest_ = newest_step(checkpoints_of(root_, name_), before_);
+    } catch (const Error& error) {
+      log_warn(error.what());
+    }
+    return newest_;
+  }
+
+  Verdict decided(const Outcome& outcome) {
+    Verdict verdict{.outcome = outcome};
+    if (outcome.cause == Cause::kNone || stop_signal_ != 0) return verdict;
+    const std::optional<int64_t> step = newest_checkpoint();
+    const RestartPolicy::Decision decision = policy_.decide(outcome, step);
+    verdict.restart = decision.restart;
+    verdict.wait = decision.wait;
+    resumes_ = step.has_value();
+    if (decision.restart)
+      log_warn(str(outcome.what, "; ", decision.reason));
+    else
+      log_info(str("no restart: ", decision.reason));
+    return verdict;
+  }
+
+  // False when it was asked to stop meanwhile.
+  bool waited(std::chrono::milliseconds wait) {
+    const auto end = std::chrono::steady_clock::now() + wait;
+    while (!was_interrupted()) {
+      if (std::chrono::steady_clock::now() >= end) return true;
+      std::this_thread::sleep_for(std::min(wait, kLook));
+    }
+    return false;
+  }
+
+  int stop_between(StartPlan& plan) {
+    log_info("asked to stop before the ranks were started again; --resume latest continues");
+    if (rank_info_.node == 0) {
+      plan.stop = true;
+      coordinator_->start(plan, kOtherNodes);
+      if (rank_info_.nodes > 1) std::this_thread::sleep_for(kReadStop);  // the store ends with us
+    } else {
+      coordinator_->decline(plan.generation);
+    }
+    return static_cast<int>(ExitCode::kStopped);
+  }
+
+  const config::Settings& settings_;
+  const Work& work_;
+  RankInfo rank_info_;
+  SignalWatch signals_;
+  int stop_signal_ = 0;
+  std::unique_ptr<LaunchCoordinator> coordinator_;
+  const fs::path root_;
+  std::string name_;
+  Checkpoints before_;
+  std::optional<int64_t> newest_;
+  bool resumes_ = false;
+  RestartPolicy policy_;
+  Job job_;
+};
 
 }  // namespace
 
@@ -110,52 +270,7 @@ RankInfo node_rank_info(const config::Settings& settings, const Variables& varia
 int run(const config::Settings& settings, const Work& work, const Variables& variables) {
   check_launcher(variables);
   chosen_interface("", variables);  // wrong names fail here, once, and not on every rank
-  RankInfo rank_info = node_rank_info(settings, variables);
-  if (rank_info.nodes == 1) have_secret();
-  if (!settings.log_dir.empty()) fs::create_directories(settings.log_dir);
-  SignalWatch signals;
-  int stop_signal = 0;
-  const auto interrupted = [&] {  // between two generations: the ranks take signals themselves
-    while (const std::optional<int> number = signals.take())
-      if (*number != SIGCHLD) stop_signal = *number;
-    return stop_signal != 0;
-  };
-  if (rank_info.nodes > 1) have_node_secret(rank_info.node, kOtherNodes, interrupted);
-  LaunchCoordinator coordinator(rank_info.node, rank_info.nodes, rank_info.master_address,
-                                rank_info.master_port, interrupted);
-  rank_info.master_port = coordinator.port();
-
-  // Named by the launcher when it has no name: the ranks that are started again are to find it.
-  const std::string name = name_of_run(work.train, settings.auto_resume);
-  std::vector<std::string> command = work.command;
-  if (work.train.run_name.empty()) command.push_back("--run_name=" + name);
-  const fs::path root = checkpoint_root(work.train);
-  const bool continues = !work.train.resume.empty() || settings.auto_resume;
-  const Checkpoints before = continues ? Checkpoints{} : checkpoints_of(root, name);
-  RestartPolicy policy(settings.max_restarts);
-  Job job{.command = command, .first = rank_info, .log_dir = settings.log_dir};
-  job.on_death = [&](int rank, const std::string& text) {
-    coordinator.post_death(rank, text, job.first.generation);
-  };
-  if (settings.auto_resume) {
-    job.variables[kBeginsAnewVariable] = "1";
-    if (newest_step(checkpoints_of(root, name), {})) job.command = resuming(command);
-  }
-  for (;; ++job.first.generation) {
-    Outcome own = supervise(job, signals, stop_signal);
-    own.curable = own.curable && stop_signal == 0;
-    const Verdict verdict =
-        coordinator.agree(job.first.generation, own, [&](const Outcome& outcome) {
-          return decided(policy, outcome, stop_signal == 0,
-                         newest_step(checkpoints_of(root, name), before));
-        });
-    if (!verdict.restart || stop_signal != 0) {
-      if (!verdict.outcome.what.empty()) log_error(verdict.outcome.what);
-      return verdict.outcome.code;
-    }
-    if (verdict.resume) job.command = resuming(command);
-    if (rank_info.node != 0) log_warn(str(verdict.outcome.what, "; the ranks are started again"));
-  }
+  return Launch(settings, work, variables).run();
 }
 
 }  // namespace octavo::launch

@@ -8,16 +8,20 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <memory>
 #include <optional>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/rank_status.h"
 #include "base/relay.h"
 
 namespace octavo::launch {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr int kSlowReader = 100;  // ms between two tries
 
 struct Stream {
   int descriptor = -1;
@@ -26,6 +30,7 @@ struct Stream {
 
 struct Rank {
   Child child;
+  std::unique_ptr<SharedPage> page = std::make_unique<SharedPage>();
   RankEnd end;
   bool running = true;
   std::vector<Stream> streams;
@@ -42,8 +47,8 @@ class Ranks {
       for (Stream& stream : rank.streams)
         if (stream.descriptor >= 0) close(stream.descriptor);
       if (!rank.running) continue;
-      signal_group(rank, SIGKILL);
-      waitpid(rank.child.pid, nullptr, 0);
+      kill_group(rank);
+      wait_a_little(rank.child.pid);
     }
   }
 
@@ -54,7 +59,11 @@ class Ranks {
       read_streams();
       handle_signals();
       reap();
-      if (deadline_ && Clock::now() >= *deadline_) end_the_rest();
+      if (!deadline_ || Clock::now() < *deadline_) continue;
+      if (killed_)
+        give_up_the_rest();
+      else
+        end_the_rest();
     }
     read_streams();
     for (Rank& rank : ranks_) {
@@ -78,8 +87,21 @@ class Ranks {
     const bool as_is = rank_info.rank == 0;
     const bool own_output = !as_is || !job_.log_dir.empty() || isatty(STDERR_FILENO) == 0;
     Rank rank;
-    rank.child = start_child(job_.command, variables, own_output);
     rank.end.rank = rank_info.rank;
+    variables[kStatusVariable] = std::to_string(rank.page->descriptor());
+    try {
+      rank.child = start_child(job_.command, variables, own_output, rank.page->descriptor());
+    } catch (const FailureError& error) {
+      // A machine that has no process to give now may have one later.
+      if (error.failure() != Failure::kHostMemory && error.failure() != Failure::kStorage) throw;
+      rank.running = false;
+      rank.end.code = static_cast<int>(ExitCode::kEnvironment);
+      rank.end.failure = error.failure();
+      rank.end.last_line = error.what();
+      ranks_.push_back(std::move(rank));
+      on_failure(ranks_.back());
+      return;
+    }
     if (own_output) {
       std::shared_ptr<LogFile> log;
       if (!job_.log_dir.empty())
@@ -100,18 +122,29 @@ class Ranks {
     for (const Rank& rank : ranks_)
       for (const Stream& stream : rank.streams)
         if (stream.descriptor >= 0) watched.push_back({stream.descriptor, POLLIN, 0});
-    int timeout = -1;
+    int timeout = slow_reader() ? kSlowReader : -1;
     if (deadline_) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now());
-      timeout = static_cast<int>(std::max<int64_t>(0, left.count()));
+      const int wait = static_cast<int>(std::max<int64_t>(0, left.count()));
+      timeout = timeout < 0 ? wait : std::min(timeout, wait);
     }
     if (poll(watched.data(), watched.size(), timeout) < 0 && errno != EINTR)
       fail(ExitCode::kEnvironment, "launch",
            "wanted to wait for ranks, found: ", std::strerror(errno));
   }
 
+  // One who does not take what ranks print is asked again now and then.
+  bool slow_reader() const {
+    return std::ranges::any_of(ranks_, [](const Rank& rank) {
+      return std::ranges::any_of(rank.streams,
+                                 [](const Stream& each) { return each.relay.has_pending(); });
+    });
+  }
+
   void read_streams() {
     char buffer[16384];
+    for (Rank& rank : ranks_)
+      for (Stream& stream : rank.streams) stream.relay.flush();
     for (Rank& rank : ranks_)
       for (Stream& stream : rank.streams)
         while (stream.descriptor >= 0) {
@@ -151,19 +184,26 @@ class Ranks {
       int status = 0;
       if (!rank.running || waitpid(rank.child.pid, &status, WNOHANG) != rank.child.pid) continue;
       rank.running = false;
-      rank.end.order = ended_++;
       if (WIFSIGNALED(status))
         rank.end.signal = WTERMSIG(status);
       else
         rank.end.code = WEXITSTATUS(status);
-      if (!has_failed(rank.end) || rank.end.killed) continue;
-      if (job_.on_death) job_.on_death(rank.end.rank, death_text(rank.end));
-      if (!deadline_) deadline_ = Clock::now() + job_.grace;
+      rank.end.failure = rank.page->failure();
+      on_failure(rank);
     }
   }
 
+  // Of a rank that has ended: its peers are told, and are given some time to leave.
+  void on_failure(Rank& rank) {
+    rank.end.order = ended_++;
+    if (!has_failed(rank.end) || rank.end.killed) return;
+    if (job_.on_death) job_.on_death(rank.end.rank, death_text(rank.end));
+    if (!deadline_) deadline_ = Clock::now() + job_.grace;
+  }
+
   void end_the_rest() {
-    deadline_.reset();
+    deadline_ = Clock::now() + job_.last_grace;
+    killed_ = true;
     for (Rank& rank : ranks_) {
       if (!rank.running) continue;
       rank.end.killed = true;
@@ -171,13 +211,36 @@ class Ranks {
       log_warn(str("rank ", rank.end.rank,
                    rank.end.was_stopped ? " stands still" : " did not leave", " within ",
                    job_.grace.count() / 1000.0, " s; it is killed"));
-      signal_group(rank, SIGKILL);
-      signal_group(rank, SIGCONT);
+      kill_group(rank);
     }
   }
 
-  static void signal_group(const Rank& rank, int number) {
-    if (rank.running) kill(-rank.child.pid, number);
+  // A process that waits in the kernel (state D) does not end before that wait does, which may be
+  // never: it is left behind, named, and nothing is restarted beside it.
+  void give_up_the_rest() {
+    deadline_.reset();
+    for (Rank& rank : ranks_) {
+      if (!rank.running) continue;
+      rank.running = false;
+      rank.end.unkillable = true;
+      rank.end.order = ended_++;
+      log_error(str("rank ", rank.end.rank, " (process ", rank.child.pid, ", state ",
+                    process_state(rank.child.pid), ") is still there ",
+                    job_.last_grace.count() / 1000.0, " s after SIGKILL; it is not waited for"));
+    }
+  }
+
+  // The group, and the process itself, which may have left its group.
+  void kill_group(const Rank& rank) const {
+    if (job_.kill_group) return job_.kill_group(rank.child.pid);
+    kill(-rank.child.pid, SIGKILL);
+    kill(rank.child.pid, SIGKILL);
+    kill(-rank.child.pid, SIGCONT);
+  }
+
+  void wait_a_little(pid_t pid) const {
+    const Clock::time_point latest = Clock::now() + job_.last_grace;
+    while (waitpid(pid, nullptr, WNOHANG) == 0 && Clock::now() < latest) poll(nullptr, 0, 10);
   }
 
   const Job& job_;
@@ -185,6 +248,7 @@ class Ranks {
   int& stop_signal_;
   std::vector<Rank> ranks_;
   std::optional<Clock::time_point> deadline_;
+  bool killed_ = false;
   int ended_ = 0;
 };
 

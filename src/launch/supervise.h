@@ -18,7 +18,10 @@ struct Job {
   Variables variables;                    // beside those of the place
   std::string log_dir;                    // "": ranks beyond the first print with a prefix
   std::chrono::milliseconds grace{6000};  // for peers to notice that a rank is gone, and leave
+  std::chrono::milliseconds last_grace{20'000};  // from SIGKILL on: a driver may take seconds
   std::function<void(int rank, const std::string& text)> on_death = {};
+  // For tests: what sends SIGKILL. No process here can be made to survive it.
+  std::function<void(pid_t pid)> kill_group = {};
 };
 
 // The signal that was passed on to the ranks is kept in `stop_signal` (0: none).

@@ -5,6 +5,7 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "base/error.h"
+#include "base/failure.h"
 #include "base/log.h"
 #include "engine/allocator.h"
 #include "engine/devices.h"
@@ -98,11 +99,11 @@ void prepare_process(const config::Settings& settings) {
 }
 
 void fail_out_of_memory(const c10::OutOfMemoryError& error) {
-  fail(ExitCode::kEnvironment, "train",
-       "the device's memory is full: ", error.what_without_backtrace(),
-       "\nChange first, in this order: a smaller batch_size with more "
-       "gradient_accumulation_steps; gradient_checkpointing true; gradient_dtype bf16; "
-       "moment_dtype bf16 or fp8; master_dtype bf16; lora_rank 16");
+  fail_as(Failure::kDeviceMemory, "train",
+          "the device's memory is full: ", error.what_without_backtrace(),
+          "\nChange first, in this order: a smaller batch_size with more "
+          "gradient_accumulation_steps; gradient_checkpointing true; gradient_dtype bf16; "
+          "moment_dtype bf16 or fp8; master_dtype bf16; lora_rank 16");
 }
 
 namespace {

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/log_file.h"
 #include "base/log_merge.h"
+#include "base/rank_status.h"
 #include "base/signals.h"
 #include "engine/allocator.h"
 #include "engine/trace.h"
@@ -11,6 +12,7 @@
 #include "train/batching/auto_batch.h"
 #include "train/device.h"
 #include "train/evaluate.h"
+#include "train/failures.h"
 #include "train/guards/bad_step.h"
 #include "train/guards/output_check.h"
 #include "train/guards/replica_check.h"
@@ -205,6 +207,7 @@ int train_to_the_end(config::Settings settings) {
     return run_to_the_end(*run);
   } catch (const std::exception& error) {
     keep_in_log_file(LogLevel::kError, error.what());
+    note_failure(failure_of_run(error));  // now: the watch may end this process before main does
     remove_empty(run->claim.made);
     run->world.announce_exit(error);
     throw;
@@ -230,6 +233,9 @@ int train(config::Settings settings) {
     return train_to_the_end(std::move(settings));
   } catch (const c10::OutOfMemoryError& error) {
     fail_out_of_memory(error);
+  } catch (const c10::Error& error) {
+    fail_if_environment(error);
+    throw;
   }
 }
 

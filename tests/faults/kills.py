@@ -56,7 +56,8 @@ class Killed(common.Folder):
         self.ranks, extra = KINDS[kind]
         super().__init__(path, CONFIG + extra, "checkpoints_fp8" if FP8 in extra else "checkpoints")
         self.kills = self.in_save = self.unloadable = 0
-        self.running, self.left = None, set()
+        self.running, self.left, self.killed = None, set(), ""
+        self.gave_up = 0  # launchers that ended though only a rank was killed
 
     def leavings(self):
         """With inodes: what an earlier kill left is not counted again."""
@@ -75,6 +76,11 @@ class Killed(common.Folder):
 
     def is_over(self):
         return self.process().poll() is not None
+
+    def begin_again(self):
+        """After an end that was no success. Of a launcher it is one only when everything was killed."""
+        self.gave_up += self.killed.startswith("rank")
+        self.begin()
 
     def wait_for(self, what):
         """Until it is so; False when the run was over before."""
@@ -145,8 +151,10 @@ class Killed(common.Folder):
 
     def finish_running(self):
         """To the end. Returns the exit code."""
-        if self.running is None or self.is_over() and self.process().returncode != 0:
+        if self.running is None:
             self.begin()
+        elif self.is_over() and self.process().returncode != 0:
+            self.begin_again()
         try:
             if self.ranks == 1:
                 self.running.communicate(timeout=PATIENCE)
@@ -166,14 +174,14 @@ def disturb(folder, most, chance):
         if folder.is_over():
             if folder.process().returncode == 0:
                 return
-            folder.begin()  # killed, or a launcher that gave up since no step was gained
+            folder.begin_again()
         if not folder.wait_for_moment(chance):
             continue
         at = folder.newest()
         what = folder.kill(chance)
         if not what:
             continue
-        folder.kills += 1
+        folder.kills, folder.killed = folder.kills + 1, what
         inside = folder.look(at_rest=what in ("process", "all"))
         print(f"  {folder.path.name}: kill {folder.kills} of {what} after the checkpoint of step {at}"
               f"{', in a save' if inside else ''}", flush=True)
@@ -203,6 +211,7 @@ def killed_run(work, name, kind, most, chance, reference):
         disturb(folder, most, chance)
         code = folder.finish_running()
         found = differences(folder, reference) if code == 0 else [f"it ended with exit code {code}"]
+        found += [f"the launcher gave up {folder.gave_up} times"] if folder.gave_up else []
         # After a rank's kill nothing else looks at checkpoints: the launcher has started ranks again.
         folder.unloadable += sum("CHECKPOINT NOT USABLE" in text for text in folder.logs().values())
     finally:

@@ -225,9 +225,6 @@ class Ranks(Chain):
         return self.launched.ranks()[0]
 
     def victim(self, chance):
-        """After a step was gained: a launcher gives up when ranks die again and again without."""
-        self.wait_for(lambda: self.folder.newest() >= self.lives[-1].first_step)
-        self.kept_before_kill[-1] = self.folder.newest()
         return self.launched.wait_for_ranks(2)[chance.randrange(2)]
 
     def stop_target(self):

@@ -13,13 +13,24 @@ Outcome failed(int code, Cause cause, int rank) {
   return {.code = code, .cause = cause, .curable = code == 3, .rank = rank, .what = "for a test"};
 }
 
-bool never() {
-  return false;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Options = LaunchCoordinator::Options;
+
+// Asked to stop from the start, or never.
+Options with(bool interrupted, milliseconds connect = seconds(10)) {
+  return {.interrupted = [interrupted] { return interrupted; },
+          .connect = connect,
+          .listen = milliseconds(1500)};
+}
+
+bool ended_within(std::chrono::steady_clock::time_point begin, milliseconds limit) {
+  return std::chrono::steady_clock::now() - begin < limit;
 }
 
 TEST(LaunchCoordinator, NodesReturnTheSame) {
-  LaunchCoordinator first(0, 2, "127.0.0.1", 0, never);
-  LaunchCoordinator second(1, 2, "127.0.0.1", first.port(), never);
+  LaunchCoordinator first(0, 2, "127.0.0.1", 0, with(false));
+  LaunchCoordinator second(1, 2, "127.0.0.1", first.port(), with(false));
   Verdict seen;
   // The first node only knows that a peer is gone; the second knows which and why.
   std::thread other([&] {
@@ -27,20 +38,20 @@ TEST(LaunchCoordinator, NodesReturnTheSame) {
   });
   const Verdict verdict =
       first.agree(0, failed(3, Cause::kReported, 0), [](const Outcome& outcome) {
-        return Verdict{.restart = true, .resume = true, .outcome = outcome};
+        return Verdict{.restart = true, .wait = milliseconds(70), .outcome = outcome};
       });
   other.join();
   EXPECT_EQ(verdict.outcome.rank, 2);
   EXPECT_TRUE(verdict.outcome.curable);
   EXPECT_TRUE(seen.restart);
-  EXPECT_TRUE(seen.resume);
+  EXPECT_EQ(seen.wait, milliseconds(70));
   EXPECT_EQ(seen.outcome.rank, 2);
   EXPECT_EQ(seen.outcome.what, "for a test");
 }
 
 TEST(LaunchCoordinator, WhatOneNodeCannotCureIsNotRestarted) {
-  LaunchCoordinator first(0, 2, "127.0.0.1", 0, never);
-  LaunchCoordinator second(1, 2, "127.0.0.1", first.port(), never);
+  LaunchCoordinator first(0, 2, "127.0.0.1", 0, with(false));
+  LaunchCoordinator second(1, 2, "127.0.0.1", first.port(), with(false));
   std::thread other([&] {
     second.agree(0, failed(2, Cause::kReported, 1), [](const Outcome&) { return Verdict{}; });
   });
@@ -52,7 +63,7 @@ TEST(LaunchCoordinator, WhatOneNodeCannotCureIsNotRestarted) {
 }
 
 TEST(LaunchCoordinator, DeathsAreToldAndForgottenByARestart) {
-  LaunchCoordinator coordinator(0, 1, "127.0.0.1", 0, never);
+  LaunchCoordinator coordinator(0, 1, "127.0.0.1", 0, with(false));
   rendezvous::Client client("127.0.0.1", coordinator.port(), "", std::chrono::seconds(5));
   coordinator.post_death(3, "killed by signal 9 (Killed)");
   EXPECT_EQ(client.try_get("launch/dead/3"), "killed by signal 9 (Killed)");
@@ -67,29 +78,140 @@ TEST(LaunchCoordinator, DeathsAreToldAndForgottenByARestart) {
 TEST(LaunchCoordinator, AStopEndsTheWaitForNodeZero) {
   int port = 0;
   {
-    LaunchCoordinator gone(0, 1, "127.0.0.1", 0, never);
+    LaunchCoordinator gone(0, 1, "127.0.0.1", 0, with(false));
     port = gone.port();
   }
   const auto begin = std::chrono::steady_clock::now();
   expect_failure(ExitCode::kStopped, "asked to stop",
-                 [&] { LaunchCoordinator(1, 2, "127.0.0.1", port, [] { return true; }); });
+                 [&] { LaunchCoordinator(1, 2, "127.0.0.1", port, with(true)); });
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
 }
 
 TEST(LaunchCoordinator, ANodeThatIsLostIsNamed) {
-  LaunchCoordinator first(0, 2, "127.0.0.1", 0, [] { return true; });  // impatient
+  LaunchCoordinator first(0, 2, "127.0.0.1", 0, with(true));  // impatient
   const Verdict verdict =
       first.agree(0, {}, [](const Outcome& outcome) { return Verdict{.outcome = outcome}; });
   EXPECT_EQ(verdict.outcome.code, 3);
+  EXPECT_EQ(verdict.outcome.kind, EndKind::kLostNode);
+  EXPECT_TRUE(verdict.outcome.curable);
   EXPECT_NE(verdict.outcome.what.find("node 1 is lost"), std::string::npos);
+}
+
+// Rank 0 may finish its reports while the other node has long ended: both return 75, and a node
+// that ends after node 0 has left does, too.
+TEST(LaunchCoordinator, AStopIsOneOfAllNodes) {
+  Verdict late;
+  {
+    auto first = std::make_unique<LaunchCoordinator>(0, 2, "127.0.0.1", 0, with(true));
+    LaunchCoordinator second(1, 2, "127.0.0.1", first->port(), with(false));
+    first->start({}, seconds(1));
+    second.start({}, seconds(1));
+    const Outcome stopped{.code = 75, .kind = EndKind::kStopped, .stopped = true};
+    std::thread slow([&] {  // three seconds after node 0's ranks, and node 0 was asked to stop
+      std::this_thread::sleep_for(seconds(3));
+      late = second.agree(0, stopped, [](const Outcome&) { return Verdict{}; });
+    });
+    const Verdict verdict = first->agree(
+        0, stopped, [](const Outcome& outcome) { return Verdict{.outcome = outcome}; });
+    EXPECT_EQ(verdict.outcome.code, 75);
+    slow.join();
+    EXPECT_EQ(late.outcome.code, 75);
+    first.reset();
+    const Verdict alone = second.agree(0, stopped, [](const Outcome&) { return Verdict{}; });
+    EXPECT_EQ(alone.outcome.code, 75);
+    EXPECT_FALSE(alone.rejoin);
+  }
+}
+
+TEST(LaunchCoordinator, NodesStartWhatNodeZeroSays) {
+  LaunchCoordinator first(0, 2, "127.0.0.1", 0, with(false));
+  LaunchCoordinator second(1, 2, "127.0.0.1", first.port(), with(false));
+  first.start({.generation = 0, .run_name = "of-node-0"}, seconds(1));
+  const StartPlan plan = second.start({.run_name = "of-node-1"}, seconds(5));
+  EXPECT_EQ(plan.run_name, "of-node-0");
+  EXPECT_FALSE(plan.resume);
+  first.start({.generation = 1, .resume = true}, seconds(1));
+  EXPECT_TRUE(second.start({.generation = 1}, seconds(5)).resume);
+  first.start({.generation = 2, .stop = true}, seconds(1));
+  EXPECT_TRUE(second.start({.generation = 2}, seconds(5)).stop);
+}
+
+// A launcher that a scheduler started again has no part in the generation that its node was lost
+// from: it ends that one and waits for the next.
+TEST(LaunchCoordinator, ALauncherThatComesBackJoinsTheNextGeneration) {
+  LaunchCoordinator first(0, 2, "127.0.0.1", 0, with(false));
+  first.start({.generation = 4}, seconds(1));
+  {
+    LaunchCoordinator lost(1, 2, "127.0.0.1", first.port(), with(false));
+    EXPECT_EQ(lost.start({}, seconds(5)).generation, 4);
+  }
+  LaunchCoordinator again(1, 2, "127.0.0.1", first.port(), with(false));
+  StartPlan plan;
+  std::thread joining([&] { plan = again.start({}, seconds(20)); });
+  const auto begin = std::chrono::steady_clock::now();
+  const Verdict verdict =
+      first.agree(4, failed(3, Cause::kReported, 0), [](const Outcome& outcome) {
+        return Verdict{.restart = outcome.curable, .outcome = outcome};
+      });
+  EXPECT_TRUE(ended_within(begin, seconds(8)));
+  EXPECT_TRUE(verdict.restart);
+  EXPECT_NE(verdict.outcome.what.find("launcher of node 1 was started again"), std::string::npos);
+  rendezvous::Client client("127.0.0.1", first.port(), "", seconds(5));
+  EXPECT_TRUE(client.check({"generation/4/alarm"}));
+  first.start({.generation = 5, .resume = true}, seconds(1));
+  joining.join();
+  EXPECT_EQ(plan.generation, 5);
+  EXPECT_TRUE(plan.resume);
+}
+
+TEST(LaunchCoordinator, WithoutNodeZeroTheOthersWaitForIt) {
+  auto first = std::make_unique<LaunchCoordinator>(0, 2, "127.0.0.1", 0, with(false));
+  LaunchCoordinator second(1, 2, "127.0.0.1", first->port(), with(false));
+  first.reset();
+  const Verdict verdict =
+      second.agree(0, failed(3, Cause::kReported, 2), [](const Outcome&) { return Verdict{}; });
+  EXPECT_TRUE(verdict.rejoin);
+  EXPECT_FALSE(verdict.restart);
+  EXPECT_EQ(verdict.outcome.kind, EndKind::kLostFirstNode);
+  // What a restart does not cure, it does not wait for.
+  EXPECT_FALSE(
+      second.agree(0, failed(4, Cause::kItself, 2), [](const Outcome&) { return Verdict{}; })
+          .rejoin);
+}
+
+// The port of a node 0 that was lost may still be taken for a moment.
+TEST(LaunchCoordinator, NodeZeroWaitsForItsPort) {
+  auto old = std::make_unique<LaunchCoordinator>(0, 2, "127.0.0.1", 0, with(false));
+  const int port = old->port();
+  std::thread leaving([&] {
+    std::this_thread::sleep_for(milliseconds(500));
+    old.reset();
+  });
+  EXPECT_NO_THROW(LaunchCoordinator(0, 2, "127.0.0.1", port, with(false)));
+  leaving.join();
+  const LaunchCoordinator taken(0, 2, "127.0.0.1", port, with(false));
+  expect_failure(ExitCode::kEnvironment, "cannot listen",
+                 [&] { LaunchCoordinator(0, 2, "127.0.0.1", port, with(false)); });
+}
+
+TEST(LaunchCoordinator, ANodeThatIsAskedToStopIsNotWaitedFor) {
+  LaunchCoordinator first(0, 2, "127.0.0.1", 0, with(false));
+  LaunchCoordinator second(1, 2, "127.0.0.1", first.port(), with(false));
+  second.decline(1);
+  first.start({.generation = 1}, seconds(1));
+  const Verdict verdict =
+      first.agree(1, failed(3, Cause::kReported, 0),
+                  [](const Outcome& outcome) { return Verdict{.outcome = outcome}; });
+  EXPECT_EQ(verdict.outcome.code, 75);
 }
 
 // A node that never came makes no failure of a stop that the ranks here obeyed.
 TEST(LaunchCoordinator, AStopDoesNotWaitForNodesThatNeverCame) {
-  LaunchCoordinator first(0, 2, "127.0.0.1", 0, [] { return true; });
+  LaunchCoordinator first(0, 2, "127.0.0.1", 0, with(true));
   const auto begin = std::chrono::steady_clock::now();
-  const Verdict verdict = first.agree(
-      0, {.code = 75}, [](const Outcome& outcome) { return Verdict{.outcome = outcome}; });
+  const Verdict verdict = first.agree(0, {.code = 75, .stopped = true}, [](const Outcome& outcome) {
+    return Verdict{.outcome = outcome};
+  });
   EXPECT_EQ(verdict.outcome.code, 75);
   EXPECT_EQ(verdict.outcome.cause, Cause::kNone);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));

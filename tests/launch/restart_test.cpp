@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <set>
 
 #include "expect_failure.h"
 #include "launch/run.h"
@@ -66,6 +67,62 @@ TEST(Outcome, AStopBeforeRanksListen) {
   EXPECT_EQ(of({signalled(0, 0, SIGTERM)}).code, 3);  // somebody else's
 }
 
+// Before, asking twice ended the ranks and returned 0.
+TEST(Outcome, EndedAtOnceIsNotDone) {
+  RankEnd ended = signalled(0, 0, SIGKILL);
+  ended.killed = true;
+  EXPECT_EQ(of({ended}, SIGINT).code, 130);
+  EXPECT_EQ(of({ended}, SIGINT).cause, Cause::kNone);
+}
+
+TEST(Outcome, WhatARankSaysAboutItselfNamesIt) {
+  RankEnd peer = exited(0, 0, 3), faulty = exited(1, 1, 3);
+  peer.failure = Failure::kPeerLost;
+  faulty.failure = Failure::kDeviceFault;
+  const Outcome outcome = of({peer, faulty});
+  EXPECT_EQ(outcome.rank, 1);
+  EXPECT_EQ(outcome.kind, EndKind::kDeviceFault);
+  EXPECT_TRUE(outcome.curable);
+  EXPECT_EQ(outcome.what, "rank 1 ended with exit code 3 (device_fault)");
+}
+
+// Several nodes: a peer on the first that missed a rank is not taken for one that failed by itself.
+TEST(Outcome, WhoMissedAnotherIsTheLastToBeBlamed) {
+  RankEnd peer = exited(0, 0, 3), network = exited(2, 1, 3);
+  peer.failure = Failure::kPeerLost;
+  network.failure = Failure::kNetwork;
+  EXPECT_EQ(together(std::vector{of({peer}), of({exited(3, 0, 3)})}).rank, 3);
+  EXPECT_EQ(together(std::vector{of({peer}), of({network})}).rank, 2);
+  EXPECT_EQ(of({peer, exited(1, 1, 3)}).rank, 1);
+}
+
+TEST(Outcome, NothingIsRestartedBesideARankThatCannotBeKilled) {
+  RankEnd stuck = exited(1, 1, 0);
+  stuck.killed = stuck.unkillable = true;
+  const Outcome alone = of({exited(0, 0, 3), stuck});
+  EXPECT_EQ(alone.kind, EndKind::kUnkillable);
+  EXPECT_EQ(alone.code, 3);
+  EXPECT_FALSE(alone.curable);
+  const Outcome beside = of({signalled(0, 0, SIGSEGV), stuck});
+  EXPECT_EQ(beside.rank, 0);
+  EXPECT_FALSE(beside.curable);
+  EXPECT_NE(beside.what.find("rank 1 does not end after SIGKILL"), std::string::npos);
+}
+
+// A node whose ranks were stopped before they listened, and another's that only missed them.
+TEST(Outcome, AStopOfOneNodeIsNoFailureOfTheOther) {
+  RankEnd missed = exited(2, 0, 3);
+  missed.failure = Failure::kPeerLost;
+  const std::vector nodes = {of({missed}), of({signalled(0, 0, SIGTERM)}, SIGTERM)};
+  EXPECT_EQ(together(nodes).code, 75);
+  EXPECT_EQ(together(nodes).cause, Cause::kNone);
+  const std::vector failed = {of({signalled(2, 0, SIGSEGV)}), nodes[1]};
+  EXPECT_EQ(together(failed).code, 3);
+  EXPECT_EQ(together(std::vector{of({missed})}).code, 3);
+  const std::vector mixed = {of({signalled(2, 0, SIGSEGV)}), of({exited(0, 0, 4)})};
+  EXPECT_FALSE(together(mixed).curable);
+}
+
 TEST(Outcome, WorstOfNodes) {
   const Outcome fine, gone = of({signalled(5, 0, SIGSEGV)}), told = of({exited(0, 0, 3)});
   const Outcome stopped = of({exited(0, 0, 75)});
@@ -74,32 +131,92 @@ TEST(Outcome, WorstOfNodes) {
   EXPECT_EQ(worst(std::vector{fine, fine}).code, 0);
 }
 
-TEST(Restart, OnlyWhatARestartCures) {
-  const Outcome killed = of({signalled(0, 0, SIGKILL)});
-  EXPECT_TRUE(RestartPolicy(1).decide(killed, std::nullopt).restart);
-  EXPECT_TRUE(RestartPolicy(1).decide(of({exited(0, 0, 3)}), 5).restart);
-  EXPECT_FALSE(RestartPolicy(0).decide(killed, 5).restart);
-  for (const int code : {1, 2, 4, 5})
-    EXPECT_FALSE(RestartPolicy(9).decide(of({exited(0, 0, code)}), 5).restart) << code;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Clock = RestartPolicy::Clock;
+
+RestartPolicy policy_of(int64_t most, int minutes = 60) {
+  return {most, std::chrono::minutes(minutes), 1};
 }
 
-TEST(Restart, GivesUpWhenNoStepWasGained) {
+TEST(Restart, OnlyWhatARestartCures) {
   const Outcome killed = of({signalled(0, 0, SIGKILL)});
-  RestartPolicy policy(10);
-  const auto first = policy.decide(killed, 20);
-  EXPECT_EQ(first.reason, "restart 1 of 10, from step 20");
-  EXPECT_TRUE(policy.decide(killed, 30).restart);
-  const auto stuck = policy.decide(killed, 30);
-  EXPECT_FALSE(stuck.restart);
-  EXPECT_NE(stuck.reason.find("no step was gained since restart 2"), std::string::npos);
+  EXPECT_TRUE(policy_of(1).decide(killed, std::nullopt).restart);
+  EXPECT_TRUE(policy_of(1).decide(of({exited(0, 0, 3)}), 5).restart);
+  EXPECT_FALSE(policy_of(0).decide(killed, 5).restart);
+  for (const int code : {1, 2, 4, 5})
+    EXPECT_FALSE(policy_of(9).decide(of({exited(0, 0, code)}), 5).restart) << code;
+  EXPECT_NE(policy_of(9).decide(of({exited(0, 0, 4)}), 5).reason.find("at fault: the training"),
+            std::string::npos);
+}
 
-  RestartPolicy early(10);
-  EXPECT_TRUE(early.decide(killed, std::nullopt).restart);
-  EXPECT_FALSE(early.decide(killed, std::nullopt).restart);
+TEST(Restart, ABudgetWithinAWindow) {
+  const Outcome killed = of({signalled(0, 0, SIGKILL)});
+  const Clock::time_point start = Clock::now();
+  const auto at = [&](int minutes) { return start + std::chrono::minutes(minutes); };
+  RestartPolicy policy = policy_of(2);
+  EXPECT_EQ(policy.decide(killed, 20, at(0)).reason, "restart 1 of 2, from step 20");
+  EXPECT_EQ(policy.decide(killed, 30, at(10)).reason, "restart 2 of 2, from step 30");
+  const auto full = policy.decide(killed, 40, at(59));
+  EXPECT_FALSE(full.restart);
+  EXPECT_NE(full.reason.find("all 2 restarts of the last 60 minutes are used"), std::string::npos)
+      << full.reason;
+  EXPECT_TRUE(policy.decide(killed, 50, at(61)).restart);   // the first is past
+  EXPECT_FALSE(policy.decide(killed, 60, at(62)).restart);  // the second is not
+  // A run of weeks has no other bound.
+  RestartPolicy weeks = policy_of(2);
+  for (int day = 0; day < 60; ++day)
+    EXPECT_TRUE(weeks.decide(killed, day + 1, at(day * 24 * 60)).restart) << day;
+}
 
-  RestartPolicy few(1);
-  EXPECT_TRUE(few.decide(killed, 1).restart);
-  EXPECT_EQ(few.decide(killed, 2).reason, "all 1 restarts are used");
+TEST(Restart, WithoutAGainItWaitsLongerEachTimeAndEnds) {
+  const Outcome killed = of({signalled(0, 0, SIGKILL)});
+  RestartPolicy policy = policy_of(10);
+  const Clock::time_point now = Clock::now();
+  EXPECT_EQ(policy.decide(killed, 20, now).wait, milliseconds(0));
+  double expected = 2;
+  for (int restart = 2; restart <= 10; ++restart, expected = std::min(120.0, 2 * expected)) {
+    const auto decision = policy.decide(killed, 20, now);
+    ASSERT_TRUE(decision.restart) << restart;
+    const double waits = static_cast<double>(decision.wait.count()) / 1000;
+    EXPECT_GE(waits, 0.75 * expected - 0.001) << restart;
+    EXPECT_LE(waits, 1.25 * expected + 0.001) << restart;
+  }
+  const auto stuck = policy_of(10).decide(killed, 20, now);
+  EXPECT_TRUE(stuck.restart);
+  // An hour later the window is empty again; what was never gained is not forgotten.
+  const auto later = policy.decide(killed, 20, now + std::chrono::hours(2));
+  EXPECT_FALSE(later.restart);
+  EXPECT_NE(later.reason.find("no checkpoint was gained over 10 restarts in a row"),
+            std::string::npos)
+      << later.reason;
+  EXPECT_EQ(policy.decide(killed, 21, now + std::chrono::hours(2)).wait, milliseconds(0));
+}
+
+// A file server that is away for two minutes, at five restarts.
+TEST(Restart, AnOutageOfTwoMinutesIsSurvived) {
+  RankEnd stale = exited(0, 0, 3);
+  stale.failure = Failure::kStorage;
+  const Outcome outcome = of({stale});
+  RestartPolicy policy = policy_of(5);
+  milliseconds waited{0};
+  for (int restart = 0; restart < 5; ++restart) {
+    const auto decision = policy.decide(outcome, 20, Clock::now() + waited);
+    ASSERT_TRUE(decision.restart);
+    waited += decision.wait;
+  }
+  EXPECT_GT(waited, seconds(120));
+}
+
+TEST(Restart, WaitsDiffer) {
+  const Outcome killed = of({signalled(0, 0, SIGKILL)});
+  std::set<int64_t> waits;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    RestartPolicy policy(9, std::chrono::minutes(60), seed);
+    policy.decide(killed, 1);
+    waits.insert(policy.decide(killed, 1).wait.count());
+  }
+  EXPECT_GT(waits.size(), 15u);
 }
 
 TEST(Restart, CheckpointsOfThisRun) {

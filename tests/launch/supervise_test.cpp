@@ -1,6 +1,7 @@
 #include "launch/supervise.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <thread>
@@ -88,10 +89,10 @@ TEST(Supervise, AStoppedRankIsFoundAndEnded) {
 }
 
 TEST(Supervise, SignalsArePassedOnOnce) {
-  for (const int number : {SIGTERM, SIGINT, SIGUSR1}) {
+  for (const int number : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) {
     const Scratch folder;
     const Job job = shell(
-        "count=0; stop() { count=$((count+1)); }; trap stop TERM INT USR1; echo ready;"
+        "count=0; stop() { count=$((count+1)); }; trap stop TERM INT USR1 HUP; echo ready;"
         "i=0; while [ $i -lt 40 ]; do sleep 0.05; i=$((i+1)); [ $count -gt 0 ] && break; done;"
         "sleep 0.1; echo $count; exit $((count > 0 ? 75 : 9))",
         2, folder);
@@ -123,6 +124,71 @@ TEST(Supervise, NothingIsLeftBehind) {
   for (int tries = 0; alive(grandchild) && tries < 100; ++tries)
     std::this_thread::sleep_for(milliseconds(10));
   EXPECT_FALSE(alive(grandchild));
+}
+
+// A rank that waits in the kernel survives SIGKILL for as long as that wait lasts.
+TEST(Supervise, ARankThatCannotBeKilledIsNotWaitedFor) {
+  const Scratch folder;
+  Job job = shell("[ $OCTAVO_RANK = 0 ] && exit 3; echo $$; exec sleep 60", 2, folder);
+  job.last_grace = milliseconds(300);
+  job.kill_group = [](pid_t) {};
+  const auto begin = Clock::now();
+  const Outcome outcome = run(job);
+  EXPECT_LT(Clock::now() - begin, milliseconds(5000));
+  EXPECT_EQ(outcome.kind, EndKind::kUnkillable);
+  EXPECT_EQ(outcome.rank, 1);
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_FALSE(outcome.curable);
+  const pid_t left = std::stoi(log_of(folder, 1));
+  kill(left, SIGKILL);
+  waitpid(left, nullptr, 0);
+}
+
+// What a rank said about itself reaches the launcher, however it left.
+TEST(Supervise, TheStatusPageOutlivesTheRank) {
+  const Scratch folder;
+  // A page that is not one of ours, by its number: the descriptor is there and is 4096 bytes.
+  const Outcome outcome = run(
+      shell("[ -n \"$OCTAVO_STATUS_FD\" ] && [ -e /proc/self/fd/$OCTAVO_STATUS_FD ] || exit 9;"
+            "printf '\\001\\000\\172\\014\\003\\000\\000\\000' 1<>/proc/self/fd/$OCTAVO_STATUS_FD;"
+            "exit 3",
+            1, folder));
+  EXPECT_EQ(outcome.kind, EndKind::kDeviceFault) << outcome.what;
+}
+
+TEST(Supervise, AStalledReaderHoldsUpNobody) {
+  const Scratch folder;
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const int before = dup(STDOUT_FILENO);
+  dup2(ends[1], STDOUT_FILENO);
+  Job job = shell(
+      "i=0; while [ $i -lt 4000 ]; do echo a line that is long enough, $i; "
+      "i=$((i+1)); done; exit 75",
+      1, folder);
+  job.log_dir.clear();
+  const auto begin = Clock::now();
+  const Outcome outcome = run(job);
+  dup2(before, STDOUT_FILENO);
+  for (const int each : {before, ends[0], ends[1]}) close(each);
+  EXPECT_EQ(outcome.code, 75);
+  EXPECT_LT(Clock::now() - begin, milliseconds(10'000));
+}
+
+TEST(Supervise, AReaderThatIsGoneEndsNothing) {
+  const Scratch folder;
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  close(ends[0]);
+  const int before = dup(STDOUT_FILENO);
+  dup2(ends[1], STDOUT_FILENO);
+  Job job = shell("echo one; sleep 0.2; echo two; exit 75", 2, folder);
+  job.log_dir.clear();
+  const Outcome outcome = run(job);
+  dup2(before, STDOUT_FILENO);
+  close(before);
+  close(ends[1]);
+  EXPECT_EQ(outcome.code, 75);
 }
 
 TEST(Supervise, RanksDieWithTheLauncher) {

@@ -1,0 +1,42 @@
+#pragma once
+// What a rank says to its launcher without a message: one page of memory that both have, which
+// outlives the rank however it ends. A process that no launcher started has a page of its own.
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "base/failure.h"
+
+namespace octavo {
+
+struct RankPage {
+  std::atomic<uint32_t> layout{0};   // kRankPageLayout once the rank has found the page
+  std::atomic<uint32_t> failure{0};  // a Failure: why it leaves, if it said so
+  std::atomic<int64_t> step{-1};     // steps done; -1: none yet
+  std::atomic<int64_t> pulse{0};     // monotonic ns: when the process last showed that it runs
+};
+inline constexpr uint32_t kRankPageLayout = 0x0c7a0001;
+inline constexpr const char* kStatusVariable = "OCTAVO_STATUS_FD";
+
+// Of this process. The first call takes the launcher's page, so make it before other threads run.
+RankPage& own_page();
+void note_failure(Failure failure);
+
+// The launcher's side: made before a rank starts, handed on as a descriptor.
+class SharedPage {
+ public:
+  SharedPage();
+  ~SharedPage();
+  SharedPage(const SharedPage&) = delete;
+  SharedPage& operator=(const SharedPage&) = delete;
+  int descriptor() const { return descriptor_; }
+  Failure failure() const;  // kUnknown when the rank said none, or nonsense
+  const RankPage& page() const { return *page_; }
+
+ private:
+  int descriptor_ = -1;
+  RankPage* page_ = nullptr;
+};
+
+}  // namespace octavo

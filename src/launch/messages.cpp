@@ -1,0 +1,89 @@
+#include "launch/messages.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace octavo::launch {
+namespace {
+
+using nlohmann::json;
+
+// A week: no wait before a restart is longer.
+constexpr int kLongestWait = 7 * 24 * 3600 * 1000, kLastGeneration = 1 << 30;
+
+std::string dumped(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+class Message {
+ public:
+  explicit Message(const std::string& text) : value_(json::parse(text, nullptr, false)) {}
+
+  bool flag(const char* name) const { return value_.contains(name) && value_[name] == true; }
+
+  int number(const char* name, int least, int most) const {
+    const bool known =
+        value_.is_object() && value_.contains(name) && value_[name].is_number_integer();
+    const int64_t number = known ? value_[name].get<int64_t>() : int64_t{least} - 1;
+    if (number < least || number > most)
+      fail(ExitCode::kEnvironment, "launch", "another node's message: wanted ", name, " from ",
+           least, " to ", most, ", found another; do all nodes run the same octavo?");
+    return static_cast<int>(number);
+  }
+
+  std::string text(const char* name) const {
+    return value_.contains(name) && value_[name].is_string() ? value_[name].get<std::string>() : "";
+  }
+
+ private:
+  json value_;
+};
+
+}  // namespace
+
+std::string written(const Verdict& verdict) {
+  const Outcome& outcome = verdict.outcome;
+  return dumped({{"restart", verdict.restart},
+                 {"wait", verdict.wait.count()},
+                 {"code", outcome.code},
+                 {"cause", static_cast<int>(outcome.cause)},
+                 {"kind", static_cast<int>(outcome.kind)},
+                 {"curable", outcome.curable},
+                 {"stopped", outcome.stopped},
+                 {"rank", outcome.rank},
+                 {"what", outcome.what}});
+}
+
+Verdict read_verdict(const std::string& text) {
+  const Message message(text);
+  Verdict verdict;
+  verdict.outcome.code = message.number("code", 0, 255);
+  verdict.outcome.cause =
+      static_cast<Cause>(message.number("cause", 0, static_cast<int>(Cause::kItself)));
+  verdict.outcome.kind = static_cast<EndKind>(message.number("kind", 0, kEndKinds - 1));
+  verdict.outcome.rank = message.number("rank", -1, 1 << 20);
+  verdict.outcome.curable = message.flag("curable");
+  verdict.outcome.stopped = message.flag("stopped");
+  verdict.outcome.what = message.text("what");
+  verdict.restart = message.flag("restart");
+  verdict.wait = std::chrono::milliseconds(message.number("wait", 0, kLongestWait));
+  return verdict;
+}
+
+std::string written(const StartPlan& plan) {
+  return dumped({{"generation", plan.generation},
+                 {"resume", plan.resume},
+                 {"stop", plan.stop},
+                 {"run_name", plan.run_name}});
+}
+
+StartPlan read_plan(const std::string& text) {
+  const Message message(text);
+  return {.generation = message.number("generation", 0, kLastGeneration),
+          .resume = message.flag("resume"),
+          .run_name = message.text("run_name"),
+          .stop = message.flag("stop")};
+}
+
+}  // namespace octavo::launch

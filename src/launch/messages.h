@@ -1,0 +1,15 @@
+#pragma once
+// What launchers write into the store for each other, and read back with care.
+
+#include <string>
+
+#include "launch/coordinator.h"
+
+namespace octavo::launch {
+
+std::string written(const Verdict& verdict);
+Verdict read_verdict(const std::string& text);
+std::string written(const StartPlan& plan);
+StartPlan read_plan(const std::string& text);
+
+}  // namespace octavo::launch
