@@ -9,5 +9,6 @@ void install_stop_handlers();
 bool stop_requested();
 const char* stop_reason();  // "SIGTERM", …; "" when none
 void request_stop(const char* reason);
+double seconds_since_stop_request();  // 0 when there was none
 
 }  // namespace octavo

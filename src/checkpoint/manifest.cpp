@@ -1,9 +1,13 @@
 #include "checkpoint/manifest.h"
 
+#include <cerrno>
+#include <cstring>
 #include <set>
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/failure.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "checkpoint/index_json.h"
 #include "checkpoint/part_list.h"
@@ -215,8 +219,9 @@ std::vector<std::string> file_problems(const fs::path& folder, const ManifestFil
   if (std::string problem = size_problem(folder, file.name, file.size); !problem.empty())
     return {problem};
   try {
+    // By read(2), which says when a sector cannot be read; through a mapping it would be SIGBUS.
+    bool same = hash_file(join_inside(folder, file.name)) == file.hash;
     SafetensorsReader opened(join_inside(folder, file.name));
-    bool same = hash_bytes(opened.bytes()) == file.hash;
     auto problems = same && opened.tensors().size() == file.tensor_hashes.size()
                         ? std::vector<std::string>()
                         : tensor_problems(opened, file);
@@ -224,6 +229,12 @@ std::vector<std::string> file_problems(const fs::path& folder, const ManifestFil
       problems.push_back(file.name + ": its header is damaged, its tensors are whole");
     if (problems.empty() && reader != nullptr) reader->emplace(std::move(opened));
     return problems;
+  } catch (const FailureError& error) {
+    // A sector stays unreadable, and an older checkpoint may be whole; a server that is away
+    // returns.
+    const std::string_view what = error.what();
+    if (!what.ends_with(std::strerror(EIO))) throw;
+    return {str(file.name, ": cannot be read: ", what)};
   } catch (const Error& error) {
     if (error.code() != ExitCode::kDamaged) throw;
     return {file.name + ": its header is damaged: " + error.what()};

@@ -96,6 +96,8 @@ void Saver::count(bool succeeded, double seconds) {
   const std::lock_guard lock(mutex_);
   ++counts_.saves;
   counts_.failed += succeeded ? 0 : 1;
+  counts_.failed_in_a_row = succeeded ? 0 : counts_.failed_in_a_row + 1;
+  if (succeeded) counts_.last_seconds = seconds;
   counts_.written += seconds;
 }
 
@@ -176,6 +178,10 @@ fs::path Saver::save(State state, SaveOptions options) {
     count(false, seconds_now() - begin);
     throw;
   }
+}
+
+bool Saver::is_saving() const {
+  return running_ != nullptr && !running_->ended;
 }
 
 Saver::Counts Saver::counts() const {

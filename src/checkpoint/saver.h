@@ -55,12 +55,15 @@ class Saver {
 
   struct Counts {
     int64_t saves = 0, failed = 0;    // ended; and of these
+    int64_t failed_in_a_row = 0;      // up to now
+    double last_seconds = 0;          // of the last that succeeded, from start to end; 0: none did
     int64_t waits = 0;                // for a save that was still in progress
     uint64_t copied = 0, waited = 0;  // bytes before updates: copied, and waited for
     double held = 0;                  // seconds that training stood still
     double written = 0;               // seconds of all saves, from start to end
   };
   Counts counts() const;
+  bool is_saving() const;  // in the background, now
   Json receipt() const;
 
  private:

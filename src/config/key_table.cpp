@@ -469,8 +469,12 @@ std::vector<Key> checkpoint_keys() {
                "runs.")
           .read_by(kModelUsers | reader::kCheckpoints),
       int_key("checkpoint_freq", &S::checkpoint_freq, 0, kMany,
-              "Steps between checkpoints. One is always written at the end and when a stop is "
-              "asked for; 0: only then."),
+              "Steps between checkpoints. The end and a stop always write one; 0: only they do."),
+      real_key("checkpoint_minutes", &S::checkpoint_minutes, -1, 1e6,
+               "Minutes after which a checkpoint is due. -1: by the measured time of a save (Young "
+               "and Daly), an hour at most; 0: by steps alone."),
+      int_key("max_failed_saves", &S::max_failed_saves, 0, 1'000'000,
+              "So many failed saves in a row end the run (exit code 4). 0: never."),
       int_key("keep_checkpoints", &S::keep_checkpoints, 0, 1'000'000,
               "How many of the run's newest to keep; latest and best_model always stay. 0: all."),
       text_key(

@@ -82,6 +82,10 @@ Metrics metrics_of(const StepRecord& r) {
   if (r.skipped) metrics.push_back({"train/skipped", 1});
   if (!r.rank_seconds.empty())
     metrics.push_back({"perf/slowest_rank_seconds", *std::ranges::max_element(r.rank_seconds)});
+  if (r.save_seconds) {
+    metrics.push_back({"perf/save_seconds", *r.save_seconds});
+    metrics.push_back({"flags/failed_saves", static_cast<double>(r.failed_saves)});
+  }
   if (r.mfu) metrics.push_back({"perf/mfu", *r.mfu});
   if (r.goodput) metrics.push_back({"goodput", *r.goodput});
   if (r.fp8_layers > 0 || r.fp8_fallbacks > 0) {

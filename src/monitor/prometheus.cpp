@@ -20,6 +20,8 @@ using Clock = std::chrono::steady_clock;
 // Evaluations, samples and saves lie between steps and may take long: a run counts as stalled
 // after ten minutes, or twenty times its longest step, without a word.
 constexpr double kQuietSeconds = 600, kQuietSteps = 20;
+// Before the first step: data may be prepared and kernels compiled, but not for ever.
+constexpr double kStartSeconds = 1800;
 constexpr const char* kExposition = "text/plain; version=0.0.4; charset=utf-8";
 
 // "train/grad_norm" is octavo_train_grad_norm.
@@ -72,6 +74,7 @@ class PrometheusSink final : public Sink {
     const std::lock_guard lock(mutex_);
     keep(metrics);
     step_ = r.step;
+    failed_saves_ = r.failed_saves;
     longest_ = std::max(longest_, r.seconds);
   }
 
@@ -134,18 +137,20 @@ class PrometheusSink final : public Sink {
   HttpPage health() const {
     const std::lock_guard lock(mutex_);
     const double quiet = std::chrono::duration<double>(Clock::now() - heard_).count();
-    const bool stalled = step_ > 0 && quiet > std::max(kQuietSeconds, kQuietSteps * longest_);
+    const bool stalled =
+        quiet > (step_ > 0 ? std::max(kQuietSeconds, kQuietSteps * longest_) : kStartSeconds);
     const char* word = stalled ? "stalled" : step_ > 0 ? "ok" : "starting";
     return {.status = stalled ? 503 : 200,
             .type = "application/json",
             .body = str("{\"status\":\"", word, "\",\"step\":", step_,
-                        ",\"seconds_since_last_record\":", quiet, "}\n")};
+                        ",\"seconds_since_last_record\":", quiet,
+                        ",\"failed_saves\":", failed_saves_, "}\n")};
   }
 
   std::string run_name_;
   mutable std::mutex mutex_;
   std::map<std::string, double> values_;
-  int64_t step_ = 0;
+  int64_t step_ = 0, failed_saves_ = 0;
   double longest_ = 0;
   Clock::time_point heard_ = Clock::now();
   int64_t failures_ = 0;

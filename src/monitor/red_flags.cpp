@@ -90,6 +90,7 @@ void RedFlags::visit_lasting(Self& self, Visit&& visit) {
   visit("data_starvation", self.starving_);
   visit("slow_rank", self.slow_rank_);
   visit("fp8_slower", self.slower_);
+  visit("failed_save", self.unsaved_);
   visit("nan_loss", self.bad_evaluation_);
   visit("worse_than_uniform", self.uniform_trouble_);
   visit("expert_collapse", self.collapsed_);
@@ -127,6 +128,7 @@ std::vector<Flag> RedFlags::on_step(const StepRecord& record) {
   check_norm(record, flags);
   if (!record.fp8_tensors.empty()) check_fp8(record, flags);
   check_speed(record, flags);
+  check_saves(record, flags);
   if (!record.expert_loads.empty()) check_experts(record, flags);
   if (!record.rank_seconds.empty()) check_ranks(record, flags);
   first_step_ = false;
@@ -271,6 +273,14 @@ void RedFlags::check_ranks(const StepRecord& record, Flags& flags) {
               times(rank.seconds / std::max(rank.others, 1e-9)), " what the others do"),
           "look at that rank's machine: another job, heat (nvidia-smi -q -d PERFORMANCE), a slow "
           "disk; leave the machine out when it stays");
+}
+
+void RedFlags::check_saves(const StepRecord& record, Flags& flags) {
+  if (unsaved_.begins(record.failed_saves > 0, record.failed_saves == 0))
+    raise(flags, record.step, "failed_save",
+          "the last checkpoint could not be saved; the line CHECKPOINT NOT SAVED says why",
+          "free the disk, or look at the file server; after max_failed_saves in a row the run is "
+          "ended");
 }
 
 Json RedFlags::receipt() const {

@@ -59,6 +59,7 @@ class RedFlags {
   void check_speed(const StepRecord& record, Flags& flags);
   void check_experts(const StepRecord& record, Flags& flags);
   void check_ranks(const StepRecord& record, Flags& flags);
+  void check_saves(const StepRecord& record, Flags& flags);
 
   SpikeDetector spikes_;
   ExplosionDetector norms_;
@@ -70,7 +71,8 @@ class RedFlags {
   ExpertWatch experts_;
   SlowerDetector speed_;
   RaiseOnce spike_, explosion_, flat_{2}, saturating_{1}, underflowing_{1}, starving_, slow_rank_,
-      slower_, bad_evaluation_{1}, uniform_trouble_, collapsed_, idle_expert_, crowded_expert_;
+      slower_, unsaved_{1}, bad_evaluation_{1}, uniform_trouble_, collapsed_, idle_expert_,
+      crowded_expert_;
   bool first_step_ = true, after_spike_ = false;
   int64_t total_ = 0;
   std::map<std::string, int64_t> counts_, raised_at_;  // by name; the step of the last one

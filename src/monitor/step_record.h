@@ -55,6 +55,9 @@ struct StepRecord {
   std::vector<double> rank_seconds;
   std::vector<uint64_t> samples;  // of this step on all ranks; empty unless record_samples
   int64_t flags = 0;              // red flags that this run raised so far
+  // Of checkpoints: how long the last one took that was saved, and how many failed since then.
+  std::optional<double> save_seconds;  // absent before the first
+  int64_t failed_saves = 0;
   // Added on the way to the sinks (async_sink.h).
   std::optional<double> goodput;  // share of the time since the start that steps made progress in
   std::optional<double> mfu;      // share of the devices' dense peak; none on a CPU

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "base/signals.h"
 #include "eval/hellaswag.h"
 #include "eval/loss.h"
 #include "train/dataset.h"
@@ -17,24 +18,44 @@ int64_t samples_of(int64_t batches, int64_t rows) {
   return batches > INT64_MAX / rows ? INT64_MAX : batches * rows;
 }
 
-}  // namespace
+struct StoppedInBetween {};
 
-monitor::EvalRecord evaluate(Run& run) {
+// Nothing: `leaves` said so on some rank.
+std::optional<monitor::EvalRecord> evaluated(Run& run, const std::function<bool()>& leaves) {
   const auto& s = run.settings;
   // The same samples after batch_size was lowered in the middle of a run.
   const int64_t most = run.batching.eval_samples > 0 ? run.batching.eval_samples
                                                      : samples_of(s.eval_batches, s.batch_size);
-  eval::LossSum sum =
-      eval::sum_loss(*run.trained.engine, *run.trained.model,
-                     {run.data.val, s.max_seq_length, s.batch_size, most, run.world.rank(),
-                      run.world.size(), skips_damaged(s), document_end(s, *run.data.tokenizer)},
-                     [](int64_t, int64_t) {});
-  at::Tensor all = at::tensor({sum.loss, static_cast<double>(sum.tokens)}, at::kDouble);
+  eval::LossSum sum;
+  double left = 0;
+  try {
+    sum = eval::sum_loss(*run.trained.engine, *run.trained.model,
+                         {run.data.val, s.max_seq_length, s.batch_size, most, run.world.rank(),
+                          run.world.size(), skips_damaged(s), document_end(s, *run.data.tokenizer)},
+                         [&](int64_t, int64_t) {
+                           if (leaves()) throw StoppedInBetween();
+                         });
+  } catch (const StoppedInBetween&) {
+    left = 1;
+  }
+  at::Tensor all = at::tensor({sum.loss, static_cast<double>(sum.tokens), left}, at::kDouble);
   run.world.sum(all, "validation loss");
+  if (all[2].item<double>() > 0) return std::nullopt;
   sum = {all[0].item<double>(), static_cast<int64_t>(all[1].item<double>())};
   monitor::EvalRecord record = sum.record();
   record.step = run.progress.step;
   return record;
+}
+
+}  // namespace
+
+monitor::EvalRecord evaluate(Run& run) {
+  return *evaluated(run, [] { return false; });
+}
+
+std::optional<monitor::EvalRecord> evaluate_unless_stopped(Run& run) {
+  const bool together = dist::shards_of(run.settings.sharding_mode, run.world).weights;
+  return evaluated(run, [together] { return !together && stop_requested(); });
 }
 
 std::optional<monitor::TaskRecord> evaluate_hellaswag(Run& run) {

@@ -10,6 +10,9 @@ namespace octavo::train {
 
 // Mean loss over the first eval_batches batches of the validation split, always the same ones.
 monitor::EvalRecord evaluate(Run& run);
+// The same; none when a rank was asked to stop meanwhile: a notice is for saving. Where weights
+// come and go for every batch no rank can leave alone, and it goes on to its end.
+std::optional<monitor::EvalRecord> evaluate_unless_stopped(Run& run);
 
 // HellaSwag's first eval_hellaswag_rows rows, on every rank alike: where weights come and go, all
 // must bring them. None, and why in the log, when the model cannot be asked.

@@ -38,9 +38,15 @@ void announce(const Run& run) {
         "data");
 }
 
-// Runs an evaluation, tells the sinks, and says whether it is the best so far.
-monitor::EvalRecord evaluate_and_report(Run& run, Outputs& outputs) {
-  monitor::EvalRecord record = evaluate(run);
+// Runs an evaluation, tells the sinks, and says whether it is the best so far. None when the run
+// was asked to stop meanwhile.
+std::optional<monitor::EvalRecord> evaluate_and_report(Run& run, Outputs& outputs) {
+  const std::optional<monitor::EvalRecord> found = evaluate_unless_stopped(run);
+  if (!found) {
+    log_info("the evaluation is left out: the run was asked to stop");
+    return std::nullopt;
+  }
+  monitor::EvalRecord record = *found;
   // A model in doubt is not saved, so it cannot be the best one; nor can one that is worse than
   // guessing, or whose loss is no number.
   record.best = !is_suspect(run.settings.bad_steps, run.progress) &&
@@ -102,10 +108,10 @@ monitor::StepRecord guarded_step(Run& run, Outputs& outputs) {
   }
 }
 
-// Ranks that should be alike and are not end the run.
-void guard_replicas(Outputs& outputs, const std::function<void()>& comparison) {
+// Ranks that should be alike and are not, and checkpoints that cannot be saved, end the run.
+void under_guard(Outputs& outputs, const std::function<void()>& check) {
   try {
-    comparison();
+    check();
   } catch (const Error& error) {
     if (error.code() == ExitCode::kGuard)
       outputs.end(str("ended by a guard: ", error.what()), error.code());
@@ -139,6 +145,30 @@ void say_summary(const Run& run, const Outputs& outputs, bool stopped, bool run_
                " ", summary_text(summary)));
 }
 
+// After the last step. A save that was in progress when a stop was asked for may have used up the
+// notice: then it is the one that counts, and the steps since it began are done again.
+void save_the_rest(Run& run, Outputs& outputs, bool saved) {
+  const bool was_saving = stops(run) && save_in_progress(run);
+  const bool succeeded = finish_saves(run);
+  if (succeeded && saved) return;
+  if (succeeded && was_saving && !has_time_to_save(run, seconds_since_stop_request())) {
+    log_warn(
+        "stopped with the checkpoint that was being saved: the notice (30 s) leaves no time for "
+        "another; the steps since it are done again");
+    return;
+  }
+  under_guard(outputs, [&] { check_replicas(run, true); });
+  save(run, run.settings.run_name, false, nullptr);
+}
+
+// Of this start: from here on checkpoint_minutes counts.
+void start_save_clock(Run& run) {
+  const auto& s = run.settings;
+  if (s.checkpoint_freq == 0 && s.checkpoint_minutes < 0) return;  // only at the end
+  const double between = 3600 * s.gpu_hours_per_failure / run.world.size();
+  run.save_clock.emplace(s.checkpoint_minutes, between, CheckpointClock::Clock::now());
+}
+
 int end_run(const Run& run, Outputs& outputs, bool run_saves) {
   const bool stopped = run.progress.step < run.schedule.max_steps;
   const ExitCode code = stopped ? ExitCode::kStopped : ExitCode::kOk;
@@ -158,46 +188,50 @@ int run_to_the_end(Run& run) {
   Outputs outputs(run);
   open_log_file(run_folder(s) / "logs" / log_file_name(run.world.rank()));
   if (outputs.writes()) announce(run);
-  guard_replicas(outputs, [&] { start_replica_checks(run); });
+  under_guard(outputs, [&] { start_replica_checks(run); });
+  if (run_saves) start_save_clock(run);
   if (!run_saves) log_info("no checkpoints: the device is fake, its memory has no numbers");
   bool saved = !run.resumed.from.empty() || !run_saves;  // is the present state on disk
   bool save_waits = false;                               // until the model is no longer in doubt
   while (run.progress.step < run.schedule.max_steps && !stops(run)) {
     outputs.on_step(guarded_step(run, outputs));
     saved = !run_saves;
+    under_guard(outputs, [&] {
+      if (run.progress.saves_fail) fail_unsaved(run);
+    });
 
     const int64_t step = run.progress.step;
     const bool last = step == run.schedule.max_steps;
     const bool evaluates =
         run.data.val != nullptr && s.eval_freq > 0 && (last || is_due(step, s.eval_freq));
-    monitor::EvalRecord eval;
+    std::optional<monitor::EvalRecord> eval;
     if (evaluates) eval = evaluate_and_report(run, outputs);
+    const bool is_best = eval && eval->best;
     if (is_due(step, s.empty_cache_freq)) engine::trim_memory(run.trained.device());
-    const bool asks_hellaswag = hellaswag_is_due(run, last), samples = is_due(step, s.sample_freq);
+    const bool left_out = evaluates && !eval;  // the run was asked to stop
+    const bool asks_hellaswag = !left_out && hellaswag_is_due(run, last);
+    const bool samples = !left_out && is_due(step, s.sample_freq);
     if (asks_hellaswag)
       if (const auto record = evaluate_hellaswag(run)) outputs.on_task(*record);
     if (samples) write_sample(run, outputs);
     if ((samples || asks_hellaswag) && run.trained.graph != nullptr)
       run.trained.graph->forget();  // RoPE's tables may have grown
     const bool save_is_due = last || save_waits || is_due(step, s.checkpoint_freq) ||
-                             (evaluates && eval.best && s.checkpoint_freq > 0);
+                             run.progress.save_agreed || (is_best && s.checkpoint_freq > 0);
     save_waits = save_is_due && !last && is_suspect(run.settings.bad_steps, run.progress);
     if (save_waits) log_info("the checkpoint waits for a step that is not skipped (bad_steps)");
     const bool saves = save_is_due && !save_waits && run_saves;
-    guard_replicas(outputs, [&] { check_replicas(run, saves); });
+    under_guard(outputs, [&] { check_replicas(run, saves); });
     if (saves) {
-      const double* loss = evaluates ? &eval.val_loss : nullptr;
+      const double* loss = eval ? &eval->val_loss : nullptr;
       if (last)
-        save(run, s.run_name, evaluates && eval.best, loss);
+        save(run, s.run_name, is_best, loss);
       else
-        start_save(run, s.run_name, evaluates && eval.best, loss);  // while the next steps run
+        start_save(run, s.run_name, is_best, loss);  // while the next steps run
       saved = true;
     }
   }
-  if (!finish_saves(run) || !saved) {
-    guard_replicas(outputs, [&] { check_replicas(run, true); });
-    save(run, s.run_name, false, nullptr);
-  }
+  if (run_saves) save_the_rest(run, outputs, saved);
   return end_run(run, outputs, run_saves);
 }
 

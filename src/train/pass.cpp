@@ -115,20 +115,28 @@ at::Tensor with_own_state(const nn::Probes& probes, const at::Tensor& sums,
   return at::cat({sums, probes.total(), squares.sum().reshape({1}), stop_asked});
 }
 
-// To be summed over ranks: the tokens of all, and each one's seconds at a place of its own.
+// What is before the ranks' own seconds.
+enum News : int64_t { kNextTokens, kSaveDue, kSavesFail, kSeconds };
+
+// To be summed over ranks: the tokens of all, what some ask for, and each one's seconds at a place
+// of its own.
 at::Tensor told(const RankNews& news, const dist::World& world, at::Device device) {
-  const at::Tensor host =
-      at::zeros({1 + world.size()}, at::TensorOptions(at::kDouble).pinned_memory(device.is_cuda()));
+  const at::Tensor host = at::zeros({kSeconds + world.size()},
+                                    at::TensorOptions(at::kDouble).pinned_memory(device.is_cuda()));
   auto* number = host.mutable_data_ptr<double>();
-  number[0] = news.next_tokens;
-  number[1 + world.rank()] = news.seconds;
+  number[kNextTokens] = news.next_tokens;
+  number[kSaveDue] = news.save_due ? 1 : 0;
+  number[kSavesFail] = news.saves_fail ? 1 : 0;
+  number[kSeconds + world.rank()] = news.seconds;
   return host.to(device, /*non_blocking=*/true);
 }
 
 void take_news(const at::Tensor& heard, StepStats& stats) {
   const auto* number = heard.const_data_ptr<double>();
-  stats.next_tokens = number[0];
-  stats.rank_seconds.assign(number + 1, number + heard.numel());
+  stats.next_tokens = number[kNextTokens];
+  stats.save_due = number[kSaveDue] > 0;
+  stats.saves_fail = number[kSavesFail] > 0;
+  stats.rank_seconds.assign(number + kSeconds, number + heard.numel());
 }
 
 // `sums`: the slots before kPenalty, and what ranks told each other.
@@ -161,6 +169,8 @@ StepStats read_stats(TrainedModel& trained, const at::Tensor& sums, const at::Te
                   .probes = slot[kProbes] + slot[kGradients] + slot[kAmax],
                   // Where there are no numbers, ranks stop each by itself.
                   .stop_asked = trained.has_numbers ? slot[kStopAsked] > 0 : stop_requested(),
+                  .save_due = false,
+                  .saves_fail = false,
                   .norm = trained.optimizer->gradient_norm(all.narrow(0, kNorms, squares.numel())),
                   .next_tokens = 0,
                   .rank_seconds = {},

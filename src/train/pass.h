@@ -14,17 +14,19 @@ namespace octavo::train {
 
 // What ranks tell each other with the sums of a step, so that it takes no message of its own.
 struct RankNews {
-  double next_tokens = 0;  // loss tokens of this rank's next step
-  double seconds = 0;      // of this rank's last step
+  double next_tokens = 0;                     // loss tokens of this rank's next step
+  double seconds = 0;                         // of this rank's last step
+  bool save_due = false, saves_fail = false;  // as Progress has them
 };
 
 // What the host must know of a step before it updates: read in one copy, the only time that a step
 // waits for its device.
 struct StepStats {
-  double loss = 0, z = 0, penalty = 0;  // sums over tokens, or micro-batches
-  bool has_penalty = false;             // of activations
-  double probes = 0;                    // finite when all GEMMs and all ranks' gradients are
-  bool stop_asked = false;              // some rank was asked to stop
+  double loss = 0, z = 0, penalty = 0;        // sums over tokens, or micro-batches
+  bool has_penalty = false;                   // of activations
+  double probes = 0;                          // finite when all GEMMs and all ranks' gradients are
+  bool stop_asked = false;                    // some rank was asked to stop
+  bool save_due = false, saves_fail = false;  // of any rank
   optim::Optimizer::Norm norm;
   double next_tokens = 0;            // of the next step, on all ranks
   std::vector<double> rank_seconds;  // of each rank's last step; empty when none told

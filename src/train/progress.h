@@ -18,6 +18,8 @@ struct Progress {
   int64_t bad_step_skips = 0;    // of them, by bad_steps: they count against its budget
   int64_t rollbacks = 0;
   bool stop_agreed = false;  // some rank was asked to stop, and all know
+  bool save_agreed = false;  // the first rank's clock says that a checkpoint is due
+  bool saves_fail = false;   // on some rank max_failed_saves in a row have failed
 };
 
 }  // namespace octavo::train

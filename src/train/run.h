@@ -14,6 +14,7 @@
 #include "train/dataset.h"
 #include "train/guards/guards.h"
 #include "train/progress.h"
+#include "train/state/checkpoint_clock.h"
 #include "train/state/run_folders.h"
 #include "train/trained_model.h"
 
@@ -55,7 +56,8 @@ struct Run {
   Progress progress;
   Batching batching;
   Resumed resumed;
-  std::unique_ptr<checkpoint::Saver> saver;  // from the first save on
+  std::unique_ptr<checkpoint::Saver> saver;   // from the first save on
+  std::optional<CheckpointClock> save_clock;  // from the first step on
 
   int64_t tokens_per_step() const;  // over all micro-batches and ranks
 };

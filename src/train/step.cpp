@@ -11,6 +11,7 @@
 #include "train/guards/bad_step.h"
 #include "train/reporting/expert_load.h"
 #include "train/run_schedule.h"
+#include "train/state/persist.h"
 
 namespace octavo::train {
 namespace {
@@ -149,6 +150,11 @@ void fill_record(Run& run, const std::vector<data::Batch>& batches, double token
     report_experts(run.trained.model->routing()->sizes(), stats.routing,
                    static_cast<double>(std::ssize(batches) * run.world.size()), record);
   report_memory(run.trained.device(), record);
+  if (run.saver != nullptr) {
+    const checkpoint::Saver::Counts saves = run.saver->counts();
+    record.save_seconds = saves.last_seconds;
+    record.failed_saves = saves.failed_in_a_row;
+  }
   report_times(before, Clocks(*run.data.loader, run.world), static_cast<double>(read), run.times,
                record);
 }
@@ -170,11 +176,16 @@ monitor::StepRecord train_step(Run& run) {
   const StepStats stats =
       run_passes(run.settings, run.world, run.trained, batches, tokens, [&]() -> RankNews {
         read_ahead(run, taken);
-        return {.next_tokens = run.data.next ? run.data.next->tokens : 0, .seconds = run.times.own};
+        return {.next_tokens = run.data.next ? run.data.next->tokens : 0,
+                .seconds = run.times.own,
+                .save_due = run.world.is_first() && save_is_due_by_time(run),
+                .saves_fail = saves_fail(run)};
       });
   if (run.data.next) run.data.next->tokens = std::max(stats.next_tokens, 1.0);
   run.times.of_ranks = stats.rank_seconds;
   run.progress.stop_agreed = stats.stop_asked;
+  run.progress.save_agreed = run.world.size() == 1 ? save_is_due_by_time(run) : stats.save_due;
+  run.progress.saves_fail = run.world.size() == 1 ? saves_fail(run) : stats.saves_fail;
   record.loss = stats.loss / tokens;
   record.grad_norm = stats.norm.value;
   record.learning_rate = optim::learning_rate(run.progress.step, run.schedule);

@@ -377,6 +377,18 @@ TEST(RedFlags, TheSlowRankIsNamed) {
   EXPECT_NE(found[0].seen.find("rank 2"), std::string::npos) << found[0].seen;
 }
 
+TEST(RedFlags, AFailedSaveIsOneFlagUntilOneSucceeds) {
+  RedFlags flags({});
+  Healthy healthy;
+  ASSERT_EQ(names(raised(flags, healthy, 20, [](StepRecord& r) { r.save_seconds = 2; })), kNone);
+  const auto found = raised(flags, healthy, 10, [](StepRecord& r) { r.failed_saves = 1; });
+  ASSERT_EQ(names(found), std::vector<std::string>{"failed_save"});
+  EXPECT_EQ(flags.open(), std::vector<std::string>{"failed_save"});
+  EXPECT_EQ(names(raised(flags, healthy, 10, [](StepRecord& r) { r.failed_saves = 2; })), kNone);
+  EXPECT_EQ(names(raised(flags, healthy, 10, kNothing)), kNone);
+  EXPECT_TRUE(flags.open().empty());
+}
+
 TEST(RedFlags, Fp8SlowerThanItsBaseline) {
   const auto in_fp8 = [](StepRecord& r) { r.precision = "FP8 rehearsal"; };
   RedFlags flags({.bf16_baseline = 1200});

@@ -102,6 +102,7 @@ checkpoint::Saver& saver_of(Run& run, const std::string& run_name) {
 }  // namespace
 
 void start_save(Run& run, const std::string& run_name, bool best, const double* val_loss) {
+  if (run.save_clock) run.save_clock->on_save(CheckpointClock::Clock::now());
   saver_of(run, run_name)
       .start(state_of(run, run_name, val_loss), save_options(run.settings, best));
 }
@@ -121,6 +122,40 @@ bool finish_saves(Run& run) {
   at::Tensor failed = at::tensor({run.saver->wait() ? 0.0 : 1.0}, at::kDouble);
   run.world.max(failed, "whether the last checkpoint was saved");
   return failed.item<double>() == 0;
+}
+
+bool save_in_progress(Run& run) {
+  const bool here = run.saver != nullptr && run.saver->is_saving();
+  at::Tensor any = at::tensor({here ? 1.0 : 0.0}, at::kDouble);
+  run.world.max(any, "whether a checkpoint is being saved");
+  return any.item<double>() > 0;
+}
+
+bool save_is_due_by_time(const Run& run) {
+  const double save = run.saver != nullptr ? run.saver->counts().last_seconds : 0;
+  return run.save_clock && run.save_clock->is_due(save, CheckpointClock::Clock::now());
+}
+
+bool saves_fail(const Run& run) {
+  const int64_t most = run.settings.max_failed_saves;
+  return most > 0 && run.saver != nullptr && run.saver->counts().failed_in_a_row >= most;
+}
+
+void fail_unsaved(const Run& run) {
+  fail(
+      ExitCode::kGuard, "train", run.settings.max_failed_saves,
+      " checkpoints in a row could not be saved (max_failed_saves); the lines CHECKPOINT NOT SAVED "
+      "say why: free the disk or choose another checkpoint_dir, then --resume latest");
+}
+
+bool has_time_to_save(Run& run, double seconds_since_stop) {
+  constexpr double kNotice = 30, kMargin = 2;  // seconds; and for what comes after the save
+  const double save = run.saver != nullptr ? run.saver->counts().last_seconds : 0;
+  // The slowest rank decides for all.
+  at::Tensor late =
+      at::tensor({seconds_since_stop + save + kMargin > kNotice ? 1.0 : 0.0}, at::kDouble);
+  run.world.max(late, "whether there is time to save");
+  return late.item<double>() == 0;
 }
 
 namespace {

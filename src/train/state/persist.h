@@ -22,6 +22,17 @@ fs::path save(Run& run, const std::string& run_name, bool best, const double* va
 void check_room(const Run& run);
 // Until the save in progress has ended. Whether the last one succeeded on all ranks.
 bool finish_saves(Run& run);
+bool save_in_progress(Run& run);  // on any rank; all ask together
+
+// By checkpoint_minutes, of this rank's clock.
+bool save_is_due_by_time(const Run& run);
+// Have max_failed_saves saves in a row failed on this rank?
+bool saves_fail(const Run& run);
+// A run that cannot save is ended by a guard: what it does is lost with the next failure.
+[[noreturn]] void fail_unsaved(const Run& run);
+// All ranks together, once they were asked to stop: is there still time to save? A notice is often
+// 30 s; what a save in progress has taken of it is gone.
+bool has_time_to_save(Run& run, double seconds_since_stop);
 
 // Weights, moments, FP8 state and recent losses of a checkpoint (latest, best, a run, a path): the
 // same on all ranks, each with the rows that it has. Progress stays as it is.
