@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "launch/script_texts.h"
 
 namespace octavo::launch {
 namespace {
@@ -27,123 +28,10 @@ bool wants_gpus(const Work& work) {
   return work.train.device != config::DeviceChoice::kCpu;
 }
 
-constexpr std::string_view kSlurmBody = R"sh(
-set -euo pipefail
-
-logs="logs/$SLURM_JOB_ID"
-mkdir -p "$logs"
-
-start=$((${SLURM_RESTART_COUNT:-0} + 1))
-ranks=(--open-mode=append --output="$logs/rank-%t.log")
-
-# A job of a sweep takes the next trial of the database that `octavo sweep create` made, which has
-# its configuration. A job that was requeued takes up the trial that it left.
-if [[ -n "${SWEEP_ID:-}" ]]; then
-  database="$SWEEP_ID"
-  if [[ ! -f "$database" ]]; then database="$SWEEP_ID.db"; fi
-  if [[ ! -f "$database" ]]; then
-    echo "SWEEP_ID: wanted the database of a sweep, found no file $SWEEP_ID and no $database;" \
-      "make it with: octavo sweep create SWEEP.yaml CONFIG.yaml --database $database" >&2
-    exit 2
-  fi
-  command=(sweep agent "$database" --trials "${TRIALS:-1}" --nproc @NPROC@)
-  ranks+=(--nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task="${SLURM_CPUS_ON_NODE:-1}")
-else
-@UNNAMED@  command=(train "${arguments[@]}")
-fi
-
-# A job that was requeued resumes where it stopped; one that had not saved yet starts anew.
-if [[ -z "${SWEEP_ID:-}" && $start -gt 1 ]]; then
-  saved="$("$OCTAVO" train "${arguments[@]}" --list_checkpoints)"
-  if [[ "$saved" == *step-* ]]; then command+=(--resume latest); fi
-fi
-
-# Ranks on several nodes share a secret. The name of its file is handed on, never the secret.
-if [[ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 && -z "${SWEEP_ID:-}" ]]; then
-  secret="${OCTAVO_RENDEZVOUS_SECRET_FILE:-${HOME:-$PWD}/.octavo-rendezvous-secret}"
-  export OCTAVO_RENDEZVOUS_SECRET_FILE="$secret"
-  if [[ ! -s "$secret" ]]; then
-    (umask 077 && head -c 32 /dev/urandom | base64 > "$secret.$SLURM_JOB_ID")
-    mv -n "$secret.$SLURM_JOB_ID" "$secret"
-  fi
-fi
-
-# Ranks of one node share its cores.
-cores="${SLURM_CPUS_PER_TASK:-$((${SLURM_CPUS_ON_NODE:-1} / ${SLURM_NTASKS_PER_NODE:-1}))}"
-export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$((cores > 0 ? cores : 1))}"
-
-code=0
-srun --kill-on-bad-exit=1 --export=ALL "${ranks[@]}" "$OCTAVO" "${command[@]}" || code=$?
-echo "job $SLURM_JOB_ID, start $start: exit code $code"
-
-# 75: stopped on request and resumable.
-if [[ $code -eq 75 ]]; then
-  scontrol requeue "$SLURM_JOB_ID"
-  sleep 300  # the requeue ends this script
-fi
-exit "$code"
-)sh";
-
-constexpr std::string_view kJobSet =
-    R"yaml(# Written by octavo launch --kubernetes, for you to change (image, claim, resources).
-# Needs JobSet in the cluster, a claim with the run's folder, and the secret that nodes share:
-#   kubectl create secret generic octavo-rendezvous --from-file=secret=FILE
-apiVersion: jobset.x-k8s.io/v1alpha2
-kind: JobSet
-metadata:
-  name: @NAME@
-spec:
-  network:
-    enableDNSHostnames: true
-    publishNotReadyAddresses: true
-  failurePolicy:
-    maxRestarts: @RESTARTS@
-    rules:
-      # Wrong use (2), a guard (4) and damage (5) would come again.
-      - action: FailJobSet
-        onJobFailureReasons: [PodFailurePolicy]
-  replicatedJobs:
-    - name: nodes
-      replicas: 1
-      template:
-        spec:
-          completionMode: Indexed
-          parallelism: @NODES@
-          completions: @NODES@
-          backoffLimit: @BACKOFF@
-          podFailurePolicy:
-            rules:
-              # 75: stopped on request and resumable; the pod is made anew and continues.
-              - action: Ignore
-                onExitCodes: {containerName: octavo, operator: In, values: [75]}
-              - action: Ignore
-                onPodConditions: [{type: DisruptionTarget, status: "True"}]
-              - action: FailJob
-                onExitCodes: {containerName: octavo, operator: In, values: [2, 4, 5]}
-          template:
-            spec:
-              restartPolicy: Never
-              terminationGracePeriodSeconds: 300
-              containers:
-              - name: octavo
-                image: octavo:latest
-                workingDir: /octavo
-                command:
-@COMMAND@                env:
-                - name: OCTAVO_RENDEZVOUS_SECRET_FILE
-                  value: /etc/octavo/rendezvous/secret
-@GPUS@                volumeMounts:
-                - {name: folder, mountPath: /octavo}
-                - {name: rendezvous, mountPath: /etc/octavo/rendezvous, readOnly: true}
-                - {name: shared-memory, mountPath: /dev/shm}
-              volumes:
-              - name: folder
-                persistentVolumeClaim: {claimName: octavo}
-              - name: rendezvous
-                secret: {secretName: octavo-rendezvous, defaultMode: 0400}
-              - name: shared-memory
-                emptyDir: {medium: Memory}
-)yaml";
+// Of a scheduler that starts a run again: a few times, unless more was asked for.
+int64_t restarts_of(const config::Settings& settings) {
+  return std::max<int64_t>(3, settings.max_restarts);
+}
 
 // The text with each @WORD@ replaced; the values are not looked into again.
 std::string filled(std::string_view text, const Variables& values) {
@@ -226,6 +114,12 @@ std::string slurm_script(const config::Settings& settings, const Work& work) {
     body.replace(at, old.size(), by);
   };
   replace("@NPROC@", std::to_string(nproc));
+  const auto window = static_cast<int64_t>(60 * settings.restart_window);
+  replace("@WINDOW@", std::to_string(window));
+  for (int time = 0; time < 2; ++time) {
+    replace("@RESTARTS@", std::to_string(restarts_of(settings)));
+    replace("@MINUTES@", str(settings.restart_window));
+  }
   // A job that is requeued is to find its own checkpoints, and not those of the run that saved
   // last.
   replace("@UNNAMED@", work.train.run_name.empty()
@@ -238,18 +132,25 @@ std::string jobset_manifest(const config::Settings& settings, const Work& work) 
   refuse_flag(work, "--resume", "auto_resume is in the manifest");
   const std::string name = dns_name(work.train.run_name);
   const int nodes = at_least_one(settings.nnodes), nproc = at_least_one(settings.nproc);
-  const std::string command =
-      str("octavo launch --auto_resume --nproc ", nproc, " --nnodes ", nodes,
-          " --node_rank $(JOB_COMPLETION_INDEX) --master_address ", name, "-nodes-0-0.", name,
-          " --max_restarts ", settings.max_restarts, " --");
+  const std::string command = str("launch --auto_resume --nproc ", nproc, " --nnodes ", nodes,
+                                  " --node_rank $(JOB_COMPLETION_INDEX) --master_address ", name,
+                                  "-nodes-0-0.", name, " --max_restarts ", restarts_of(settings),
+                                  " --restart_window ", settings.restart_window, " --");
   std::vector<std::string> words = split(command, ' ');
   words.insert(words.end(), work.command.begin() + 1, work.command.end());
+  std::string health = work.train.metrics_address;
+  if (health.empty()) {
+    health = "127.0.0.1:9400";
+    words.insert(words.end(), {"--metrics_address", health});
+  }
   const std::string gpus =
       str("                resources: {limits: {nvidia.com/gpu: ", nproc, "}}\n");
   return filled(kJobSet, {{"NAME", name},
                           {"NODES", std::to_string(nodes)},
-                          {"RESTARTS", std::to_string(std::max<int64_t>(3, settings.max_restarts))},
-                          {"BACKOFF", std::to_string(nodes * 3)},
+                          {"RESTARTS", std::to_string(restarts_of(settings))},
+                          // A failure ends the launchers of all nodes: each is a pod's.
+                          {"BACKOFF", std::to_string(2 * nodes * restarts_of(settings))},
+                          {"HEALTH", health},
                           {"COMMAND", yaml_words(words, "                ")},
                           {"GPUS", wants_gpus(work) ? gpus : ""}});
 }

@@ -1,6 +1,7 @@
 #pragma once
 // Files with which schedulers start a run: a script for sbatch and a JobSet for Kubernetes. Both
-// run the command again, from its newest checkpoint, when it was stopped on request (75).
+// run the command again, from its newest checkpoint, when it was stopped on request (75), and
+// within a budget when a rank or a node was lost (3, a signal).
 
 #include <string>
 

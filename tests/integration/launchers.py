@@ -82,7 +82,8 @@ def check_manifest(path, nodes, gpus):
     pod = job["template"]["spec"]
     container = pod["containers"][0]
     rules = {rule["action"]: rule for rule in job["podFailurePolicy"]["rules"] if "onExitCodes" in rule}
-    command = container["command"]
+    command, security, probe = container["args"], pod["securityContext"], container["livenessProbe"]["exec"]["command"]
+    compile(probe[2], "livenessProbe", "exec")
     wrong = [what for what, right in {
         "apiVersion": spec["apiVersion"] == "jobset.x-k8s.io/v1alpha2" and spec["kind"] == "JobSet",
         "nodes": job["completionMode"] == "Indexed" and job["parallelism"] == job["completions"] == nodes,
@@ -91,7 +92,11 @@ def check_manifest(path, nodes, gpus):
         "master": command[command.index("--master_address") + 1] == f"{name}-nodes-0-0.{name}",
         "command": command[command.index("--") + 1:][:2] == ["train", "config.yaml"],
         "gpus": container.get("resources", {}).get("limits", {}).get("nvidia.com/gpu") == gpus,
-        "secret": [v["secret"]["defaultMode"] for v in pod["volumes"] if "secret" in v] == [0o400],
+        "secret": [v["secret"]["defaultMode"] for v in pod["volumes"] if "secret" in v] == [0o440],
+        "image": "command" not in container and command[0] == "launch",
+        "user": security["fsGroup"] == security["runAsUser"] == 10001,
+        "restarts": job["backoffLimit"] >= 2 * nodes * int(command[command.index("--max_restarts") + 1]) > 0,
+        "probe": probe[:2] == ["python3", "-c"] and "/healthz" in probe[2],
     }.items() if not right]
     if wrong:
         sys.exit(f"{path}: wrong {wrong}\n{path.read_text()}")

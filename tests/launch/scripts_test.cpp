@@ -40,6 +40,17 @@ TEST(Scripts, Slurm) {
   EXPECT_TRUE(holds(text, "else\n  arguments+=(--run_name \"octavo-$SLURM_JOB_ID\")\n"));
   EXPECT_FALSE(holds(text, "@UNNAMED"));
   EXPECT_FALSE(holds(text, "@NPROC"));
+  // A crash is requeued within a budget: three times in an hour, or as often as was asked for.
+  EXPECT_TRUE(holds(text, "if [[ $code -eq 3 || ($code -gt 128 && $code -ne 130) ]]"));
+  EXPECT_TRUE(holds(text, "if [[ $recent -le 3 ]]"));
+  EXPECT_TRUE(holds(text, "now - 3600"));
+  settings.max_restarts = 7;
+  settings.restart_window = 90;
+  const std::string more = slurm_script(settings, work());
+  EXPECT_TRUE(holds(more, "if [[ $recent -le 7 ]]"));
+  EXPECT_TRUE(holds(more, "at most 7 in 90 minutes"));
+  EXPECT_TRUE(holds(more, "now - 5400"));
+  EXPECT_FALSE(holds(more, "@RESTARTS") || holds(more, "@WINDOW") || holds(more, "@MINUTES"));
   // Jobs of a sweep are agents of one trial each, whatever the command is.
   EXPECT_TRUE(holds(text, "sweep agent \"$database\" --trials \"${TRIALS:-1}\" --nproc 8)"));
 }
@@ -56,6 +67,19 @@ TEST(Scripts, Kubernetes) {
   EXPECT_TRUE(holds(text, "parallelism: 4\n"));
   EXPECT_TRUE(holds(text, "- \"a b.yaml\"\n                - \"--seed\"\n"));
   EXPECT_FALSE(holds(text, "@"));
+  // The image has no octavo in its PATH, and its user is not root.
+  EXPECT_TRUE(holds(text, "args:\n                - \"launch\"\n"));
+  EXPECT_TRUE(holds(text, "fsGroup: 10001"));
+  EXPECT_TRUE(holds(text, "defaultMode: 0440"));
+  EXPECT_TRUE(holds(text, "backoffLimit: 24\n"));
+  EXPECT_TRUE(holds(text, "- \"--max_restarts\"\n                - \"3\"\n"));
+  EXPECT_TRUE(holds(text, "http://127.0.0.1:9400/healthz"));
+  EXPECT_TRUE(holds(text, "- \"--metrics_address\"\n                - \"127.0.0.1:9400\"\n"));
+  Work watched = named;
+  watched.train.metrics_address = "127.0.0.1:9999";
+  const std::string own = jobset_manifest(settings, watched);
+  EXPECT_TRUE(holds(own, "http://127.0.0.1:9999/healthz"));
+  EXPECT_FALSE(holds(own, "--metrics_address"));
   named.train.run_name = "No_DNS";
   EXPECT_TRUE(holds(jobset_manifest(settings, named), "name: octavo\n"));
 }
