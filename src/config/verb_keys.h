@@ -1,5 +1,5 @@
 #pragma once
-// The keys of each verb beside training: parts of key_table.cpp's table.
+// The keys of FP8 and of each verb beside training: parts of key_table.cpp's table.
 
 #include <vector>
 
@@ -7,6 +7,7 @@
 
 namespace octavo::config {
 
+std::vector<Key> fp8_keys();
 std::vector<Key> generate_keys();
 std::vector<Key> board_keys();
 std::vector<Key> verify_keys();
