@@ -235,8 +235,17 @@ int run_to_the_end(Run& run) {
   return end_run(run, outputs, run_saves);
 }
 
+// What this process does after the run is not the run's.
+struct LogFileEnd {
+  LogFileEnd() = default;
+  LogFileEnd(const LogFileEnd&) = delete;
+  LogFileEnd& operator=(const LogFileEnd&) = delete;
+  ~LogFileEnd() { close_log_file(); }
+};
+
 int train_to_the_end(config::Settings settings) {
   const auto run = assemble(std::move(settings), /*writes=*/true);
+  const LogFileEnd log_file_end;
   try {
     return run_to_the_end(*run);
   } catch (const std::exception& error) {

@@ -13,6 +13,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <iostream>
+#include <span>
 #include <sstream>
 
 #include "checkpoint/safetensors.h"
@@ -32,8 +33,8 @@ using engine::QuantizeSpec;
 using fp8::Direction;
 using fp8::Role;
 
-template <typename Enum, size_t kCount>
-Enum named(const std::string& name, const Enum (&choices)[kCount]) {
+template <typename Enum>
+Enum named(const std::string& name, std::span<const Enum> choices) {
   for (const Enum choice : choices)
     if (config::name_of(choice) == name) return choice;
   fail(ExitCode::kUsage, "fp8_gemm_tool", "wanted a recipe and a format, found '", name, "'");
@@ -41,9 +42,10 @@ Enum named(const std::string& name, const Enum (&choices)[kCount]) {
 
 fp8::Options options_of(const std::string& recipe, const std::string& format) {
   using fp8::FormatChoice;
-  return {
-      .recipe = named(recipe, fp8::kRecipes),
-      .format = named(format, {FormatChoice::kHybrid, FormatChoice::kE4m3, FormatChoice::kE5m2})};
+  constexpr FormatChoice kFormats[] = {FormatChoice::kHybrid, FormatChoice::kE4m3,
+                                       FormatChoice::kE5m2};
+  return {.recipe = named<fp8::Recipe>(recipe, fp8::kRecipes),
+          .format = named<FormatChoice>(format, kFormats)};
 }
 
 class Gemms {
