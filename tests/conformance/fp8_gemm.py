@@ -8,7 +8,7 @@
    weight gradient is within B, where B is what FP32 sums explain. For K terms a_i b_i, added in any order, that is
    K 2^-24 sum|a_i b_i| if all roundings conspire, and in the order of sqrt(K) 2^-24 sum|a_i b_i| as they are (Higham and
    Mary, 2019). B = (2 sqrt(K) + 3) 2^-24 sum|a_i b_i|; 3: the product of the scales, their application and the bias.
-2. Layers. nn::linear and nn::linear_gelu in training: five steps of eight micro-batches, so that factors of delayed come from
+2. Layers. nn::linear and nn::linear_gelu in training: three steps of two micro-batches, so that factors of delayed come from
    history, which moves on after every micro-batch in Transformer Engine's order, and gradients accumulate. The same recipe is
    stated in NumPy in fp8_gemm_model.py.
    Without GELU the bounds are those of 1. With it, a BF16 rounding that falls the other way may change an FP8 code: the
@@ -47,7 +47,7 @@ SHAPES = [((16, 16, 16), True, "wide"), ((7, 33, 129), False, "wide"), ((160, 12
           ((256, 768, 2304), True, "realistic"), ((256, 768, 768), True, "realistic"),
           ((256, 768, 3072), False, "realistic"), ((256, 3072, 768), False, "realistic")]
 LAYER_SHAPE = (160, 256, 384)  # legal in every recipe; the last block of 128 tokens is short
-STEPS, MICRO_BATCHES = 5, 8
+STEPS, MICRO_BATCHES = 3, 2
 
 LEAST_CORRECT = 0.999
 MOST_EXCESS = 1.0  # BF16 ulps
@@ -263,7 +263,7 @@ def training_data(chance, kind):
     The largest dy meets a slope of GELU of exactly 1, so that its amax does not hang on how the slope is rounded.
     """
     data = {}
-    for step, of_step in zip(range(1, STEPS + 1), (1, 4, 0.7, 6, 0.5)):
+    for step, of_step in zip(range(1, STEPS + 1), (1, 4, 0.7)):
         for micro in range(1, MICRO_BATCHES + 1):
             size = of_step * (0.5 + micro / 4)
             layer = numbers(chance, LAYER_SHAPE, kind, 1e-6 * size)

@@ -23,6 +23,7 @@ learning_rate: 3e-3
 eval_freq: 0
 num_threads: 1
 checkpoint_freq: 10
+max_failed_saves: 0
 keep_checkpoints: 3
 run_name: run
 """
