@@ -118,10 +118,10 @@ struct Loader::State {
       else
         data->read(begin, sample);
       return true;
-    } catch (const DamagedShard& error) {
+    } catch (const DamagedShard& damage) {
       if (!options.skip_damaged) throw;
-      check_share(*data, error);
-      log_warn_once(str("DATA DAMAGED: ", error.what(),
+      check_share(*data, damage);
+      log_warn_once(str("DATA DAMAGED: ", damage.what(),
                         " — samples that touch it are left out (data_damage skip)"));
       return false;
     }

@@ -47,7 +47,7 @@ void add_weights(const nn::Param& p, bool weights_stay, ReplicatedList& list) {
 
 void add_replicated_moments(const optim::Optimizer& optimizer, const nn::ParamList& params,
                             ReplicatedList& list) {
-  static const std::map<std::string, const char*> kKinds = {
+  static const std::map<std::string, const char*> kMomentKinds = {
       {"m", "first moments"},
       {"v", "second moments"},
       {"m_scale", "scales of first moments"},
@@ -55,7 +55,7 @@ void add_replicated_moments(const optim::Optimizer& optimizer, const nn::ParamLi
   const ParamsByName all = by_name(params);
   for (const auto& [name, values] : optimizer.state()) {
     const std::string parameter = parameter_of(name).first;
-    list.add(parameter, kKinds.at(name.substr(0, name.find('.'))), values,
+    list.add(parameter, kMomentKinds.at(name.substr(0, name.find('.'))), values,
              all.at(parameter)->spreads_masters);
   }
 }
