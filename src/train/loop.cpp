@@ -42,8 +42,10 @@ void announce(const Run& run) {
 // was asked to stop meanwhile.
 std::optional<monitor::EvalRecord> evaluate_and_report(Run& run, Outputs& outputs) {
   const std::optional<monitor::EvalRecord> found = evaluate_unless_stopped(run);
+  run.progress.evaluation_left_out = !found;
   if (!found) {
-    log_info("the evaluation is left out: the run was asked to stop");
+    run.progress.stop_agreed = true;  // all ranks know, and none takes another step
+    log_info("the evaluation waits for the resume: the run was asked to stop");
     return std::nullopt;
   }
   monitor::EvalRecord record = *found;
@@ -177,6 +179,50 @@ int end_run(const Run& run, Outputs& outputs, bool run_saves) {
   return static_cast<int>(code);
 }
 
+// What the loop knows between two steps.
+struct LoopState {
+  bool run_saves = true;
+  bool saved = false;       // is the present state on disk
+  bool save_waits = false;  // until the model is no longer in doubt
+};
+
+// Samples and HellaSwag, where they are due.
+void ask_model(Run& run, Outputs& outputs, bool last) {
+  const bool asks_hellaswag = hellaswag_is_due(run, last);
+  const bool samples = is_due(run.progress.step, run.settings.sample_freq);
+  if (asks_hellaswag)
+    if (const auto record = evaluate_hellaswag(run)) outputs.on_task(*record);
+  if (samples) write_sample(run, outputs);
+  if ((samples || asks_hellaswag) && run.trained.graph != nullptr)
+    run.trained.graph->forget();  // RoPE's tables may have grown
+}
+
+// What is due once a step is done: evaluation, samples, a checkpoint.
+void after_step(Run& run, Outputs& outputs, LoopState& state) {
+  const auto& s = run.settings;
+  const int64_t step = run.progress.step;
+  const bool last = step == run.schedule.max_steps;
+  std::optional<monitor::EvalRecord> eval;
+  if (run.data.val != nullptr && s.eval_freq > 0 && (last || is_due(step, s.eval_freq)))
+    eval = evaluate_and_report(run, outputs);
+  const bool is_best = eval && eval->best;
+  if (is_due(step, s.empty_cache_freq)) engine::trim_memory(run.trained.device());
+  if (!run.progress.evaluation_left_out) ask_model(run, outputs, last);
+  const bool save_is_due = last || state.save_waits || is_due(step, s.checkpoint_freq) ||
+                           run.progress.save_agreed || (is_best && s.checkpoint_freq > 0);
+  state.save_waits = save_is_due && !last && is_suspect(s.bad_steps, run.progress);
+  if (state.save_waits) log_info("the checkpoint waits for a step that is not skipped (bad_steps)");
+  const bool saves = save_is_due && !state.save_waits && state.run_saves;
+  under_guard(outputs, [&] { check_replicas(run, saves); });
+  if (!saves) return;
+  const double* loss = eval ? &eval->val_loss : nullptr;
+  if (last)
+    save(run, s.run_name, is_best, loss);
+  else
+    start_save(run, s.run_name, is_best, loss);  // while the next steps run
+  state.saved = true;
+}
+
 int run_to_the_end(Run& run) {
   // What a device that is not there holds is not worth its place on a disk.
   const bool run_saves = run.trained.has_numbers;
@@ -184,54 +230,24 @@ int run_to_the_end(Run& run) {
     remove_overwritten(run.settings, run.claim);
     if (run_saves && run.progress.step < run.schedule.max_steps) check_room(run);
   }
-  const auto& s = run.settings;
   Outputs outputs(run);
-  open_log_file(run_folder(s) / "logs" / log_file_name(run.world.rank()));
+  open_log_file(run_folder(run.settings) / "logs" / log_file_name(run.world.rank()));
   if (outputs.writes()) announce(run);
   under_guard(outputs, [&] { start_replica_checks(run); });
   if (run_saves) start_save_clock(run);
   if (!run_saves) log_info("no checkpoints: the device is fake, its memory has no numbers");
-  bool saved = !run.resumed.from.empty() || !run_saves;  // is the present state on disk
-  bool save_waits = false;                               // until the model is no longer in doubt
+  LoopState state{.run_saves = run_saves, .saved = !run.resumed.from.empty() || !run_saves};
+  // The checkpoint was saved by a run that was asked to stop while it evaluated.
+  if (run.progress.evaluation_left_out) after_step(run, outputs, state);
   while (run.progress.step < run.schedule.max_steps && !stops(run)) {
     outputs.on_step(guarded_step(run, outputs));
-    saved = !run_saves;
+    state.saved = !run_saves;
     under_guard(outputs, [&] {
       if (run.progress.saves_fail) fail_unsaved(run);
     });
-
-    const int64_t step = run.progress.step;
-    const bool last = step == run.schedule.max_steps;
-    const bool evaluates =
-        run.data.val != nullptr && s.eval_freq > 0 && (last || is_due(step, s.eval_freq));
-    std::optional<monitor::EvalRecord> eval;
-    if (evaluates) eval = evaluate_and_report(run, outputs);
-    const bool is_best = eval && eval->best;
-    if (is_due(step, s.empty_cache_freq)) engine::trim_memory(run.trained.device());
-    const bool left_out = evaluates && !eval;  // the run was asked to stop
-    const bool asks_hellaswag = !left_out && hellaswag_is_due(run, last);
-    const bool samples = !left_out && is_due(step, s.sample_freq);
-    if (asks_hellaswag)
-      if (const auto record = evaluate_hellaswag(run)) outputs.on_task(*record);
-    if (samples) write_sample(run, outputs);
-    if ((samples || asks_hellaswag) && run.trained.graph != nullptr)
-      run.trained.graph->forget();  // RoPE's tables may have grown
-    const bool save_is_due = last || save_waits || is_due(step, s.checkpoint_freq) ||
-                             run.progress.save_agreed || (is_best && s.checkpoint_freq > 0);
-    save_waits = save_is_due && !last && is_suspect(run.settings.bad_steps, run.progress);
-    if (save_waits) log_info("the checkpoint waits for a step that is not skipped (bad_steps)");
-    const bool saves = save_is_due && !save_waits && run_saves;
-    under_guard(outputs, [&] { check_replicas(run, saves); });
-    if (saves) {
-      const double* loss = eval ? &eval->val_loss : nullptr;
-      if (last)
-        save(run, s.run_name, is_best, loss);
-      else
-        start_save(run, s.run_name, is_best, loss);  // while the next steps run
-      saved = true;
-    }
+    after_step(run, outputs, state);
   }
-  if (run_saves) save_the_rest(run, outputs, saved);
+  if (run_saves) save_the_rest(run, outputs, state.saved);
   return end_run(run, outputs, run_saves);
 }
 

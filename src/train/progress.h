@@ -19,7 +19,9 @@ struct Progress {
   int64_t rollbacks = 0;
   bool stop_agreed = false;  // some rank was asked to stop, and all know
   bool save_agreed = false;  // the first rank's clock says that a checkpoint is due
-  bool saves_fail = false;   // on some rank max_failed_saves in a row have failed
+  // The run was asked to stop in the evaluation of this step: the resume makes up for it.
+  bool evaluation_left_out = false;
+  bool saves_fail = false;  // on some rank max_failed_saves in a row have failed
 };
 
 }  // namespace octavo::train

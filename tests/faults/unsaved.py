@@ -103,7 +103,7 @@ def notice(work):
     folder = new_folder(work, "notice", eval_freq=5, eval_batches=1_000_000, width=256)
     code, seconds = stopped(folder, 12)
     problems = [] if code == STOPPED and seconds < 30 else [f"exit code {code} after {seconds:.1f} s, wanted {STOPPED}"]
-    problems += [] if "the evaluation is left out" in folder.log() else ["no evaluation was left out"]
+    problems += [] if "the evaluation waits for the resume" in folder.log() else ["no evaluation was left out"]
     return [*problems, folder.unsound()] if folder.unsound() else problems
 
 

@@ -64,6 +64,7 @@ checkpoint::State state_of(const Run& run, const std::string& run_name, const do
   state.extra["rollbacks"] = run.progress.rollbacks;
   state.extra["recent_losses"] = run.guards.losses.recent();
   if (run.progress.has_best) state.extra["best_val_loss"] = run.progress.best_val_loss;
+  if (run.progress.evaluation_left_out) state.extra["evaluation_left_out"] = true;
   if (run.trained.lora != nullptr)
     save_lora(run.trained, state);
   else

@@ -272,6 +272,8 @@ void resume(Run& run) {
     run.progress.best_val_loss =
         json_field(state.extra, "best_val_loss", Json::value_t::number_float, source).get<double>();
   }
+  run.progress.evaluation_left_out =
+      own && state.extra.value("evaluation_left_out", Json()) == true;
   // The run's own folder is continued unless another was asked for.
   if (run.settings.run_name.empty()) run.settings.run_name = made_by;
 }
