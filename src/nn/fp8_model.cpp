@@ -112,7 +112,7 @@ void Fp8Model::begin_step(int64_t step) {
   step_ = step;
   passes_ = 0;
   stats_.reset();
-  fill_.reset();
+  fill_.clear();
   // After a dropped step the guard must know why before the next ones are dropped too.
   const bool due = step % std::max<int64_t>(options_.stats_freq, 1) == 0 || dropped_;
   shared_.measuring = options_.stats_freq > 0 && due;
@@ -139,12 +139,14 @@ at::Tensor Fp8Model::amaxes() {
   return shared_.scaling.empty() ? at::Tensor() : shared_.scaling.amaxes();
 }
 
-at::Tensor Fp8Model::step_amaxes() {
-  return shared_.scaling.empty() ? at::Tensor() : shared_.scaling.step_amaxes();
+at::Tensor Fp8Model::step_magnitudes() {
+  return shared_.scaling.empty() ? at::Tensor() : shared_.scaling.step_magnitudes();
 }
 
-at::Tensor Fp8Model::step_fill() {
-  return shared_.scaling.empty() ? at::Tensor() : shared_.scaling.step_fill();
+double Fp8Model::take_magnitudes(const at::Tensor& on_host) {
+  Fp8Scaling::Filled filled = shared_.scaling.filled(on_host);
+  fill_ = std::move(filled.fill);
+  return filled.magnitudes;
 }
 
 bool Fp8Model::updates_each_pass() const {
@@ -254,12 +256,11 @@ void Fp8Model::judge(const std::vector<Fp8TensorReport>& reports) {
 
 // Named once for each time that it begins.
 void Fp8Model::judge_fill() {
-  const at::Tensor fill = std::exchange(fill_, {});
-  if (!fill.defined() || options_.guard == config::Fp8Guard::kOff || step_ < first_judged_) return;
-  const at::Tensor on_host = fill.to(at::kDouble).contiguous();
-  overfull_.resize(static_cast<size_t>(on_host.numel()));
-  for (size_t i = 0; i < overfull_.size(); ++i) {
-    const double full = on_host.const_data_ptr<double>()[i];
+  const std::vector<double> fill = std::exchange(fill_, {});
+  if (fill.empty() || options_.guard == config::Fp8Guard::kOff || step_ < first_judged_) return;
+  overfull_.resize(fill.size());
+  for (size_t i = 0; i < fill.size(); ++i) {
+    const double full = fill[i];
     const Overfull before = overfull_[i],
                    now{full > kTooFull ? before.steps + 1 : 0, full > kFarTooFull};
     overfull_[i] = now;

@@ -71,7 +71,6 @@ class Fp8Model {
   // The largest magnitudes since the last update of delayed scales, FP32: a maximum over ranks is
   // due before finish_pass and finish_step. Undefined unless the recipe is delayed.
   at::Tensor amaxes();
-  at::Tensor step_amaxes();  // of the whole step, as far as amaxes() were reduced
   // Delayed scales are updated after every micro-batch (fp8_update): finish_pass() is due after all
   // but the last, whose update finish_step() makes.
   bool updates_each_pass() const;
@@ -83,10 +82,10 @@ class Fp8Model {
   // statistics cost no wait of their own.
   at::Tensor stats() const;
   void take_stats(at::Tensor on_host) { stats_ = std::move(on_host); }
-  // Of delayed scaling every step, likewise: how full the formats were (Fp8Scaling::step_fill).
-  // What is far beyond them is named when the step is finished.
-  at::Tensor step_fill();
-  void take_fill(at::Tensor on_host) { fill_ = std::move(on_host); }
+  // Of delayed scaling every step, likewise (Fp8Scaling::step_magnitudes). Returns their sum:
+  // finite when all are. What is far beyond its format is named when the step is finished.
+  at::Tensor step_magnitudes();
+  double take_magnitudes(const at::Tensor& on_host);
   // The tensor whose largest magnitude of this step is infinite, under delayed scaling; "": none.
   std::string infinite_tensor() const { return shared_.scaling.infinite_slot(); }
   // Factors for the next step, statistics and the guard. Empty unless this step took statistics.
@@ -132,7 +131,8 @@ class Fp8Model {
   int64_t first_judged_ = 0;  // step
   bool loaded_ = false;       // the scaling state is a checkpoint's
   bool dropped_ = false;      // the step before was
-  at::Tensor stats_, fill_;   // of this step, on the host
+  at::Tensor stats_;          // of this step, on the host
+  std::vector<double> fill_;  // likewise, of each delayed scale's format
   struct Overfull {
     int64_t steps = 0;  // in a row
     bool far = false;

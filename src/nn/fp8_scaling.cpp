@@ -2,7 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "base/error.h"
 
@@ -22,8 +24,9 @@ void Fp8Scaling::allocate() {
   std::call_once(*allocated_, [&] {
     const auto slots = static_cast<int64_t>(names_.size());
     const auto options = at::TensorOptions(engine_->target.device).dtype(at::kFloat);
-    history_ = at::zeros({options_.history, slots}, options);
-    factors_ = at::ones({slots}, options);
+    memory_ = at::zeros({1 + options_.history, slots}, options);
+    factors_ = memory_.select(0, 0).fill_(1);
+    history_ = memory_.narrow(0, 1, options_.history);
     amaxes_ = history_.select(0, 0);
     for (int64_t slot = 0; slot < slots; ++slot) {
       factor_of_.push_back(factors_.narrow(0, slot, 1));
@@ -32,10 +35,6 @@ void Fp8Scaling::allocate() {
     Tensor marks = at::empty({slots}, at::kBool);
     for (size_t i = 0; i < of_step_.size(); ++i) marks.mutable_data_ptr<bool>()[i] = of_step_[i];
     is_of_step_ = marks.to(options.device());
-    Tensor largest = at::empty({slots}, at::kFloat);
-    for (size_t i = 0; i < formats_.size(); ++i)
-      largest.mutable_data_ptr<float>()[i] = fp8::max_value(formats_[i]);
-    largest_ = largest.to(options.device());
   });
 }
 
@@ -54,19 +53,35 @@ const Tensor& Fp8Scaling::amaxes() {
   return amaxes_;
 }
 
-Tensor Fp8Scaling::step_amaxes() {
-  return seen_.defined() ? at::maximum(seen_, amaxes()) : amaxes();
+Tensor Fp8Scaling::step_magnitudes() {
+  allocate();
+  const Tensor now = memory_.narrow(0, 0, 2);
+  return earlier_.defined() ? at::cat({now, earlier_}) : now;
 }
 
-Tensor Fp8Scaling::step_fill() {
-  const Tensor now = amaxes() * factors_ / largest_;
-  return filled_.defined() ? at::maximum(filled_, now) : now;
+Fp8Scaling::Filled Fp8Scaling::filled(const Tensor& on_host) const {
+  const size_t slots = names_.size();
+  const Tensor all = on_host.to(at::kDouble).contiguous();
+  const std::span numbers(all.const_data_ptr<double>(), static_cast<size_t>(all.numel()));
+  const auto factor = numbers.first(slots), amax = numbers.subspan(slots, slots);
+  const auto earlier = numbers.subspan(2 * slots);  // magnitudes, and times factors
+  Filled result;
+  for (size_t i = 0; i < slots; ++i) {
+    double fill = factor[i] * amax[i];
+    result.magnitudes += amax[i];
+    if (!earlier.empty()) {
+      result.magnitudes += earlier[i];
+      fill = std::max(fill, earlier[slots + i]);
+    }
+    result.fill.push_back(fill / fp8::max_value(formats_[i]));
+  }
+  return result;
 }
 
 std::string Fp8Scaling::infinite_slot() const {
   if (!history_.defined()) return {};
   const Tensor now = history_.select(0, 0);
-  const Tensor amaxes = (seen_.defined() ? at::maximum(seen_, now) : now).cpu();
+  const Tensor amaxes = (earlier_.defined() ? at::maximum(earlier_.select(0, 0), now) : now).cpu();
   const auto* amax = amaxes.const_data_ptr<float>();
   for (size_t i = 0; i < names_.size(); ++i)
     if (std::isinf(amax[i])) return names_[i];
@@ -91,10 +106,10 @@ void Fp8Scaling::finish_pass(int64_t number) {
     old_history_ = history_.clone();
     old_history_.select(0, 0).zero_();
   }
-  seen_ = step_amaxes().clone();
-  filled_ = step_fill();
-  // A slot without a magnitude is not updated; those of weights wait for the step's end.
   Tensor now = amaxes();
+  const Tensor found = at::stack({now, now * factors_});
+  earlier_ = earlier_.defined() ? at::maximum(earlier_, found) : found;
+  // A slot without a magnitude is not updated; those of weights wait for the step's end.
   const Tensor waiting = now.masked_fill(is_of_step_.logical_not(), 0);
   now.masked_fill_(is_of_step_, 0);
   update(number);
@@ -121,8 +136,7 @@ void Fp8Scaling::drop_step() {
 void Fp8Scaling::forget_passes() {
   old_history_.reset();
   old_factors_.reset();
-  seen_.reset();
-  filled_.reset();
+  earlier_.reset();
 }
 
 std::vector<std::pair<std::string, Tensor>> Fp8Scaling::state() const {

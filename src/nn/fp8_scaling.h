@@ -29,11 +29,16 @@ class Fp8Scaling {
   const at::Tensor& factor(int64_t slot);  // FP32 [1]
   const at::Tensor& amax(int64_t slot);    // FP32 [1]: since the last update
   const at::Tensor& amaxes();  // FP32 [slots]: to be reduced over ranks before an update
-  at::Tensor step_amaxes();    // FP32 [slots]: of the whole step so far, as amaxes() are known
 
-  // How much of its format each tensor filled in this step so far, as amaxes() are known: largest
-  // magnitude times factor, over the largest value. Above 1 it saturated. FP32 [slots].
-  at::Tensor step_fill();
+  // What the host judges a step by, as amaxes() are known: FP32 [2, slots], magnitudes and factors.
+  // After a finish_pass() [4, slots]: also the largest magnitudes of the passes before, and the
+  // largest of magnitude times factor. To be copied with other numbers, and handed to filled().
+  at::Tensor step_magnitudes();
+  struct Filled {
+    double magnitudes = 0;     // of all tensors together: finite when each is
+    std::vector<double> fill;  // of each format: above 1 its tensor saturated
+  };
+  Filled filled(const at::Tensor& on_host) const;
   const std::string& name(size_t slot) const { return names_.at(slot); }
 
   std::string infinite_slot() const;  // the first with an infinite magnitude; "" when none has
@@ -66,16 +71,18 @@ class Fp8Scaling {
   std::vector<std::string> names_;
   std::vector<fp8::Format> formats_;
   std::vector<bool> of_step_;
-  at::Tensor history_, factors_;  // [length, slots], [slots]; the same memory for good
-  // Views of the two, made once: a layer asks for a dozen of them in every step.
-  at::Tensor amaxes_;
+  // [1 + length, slots], the same memory for good: factors, then the history, whose first row are
+  // the magnitudes since the last update. So both go to the host in one piece.
+  at::Tensor memory_;
+  // Views of it, made once: a layer asks for a dozen of them in every step.
+  at::Tensor history_, factors_, amaxes_;
   std::vector<at::Tensor> factor_of_, amax_of_;
   // Experts ask for their slots at the same time.
   std::unique_ptr<std::once_flag> allocated_ = std::make_unique<std::once_flag>();
   bool is_new_ = true;  // nothing was updated yet
-  // Of a step in which a pass was finished: what it started from, and the magnitudes of its passes.
-  at::Tensor old_history_, old_factors_, seen_, filled_;
-  at::Tensor largest_;     // FP32 [slots]: the largest values of their formats
+  // Of a step in which a pass was finished: what it started from, and its passes' part of
+  // step_magnitudes().
+  at::Tensor old_history_, old_factors_, earlier_;
   at::Tensor is_of_step_;  // of_step_ on the device
   bool was_new_ = true;
 };

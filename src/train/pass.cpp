@@ -95,8 +95,8 @@ void finish_pass(dist::World& world, TrainedModel& trained) {
 }
 
 // Where each number lies in the one copy that a step sends to the host. The first five are summed
-// over ranks; then the norms' squares follow, one per group, the FP8 statistics, how full delayed
-// scales were, what routers said (Routing::end_pass), and what ranks told each other.
+// over ranks; then the norms' squares follow, one per group, the FP8 statistics, delayed scales'
+// magnitudes, what routers said (Routing::end_pass), and what ranks told each other.
 enum Slot : int64_t {
   kLoss,       // over tokens
   kLogSumExp,  // squared, over tokens: z-loss
@@ -104,7 +104,6 @@ enum Slot : int64_t {
   kGradients,  // of this rank, after they were reduced: not finite on one rank must be known to all
   kStopAsked,  // ranks that were asked to stop
   kPenalty,    // of activations
-  kAmax,       // of all FP8 tensors together
   kNorms,      // the first of them
 };
 
@@ -143,16 +142,17 @@ void take_news(const at::Tensor& heard, StepStats& stats) {
 StepStats read_stats(TrainedModel& trained, const at::Tensor& sums, const at::Tensor& penalty,
                      const at::Tensor& routing, at::Tensor squares) {
   const at::Tensor none = at::zeros({1}, sums.options());
-  const at::Tensor amaxes = trained.fp8 != nullptr ? trained.fp8->step_amaxes() : at::Tensor();
   if (trained.sharding != nullptr) trained.sharding->sum_squares(squares);
-  std::vector<at::Tensor> parts = {
-      sums.narrow(0, 0, kPenalty), penalty.defined() ? penalty.reshape({1}).to(at::kDouble) : none,
-      amaxes.defined() ? amaxes.sum(at::kDouble).reshape({1}) : none, squares};
+  std::vector<at::Tensor> parts = {sums.narrow(0, 0, kPenalty),
+                                   penalty.defined() ? penalty.reshape({1}).to(at::kDouble) : none,
+                                   squares};
   const at::Tensor fp8_stats = trained.fp8 != nullptr ? trained.fp8->stats() : at::Tensor();
   if (fp8_stats.defined()) parts.push_back(fp8_stats);
-  const at::Tensor fill = trained.fp8 != nullptr ? trained.fp8->step_fill() : at::Tensor();
-  const int64_t fill_at = kNorms + squares.numel() + (fp8_stats.defined() ? fp8_stats.numel() : 0);
-  if (fill.defined()) parts.push_back(fill.to(at::kDouble));
+  const at::Tensor fp8_magnitudes =
+      trained.fp8 != nullptr ? trained.fp8->step_magnitudes() : at::Tensor();
+  const int64_t magnitudes_at =
+      kNorms + squares.numel() + (fp8_stats.defined() ? fp8_stats.numel() : 0);
+  if (fp8_magnitudes.defined()) parts.push_back(fp8_magnitudes.flatten().to(at::kDouble));
   if (routing.defined()) parts.push_back(routing);
   const int64_t heard = sums.numel() - kPenalty;
   if (heard > 0) parts.push_back(sums.narrow(0, kPenalty, heard));
@@ -160,13 +160,14 @@ StepStats read_stats(TrainedModel& trained, const at::Tensor& sums, const at::Te
   const auto* slot = all.const_data_ptr<double>();
   if (fp8_stats.defined())
     trained.fp8->take_stats(all.narrow(0, kNorms + squares.numel(), fp8_stats.numel()));
-  if (fill.defined() && trained.has_numbers)
-    trained.fp8->take_fill(all.narrow(0, fill_at, fill.numel()));
+  double magnitudes = 0;
+  if (fp8_magnitudes.defined() && trained.has_numbers)
+    magnitudes = trained.fp8->take_magnitudes(all.narrow(0, magnitudes_at, fp8_magnitudes.numel()));
   StepStats stats{.loss = slot[kLoss],
                   .z = slot[kLogSumExp],
                   .penalty = slot[kPenalty],
                   .has_penalty = penalty.defined(),
-                  .probes = slot[kProbes] + slot[kGradients] + slot[kAmax],
+                  .probes = slot[kProbes] + slot[kGradients] + magnitudes,
                   // Where there are no numbers, ranks stop each by itself.
                   .stop_asked = trained.has_numbers ? slot[kStopAsked] > 0 : stop_requested(),
                   .save_due = false,

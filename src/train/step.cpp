@@ -37,6 +37,10 @@ StepData take_step(Run& run) {
     return read;
   }
   StepData read = read_step(run.settings.gradient_accumulation_steps, *run.data.loader);
+  if (run.world.size() == 1) {
+    read.tokens = std::max(read.tokens, 1.0);
+    return read;
+  }
   // On the device: over host sockets it would be the only collective of a step.
   at::Tensor tokens =
       at::full({1}, read.tokens, at::TensorOptions(run.trained.device()).dtype(at::kDouble));

@@ -23,12 +23,13 @@ constexpr Shape kShapes[] = {{48, 80, 144},  {80, 144, 48},  {136, 64, 272},  {3
 
 std::vector<Recipe> recipes_of(const Backend& backend) {
   std::vector<Recipe> result;
-  for (const fp8::RecipeTraits& row : fp8::kRecipeTraits) {
+  for (const Recipe recipe : fp8::kRecipes) {  // nvfp4 runs on CPUs alone
+    const fp8::RecipeTraits& row = fp8::traits_of(recipe);
     // With one scale the sums are scaled by a kernel, which does not run here.
     const fp8::ComputeCapabilities& has = backend.name == "te" ? row.native : row.libtorch;
     const bool runs = backend.is_native ? has.has(backend.capability)
                                         : row.activations != fp8::Granularity::kTensor;
-    if (runs) result.push_back(row.recipe);
+    if (runs) result.push_back(recipe);
   }
   return result;
 }

@@ -419,8 +419,6 @@ TEST_F(Fp8GuardTest, FallBackFromOutside) {
   EXPECT_EQ(layers[3]->gemm_counts[0].other, 1);
 }
 
-// Delayed: a step that was not applied leaves no trace in the scaling state; the steps after it go
-// on as if it had not been.
 // Delayed scales: every step knows what does not fit, between two statistics too.
 TEST_F(Fp8GuardTest, NamesWhatDoesNotFitItsScale) {
   Fp8ModelOptions o = options(Recipe::kDelayed, Fp8Guard::kLog);
@@ -429,9 +427,9 @@ TEST_F(Fp8GuardTest, NamesWhatDoesNotFitItsScale) {
   int64_t number = 0;
   const auto warned = [&](float filled) {
     model.begin_step(++number);
-    at::Tensor fill = at::full({model.step_fill().numel()}, 0.5, at::kDouble);
-    fill[1] = filled;
-    model.take_fill(fill);
+    at::Tensor magnitudes = at::ones_like(model.step_magnitudes(), at::kDouble);  // factors of 1
+    magnitudes[1][1] = filled * 448;                                              // E4M3
+    model.take_magnitudes(magnitudes);
     const int64_t before = model.warnings();
     model.finish_step();
     return model.warnings() - before;
@@ -450,6 +448,8 @@ TEST_F(Fp8GuardTest, NamesWhatDoesNotFitItsScale) {
   EXPECT_EQ(warned(50), 1) << "much more than before";
 }
 
+// Delayed: a step that was not applied leaves no trace in the scaling state; the steps after it go
+// on as if it had not been.
 TEST_F(Fp8GuardTest, ADroppedStepLeavesNoTrace) {
   const auto run = [&](bool with_dropped) {
     at::manual_seed(5);

@@ -1,5 +1,6 @@
 #include "nn/fp8_scaling.h"
 
+#include <cmath>
 #include <map>
 
 #include "base/error.h"
@@ -31,6 +32,9 @@ class Fp8ScalingTest : public Fp8Test {
     std::map<std::string, at::Tensor> tensors;
     for (const auto& [name, tensor] : scaling.state()) tensors[name] = tensor;
     return tensors;
+  }
+  static Fp8Scaling::Filled filled(Fp8Scaling& scaling) {
+    return scaling.filled(scaling.step_magnitudes());
   }
   static auto finder(const std::map<std::string, at::Tensor>& tensors) {
     return [&](const std::string& name) {
@@ -96,7 +100,7 @@ TEST_F(Fp8ScalingTest, PassesUpdateAllButWeights) {
   EXPECT_EQ(scaling.factor(2).item<float>(), 1);
   EXPECT_EQ(scaling.amax(0).item<float>(), 0);
   scaling.amax(0).fill_(7);
-  EXPECT_TRUE(scaling.step_amaxes().equal(at::tensor({7.0f, 8.0f, 2.0f})));
+  EXPECT_EQ(filled(scaling).magnitudes, 7 + 2 + 4 + 8 + 2) << "of this pass and the one before";
   scaling.finish_step(2);
   EXPECT_EQ(scaling.factor(0).item<float>(), 448.0f / 7);
   EXPECT_EQ(scaling.factor(1).item<float>(), 57344.0f / 8) << "it saw nothing, and keeps its own";
@@ -106,19 +110,30 @@ TEST_F(Fp8ScalingTest, PassesUpdateAllButWeights) {
       kept(scaling).at("amax_history.a.weight").equal(at::tensor({0.0f, 0.0f, 0.0f, 2.0f})));
 }
 
+TEST_F(Fp8ScalingTest, ASumOfMagnitudesIsFiniteWhenAllAre) {
+  for (const float bad : {INFINITY, NAN})
+    for (const bool in_first_pass : {false, true}) {
+      Fp8Scaling scaling = make(options(4));
+      scaling.amax(1).fill_(in_first_pass ? bad : 1);
+      scaling.finish_pass(1);
+      scaling.amax(1).fill_(in_first_pass ? 1 : bad);
+      EXPECT_FALSE(std::isfinite(filled(scaling).magnitudes));
+    }
+}
+
 // Of the fullest pass, by the factor that it had.
 TEST_F(Fp8ScalingTest, HowFullTheFormatsWere) {
   Fp8Scaling scaling = make(options(4));
   scaling.amax(0).fill_(448);
   scaling.amax(1).fill_(28672);
-  EXPECT_TRUE(scaling.step_fill().equal(at::tensor({1.0f, 0.5f})));
+  EXPECT_EQ(filled(scaling).fill, (std::vector<double>{1, 0.5}));
   scaling.finish_pass(1);  // factors of 1 and 2
   scaling.amax(0).fill_(224);
   scaling.amax(1).fill_(57344);
-  EXPECT_TRUE(scaling.step_fill().equal(at::tensor({1.0f, 2.0f})));
+  EXPECT_EQ(filled(scaling).fill, (std::vector<double>{1, 2}));
   scaling.finish_step(2);
   scaling.amax(0).fill_(1);
-  EXPECT_EQ(scaling.step_fill()[1].item<float>(), 0) << "a new step";
+  EXPECT_EQ(filled(scaling).fill.at(1), 0) << "a new step";
   EXPECT_EQ(scaling.name(0), "a.input");
 }
 
