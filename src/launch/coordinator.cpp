@@ -102,8 +102,9 @@ std::string LaunchCoordinator::waited_for(const std::string& key, Clock::time_po
 // The others are told now that this node's ranks are not there, instead of when they miss them.
 void LaunchCoordinator::leave_generation(int generation, const Outcome& end,
                                          const std::string& why) {
-  client_->compare_set(str("launch/", generation, "/end/", node_), "", written({.outcome = end}));
+  // The alarm first: once all ends are known node 0 goes on to the next generation.
   client_->compare_set(rendezvous::alarm_key(generation), "", why);
+  client_->compare_set(str("launch/", generation, "/end/", node_), "", written({.outcome = end}));
 }
 
 void LaunchCoordinator::decline(int generation) noexcept {
