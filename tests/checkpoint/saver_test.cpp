@@ -1,43 +1,14 @@
 // Saves in the background: what is written is the state at start(), whatever training does after.
 #include "checkpoint/saver.h"
 
-#include <condition_variable>
-
 #include "base/log.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/ranks.h"
+#include "checkpoint/save_gate.h"
 #include "checkpoint/snapshot.h"
 
 namespace octavo::checkpoint {
 namespace {
-
-// Holds a save at a stage until it is let go.
-class Gate {
- public:
-  SaveOptions options(const std::string& stage) {
-    return {.on_stage = [this, stage](std::string_view reached) {
-      if (reached != stage) return;
-      std::unique_lock lock(mutex_);
-      reached_ = true;
-      changed_.notify_all();
-      changed_.wait(lock, [&] { return open_; });
-    }};
-  }
-  void wait_until_reached() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return reached_; });
-  }
-  void open() {
-    const std::lock_guard lock(mutex_);
-    open_ = true;
-    changed_.notify_all();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool reached_ = false, open_ = false;
-};
 
 // Several chunks of 32 MB, so that a part of them can be copied.
 State big_state(int64_t step, const at::Tensor& weight) {
@@ -58,7 +29,7 @@ TEST(Saver, AnUpdateThatCannotWaitForTheDiskCopies) {
   Scratch folder;
   Saver saver(folder.path(), {.memory_budget = uint64_t{1} << 30});
   at::Tensor weight = at::full({kRows, kColumns}, 1.0f);
-  Gate gate;
+  SaveGate gate;
   saver.start(big_state(1, weight), gate.options("folder"));  // nothing was read yet
   gate.wait_until_reached();
   saver.before_update();
@@ -76,7 +47,7 @@ TEST(Saver, WhatDoesNotFitIntoTheBudgetIsWaitedFor) {
   Scratch folder;
   Saver saver(folder.path(), {.memory_budget = uint64_t{40} << 20});
   at::Tensor weight = at::full({kRows, kColumns}, 1.0f);
-  Gate gate;
+  SaveGate gate;
   saver.start(big_state(1, weight), gate.options("folder"));
   gate.wait_until_reached();
   std::thread later([&] {
@@ -97,7 +68,7 @@ TEST(Saver, ADiskThatIsFastEnoughNeedsNoCopy) {
   Scratch folder;
   Saver saver(folder.path(), {});
   at::Tensor weight = at::full({4, 16}, 1.0f);
-  Gate gate;
+  SaveGate gate;
   saver.start(big_state(1, weight), gate.options("manifest"));  // the file is written
   gate.wait_until_reached();
   saver.before_update();
@@ -115,7 +86,7 @@ TEST(Saver, GroupsThatChangeAreCopiedAtOnce) {
   State state = big_state(1, weight);
   state.groups["fp8"] = {{"scale", scale}};
   state.changing = {"fp8"};
-  Gate gate;
+  SaveGate gate;
   saver.start(std::move(state), gate.options("folder"));
   scale.fill_(9);
   gate.open();
@@ -168,7 +139,7 @@ TEST(Saver, TheNextSaveWaitsAndIsCounted) {
   Scratch folder;
   Saver saver(folder.path(), {});
   const at::Tensor weight = at::full({4, 16}, 1.0f);
-  Gate gate;
+  SaveGate gate;
   saver.start(big_state(1, weight), gate.options("folder"));
   std::thread later([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));

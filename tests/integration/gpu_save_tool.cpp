@@ -9,14 +9,13 @@
 
 #include <ATen/ATen.h>
 
-#include <condition_variable>
 #include <cstdio>
 #include <filesystem>
-#include <mutex>
 #include <set>
 #include <thread>
 #include <vector>
 
+#include "../checkpoint/save_gate.h"
 #include "../conformance/tool_main.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -31,34 +30,6 @@ namespace {
 using fake_cuda::Kind;
 
 constexpr int64_t kRows = 20, kColumns = 1 << 20;  // 80 MB of FP32, in three pieces
-
-// Holds a save at a stage until it is let go.
-class Gate {
- public:
-  checkpoint::SaveOptions options() {
-    return {.on_stage = [this](std::string_view reached) {
-      if (reached != "folder") return;
-      std::unique_lock lock(mutex_);
-      reached_ = true;
-      changed_.notify_all();
-      changed_.wait(lock, [&] { return open_; });
-    }};
-  }
-  void wait_until_reached() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return reached_; });
-  }
-  void open() {
-    const std::lock_guard lock(mutex_);
-    open_ = true;
-    changed_.notify_all();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool reached_ = false, open_ = false;
-};
 
 at::Tensor numbers(float first) {
   return at::arange(kRows * kColumns, at::kFloat).add_(first).view({kRows, kColumns});
@@ -95,9 +66,9 @@ Json run_case(const std::filesystem::path& folder, const std::string& name) {
   checkpoint::State state;
   state.step = 1;
   state.groups["model"] = {{"w", weight}};
-  Gate gate;
+  checkpoint::SaveGate gate;
   fake_cuda::api()->reset();
-  saver.start(std::move(state), gate.options());
+  saver.start(std::move(state), gate.options("folder"));
   gate.wait_until_reached();
   Json result = {{"case", name}};
   if (name == "read") {

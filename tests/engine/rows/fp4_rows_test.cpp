@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "engine/cpu/fp4_kernels.h"
 #include "engine/instruction_sets.h"
+#include "engine/rows/drawn_bits.h"
 
 // A name of its own: where files are joined, fp8_rows_test.cpp is beside it.
 namespace octavo::engine::fp4_rows_test {
@@ -18,22 +19,6 @@ namespace {
 
 using fp8::Direction;
 using fp8::Granularity;
-
-struct Bits {
-  std::string name;
-  int64_t rows, columns;
-  std::vector<uint16_t> values;
-  cpu::Bf16Matrix matrix() const { return {values.data(), rows, columns}; }
-};
-
-template <class Draw>
-Bits drawn(std::string name, int64_t rows, int64_t columns, const Draw& draw) {
-  Bits made{std::move(name), rows, columns, {}};
-  made.values.resize(static_cast<size_t>(rows * columns));
-  for (size_t i = 0; i < made.values.size(); ++i)
-    made.values[i] = static_cast<uint16_t>(draw(i, philox(1, 2, i)[0]));
-  return made;
-}
 
 // Sizes that are whole blocks and not, in parts of vectors; usual numbers, wide ones, every number,
 // zeros of both signs, infinities, NaN.

@@ -13,6 +13,7 @@
 #include "engine/cpu/fp8_kernels.h"
 #include "engine/cpu/instruction_set.h"
 #include "engine/instruction_sets.h"
+#include "engine/rows/drawn_bits.h"
 #include "fp8/quantize.h"
 
 namespace octavo::engine {
@@ -25,28 +26,6 @@ constexpr Direction kDirections[] = {Direction::kRow, Direction::kColumn};
 constexpr fp8::FormatChoice kChoices[] = {fp8::FormatChoice::kHybrid, fp8::FormatChoice::kE4m3,
                                           fp8::FormatChoice::kE5m2};
 constexpr fp8::Role kRoles[] = {fp8::Role::kInput, fp8::Role::kWeight, fp8::Role::kGradient};
-
-struct Bits {
-  std::string name;
-  int64_t rows, columns;
-  std::vector<uint16_t> values;
-  cpu::Bf16Matrix matrix() const { return {values.data(), rows, columns}; }
-  std::vector<float> numbers() const {
-    std::vector<float> result(values.size());
-    std::ranges::transform(values, result.begin(), cpu::from_bits);
-    return result;
-  }
-};
-
-// Bits from `draw`, which gets a random word for every element.
-template <class Draw>
-Bits drawn(std::string name, int64_t rows, int64_t columns, const Draw& draw) {
-  Bits made{std::move(name), rows, columns, {}};
-  made.values.resize(static_cast<size_t>(rows * columns));
-  for (size_t i = 0; i < made.values.size(); ++i)
-    made.values[i] = static_cast<uint16_t>(draw(i, philox(1, 2, i)[0]));
-  return made;
-}
 
 // Every BF16 value in order and in disorder (every block then has a NaN or an infinity or is very
 // wide), and magnitudes that the recipes are made for, in lines that end inside a vector.
