@@ -2,6 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
+#include <string_view>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "engine/cuda/cuda_module.h"
@@ -49,6 +52,14 @@ const GpuSearch& gpus() {
 
 bool is_fake(at::Device device) {
   return device.is_cuda() && fake_cuda::is_active();
+}
+
+bool computes_on_host(at::Device device) {
+  static const bool told = [] {  // asked at every launch
+    const char* value = std::getenv("OCTAVO_FAKE_CUDA_COMPUTE");
+    return value != nullptr && std::string_view(value) == "1";
+  }();
+  return told && is_fake(device);
 }
 
 }  // namespace octavo::engine

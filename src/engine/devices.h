@@ -28,5 +28,8 @@ const GpuSearch& gpus();
 
 // A device of src/fake_cuda: kernels do not run there, and whatever does must say so.
 bool is_fake(at::Device device);
+// Such a device that was told to compute (OCTAVO_FAKE_CUDA_COMPUTE): what is known to the host is
+// done there, in the device's memory.
+bool computes_on_host(at::Device device);
 
 }  // namespace octavo::engine

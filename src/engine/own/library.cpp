@@ -4,9 +4,6 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
 
-#include <cstdlib>
-#include <string_view>
-
 #include "base/error.h"
 #include "base/file.h"
 #include "engine/devices.h"
@@ -30,14 +27,6 @@ Library open_library() {
   if (all == nullptr)
     return {nullptr, "our own CUDA kernels are of another version; build them again"};
   return {all(), {}};
-}
-
-bool fake_device_computes(at::Device device) {
-  static const bool told = [] {  // asked at every launch
-    const char* value = std::getenv("OCTAVO_FAKE_CUDA_COMPUTE");
-    return value != nullptr && std::string_view(value) == "1";
-  }();
-  return told && is_fake(device);
 }
 
 }  // namespace
@@ -75,7 +64,7 @@ void launch_for(const at::Tensor& tensor, const OctavoKernels& kernels, const ch
   if (error != 0)
     fail(ExitCode::kEnvironment, "engine", "our CUDA kernel of ", what,
          " was not launched: CUDA's error ", error);
-  if (fake_device_computes(device)) launch(kernels::host_kernels(), nullptr);
+  if (computes_on_host(device)) launch(kernels::host_kernels(), nullptr);
 }
 
 }  // namespace octavo::engine::own

@@ -87,8 +87,13 @@ const Library& library() {
   return *search().library;
 }
 
+bool Library::serves(at::Device device) const {
+  if (double_capability == 0) return device.is_cuda();
+  return device.is_cpu() || computes_on_host(device);
+}
+
 const DeviceFacts& facts_of(at::Device device) {
-  if (device.is_cpu() != (library().double_capability > 0))
+  if (!library().serves(device))
     fail(ExitCode::kEnvironment, "te", "wanted tensors of a GPU, found them on ", device.str());
   if (device.is_cpu()) {
     static const DeviceFacts of_double = {

@@ -104,9 +104,11 @@ class Function<Result (*)(Arguments...)> {
 
 struct Library {
   std::string path, version;  // version: "unknown" when nothing beside the library tells it
-  // Of a stand-in for tests, whose "device" is the CPU: the compute capability that it plays, as
-  // 10 * major + minor. 0: the real library, which takes tensors of GPUs only.
+  // Of a stand-in for tests, whose "device" is the CPU, or a fake one in the same memory: the
+  // compute capability that it plays, as 10 * major + minor. 0: the real library, which takes
+  // tensors of GPUs only.
   int double_capability = 0;
+  bool serves(at::Device device) const;
 
 #define OCTAVO_TE_MEMBER(name) Function<decltype(&::name)> name{#name};
   OCTAVO_TE_FUNCTIONS(OCTAVO_TE_MEMBER)

@@ -21,8 +21,7 @@ std::string library_refusal(const Target& target) {
   if (target.reference_only) return "only the reference was asked for";
   if (target.compute != at::kBFloat16) return "computes in BF16 only";
   if (!is_available()) return search().problem;
-  const bool on_host = search().library->double_capability > 0;
-  if (target.device.is_cpu() != on_host) return "runs on GPUs only";
+  if (!search().library->serves(target.device)) return "runs on GPUs only";
   return "";
 }
 

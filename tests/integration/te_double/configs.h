@@ -10,7 +10,9 @@ struct QuantizationConfig {
 };
 struct MatmulConfig {
   bool split_accumulator = false;
-  NVTETensor bias = nullptr;
+  NVTETensor bias = nullptr, bias_gradient = nullptr;
+  NVTETensor gelu_input = nullptr;
+  bool gelu = false, gelu_gradient = false;  // at the end of the GEMM
 };
 
 }  // namespace te_double

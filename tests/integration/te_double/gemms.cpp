@@ -39,6 +39,26 @@ Fp8Matrix turned(const Tensor& t) {
   return matrix;
 }
 
+// A GEMM in BF16 with what cuBLASLt does at its end, in FP32: D is op(B) op(A), row by row.
+void multiply_plain(bool transa, bool transb, const at::Tensor& a, const at::Tensor& b, bool add,
+                    at::Tensor d, const MatmulConfig& options) {
+  const auto turned = [](const at::Tensor& t, bool yes) {
+    return (yes ? t.t() : t).to(at::kFloat);
+  };
+  at::Tensor made = at::mm(turned(b, transb), turned(a, transa));
+  if (add) made.add_(d);
+  if (options.bias != nullptr) made.add_(view(options.bias));
+  if (options.gelu) view(options.gelu_input).copy_(made);
+  if (options.gelu) made = at::gelu(made, "tanh");
+  if (options.gelu_gradient)
+    made = at::gelu_backward(made, view(options.gelu_input).to(at::kFloat), "tanh");
+  if (options.bias_gradient != nullptr) {
+    check(transb, "sums of a bias come with a weight's gradient");
+    view(options.bias_gradient).copy_(b.sum(0, /*keepdim=*/false, at::kFloat));
+  }
+  d.copy_(made);
+}
+
 }  // namespace
 }  // namespace te_double
 
@@ -56,6 +76,13 @@ extern "C" void nvte_cublas_gemm_v2(int transa, int transb, const float* alpha, 
   const auto at = reinterpret_cast<uintptr_t>(view(workspace).const_data_ptr());
   check(at % 256 == 0 && view(workspace).numel() >= (32 << 20),
         "a workspace too small or unaligned");
+  if (!tensor(a).is_fp8()) {
+    te_double::multiply_plain(transa == 1, transb == 1, view(a), view(b), *beta == 1, view(d),
+                              options);
+    return;
+  }
+  check(options.bias_gradient == nullptr && options.gelu_input == nullptr,
+        "the stand-in has no such ends of an FP8 GEMM");
   // Of blocks of 128 as blocks of 32 all GEMMs are given so.
   const bool left_turned = te_double::is_column(tensor(b)),
              right_turned = te_double::is_column(tensor(a));
@@ -75,7 +102,9 @@ extern "C" void nvte_cublas_gemm_v2(int transa, int transb, const float* alpha, 
   at::Tensor result = view(d);
   auto& gemms = te_double::rehearsal();
   if (forward) {
-    const at::Tensor bias = options.bias != nullptr ? view(options.bias) : at::Tensor();
+    // Of a GPU in BF16; the rehearsal's are FP32.
+    const at::Tensor bias =
+        options.bias != nullptr ? view(options.bias).to(at::kFloat) : at::Tensor();
     check(*beta == 0, "a forward GEMM does not add");
     check(result.size(0) == left.rows && result.size(1) == right.rows, "a wrong result");
     gemms.forward(left, right, bias, result);

@@ -31,6 +31,15 @@ bool is_question(NVTETensor workspace, std::initializer_list<size_t> shape, NVTE
   return false;
 }
 
+// Scales and shifts of norms: BF16 of a GPU, FP32 of a CPU, whose operations read FP32.
+at::Tensor vector(NVTETensor given) {
+  return view(given).to(at::kFloat);
+}
+// Room for their gradients, which go to wherever the caller wants them.
+at::Tensor room_for(NVTETensor gradient) {
+  return at::empty(view(gradient).sizes(), at::kFloat);
+}
+
 at::Tensor gelu_gradient(NVTETensor grad, NVTETensor input, at::Tensor& dbias) {
   at::Tensor dx = view(grad).clone();
   dbias = at::empty({dx.size(1)}, at::kFloat);
@@ -76,7 +85,8 @@ void nvte_layernorm_fwd(const NVTETensor x, const NVTETensor gamma, const NVTETe
   check(!zero_centered, "gamma is not centred at zero here");
   if (is_question(workspace, {1}, kNVTEByte)) return;
   count_call("nvte_layernorm_fwd");
-  const auto out = cpu::make_layer_norm()->forward(view(x), {}, view(gamma), view(beta), epsilon);
+  const auto out =
+      cpu::make_layer_norm()->forward(view(x), {}, vector(gamma), vector(beta), epsilon);
   view(mu).copy_(out.mean);
   view(rsigma).copy_(out.rstd);
   put(out.normed, tensor(z));
@@ -89,10 +99,12 @@ void nvte_layernorm_bwd(const NVTETensor dz, const NVTETensor x, const NVTETenso
                         cudaStream_t /*stream*/) {
   if (is_question(workspace, {64}, kNVTEByte)) return;
   count_call("nvte_layernorm_bwd");
-  at::Tensor d_gamma = view(dgamma), d_beta = view(dbeta);
+  at::Tensor d_gamma = room_for(dgamma), d_beta = room_for(dbeta);
   view(dx).copy_(
       cpu::make_layer_norm()->backward(view(dz), {}, {view(x), {}, view(mu), view(rsigma)},
-                                       view(gamma), d_gamma, d_beta, Accumulate::kOverwrite));
+                                       vector(gamma), d_gamma, d_beta, Accumulate::kOverwrite));
+  view(dgamma).copy_(d_gamma);
+  view(dbeta).copy_(d_beta);
 }
 
 void nvte_rmsnorm_fwd(const NVTETensor x, const NVTETensor gamma, const float epsilon, NVTETensor z,
@@ -101,7 +113,7 @@ void nvte_rmsnorm_fwd(const NVTETensor x, const NVTETensor gamma, const float ep
   check(!zero_centered, "gamma is not centred at zero here");
   if (is_question(workspace, {1}, kNVTEByte)) return;
   count_call("nvte_rmsnorm_fwd");
-  const auto out = cpu::make_rms_norm()->forward(view(x), {}, view(gamma), epsilon);
+  const auto out = cpu::make_rms_norm()->forward(view(x), {}, vector(gamma), epsilon);
   view(rsigma).copy_(out.rstd);
   put(out.normed, tensor(z));
 }
@@ -112,9 +124,10 @@ void nvte_rmsnorm_bwd(const NVTETensor dz, const NVTETensor x, const NVTETensor 
                       cudaStream_t /*stream*/) {
   if (is_question(workspace, {64}, kNVTEByte)) return;
   count_call("nvte_rmsnorm_bwd");
-  at::Tensor d_gamma = view(dgamma);
+  at::Tensor d_gamma = room_for(dgamma);
   view(dx).copy_(cpu::make_rms_norm()->backward(view(dz), {}, {view(x), {}, view(rsigma)},
-                                                view(gamma), d_gamma, Accumulate::kOverwrite));
+                                                vector(gamma), d_gamma, Accumulate::kOverwrite));
+  view(dgamma).copy_(d_gamma);
 }
 
 void nvte_rmsnorm_bwd_add(const NVTETensor dz, const NVTETensor x, const NVTETensor add,
@@ -123,9 +136,10 @@ void nvte_rmsnorm_bwd_add(const NVTETensor dz, const NVTETensor x, const NVTETen
                           const bool /*zero_centered*/, cudaStream_t /*stream*/) {
   if (is_question(workspace, {64}, kNVTEByte)) return;
   count_call("nvte_rmsnorm_bwd_add");
-  at::Tensor d_gamma = view(dgamma);
+  at::Tensor d_gamma = room_for(dgamma);
   view(dx).copy_(cpu::make_rms_norm()->backward(view(dz), view(add), {view(x), {}, view(rsigma)},
-                                                view(gamma), d_gamma, Accumulate::kOverwrite));
+                                                vector(gamma), d_gamma, Accumulate::kOverwrite));
+  view(dgamma).copy_(d_gamma);
 }
 
 void nvte_gelu(const NVTETensor input, NVTETensor output, cudaStream_t /*stream*/) {

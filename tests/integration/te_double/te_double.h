@@ -7,7 +7,7 @@
 // What differs from the real library, on purpose:
 // - A norm or activation that quantizes goes through BF16, as the rehearsal does. The real one
 //   quantizes the FP32 value that it has in a register.
-// - Vectors (gamma, beta, biases and their gradients) are FP32, as they are on CPUs.
+// - Vectors (gamma, beta, biases and their gradients) may be FP32, as they are on CPUs.
 
 #include <ATen/ATen.h>
 #include <transformer_engine/transformer_engine.h>

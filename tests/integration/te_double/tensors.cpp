@@ -149,6 +149,14 @@ void nvte_set_matmul_config_attribute(NVTEMatmulConfig config, NVTEMatmulConfigA
     c.split_accumulator = *static_cast<const uint8_t*>(buffer) != 0;
   else if (attribute == kNVTEMatmulConfigBiasTensor && bytes == sizeof(NVTETensor))
     c.bias = *static_cast<const NVTETensor*>(buffer);
+  else if (attribute == kNVTEMatmulConfigDBiasTensor && bytes == sizeof(NVTETensor))
+    c.bias_gradient = *static_cast<const NVTETensor*>(buffer);
+  else if (attribute == kNVTEMatmulConfigEpilogueAuxTensor && bytes == sizeof(NVTETensor))
+    c.gelu_input = *static_cast<const NVTETensor*>(buffer);
+  else if (attribute == kNVTEMatmulConfigWithGELUEpilogue && bytes == 1)
+    c.gelu = *static_cast<const uint8_t*>(buffer) != 0;
+  else if (attribute == kNVTEMatmulConfigWithDGELUEpilogue && bytes == 1)
+    c.gelu_gradient = *static_cast<const uint8_t*>(buffer) != 0;
   else
     te_double::check(false, "an attribute that the stand-in does not know");
 }
