@@ -1,5 +1,5 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
-# test: label=conformance timeout=900 gate="--short" night="" measures="src/kernels src/engine src/nn src/train src/fake_cuda"
+# test: label=conformance timeout=1800 measures="src/kernels src/engine src/nn src/train src/fake_cuda"
 """Whole training steps through the CUDA path, with numbers, on the fake CUDA device: five steps of a small GPT-2, Llama and Qwen2.5
 in BF16 and by every recipe, two micro-batches each, beside the same steps of the CPU engine from the same weights.
 
@@ -14,6 +14,9 @@ take a run is measured, against the same steps of the CPU engine in FP32. Limits
 - weights after the last step, of each parameter and of all together: |GPU - CPU| <= |CPU - FP32|;
 - losses, one number a step and so subject to chance: root mean square over the steps of GPU - CPU <= 2.75 times that of CPU - FP32
   over all cases of the same precision (what a ratio of two equal deviations from 5 and 15 samples exceeds once in 1000).
+How these limits came about: the first ones, written before anything had run, were 2 (each parameter), 1.5 (all) and 4 (losses). All
+13 cases of the short form were within them, and so was attention spoiled by 1.1, which they had to see. The present ones were set with
+that run's numbers at hand: its largest parameter was 0.80 of the distance from FP32 (wpe of GPT-2, BF16), the spoiled one's 1.66.
 AdamW's epsilon is 1, so that a step follows the gradient: with the usual 1e-8 its first steps are the gradient's signs, and of the
 many gradients near zero all signs are chance. That these limits would see a fault is tried: attention's logits times 1.1 in BF16 and
 times 1.5 in FP8; and a parameter that does not move at all must be off by more than its limit (blind= counts those that are not).
