@@ -14,6 +14,9 @@ struct Advice {
   config::Settings settings;       // with all of them; as given where there are none
 };
 
+// Share of the memory that advice and levers leave free: forecasts are not exact.
+constexpr double kRoomToSpare = 0.03;
+
 // `bytes`: the memory of a GPU under given settings; `limit`: what there is. Changes that train
 // would refuse, and those that save next to nothing, are not proposed.
 Advice memory_advice(const config::Settings& settings,

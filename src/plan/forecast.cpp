@@ -210,7 +210,7 @@ std::vector<Lever> levers_of(const Settings& s, const Forecast& f, const Calibra
         return Tried{measured_time(work, calibration, f.measured).tokens_per_s,
                      measured_memory(work_on_gpus(changed, with), with).total};
       },
-      f.memory_limit);
+      (1 - kRoomToSpare) * f.memory_limit);
 }
 
 std::vector<std::string> reasons_for(Workload work, RecipeOrBf16 wanted,
