@@ -28,71 +28,111 @@ constexpr uint32_t kNegated = 1u << 3 | 1u << 5 | 1u << 6 | 1u << 7 | 1u << 8 | 
                               1u << 12 | 1u << 14 | 1u << 15;
 
 // Two stages of the butterfly over four vectors.
-HWY_INLINE void butterfly(VD& a, VD& b, VD& c, VD& d) {
-  const VD ab = hn::Add(a, b), a_b = hn::Sub(a, b), cd = hn::Add(c, d), c_d = hn::Sub(c, d);
+template <class V>
+HWY_INLINE void butterfly(V& a, V& b, V& c, V& d) {
+  const V ab = hn::Add(a, b), a_b = hn::Sub(a, b), cd = hn::Add(c, d), c_d = hn::Sub(c, d);
   a = hn::Add(ab, cd);
   b = hn::Add(a_b, c_d);
   c = hn::Sub(ab, cd);
   d = hn::Sub(a_b, c_d);
 }
 
-// 16 rows of two vectors of FP64 each, in memory: SVE has no arrays of vectors.
+// 16 rows of a vector of FP32, or of two of FP64, in memory: SVE has no arrays of vectors.
+template <class D>
 struct Fp4Tile {
-  HWY_ALIGN double rows[kFp4Block][hn::MaxLanes(F32())];
+  HWY_ALIGN hn::TFromD<D> rows[kFp4Block][hn::MaxLanes(F32())];
 };
 
-HWY_INLINE void load_rows(const uint16_t* x, size_t stride, size_t count, Fp4Tile& tile) {
+// Returns whether sums of these rows are exact in FP32: all numbers are multiples of the smallest
+// one's last bit, and 16 of the largest are below 2^24 of them.
+HWY_INLINE bool load_rows(const uint16_t* x, size_t stride, size_t count, Fp4Tile<F32>& tile) {
+  constexpr uint32_t kSpan = 24 - 8 - 4, kLargest = 254 - 4;  // of exponents, as they are stored
   const F32 d;
-  const F64 dd;
-  const F32Half dh;
+  const U32 du;
+  auto most = hn::Zero(du), least = hn::Set(du, 255u << 23);
   for (size_t i = 0; i < kFp4Block; ++i) {
     const VF v = load_any(d, x + i * stride, count);
-    const VF value = (kNegated >> i & 1) != 0 ? hn::Neg(v) : v;
-    hn::Store(hn::PromoteTo(dd, hn::LowerHalf(dh, value)), dd, tile.rows[i]);
-    hn::Store(hn::PromoteTo(dd, hn::UpperHalf(dh, value)), dd, tile.rows[i] + hn::Lanes(dd));
+    const auto bits = hn::And(hn::BitCast(du, v), hn::Set(du, 0x7FFFFFFFu));
+    most = hn::Max(most, bits);
+    least = hn::Min(least, hn::IfThenElse(hn::Eq(bits, hn::Zero(du)), least, bits));
+    hn::Store((kNegated >> i & 1) != 0 ? hn::Neg(v) : v, d, tile.rows[i]);
   }
+  const auto high = hn::ShiftRight<23>(most), low = hn::ShiftRight<23>(least);
+  const auto is_normal = hn::And(hn::Gt(low, hn::Zero(du)), hn::Lt(high, hn::Set(du, kLargest)));
+  return hn::AllTrue(du, hn::And(is_normal, hn::Lt(high, hn::Add(low, hn::Set(du, kSpan + 1)))));
+}
+
+HWY_INLINE void promote_rows(const Fp4Tile<F32>& from, Fp4Tile<F64>& to) {
+  const F64 dd;
+  for (size_t i = 0; i < kFp4Block; ++i)
+    for (size_t at = 0; at < hn::Lanes(F32()); at += hn::Lanes(dd))
+      hn::Store(hn::PromoteTo(dd, hn::Load(F32Half(), from.rows[i] + at)), dd, to.rows[i] + at);
 }
 
 // Rows first, first + step, first + 2 step, first + 3 step.
-HWY_INLINE void transform_four(Fp4Tile& tile, size_t first, size_t step) {
-  const F64 dd;
-  for (size_t half = 0; half < 2; ++half) {
-    double* at[4];
-    for (size_t k = 0; k < 4; ++k) at[k] = tile.rows[first + k * step] + half * hn::Lanes(dd);
-    VD a = hn::Load(dd, at[0]), b = hn::Load(dd, at[1]), c = hn::Load(dd, at[2]),
-       d = hn::Load(dd, at[3]);
-    butterfly(a, b, c, d);
-    hn::Store(a, dd, at[0]);
-    hn::Store(b, dd, at[1]);
-    hn::Store(c, dd, at[2]);
-    hn::Store(d, dd, at[3]);
+template <class D>
+HWY_INLINE void transform_four(D d, Fp4Tile<D>& tile, size_t first, size_t step) {
+  for (size_t at = 0; at < hn::Lanes(F32()); at += hn::Lanes(d)) {
+    hn::TFromD<D>* rows[4];
+    for (size_t k = 0; k < 4; ++k) rows[k] = tile.rows[first + k * step] + at;
+    auto a = hn::Load(d, rows[0]), b = hn::Load(d, rows[1]), c = hn::Load(d, rows[2]),
+         e = hn::Load(d, rows[3]);
+    butterfly(a, b, c, e);
+    hn::Store(a, d, rows[0]);
+    hn::Store(b, d, rows[1]);
+    hn::Store(c, d, rows[2]);
+    hn::Store(e, d, rows[3]);
   }
 }
 
-// In FP64, as the plain loops: nearly always exact, then rounded to FP32 and to BF16.
-void RotateBand(const uint16_t* x, size_t stride, size_t n, uint16_t* out, uint16_t* largest) {
-  const F32 d;
+template <class D>
+HWY_INLINE void transform(D d, Fp4Tile<D>& tile) {
+  for (size_t first = 0; first < kFp4Block; first += 4) transform_four(d, tile, first, 1);
+  for (size_t first = 0; first < 4; ++first) transform_four(d, tile, first, 4);
+}
+
+HWY_INLINE VF quarter_of(const float* row) {
+  return hn::Mul(hn::Load(F32(), row), hn::Set(F32(), 0.25f));
+}
+HWY_INLINE VF quarter_of(const double* row) {
   const F64 dd;
   const F32Half dh;
+  const VD quarter = hn::Set(dd, 0.25);
+  return hn::Combine(F32(), hn::DemoteTo(dh, hn::Mul(hn::Load(dd, row + hn::Lanes(dd)), quarter)),
+                     hn::DemoteTo(dh, hn::Mul(hn::Load(dd, row), quarter)));
+}
+
+// `count` columns from column `i` on.
+template <class D>
+HWY_INLINE void store_rotated(const Fp4Tile<D>& tile, size_t stride, size_t i, size_t count,
+                              uint16_t* out, uint16_t* largest) {
+  const F32 d;
   const U32 du;
-  Fp4Tile tile;
+  auto most = hn::Zero(du);
+  for (size_t r = 0; r < kFp4Block; ++r) {
+    const VF value = quarter_of(tile.rows[r]);
+    // Of a NaN the magnitude stays one; what is stored of it does not matter.
+    const VF kept = unless_nan(value, rounded_as(value, d, out));
+    most = hn::Max(most, hn::And(hn::BitCast(du, kept), hn::Set(du, 0x7FFFFFFFu)));
+    store_any(value, d, out + r * stride + i, count);
+  }
+  // As BF16 bits: a NaN's highest mantissa bit is set, so cutting it leaves one.
+  store_values(hn::BitCast(d, most), d, largest + i, count);
+}
+
+// As in FP64, where the plain loops add: nearly always exact, then rounded to FP32 and to BF16.
+void RotateBand(const uint16_t* x, size_t stride, size_t n, uint16_t* out, uint16_t* largest) {
+  Fp4Tile<F32> tile;
+  Fp4Tile<F64> wide;
   for_vectors(n, [&](size_t i, size_t count) HWY_ATTR {
-    load_rows(x + i, stride, count, tile);
-    for (size_t first = 0; first < kFp4Block; first += 4) transform_four(tile, first, 1);
-    for (size_t first = 0; first < 4; ++first) transform_four(tile, first, 4);
-    auto most = hn::Zero(du);
-    for (size_t r = 0; r < kFp4Block; ++r) {
-      const VD quarter = hn::Set(dd, 0.25);
-      const VD low = hn::Load(dd, tile.rows[r]), high = hn::Load(dd, tile.rows[r] + hn::Lanes(dd));
-      const VF value = hn::Combine(d, hn::DemoteTo(dh, hn::Mul(high, quarter)),
-                                   hn::DemoteTo(dh, hn::Mul(low, quarter)));
-      // Of a NaN the magnitude stays one; what is stored of it does not matter.
-      const VF kept = unless_nan(value, rounded_as(value, d, x));
-      most = hn::Max(most, hn::And(hn::BitCast(du, kept), hn::Set(du, 0x7FFFFFFFu)));
-      store_any(value, d, out + r * stride + i, count);
+    if (HWY_LIKELY(load_rows(x + i, stride, count, tile))) {
+      transform(F32(), tile);
+      store_rotated(tile, stride, i, count, out, largest);
+    } else {
+      promote_rows(tile, wide);
+      transform(F64(), wide);
+      store_rotated(wide, stride, i, count, out, largest);
     }
-    // As BF16 bits: a NaN's highest mantissa bit is set, so cutting it leaves one.
-    store_values(hn::BitCast(d, most), d, largest + i, count);
   });
 }
 
