@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "data/sample_order.h"
 #include "data/shard.h"
 #include "data/token_data.h"
 
@@ -22,25 +23,6 @@ namespace {
 constexpr double kMostDamaged = 0.05;
 
 constexpr uint64_t kExpectedBytes = uint64_t{32} << 20;  // of samples, ahead of the next one
-constexpr uint64_t kMostCachedBlocks = 1024;
-
-// Room for the windows that the samples of a step come from, for what follows them, and for blocks
-// at the borders of lanes.
-StreamOptions stream_options(const TokenData& data, const Loader::Options& options,
-                             const Order& order) {
-  const auto rows = static_cast<uint64_t>(options.rows);
-  const uint64_t batches = ceil_div(order.step, rows * static_cast<uint64_t>(options.world));
-  // Of a batch: rows in a row, which may begin inside a lane's run.
-  const bool aligned = rows % order.run == 0 || order.run % rows == 0;
-  const uint64_t lanes = batches * (ceil_div(rows, order.run) + (aligned ? 0 : 1));
-  const uint64_t windows =
-      std::min(std::min(order.lanes(), lanes) * order.window, kMostCachedBlocks);
-  const uint64_t expected = std::clamp<uint64_t>(windows / 4, 16, 32);
-  return {.block_tokens = order.block * static_cast<uint64_t>(options.length),
-          .overlap = data.sample_length() == 0 ? uint64_t{1} : 0,
-          .cached_blocks = windows + expected + 16,
-          .expected_blocks = expected};
-}
 
 void check_share(const TokenData& data, const Error& error) {
   uint64_t damaged = 0;
@@ -56,12 +38,11 @@ struct Loader::State {
   State(std::shared_ptr<const TokenData> source, const Options& wanted, Position start)
       : data(std::move(source)),
         options(wanted),
-        order(start.order),
-        sampler(sample_count(*data, wanted.length), wanted.seed, wanted.shuffle, order),
+        from(start),
+        order(*data, wanted, start),
         position(start.samples),
+        stream(order.stream()),
         expected(start.samples) {
-    if (wanted.shuffle && !order.is_uniform())
-      stream = data->stream(stream_options(*data, wanted, order));
     if (stream == nullptr) return;
     const uint64_t bytes = static_cast<uint64_t>(options.length) * data->token_bytes();
     const uint64_t batches = kExpectedBytes / bytes / static_cast<uint64_t>(options.rows);
@@ -80,7 +61,7 @@ struct Loader::State {
       for (; expected_rows < rows; ++expected_rows) {
         const uint64_t place = first + expected_rows;
         if (options.end > 0 && place >= options.end) return;
-        if (!stream->expect(sampler.at(place) * static_cast<uint64_t>(options.length))) return;
+        if (!stream->expect(order.at(place) * static_cast<uint64_t>(options.length))) return;
       }
     }
   }
@@ -97,7 +78,7 @@ struct Loader::State {
         add_nothing(batch);
         continue;
       }
-      batch.samples.push_back(sampler.at(first + row));
+      batch.samples.push_back(order.at(first + row));
       const uint64_t begin = batch.samples.back() * static_cast<uint64_t>(options.length);
       if (data->sample_length() > 0)
         add_packed(begin, batch);
@@ -106,7 +87,7 @@ struct Loader::State {
     }
     position += global_rows();
     if (options.end > 0) position = std::min(position, options.end);
-    batch.after = {position, order};
+    batch.after = {position, from.order, from.mixture};
     return batch;
   }
 
@@ -193,8 +174,8 @@ struct Loader::State {
 
   std::shared_ptr<const TokenData> data;
   Options options;
-  Order order;
-  Sampler sampler;
+  Position from;  // where it began
+  SampleOrder order;
   uint64_t position;  // of the next global batch; the reading thread's own, as the next four are
   std::unique_ptr<TokenStream> stream;  // null: samples come from anywhere in the data
   uint64_t expected;                    // the global batch that the stream is told of next…
@@ -270,7 +251,7 @@ double Loader::wait_seconds() const {
 }
 
 uint64_t Loader::samples_per_epoch() const {
-  return state_->sampler.samples();
+  return state_->order.samples();
 }
 
 uint64_t Loader::bytes_read() const {

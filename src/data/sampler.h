@@ -7,17 +7,22 @@
 // (train/run_schedule.h).
 
 #include <cstdint>
+#include <memory>
 
 #include "data/order.h"
 #include "data/permutation.h"
 
 namespace octavo::data {
 
+class Mixture;
+
 // Where training stands in the data, and in which order: all a checkpoint needs. Positions of
 // checkpoints from before there was a choice are in the uniform order.
 struct Position {
   uint64_t samples = 0;  // taken so far, over all epochs and ranks
   Order order = {};
+  // Of several sources with weights (mixture.h), which have orders of their own; null: one source.
+  std::shared_ptr<const Mixture> mixture = nullptr;
 };
 
 class Sampler {

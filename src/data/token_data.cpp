@@ -11,6 +11,7 @@
 #include "data/block_stream.h"
 #include "data/chat_template.h"
 #include "data/dataset_index.h"
+#include "data/mixed_tokens.h"
 
 namespace octavo::data {
 namespace {
@@ -197,6 +198,12 @@ uint64_t sample_count(uint64_t tokens, int64_t length) {
 }
 
 uint64_t sample_count(const TokenData& data, int64_t length) {
+  if (const MixedTokens* mixed = data.mixed(); mixed != nullptr) {
+    uint64_t sum = 0;
+    for (const MixedTokens::Source& source : mixed->sources())
+      sum = checked_add(sum, sample_count(*source.data, length), "samples");
+    return sum;
+  }
   const int64_t packed = data.sample_length();
   if (packed == 0) return sample_count(data.tokens(), length);
   if (packed != length)

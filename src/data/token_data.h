@@ -18,6 +18,8 @@ namespace octavo::data {
 
 namespace fs = std::filesystem;
 
+class MixedTokens;
+
 // One prepared data set (a folder with dataset.json and shard files), one split of it ("train",
 // "val"). Opening reads the index only. read() maps shards when they are first touched, and
 // stream() reads blocks; every block is checked against its hash before its first token is handed
@@ -40,6 +42,8 @@ class TokenData {
   virtual int64_t sample_length() const { return 0; }
   // Of rows with answers: the chat template that they went through (never auto); else nothing.
   virtual std::optional<config::ChatTemplate> chat_template() const { return std::nullopt; }
+  // Of several sources with weights (mixed_tokens.h); else null.
+  virtual const MixedTokens* mixed() const { return nullptr; }
   // Copies tokens [begin, begin + out.size()) of the concatenated split. Thread-safe.
   // Damaged tokens are an error (DamagedShard) each time, and are remembered.
   virtual void read(uint64_t begin, std::span<int32_t> out) const = 0;

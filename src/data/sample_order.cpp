@@ -1,0 +1,96 @@
+#include "data/sample_order.h"
+
+#include <algorithm>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "data/mixed_tokens.h"
+
+namespace octavo::data {
+namespace {
+
+constexpr uint64_t kMostCachedBlocks = 1024;
+constexpr uint64_t kSourceSalt = 0x6f637461766f2f33;  // "octavo/3": changing it changes mixtures
+
+// Room for the windows that the samples of a step come from, for what follows them, and for blocks
+// at the borders of lanes.
+StreamOptions stream_options(const TokenData& data, const Loader::Options& options,
+                             const Order& order) {
+  const auto rows = static_cast<uint64_t>(options.rows);
+  const uint64_t batches = ceil_div(order.step, rows * static_cast<uint64_t>(options.world));
+  // Of a batch: rows in a row, which may begin inside a lane's run.
+  const bool aligned = rows % order.run == 0 || order.run % rows == 0;
+  const uint64_t lanes = batches * (ceil_div(rows, order.run) + (aligned ? 0 : 1));
+  const uint64_t windows =
+      std::min(std::min(order.lanes(), lanes) * order.window, kMostCachedBlocks);
+  const uint64_t expected = std::clamp<uint64_t>(windows / 4, 16, 32);
+  return {.block_tokens = order.block * static_cast<uint64_t>(options.length),
+          .overlap = data.sample_length() == 0 ? uint64_t{1} : 0,
+          .cached_blocks = windows + expected + 16,
+          .expected_blocks = expected};
+}
+
+std::vector<uint64_t> samples_of(const MixedTokens& mixed) {
+  std::vector<uint64_t> samples;
+  for (size_t k = 0; k < mixed.sources().size(); ++k) samples.push_back(mixed.samples(k));
+  return samples;
+}
+
+// Validation has no weights: every sample of every source once.
+std::shared_ptr<const Mixture> all_once(const MixedTokens& mixed) {
+  const std::vector<uint64_t> samples = samples_of(mixed);
+  std::vector<Mixture::Source> sources;
+  for (const uint64_t count : samples) sources.push_back({count, {}});
+  return std::make_shared<const Mixture>(std::move(sources), once_each(samples));
+}
+
+}  // namespace
+
+SampleOrder::SampleOrder(const TokenData& data, const Loader::Options& options,
+                         const Position& start)
+    : data_(data),
+      options_(options),
+      order_(start.order),
+      whole_(sample_count(data, options.length), options.seed, options.shuffle, start.order),
+      mixture_(start.mixture) {
+  const MixedTokens* mixed = data.mixed();
+  OCTAVO_ASSERT(mixed != nullptr || mixture_ == nullptr);
+  if (mixed == nullptr) return;
+  if (mixture_ == nullptr) mixture_ = all_once(*mixed);
+  OCTAVO_ASSERT(mixture_->sources().size() == mixed->sources().size());
+  for (size_t k = 0; k < mixed->sources().size(); ++k) {
+    const Mixture::Source& source = mixture_->sources()[k];
+    OCTAVO_ASSERT(source.samples == mixed->samples(k));
+    parts_.emplace_back(source.samples, mix64(options.seed ^ mix64(kSourceSalt + k)),
+                        options.shuffle, source.order);
+  }
+}
+
+uint64_t SampleOrder::at(uint64_t position) const {
+  if (mixture_ == nullptr) return whole_.at(position);
+  const Mixture::Place place = mixture_->at(position);
+  return data_.mixed()->first_sample(place.source) + parts_[place.source].at(place.index);
+}
+
+std::unique_ptr<TokenStream> SampleOrder::stream() const {
+  if (!options_.shuffle) return nullptr;
+  if (mixture_ == nullptr)
+    return order_.is_uniform() ? nullptr : data_.stream(stream_options(data_, options_, order_));
+  const auto& sources = data_.mixed()->sources();
+  const auto large = std::ranges::count_if(mixture_->sources(), [](const Mixture::Source& source) {
+    return !source.order.is_uniform();
+  });
+  if (large == 0) return nullptr;
+  std::vector<std::unique_ptr<TokenStream>> streams(sources.size());
+  for (size_t k = 0; k < sources.size(); ++k) {
+    const Order& order = mixture_->sources()[k].order;
+    if (order.is_uniform()) continue;
+    StreamOptions options = stream_options(*sources[k].data, options_, order);
+    options.threads = std::max(1, options.threads / static_cast<int>(large));
+    streams[k] = sources[k].data->stream(options);
+  }
+  return data_.mixed()->join(std::move(streams));
+}
+
+}  // namespace octavo::data
