@@ -177,8 +177,16 @@ void mega_tensorboard(Importer& importer, const ForeignEntry& entry) {
   importer.map_to(entry, "use_tensorboard", "true", "events go into the run's folder");
 }
 
+// A blend is "WEIGHT PREFIX WEIGHT PREFIX …": octavo's weights, of other files.
 void mega_data(Importer& importer, const ForeignEntry& entry) {
-  importer.drop(entry, "Megatron's indexed files are not read: give the texts they were made from");
+  std::string why = "Megatron's indexed files are not read: give the texts they were made from";
+  std::string entries;
+  for (size_t i = 0; i + 1 < entry.values.size(); i += 2)
+    if (config::parse_number<double>(entry.values[i]))
+      entries += str(entries.empty() ? "" : ", ", "{path: TEXT OF ", entry.values[i + 1],
+                     ", weight: ", entry.values[i], "}");
+  if (!entries.empty()) why += str(", with their weights: dataset: [", entries, "]");
+  importer.drop(entry, why);
 }
 
 void mega_optimizer(Importer& importer, const ForeignEntry& entry) {
