@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "cli/verbs.h"
+#include "config/mixture_keys.h"
 #include "config/names.h"
 #include "data/default_tokenizer.h"
 #include "data/prepare.h"
@@ -20,6 +21,11 @@ int data_prepare(const Verb& verb, Args args) {
     fail(ExitCode::kUsage, "cli", "data prepare: wanted the input once, found files and dataset (",
          parsed.origin_of("dataset").text(), "); give one of them");
   if (!parsed.positionals.empty()) settings.dataset = parsed.positionals;
+  if (config::is_mixture(settings))
+    fail(ExitCode::kUsage, "cli", "data prepare: wanted one data set, found a mixture of ",
+         settings.dataset.size(), " (", parsed.origin_of("dataset").text(),
+         "); train prepares its sources by itself, or prepare each one: octavo data prepare ",
+         settings.dataset.empty() ? "FILES" : settings.dataset.front(), " --output FOLDER");
   if (settings.dataset.empty())
     fail(ExitCode::kUsage, "cli",
          "data prepare: wanted files or folders of text or rows (JSONL, JSON), found none; name "

@@ -181,7 +181,8 @@ std::string Key::type_name() const {
 std::string Key::text(const Settings& settings) const {
   std::vector<std::string> values = load(settings);
   if (type != Type::kText && type != Type::kList) return values.front();
-  for (std::string& value : values) value = yaml_quoted(value);
+  if (!numbers)
+    for (std::string& value : values) value = yaml_quoted(value);
   return type == Type::kText ? values.front() : "[" + join(values, ", ") + "]";
 }
 

@@ -89,6 +89,7 @@ struct Key {
   std::string wanted;            // "an integer from 1 to 65536"
   std::string minimum, maximum;  // as printed numbers; "" when there is none
   std::vector<std::string> choices;
+  bool numbers = false;  // of a list: its items are numbers
   // Stores the values (one, or any number for a list); false when they are not what is wanted.
   std::function<bool(Settings&, std::span<const std::string>)> store;
   std::function<std::vector<std::string>(const Settings&)> load;

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "config/key_makers.h"
+#include "config/mixture_keys.h"
 #include "config/verb_keys.h"
 
 namespace octavo::config {
@@ -59,7 +60,8 @@ std::vector<Key> data_keys() {
                "data prepare) is taken as it is. Text, JSONL, JSON, Parquet and Arrow files, "
                "folders of them, s3:// addresses and names on the Hugging Face hub are prepared "
                "into data_cache on first use. octavo names lists short names (fineweb-edu). "
-               "Several: a YAML list, or commas in the flag.")
+               "Several: a YAML list, or commas in the flag. With weights they are a mixture: "
+               "{path: web, weight: 0.7, max_epochs: 4} in the list, or dataset_weights.")
           .alias("dataset_name")
           .read_by(kMakers),
       text_key("data_cache", &S::data_cache, "Folder for data that train prepares itself.")
@@ -470,6 +472,7 @@ std::vector<Key> build() {
   };
   append(Section::kModel, reader::kTrain, model_keys());
   append(Section::kData, reader::kTrain, data_keys());
+  append(Section::kData, reader::kTrain, mixture_keys());
   append(Section::kData, reader::kTrain, row_keys());
   append(Section::kData, reader::kTrain, shard_keys());
   append(Section::kTrain, reader::kTrain, train_keys());

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "config/key_makers.h"
 #include "config/mistakes.h"
+#include "config/mixture_keys.h"
 #include "config/resolve.h"
 #include "config/rules.h"
 #include "config/spellings.h"
@@ -64,6 +65,19 @@ bool apply_fp4(Parsed& parsed, const YamlEntry& entry, const Origin& origin) {
   return on.has_value();
 }
 
+// Entries of dataset with weights: the same as the flat keys (mixture_keys.h).
+void apply_mixture(Parsed& parsed, const Key& key, const YamlEntry& entry, const Origin& origin) {
+  if (key.name != "dataset")
+    fail(ExitCode::kUsage, kRoom, origin.text(), ": ", key.name, ": wanted ", key.wanted,
+         ", found a mapping in the list");
+  const MixtureEntries entries = mixture_entries(entry, origin.text());
+  store(parsed, key, entries.paths, origin);
+  if (!entries.weights.empty())
+    store(parsed, *find_key("dataset_weights"), entries.weights, origin);
+  if (!entries.max_epochs.empty())
+    store(parsed, *find_key("dataset_max_epochs"), entries.max_epochs, origin);
+}
+
 void apply_entry(Parsed& parsed, const YamlEntry& entry, const Origin& origin) {
   if (apply_fp4(parsed, entry, origin)) return;
   const Key* key = find_key(entry.name);
@@ -71,6 +85,7 @@ void apply_entry(Parsed& parsed, const YamlEntry& entry, const Origin& origin) {
   if (entry.is_list && key->type != Type::kList)
     fail(ExitCode::kUsage, kRoom, origin.text(), ": ", key->name, ": wanted ", key->wanted,
          ", found a list");
+  if (!entry.fields.empty()) return apply_mixture(parsed, *key, entry, origin);
   store(parsed, *key, entry.values, origin);
 }
 
@@ -83,7 +98,7 @@ std::string meant_key(const std::string& name) {
 
 void apply_yaml(Parsed& parsed, std::string_view text, const std::string& source,
                 Mistakes& mistakes) {
-  for (const YamlEntry& entry : parse_yaml(text, source)) {
+  for (const YamlEntry& entry : parse_yaml(text, source, {.item_fields = true})) {
     const Origin origin{Origin::Kind::kFile, source, entry.line};
     if (!mistakes.collect([&] { apply_entry(parsed, entry, origin); }))
       mistakes.leave_open(meant_key(entry.name));
@@ -243,9 +258,23 @@ void collect_contradictions(const Parsed& parsed, Readers readers, Mistakes& mis
     for (const std::string& line : parsed.conflicts) mistakes.add(line);
 }
 
+// Weights belong to the entries that they were written for.
+void forget_mixture(Parsed& parsed, const Parsed& flags) {
+  if (!flags.given("dataset")) return;
+  for (const char* name : {"dataset_weights", "dataset_max_epochs", "mixture_schedule"})
+    if (parsed.given(name) && !flags.given(name)) {
+      const Key& key = *find_key(name);
+      key.store(parsed.settings, key.load({}));
+      parsed.notes.push_back(str(name, " of ", parsed.origin_of(name).text(),
+                                 ": left out, since --dataset names other data"));
+      parsed.origins.erase(name);
+    }
+}
+
 Parsed resolved(const Parsed& file, const Parsed& flags, const Arguments& arguments,
                 Mistakes& mistakes) {
   Parsed parsed = file;
+  forget_mixture(parsed, flags);
   for (const auto& [name, origin] : flags.origins) {
     if (origin.kind != Origin::Kind::kFlag) continue;
     const Key* key = find_key(name);

@@ -41,6 +41,22 @@ std::string joined_names(const std::vector<std::string_view>& names) {
   return join(texts, ", ");
 }
 
+Json list_schema(const Key& key) {
+  if (key.numbers) return {{"type", "array"}, {"items", {{"type", "number"}, {"minimum", 0}}}};
+  const Json text = {{"type", "string"}, {"minLength", 1}};
+  Json items = text;
+  if (key.name == "dataset")  // an entry of a mixture
+    items = {{"anyOf", Json::array({text,
+                                    {{"type", "object"},
+                                     {"additionalProperties", false},
+                                     {"required", Json::array({"path"})},
+                                     {"properties",
+                                      {{"path", text},
+                                       {"weight", {{"type", "number"}, {"minimum", 0}}},
+                                       {"max_epochs", {{"type", "integer"}, {"minimum", 0}}}}}}})}};
+  return {{"type", Json::array({"array", "string"})}, {"items", items}};
+}
+
 Json schema_type(const Key& key) {
   switch (key.type) {
     case Type::kInt:
@@ -52,8 +68,7 @@ Json schema_type(const Key& key) {
     case Type::kText:
       return {{"type", Json::array({"string", "number"})}};  // run_name: 7 is text too
     case Type::kList:
-      return {{"type", Json::array({"array", "string"})},
-              {"items", {{"type", "string"}, {"minLength", 1}}}};
+      return list_schema(key);
     case Type::kEnum:
       break;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "config/mixture_keys.h"
 
 namespace octavo::config {
 namespace {
@@ -137,6 +138,17 @@ constexpr Rule kRules[] = {
      native_is_no_rehearsal, "fp8_execution fp8_backend"},
 };
 
+// Rules with words of their own for each way to break them.
+void add_mixture_problems(const Settings& settings, Readers readers,
+                          const std::set<std::string>& open_keys, std::vector<std::string>& lines) {
+  for (const char* key : {"dataset", "dataset_weights", "dataset_max_epochs", "mixture_schedule"})
+    if (open_keys.contains(key)) return;
+  if (!(readers & (reader::kTrain | reader::kEval | reader::kPlan))) return;
+  std::string problem = mixture_problem(settings);
+  if (problem.empty() && (readers & reader::kTrain)) problem = mixture_length_problem(settings);
+  if (!problem.empty()) lines.push_back(std::move(problem));
+}
+
 }  // namespace
 
 std::span<const Rule> rules() {
@@ -157,6 +169,7 @@ std::vector<std::string> contradictions(const Settings& settings, Readers reader
     lines.push_back(std::string(rule.reason) + " (found " + join(found, ", ") + "; rule " +
                     std::string(rule.name) + ")");
   }
+  add_mixture_problems(settings, readers, open_keys, lines);
   return lines;
 }
 

@@ -72,6 +72,9 @@ struct Settings {
 
   // data
   std::vector<std::string> dataset;
+  std::vector<double> dataset_weights;        // of each entry: a mixture; empty: none is given
+  std::vector<int64_t> dataset_max_epochs;    // of each entry: a mixture; 0: no bound
+  std::vector<std::string> mixture_schedule;  // "AT WEIGHT WEIGHT …" (mixture_keys.h)
   std::string data_cache = ".octavo/data";
   std::string tokenizer;                // "": what the prepared data says, else the model's own
   bool special_tokens_in_text = false;  // "<|endoftext|>" in a text means the token

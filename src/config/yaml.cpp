@@ -24,6 +24,7 @@ class FlatReader : public YAML::EventHandler {
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     refuse_anchor(mark, anchor);
     if (depth_ == 0) return;  // an empty file
+    if (in_item_) refuse(mark, "a field without a value; write one or leave it out");
     if (shape_.nulls && have_key_ && !in_list_) {
       entries.back().is_null = true;
       have_key_ = false;
@@ -41,6 +42,7 @@ class FlatReader : public YAML::EventHandler {
     refuse_anchor(mark, anchor);
     refuse_tag(mark, tag);
     if (depth_ == 0) refuse(mark, "text where 'key: value' lines belong");
+    if (in_item_) return add_to_item(mark, value);
     if (!have_key_) return begin_entry(mark, value);
     entries.back().values.push_back(value);
     if (!in_list_) have_key_ = false;
@@ -50,12 +52,15 @@ class FlatReader : public YAML::EventHandler {
                        YAML::EmitterStyle::value) override {
     refuse_anchor(mark, anchor);
     refuse_tag(mark, tag);
+    if (in_item_) refuse(mark, "a list inside an item of a list");
     if (depth_ == 0 || !have_key_ || in_list_)
       refuse(mark, "a list that is not the value of a key");
     in_list_ = true;
     entries.back().is_list = true;
   }
   void OnSequenceEnd() override {
+    YamlEntry& list = entries.back();
+    if (!list.fields.empty()) list.fields.resize(list.values.size());
     in_list_ = false;
     have_key_ = false;
   }
@@ -64,10 +69,15 @@ class FlatReader : public YAML::EventHandler {
                   YAML::EmitterStyle::value) override {
     refuse_anchor(mark, anchor);
     refuse_tag(mark, tag);
+    if (in_list_ && shape_.item_fields) return begin_item(mark);
     if (depth_ != 0) begin_section(mark);
     ++depth_;
   }
   void OnMapEnd() override {
+    if (in_item_) {
+      in_item_ = false;
+      return;
+    }
     --depth_;
     have_key_ = false;
     if (depth_ == 0) return;
@@ -91,6 +101,27 @@ class FlatReader : public YAML::EventHandler {
   }
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) const {
     if (!tag.empty() && tag != "?" && tag != "!") refuse(mark, "the tag " + tag + "; remove it");
+  }
+  void begin_item(const YAML::Mark& mark) {
+    if (in_item_) refuse(mark, "a mapping inside an item of a list");
+    YamlEntry& list = entries.back();
+    list.values.emplace_back();
+    list.fields.resize(list.values.size());
+    in_item_ = true;
+    have_field_ = false;
+  }
+  void add_to_item(const YAML::Mark& mark, const std::string& text) {
+    auto& fields = entries.back().fields.back();
+    if (have_field_) {
+      fields.back().second = text;
+    } else {
+      for (const auto& field : fields)
+        if (field.first == text) refuse(mark, "the field " + text + " twice");
+      if (fields.size() == kMaxFields)
+        refuse(mark, "more than " + std::to_string(kMaxFields) + " fields in an item");
+      fields.emplace_back(text, "");
+    }
+    have_field_ = !have_field_;
   }
   // The newest entry turns out to be a section's name.
   void begin_section(const YAML::Mark& mark) {
@@ -119,14 +150,15 @@ class FlatReader : public YAML::EventHandler {
     YamlEntry key;
     size_t first;  // its entries begin here
   };
-  static constexpr size_t kMaxEntries = 1000, kMaxSections = 16;
+  static constexpr size_t kMaxEntries = 1000, kMaxSections = 16, kMaxFields = 16;
   std::string source_;
   YamlShape shape_;
   std::map<std::string, int> lines_;  // of every name so far, sections too
   std::vector<Section> sections_;     // those that are open
   int depth_ = 0, documents_ = 0;     // of mappings
   bool in_list_ = false;
-  bool have_key_ = false;  // the next event is the value of the newest entry
+  bool in_item_ = false, have_field_ = false;  // in a mapping of the list; its value comes next
+  bool have_key_ = false;                      // the next event is the value of the newest entry
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace octavo::config {
@@ -17,12 +18,16 @@ struct YamlEntry {
   bool is_list = false;
   int line = 0;  // counted from 1
   bool is_null = false;
+  // Of a list with a mapping in it: of each item its fields, none for an item that is a text.
+  // The value of a mapping is "".
+  std::vector<std::vector<std::pair<std::string, std::string>>> fields = {};
 };
 
 // What is taken beyond flat lines, from files that other programs read too.
 struct YamlShape {
-  bool sections = false;  // a nested key is named with its sections: optimizer.params.lr
-  bool nulls = false;     // a key without a value, or with {}: is_null
+  bool sections = false;     // a nested key is named with its sections: optimizer.params.lr
+  bool nulls = false;        // a key without a value, or with {}: is_null
+  bool item_fields = false;  // items of a list may be flat mappings: YamlEntry::fields
 };
 
 std::vector<YamlEntry> parse_yaml(std::string_view text, const std::string& source,

@@ -92,6 +92,10 @@ Metrics metrics_of(const StepRecord& r) {
     metrics.push_back({"fp8/layers", static_cast<double>(r.fp8_layers)});
     metrics.push_back({"fp8/fallbacks", static_cast<double>(r.fp8_fallbacks)});
   }
+  for (const SourceUse& source : r.sources) {
+    metrics.push_back({"data/" + source.name + "/tokens", static_cast<double>(source.tokens)});
+    metrics.push_back({"data/" + source.name + "/epochs", source.epochs});
+  }
   if (!r.expert_loads.empty()) add_experts(r, metrics);
   if (!r.fp8_tensors.empty()) add_fp8_stats(r.fp8_tensors, metrics);
   add_gpus(r.gpus, metrics);

@@ -34,6 +34,13 @@ struct ExpertLoad {
   std::vector<double> token_shares;  // of each expert: the share of the tokens that went through it
 };
 
+// One source of a mixture of data sets, up to this step.
+struct SourceUse {
+  std::string name;
+  uint64_t tokens = 0;
+  double epochs = 0;  // how often its samples were seen
+};
+
 struct StepRecord {
   int64_t step = 0, epoch = 0;
   double loss = 0, learning_rate = 0, grad_norm = 0;
@@ -53,8 +60,9 @@ struct StepRecord {
   double memory_kept_bytes = 0;        // of tensors that live on after the step
   // Of each rank's own work in the step before, without waits for other ranks; empty with one rank.
   std::vector<double> rank_seconds;
-  std::vector<uint64_t> samples;  // of this step on all ranks; empty unless record_samples
-  int64_t flags = 0;              // red flags that this run raised so far
+  std::vector<uint64_t> samples;   // of this step on all ranks; empty unless record_samples
+  std::vector<SourceUse> sources;  // of a mixture, all of them; else empty
+  int64_t flags = 0;               // red flags that this run raised so far
   // Of checkpoints: how long the last one took that was saved, and how many failed since then.
   std::optional<double> save_seconds;  // absent before the first
   int64_t failed_saves = 0;

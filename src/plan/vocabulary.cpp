@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "config/mixture_keys.h"
 #include "data/token_data.h"
 #include "plan/shape.h"
 #include "tokenizer/tokenizer.h"
@@ -18,7 +19,9 @@ constexpr int64_t kGpt2Vocabulary = 50257;
 int64_t vocabulary_of(const config::Settings& s) {
   if (s.vocab_size > 0) return s.vocab_size;
   std::error_code error;
-  const fs::path data = s.dataset.size() == 1 ? s.dataset.front() : "";
+  const fs::path data = s.dataset.size() == 1 || (config::is_mixture(s) && !s.dataset.empty())
+                            ? s.dataset.front()
+                            : "";
   try {
     if (!data.empty() && fs::exists(data / "dataset.json", error))
       return data::TokenData::open(data, "train")->vocab_size();

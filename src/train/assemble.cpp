@@ -9,6 +9,7 @@
 #include "train/guards/output_check.h"
 #include "train/run.h"
 #include "train/run_schedule.h"
+#include "train/state/mixture_order.h"
 #include "train/state/persist.h"
 
 namespace octavo::train {
@@ -76,6 +77,9 @@ void assemble_run(Run& run, config::Settings settings, Weights weights) {
     run.trained.graph = std::make_unique<StepGraph>(run.trained, run.world.size(), *run.data.train);
   settle_batch_size(run);
   if (!s.resume.empty()) resume(run);
+  data::Position& position = run.progress.position;
+  if (const auto* mixed = run.data.train->mixed(); mixed != nullptr && position.mixture == nullptr)
+    position.mixture = new_mixture(s, run.world.size(), *mixed);
   if (run.trained.sharding != nullptr) run.trained.sharding->weights_changed();
   open_loader(s, run.world, run.progress.position, run.data);
   run.schedule = schedule_of(s, steps_asked(s, run.world.size(), *run.data.train, run.progress));

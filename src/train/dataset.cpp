@@ -1,11 +1,15 @@
 #include "train/dataset.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "config/mixture_keys.h"
 #include "data/default_tokenizer.h"
 #include "data/input_sets.h"
+#include "data/mixed_tokens.h"
 #include "data/own_template.h"
 #include "data/prepare.h"
 
@@ -42,6 +46,20 @@ fs::path cache_folder(const config::Settings& s, const data::PrepareOptions& opt
          (fs::path(s.dataset.front()).stem().string() + "-" + hash.substr(0, 12));
 }
 
+// The settings of each source of a mixture: as if it were alone. Of other data: the settings.
+std::vector<config::Settings> source_settings(const config::Settings& s) {
+  if (!config::is_mixture(s)) return {s};
+  std::vector<config::Settings> all;
+  for (const std::string& path : s.dataset) {
+    config::Settings& one = all.emplace_back(s);
+    one.dataset = {path};
+    one.dataset_weights.clear();
+    one.dataset_max_epochs.clear();
+    one.mixture_schedule.clear();
+  }
+  return all;
+}
+
 bool is_prepared_folder(const config::Settings& s) {
   return s.dataset.size() == 1 && fs::exists(fs::path(s.dataset.front()) / "dataset.json");
 }
@@ -61,7 +79,6 @@ bool is_prepared_folder(const config::Settings& s) {
 }
 
 fs::path prepared_folder(const config::Settings& s) {
-  if (s.dataset.empty()) fail_without_data(s);
   if (is_prepared_folder(s)) return s.dataset.front();
   data::PrepareOptions options = data::prepare_options(s, s.dataset);
   options.output = cache_folder(s, options);
@@ -75,19 +92,28 @@ fs::path prepared_folder(const config::Settings& s) {
 
 }  // namespace
 
-DataPosition data_position(const config::Settings& settings) {
-  if (is_prepared_folder(settings)) return {settings.dataset.front(), true};
-  const fs::path folder = cache_folder(settings, data::prepare_options(settings, settings.dataset));
-  return {folder, fs::exists(folder / "dataset.json")};
+std::vector<DataPosition> data_positions(const config::Settings& settings) {
+  std::vector<DataPosition> found;
+  for (const config::Settings& s : source_settings(settings)) {
+    if (is_prepared_folder(s)) {
+      found.push_back({s.dataset.front(), true});
+      continue;
+    }
+    const fs::path folder = cache_folder(s, data::prepare_options(s, s.dataset));
+    found.push_back({folder, fs::exists(folder / "dataset.json")});
+  }
+  return found;
 }
 
 void settle_tokenizer(config::Settings& resolved) {
   if (!resolved.tokenizer.empty() || resolved.dataset.empty()) return;
-  if (!is_prepared_folder(resolved)) {
+  const std::vector<config::Settings> sources = source_settings(resolved);
+  const auto prepared = std::ranges::find_if(sources, is_prepared_folder);
+  if (prepared == sources.end()) {
     resolved.tokenizer = data::default_tokenizer(resolved);
     return;
   }
-  const std::string& folder = resolved.dataset.front();
+  const std::string& folder = prepared->dataset.front();
   const std::string made_with = data::TokenData::open(folder, "train")->tokenizer_name();
   if (made_with == "bytes" && resolved.model_name != "custom")
     fail(ExitCode::kUsage, "train", "wanted data of the tokenizer of ", resolved.model_name,
@@ -95,20 +121,61 @@ void settle_tokenizer(config::Settings& resolved) {
          "; prepare it with --tokenizer PATH (the model's tokenizer.json), or give --tokenizer "
          "bytes when the model is meant to learn bytes");
   log_info(str("tokenizer: ", made_with, ", of the prepared data"));
+  // The other sources of a mixture are prepared with it.
+  if (!std::ranges::all_of(sources, is_prepared_folder)) resolved.tokenizer = made_with;
+}
+
+namespace {
+
+// Of a mixture; null when no source has the split.
+std::shared_ptr<data::TokenData> open_sources(const config::Settings& s,
+                                              const std::vector<fs::path>& folders,
+                                              const std::string& split) {
+  const std::vector<std::string> names = data::source_names(s.dataset);
+  std::vector<data::MixedTokens::Source> sources;
+  for (size_t k = 0; k < folders.size(); ++k) {
+    if (split == "val" && !data::TokenData::has_split(folders[k], split)) continue;
+    auto opened = data::TokenData::open(folders[k], split);
+    if (split == "val" && data::sample_count(*opened, s.max_seq_length) == 0) {
+      log_warn(str("data: the validation split of ", s.dataset[k], " has ", opened->tokens(),
+                   " tokens, less than one sample of max_seq_length ", s.max_seq_length,
+                   ": it is not in the evaluation"));
+      continue;
+    }
+    sources.push_back({s.dataset[k], names[k], std::move(opened)});
+  }
+  if (sources.empty()) return nullptr;
+  return std::make_shared<data::MixedTokens>(std::move(sources), s.max_seq_length);
+}
+
+}  // namespace
+
+DataSet open_prepared(const config::Settings& settings, const std::vector<fs::path>& folders) {
+  DataSet set;
+  if (config::is_mixture(settings)) {
+    set.train = open_sources(settings, folders, "train");
+    set.val = open_sources(settings, folders, "val");
+  } else {
+    const fs::path& folder = folders.front();
+    set.train = data::TokenData::open(folder, "train");
+    if (data::TokenData::has_split(folder, "val")) set.val = data::TokenData::open(folder, "val");
+  }
+  set.tokenizer = settings.tokenizer.empty() ? set.train->tokenizer_name() : settings.tokenizer;
+  return set;
 }
 
 DataSet open_data_set(const config::Settings& settings) {
-  const fs::path folder = prepared_folder(settings);
-  DataSet set;
-  set.train = data::TokenData::open(folder, "train");
-  if (data::TokenData::has_split(folder, "val")) set.val = data::TokenData::open(folder, "val");
+  std::vector<fs::path> folders;
+  if (settings.dataset.empty()) fail_without_data(settings);
+  for (const config::Settings& source : source_settings(settings))
+    folders.push_back(prepared_folder(source));
+  DataSet set = open_prepared(settings, folders);
   if (set.val != nullptr && data::sample_count(*set.val, settings.max_seq_length) == 0) {
     log_warn(str("data: the validation split has ", set.val->tokens(),
                  " tokens, less than one sample of max_seq_length ", settings.max_seq_length,
                  ": no evaluation"));
     set.val = nullptr;
   }
-  set.tokenizer = settings.tokenizer.empty() ? set.train->tokenizer_name() : settings.tokenizer;
   return set;
 }
 

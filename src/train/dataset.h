@@ -39,12 +39,14 @@ struct DataState {
 };
 
 // Where open_data_set() looks, and whether prepared data is there. Prepares nothing; names of
-// models and data sets are looked up as the key `offline` says.
+// models and data sets are looked up as the key `offline` says. One for each source of a mixture.
 struct DataPosition {
   fs::path folder;
   bool is_prepared = false;
 };
-DataPosition data_position(const config::Settings& settings);
+std::vector<DataPosition> data_positions(const config::Settings& settings);
+// What is prepared there.
+DataSet open_prepared(const config::Settings& settings, const std::vector<fs::path>& folders);
 
 // Names the tokenizer where the key does not: the model's own (data/default_tokenizer.h), or what
 // the prepared data was made with. Data of bytes for a model that has a tokenizer is refused until

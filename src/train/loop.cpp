@@ -20,16 +20,29 @@
 #include "train/reporting/start_lines.h"
 #include "train/run.h"
 #include "train/run_schedule.h"
+#include "train/state/mixture_order.h"
 #include "train/state/persist.h"
 
 namespace octavo::train {
 namespace {
+
+void announce_mixture(const Run& run) {
+  const data::Position& now = run.progress.position;
+  const data::MixedTokens* mixed = run.data.train->mixed();
+  if (mixed == nullptr || now.mixture == nullptr) return;
+  const uint64_t left = static_cast<uint64_t>(run.schedule.max_steps - run.progress.step);
+  const uint64_t end = now.samples + left * samples_per_step(run.settings, run.world.size());
+  log_info(describe_shares(*mixed, *now.mixture, now.samples));
+  for (const std::string& line : describe_changes(*mixed, *now.mixture, now.samples, end - 1))
+    log_info(line);
+}
 
 void announce(const Run& run) {
   const auto& s = run.settings;
   for (const std::string& line : start_lines(run)) log_info(line);
   if (run.trained.device().is_cpu()) log_info(threads_line(s));
   announce_epochs(run);
+  announce_mixture(run);
   if (!run.resumed.from.empty())
     log_info(str("resumed from ", run.resumed.from, " at step ", run.progress.step));
   if (run.data.val == nullptr && s.eval_freq > 0)

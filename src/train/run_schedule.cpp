@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "config/key_makers.h"
 #include "config/parse.h"
+#include "data/mixture.h"
 #include "train/run.h"
 
 namespace octavo::train {
@@ -21,6 +22,21 @@ double number_in(const Json& object, const char* name, const std::string& source
     fail(ExitCode::kDamaged, "train", source, ": schedule: wanted a number as ", name, ", found ",
          found == object.end() ? "none" : found->type_name());
   return found->get<double>();
+}
+
+// Whether a mixture whose sources are used up one day (max_epochs) has samples for all steps.
+void check_mixture_lasts(const config::Settings& s, int ranks, const Progress& progress) {
+  const auto& mixture = progress.position.mixture;
+  if (mixture == nullptr || mixture->end() == 0 || s.max_steps <= progress.step) return;
+  const uint64_t seen = progress.position.samples, per_step = samples_per_step(s, ranks);
+  const uint64_t wanted =
+      seen + checked_mul(static_cast<uint64_t>(s.max_steps - progress.step), per_step, "max_steps");
+  if (wanted <= mixture->end()) return;
+  const uint64_t left = mixture->end() - std::min(mixture->end(), seen);
+  fail(ExitCode::kUsage, "train", "wanted ", wanted, " samples for max_steps ", s.max_steps,
+       ", found ", mixture->end(), " until each source of the mixture was seen max_epochs times; ",
+       "give max_steps ", progress.step + static_cast<int64_t>(left / per_step),
+       ", or raise max_epochs (0: no bound) of an entry of dataset");
 }
 
 std::string rate_text(double rate) {
@@ -35,16 +51,22 @@ uint64_t samples_per_step(const config::Settings& settings, int ranks) {
   return static_cast<uint64_t>(settings.batch_size * settings.gradient_accumulation_steps * ranks);
 }
 
-uint64_t samples_asked(const config::Settings& s, const data::TokenData& train) {
+uint64_t samples_asked(const config::Settings& s, const data::TokenData& train,
+                       const data::Position& position) {
   if (s.max_steps > 0) return 0;
+  if (position.mixture != nullptr) return position.mixture->end();
   return checked_mul(data::sample_count(train, s.max_seq_length),
                      static_cast<uint64_t>(std::max<int64_t>(s.num_epochs, 1)), "num_epochs");
 }
 
 int64_t steps_asked(const config::Settings& settings, int ranks, const data::TokenData& train,
                     const Progress& progress) {
-  if (settings.max_steps > 0) return settings.max_steps;
-  const uint64_t asked = samples_asked(settings, train), seen = progress.position.samples;
+  if (settings.max_steps > 0) {
+    check_mixture_lasts(settings, ranks, progress);
+    return settings.max_steps;
+  }
+  const uint64_t asked = samples_asked(settings, train, progress.position),
+                 seen = progress.position.samples;
   const uint64_t per_step = samples_per_step(settings, ranks);
   if (seen == 0 && asked < per_step)
     fail(ExitCode::kUsage, "train", "wanted at least one step in ",
@@ -57,9 +79,15 @@ int64_t steps_asked(const config::Settings& settings, int ranks, const data::Tok
 
 void announce_epochs(const Run& run) {
   const uint64_t per_step = samples_per_step(run.settings, run.world.size());
-  const uint64_t asked = samples_asked(run.settings, *run.data.train),
+  const uint64_t asked = samples_asked(run.settings, *run.data.train, run.progress.position),
                  seen = run.progress.position.samples;
   if (asked == 0) return;
+  if (run.progress.position.mixture != nullptr) {
+    log_info(str("the mixture has ", asked, " samples until every source was seen max_epochs ",
+                 "times; ", asked - std::min(seen, asked), " are left, in ",
+                 run.schedule.max_steps - run.progress.step, " steps of ", per_step));
+    return;
+  }
   const int64_t epochs = std::max<int64_t>(run.settings.num_epochs, 1);
   if (seen >= asked) {
     log_warn(str("num_epochs ", epochs, " asks for ", asked, " samples, and ", seen,

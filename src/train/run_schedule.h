@@ -20,8 +20,10 @@
 
 namespace octavo::train {
 
-// Samples that a run of whole epochs sees in all; 0 when max_steps decides.
-uint64_t samples_asked(const config::Settings& settings, const data::TokenData& train);
+// Samples that a run of whole epochs sees in all; 0 when max_steps decides. Of a mixture: until all
+// its sources are used up (max_epochs).
+uint64_t samples_asked(const config::Settings& settings, const data::TokenData& train,
+                       const data::Position& position = {});
 
 // Steps of the run in all: those done before a resume, and those that the rest of the samples take.
 // Refuses an epoch that is not one whole step.

@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/error.h"
+#include "base/log.h"
 #include "base/log_file.h"
 #include "engine/allocator.h"
 #include "engine/range.h"
 #include "train/guards/bad_step.h"
 #include "train/reporting/expert_load.h"
 #include "train/run_schedule.h"
+#include "train/state/mixture_order.h"
 #include "train/state/persist.h"
 
 namespace octavo::train {
@@ -127,6 +130,16 @@ void report_times(const Clocks& before, const Clocks& now, double tokens, StepTi
   times.own = record.seconds - (now.waited_for_ranks - before.waited_for_ranks);
 }
 
+// Of a mixture: what came from each source so far, and who left in this step.
+void report_sources(const Run& run, uint64_t before, monitor::StepRecord& record) {
+  const data::Position& now = run.progress.position;
+  const data::MixedTokens* mixed = run.data.train->mixed();
+  if (mixed == nullptr || now.mixture == nullptr) return;
+  record.sources = source_uses(*mixed, now, run.settings.max_seq_length);
+  for (const std::string& line : describe_changes(*mixed, *now.mixture, before, now.samples))
+    log_info(str(line, " (step ", run.progress.step, ")"));
+}
+
 // Where the run stands after the step, and what the step was like.
 void fill_record(Run& run, const std::vector<data::Batch>& batches, double tokens,
                  const StepStats& stats, const Clocks& before, monitor::StepRecord& record) {
@@ -135,6 +148,7 @@ void fill_record(Run& run, const std::vector<data::Batch>& batches, double token
   const uint64_t samples = std::min(samples_per_step(run.settings, run.world.size()),
                                     batches.back().after.samples - progress.position.samples);
   const uint64_t read = samples * static_cast<uint64_t>(run.settings.max_seq_length);
+  const uint64_t position_before = progress.position.samples;
   progress.position = batches.back().after;
   progress.step += 1;
   progress.tokens += read;
@@ -143,6 +157,7 @@ void fill_record(Run& run, const std::vector<data::Batch>& batches, double token
   record.step = progress.step;
   record.tokens = progress.tokens;
   record.position = progress.position.samples;
+  report_sources(run, position_before, record);
   if (run.settings.record_samples)
     record.samples = samples_of_all(run.settings.batch_size, run.world, batches);
   record.precision = run.trained.precision();

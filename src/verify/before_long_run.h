@@ -27,7 +27,8 @@ struct RunData {
   State state = State::kNotGiven;
   std::string place, problem, fingerprint;
   uint64_t tokens = 0, val_tokens = 0, samples = 0, val_samples = 0;
-  int64_t vocab = 0;  // of the data, or of its tokenizer while it is not prepared
+  uint64_t mixture_samples = 0;  // until all sources are used up; 0: they never are
+  int64_t vocab = 0;             // of the data, or of its tokenizer while it is not prepared
 };
 
 // A run that was made before, from its folder.

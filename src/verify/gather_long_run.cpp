@@ -24,6 +24,7 @@
 #include "train/dataset.h"
 #include "train/model_factory.h"
 #include "train/run.h"
+#include "train/state/mixture_order.h"
 #include "train/state/persist.h"
 #include "verify/before_long_run.h"
 #include "verify/gather.h"
@@ -60,15 +61,15 @@ int64_t tokenizer_size(const config::Settings& resolved) try {
 RunData long_run_data(config::Settings resolved, bool may_download) {
   RunData data;
   if (resolved.dataset.empty()) return data;
-  train::DataPosition place;
+  std::vector<train::DataPosition> places;
   try {
     if (resolved.tokenizer.empty()) {  // whether there is data at all comes first
       config::Settings any = resolved;
       any.tokenizer = "bytes";
-      train::data_position(any);
+      train::data_positions(any);
     }
     train::settle_tokenizer(resolved);
-    place = train::data_position(resolved);
+    places = train::data_positions(resolved);
   } catch (const std::exception& error) {
     data.problem = first_line(error.what());
     // The path is no file, and the hub was not asked.
@@ -76,22 +77,27 @@ RunData long_run_data(config::Settings resolved, bool may_download) {
     data.state = on_hub ? RunData::State::kOnHub : RunData::State::kMissing;
     return data;
   }
-  data.place = place.folder.string();
+  std::vector<fs::path> folders;
+  for (const train::DataPosition& place : places) {
+    folders.push_back(place.folder);
+    data.place += (data.place.empty() ? "" : ", ") + place.folder.string();
+  }
   data.state = RunData::State::kNotPrepared;
-  if (!place.is_prepared) {
+  if (!std::ranges::all_of(places, &train::DataPosition::is_prepared)) {
     data.vocab = tokenizer_size(resolved);
     return data;
   }
   try {
-    const auto train = data::TokenData::open(place.folder, "train");
-    data.tokens = train->tokens();
-    data.vocab = train->vocab_size();
-    data.fingerprint = train->fingerprint();
-    data.samples = data::sample_count(*train, resolved.max_seq_length);
-    if (data::TokenData::has_split(place.folder, "val")) {
-      const auto val = data::TokenData::open(place.folder, "val");
-      data.val_tokens = val->tokens();
-      data.val_samples = data::sample_count(*val, resolved.max_seq_length);
+    const train::DataSet set = train::open_prepared(resolved, folders);
+    data.tokens = set.train->tokens();
+    data.vocab = set.train->vocab_size();
+    data.fingerprint = set.train->fingerprint();
+    data.samples = data::sample_count(*set.train, resolved.max_seq_length);
+    if (const data::MixedTokens* mixed = set.train->mixed(); mixed != nullptr)
+      data.mixture_samples = train::new_mixture(resolved, 1, *mixed)->end();
+    if (set.val != nullptr) {
+      data.val_tokens = set.val->tokens();
+      data.val_samples = data::sample_count(*set.val, resolved.max_seq_length);
     }
     data.state = RunData::State::kPrepared;
   } catch (const std::exception& error) {
@@ -112,7 +118,9 @@ void count_steps(LongRun& run) {
   run.steps = s.max_steps;
   if (run.steps == 0 && run.step_samples > 0) {
     const int64_t asked =
-        static_cast<int64_t>(run.data.samples) * std::max<int64_t>(1, s.num_epochs);
+        run.data.mixture_samples > 0
+            ? static_cast<int64_t>(run.data.mixture_samples)
+            : static_cast<int64_t>(run.data.samples) * std::max<int64_t>(1, s.num_epochs);
     // The last step may be a short one, the first may not.
     if (asked >= run.step_samples) run.steps = ceil_div(asked, run.step_samples);
   }

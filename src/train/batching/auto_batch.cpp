@@ -206,7 +206,8 @@ void settle_batch_size(Run& run) {
 void open_loader(const config::Settings& s, const dist::World& world,
                  const data::Position& position, DataState& data) {
   data::Position start = position;
-  if (start.samples == 0) start.order = new_order(s, world.size(), *data.train);
+  if (start.samples == 0 && start.mixture == nullptr)
+    start.order = new_order(s, world.size(), *data.train);
   if (const std::string order = describe_order(start.order, s.max_seq_length, *data.train);
       !order.empty() && world.is_first() && data.loader == nullptr)
     log_info(str("shuffle: ", order));
@@ -216,7 +217,7 @@ void open_loader(const config::Settings& s, const dist::World& world,
                                       .shuffle = s.shuffle,
                                       .rank = world.rank(),
                                       .world = world.size(),
-                                      .end = samples_asked(s, *data.train),
+                                      .end = samples_asked(s, *data.train, start),
                                       .skip_damaged = skips_damaged(s),
                                       .document_end = document_end(s, *data.tokenizer)};
   data.loader = std::make_unique<data::Loader>(data.train, options, start);

@@ -12,6 +12,7 @@
 #include "train/guards/replica_check.h"
 #include "train/lora_run.h"
 #include "train/reporting/fp8_report.h"
+#include "train/state/mixture_order.h"
 
 namespace octavo::train {
 
@@ -37,15 +38,18 @@ Json incidents_receipt(const config::Settings& settings, const Progress& progres
 }
 
 // Of the first rank.
-Json data_receipt(config::DataDamage damage, const DataState& data) {
+Json data_receipt(const Run& run) {
+  const DataState& data = run.data;
   const auto of = [](const data::TokenData& split) {
     return Json{{"damaged_ranges", split.damage().size()},
                 {"check_seconds", split.check_seconds()}};
   };
-  Json json = {{"damage", config::name_of(damage)},
+  Json json = {{"damage", config::name_of(run.settings.data_damage)},
                {"samples_left_out", data.samples_left_out},
                {"train", of(*data.train)}};
   if (data.val != nullptr) json["val"] = of(*data.val);
+  if (const data::MixedTokens* mixed = data.train->mixed(); mixed != nullptr)
+    json["sources"] = sources_receipt(*mixed, run.progress.position, run.settings.max_seq_length);
   return json;
 }
 
@@ -86,7 +90,7 @@ void write_receipt(const Run& run, const fs::path& run_dir, const std::string& s
       {"lora", lora_receipt(run.trained, length)},
       {"cuda_graph", run.trained.graph != nullptr ? run.trained.graph->receipt() : Json()},
       {"resumed", resumed_receipt(run.resumed)},
-      {"data", data_receipt(run.settings.data_damage, run.data)},
+      {"data", data_receipt(run)},
       {"checkpoints", run.saver != nullptr ? run.saver->receipt() : Json()},
       {"sinks", sinks},
       {"flags", flags},

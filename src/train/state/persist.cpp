@@ -21,6 +21,7 @@
 #include "train/state/data_order.h"
 #include "train/state/folder_check.h"
 #include "train/state/fp8_persist.h"
+#include "train/state/mixture_order.h"
 #include "train/state/rank_rows.h"
 
 namespace octavo::train {
@@ -54,6 +55,8 @@ checkpoint::State state_of(const Run& run, const std::string& run_name, const do
                  {"config", config::to_yaml(run.settings)}};
   if (const Json order = order_json(run.progress.position.order); !order.is_null())
     state.extra["data_order"] = order;
+  if (const auto& mixture = run.progress.position.mixture; mixture != nullptr)
+    state.extra["data_mixture"] = mixture_json(*mixture);
   const auto chat = run.data.train->chat_template();
   state.extra["chat_template"] =
       chat ? Json(data::stored_name(*chat)) : Json();  // null: trained on text

@@ -12,6 +12,7 @@
 #include "train/run_schedule.h"
 #include "train/state/data_order.h"
 #include "train/state/fp8_persist.h"
+#include "train/state/mixture_order.h"
 #include "train/state/persist.h"
 #include "train/state/rank_rows.h"
 
@@ -62,7 +63,8 @@ void warn_changed_order(const config::Settings& s, const data::TokenData& train,
                                           : str("shuffle was ", shuffle, " and is ", s.shuffle);
   const uint64_t epoch = data::sample_count(train, s.max_seq_length);
   const bool same_order = !shuffle && !s.shuffle;
-  if (same_order || position_of(extra, source) % epoch == 0)
+  const bool between = train.mixed() == nullptr && position_of(extra, source) % epoch == 0;
+  if (same_order || between)
     log_warn(str("resume: ", what, "; training continues, but not bit for bit as it would have"));
   else
     log_warn(str("resume: ", what, ": the rest of this epoch comes in another order, so that some ",
@@ -199,6 +201,12 @@ data::Position resumed_position(const config::Settings& settings, int ranks,
   if (then == now || position == 0) return {position, order};
   if (then < 1)
     fail(ExitCode::kDamaged, "train", source, ": max_seq_length: wanted at least 1, found ", then);
+  if (train.mixed() != nullptr)
+    fail(ExitCode::kUsage, "train", source, ": wanted max_seq_length ", then,
+         " as in the checkpoint, found ", now,
+         "; the sources of a mixture have no common epoch at whose end it could change. Resume "
+         "with --max_seq_length ",
+         then, ", or start a new run from these weights with --init_from ", source);
   const uint64_t epoch = data::sample_count(train, then);
   if (epoch == 0 || position % epoch != 0)
     fail(ExitCode::kUsage, "train", source, ": wanted max_seq_length ", then,
@@ -260,6 +268,9 @@ void resume(Run& run) {
   run.progress.tokens = state.tokens;
   run.progress.position =
       resumed_position(run.settings, run.world.size(), *run.data.train, state.extra, source);
+  if (const data::MixedTokens* mixed = run.data.train->mixed(); mixed != nullptr)
+    run.progress.position.mixture = resumed_mixture(
+        run.settings, run.world.size(), *mixed, run.progress.position.samples, state.extra, source);
   resume_refusals(run.progress, state.extra, source);
   resume_losses(run.guards.losses, state.extra, source);
   if (run.claim.run_id.empty()) run.claim.run_id = state.extra.value("run_id", "");
