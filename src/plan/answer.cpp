@@ -93,12 +93,18 @@ std::string lever_line(const Forecast& f) {
              printed(": +%.0f%% tokens/s, %.1f GB\n", 100 * (best.gain - 1), best.bytes / kGiga));
 }
 
+std::string within_text(const HeldOutError& it) {
+  return str("half within ", std::lround(100 * it.median), "%, nine tenths within ",
+             std::lround(100 * it.ninety), "%");
+}
+
 std::string doubt_line(const Forecast& f) {
   const std::string of = f.program.empty() ? "programs on Transformer Engine" : f.program;
   return str("how sure: held-out measurements of ", of, ": ", held_out_text(kStackErrors, f.stack),
              "; of this GPU: ", held_out_text(kGpuErrors, f.gpu->name),
-             "; blind, of all kinds: ", held_out_text(kBlindErrors, "all"),
-             "; octavo itself was never timed on a GPU\n");
+             "; of all kinds, scored blind with the model before this one: ",
+             held_out_text(kBlindErrors, "all"), "; with this one, no longer blind: ",
+             within_text(kBlindRowsErrors[0]), "; octavo itself was never timed on a GPU\n");
 }
 
 }  // namespace
@@ -112,9 +118,7 @@ SpeedRange speed_range(const Forecast& f) {
 
 std::string held_out_text(std::span<const HeldOutError> all, std::string_view name) {
   for (const HeldOutError& it : all)
-    if (it.name == name)
-      return str(it.rows, ", half within ", std::lround(100 * it.median), "%, nine tenths within ",
-                 std::lround(100 * it.ninety), "%");
+    if (it.name == name) return str(it.rows, ", ", within_text(it));
   return "none";
 }
 

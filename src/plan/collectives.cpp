@@ -58,12 +58,14 @@ CollectiveTime collective_time(const Workload& work, const Calibration& calibrat
   const TrafficWork sent = traffic_work(work, codes);
   const Traffic t = traffic(sent);
   const Links links = links_of(gpu, calibration);
-  const int64_t group = sent.shard_group > 0 ? sent.shard_group : work.gpus;
-  // A ring through many nodes enters and leaves each by all of its adapters.
-  const double rate = group > gpu.gpus_per_node ? std::min(links.inside, links.node) : links.inside;
+  const int64_t group = sent.shard_group > 0 ? sent.shard_group : sent.ranks;
+  // A ring through many nodes enters and leaves each by the adapters of its own GPUs there.
+  const int64_t here = std::max<int64_t>(1, gpu.gpus_per_node / work.split.tensor);
+  const double out = links.adapter * static_cast<double>(here);
+  const double rate = group > here ? std::min(links.inside, out) : links.inside;
   const double hop = has_nvlink(gpu) ? kRingLink : kRingPcie;
-  const double ring = ring_latency(group, gpu.gpus_per_node, hop);
-  const double sum = all_reduce_latency(group, gpu.gpus_per_node, hop);
+  const double ring = ring_latency(group, here, hop);
+  const double sum = all_reduce_latency(group, here, hop);
   const bool ddp = sent.sharding == Sharding::kDdp, full = sent.sharding == Sharding::kFull;
   const double steps = static_cast<double>(work.accumulation);
 
@@ -84,7 +86,7 @@ CollectiveTime collective_time(const Workload& work, const Calibration& calibrat
   // What is whole everywhere, and what nodes sum among themselves.
   Beside last{t.whole / rate, t.calls > 0 ? sum : 0, 0};
   last.bytes += t.replicas / links.adapter;
-  last.latency += t.replica_calls * all_reduce_latency(work.gpus / group, 1, hop);
+  last.latency += t.replica_calls * all_reduce_latency(sent.ranks / group, 1, hop);
   if (!work.sums_at_end) {
     reductions.bytes += last.bytes, reductions.latency += last.latency;
     last = {};

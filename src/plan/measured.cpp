@@ -9,11 +9,14 @@ namespace octavo::plan {
 
 Calibration calibrated(const Calibration& calibration, const Gpu& gpu, const Measured& measured) {
   Calibration own = calibration;
+  if (measured.bf16_rate == 1 && measured.fp8_rate == 1) return own;
+  // All three by name: those of FP8 and of attention would follow BF16's.
   const auto scale = [&](const char* kind, double factor) {
     const std::string name = std::string(gpu.family) + kind;
-    if (factor != 1) own.set(name, factor * calibration.of(name));
+    own.set(name, factor * calibration.of(name));
   };
   scale(".bf16", measured.bf16_rate);
+  scale(".attention", 1);
   if (gpu.fp8_tflops > 0) scale(".fp8", measured.fp8_rate);
   return own;
 }

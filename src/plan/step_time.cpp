@@ -7,6 +7,7 @@
 #include "fp8/gemm_layouts.h"
 #include "plan/collectives.h"
 #include "plan/launches.h"
+#include "plan/model_parallel.h"
 
 namespace octavo::plan {
 namespace {
@@ -34,8 +35,10 @@ class MicroStep {
       : work_(work),
         calibration_(calibration),
         gpu_(*work.gpu),
-        tokens_(static_cast<double>(work.batch * work.length)),
+        tokens_(static_cast<double>(work.batch * work.length) /
+                static_cast<double>(work.split.context)),
         layers_(static_cast<double>(work.shape.layers)),
+        tensor_(static_cast<double>(work.split.tensor)),
         low_(is_native(gpu_, work.recipe)) {
     if (work.recompute == Recompute::kFull) again_ = 1;
     if (work.recompute == Recompute::kSelective) again_ = stack("selective");
@@ -52,9 +55,11 @@ class MicroStep {
     // beyond the obvious; the stack's factor says how far it is from that. Backward: 1.7 times.
     const double values =
         10 * static_cast<double>(s.hidden) + 2 * static_cast<double>(s.qkv_width()) + mlp_values(s);
-    time.elementwise = layers_ * tokens_ * values * 2 * (2.7 + (again_ > 0 ? 1 : 0)) *
+    time.elementwise = layers_ * tokens_ / tensor_ * values * 2 * (2.7 + (again_ > 0 ? 1 : 0)) *
                        stack("passes") / bandwidth();
-    const double steps = static_cast<double>(work_.accumulation);
+    // Each stage has its share of the layers.
+    const double steps =
+        static_cast<double>(work_.accumulation) / static_cast<double>(work_.split.pipeline);
     for (double* part : {&time.gemms, &time.adapters, &time.head, &time.attention,
                          &time.elementwise, &time.quantize, &time.flops})
       *part *= steps;
@@ -69,10 +74,12 @@ class MicroStep {
 
   // Bound by memory; sharded where the state is.
   double optimizer() const {
-    const double group =
-        static_cast<double>(work_.shard_group > 0 ? work_.shard_group : work_.gpus);
+    const double cut = tensor_ * static_cast<double>(work_.split.pipeline);
+    const double group = work_.shard_group > 0 ? static_cast<double>(work_.shard_group)
+                                               : static_cast<double>(work_.gpus) / cut;
     const bool sharded = work_.sharding != Sharding::kNone && work_.sharding != Sharding::kDdp;
-    return trained() / (sharded ? group : 1) * work_.optimizer_bytes / bandwidth();
+    return trained() / cut / (sharded ? std::max(1.0, group) : 1) * work_.optimizer_bytes /
+           bandwidth();
   }
 
   // `compute` seconds as forward and backward pass: GEMMs make the same again for the input's
@@ -80,6 +87,10 @@ class MicroStep {
   ComputeTime passes_of(double compute) const {
     const double backward = (frozen() ? 1 : 2) + again_;
     return {compute / (1 + backward), compute * backward / (1 + backward)};
+  }
+
+  double model_parallel(const StepTime& time) const {
+    return model_parallel_time(work_, calibration_, time, tokens_, again_);
   }
 
   // So many launches per layer; what the GPU's work does not hide is time.
@@ -92,9 +103,12 @@ class MicroStep {
     // Experts run one after the other: as many launches each as the MLP, half of a layer's.
     const Shape& s = work_.shape;
     const double mlps = static_cast<double>(s.dense_layers() + s.sparse_layers() * s.experts);
-    const double launching = static_cast<double>(work_.accumulation) *
-                             ((layers_ + mlps) / 2 * passes + 10) * stack("host") * 1e-6;
-    return std::max(0.0, launching - compute) + stack("step") * 1e-3;
+    const double launching =
+        static_cast<double>(work_.accumulation) *
+        ((layers_ + mlps) / 2 * passes / static_cast<double>(work_.split.pipeline) + 10) *
+        stack("host") * 1e-6;
+    constexpr double kStep = 1e-3;  // beside its micro-steps: data, clipping, logging
+    return std::max(0.0, launching - compute) + kStep;
   }
 
  private:
@@ -123,7 +137,11 @@ class MicroStep {
     // The hardware's rule for both sides (src/fp8/legality.h).
     const int64_t multiple = low_ ? fp8::traits_of(*work_.recipe).side_multiple : 1;
     for (const LinearShape& p : block_linears(work_.shape)) {
-      const double n = static_cast<double>(p.outputs), k = static_cast<double>(p.inputs);
+      // The second GEMM of attention and of the MLP is cut along its contraction.
+      const std::string_view name = p.name;
+      const bool second = name == "attention out" || name == "down";
+      const double n = static_cast<double>(p.outputs) / (second ? 1 : tensor_);
+      const double k = static_cast<double>(p.inputs) / (second ? tensor_ : 1);
       const bool fp8 = low_ && p.outputs % multiple == 0 && p.inputs % multiple == 0;
       const double count = static_cast<double>(p.count), rows = tokens_ * p.share;
       double seconds = gemm(rows, n, k, fp8) * (1 + again_) + gemm(rows, k, n, fp8);
@@ -131,7 +149,9 @@ class MicroStep {
       time.gemms += count * seconds;
       time.flops += count * 2 * rows * n * k * (frozen() ? 2 : 3);
       if (!fp8) continue;
-      quantized += count * rows * (k * (1 + again_) + n);
+      const double all =
+          static_cast<double>(p.inputs) * (1 + again_) + static_cast<double>(p.outputs);
+      quantized += count * rows * all / tensor_;  // what is shared is quantized, then gathered
       weights += count * n * k;
     }
     time.flops +=
@@ -176,22 +196,37 @@ class MicroStep {
     }
   }
 
-  // Causal, so half of the square; the backward pass makes five GEMMs of the forward's two.
-  // Short sequences leave its pipeline half empty, and half of each tile on the diagonal is waste.
+  // Causal, so half of the square. The backward pass makes five GEMMs of the forward's two, at four
+  // fifths of its rate. Short sequences leave its pipeline half empty.
   void add_attention(StepTime& time) const {
     const double length = static_cast<double>(work_.length);
-    const double width = static_cast<double>(work_.shape.query_width());
+    const double width = static_cast<double>(work_.shape.query_width()) / tensor_;
     const double flops =
         2 * tokens_ * length * width * layers_ * attention_share(work_.shape, work_.length);
-    double rate = gpu_.bf16_tflops * 1e12 * of(std::string(gpu_.family) + ".attention") *
-                  stack("attention") * length / (length + of("attention_ramp"));
-    if (gpu_.capability >= 90 && !tuned_attention(work_.stack)) rate *= of("flash2");
-    time.attention = flops * (3.5 + (work_.recompute == Recompute::kFull ? 1 : 0)) / rate;
+    const double rate =
+        gpu_.bf16_tflops * 1e12 * attention_rate() * length / (length + of("attention_ramp"));
+    time.attention = flops * (1 + 2.5 / 0.8 + (work_.recompute == Recompute::kFull ? 1 : 0)) / rate;
     time.flops += flops * 3;
   }
 
+  // Share of the peak in BF16 that attention's forward pass reaches in long sequences.
+  double attention_rate() const {
+    // Softmax takes as long for each score whatever the head's size: flash attention 2 publishes a
+    // tenth less for 64 than for 128.
+    const double head = static_cast<double>(work_.shape.head_dim);
+    const double full =
+        of(std::string(gpu_.family) + ".attention") * head / (head + 16) * 144 / 128;
+    // Flash attention 2 issues Ampere's instructions. Hopper does not reach its peak with them, and
+    // Blackwell no more per multiprocessor than Hopper, half of its own. So slow, less power does
+    // not slow them.
+    const bool old = gpu_.capability >= 90 && gpu_.capability < 120;
+    if (!old || tuned_attention(work_.stack)) return full;
+    const double same = of("flash2") * (gpu_.capability >= 100 ? 0.5 : 1);
+    return std::min(full, full / power_of(gpu_.family) * same);
+  }
+
   void add_head(StepTime& time) const {
-    const double vocab = static_cast<double>(work_.shape.vocab);
+    const double vocab = static_cast<double>(work_.shape.vocab) / tensor_;
     const double hidden = static_cast<double>(work_.shape.hidden);
     time.head = gemm(tokens_, vocab, hidden, false) + gemm(tokens_, hidden, vocab, false);
     if (!frozen()) time.head += gemm(vocab, hidden, tokens_, false);
@@ -202,7 +237,7 @@ class MicroStep {
   const Workload& work_;
   const Calibration& calibration_;
   const Gpu& gpu_;
-  double tokens_, layers_;
+  double tokens_, layers_, tensor_;  // tokens of one GPU in a micro-step
   bool low_;
   double again_ = 0;  // share of the forward pass that the backward pass repeats
 };
@@ -251,12 +286,12 @@ StepTime step_time(const Workload& work, const Calibration& calibration) {
       time.gemms + time.adapters + time.head + time.attention + time.elementwise + time.quantize;
   time.optimizer = step.optimizer();
   const CollectiveTime sent = collective_time(work, calibration, step.passes_of(compute));
-  time.collectives = sent.exposed;
+  time.collectives = sent.exposed + step.model_parallel(time);
   time.wire_bytes = sent.bytes, time.wire_latency = sent.latency;
   time.host = step.host(compute);
   time.total = compute + time.optimizer + time.collectives + time.host;
-  time.tokens_per_s =
-      static_cast<double>(work.batch * work.length * work.accumulation) / time.total;
+  time.tokens_per_s = static_cast<double>(work.batch * work.length * work.accumulation) /
+                      work.split.gpus() / time.total;
   return time;
 }
 

@@ -26,11 +26,22 @@ std::string_view name_of(RecipeOrBf16 recipe);
 // The GPU has FP8 units for the recipe; false of BF16.
 bool is_native(const Gpu& gpu, RecipeOrBf16 recipe);
 
+// How one model is cut over GPUs, of programs that do so; octavo does not.
+struct ModelParallel {
+  int64_t tensor = 1;    // GPUs that share each GEMM, with sequence parallelism
+  int64_t pipeline = 1;  // stages, and of each so many parts in turn:
+  int64_t parts = 1;
+  int64_t context = 1;  // GPUs that share a sequence
+
+  double gpus() const { return static_cast<double>(tensor * pipeline * context); }
+};
+
 struct Workload {
   Shape shape;
   const Gpu* gpu = nullptr;
   int64_t gpus = 1;
-  int64_t batch = 1, length = 1024, accumulation = 1;  // per GPU and micro-step
+  int64_t batch = 1, length = 1024, accumulation = 1;  // per copy of the model and micro-step
+  ModelParallel split;
   RecipeOrBf16 recipe = kBf16;
   Sharding sharding = Sharding::kNone;
   int64_t shard_group = 0;    // GPUs that share one copy of the parameters; 0: all

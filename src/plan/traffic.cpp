@@ -1,5 +1,7 @@
 #include "plan/traffic.h"
 
+#include <algorithm>
+
 namespace octavo::plan {
 namespace {
 
@@ -34,7 +36,9 @@ TrafficWork traffic_work(const Workload& work, RecipeOrBf16 codes) {
   sent.sharding = alone                              ? Sharding::kNone
                   : work.sharding == Sharding::kNone ? Sharding::kDdp
                                                      : work.sharding;
-  sent.ranks = work.gpus;
+  const int64_t cut = work.split.tensor * work.split.pipeline;
+  sent.ranks = std::max<int64_t>(1, work.gpus / cut);
+  sent.cut = static_cast<double>(cut);
   sent.shard_group = sent.sharding == Sharding::kFull ? work.shard_group : 0;
   sent.accumulation = work.accumulation;
   sent.gradient_bytes = work.gradient_bytes;
@@ -55,9 +59,9 @@ Traffic traffic(const TrafficWork& work) {
   const double copies = static_cast<double>(work.ranks) / n;
   const double passes = static_cast<double>(work.accumulation);
   const double layers = static_cast<double>(s.layers);
-  const double blocks = static_cast<double>(matrix_parameters(s));
-  const double ends = static_cast<double>(head_parameters(s));
-  const double vectors = static_cast<double>(vector_parameters(s));
+  const double blocks = static_cast<double>(matrix_parameters(s)) / work.cut;
+  const double ends = static_cast<double>(head_parameters(s)) / work.cut;
+  const double vectors = static_cast<double>(vector_parameters(s)) / work.cut;
   const double sent = (n - 1) / n;  // of what a ring moves
 
   Traffic t;

@@ -24,6 +24,7 @@ struct TrafficWork {
   // both. Then the last block's does not stay, and recomputation gathers both.
   bool one_copy = true;
   bool recompute = false;
+  double cut = 1;        // GPUs over which one copy's weights are cut (tensor and pipeline)
   int64_t adapters = 0;  // LoRA's values, which are all that is trained then; 0: all weights are
 };
 

@@ -1,7 +1,8 @@
 // Forecasts for rows of a table, for tests/conformance/plan_published.py and
 // bench/calibrate_plan.py. First argument: a file with one row per line, space-separated:
 //   gpu gpus layers hidden ffn heads kv_heads head_dim vocab gated length batch accumulation recipe
-//   sharding shard_group recompute lora_rank lora_targets optimizer_bytes stack weight_codes
+//   sharding shard_group recompute lora_rank lora_targets optimizer_bytes stack tensor pipeline
+//   parts context weight_codes
 // or "gemm gpu m n k fp8", which is answered with the seconds of that GEMM.
 // Then every line of the standard input is a set of constants ("name=value …", on top of the
 // committed ones) and is answered with a line of tokens/s per GPU, one number per row. With
@@ -47,8 +48,9 @@ plan::Workload read_row(const std::string& line) {
   in >> gpu >> work.gpus >> shape.layers >> shape.hidden >> shape.ffn >> shape.heads >>
       shape.kv_heads >> shape.head_dim >> shape.vocab >> gated >> work.length >> work.batch >>
       work.accumulation >> recipe >> sharding >> work.shard_group >> recompute >> work.lora_rank >>
-      targets >> work.optimizer_bytes >> stack >> codes;
-  if (!in) fail(ExitCode::kUsage, "plan_tool", "a row of 22 fields was wanted, found: " + line);
+      targets >> work.optimizer_bytes >> stack >> work.split.tensor >> work.split.pipeline >>
+      work.split.parts >> work.split.context >> codes;
+  if (!in) fail(ExitCode::kUsage, "plan_tool", "a row of 26 fields was wanted, found: " + line);
   work.weight_codes = static_cast<plan::WeightCodes>(codes);
   work.gpu = &plan::wanted_gpu(gpu);
   shape.gated = gated != 0;

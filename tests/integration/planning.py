@@ -166,14 +166,18 @@ def check_long_sequence():
 def check_quantized_weights(config, frozen):
     """With gradient_checkpointing train makes a weight's codes for each GEMM that reads it (train::weight_copies): forward, recomputed forward
     and the input's gradient, of 8 micro-batches: 24 passes of 5 bytes (2 read, two codes and their amax written) over 6.98 billion
-    weights, 0.3 s on an H100. FP8 gains what GEMMs gain less this."""
+    weights, 0.3 s on an H100. Activations are quantized as well: inputs of the four GEMMs of a layer in both forward passes and gradients of their
+    outputs, each read (2 bytes) and written, twice unless weights are frozen. FP8 gains what GEMMs gain less all this."""
     found = plan(f"configs/{config}", "--gpu", "h100")
     high, low = of(found), of(found, "delayed")
     passes = 24 * 5 * BLOCKS_8B / (H100_MEMORY * constant("memory"))
+    tokens = found["batch_size"] * found["gradient_accumulation_steps"] * 2048
+    values = 32 * tokens * (2 * (3 * 4096 + 14336) + 6144 + 4096 + 2 * 14336 + 4096)
+    passes += values * (3 if frozen else 4) / (H100_MEMORY * constant("memory"))
     gained = high["seconds"]["products"] - low["seconds"]["products"]
     left = high["step_seconds"] / (high["step_seconds"] - gained + passes)
-    if low["seconds"]["quantize"] < passes or low["gain"] > left + 0.01 or low["gain"] > (1.22 if frozen else 1.27):
-        return f"quantize {low['seconds']['quantize']:.3f} s, of weights {passes:.3f} s, gain {low['gain']:.2f}, at most {left:.2f}"
+    if low["seconds"]["quantize"] < passes or low["gain"] > left + 0.01:
+        return f"quantize {low['seconds']['quantize']:.3f} s, at least {passes:.3f} s, gain {low['gain']:.2f}, at most {left:.2f}"
 
 
 def check_errors_beside():

@@ -49,7 +49,9 @@ TEST(Answer, HasAtMostThirteenLinesAndWhatDecides) {
         EXPECT_NE(text.find(f.fits() ? "GB to use: it fits\n" : "it does NOT fit\n"), text.npos);
         EXPECT_NE(text.find(" for nine runs of ten"), text.npos);
         EXPECT_NE(text.find("octavo itself was never timed on a GPU"), text.npos);
-        EXPECT_NE(text.find("; blind, of all kinds: 64, half within 5%"), text.npos);
+        EXPECT_NE(text.find("scored blind with the model before this one: 64, half within 5%"),
+                  text.npos);
+        EXPECT_NE(text.find("; with this one, no longer blind: half within "), text.npos);
         EXPECT_EQ(text.find("lever: ") != text.npos, f.fits());
       }
 }

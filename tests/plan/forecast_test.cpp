@@ -209,8 +209,8 @@ TEST(Forecast, EveryOutputSaysForecastAndHowWrong) {
   EXPECT_NE(text.find("within 8%"), std::string::npos);
   // The pooled median says little of one stack and GPU: theirs stand beside it, or that there is
   // none.
-  EXPECT_NE(text.find("such programs: 20, half within 13%"), std::string::npos);
-  EXPECT_NE(text.find("of H100 SXM 80GB: 32, half within 12%"), std::string::npos);
+  EXPECT_NE(text.find("such programs: 253, half within 10%"), std::string::npos);
+  EXPECT_NE(text.find("of H100 SXM 80GB: 346, half within 11%"), std::string::npos);
   config::Settings other = settings;
   other.gpu = "l4";
   EXPECT_NE(text_of(forecast(other)).find("of L4: none\n"), std::string::npos);
