@@ -11,12 +11,13 @@
 namespace octavo {
 
 struct RankPage {
-  std::atomic<uint32_t> layout{0};   // kRankPageLayout once the rank has found the page
-  std::atomic<uint32_t> failure{0};  // a Failure: why it leaves, if it said so
-  std::atomic<int64_t> step{-1};     // steps done; -1: none yet
-  std::atomic<int64_t> pulse{0};     // monotonic ns: when the process last showed that it runs
+  std::atomic<uint32_t> layout{0};     // kRankPageLayout once the rank has found the page
+  std::atomic<uint32_t> failure{0};    // a Failure: why it leaves, if it said so
+  std::atomic<int64_t> step{-1};       // in progress; -1: none yet
+  std::atomic<int64_t> pulse{0};       // monotonic ns: when the process last showed that it runs
+  std::atomic<int64_t> hang_limit{0};  // ns within which it does so again; 0: it does not
 };
-inline constexpr uint32_t kRankPageLayout = 0x0c7a0001;
+inline constexpr uint32_t kRankPageLayout = 0x0c7a0002;
 inline constexpr const char* kStatusVariable = "OCTAVO_STATUS_FD";
 
 // Of this process. The first call takes the launcher's page, so make it before other threads run.

@@ -33,6 +33,9 @@ std::string sentence(const RankEnd& end) {
   std::string text = str("rank ", end.rank, " ");
   if (end.unkillable)
     text += "does not end after SIGKILL: it waits in the kernel, for a file system or a driver";
+  else if (end.killed && end.silent_seconds > 0)
+    text += str("stood still (no sign of life for ", static_cast<int64_t>(end.silent_seconds),
+                " s) and was ended");
   else if (end.was_stopped)
     text += "stood still (SIGSTOP) and was ended";
   else if (end.signal != 0)

@@ -164,7 +164,7 @@ const EndRow& row_of(EndKind kind) {
 
 EndKind kind_of(const RankEnd& end) {
   if (end.unkillable) return K::kUnkillable;
-  if (end.was_stopped) return K::kStoodStill;
+  if (end.was_stopped || (end.killed && end.silent_seconds > 0)) return K::kStoodStill;
   if (end.killed) return K::kEndedByUs;
   return end.signal != 0 ? kind_of_signal(end.signal) : kind_of_code(end);
 }

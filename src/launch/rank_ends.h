@@ -19,6 +19,7 @@ struct RankEnd {
   int signal = 0;                       // that ended it; 0: none
   bool killed = false;                  // by us, after the grace
   bool was_stopped = false;             // it stood still (SIGSTOP) when we killed it
+  double silent_seconds = 0;            // without a sign of life before that; 0: it gave them
   bool unkillable = false;              // it was still there long after SIGKILL
   Failure failure = Failure::kUnknown;  // what it said about itself before it left
   std::string last_line;                // that it printed

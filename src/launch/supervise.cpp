@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/rank_status.h"
 #include "base/relay.h"
+#include "launch/pulse_watch.h"
 
 namespace octavo::launch {
 namespace {
@@ -31,6 +32,7 @@ struct Stream {
 struct Rank {
   Child child;
   std::unique_ptr<SharedPage> page = std::make_unique<SharedPage>();
+  PulseWatch pulse;
   RankEnd end;
   bool running = true;
   std::vector<Stream> streams;
@@ -59,6 +61,7 @@ class Ranks {
       read_streams();
       handle_signals();
       reap();
+      find_silent();
       if (!deadline_ || Clock::now() < *deadline_) continue;
       if (killed_)
         give_up_the_rest();
@@ -123,6 +126,10 @@ class Ranks {
       for (const Stream& stream : rank.streams)
         if (stream.descriptor >= 0) watched.push_back({stream.descriptor, POLLIN, 0});
     int timeout = slow_reader() ? kSlowReader : -1;
+    for (const Rank& rank : ranks_) {
+      const auto look = static_cast<int>(PulseWatch::interval(rank.page->page()).count());
+      if (rank.running) timeout = timeout < 0 ? look : std::min(timeout, look);
+    }
     if (deadline_) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now());
       const int wait = static_cast<int>(std::max<int64_t>(0, left.count()));
@@ -199,6 +206,25 @@ class Ranks {
     if (!has_failed(rank.end) || rank.end.killed) return;
     if (job_.on_death) job_.on_death(rank.end.rank, death_text(rank.end));
     if (!deadline_) deadline_ = Clock::now() + job_.grace;
+  }
+
+  // A rank whose process does not run: its peers are told, and leave; it is killed with the rest.
+  void find_silent() {
+    for (Rank& rank : ranks_) {
+      if (!rank.running || killed_ || !rank.pulse.look(Clock::now(), rank.page->page())) continue;
+      if (process_state(rank.child.pid) == 't') {
+        log_info(str("rank ", rank.end.rank, " stands still in a debugger; it is left alone"));
+        continue;
+      }
+      rank.end.silent_seconds = rank.pulse.silent_seconds();
+      const std::string text = str("hangs: no sign of life of its process for ",
+                                   static_cast<int64_t>(rank.end.silent_seconds), " s at step ",
+                                   rank.page->page().step.load(), " (process ", rank.child.pid,
+                                   ", state ", process_state(rank.child.pid), ")");
+      log_error(str("rank ", rank.end.rank, " ", text));
+      if (job_.on_death) job_.on_death(rank.end.rank, text);
+      if (!deadline_) deadline_ = Clock::now() + job_.grace;
+    }
   }
 
   void end_the_rest() {

@@ -150,10 +150,32 @@ TEST(Supervise, TheStatusPageOutlivesTheRank) {
   // A page that is not one of ours, by its number: the descriptor is there and is 4096 bytes.
   const Outcome outcome = run(
       shell("[ -n \"$OCTAVO_STATUS_FD\" ] && [ -e /proc/self/fd/$OCTAVO_STATUS_FD ] || exit 9;"
-            "printf '\\001\\000\\172\\014\\003\\000\\000\\000' 1<>/proc/self/fd/$OCTAVO_STATUS_FD;"
+            "printf '\\002\\000\\172\\014\\003\\000\\000\\000' 1<>/proc/self/fd/$OCTAVO_STATUS_FD;"
             "exit 3",
             1, folder));
   EXPECT_EQ(outcome.kind, EndKind::kDeviceFault) << outcome.what;
+}
+
+// It promised a pulse within 0.4 s at step 7, and gives none.
+TEST(Supervise, ARankWithoutASignOfLifeIsNamedAndEnded) {
+  const Scratch folder;
+  Job job = shell(
+      "[ $OCTAVO_RANK = 1 ] || exec sleep 60;"
+      "printf '\\002\\000\\172\\014\\000\\000\\000\\000\\007\\000\\000\\000\\000\\000\\000\\000"
+      "\\001\\000\\000\\000\\000\\000\\000\\000\\000\\204\\327\\027\\000\\000\\000\\000'"
+      " 1<>/proc/self/fd/$OCTAVO_STATUS_FD; sleep 60",
+      2, folder);
+  std::map<int, std::string> deaths;
+  job.on_death = [&](int rank, const std::string& text) { deaths[rank] = text; };
+  const auto begin = Clock::now();
+  const Outcome outcome = run(job);
+  EXPECT_LT(Clock::now() - begin, milliseconds(5000));
+  EXPECT_EQ(outcome.kind, EndKind::kStoodStill) << outcome.what;
+  EXPECT_EQ(outcome.rank, 1);
+  EXPECT_TRUE(outcome.curable);
+  ASSERT_EQ(deaths.size(), 1u);
+  EXPECT_NE(deaths[1].find("no sign of life"), std::string::npos) << deaths[1];
+  EXPECT_NE(deaths[1].find("at step 7"), std::string::npos) << deaths[1];
 }
 
 TEST(Supervise, AStalledReaderHoldsUpNobody) {
