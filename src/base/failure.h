@@ -21,7 +21,7 @@ enum class Failure : uint32_t {
   kStorage,         // a file system that does not answer as it should (EIO, ESTALE)
   kStorageFull,     // ENOSPC, EDQUOT
   kStorageRefused,  // no such file, no permission, read-only
-  kHang,            // no progress; nothing looks for it yet
+  kHang,            // no progress (train/guards/hang_watch.h)
 };
 inline constexpr uint32_t kFailures = static_cast<uint32_t>(Failure::kHang) + 1;
 

@@ -226,6 +226,7 @@ struct Settings {
   StateType grad_reduce_dtype = StateType::kBf16;    // fp32 in FP32 runs unless given
   bool fp8_all_gather = true;
   double dist_timeout = 600;
+  double hang_timeout = 60;  // seconds; 0: off
   std::string dist_interface;
   double gpu_price = 0;      // per GPU and hour; 0: not known
   int64_t token_budget = 0;  // 0: no total

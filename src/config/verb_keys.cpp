@@ -80,6 +80,11 @@ std::vector<Key> plan_keys() {
                "Seconds that a rank waits for the others in one collective before it gives up "
                "and names who is missing.")
           .read_by(reader::kTrain),
+      real_key("hang_timeout", &S::hang_timeout, 0, 1e6,
+               "Seconds within which a rank without progress is named, with its stack and what it "
+               "waits for, and ended with exit code 3, so that octavo launch --max_restarts starts "
+               "the run again. 0: off.")
+          .read_by(reader::kTrain),
       text_key("dist_interface", &S::dist_interface,
                "Network interface that ranks talk over. Empty: GLOO_SOCKET_IFNAME, or the one "
                "that leads to the master address.")

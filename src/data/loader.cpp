@@ -1,6 +1,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -10,6 +11,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/heartbeat.h"
 #include "base/log.h"
 #include "data/sample_order.h"
 #include "data/shard.h"
@@ -93,6 +95,7 @@ struct Loader::State {
 
   // False: damaged, and to be left out.
   bool read_sample(uint64_t begin) {
+    heartbeat::beats().loader.fetch_add(1, std::memory_order_relaxed);
     try {
       if (stream != nullptr)
         stream->read(begin, sample);
@@ -153,6 +156,7 @@ struct Loader::State {
 
   void run() {
     ::pthread_setname_np(::pthread_self(), "octavo-loader");
+    thread_number = heartbeat::own_thread();
     try {
       while (options.end == 0 || position < options.end) {
         Batch batch = read_batch();
@@ -189,6 +193,7 @@ struct Loader::State {
   std::exception_ptr error;
   bool stop = false, ended = false;
   double waited = 0;
+  std::atomic<int32_t> thread_number{0};  // in the kernel
   std::thread thread;
 };
 
@@ -232,6 +237,8 @@ Loader::~Loader() {
 
 // Batches read before an error are handed out first.
 Batch Loader::next() {
+  heartbeat::beats().loader_thread.store(state_->thread_number, std::memory_order_relaxed);
+  const heartbeat::Waiting waiting(heartbeat::Wait::kLoader);
   const auto start = std::chrono::steady_clock::now();
   std::unique_lock lock(state_->mutex);
   state_->changed.wait(lock,

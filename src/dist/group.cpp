@@ -5,6 +5,7 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "base/error.h"
+#include "base/heartbeat.h"
 #include "dist/wait_guard.h"
 
 namespace octavo::dist {
@@ -24,9 +25,26 @@ c10d::ReduceOp c10d_op(Op op) {
   return op == Op::kSum ? c10d::ReduceOp::SUM : c10d::ReduceOp::MAX;
 }
 
+// Begun or waited for: on every rank in the same order.
+void count_collective() {
+  heartbeat::beats().collectives.fetch_add(1, std::memory_order_relaxed);
+}
+
+// For the watch over hangs: which ranks must begin it too.
+void note_collective(const Group::Members& members, const std::string& name) {
+  heartbeat::Beats& beats = heartbeat::beats();
+  beats.collective.set(name);
+  beats.group_first.store(members.first, std::memory_order_relaxed);
+  beats.group_stride.store(members.stride, std::memory_order_relaxed);
+  beats.group_size.store(members.size, std::memory_order_relaxed);
+  beats.group_rank.store(members.rank, std::memory_order_relaxed);
+}
+
 // A rank that waits too long raises the alarm, and the watch over the ranks ends it.
 void wait_for_host(Work& work, const Group::Members& members, const std::string& collective) {
   if (work.isCompleted()) return static_cast<void>(work.wait());
+  note_collective(members, collective);
+  const heartbeat::Waiting waiting(heartbeat::Wait::kRanks);
   const GuardedWait guarded(members.timeout, [&] {
     members.on_failure(collective, "Gloo's own time-out did not come; was the clock set back?");
   });
@@ -54,6 +72,7 @@ Pending::Pending(std::unique_ptr<State> state) : state_(std::move(state)) {}
 void Pending::wait() {
   if (state_ == nullptr) return;
   const auto state = std::move(state_);
+  count_collective();
   const auto start = std::chrono::steady_clock::now();
   try {
     for (const WorkPtr& work : state->works) {
@@ -89,6 +108,8 @@ Pending Group::begin(const Call& call, Counts& counts, std::vector<Tensor> tenso
   if (engine::trace::is_on())
     state->span = engine::trace::begin(call.category, octavo::str(call.verb, " ", call.what),
                                        static_cast<int64_t>(call.bytes));
+  count_collective();
+  note_collective(members_, state->name);
   try {
     state->works = run(state->tensors);
   } catch (const std::exception& error) {

@@ -47,6 +47,7 @@ class Group {
   struct Members {
     std::string name;  // "shard"
     int rank = 0, size = 1;
+    int first = 0, stride = 1;  // its ranks in the world: first, first + stride, …
     std::chrono::milliseconds timeout{600'000};
     OnFailure on_failure;
   };

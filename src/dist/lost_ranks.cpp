@@ -61,4 +61,15 @@ void announce_exit(Rendezvous& rendezvous, const launch::RankInfo& rank_info,
   }
 }
 
+void announce_hang(Rendezvous& rendezvous, const std::string& text) noexcept {
+  try {
+    if (rendezvous.watch == nullptr || rendezvous.watch->failed()) return;
+    rendezvous.watch->set_leaving(static_cast<int>(ExitCode::kEnvironment));
+    rendezvous.watch->store().set_first("left", text);
+    rendezvous.watch->store().set_first("alarm", text);
+  } catch (const std::exception& problem) {
+    log_warn(octavo::str("the other ranks could not be told of the hang: ", problem.what()));
+  }
+}
+
 }  // namespace octavo::dist

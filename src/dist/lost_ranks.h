@@ -21,4 +21,8 @@ namespace octavo::dist {
 void announce_exit(Rendezvous& rendezvous, const launch::RankInfo& rank_info,
                    const std::string& error, ExitCode code = ExitCode::kEnvironment) noexcept;
 
+// The watch over hangs ends this rank next: the others will name `text`. Takes some seconds at
+// most; uses the watch's own connection, since the main thread may hang with any other.
+void announce_hang(Rendezvous& rendezvous, const std::string& text) noexcept;
+
 }  // namespace octavo::dist

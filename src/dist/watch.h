@@ -35,6 +35,8 @@ class Watch {
   int ranks() const { return rank_info_.ranks; }
   int generation() const { return rank_info_.generation; }
 
+  KeyValueStore& store() { return *store_; }
+
   // What this rank is doing, for messages of the others.
   void set_where(const std::string& where);
   // From here on this rank leaves by itself with `code`; the watch only sees to it that it does.

@@ -19,11 +19,13 @@
 namespace octavo::dist {
 
 struct World::Connection {
+  explicit Connection(int rank) : waiting(rank) {}
   Rendezvous rendezvous;
   int shards = 1, shard = 0;
   // Of numbers in memory, Gloo; on a GPU NCCL for what is there.
   std::unique_ptr<Group> host, device, gathering, reducing, replicas;
   int64_t step = 0;
+  WaitingRanks waiting;
 };
 
 namespace {
@@ -46,12 +48,13 @@ struct GroupFactory {
   std::string address;
   Group::OnFailure on_failure;
 
-  // `ranks` of the group, by `color` when several groups of one name exist side by side.
+  // Of the ranks `first`, `first` + `stride`, … where this one is `rank`; by `color` when several
+  // groups of one name exist side by side.
   std::unique_ptr<Group> make(const std::string& name, int color, int rank, int size,
-                              bool on_device) const {
+                              bool on_device, int first = 0, int stride = 1) const {
     if (size == 1) return std::make_unique<Group>();
     const auto keys = c10::make_intrusive<c10d::PrefixStore>(octavo::str(name, ".", color), store);
-    Group::Members members{name, rank, size, options.timeout, on_failure};
+    Group::Members members{name, rank, size, first, stride, options.timeout, on_failure};
     if (on_device)
       return std::make_unique<Group>(
           std::move(members), make_nccl(keys, rank, size, options.device, options.timeout), true);
@@ -106,7 +109,7 @@ World World::connect(const launch::RankInfo& rank_info, const WorldOptions& opti
     fail(ExitCode::kUsage, "dist", "sharding_mode hybrid wants as many ranks on every node, found ",
          rank_info.ranks, " ranks and ", rank_info.local_ranks, " on node ", rank_info.node,
          "; start as many everywhere, or take fsdp_full");
-  auto made = std::make_unique<Connection>();
+  auto made = std::make_unique<Connection>(rank_info.rank);
   Connection* c = made.get();
   c->rendezvous = join_rendezvous(rank_info, options.timeout);
   const GroupFactory factory{rank_info, options, c->rendezvous.store,
@@ -122,10 +125,12 @@ World World::connect(const launch::RankInfo& rank_info, const WorldOptions& opti
     c->host = factory.make("all", 0, rank_info.rank, rank_info.ranks, false);
     if (gpu) c->device = factory.make("device", 0, rank_info.rank, rank_info.ranks, true);
     const int node = options.hybrid ? rank_info.node : 0;
-    c->gathering = factory.make("gather", node, c->shard, c->shards, gpu);
-    c->reducing = factory.make("reduce", node, c->shard, c->shards, gpu);
+    const int first = options.hybrid ? rank_info.rank - rank_info.local_rank : 0;
+    c->gathering = factory.make("gather", node, c->shard, c->shards, gpu, first);
+    c->reducing = factory.make("reduce", node, c->shard, c->shards, gpu, first);
     c->replicas = options.hybrid ? factory.make("replicas", rank_info.local_rank, rank_info.node,
-                                                rank_info.ranks / rank_info.local_ranks, gpu)
+                                                rank_info.ranks / rank_info.local_ranks, gpu,
+                                                rank_info.local_rank, rank_info.local_ranks)
                                  : std::make_unique<Group>();
   } catch (const c10::Error& error) {
     fail_lost(c->rendezvous, rank_info, "connecting", 0, error.what_without_backtrace());
@@ -223,6 +228,15 @@ void World::announce_exit(const std::exception& error) noexcept {
   const auto* ours = dynamic_cast<const Error*>(&error);
   dist::announce_exit(connection_->rendezvous, rank_info_, error.what(),
                       ours != nullptr ? ours->code() : ExitCode::kEnvironment);
+}
+
+std::optional<AbsentRanks> World::absent(const WaitingPlace& place) {
+  if (connection_ == nullptr || connection_->rendezvous.watch == nullptr) return std::nullopt;
+  return connection_->waiting.ask(connection_->rendezvous.watch->store(), place);
+}
+
+void World::announce_hang(const std::string& text) noexcept {
+  if (connection_ != nullptr) dist::announce_hang(connection_->rendezvous, text);
 }
 
 World::Usage World::usage() const {

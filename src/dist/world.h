@@ -7,12 +7,14 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
 #include "dist/group.h"
+#include "dist/waiting_ranks.h"
 #include "launch/rank_info.h"
 
 namespace octavo::dist {
@@ -65,6 +67,11 @@ class World {
   void set_step(int64_t step);
   // Tells the others why this rank leaves, before it does.
   void announce_exit(const std::exception& error) noexcept;
+  // This rank has waited long at `place` (dist/waiting_ranks.h). For the watch over hangs, whose
+  // thread calls it; the next, too.
+  std::optional<AbsentRanks> absent(const WaitingPlace& place);
+  // The run hangs, as `text` says: the others leave with it.
+  void announce_hang(const std::string& text) noexcept;
   // Calls and bytes of every group since the start.
   Json receipt() const;
   struct Usage {

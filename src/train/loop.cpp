@@ -1,6 +1,7 @@
 #include "train/loop.h"
 
 #include "base/error.h"
+#include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/log_file.h"
 #include "base/log_merge.h"
@@ -14,6 +15,7 @@
 #include "train/evaluate.h"
 #include "train/failures.h"
 #include "train/guards/bad_step.h"
+#include "train/guards/hang_watch.h"
 #include "train/guards/output_check.h"
 #include "train/guards/replica_check.h"
 #include "train/reporting/outputs.h"
@@ -113,7 +115,10 @@ void write_sample(const Run& run, Outputs& outputs) {
 monitor::StepRecord guarded_step(Run& run, Outputs& outputs) {
   try {
     monitor::StepRecord record = train_step_in_memory(run);
-    if (rollback_is_due(run.settings.bad_steps, run.progress)) roll_back(run);
+    if (rollback_is_due(run.settings.bad_steps, run.progress)) {
+      const heartbeat::Exempt exempt("a checkpoint is loaded");
+      roll_back(run);
+    }
     return record;
   } catch (const Error& error) {
     if (error.code() == ExitCode::kGuard) outputs.on_guard(error);
@@ -210,6 +215,13 @@ void ask_model(Run& run, Outputs& outputs, bool last) {
     run.trained.graph->forget();  // RoPE's tables may have grown
 }
 
+// Kernels are loaded and ranks connected: nobody knows how long that takes.
+monitor::StepRecord next_step(Run& run, Outputs& outputs, bool first) {
+  if (!first) return guarded_step(run, outputs);
+  const heartbeat::Exempt exempt("the first step loads kernels and connects ranks");
+  return guarded_step(run, outputs);
+}
+
 // What is due once a step is done: evaluation, samples, a checkpoint.
 void after_step(Run& run, Outputs& outputs, LoopState& state) {
   const auto& s = run.settings;
@@ -252,14 +264,18 @@ int run_to_the_end(Run& run) {
   LoopState state{.run_saves = run_saves, .saved = !run.resumed.from.empty() || !run_saves};
   // The checkpoint was saved by a run that was asked to stop while it evaluated.
   if (run.progress.evaluation_left_out) after_step(run, outputs, state);
-  while (run.progress.step < run.schedule.max_steps && !stops(run)) {
-    outputs.on_step(guarded_step(run, outputs));
+  std::unique_ptr<HangWatch> hang_watch =
+      watch_over_hangs(run.settings.hang_timeout, run.world, run.trained);
+  for (bool first = true; run.progress.step < run.schedule.max_steps && !stops(run);
+       first = false) {
+    outputs.on_step(next_step(run, outputs, first));
     state.saved = !run_saves;
     under_guard(outputs, [&] {
       if (run.progress.saves_fail) fail_unsaved(run);
     });
     after_step(run, outputs, state);
   }
+  hang_watch.reset();
   if (run_saves) save_the_rest(run, outputs, state.saved);
   return end_run(run, outputs, run_saves);
 }

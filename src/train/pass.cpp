@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "base/heartbeat.h"
 #include "base/signals.h"
 #include "engine/range.h"
 #include "models/device_batch.h"
@@ -138,6 +139,12 @@ void take_news(const at::Tensor& heard, StepStats& stats) {
   stats.rank_seconds.assign(number + kSeconds, number + heard.numel());
 }
 
+// The wait for the device.
+at::Tensor on_host(const at::Tensor& numbers) {
+  const heartbeat::Waiting waiting(heartbeat::Wait::kDevice);
+  return numbers.cpu();
+}
+
 // `sums`: the slots before kPenalty, and what ranks told each other.
 StepStats read_stats(TrainedModel& trained, const at::Tensor& sums, const at::Tensor& penalty,
                      const at::Tensor& routing, at::Tensor squares) {
@@ -156,7 +163,7 @@ StepStats read_stats(TrainedModel& trained, const at::Tensor& sums, const at::Te
   if (routing.defined()) parts.push_back(routing);
   const int64_t heard = sums.numel() - kPenalty;
   if (heard > 0) parts.push_back(sums.narrow(0, kPenalty, heard));
-  const at::Tensor all = at::cat(parts).cpu();  // the wait for the device
+  const at::Tensor all = on_host(at::cat(parts));
   const auto* slot = all.const_data_ptr<double>();
   if (fp8_stats.defined())
     trained.fp8->take_stats(all.narrow(0, kNorms + squares.numel(), fp8_stats.numel()));
@@ -188,6 +195,8 @@ StepStats read_stats(TrainedModel& trained, const at::Tensor& sums, const at::Te
 
 void begin_step(dist::World& world, TrainedModel& trained, int64_t step, bool repeated) {
   world.set_step(step);
+  heartbeat::beats().step.store(step, std::memory_order_relaxed);
+  if (trained.device_progress != nullptr) trained.device_progress->begin_step();
   trained.probes->begin_step(repeated);
   if (trained.fp8 != nullptr) trained.fp8->begin_step(step);
   if (trained.sharding != nullptr)
@@ -203,6 +212,7 @@ StepStats run_passes(const config::Settings& settings, dist::World& world, Train
     if (trained.sharding != nullptr) trained.sharding->begin_pass(&batch == &batches.back());
     const MicroBatch result = run_micro_batch(settings, world, trained, batch, 1 / tokens);
     if (trained.sharding != nullptr) trained.sharding->end_pass();
+    if (trained.device_progress != nullptr) trained.device_progress->after_pass();
     if (&batch != &batches.back()) finish_pass(world, trained);
     sums += result.sums;
     if (result.penalty.defined())

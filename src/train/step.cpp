@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/log_file.h"
 #include "engine/allocator.h"
@@ -89,7 +90,10 @@ std::vector<uint64_t> samples_of_all(int64_t batch_size, dist::World& world,
 
 void update(Run& run, const optim::Optimizer::Norm& norm, double learning_rate) {
   const engine::Range range("update");
-  if (run.saver != nullptr) run.saver->before_update();
+  if (run.saver != nullptr) {
+    const heartbeat::Exempt exempt("a checkpoint takes the weights before they change");
+    run.saver->before_update();
+  }
   run.batching.updating = true;
   run.trained.optimizer->step(learning_rate, norm);
   if (run.trained.sharding != nullptr) run.trained.sharding->weights_changed();

@@ -15,6 +15,7 @@
 #include "nn/lora.h"
 #include "nn/probes.h"
 #include "optim/optimizer.h"
+#include "train/guards/device_progress.h"
 #include "train/model_factory.h"
 #include "train/state/base_model.h"
 #include "train/step_graph.h"
@@ -33,8 +34,9 @@ struct TrainedModel {
   BaseModel base;                             // that they are trained beside
   std::unique_ptr<nn::Probes> probes;
   std::unique_ptr<optim::Optimizer> optimizer;
-  std::unique_ptr<dist::Sharding> sharding;  // when there is more than one rank
-  std::unique_ptr<StepGraph> graph;          // with cuda_graph
+  std::unique_ptr<dist::Sharding> sharding;         // when there is more than one rank
+  std::unique_ptr<StepGraph> graph;                 // with cuda_graph
+  std::unique_ptr<DeviceProgress> device_progress;  // with hang_timeout, from the first step on
 
   at::Device device() const { return engine->target.device; }
   double uniform_loss() const;          // of a model that guesses every token: ln(vocabulary)

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 
+#include "base/heartbeat.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "engine/allocator.h"
@@ -99,6 +100,9 @@ void write_receipt(const Run& run, const fs::path& run_dir, const std::string& s
       {"incidents", incidents_receipt(run.settings, run.progress, run.guards.incidents)},
       {"tokens", run.progress.tokens},
       {"memory_peak_bytes", engine::memory_of(run.trained.device()).peak},
+      {"hang_watch",
+       {{"timeout_seconds", run.settings.hang_timeout},
+        {"notices", heartbeat::beats().notices.load()}}},
       {"warnings", warning_count()}};
   write_file_atomic(run_dir / "receipt.json", receipt.dump(2) + "\n");
 }

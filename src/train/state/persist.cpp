@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/model_file.h"
 #include "config/print.h"
@@ -27,6 +28,8 @@
 namespace octavo::train {
 
 namespace {
+
+constexpr const char* kDisk = "a checkpoint is written, and a disk takes the time it takes";
 
 checkpoint::State state_of(const Run& run, const std::string& run_name, const double* val_loss) {
   checkpoint::State state;
@@ -107,13 +110,15 @@ checkpoint::Saver& saver_of(Run& run, const std::string& run_name) {
 
 void start_save(Run& run, const std::string& run_name, bool best, const double* val_loss) {
   if (run.save_clock) run.save_clock->on_save(CheckpointClock::Clock::now());
-  saver_of(run, run_name)
-      .start(state_of(run, run_name, val_loss), save_options(run.settings, best));
+  checkpoint::Saver& saver = saver_of(run, run_name);
+  const heartbeat::Exempt exempt(kDisk);
+  saver.start(state_of(run, run_name, val_loss), save_options(run.settings, best));
 }
 
 fs::path save(Run& run, const std::string& run_name, bool best, const double* val_loss) {
-  return saver_of(run, run_name)
-      .save(state_of(run, run_name, val_loss), save_options(run.settings, best));
+  checkpoint::Saver& saver = saver_of(run, run_name);
+  const heartbeat::Exempt exempt(kDisk);
+  return saver.save(state_of(run, run_name, val_loss), save_options(run.settings, best));
 }
 
 void check_room(const Run& run) {
@@ -123,7 +128,11 @@ void check_room(const Run& run) {
 
 bool finish_saves(Run& run) {
   if (run.saver == nullptr) return true;
-  at::Tensor failed = at::tensor({run.saver->wait() ? 0.0 : 1.0}, at::kDouble);
+  const auto saved = [&] {
+    const heartbeat::Exempt exempt(kDisk);
+    return run.saver->wait();
+  };
+  at::Tensor failed = at::tensor({saved() ? 0.0 : 1.0}, at::kDouble);
   run.world.max(failed, "whether the last checkpoint was saved");
   return failed.item<double>() == 0;
 }
