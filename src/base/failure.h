@@ -42,7 +42,8 @@ template <typename... Parts>
 }
 
 Failure failure_of_errno(int number);
-// What is known without libtorch, whose errors src/train/failures.h turns into FailureErrors.
+// What is known without libtorch, whose errors src/train/guards/failures.h turns into
+// FailureErrors.
 Failure failure_of(const std::exception& error);
 
 // A std::exception that no bug throws: memory, threads, files. Its exit code is 3.

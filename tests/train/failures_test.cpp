@@ -1,4 +1,4 @@
-#include "train/failures.h"
+#include "train/guards/failures.h"
 
 #include <gtest/gtest.h>
 
