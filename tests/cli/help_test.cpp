@@ -86,7 +86,7 @@ TEST_F(Help, NamesEveryKeyThatTheVerbReads) {
     EXPECT_TRUE(std::ranges::includes(all, explained)) << verb;
     if (all.size() > explained.size())
       EXPECT_TRUE(explained.size() >= 8 && explained.size() <= 16) << verb << explained.size();
-    if (verb == "config show" || verb == "config check") continue;  // OfASection
+    if (shown.find("--help SECTION") != shown.npos) continue;  // too many: OfASection
     std::string words = shown;
     std::ranges::replace(words, '\n', ' ');
     const std::vector<std::string> named = split(words, ' ');

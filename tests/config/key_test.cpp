@@ -52,6 +52,8 @@ TEST(Keys, EveryKeyStoresItsOwnMember) {
       other = usual.front() == key.choices.back() ? key.choices.front() : key.choices.back();
     if (key.type == Type::kInt || key.type == Type::kReal)
       other = usual.front() == key.maximum ? key.minimum : key.maximum;
+    if (key.numbers) other = "3";
+    if (key.name == "mixture_schedule") other = "0.5 7 3";
     ASSERT_TRUE(key.store(settings, std::vector{other})) << key.name;
     for (const Key& each : keys()) {
       const bool changed = each.load(settings) != each.load(Settings{});
