@@ -30,16 +30,38 @@ bool can_be_forecast(const migrate::Import& import) {
   });
 }
 
+bool is_flag(const config::Parsed& parsed, const std::string& name) {
+  const auto found = parsed.origins.find(name);
+  return found != parsed.origins.end() && found->second.kind == config::Origin::Kind::kFlag;
+}
+
+// octavo's own configuration. Hours and money are of the steps that a flag asks for; those of a
+// file are the run's own, and a forecast is of a billion tokens unless told.
+PlanInput read_own(const Verb& verb, Args args) {
+  PlanInput input{.parsed = config::parse(args, verb.arguments), .other = {}, .import = {}};
+  const bool steps = is_flag(input.parsed, "max_steps");
+  if (steps && is_flag(input.parsed, "token_budget"))
+    fail(ExitCode::kUsage, "cli",
+         "plan: wanted --max_steps or --token_budget, which both say how long the run is; found "
+         "both");
+  if (!steps) return input;
+  config::Settings& settings = input.parsed.settings;
+  input.other.steps = settings.max_steps;
+  if (settings.token_budget > 0)
+    input.parsed.notes.push_back("run length: flag --max_steps overrides the file's token_budget");
+  settings.token_budget = 0;
+  return input;
+}
+
 // The files of another program (torchtitan, Megatron, …), with the flags on top; octavo's own
 // configuration when there are none.
 PlanInput read_plan(const Verb& verb, Args args) {
-  if (std::ranges::none_of(args, migrate::is_foreign))
-    return {.parsed = config::parse(args, verb.arguments), .other = {}, .import = {}};
+  if (std::ranges::none_of(args, migrate::is_foreign)) return read_own(verb, args);
   constexpr size_t kMostFiles = 8;
   const config::Arguments flags_only{verb.arguments.verb, verb.arguments.reader, kMostFiles, false};
   const config::Parsed flags = config::parse(args, flags_only);
   if (std::ranges::none_of(flags.positionals, migrate::is_foreign))  // the value of a flag
-    return {.parsed = config::parse(args, verb.arguments), .other = {}, .import = {}};
+    return read_own(verb, args);
   if (flags.settings.dry_run)
     fail(ExitCode::kUsage, "cli", "plan --dry_run: wanted octavo's own CONFIG.yaml, found ",
          flags.positionals.front(), "; write one first: octavo config import FILE --output …");
@@ -93,7 +115,7 @@ std::string train_command(const config::Parsed& parsed, const plan::Forecast& f)
   const config::Settings& run = f.fits() ? s : f.advice.settings;
   std::set<std::string> names = plan::changed_keys(s, run);
   for (const auto& [name, origin] : parsed.origins)
-    if (origin.kind == config::Origin::Kind::kFlag) names.insert(name);
+    if (is_flag(parsed, name)) names.insert(name);
   std::string command = "octavo ";
   if (s.num_gpus > 1) {
     const int64_t each = std::min<int64_t>(s.num_gpus, 8), nodes = (s.num_gpus + each - 1) / each;

@@ -434,7 +434,7 @@ constexpr std::string_view kReadByPlan =
     "target_effective_batch_size master_dtype moment_dtype gradient_dtype "
     "lora_rank lora_base gradient_accumulation_steps use_fp8 mixed_precision "
     "gradient_checkpointing fp8_recipe fp8_scenario device output json "
-    "lora_target_modules grad_reduce_dtype fp8_all_gather";
+    "lora_target_modules grad_reduce_dtype fp8_all_gather max_steps";
 
 void let_read(std::vector<Key>& table, std::string_view names, Readers verb) {
   const std::vector<std::string> words = split(names, ' ');

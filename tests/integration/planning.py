@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 
+import plan_measured
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OCTAVO = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release")) / "bin/octavo"
 PAGES = ("docs/how-to/plan.md", "docs/how-to/plan-cluster.md", "docs/concepts/lora-and-fp8.md")
@@ -204,7 +206,7 @@ def check_host():
 
 CHECKS = (check_full_sharding, check_adapters_traffic, check_fallback, check_codes_travel, check_advice, check_last_micro_batch,
           check_long_sequence, lambda: check_quantized_weights("llama31_8b_full_fp8.yaml", False),
-          lambda: check_quantized_weights("llama31_8b_lora_r8_fp8.yaml", True), check_errors_beside, check_host)
+          lambda: check_quantized_weights("llama31_8b_lora_r8_fp8.yaml", True), check_errors_beside, check_host, *plan_measured.CHECKS)
 
 
 def main():
