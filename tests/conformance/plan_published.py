@@ -5,7 +5,8 @@
 tests/conformance/plan_left_out.json has the constants of src/plan/calibration.cpp fitted without one project (bench/calibrate_plan.py); the rows
 with enough detail (plan_rows.py says what that is) are forecast by the constants that were fitted without their own project. Passes when the median
 absolute error of tokens/s is at most 8%, the 90th percentile at most 25%, and FP8's speed-up within 0.12 of the published one for at least
-80% of the exact pairs. Prints errors by project, GPU, stack and precision, and the outliers.
+80% of the exact pairs. Prints errors by project, GPU, stack and precision, and the outliers. The tables of docs/concepts/forecasts.md must be what was
+found; --write puts them there.
 
 plan_blind.csv are rows that were collected without being scored and scored once, after model and constants were frozen in a commit
 (docs/concepts/forecasts.md has the result); they are printed here by the constants of all projects, and judged by nothing.
@@ -23,6 +24,8 @@ import plan_rows
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOL = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release")) / "bin/plan_tool"
 MEDIAN, NINETY, GAIN, PAIRS = 0.08, 0.25, 0.12, 0.80
+PAGE = ROOT / "docs/concepts/forecasts.md"
+TABLES = re.compile(r"(?<=<!-- errors: made by tests/conformance/plan_published.py --write -->\n).*?(?=<!-- errors: end -->)", re.S)
 
 
 def summary(errors):
@@ -57,6 +60,28 @@ def boasts(median, ninety, share):
     if worse:
         print(f"src/plan/accuracy.h says better than these results: {said}")
     return worse
+
+
+def table_of(title, groups):
+    """A table of the page, in Markdown."""
+    lines = [f"| {title} | rows | median | 90th percentile | bias |", "|---|---:|---:|---:|---:|"]
+    for name, errors in sorted(groups.items(), key=lambda group: -len(group[1])):
+        sizes = [abs(error) for error in errors]
+        lines.append(f"| {name} | {len(sizes)} | {plan_rows.quantile(sizes, 0.5):.1%} | {plan_rows.quantile(sizes, 0.9):.1%} | "
+                     f"{sum(errors) / len(errors):+.1%} |")
+    return "\n".join(lines) + "\n"
+
+
+def is_current(tables):
+    """Whether the page has these tables; with --write it does afterwards."""
+    page = PAGE.read_text()
+    wanted = TABLES.sub(lambda _: "\n" + "\n".join(tables) + "\n", page)
+    if "--write" in sys.argv:
+        PAGE.write_text(wanted)
+    elif page != wanted:
+        print(f"{PAGE.relative_to(ROOT)} has other errors than these: plan_published.py --write")
+        return False
+    return True
 
 
 def forecasts(rows, constants):
@@ -107,17 +132,19 @@ def main():
     for reason, count in left_out.most_common():
         if reason:
             print(f"  {count:4d} {reason}")
-    honest = True
+    honest, tables = True, []
     for title, key in (("project", lambda row: plan_rows.project_of(row["source"])), ("GPU", plan_rows.gpu_name), ("stack", plan_rows.stack_of),
                        ("precision", lambda row: row["precision"])):
         groups = collections.defaultdict(list)
         for row, error in judged:
             groups[key(row)].append(error)
         print(f"by {title}:")
+        tables.append(table_of(title, groups))
         for name, found in sorted(groups.items()):
             print(f"  {summary(found)}  {name}")
             if title in ("stack", "GPU"):
                 honest &= not boasts_of_group("kStackErrors" if title == "stack" else "kGpuErrors", name, found)
+    honest &= is_current(tables)
     print("the worst:")
     for row, error in sorted(judged, key=lambda one: -abs(one[1]))[:25]:
         print(f"  {error:+.0%} {row['id']}: {plan_rows.gpu_name(row)} x {row['n_gpus']} {row['model']} {row['micro_batch_per_gpu']}x{row['seq_len']} "
