@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "base/heartbeat.h"
 #include "engine/range.h"
 #include "models/device_batch.h"
 #include "nn/loss.h"
@@ -54,6 +55,7 @@ LossSum sum_loss(const engine::Engine& engine, const models::Model& model, const
     }
     on_batch(std::min(i + samples.ranks, batches), batches);
   }
+  const heartbeat::Waiting waiting(heartbeat::Wait::kDevice);
   return {sums[0].item<double>(), tokens};
 }
 

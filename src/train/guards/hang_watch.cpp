@@ -118,7 +118,7 @@ Signs HangWatch::signs() {
     device_finished_ = device.finished;  // what has finished when it is first asked is no progress
     device_asked_ = true;
     signs.device = device_moves_;
-    signs.device_works = device.works;
+    signs.device_works = device_works_ = device.works;
   } catch (const std::exception& error) {
     if (!device_failed_) log_warn(str("hang_timeout: the device does not answer: ", error.what()));
     device_failed_ = true;
@@ -153,7 +153,8 @@ std::string HangWatch::doing() const {
   }
   const std::string stretch = beats.stretch.get();
   if (stretch.empty()) return "has begun nothing yet";
-  return str(beats.inside.load(kRelaxed) ? "is in '" : "is behind '", stretch, "'");
+  return str(beats.inside.load(kRelaxed) ? "is in '" : "is behind '", stretch, "'",
+             device_works_ ? ", and the device has not finished what it was given" : "");
 }
 
 std::string HangWatch::stacks() const {
@@ -195,11 +196,12 @@ void HangWatch::on_wait(double now) {
   const dist::WaitingPlace here = place();
   try {
     const std::optional<dist::AbsentRanks> absent = world_.absent(here);
-    const bool is_new = said_waits_ != here.name;
-    said_waits_ = here.name;
-    if (is_new) all_wait_ = false;
+    const bool is_new = waits_at_ != here.name;
+    waits_at_ = here.name;
+    if (is_new) all_wait_ = said_waits_ = false;
     if (absent) judge_all(here, *absent);
-    if (!is_new) return;
+    if (said_waits_ || (absent && is_new)) return;  // others may be about to say that they are here
+    said_waits_ = true;
     heartbeat::beats().notices.fetch_add(1, kRelaxed);
     log_warn(str(where(), " has waited ", so_far(), " and only waits: it ", doing(),
                  absent ? "; not there: " + absent->text() : std::string()));
@@ -258,7 +260,7 @@ void HangWatch::end_run(const std::string& text) {
   log_error(str("stacks of rank ", world_.rank(), ", ", stacks()));
   log_error(line);
   said = true;
-  world_.announce_hang(line);
+  world_.announce_hang(text);
   std::this_thread::sleep_for(world_.size() == 1 ? milliseconds(0) : kForOthers);
   std::_Exit(kCode);
 }

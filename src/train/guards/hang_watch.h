@@ -50,9 +50,11 @@ class HangWatch {
   HangJudge judge_;
   double next_question_ = 0;    // when the store is asked again
   bool all_wait_ = false;       // was found by the last question
-  std::string said_waits_;      // the place that it was said of
+  std::string waits_at_;        // the place that was asked about
+  bool said_waits_ = false;     // of it
   bool device_failed_ = false;  // it could not be asked, which was said
   bool device_asked_ = false;   // since the main thread became quiet
+  bool device_works_ = false;   // it said
   uint64_t device_finished_ = 0, device_moves_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
