@@ -171,9 +171,12 @@ std::string key_help(const Key& key) {
   if (key.type == Type::kBool)
     row("flag", "--" + key.name + " for true, --no_" + key.name + " for false");
   else if (key.type == Type::kList)
-    row("flag", "--" + key.name + " a,b");
+    row("flag", "--" + key.name + (key.numbers ? " 7,3" : " a,b"));
   const std::string value = default_text(key).empty() ? "…" : default_text(key);
-  row("YAML", key.name + ": " + (key.type == Type::kList ? "[a, b]" : value));
+  row("YAML", key.name + ": " +
+                  (key.type != Type::kList ? value
+                   : key.numbers           ? "[7, 3]"
+                                           : "[a, b]"));
   row("section", str(section_of(key).name, ": ", section_of(key).about));
   const std::vector<std::string_view> readers = reader_names(key.readers);
   row("read by", join(std::vector<std::string>(readers.begin(), readers.end()), ", "));

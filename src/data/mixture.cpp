@@ -153,7 +153,6 @@ void Mixture::add_phases(const MixtureChange& change, uint64_t until) {
     }
     if (std::ranges::none_of(weights, [](double weight) { return weight > 0; })) {
       end_ = phase.begin;
-      left_at_end_ = phase.left;
       return;
     }
     phase.parts = whole_parts(weights);

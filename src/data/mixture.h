@@ -86,7 +86,6 @@ class Mixture {
   const std::vector<Source>& sources() const { return sources_; }
   const std::vector<MixtureChange>& changes() const { return changes_; }
   const Phase& phase_of(uint64_t position) const { return phases_[phase_number(position)]; }
-  std::vector<size_t> left_at_end() const { return left_at_end_; }
 
  private:
   void add_phases(const MixtureChange& change, uint64_t until);
@@ -97,7 +96,6 @@ class Mixture {
   std::vector<MixtureChange> changes_;
   std::vector<Phase> phases_;
   uint64_t end_ = 0;
-  std::vector<size_t> left_at_end_;
   // Tables are made when they are needed: a phase that is over or far away has none.
   mutable std::mutex mutex_;
   mutable std::vector<std::pair<size_t, std::shared_ptr<const MixturePattern>>> patterns_;

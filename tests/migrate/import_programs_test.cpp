@@ -349,6 +349,18 @@ TEST_F(ImportPrograms, MegatronValuesArrive) {
   EXPECT_TRUE(listed);
 }
 
+// The files of a blend are not read; its weights are said in octavo's words.
+TEST_F(ImportPrograms, MegatronBlendsSayTheirWeights) {
+  const Import import = of("m.args", std::string(kMegatronArgs) + " --data-path 0.7 web 0.3 code");
+  std::string why;
+  for (const UnmappedKey& key : import.dropped)
+    if (key.theirs == "data-path") why = key.why;
+  EXPECT_NE(why.find("dataset: [{path: TEXT OF web, weight: 0.7}, {path: TEXT OF code, weight: "
+                     "0.3}]"),
+            std::string::npos)
+      << why;
+}
+
 // The sizes of a published model are its name.
 TEST_F(ImportPrograms, MegatronSizesHaveAName) {
   const Import import =
