@@ -21,6 +21,7 @@ using std::chrono::milliseconds;
 constexpr auto kRelaxed = std::memory_order_relaxed;
 // Of a process that hangs: its own files and sockets may be what it hangs in.
 constexpr std::chrono::seconds kLastWords{8};
+constexpr int kLater = 4;  // questions: the one that hangs has a stack to show, and speaks first
 constexpr milliseconds kForOthers{500};  // to hear it, when the store is in this process
 
 double monotonic_seconds() {
@@ -192,13 +193,14 @@ dist::WaitingPlace HangWatch::place() const {
 
 void HangWatch::on_wait(double now) {
   if (now < next_question_) return;
-  next_question_ = now + timeout_ / 40;
+  next_question_ = now + timeout_ / 60;
   const dist::WaitingPlace here = place();
   try {
     const std::optional<dist::AbsentRanks> absent = world_.absent(here);
     const bool is_new = waits_at_ != here.name;
     waits_at_ = here.name;
-    if (is_new) all_wait_ = said_waits_ = false;
+    if (is_new) all_wait_ = 0;
+    if (is_new) said_waits_ = false;
     if (absent) judge_all(here, *absent);
     if (said_waits_ || (absent && is_new)) return;  // others may be about to say that they are here
     said_waits_ = true;
@@ -223,10 +225,7 @@ void HangWatch::judge_all(const dist::WaitingPlace& here, const dist::AbsentRank
     end_run(str(where(), " hangs: no progress for ", so_far(), ": it ", doing(),
                 ", which others have behind them: rank ", behind.rank, " waits in ",
                 behind.place.name));
-  if (!all_wait_) {  // the one that hangs has a stack to show, and so speaks first
-    all_wait_ = true;
-    return;
-  }
+  if (++all_wait_ < kLater) return;
   if (behind.place.order < here.order)
     end_run(str("rank ", behind.rank, " hangs: no progress for ", so_far(), ": it waits in ",
                 behind.place.name, ", which others have behind them: rank ", world_.rank(), " ",

@@ -49,7 +49,7 @@ class HangWatch {
   const clockid_t main_clock_;
   HangJudge judge_;
   double next_question_ = 0;    // when the store is asked again
-  bool all_wait_ = false;       // was found by the last question
+  int all_wait_ = 0;            // questions here by which all wait
   std::string waits_at_;        // the place that was asked about
   bool said_waits_ = false;     // of it
   bool device_failed_ = false;  // it could not be asked, which was said
