@@ -232,6 +232,9 @@ Loader::~Loader() {
     state_->stop = true;
   }
   state_->changed.notify_all();
+  heartbeat::beats().loader_thread.store(state_->thread_number, std::memory_order_relaxed);
+  const heartbeat::Waiting waiting(
+      heartbeat::Wait::kLoader);  // a read that hangs holds it here too
   state_->thread.join();
 }
 
