@@ -21,7 +21,7 @@ from step_process import BATCH, LENGTH, THREADS, StepProcess
 STEPS, WARM_UP = 2, 3
 RECIPES = {"delayed": 1.10, "current": 1.10, "rowwise": 1.10, "blockwise": 1.10, "mxfp8": 1.10, "nvfp4": 1.35}  # at most, over BF16
 TARGET_TORCHAO, TARGET_SAVED = 4.0, 0.52
-GB_PER_WORKER = 3.4
+GB_PER_WORKER = 3.3
 RESULTS = ("loss", "peak_mb", "linear_saved_mb", "saved_mb")
 
 # The PyTorch step of gpt2_vs_pytorch, with the linear layers of the blocks turned into torchao's.
