@@ -37,7 +37,7 @@ void check_share(const TokenData& data, const Error& error) {
 }  // namespace
 
 struct Loader::State {
-  State(std::shared_ptr<const TokenData> source, const Options& wanted, Position start)
+  State(std::shared_ptr<const TokenData> source, const Options& wanted, const Position& start)
       : data(std::move(source)),
         options(wanted),
         from(start),
@@ -220,7 +220,8 @@ void check(const TokenData& data, const Loader::Options& options, const Order& o
 
 }  // namespace
 
-Loader::Loader(std::shared_ptr<const TokenData> data, const Options& options, Position start) {
+Loader::Loader(std::shared_ptr<const TokenData> data, const Options& options,
+               const Position& start) {
   check(*data, options, start.order);
   state_ = std::make_unique<State>(std::move(data), options, start);
   state_->thread = std::thread([state = state_.get()] { state->run(); });

@@ -97,7 +97,7 @@ class Loader {
     // Of plain data: the token behind which another document begins. -1: a sample is one sequence.
     int32_t document_end = -1;
   };
-  Loader(std::shared_ptr<const TokenData> data, const Options& options, Position start);
+  Loader(std::shared_ptr<const TokenData> data, const Options& options, const Position& start);
   ~Loader();
   Batch next();                 // rethrows what the reading thread met; not to be asked at the end
   double wait_seconds() const;  // time next() spent waiting: data starvation

@@ -104,7 +104,7 @@ IValue view_of(const c10::Argument& argument, const IValue& given) {
 void take_over(const c10::FunctionSchema& schema, size_t i, const IValue& given,
                const IValue& view) {
   if (!given.isTensor() || !given.toTensor().defined()) return;
-  const Tensor result = given.toTensor(), &made = view.toTensor();
+  const Tensor &result = given.toTensor(), &made = view.toTensor();
   if (is_to_be_sized(schema.arguments()[i], given)) {
     result.resize_(made.sizes());
     if (made.numel() > 0) host_view(result).copy_(made);

@@ -20,7 +20,7 @@ constexpr uint64_t kHugeTokens = 10'000'000'000'000;
 
 // The inputs of `batches` global batches, ranks in turn, from a position.
 std::vector<int32_t> global_order(const std::shared_ptr<const TokenData>& data, int world,
-                                  int64_t global_rows, int batches, Position start) {
+                                  int64_t global_rows, int batches, const Position& start) {
   Loader::Options options{.rows = global_rows / world, .length = 8, .seed = 5, .world = world};
   std::vector<std::unique_ptr<Loader>> loaders;
   for (options.rank = 0; options.rank < world; ++options.rank)

@@ -75,7 +75,7 @@ TEST(Mixture, SharesAreWithinOneSampleOfTheirTargetsAfterEverySample) {
 }
 
 TEST(Mixture, WeightsBecomeWholeNumbersAsTheyWereTyped) {
-  const auto parts = [](std::vector<double> numbers) { return whole_parts(numbers).of; };
+  const auto parts = [](const std::vector<double>& numbers) { return whole_parts(numbers).of; };
   EXPECT_EQ(parts({0.7, 0.3}), (std::vector<uint32_t>{7, 3}));
   EXPECT_EQ(parts({70, 30}), (std::vector<uint32_t>{7, 3}));
   EXPECT_EQ(parts({0.333, 0.667, 0}), (std::vector<uint32_t>{333, 667, 0}));

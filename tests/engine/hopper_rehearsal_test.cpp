@@ -21,7 +21,7 @@ class HopperRehearsal : public testing::TestWithParam<fp8::Recipe> {
  protected:
   struct Operand {
     Fp8Matrix found;
-    fp8::Quantization row, column;
+    Plain row, column;
   };
   Operand operand(const at::Tensor& x, Role role) {
     const Sides sides = sides_of(GetParam(), fp8::default_format(GetParam()), role);
