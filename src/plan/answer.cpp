@@ -103,8 +103,9 @@ std::string doubt_line(const Forecast& f) {
   return str("how sure: held-out measurements of ", of, ": ", held_out_text(kStackErrors, f.stack),
              "; of this GPU: ", held_out_text(kGpuErrors, f.gpu->name),
              "; of all kinds, scored blind with the model before this one: ",
-             held_out_text(kBlindErrors, "all"), "; with this one, no longer blind: ",
-             within_text(kBlindRowsErrors[0]), "; octavo itself was never timed on a GPU\n");
+             held_out_text(kBlindErrors, "all"),
+             "; with this one, no longer blind: ", within_text(kBlindRowsErrors[0]),
+             "; octavo itself was never timed on a GPU\n");
 }
 
 }  // namespace
