@@ -35,12 +35,12 @@ constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::l
 void say(LogLevel level, std::string_view message) {
   const std::string text = without_secrets(message);
   const auto severity = kLevels[static_cast<int>(level)];
+  const bool as_json = log_detail::is_json() && logger().should_log(severity);
+  if (!log_detail::is_json()) logger().log(severity, text);
+  if (level == LogLevel::kDebug && !as_json) return;
   const std::string line = log_detail::line_of(level, text);
   if (level != LogLevel::kDebug) log_detail::keep(line);
-  if (!log_detail::is_json())
-    logger().log(severity, text);
-  else if (logger().should_log(severity))
-    std::fputs(line.c_str(), stderr);
+  if (as_json) std::fputs(line.c_str(), stderr);
 }
 
 }  // namespace

@@ -1,17 +1,14 @@
 #include "base/log_file.h"
 
-#include <unistd.h>
-
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <deque>
 #include <mutex>
 
 #include "base/error.h"
+#include "base/host.h"
 #include "base/json.h"
 #include "base/secrets.h"
 
@@ -34,25 +31,6 @@ struct LogState {
 LogState& log_state() {
   static LogState* const only = new LogState;  // messages come until the very end
   return *only;
-}
-
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
-}
-
-// 2026-11-17T23:30:39.123456Z: sorted as text, sorted by time.
-std::string time_text() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(now).count();
-  const std::time_t seconds = micros / 1'000'000;
-  std::tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  char text[64];
-  std::snprintf(text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d.%06dZ", parts.tm_year + 1900,
-                parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec,
-                static_cast<int>(micros % 1'000'000));
-  return text;
 }
 
 const char* level_name(LogLevel level) {
@@ -138,7 +116,7 @@ namespace log_detail {
 std::string line_of(LogLevel level, const std::string& message) {
   static const std::string host = host_name();
   const LogState& log = log_state();
-  const Json line = {{"time", time_text()},        {"host", host},
+  const Json line = {{"time", utc_now(6)},         {"host", host},
                      {"rank", int{log.rank}},      {"step", int64_t{log.step}},
                      {"level", level_name(level)}, {"message", message}};
   return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";

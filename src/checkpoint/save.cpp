@@ -1,12 +1,11 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <ctime>
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "checkpoint/checkpoint.h"
@@ -17,18 +16,6 @@
 namespace octavo::checkpoint {
 
 namespace {
-
-std::string utc_now() {
-  auto now = std::chrono::system_clock::now();
-  std::time_t seconds = std::chrono::system_clock::to_time_t(now);
-  auto since = std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch());
-  std::tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  char date[32], text[48];
-  std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &parts);
-  std::snprintf(text, sizeof text, "%s.%03dZ", date, static_cast<int>(since.count() % 1000));
-  return text;
-}
 
 // Retention goes by these times: a clock that was set back must not make a new checkpoint the
 // oldest one.
@@ -189,7 +176,7 @@ Manifest begin_manifest(const SaveJob& job) {
   manifest.tokens = state.tokens;
   manifest.precision = state.precision;
   manifest.recipe = state.recipe;
-  manifest.created = not_before_latest(job.directory, utc_now());
+  manifest.created = not_before_latest(job.directory, utc_now(3));
   manifest.extra = state.extra;
   if (state.has_val_loss && std::isfinite(state.val_loss))
     manifest.val_loss = state.val_loss;

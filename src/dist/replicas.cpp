@@ -1,7 +1,6 @@
 #include "dist/replicas.h"
 
 #include <ATen/ATen.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +10,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/host.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "engine/range.h"
@@ -108,9 +108,9 @@ std::vector<int64_t> Replicas::hashes_of(const std::vector<Replicated>& tensors)
 
 std::vector<std::string> Replicas::hosts_of_all() {
   constexpr size_t kLongest = 64;
-  char name[kLongest + 1] = {};
-  if (::gethostname(name, kLongest) != 0) std::snprintf(name, sizeof name, "unknown host");
-  std::vector<int64_t> letters(name, name + kLongest);
+  const std::string name = host_name().substr(0, kLongest);
+  std::vector<int64_t> letters(name.begin(), name.end());
+  letters.resize(kLongest);
   const at::Tensor all = world_.from_all(letters, "names of hosts");
   std::vector<std::string> hosts;
   for (int rank = 0; rank < world_.size(); ++rank) {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/failure.h"
+#include "base/host.h"
 #include "base/json.h"
 #include "config/key_makers.h"
 #include "fp8/execution.h"
@@ -33,11 +34,7 @@ fs::path checkpoint_root(const config::Settings& settings) {
 }
 
 std::string new_run_name(const config::Settings& settings, const std::string& precision) {
-  char when[32];
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  std::strftime(when, sizeof when, "%Y%m%d-%H%M%S", &utc);
+  const std::string when = utc_text("%Y%m%d-%H%M%S", std::time(nullptr));
   return str(fs::path(settings.model_name).filename().string(), "-", precision, "-", when);
 }
 

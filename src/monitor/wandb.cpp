@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "base/host.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "monitor/log_format.h"
@@ -25,14 +26,6 @@ constexpr std::chrono::seconds kPatience{60}, kShortPatience{10};
 constexpr size_t kMostFolders = 10'000;
 
 using SystemClock = std::chrono::system_clock;
-
-std::string date_time(std::time_t now) {
-  char text[32];
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  std::strftime(text, sizeof text, "%Y%m%d_%H%M%S", &utc);
-  return text;
-}
 
 // Python's words for what JSON has none for; wandb reads and writes them.
 std::string json_number(double value) {
@@ -73,7 +66,8 @@ RunFiles files_of_run(const WandbOptions& options, std::time_t now) {
   RunFiles files;
   if (options.last_step > 0) files.id = earlier_run_id(options.folder);
   if (files.id.empty()) files.id = new_run_id();
-  files.folder = options.folder / str("offline-run-", date_time(now), "-", files.id);
+  files.folder =
+      options.folder / str("offline-run-", utc_text("%Y%m%d_%H%M%S", now), "-", files.id);
   files.file = files.folder / str("run-", files.id, ".wandb");
   return files;
 }

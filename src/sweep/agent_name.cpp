@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/host.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "config/key_makers.h"
@@ -27,14 +28,12 @@ std::string start_of(pid_t pid) {
 
 // The machine, since its last start, as this container sees it.
 std::string place_name() {
-  char host[256] = "unknown";
-  gethostname(host, sizeof host - 1);
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string boot;
   std::getline(file, boot);
   std::error_code error;
   const std::string space = fs::read_symlink("/proc/self/ns/pid", error).string();
-  std::string name = str(host, "/", boot.substr(0, 13), "/");
+  std::string name = str(host_name(), "/", boot.substr(0, 13), "/");
   for (const char c : space)
     if (c >= '0' && c <= '9') name += c;
   return name;

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "base/rank_status.h"
 #include "base/thread_stack.h"
@@ -43,11 +44,6 @@ double seconds_of(clockid_t clock) {
   return ::clock_gettime(clock, &time) == 0
              ? static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec)
              : 0;
-}
-
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown host";
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #include "train/reporting/outputs.h"
 
 #include <algorithm>
-#include <ctime>
 
+#include "base/host.h"
 #include "base/log.h"
 #include "config/print.h"
 #include "engine/allocator.h"
@@ -167,13 +167,9 @@ RunSummary Outputs::summary() const {
 void Outputs::write_restart() {
   const Resumed& resumed = run_.resumed;
   if (resumed.from.empty()) return;
-  const std::time_t now = std::time(nullptr);
-  std::tm utc = {};
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
   append_to_ledger(folder_ / "restarts.jsonl", {{"step", resumed.step},
                                                 {"from", resumed.from},
-                                                {"time", text},
+                                                {"time", utc_now(0)},
                                                 {"passed_over", resumed.passed_over.size()}});
 }
 
