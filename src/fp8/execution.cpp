@@ -249,4 +249,10 @@ Decision decide(const Request& request, const Device& device) {
   return decision;
 }
 
+// Here and not in recipe.cpp: the library for other programs has that file without the
+// configuration's names.
+std::string_view format_name(const Options& options) {
+  return is_fp4(options.recipe) ? "e2m1" : config::name_of(options.format);
+}
+
 }  // namespace octavo::fp8

@@ -91,10 +91,6 @@ bool is_stochastic(const Options& options, Role role) {
   return is_fp4(options.recipe) && options.stochastic_rounding && role == Role::kGradient;
 }
 
-std::string_view format_name(const Options& options) {
-  return is_fp4(options.recipe) ? "e2m1" : config::name_of(options.format);
-}
-
 Grid grid_of(Granularity granularity, Direction direction, int64_t rows, int64_t columns) {
   int64_t along = 0;  // elements of a block in the direction of the sum; 0 = all
   switch (granularity) {
