@@ -91,7 +91,7 @@ class Environment:
 
     def pip(self, *words):
         run("pip install", [self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps",
-                            "--only-binary=:all:", *words])
+                            "--no-compile", "--only-binary=:all:", *words])
 
     def make(self):
         stamp, rows = self.folder / "made.txt", lock_rows()
@@ -108,8 +108,16 @@ class Environment:
             self.pip("--require-hashes", "-r", wanted)
         else:
             self.make_unlocked({name: pin for name, (pin, _) in rows.items()})
+        self.link_copies()
         self.seconds = time.monotonic() - begin
         stamp.write_text(f"{content}\n{self.seconds:.1f}")
+
+    def link_copies(self):
+        """As ./bootstrap does: oneDNN's library, which its wheel has under three names, once."""
+        *others, longest = sorted((self.folder / "lib").glob("libdnnl.so*"))
+        for file in others:
+            file.unlink()
+            file.hardlink_to(longest)
 
     def make_unlocked(self, pins):
         """torch first: its own list says which NVIDIA packages belong to it."""

@@ -98,9 +98,9 @@ def requirements(wheel):
 class Environment:
     """A Python environment, and the octavo in it run from a folder of its own with a bare set of variables."""
 
-    def __init__(self, folder, place):
+    def __init__(self, folder, place, python=sys.executable):
         self.folder, self.place = folder, place
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+        subprocess.run([python, "-m", "venv", "--without-pip", folder], check=True)
         self.packages = next((folder / "lib").glob("python3*/site-packages"))
 
     def install(self, wheel, *options):
