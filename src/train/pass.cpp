@@ -61,15 +61,15 @@ uint64_t first_token(const dist::World& world, const data::Batch& batch) {
 }
 
 MicroBatch run_micro_batch(const config::Settings& settings, const dist::World& world,
-                           TrainedModel& trained, const data::Batch& batch, double loss_scale) {
+                           TrainedModel& trained, const data::Batch& batch, double loss_scale,
+                           StepGraph::Place place) {
   const auto pass = [&](const models::DeviceBatch& it) {
     return forward_backward(settings, world.size(), trained, it, loss_scale);
   };
   if (trained.lora != nullptr) trained.lora->begin_pass(first_token(world, batch));
   if (trained.fp8 != nullptr) trained.fp8->begin_pass(first_token(world, batch));
   MicroBatch result = trained.graph != nullptr
-                          ? trained.graph->run(trained, batch, loss_scale,
-                                               settings.gradient_accumulation_steps > 1, pass)
+                          ? trained.graph->run(trained, batch, loss_scale, place, pass)
                           : pass(models::to_device(batch, trained.device()));
   if (trained.lora != nullptr) trained.lora->end_pass();
   return result;
@@ -209,11 +209,13 @@ StepStats run_passes(const config::Settings& settings, dist::World& world, Train
   at::Tensor sums = at::zeros({2}, at::TensorOptions(trained.device()).dtype(at::kDouble));
   at::Tensor penalty, routing;
   for (const data::Batch& batch : batches) {
-    if (trained.sharding != nullptr) trained.sharding->begin_pass(&batch == &batches.back());
-    const MicroBatch result = run_micro_batch(settings, world, trained, batch, 1 / tokens);
+    const StepGraph::Place place{.accumulates = settings.gradient_accumulation_steps > 1,
+                                 .is_last = &batch == &batches.back()};
+    if (trained.sharding != nullptr) trained.sharding->begin_pass(place.is_last);
+    const MicroBatch result = run_micro_batch(settings, world, trained, batch, 1 / tokens, place);
     if (trained.sharding != nullptr) trained.sharding->end_pass();
     if (trained.device_progress != nullptr) trained.device_progress->after_pass();
-    if (&batch != &batches.back()) finish_pass(world, trained);
+    if (!place.is_last) finish_pass(world, trained);
     sums += result.sums;
     if (result.penalty.defined())
       penalty = penalty.defined() ? penalty + result.penalty : result.penalty;

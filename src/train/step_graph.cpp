@@ -17,7 +17,12 @@ namespace {
 constexpr int64_t kWarmUpSteps = 3;
 
 // Why no step of this run can be a graph; "" when it can.
-std::string refusal_of(const TrainedModel& trained, const data::TokenData& data) {
+std::string refusal_of(const TrainedModel& trained, config::ShardingMode mode, int ranks,
+                       const data::TokenData& data) {
+  const bool whole = mode == config::ShardingMode::kNone || mode == config::ShardingMode::kDdp;
+  if (ranks > 1 && !whole)
+    return "sharding_mode has collectives in every pass, and those are not captured; with ddp "
+           "they are in the last pass of a step alone";
   if (data.sample_length() > 0)
     return "packed documents begin elsewhere in every batch, and a graph has such numbers built in";
   if (trained.lora != nullptr && trained.lora->options().dropout > 0)
@@ -82,15 +87,16 @@ void settle_gradients(const nn::ParamList& params, const std::vector<at::Tensor>
 
 }  // namespace
 
-StepGraph::StepGraph(const TrainedModel& trained, int ranks, const data::TokenData& data)
-    : warm_up_(kWarmUpSteps) {
+StepGraph::StepGraph(const TrainedModel& trained, config::ShardingMode mode, int ranks,
+                     const data::TokenData& data)
+    : last_is_captured_(ranks == 1), warm_up_(kWarmUpSteps) {
   if (!trained.device().is_cuda())
     fail(ExitCode::kUsage, "train", "cuda_graph: wanted a GPU, found ", trained.device().str(),
          ", which has no CUDA graphs; leave cuda_graph out");
-  if (ranks > 1)
-    refuse("the collectives of several ranks are not captured");
-  else if (const std::string reason = refusal_of(trained, data); !reason.empty())
+  if (const std::string reason = refusal_of(trained, mode, ranks, data); !reason.empty())
     refuse(reason);
+  else if (!last_is_captured_)
+    log_info("cuda_graph: the last pass of a step runs eagerly: its collectives are not captured");
 }
 
 void StepGraph::refuse(const std::string& reason) {
@@ -112,7 +118,7 @@ void StepGraph::forget() {
   warm_up_ = 1;
 }
 
-void StepGraph::begin_step(const TrainedModel& trained, double share) {
+void StepGraph::begin_step(const TrainedModel& trained, double share, bool accumulates) {
   const size_t fallbacks = trained.fp8 != nullptr ? trained.fp8->fallbacks().size() : 0;
   if (fallbacks != fallbacks_ && first_.graph != nullptr) {
     log_info("cuda_graph: captured again after a step, since a layer has left FP8");
@@ -123,7 +129,12 @@ void StepGraph::begin_step(const TrainedModel& trained, double share) {
   const bool measuring = trained.fp8 != nullptr && trained.fp8->measuring();
   if (measuring) log_once(said_measuring_, "steps that take FP8 statistics run eagerly");
   if (!same) log_once(said_share_, "steps with fewer loss tokens than others run eagerly");
-  replays_ = refused_.empty() && warm_up_ == 0 && same && !measuring;
+  const bool capturable = accumulates || last_is_captured_;
+  if (!capturable && refused_.empty())
+    log_once(said_only_pass_,
+             "steps of one pass run eagerly: it has the ranks' collectives; with "
+             "gradient_accumulation_steps above 1 the passes before the last are graphs");
+  replays_ = refused_.empty() && warm_up_ == 0 && same && !measuring && capturable;
   if (warm_up_ > 0 && !measuring) --warm_up_;
   ++(replays_ ? replayed_ : eager_);
   if (!captured) share_ = share;
@@ -168,17 +179,18 @@ bool StepGraph::capture(TrainedModel& trained, bool accumulates, Captured& into,
 }
 
 MicroBatch StepGraph::run(TrainedModel& trained, const data::Batch& batch, double share,
-                          bool accumulates, const Pass& pass) {
+                          Place place, const Pass& pass) {
   const nn::ParamList& params = trained_params(trained);
   const bool is_first = params.front()->grad_fresh;
-  if (is_first) begin_step(trained, share);
-  if (!replays_) return pass(models::to_device(batch, trained.device()));
+  if (is_first) begin_step(trained, share, place.accumulates);
+  if (!replays_ || (place.is_last && !last_is_captured_))
+    return pass(models::to_device(batch, trained.device()));
   if (input_.packed.defined())
     replace(input_, batch);
   else
     input_ = models::to_device(batch, trained.device());
   Captured& captured = is_first ? first_ : later_;
-  if (captured.graph == nullptr && !capture(trained, accumulates, captured, pass)) {
+  if (captured.graph == nullptr && !capture(trained, place.accumulates, captured, pass)) {
     replays_ = false;
     --replayed_;
     ++eager_;

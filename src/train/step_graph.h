@@ -9,6 +9,9 @@
 // makes anew: the first graph makes both, in memory of its own. FP8 copies of frozen weights are
 // made once, and held here. Values of the host are part of a graph: what changes them
 // from step to step is refused, and what changes them now and then leads to another capture.
+//
+// Several ranks: a pass with collectives in it is not captured. With whole weights and gradients on
+// every rank (ddp) that is the last of a step alone, which runs eagerly after the others' graphs.
 
 #include <array>
 #include <functional>
@@ -16,6 +19,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "config/settings.h"
 #include "engine/fp8_linear.h"
 #include "engine/graph.h"
 #include "models/device_batch.h"
@@ -35,13 +39,18 @@ struct MicroBatch {
 class StepGraph {
  public:
   using Pass = std::function<MicroBatch(const models::DeviceBatch&)>;
+  struct Place {
+    bool accumulates = false;  // there are several
+    bool is_last = true;
+  };
 
   // Fails on a CPU. What cannot be captured in this run is said, and every step runs eagerly.
-  StepGraph(const TrainedModel& trained, int ranks, const data::TokenData& data);
+  StepGraph(const TrainedModel& trained, config::ShardingMode mode, int ranks,
+            const data::TokenData& data);
 
   // Runs a micro-batch, by a graph or by `pass` itself. `share` is of one token in the step's loss;
-  // `accumulates`: a step has several micro-batches.
-  MicroBatch run(TrainedModel& trained, const data::Batch& batch, double share, bool accumulates,
+  // `place`: of this micro-batch among those of its step.
+  MicroBatch run(TrainedModel& trained, const data::Batch& batch, double share, Place place,
                  const Pass& pass);
   // Something may have moved that a graph reads: captures again after one eager step.
   void forget();
@@ -54,11 +63,12 @@ class StepGraph {
     MicroBatch result;
     std::vector<std::array<nn::Linear::GemmCounts, 3>> gemm_counts;  // GEMMs of each linear layer
   };
-  void begin_step(const TrainedModel& trained, double share);
+  void begin_step(const TrainedModel& trained, double share, bool accumulates);
   bool capture(TrainedModel& trained, bool accumulates, Captured& into, const Pass& pass);
   void refuse(const std::string& reason);
   void log_once(bool& said, const std::string& what);
 
+  const bool last_is_captured_;  // not so where it has collectives
   Captured first_, later_;
   models::DeviceBatch input_;
   std::vector<engine::Fp8Matrix> frozen_;
@@ -70,7 +80,7 @@ class StepGraph {
   int64_t warm_up_;                    // eager steps before a capture
   bool replays_ = false;               // this step does
   int64_t replayed_ = 0, eager_ = 0, captures_ = 0;
-  bool said_measuring_ = false, said_share_ = false;
+  bool said_measuring_ = false, said_share_ = false, said_only_pass_ = false;
 };
 
 }  // namespace octavo::train

@@ -6,6 +6,7 @@ Three steps run eagerly, the fourth captures, and from the fifth on each micro-b
 kernels, GEMMs and memsets in the same order as in the third step, no more waits of the host, no cudaMalloc. Steps
 with FP8 statistics run eagerly in between; an evaluation writes nowhere that a graph still counts on; a layer that leaves
 FP8 leads to another capture. What cannot be captured is said and runs eagerly. All architectures of gpu_cases.py are captured.
+Two ranks (ddp): graphs for all passes of a step but the last, which has the collectives; the same GEMMs as without graphs.
 
 usage: gpu_graph.py [--short]    --short: a part of gpu_cases.py
 Last line: cases=N failed=0
@@ -19,6 +20,8 @@ import tempfile
 
 import fake_cuda
 import gpu_cases
+import nccl_calls
+import ranks
 from common import BUILD, OCTAVO, ROOT
 
 TOOL = BUILD / "bin" / "gpu_graph_tool"
@@ -153,6 +156,42 @@ def check_refusals(work, llama):
               (done.returncode, done.stderr[-300:]))
 
 
+def check_ranks(work):
+    """Graphs beside collectives: none in a graph, all of them after the step's last one."""
+    model = ranks.prepared(work)
+    for precision in ("bf16", "fp8"):
+        def found(*more):
+            flags = nccl_calls.train_flags(work, model, "--batch_size", 2, "--max_seq_length", 32, "--max_steps", 20,
+                                           "--mixed_precision", precision, *more)
+            return nccl_calls.run_ranks(work, flags, 2, STEPS)
+
+        several = ("--sharding_mode", "ddp", "--gradient_accumulation_steps", 3)
+        for eager, graph in zip(found(*several), found(*several, "--cuda_graph", "true")):
+            name = f"2 ranks, {precision}, rank {graph['rank']}"
+            kinds = [event["kind"] for event in graph["events"]]
+            launches = [at for at, kind in enumerate(kinds) if kind == "graph"]
+            # Magnitudes of delayed scales are joined after each pass, by one small collective.
+            sums = [at for at, event in enumerate(graph["events"]) if event["kind"] == "collective" and event["bytes"] > 8192]
+            check(f"{name}: graph launches", len(launches) == 2, len(launches))
+            check(f"{name}: gradients travel after the last graph", sums and launches and min(sums) > max(launches), (launches, sums))
+            gemms = [sorted(event["name"] for event in run["events"] if event["kind"] == "gemm") for run in (eager, graph)]
+            check(f"{name}: GEMMs", gemms[0] and gemms[0] == gemms[1], [len(names) for names in gemms])
+            check(f"{name}: collectives", *same_collectives(eager["events"], graph["events"]))
+            check(f"{name}: receipt", graph["graph"]["captures"] == 2 and graph["graph"]["replayed_steps"] == STEPS - WARM_UP and
+                  graph["graph"]["refused"] == "", graph["graph"])
+        for rank in found("--sharding_mode", "ddp", "--cuda_graph", "true"):
+            check(f"2 ranks, {precision}, one pass: eager", rank["graph"]["eager_steps"] == STEPS and rank["graph"]["captures"] == 0,
+                  rank["graph"])
+        for rank in found("--sharding_mode", "fsdp_full", "--cuda_graph", "true"):
+            check(f"2 ranks, {precision}, fsdp_full: refused", "collectives in every pass" in rank["graph"]["refused"], rank["graph"])
+
+
+def same_collectives(eager, graph):
+    listed = [collections.Counter((event["name"].partition(" comm=")[0], event["bytes"]) for event in events if event["kind"] == "collective")
+              for events in (eager, graph)]
+    return listed[0] == listed[1], str((listed[0] - listed[1], listed[1] - listed[0]))[:300]
+
+
 def main():
     fake_cuda.require_libraries()
     if not TOOL.exists():
@@ -185,6 +224,7 @@ def main():
         check_run(work, "Llama, activation penalty", (*llama, "--penalty_type", "kurtosis", "--penalty_weight", 0.01))
         check_run(work, "small GPT-2, current, aten, fallback", (*SMALL, *fp8("current", "aten")), fallback=5)
         check_refusals(work, llama)
+        check_ranks(work)
     print(f"cases={cases} failed={len(failures)}")
     sys.exit(1 if failures else 0)
 

@@ -169,7 +169,7 @@ int spoil(const std::vector<std::string>& args) {
     return train::MicroBatch{sums, {}, {}};
   };
   for (int i = 0; i < kSteps; ++i)
-    run->trained.graph->run(run->trained, run->data.loader->next(), 1, false, pass);
+    run->trained.graph->run(run->trained, run->data.loader->next(), 1, {}, pass);
   fake_cuda::api()->reset();
   train::train_step(*run);
   Json line = counts();

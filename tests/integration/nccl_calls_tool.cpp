@@ -18,6 +18,7 @@
 #include "train/device.h"
 #include "train/run.h"
 #include "train/step.h"
+#include "train/step_graph.h"
 
 namespace {
 
@@ -34,6 +35,8 @@ const char* name_of_kind(Kind kind) {
       return "record";
     case Kind::kEventWait:
       return "wait";
+    case Kind::kGraphLaunch:
+      return "graph";
     default:
       return nullptr;
   }
@@ -80,9 +83,14 @@ int run_steps(int64_t count, const std::vector<std::string>& args) {
   }
   const auto memory = engine::memory_of(run->trained.engine->target.device);
   run->world.barrier("the end");
-  const Json found = {{"rank", run->world.rank()}, {"events", events_of_the_step()},
-                      {"on_host", on_host},        {"host_bytes", bytes},
-                      {"peak", memory.peak},       {"reserved", memory.reserved}};
+  const auto& graph = run->trained.graph;
+  const Json found = {{"graph", graph != nullptr ? graph->receipt() : Json()},
+                      {"rank", run->world.rank()},
+                      {"events", events_of_the_step()},
+                      {"on_host", on_host},
+                      {"host_bytes", bytes},
+                      {"peak", memory.peak},
+                      {"reserved", memory.reserved}};
   std::printf("%s\n", found.dump().c_str());
   return 0;
 }

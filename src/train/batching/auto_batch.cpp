@@ -243,7 +243,8 @@ void take_smaller_passes(Run& run, const Batches& next, const c10::OutOfMemoryEr
   forget_passes(run.trained);
   open_loader(s, run.world, run.progress.position, run.data);
   if (run.trained.graph != nullptr)
-    run.trained.graph = std::make_unique<StepGraph>(run.trained, run.world.size(), *run.data.train);
+    run.trained.graph = std::make_unique<StepGraph>(run.trained, run.settings.sharding_mode,
+                                                    run.world.size(), *run.data.train);
 }
 
 }  // namespace
