@@ -99,10 +99,12 @@ Nvfp4 quantize_nvfp4(std::span<const float> values, int64_t rows, int64_t column
   Nvfp4 result;
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < columns; ++c) {
-      // fmax, as the GPU's, takes the number where the other is NaN.
+      // As the GPU's maximum, which takes the number where the other is NaN. Not std::fmax: of a
+      // signalling NaN it makes a number on x86 and a NaN on aarch64.
       float& largest = amax[blocks.of(r, c)];
-      largest = std::fmax(largest, std::fabs(values[static_cast<size_t>(r * columns + c)]));
-      result.amax = std::fmax(result.amax, largest);
+      const float magnitude = std::fabs(values[static_cast<size_t>(r * columns + c)]);
+      if (magnitude > largest) largest = magnitude;
+      if (largest > result.amax) result.amax = largest;
     }
   const float global = global_scale(result.amax);
   const float of_block = global * (1.0f / 6), inverse = 1 / global;

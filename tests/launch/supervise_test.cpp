@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <thread>
 
 #include "base/relay.h"
@@ -91,6 +92,7 @@ TEST(Supervise, AStoppedRankIsFoundAndEnded) {
 TEST(Supervise, SignalsArePassedOnOnce) {
   for (const int number : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) {
     const Scratch folder;
+    std::signal(number, SIG_DFL);  // nohup ignores one, which a shell cannot undo
     const Job job = shell(
         "count=0; stop() { count=$((count+1)); }; trap stop TERM INT USR1 HUP; echo ready;"
         "i=0; while [ $i -lt 40 ]; do sleep 0.05; i=$((i+1)); [ $count -gt 0 ] && break; done;"
