@@ -17,7 +17,6 @@ import hashlib
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,11 +24,8 @@ import time
 import numpy as np
 
 from curves import Series, picture
+from runs import DATA, OCTAVO, ROOT, clock, octavo_train, seed_list, t_quantile, validation_losses
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-BUILD = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build" / "release"))
-OCTAVO = BUILD / "bin" / "octavo"
-DATA = pathlib.Path(os.environ.get("OCTAVO_TEST_DATA", ROOT.parent / "shared"))
 TEXT = DATA / "data" / "text" / "gutenberg"
 NAME = "fp8_vs_bf16"
 
@@ -39,15 +35,6 @@ AIMS = {"delayed": 1.0, "current": 1.0, "rowwise": 0.25, "blockwise": 0.25, "mxf
 CONTROL = "bf16_again"
 SIDES = ["bf16", *AIMS, CONTROL]
 COLUMNS = ["seed", "recipe", "step", "val_loss", "config"]
-USAGE_ERROR = 2  # octavo's exit code: no other run would fare better
-
-
-def seed_list(text):
-    """'5': 1 to 5; '2-4': 2 to 4; '3,7': those."""
-    if text.isdigit():
-        return list(range(1, int(text) + 1))
-    ends = text.split("-")
-    return list(range(int(ends[0]), int(ends[1]) + 1)) if len(ends) == 2 else [int(word) for word in text.split(",")]
 
 
 def arguments():
@@ -133,27 +120,6 @@ class Results:
         self.curves[recipe, seed] = curve
 
 
-def octavo_train(given, who):
-    """`octavo train` in a folder of its own. (metrics, receipt, output), or None when it failed, which is said."""
-    flags = [word for key, value in given.items() for word in (f"--{key}", str(value))]
-    with tempfile.TemporaryDirectory(prefix="octavo-study-") as folder:
-        done = subprocess.run([OCTAVO, "train", *flags, "--run_name", "run"], cwd=folder,
-                              env=os.environ | {"OMP_WAIT_POLICY": "passive"}, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True)
-        if done.returncode != 0:
-            print(f"{who}: exit code {done.returncode}; its last lines:\n{done.stdout[-2000:]}")
-            if done.returncode == USAGE_ERROR:
-                sys.exit(f"{OCTAVO} refused its settings; nothing was recorded for this run")
-            return None
-        run = pathlib.Path(folder, "runs/run")
-        records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        return records, json.loads((run / "receipt.json").read_text()), done.stdout
-
-
-def validation_losses(records):
-    return {record["step"]: record["val/loss"] for record in records if "val/loss" in record}
-
-
 def train(settings, recipe, seed, cache):
     """{step: validation loss} of one run, or None when it failed."""
     precision = {"mixed_precision": "fp8", "fp8_recipe": recipe} if recipe in AIMS else {"mixed_precision": "bf16"}
@@ -169,10 +135,6 @@ def train(settings, recipe, seed, cache):
         sys.exit(f"{recipe}, seed {seed}: wanted every step in this precision, found {sorted(ran)}; see its warnings:\n"
                  f"{output[:2000]}")
     return validation_losses(records)
-
-
-def clock(seconds):
-    return f"{seconds / 3600:.1f} h" if seconds > 5400 else f"{seconds / 60:.1f} min"
 
 
 def run_all(options, results, settings):
@@ -191,14 +153,6 @@ def run_all(options, results, settings):
             rest = (now - start) / number * (len(left) - number)
             print(f"{number}/{len(left)} seed {seed} {recipe}: val loss {curve[options.steps]:.4f} in "
                   f"{clock(now - begin)}; about {clock(rest)} left", flush=True)
-
-
-def t_quantile(freedom):
-    """Student's t at 97.5%. With t = sqrt(freedom) tan(angle), the density is a power of the angle's cosine."""
-    angles = np.linspace(0, np.pi / 2, 1_000_001)
-    density = np.cos(angles) ** (freedom - 1)
-    share = np.concatenate([[0], np.cumsum((density[1:] + density[:-1]) / 2)])
-    return float(np.sqrt(freedom) * np.tan(np.interp(0.95 * share[-1], share, angles)))
 
 
 def losses_of(curves, side, seeds, steps):

@@ -19,7 +19,7 @@ import tempfile
 
 import numpy as np
 
-from fp8_vs_bf16 import OCTAVO, ROOT, t_quantile
+from runs import OCTAVO, ROOT, t_quantile
 
 TABLE = ROOT / "studies" / "results" / "grad_reduce.md"
 MOST_PERCENT = 1

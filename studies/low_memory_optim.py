@@ -11,11 +11,8 @@ runs it touches. The table results/low_memory_optim.md has the models whose runs
 validation loss to FP32 state of the same seed, in percent, with the 95% interval of a paired t test.
 """
 import argparse
-import csv
-import fcntl
 import hashlib
 import json
-import os
 import pathlib
 import sys
 import tempfile
@@ -23,7 +20,7 @@ import time
 
 import numpy as np
 
-from fp8_vs_bf16 import DATA, OCTAVO, ROOT, clock, octavo_train, seed_list, t_quantile, validation_losses
+from runs import DATA, OCTAVO, ROOT, Table, clock, octavo_train, seed_list, t_quantile, validation_losses
 
 sys.path.insert(0, str(ROOT / "tests/conformance"))
 import smollm2_model
@@ -99,34 +96,19 @@ def arguments():
 
 
 class Results:
-    """The CSV: one row per evaluation, appended when its run is done. One study at a time may hold it."""
+    """The rows of results/low_memory_optim.csv: one per evaluation."""
 
     def __init__(self, path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.file = open(path, "a+", newline="")
-        try:
-            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            sys.exit(f"wanted {path} for ourselves, found another study at work on it; wait for it or end it")
+        self.table = Table(path, COLUMNS)
 
     def of(self, name, model):
         """{(state, seed): (final loss, bytes per parameter)} of the runs that are whole."""
-        self.file.seek(0)
         config, last = model.hash(), str(model.steps())
         return {(row["state"], int(row["seed"])): (float(row["val_loss"]), float(row["bytes_per_parameter"]))
-                for row in csv.DictReader(self.file)
-                if row["config"] == config and row["model"] == name and row["step"] == last}
+                for row in self.table.rows() if row["config"] == config and row["model"] == name and row["step"] == last}
 
     def add(self, name, model, state, seed, curve, size):
-        self.file.seek(0)
-        text, config = self.file.read(), model.hash()
-        rows = [[name, seed, state, step, repr(loss), f"{size:.4f}", config] for step, loss in sorted(curve.items())]
-        if text and not text.endswith("\n"):  # cut off by a power failure
-            self.file.write("\n")
-        writer = csv.writer(self.file, lineterminator="\n")
-        writer.writerows(([COLUMNS] if not text else []) + rows)
-        self.file.flush()
-        os.fsync(self.file.fileno())
+        self.table.add(*([name, seed, state, step, repr(loss), f"{size:.4f}", model.hash()] for step, loss in sorted(curve.items())))
 
 
 def train(model, state, seed, cache):

@@ -150,7 +150,7 @@ class Cell:
                              f"-DOCTAVO_LIBRARIES={self.libraries}", f"-DOCTAVO_VENV={self.environment.folder}"])
 
     def build(self, jobs):
-        run("the build", ["cmake", "--build", self.folder, "-j", str(jobs), "--target", "octavo_installed"])
+        run("the build", ["cmake", "--build", self.folder, "-j", str(jobs), "--target", "octavo_installed", "--", "-k", "0"])
 
     def train(self):
         """The last loss, after as many finite ones as there are steps."""
