@@ -44,7 +44,8 @@ bool one_precision(const Settings& s) {
 
 bool low_state_has_low_products(const Settings& s) {
   const bool low = s.master_dtype != StateType::kFp32 || s.gradient_dtype != StateType::kFp32;
-  return !low || s.mixed_precision != Precision::kFp32;
+  const bool packed = s.lora_rank > 0 && s.lora_base == LoraBase::kFp8;
+  return !(low || packed) || s.mixed_precision != Precision::kFp32;
 }
 
 bool balance_is_a_weight(const Settings& s) {
@@ -114,9 +115,10 @@ constexpr Rule kRules[] = {
      "where they stand side by side (all as flags, or all in the file); leave one of them out",
      one_precision, "use_fp8 mixed_precision"},
     {"low_state_has_low_products", reader::kTrain,
-     "mixed_precision fp32 computes with FP32 weights and gradients, and master_dtype or "
-     "gradient_dtype asks for bf16; take mixed_precision bf16 or fp8, or leave them fp32",
-     low_state_has_low_products, "mixed_precision master_dtype gradient_dtype"},
+     "mixed_precision fp32 computes with FP32 weights and gradients, and master_dtype, "
+     "gradient_dtype or lora_base asks for fewer bits; take mixed_precision bf16 or fp8, or leave "
+     "them out",
+     low_state_has_low_products, "mixed_precision master_dtype gradient_dtype lora_base"},
     {"balance_is_a_weight", reader::kTrain,
      "router_aux_loss_coef is the weight of a loss, of at least 0, or -1 for what the model's "
      "config.json says; give one of them",

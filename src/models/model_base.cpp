@@ -12,15 +12,18 @@ using at::Tensor;
 
 }  // namespace
 
-nn::ParamPtr ModelBase::add(const std::string& name, at::IntArrayRef shape, bool decays) {
+nn::ParamPtr ModelBase::add(const std::string& name, at::IntArrayRef shape, bool decays,
+                            const nn::Storage& storage) {
   params_.push_back(
-      nn::make_param(name, shape, engine_.target.compute, decays, engine_.target.device, storage_));
+      nn::make_param(name, shape, engine_.target.compute, decays, engine_.target.device, storage));
   params_.back()->unit = unit_;
   return params_.back();
 }
 
 nn::ParamPtr ModelBase::matrix(const std::string& name, int64_t rows, int64_t columns) {
-  return add(name, {rows, columns}, true);
+  nn::Storage storage = storage_;
+  storage.packed = false;  // only linear layers decode their weights
+  return add(name, {rows, columns}, true, storage);
 }
 
 nn::ParamPtr ModelBase::vocabulary(const std::string& name, int64_t tokens, int64_t columns) {
@@ -28,12 +31,12 @@ nn::ParamPtr ModelBase::vocabulary(const std::string& name, int64_t tokens, int6
 }
 
 nn::ParamPtr ModelBase::vector(const std::string& name, int64_t size) {
-  return add(name, {size}, false);
+  return add(name, {size}, false, storage_);
 }
 
 nn::LinearPtr ModelBase::linear(const std::string& name, int64_t block, int64_t outputs,
                                 int64_t inputs, bool bias) {
-  const nn::ParamPtr weight = matrix(name + ".weight", outputs, inputs);
+  const nn::ParamPtr weight = add(name + ".weight", {outputs, inputs}, true, storage_);
   linears_.push_back(nn::make_linear(name, block, weight,
                                      bias ? vector(name + ".bias", outputs) : nn::ParamPtr()));
   return linears_.back();
@@ -63,22 +66,20 @@ std::vector<nn::LayerModule> ModelBase::modules_of(const nn::Linear& layer) cons
 }
 
 void ModelBase::initialize(uint64_t seed) {
-  const at::NoGradGuard no_grad;
-  for (const auto& p : params_) {
-    if (p->master.dim() < 2) {
-      p->master.fill_(p->name.ends_with(".weight") ? initial_scale()
-                                                   : 0);  // the scales of norms; biases
-      continue;
+  nn::fill_masters(params_, [&](nn::Param& p) {
+    if (p.master.dim() < 2) {
+      p.master.fill_(p.name.ends_with(".weight") ? initial_scale()
+                                                 : 0);  // the scales of norms; biases
+      return;
     }
     int64_t rows = 0;  // of the file; those behind are padding
-    for (const FilePart& part : parts_of(*p)) rows += part.rows;
-    Tensor values = at::empty(p->sizes(), at::kFloat);
-    fill_normal(values.mutable_data_ptr<float>(), values.numel(), initial_deviation(*p), seed,
-                stream_of(p->name));
+    for (const FilePart& part : parts_of(p)) rows += part.rows;
+    Tensor values = at::empty(p.sizes(), at::kFloat);
+    fill_normal(values.mutable_data_ptr<float>(), values.numel(), initial_deviation(p), seed,
+                stream_of(p.name));
     values.narrow(0, rows, values.size(0) - rows).zero_();
-    p->copy_rows(values, 0);
-  }
-  nn::refresh_compute(params_);
+    p.copy_rows(values, 0);
+  });
 }
 
 double ModelBase::flops_per_token(int64_t length) const {
@@ -102,23 +103,22 @@ bool ModelBase::is_tied_head(const std::string& name, const Tensor& tensor) cons
 }
 
 void ModelBase::load_hugging_face(const TensorSource& source) {
-  const at::NoGradGuard no_grad;
-  for (const auto& p : params_)
-    for (const FilePart& part : parts_of(*p)) {
+  nn::fill_masters(params_, [&](nn::Param& p) {
+    for (const FilePart& part : parts_of(p)) {
       Tensor found = source(part.name);
       if (!found.defined() && !part.old_name.empty()) found = source(part.old_name);
       if (!found.defined())
         fail(ExitCode::kDamaged, "models", "wanted a tensor '", part.name, "' of ", architecture(),
              ", found none in the model's files");
       if (part.transposed) found = found.t();
-      std::vector<int64_t> wanted = p->sizes().vec();
+      std::vector<int64_t> wanted = p.sizes().vec();
       wanted[0] = part.rows;
       if (found.sizes() != at::IntArrayRef(wanted))
         fail(ExitCode::kDamaged, "models", "tensor '", part.name, "': wanted shape ",
              at::IntArrayRef(wanted), ", found ", found.sizes());
-      p->copy_rows(found, part.first_row);
+      p.copy_rows(found, part.first_row);
     }
-  nn::refresh_compute(params_);
+  });
 }
 
 NamedTensors ModelBase::to_hugging_face() const {

@@ -65,7 +65,8 @@ class ModelBase : public Model {
  private:
   nn::WeightGatherer* gatherer_ = nullptr;
   int64_t unit_ = 0;
-  nn::ParamPtr add(const std::string& name, at::IntArrayRef shape, bool decays);
+  nn::ParamPtr add(const std::string& name, at::IntArrayRef shape, bool decays,
+                   const nn::Storage& storage);
 };
 
 }  // namespace octavo::models

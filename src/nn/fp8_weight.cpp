@@ -93,9 +93,9 @@ Fp8Weight quantize_weight(const at::Tensor& weight, const Fp8Block& block,
 }
 
 at::Tensor dequantize_weight(const at::Tensor& codes, const at::Tensor& scales,
-                             const Fp8Block& block) {
+                             const Fp8Block& block, at::ScalarType type) {
   const at::NoGradGuard no_grad;
-  at::Tensor weight = codes.contiguous().view(at::kFloat8_e4m3fn).to(at::kFloat);
+  at::Tensor weight = codes.contiguous().view(at::kFloat8_e4m3fn).to(type);
   const int64_t rows = weight.size(0), columns = weight.size(1), bands = ceil_div(rows, block.rows),
                 across = ceil_div(columns, block.columns);
   OCTAVO_ASSERT(scales.numel() == bands * across);

@@ -26,8 +26,9 @@ struct Fp8Weight {
 Fp8Weight quantize_weight(const at::Tensor& weight, const Fp8Block& block,
                           at::ScalarType scale_type, const std::string& name);
 
-// FP32, on the codes' device; scales of any floating type and of quantize_weight's shape.
+// On the codes' device; scales of any floating type and of quantize_weight's shape. FP32, or
+// multiplied in FP32 and rounded once to another type.
 at::Tensor dequantize_weight(const at::Tensor& codes, const at::Tensor& scales,
-                             const Fp8Block& block);
+                             const Fp8Block& block, at::ScalarType type = at::kFloat);
 
 }  // namespace octavo::nn

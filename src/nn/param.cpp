@@ -51,6 +51,8 @@ void Param::copy_rows(const at::Tensor& values, int64_t first) {
 
 namespace {
 
+constexpr Fp8Block kPackBlock{128, 128};
+
 // Parts begin at a multiple of the blocks that low-bit moments are kept in.
 int64_t chunk_of(int64_t rows, int64_t columns, int ranks) {
   constexpr int64_t kBlock = 128;
@@ -93,6 +95,13 @@ ParamPtr make_param(std::string name, at::IntArrayRef shape, at::ScalarType comp
   // A leaf that asks for gradients keeps autograd's graph connected down to the embedding.
   param->leaf = at::empty({0}, options).set_requires_grad(storage.trainable);
   param->grad_type = is_low && is_matrix ? storage.gradient : at::kFloat;
+  if (storage.packed && is_matrix) {
+    OCTAVO_ASSERT(one_tensor && !storage.trainable);
+    param->codes = at::zeros(shape, options.dtype(at::kByte)).view(at::kFloat8_e4m3fn);
+    param->scales = at::ones(
+        {ceil_div(shape[0], kPackBlock.rows), ceil_div(shape[1], kPackBlock.columns)}, options);
+    return param;
+  }
   const Storage::Shards& shards = storage.shards;
   // A frozen weight has no state to spread but itself.
   const bool spread = shards.count > 1 && is_matrix && shape[0] >= shards.count &&
@@ -116,22 +125,19 @@ ParamPtr make_param(std::string name, at::IntArrayRef shape, at::ScalarType comp
   return param;
 }
 
-namespace {
-
-constexpr Fp8Block kPackBlock{128, 128};
-
-}  // namespace
-
 at::Tensor Param::weights() const {
   if (!codes.defined()) return compute;
-  return dequantize_weight(codes, scales, kPackBlock).to(at::kBFloat16);
+  // The same numbers. A GPU rounds as it writes and needs no room for FP32; a CPU would need more.
+  return codes.is_cpu() ? dequantize_weight(codes, scales, kPackBlock).to(at::kBFloat16)
+                        : dequantize_weight(codes, scales, kPackBlock, at::kBFloat16);
 }
 
 void Param::pack() {
   OCTAVO_ASSERT(!trainable && master.dim() == 2 && compute.scalar_type() == at::kBFloat16);
   const auto packed = quantize_weight(master.cpu(), kPackBlock, at::kFloat, name);
-  codes = packed.codes.to(master.device());
-  scales = packed.scales.to(master.device());
+  codes.reset();  // the device has room for one
+  codes = packed.codes.to(leaf.device());
+  scales = packed.scales.to(leaf.device());
   master.reset();
   compute.reset();
   ++version;
@@ -141,6 +147,17 @@ int64_t count_of(const ParamList& params) {
   int64_t count = 0;
   for (const auto& p : params) count += p->count();
   return count;
+}
+
+void fill_masters(const ParamList& params, const std::function<void(Param&)>& fill) {
+  const at::NoGradGuard no_grad;
+  for (const auto& p : params) {
+    const bool packed = p->codes.defined();
+    if (packed) p->compute = p->master = at::zeros(p->sizes(), at::kBFloat16);
+    fill(*p);
+    if (packed) p->pack();
+  }
+  refresh_compute(params);
 }
 
 void refresh_compute(const ParamList& params) {

@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/custom_class.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -82,7 +83,7 @@ struct Param : torch::CustomClassHolder {
   int64_t unit = 0;  // of the weights that come and go together, in the order of the forward pass
 
   // Frozen and kept in FP8 (pack()): E4M3 codes and the decode factors of 128x128 blocks; master
-  // and compute are undefined then.
+  // and compute are undefined then, but while fill_masters() has them on the host.
   at::Tensor codes, scales;
   at::IntArrayRef sizes() const { return sizes_; }  // of the whole
   int64_t count() const { return c10::multiply_integers(sizes()); }
@@ -105,6 +106,7 @@ struct Storage {
   at::ScalarType master = at::kFloat;    // FP32; or BF16: one tensor, rounded stochastically
   at::ScalarType gradient = at::kFloat;  // FP32 or BF16
   bool trainable = true;  // false: one tensor in the compute dtype, no gradient, no optimizer state
+  bool packed = false;    // frozen matrices are codes (Param::pack()) from the beginning
   // The rows of matrices are spread over `count` ranks, of which this is number `index`.
   struct Shards {
     int count = 1, index = 0;
@@ -117,6 +119,10 @@ struct Storage {
 // `compute` is BF16 or FP32. A matrix in BF16 mode gets a BF16 copy, and on a GPU a vector does.
 ParamPtr make_param(std::string name, at::IntArrayRef shape, at::ScalarType compute, bool decays,
                     at::Device device, const Storage& storage = {});
+
+// Calls fill(param) for each, to write its master, and makes the compute copies. A packed one has a
+// master for that long alone, on the host: the device never holds the model in BF16.
+void fill_masters(const ParamList& params, const std::function<void(Param&)>& fill);
 
 // Master weights changed from outside (initialisation, loading): makes the compute copies again.
 void refresh_compute(const ParamList& params);

@@ -49,8 +49,6 @@ void start_lora(const config::Settings& s, TrainedModel& trained) {
       std::make_unique<nn::Lora>(*trained.engine, lora_layers(*trained.model), options_of(s));
   if (trained.model->routing() != nullptr)
     log_info("adapters: experts and routers have none and stay frozen");
-  if (s.lora_base == config::LoraBase::kFp8)
-    for (const auto& layer : trained.model->linears()) layer->weight->pack();
   const double base = static_cast<double>(models::parameter_count(*trained.model));
   log_info(octavo::str(
       "adapters: rank ", s.lora_rank, " on ", trained.lora->modules().size(), " modules, ",

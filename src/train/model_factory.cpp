@@ -65,7 +65,8 @@ nn::Storage storage_of(const config::Settings& settings) {
   const auto type = [](StateType t) { return t == StateType::kBf16 ? at::kBFloat16 : at::kFloat; };
   return {.master = type(settings.master_dtype),
           .gradient = type(settings.gradient_dtype),
-          .trainable = settings.lora_rank == 0};
+          .trainable = settings.lora_rank == 0,
+          .packed = settings.lora_rank > 0 && settings.lora_base == config::LoraBase::kFp8};
 }
 
 std::unique_ptr<models::Model> make_model(const config::Settings& settings, int64_t vocab,
@@ -124,21 +125,20 @@ std::function<at::Tensor(const std::string&)> finder(const checkpoint::State& st
 }
 
 void load_weights(models::Model& model, const checkpoint::State& state) {
-  const at::NoGradGuard no_grad;
   if (!state.groups.contains("model") && state.groups.contains("adapter"))
     fail(ExitCode::kUsage, "train",
          "wanted a checkpoint with the weights of a model, found one of adapters; export it "
          "(octavo checkpoints export) and start from that folder");
   if (!state.groups.contains("model"))
     fail(ExitCode::kDamaged, "train", "wanted a group 'model' in the checkpoint, found none");
-  for (const auto& p : model.params())
-    p->master.copy_(stored_master(state, "model", *p, "weight",
-                                  "resume with the model settings it was made with"));
+  nn::fill_masters(model.params(), [&](nn::Param& p) {
+    p.master.copy_(stored_master(state, "model", p, "weight",
+                                 "resume with the model settings it was made with"));
+  });
   const size_t stored = state.groups.at("model").size();
   if (stored != model.params().size())
     fail(ExitCode::kUsage, "train", "this model has ", model.params().size(),
          " weights, the checkpoint ", stored, "; resume with the model settings it was made with");
-  nn::refresh_compute(model.params());
 }
 
 void load_weights(models::Model& model, const fs::path& folder) {

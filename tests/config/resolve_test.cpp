@@ -150,6 +150,8 @@ TEST_F(Resolve, ContradictionsOfOneLevelAreRefused) {
   refused("mixed_precision: bf16\nuse_fp8: true\n", {},
           {"mixed_precision bf16 in", ":1 and use_fp8 in", ":2", "one_precision"});
   refused("fp8_scenario: mxfp8\nfp8_recipe: delayed\n", {}, {"one_recipe"});
+  refused("lora_rank: 8\nlora_base: fp8\n", {"--mixed_precision", "fp32"},
+          {"lora_base", "low_state_has_low_products"});
   EXPECT_NO_THROW(parsed("mixed_precision: bf16\nuse_fp8: true\n", {}, kGenerateArguments));
   const Parsed asked = parsed("mixed_precision: bf16\nuse_fp8: true\n", {}, kVerifyArguments);
   EXPECT_EQ(asked.conflicts.size(), 1u) << "verify judges what train would refuse";

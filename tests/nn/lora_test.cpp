@@ -3,6 +3,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "nn/fp8_weight.h"
 #include "nn/layers.h"
 #include "nn/oracle.h"
 
@@ -143,6 +144,42 @@ TEST(PackedParam, KeepsWeightsToHalfAStep) {
   EXPECT_TRUE(
       (error <= before.abs() * (0x1p-4 + 0x1p-8) + largest / 448 * 0x1p-9).all().item<bool>());
   EXPECT_EQ(after.narrow(0, 0, 128).narrow(1, 0, 128).abs().max().item<double>(), 0);
+}
+
+// One that is packed from the beginning has no other form but while it is filled, and ends with the
+// codes of one that was packed when it was there.
+TEST(PackedParam, IsFilledOnTheHostAndPackedAtOnce) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor values = at::randn({200, 130});
+  const auto whole = make_param("w", {200, 130}, at::kBFloat16, true, at::kCPU, kFrozen);
+  whole->master.copy_(values);
+  whole->pack();
+  const Storage packed{.trainable = false, .packed = true};
+  const ParamList both = {make_param("w", {200, 130}, at::kBFloat16, true, at::kCPU, packed),
+                          make_param("v", {200, 130}, at::kBFloat16, true, at::kCPU, packed)};
+  for (const auto& p : both) {
+    EXPECT_FALSE(p->master.defined() || p->compute.defined());
+    EXPECT_EQ(p->weights().abs().max().item<double>(), 0);  // as any weight that was not loaded
+  }
+  int filled = 0;
+  fill_masters(both, [&](Param& p) {
+    EXPECT_FALSE(both[static_cast<size_t>(1 - filled++)]->master.defined());  // one at a time
+    p.copy_rows(values, 0);
+  });
+  EXPECT_EQ(filled, 2);
+  for (const auto& p : both) {
+    EXPECT_FALSE(p->master.defined() || p->compute.defined());
+    EXPECT_TRUE(at::equal(p->codes.view(at::kByte), whole->codes.view(at::kByte)));
+    EXPECT_TRUE(at::equal(p->scales, whole->scales));
+  }
+}
+
+// The way of a GPU, which has no room for FP32.
+TEST(PackedParam, DecodesToBf16AsThroughFp32) {
+  constexpr Fp8Block kBlock{128, 128};
+  const Fp8Weight made = quantize_weight(at::randn({200, 130}), kBlock, at::kFloat, "w");
+  EXPECT_TRUE(at::equal(dequantize_weight(made.codes, made.scales, kBlock, at::kBFloat16),
+                        dequantize_weight(made.codes, made.scales, kBlock).to(at::kBFloat16)));
 }
 
 }  // namespace

@@ -98,6 +98,30 @@ TEST_F(LoraRun, OnlyAdaptersChange) {
     }
 }
 
+// The base in FP8 is packed as it comes; the codes are those of a whole one, wherever it comes
+// from.
+TEST_F(LoraRun, AnFp8BaseIsThePackedBase) {
+  config::Settings whole = settings();
+  whole.n_embd = 64;
+  whole.checkpoint_dir = (folder / "checkpoints").string();
+  const auto run = start(whole);
+  losses(*run, 2);
+  const std::string saved = save(*run, "run", false, nullptr).string();
+  for (const std::string& from : {std::string(), saved}) {
+    SCOPED_TRACE(from);
+    config::Settings s = lora(Precision::kBf16);
+    s.init_from = from;
+    const auto plain = start(s);
+    s.lora_base = config::LoraBase::kFp8;
+    const auto packed = start(s);
+    for (const auto& layer : plain->trained.model->linears()) layer->weight->pack();
+    EXPECT_EQ(different(frozen(*packed), frozen(*plain)), std::vector<size_t>());
+    for (const auto& layer : packed->trained.model->linears())
+      EXPECT_FALSE(layer->weight->master.defined()) << layer->name;
+    EXPECT_TRUE(packed->trained.model->head()->master.defined());
+  }
+}
+
 // b is zero at first, so a model with new adapters is the model.
 TEST_F(LoraRun, BeginsWhereTheModelIs) {
   config::Settings s = lora();
