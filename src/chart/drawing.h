@@ -19,6 +19,8 @@ inline constexpr const char* kBad = "#b3261e";  // what does not fit, and nothin
 
 // Okabe and Ito's colours: told apart by every kind of eye, and on a grey printer mostly too.
 std::string_view colour_of(size_t index);
+// Of two colours "#rrggbb", as WCAG 2 defines it: 1 (none) to 21 (black on white).
+double contrast(std::string_view one, std::string_view other);
 size_t colours();
 // Of the curve with this colour, "" for the first: curves are told apart without colours, too.
 std::string_view dashes_of(size_t index);

@@ -11,9 +11,10 @@
 namespace octavo::chart {
 namespace {
 
-constexpr double kBar = 26, kGap = 12, kLegend = 150, kEndText = 150, kLabelled = 0.08;
-// Parts of one kind in shades of one colour: twenty flat colours could not be told apart. Edges and
-// names on the parts tell them apart without any.
+constexpr double kBar = 26, kGap = 12, kLegend = 150, kEndText = 150, kLabelSize = 11;
+constexpr double kBetween = 1.5;  // of paper between two parts
+// Parts of one kind in shades of one colour: twenty flat colours could not be told apart. Edges,
+// paper between them, and names or letters on them tell them apart without any.
 constexpr std::array<std::string_view, 20> kShades = {
     "#0a4f82", "#2b83ba", "#7fb8dc", "#c6dfef", "#c24f00", "#ed8a3f", "#f8c08f",
     "#00795a", "#7ecbb3", "#b0b5ba", "#5b3a8c", "#8e6bbf", "#bfa6dd", "#e2d6f0",
@@ -43,11 +44,19 @@ class PartColours {
 };
 
 const char* text_on(std::string_view shade) {
-  const auto channel = [&](size_t at) {
-    const auto digit = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
-    return 16.0 * digit(shade[at]) + digit(shade[at + 1]);
-  };
-  return 0.3 * channel(1) + 0.59 * channel(3) + 0.11 * channel(5) > 128 ? kDarkText : kLightText;
+  return contrast(shade, kDarkText) > contrast(shade, kLightText) ? kDarkText : kLightText;
+}
+
+// A part's letter in the legend and on the bars, where its name has no room.
+std::string key_of(size_t i) {
+  return i < 26 ? std::string(1, static_cast<char>('A' + i)) : "";
+}
+
+// What stands on a part: its name and value, or its letter for the name, or the letter alone.
+std::string label_of(size_t i, const std::string& name, const std::string& value, double width) {
+  for (const std::string& label : {str(name, " ", value), str(key_of(i), " ", value), key_of(i)})
+    if (text_width(label, kLabelSize) <= width - 4) return label;
+  return "";
 }
 
 struct Scale {
@@ -72,14 +81,13 @@ double draw_row(Drawing& drawing, const StackedBars& panel, const StackedBars::R
     const std::string name = part_name(panel, i);
     const std::string value = short_number(row.values[i] / panel.per_unit);
     const std::string_view shade = colours.of(name);
-    drawing.box(x, y, width, kBar, shade,
+    drawing.box(x, y, width > 2 * kBetween ? width - kBetween : width, kBar, shade,
                 {.edge = row.bad ? kBad : kFaint,
                  .hint = str(row.name, ", ", name, ": ", value, panel.unit.empty() ? "" : " ",
                              panel.unit)});
-    const std::string& label = text_width(name, 11) <= width - 6 ? name : value;
-    if (width >= kLabelled * scale.full && text_width(label, 11) <= width - 4)
-      drawing.words(x + width / 2, y + kBar * 0.66, label,
-                    {.anchor = "middle", .colour = text_on(shade), .size = 11});
+    if (const std::string label = label_of(i, name, value, width - kBetween); !label.empty())
+      drawing.words(x + (width - kBetween) / 2, y + kBar * 0.66, label,
+                    {.anchor = "middle", .colour = text_on(shade), .size = kLabelSize});
     x += width;
   }
   return x;
@@ -92,9 +100,9 @@ void draw_limit(Drawing& drawing, const StackedBars& panel, const Scale& scale, 
   drawing.polyline(
       str(coordinate(x), ",", coordinate(top - 4), " ", coordinate(x), ",", coordinate(bottom)),
       kInk, kLevelDashes);
-  const bool rightwards = x - text_width(panel.limit_name, 11) < 16;
+  const bool rightwards = x - text_width(panel.limit_name, kLabelSize) < 16;
   drawing.words(x, bottom + 12, panel.limit_name,
-                {.anchor = rightwards ? "start" : "end", .size = 11});
+                {.anchor = rightwards ? "start" : "end", .size = kLabelSize});
 }
 
 // For what stands behind the bars; red is bold, and wider.
@@ -129,7 +137,8 @@ double draw_panel(Drawing& drawing, const StackedBars& panel, double left, doubl
         [&](const StackedBars::Row& row) { return i < row.values.size() && row.values[i] > 0; });
     if (!shown) continue;
     drawing.box(right - kLegend, legend - 10, 11, 11, colours.of(panel.parts[i]), {.edge = kFaint});
-    drawing.words(right - kLegend + 18, legend, shortened(panel.parts[i], kLegend - 20));
+    drawing.words(right - kLegend + 18, legend,
+                  shortened(str(key_of(i), " ", panel.parts[i]), kLegend - 20));
     legend += 18;
   }
   return std::max(y + (panel.limit > 0 ? 14 : 0), legend) + 26;

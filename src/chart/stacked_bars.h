@@ -30,8 +30,8 @@ struct StackedPicture {
   int width = 1020;
 };
 
-// Bars of a panel have one scale. A part with a twelfth of it or more has its name, or its value,
-// on it; the pointer shows both of every part.
+// Bars of a panel have one scale. A part has its name and value on it, where they have room;
+// otherwise its letter of the legend stands for the name. The pointer shows both of every part.
 std::string svg(const StackedPicture& picture);
 
 }  // namespace octavo::chart
