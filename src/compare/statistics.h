@@ -30,7 +30,8 @@ Interval bounded_mean(std::span<const double> values);
 
 // Values in a row of which neighbours are alike, at least four: the wider of two intervals. One
 // takes the correlation of neighbours for that of all (AR(1), corrected for its bias in short
-// rows); the other compares the means of long blocks, which also sees slow waves under noise.
+// rows, and 0.5 at least in those of fewer than 25 values); the other compares the means of long
+// blocks, which also sees slow waves under noise.
 Interval correlated_mean(std::span<const double> values);
 
 // mean(b) - mean(a) of two such rows that have nothing to do with each other.

@@ -62,6 +62,20 @@ TEST(Statistics, CorrelatedRowsAreCoveredAndNotDrowned) {
   }
 }
 
+// The evaluations in the last part of a run: four or five, and neighbours are alike.
+TEST(Statistics, FewCorrelatedValuesAreCovered) {
+  std::mt19937_64 random(11);
+  for (const size_t length : {4u, 5u, 8u, 12u, 20u})
+    for (const double rho : {0.0, 0.5, 0.7, 0.9}) {
+      int covered = 0;
+      for (int trial = 0; trial < 1000; ++trial) {
+        const Interval interval = correlated_mean(correlated_row(random, length, rho));
+        covered += interval.low <= 0 && interval.high >= 0;
+      }
+      EXPECT_GE(covered, rho < 0.8 ? 925 : 840) << length << " values, " << rho;
+    }
+}
+
 TEST(Statistics, SlowWavesUnderNoiseAreSeen) {
   std::mt19937_64 random(8);
   int covered = 0;
