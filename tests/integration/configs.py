@@ -183,7 +183,7 @@ def list_problems(work, home):
     done = octavo(["verify", "--before-long-run", "guide.yaml", "--gpu", "h200", "--json"], folder, home)
     found = {f["id"]: f["status"] for f in json.loads(done.stdout)["findings"] if f["section"].startswith("the run")}
     wanted = {"config": "fail", "schedule": "fail", "learning_rate": "warn", "data": "warn", "resume": "ok", "memory": "ok",
-              "disk": "ok", "watching": "warn", "BF16 baseline": "warn", "FP8's gain": "ok", "secrets": "ok", "time": "ok"}  # it warns below 1.05x
+              "disk": "ok", "watching": "warn", "BF16 baseline": "warn", "FP8's gain": "ok", "secrets": "ok", "time": "ok"}  # it warns below 1.05x; planning.py derives 1.15 at most
     print(f"  before a long run: {len(found)} lines, {sum(s == 'fail' for s in found.values())} failures")
     for name, status in wanted.items():
         if found.get(name) != status:
