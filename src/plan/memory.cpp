@@ -177,8 +177,14 @@ void add_states(const MemoryWork& work, Memory& m) {
   const fp8::Granularity granularity = fp8::traits_of(work.recipe).weights;
   const bool symmetric = fp8::is_symmetric(granularity);
   const bool short_of_memory = work.recompute && !cpu;
-  // Fully sharded weights take their codes with them: they are in whole_units().
-  if (full || short_of_memory || (!symmetric && work.accumulation == 1)) return;
+  // Fully sharded: each GPU keeps the codes of its rows, which it sends for every block; those of a
+  // whole block come and go (whole_units()).
+  if (full) {
+    if (work.fp8_gather && weights < 1)
+      m.fp8_weights = (symmetric ? 1 : 2) * bytes_in(block_matrices(work.shape), 1, cpu) * weights;
+    return;
+  }
+  if (short_of_memory || (!symmetric && work.accumulation == 1)) return;
   const bool any_layout =
       !cpu && granularity == fp8::Granularity::kTensor && fp8::takes_any_layout(work.capability);
   m.fp8_weights = (any_layout ? 1 : 2) * bytes_in(block_matrices(work.shape), 1, cpu);
@@ -189,6 +195,7 @@ void add_states(const MemoryWork& work, Memory& m) {
 // embedding and the head come and go likewise.
 struct WholeUnits {
   double head_weights = 0, head_gradients = 0;
+  double waiting_head = 0;  // the head's gradient before it travels
   double block_weights = 0, block_gradients = 0;
 };
 WholeUnits whole_units(const MemoryWork& work) {
@@ -206,6 +213,7 @@ WholeUnits whole_units(const MemoryWork& work) {
     const double each = bytes_of(work.gradients);
     const double sent = work.reduced_gradients == each ? 0 : work.reduced_gradients;
     units.head_gradients = (each + sent) * head;
+    units.waiting_head = each * head;
     units.block_gradients = (each + sent / 2) * block;  // a copy travels of one of the two
   }
   return units;
@@ -264,10 +272,10 @@ std::vector<Moment> moments_of(const MemoryWork& work, bool keeps_codes) {
   const bool makes_weights = work.lora_base_fp8 || (work.fp8 && !keeps_codes);
   const double passing = tokens * passing_per_token(work) + (work.recompute ? per_block : 0) +
                          (makes_weights ? largest_weight(s) : 0);
-  const double loss = whole.head_weights + whole.head_gradients + whole.block_weights;
+  const double loss = whole.head_weights + whole.waiting_head + whole.block_weights;
   // The gradient of an embedding that is the head too waits for the end.
   const double backward = 2 * whole.block_weights + whole.block_gradients +
-                          (s.tied ? whole.head_gradients + whole.block_gradients
+                          (s.tied ? whole.waiting_head + whole.block_gradients
                                   : std::max(whole.block_gradients, whole.head_gradients));
   const double end = whole.block_weights + whole.head_gradients + whole.block_gradients;
   return {{"loss", early, kept, logits, loss},

@@ -62,7 +62,7 @@ std::string memory_table(const Forecast& f) {
     out += line("  %s has %.1f GB to use: it %s", std::string(f.gpu->title).c_str(),
                 f.memory_limit / kGiga, f.fits() ? "fits" : "does NOT fit");
   if (f.gpus > 1)
-    out += "  what several GPUs share follows from the formulas: only one GPU was measured\n";
+    out += "  what several GPUs share was held against the allocators of 2 to 8 fake devices\n";
   if (!f.program.empty())
     out +=
         str("  of octavo's own layout: ", f.program, " may need more or less for the same run\n");

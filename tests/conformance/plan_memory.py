@@ -4,8 +4,11 @@
 
 GPU: twelve configs from 124M to 14B on the fake CUDA device (src/fake_cuda): the real training step, libtorch's real caching
 allocator, no kernels. Within 3% of the peak that was asked of the device. Models of other families by their names, up to 32B, with
-`octavo plan --dry_run` on the largest device: adapters, recomputation, kinds of state, recipes, lengths. CPU: six short real runs, within 10% of the peak
-in their receipts.
+`octavo plan --dry_run` on the largest device: adapters, recomputation, kinds of state, recipes, lengths. Sharded: ranks that are processes, each with
+a fake device of its own and NCCL recorded (nccl_calls.py), by the rank that took most. CPU: six short real runs, within 10% of the peak in
+their receipts.
+
+usage: plan_memory.py [--named N,N… | --sharded N,N…]    those places of the tables alone
 """
 import json
 import os
@@ -18,6 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release"))
 sys.path.insert(0, str(ROOT / "tests/integration"))
 import fake_cuda  # noqa: E402
+import nccl_calls  # noqa: E402
 
 GPU_LIMIT, CPU_LIMIT = 0.03, 0.10
 LOW = "--master_dtype bf16 --moment_dtype fp8 --gradient_dtype bf16"
@@ -73,6 +77,13 @@ NAMED = [("Qwen3-0.6B", "--batch_size 4 --max_seq_length 2048"),
          ("SmolLM2-135M", "--batch_size 32 --max_seq_length 1024 --use_fp8"),
          ("SmolLM2-1.7B", f"{LONG} --master_dtype bf16 --moment_dtype bf16")]
 LARGEST = ["--gpu", "b300"]
+SHARDED = [("llama-1b", f"--num_gpus 2 --sharding_mode ddp {LONG}"),
+           ("llama-1b", f"--num_gpus 4 --sharding_mode zero1 {LONG}"),
+           ("llama-1b", f"--num_gpus 4 --sharding_mode zero2 {LONG} --use_fp8"),
+           ("llama-1b", f"--num_gpus 4 --sharding_mode fsdp_full {LONG}"),
+           ("llama-3b", f"--num_gpus 4 --sharding_mode fsdp_full {LONG} --use_fp8 --gradient_checkpointing"),
+           ("llama-3b", f"--num_gpus 2 --sharding_mode ddp {LONG} --lora_rank 16 --gradient_checkpointing"),
+           ("llama-8b", f"--num_gpus 4 --sharding_mode fsdp_full {SHORT} --gradient_checkpointing")]
 SMALL = "--vocab_size 50257 --max_seq_length 256"
 CPU = [("gpt2", f"{SMALL} --batch_size 2"),
        ("gpt2", f"{SMALL} --batch_size 8 --gradient_checkpointing"),
@@ -118,6 +129,15 @@ def dry_run_peak(model, flags):
     return json.loads(out[out.index("{"):])["peak_bytes"]
 
 
+def sharded_peak(folder, model, flags):
+    gpus = int(flags[flags.index("--num_gpus") + 1])
+    words = [word for place, word in enumerate(flags) if "--num_gpus" not in flags[max(0, place - 1):place + 1]]
+    found = nccl_calls.run_ranks(folder, ["--device", "cuda", "--init_from", "random", "--runs_dir", folder / "runs", "--dataset", folder / "text.txt",
+                                          "--tokenizer", "bytes", "--data_cache", folder / "data", "--fp8_stats_freq", "0", "--model_name", model,
+                                          *words], gpus, 3)
+    return max(rank["peak"] for rank in found)
+
+
 def cpu_peak(folder, model, flags, name):
     run([BUILD / "bin/octavo", "train", "--device", "cpu", "--init_from", "random", "--max_steps", 2, "--eval_freq", 0,
          "--checkpoint_freq", 0, "--runs_dir", folder / "runs", "--checkpoint_dir", folder / "checkpoints",
@@ -140,22 +160,35 @@ def compare(folder, configs, device, measure, planned_for=()):
     return worst
 
 
+def places(table, flag):
+    """The rows of a table that are asked for; None without the flag."""
+    return [table[int(place)] for place in sys.argv[sys.argv.index(flag) + 1].split(",")] if flag in sys.argv else None
+
+
 def main():
     fake_cuda.require_libraries()
-    only = sys.argv[sys.argv.index("--named") + 1].split(",") if "--named" in sys.argv else None  # places in NAMED, alone
-    if only:
-        return 0 if compare(pathlib.Path(tempfile.gettempdir()), [NAMED[int(place)] for place in only], "cuda", lambda model, flags, _: dry_run_peak(model, flags),
-                            LARGEST) <= GPU_LIMIT else 1
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         for shape in SHAPES:
             write_shape(folder, shape)
         (folder / "text.txt").write_text("".join(f"line {i} of a text that nobody reads\n" for i in range(12000)))
+
+        def named_worst(table):
+            return compare(folder, table, "cuda", lambda model, flags, _: dry_run_peak(model, flags), LARGEST)
+
+        def sharded_worst(table):
+            return compare(folder, table, "cuda", lambda model, flags, _: sharded_peak(folder, model, flags))
+
+        if rows := places(NAMED, "--named"):
+            return 0 if named_worst(rows) <= GPU_LIMIT else 1
+        if rows := places(SHARDED, "--sharded"):
+            return 0 if sharded_worst(rows) <= GPU_LIMIT else 1
         gpu = compare(folder, GPU, "cuda", lambda model, flags, _: gpu_peak(folder, model, flags))
-        named = compare(folder, NAMED, "cuda", lambda model, flags, _: dry_run_peak(model, flags), LARGEST)
+        sharded, named = sharded_worst(SHARDED), named_worst(NAMED)
         cpu = compare(folder, CPU, "cpu", lambda model, flags, number: cpu_peak(folder, model, flags, f"run{number}"))
-    print(f"gpu_configs={len(GPU)} gpu_worst={gpu:.4f} named_configs={len(NAMED)} named_worst={named:.4f} cpu_configs={len(CPU)} cpu_worst={cpu:.4f}")
-    return 0 if max(gpu, named) <= GPU_LIMIT and cpu <= CPU_LIMIT else 1
+    print(f"gpu_configs={len(GPU)} gpu_worst={gpu:.4f} sharded_configs={len(SHARDED)} sharded_worst={sharded:.4f} "
+          f"named_configs={len(NAMED)} named_worst={named:.4f} cpu_configs={len(CPU)} cpu_worst={cpu:.4f}")
+    return 0 if max(gpu, sharded, named) <= GPU_LIMIT and cpu <= CPU_LIMIT else 1
 
 
 sys.exit(main())

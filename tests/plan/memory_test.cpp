@@ -87,11 +87,36 @@ TEST(PlanMemory, ShardingDividesWhatItSays) {
   const Memory full = memory(work);
   EXPECT_NEAR(full.weights, none.weights / 8, 1);
   EXPECT_EQ(full.activations, none.activations);
+  // Each keeps the codes of its rows beside them, one byte each; without fp8_all_gather none.
+  work.fp8 = true;
+  EXPECT_NEAR(memory(work).fp8_weights, 6.98e9 / 8, 0.01e9);
+  work.fp8_gather = false;
+  EXPECT_EQ(memory(work).fp8_weights, 0);
+  work.fp8 = false;
+  work.fp8_gather = true;
   // hybrid: a node's GPUs share, however many nodes there are.
   work.gpus = 64;
   EXPECT_LT(memory(work).total, full.total);
   work.shard_group = 8;
   EXPECT_EQ(memory(work).total, full.total);
+}
+
+// While the loss is computed the head's gradient is there once; a copy to send is made when it is
+// complete. At the end of the pass there are both.
+TEST(PlanMemory, TheHeadsGradientTravelsWhenItIsComplete) {
+  config::Settings settings;
+  settings.model_name = "llama-3.2-1b";
+  settings.batch_size = 2;
+  settings.max_seq_length = 2048;
+  MemoryWork work = memory_work(settings, shape_of(settings));
+  work.gpus = 4;
+  work.sharding = Sharding::kZero2;
+  work.reduced_gradients = 4;
+  const Memory same = memory(work);
+  ASSERT_EQ(same.moment, "loss");
+  work.reduced_gradients = 2;
+  EXPECT_EQ(memory(work).moment, "loss");
+  EXPECT_EQ(memory(work).total, same.total);
 }
 
 TEST(PlanMemory, ACpuHoldsSizeClasses) {
