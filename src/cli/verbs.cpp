@@ -32,7 +32,7 @@ constexpr OwnFlag kAuditFlags[] = {{"compare", "", "two traces beside each other
 constexpr Verb kVerbs[] = {
     {"train", "[CONFIG.yaml] [--key value]…", "train a model", config::kTrainArguments, core},
     {"launch",
-     "[--nproc N] [--nnodes N --node_rank R --master_address A] [--key value]… [--] train "
+     "[--nproc N] [--nodes N|MIN:MAX --node_rank R --master_address A] [--key value]… [--] train "
      "[CONFIG.yaml] [--key value]…",
      "start, watch and end the ranks of a run; write SLURM and Kubernetes files",
      {"launch", kLaunch},

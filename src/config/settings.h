@@ -235,7 +235,10 @@ struct Settings {
 
   // launch
   int64_t nproc = 0;           // 0: GPU_NUM, else one for each GPU, else 1
-  int64_t nnodes = 0;          // 0: WORLD_SIZE beside GPU_NUM, else 1
+  int64_t nnodes = 0;          // at most; 0: WORLD_SIZE beside GPU_NUM, else 1
+  int64_t least_nodes = 0;     // of nnodes MIN:MAX; 0: all of them
+  int64_t spares = 0;          // nodes beside them that wait to take a lost one's place
+  double node_wait = 30;       // seconds for a lost node, until the run goes on with fewer
   int64_t node_rank = -1;      // -1: RANK beside GPU_NUM, else 0
   std::string master_address;  // "": MASTER_ADDR beside GPU_NUM, else loopback
   int64_t master_port = 0;     // 0: any free one on one node, else 29500

@@ -185,7 +185,6 @@ constexpr Hint kHints[] = {
     {"rdzv_endpoint", "master_address and master_port of octavo launch"},                     // [r]
     {"local_rank", kLaunch},                                                                  // [h]
     {"world_size", kLaunch},                                                                  // [c]
-    {"nodes", "nnodes of octavo launch"},                                                     // [c]
     {"num_nodes", "nnodes of octavo launch"},                                                 // [c]
     {"name", "run_name"},                                                                     // [c]
     {"project", "wandb_project"},                                                             // [c]

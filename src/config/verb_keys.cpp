@@ -9,6 +9,32 @@ namespace {
 
 using S = Settings;
 
+constexpr int64_t kMostNodes = 65536;
+
+// N or MIN:MAX, as torchrun has it.
+Key nodes_key(std::string name, std::string help) {
+  Key key{.name = std::move(name), .type = Type::kText, .help = std::move(help)};
+  key.wanted = "a number of nodes N, or MIN:MAX with MIN from 1 to MAX, at most 65536";
+  key.store = [](Settings& settings, std::span<const std::string> values) {
+    const std::string_view text = values.front();
+    const size_t colon = text.find(':');
+    const auto most = parse_number<int64_t>(colon == text.npos ? text : text.substr(colon + 1));
+    const auto least = colon == text.npos ? std::optional<int64_t>(0)
+                                          : parse_number<int64_t>(text.substr(0, colon));
+    if (!most || !least || *most < 0 || *most > kMostNodes) return false;
+    if (colon != text.npos && (*least < 1 || *least > *most)) return false;
+    settings.nnodes = *most;
+    settings.least_nodes = *least;
+    return true;
+  };
+  key.load = [](const Settings& settings) {
+    const std::string most = print_number(settings.nnodes);
+    return std::vector{settings.least_nodes > 0 ? print_number(settings.least_nodes) + ":" + most
+                                                : most};
+  };
+  return key;
+}
+
 }  // namespace
 
 std::vector<Key> generate_keys() {
@@ -129,12 +155,20 @@ std::vector<Key> launch_keys() {
               "Ranks on this node. 0: GPU_NUM, or else one for each GPU, or else 1. Of a sweep: "
               "ranks of each trial, 0 being one process.")
           .read_by(reader::kLaunch | reader::kSweepAgent | reader::kSweepRun),
-      int_key(
-          "nnodes", &S::nnodes, 0, 65536,
-          "Nodes of the run. 0: WORLD_SIZE where GPU_NUM is set (the guides count nodes in it), "
-          "else 1."),
+      nodes_key("nnodes",
+                "Nodes of the run: N, or MIN:MAX for a run that goes on with fewer when a node is "
+                "lost and grows again when one comes; the samples of a step and their order stay. "
+                "0: WORLD_SIZE where GPU_NUM is set (the guides count nodes in it), else 1.")
+          .alias("nodes"),
       int_key("node_rank", &S::node_rank, -1, 65535,
-              "Which of the nodes this is, from 0 on. -1: RANK where GPU_NUM is set, else 0."),
+              "Which of the nodes this is, from 0 on; spares count on from MAX. -1: RANK where "
+              "GPU_NUM is set, else 0."),
+      int_key("spares", &S::spares, 0, 65536,
+              "Launchers beside those of nnodes: nodes that wait, without ranks, to take the place "
+              "of one that is lost."),
+      real_key("node_wait", &S::node_wait, 0, 1e6,
+               "Seconds that a run of nnodes MIN:MAX waits for a node that is lost, or missing at "
+               "the start, before it goes on with fewer; a spare is not waited for."),
       text_key(
           "master_address", &S::master_address,
           "Address or name of node 0, where ranks rendezvous: it listens there and nowhere else. "

@@ -70,6 +70,20 @@ TEST(Spellings, ThatMeanTheSameAreTaken) {
   EXPECT_EQ(given({"--nproc-per-node=2"}, {"launch", reader::kLaunch}).nproc, 2);
 }
 
+TEST(Spellings, NodesAreANumberOrARange) {
+  const auto nodes = [](const std::string& text) {
+    return given({"--nodes", text}, {"launch", reader::kLaunch});
+  };
+  EXPECT_EQ(nodes("4").nnodes, 4);
+  EXPECT_EQ(nodes("4").least_nodes, 0);
+  EXPECT_EQ(nodes("2:4").nnodes, 4);
+  EXPECT_EQ(nodes("2:4").least_nodes, 2);
+  EXPECT_EQ(given({"--nnodes=3:3"}, {"launch", reader::kLaunch}).least_nodes, 3);
+  for (const char* wrong :
+       {"", ":", "2:", ":4", "0:4", "4:2", "-1", "2:4:6", "2:65537", "a:b", "1.5"})
+    expect_refused([&] { nodes(wrong); }, {"--nnodes", "MIN:MAX"});
+}
+
 TEST(Spellings, AreTheSameKey) {
   expect_refused(
       [] {
