@@ -36,6 +36,7 @@ struct Resumed {
   int64_t step = 0;
   std::vector<std::string> passed_over;     // newer checkpoints that were damaged
   std::optional<optim::Schedule> schedule;  // of the run that saved it; older ones may not say
+  int64_t ranks = 1;                        // that it had
 };
 
 // Seconds of a step without waits for other ranks.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/host.h"
 #include "base/log.h"
 #include "config/print.h"
 #include "engine/allocator.h"
@@ -13,6 +12,7 @@
 #include "train/reporting/fp8_report.h"
 #include "train/reporting/peaks.h"
 #include "train/reporting/receipt.h"
+#include "train/reporting/restart_ledger.h"
 
 namespace octavo::train {
 namespace {
@@ -48,7 +48,7 @@ Outputs::Outputs(const Run& run) : run_(run), first_tokens_(run.progress.tokens)
   if (!run.world.is_first()) return;
   fs::create_directories(folder_);
   write_file_atomic(folder_ / "config.yaml", config::to_yaml(s));
-  write_restart();
+  write_restart(folder_, run_.resumed, run_.world.size());
   flags_ = make_flags(run, folder_);
   save_receipt("running", {});
   console_ = monitor::open_console(run.progress.step, run.schedule.max_steps, s.log_freq);
@@ -161,16 +161,6 @@ RunSummary Outputs::summary() const {
   s.folder = folder_;
   s.page = page_;
   return s;
-}
-
-// When and from where the run was resumed: metrics.jsonl reads as if it never had been.
-void Outputs::write_restart() {
-  const Resumed& resumed = run_.resumed;
-  if (resumed.from.empty()) return;
-  append_to_ledger(folder_ / "restarts.jsonl", {{"step", resumed.step},
-                                                {"from", resumed.from},
-                                                {"time", utc_now(0)},
-                                                {"passed_over", resumed.passed_over.size()}});
 }
 
 void Outputs::write_page() {

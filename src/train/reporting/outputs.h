@@ -40,7 +40,6 @@ class Outputs {
   void say(const monitor::Flag& flag);
   void say_ended(int64_t step);
   void write_incidents();
-  void write_restart();
   void write_page();
   void save_receipt(const std::string& status, const Json& sinks);
 

@@ -13,6 +13,7 @@
 #include "train/guards/replica_check.h"
 #include "train/lora_run.h"
 #include "train/reporting/fp8_report.h"
+#include "train/reporting/restart_ledger.h"
 #include "train/state/mixture_order.h"
 
 namespace octavo::train {
@@ -91,6 +92,7 @@ void write_receipt(const Run& run, const fs::path& run_dir, const std::string& s
       {"lora", lora_receipt(run.trained, length)},
       {"cuda_graph", run.trained.graph != nullptr ? run.trained.graph->receipt() : Json()},
       {"resumed", resumed_receipt(run.resumed)},
+      {"restarts", restarts_receipt(run_dir)},
       {"data", data_receipt(run)},
       {"checkpoints", run.saver != nullptr ? run.saver->receipt() : Json()},
       {"sinks", sinks},

@@ -261,7 +261,11 @@ void resume(Run& run) {
   const auto loaded = load_into(run, run.settings.resume);
   const checkpoint::State& state = loaded.state;
   const std::string source = loaded.path.string();
-  run.resumed = {source, state.step, {}, saved_schedule(state.extra, source)};
+  run.resumed = {source,
+                 state.step,
+                 {},
+                 saved_schedule(state.extra, source),
+                 layout_of(state.extra, source).ranks};
   for (const fs::path& path : loaded.passed_over)
     run.resumed.passed_over.push_back(path.filename().string());
   run.progress.step = state.step;
