@@ -29,7 +29,7 @@ if [[ -n "${SWEEP_ID:-}" ]]; then
 else
 @UNNAMED@  command=(train "${arguments[@]}")
 fi
-
+@SHARE@
 # A job that was requeued resumes where it stopped; one that had not saved yet starts anew.
 if [[ -z "${SWEEP_ID:-}" && $start -gt 1 ]]; then
   saved="$("$OCTAVO" train "${arguments[@]}" --list_checkpoints)"
@@ -75,6 +75,23 @@ if [[ $code -eq 3 || ($code -gt 128 && $code -ne 130) ]]; then
   echo "job $SLURM_JOB_ID: not requeued, $recent failures in @MINUTES@ minutes (max_restarts, restart_window)"
 fi
 exit "$code"
+)sh";
+
+inline constexpr std::string_view kSlurmShare = R"sh(
+# The samples of a step are the same on any number of nodes: of those that the job got, as many take
+# part as share its @PASSES@ passes evenly.
+if [[ -z "${SWEEP_ID:-}" ]]; then
+  taken=0
+  for nodes in @NUMBERS@; do
+    if [[ $nodes -le ${SLURM_JOB_NUM_NODES:-1} ]]; then taken=$nodes; fi
+  done
+  if [[ $taken -eq 0 ]]; then
+    echo "job $SLURM_JOB_ID: wanted one of @NUMBERS@ nodes, found ${SLURM_JOB_NUM_NODES:-1}" >&2
+    exit 2
+  fi
+  echo "job $SLURM_JOB_ID: $taken of ${SLURM_JOB_NUM_NODES:-1} nodes take part"
+  ranks+=(--nodes="$taken" --ntasks="$((taken * @NPROC@))")
+fi
 )sh";
 
 inline constexpr std::string_view kJobSet =

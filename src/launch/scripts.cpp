@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "launch/membership.h"
 #include "launch/script_texts.h"
 
 namespace octavo::launch {
@@ -48,6 +49,19 @@ std::string filled(std::string_view text, const Variables& values) {
   return result;
 }
 
+Elastic elastic_of_job(config::Settings settings, const Work& work) {
+  settings.max_restarts = restarts_of(settings);
+  return elastic_of(settings, work.train, at_least_one(settings.nproc));
+}
+
+// A job of MIN to MAX nodes takes as many of those it got as share a step evenly.
+std::string slurm_share(const Elastic& elastic) {
+  if (!elastic.on()) return "";
+  return filled(kSlurmShare, {{"PASSES", std::to_string(elastic.passes)},
+                              {"NUMBERS", join(split(numbers_taken(elastic), ','), "")},
+                              {"NPROC", std::to_string(elastic.local_ranks)}});
+}
+
 std::string dns_name(const std::string& run_name) {
   const bool fits = !run_name.empty() && run_name.size() <= 40 &&
                     std::islower(static_cast<unsigned char>(run_name.front())) != 0 &&
@@ -81,6 +95,10 @@ std::string shell_quoted(std::string_view text) {
 std::string slurm_script(const config::Settings& settings, const Work& work) {
   refuse_flag(work, "--resume", "the script adds it when the job is run again");
   const int nproc = at_least_one(settings.nproc);
+  if (settings.spares > 0)
+    fail(ExitCode::kUsage, "launch", "slurm: wanted no spares, found ", settings.spares,
+         "; leave them out: a job that is requeued gets other nodes from SLURM");
+  const Elastic elastic = elastic_of_job(settings, work);
   const std::string script = shell_quoted(settings.slurm);
   std::string text =
       str("#!/usr/bin/env bash\n"
@@ -90,7 +108,7 @@ std::string slurm_script(const config::Settings& settings, const Work& work) {
           "\n# One job for each trial of a sweep (octavo sweep create … --database sweep.db):\n"
           "#   for i in 1 2 3 4 5; do sbatch --export=ALL,SWEEP_ID=sweep ",
           script, "; done\n#SBATCH --job-name=", dns_name(work.train.run_name),
-          "\n#SBATCH --nodes=", at_least_one(settings.nnodes),
+          "\n#SBATCH --nodes=", elastic.on() ? str(elastic.least, "-") : "", elastic.most,
           "\n#SBATCH --ntasks-per-node=", nproc, "\n");
   if (wants_gpus(work)) text += str("#SBATCH --gpus-per-node=", nproc, "\n");
   text +=
@@ -106,6 +124,8 @@ std::string slurm_script(const config::Settings& settings, const Work& work) {
   std::string words;
   for (size_t at = 2; at < work.command.size(); ++at)
     if (work.command[at] != work.config_file) words += " " + shell_quoted(work.command[at]);
+  if (elastic.on() && work.train.target_effective_batch_size == 0)
+    words += str(" --target_effective_batch_size ", elastic.samples);
   text += str("arguments=(${CONFIG:+\"$CONFIG\"}", words, ")\n");
   std::string body(kSlurmBody);
   const auto replace = [&](const std::string& old, const std::string& by) {
@@ -120,6 +140,7 @@ std::string slurm_script(const config::Settings& settings, const Work& work) {
     replace("@RESTARTS@", std::to_string(restarts_of(settings)));
     replace("@MINUTES@", str(settings.restart_window));
   }
+  replace("@SHARE@", slurm_share(elastic));
   // A job that is requeued is to find its own checkpoints, and not those of the run that saved
   // last.
   replace("@UNNAMED@", work.train.run_name.empty()
@@ -131,8 +152,13 @@ std::string slurm_script(const config::Settings& settings, const Work& work) {
 std::string jobset_manifest(const config::Settings& settings, const Work& work) {
   refuse_flag(work, "--resume", "auto_resume is in the manifest");
   const std::string name = dns_name(work.train.run_name);
-  const int nodes = at_least_one(settings.nnodes), nproc = at_least_one(settings.nproc);
-  const std::string command = str("launch --auto_resume --nproc ", nproc, " --nnodes ", nodes,
+  const Elastic elastic = elastic_of_job(settings, work);
+  const int nodes = elastic.slots(), nproc = at_least_one(settings.nproc);
+  const std::string numbers = elastic.on()
+                                  ? str(elastic.least, ":", elastic.most, " --spares ",
+                                        elastic.spares, " --node_wait ", settings.node_wait)
+                                  : str(nodes);
+  const std::string command = str("launch --auto_resume --nproc ", nproc, " --nnodes ", numbers,
                                   " --node_rank $(JOB_COMPLETION_INDEX) --master_address ", name,
                                   "-nodes-0-0.", name, " --max_restarts ", restarts_of(settings),
                                   " --restart_window ", settings.restart_window, " --");

@@ -84,6 +84,31 @@ TEST(Scripts, Kubernetes) {
   EXPECT_TRUE(holds(jobset_manifest(settings, named), "name: octavo\n"));
 }
 
+TEST(Scripts, OfARunThatGrowsAndShrinks) {
+  config::Settings settings;
+  settings.nproc = 2;
+  settings.least_nodes = 1;
+  settings.nnodes = 4;
+  Work elastic = work();
+  elastic.train.batch_size = 4;
+  elastic.train.target_effective_batch_size = 32;
+  const std::string text = slurm_script(settings, elastic);
+  EXPECT_TRUE(holds(text, "#SBATCH --nodes=1-4\n"));
+  EXPECT_TRUE(holds(text, "for nodes in 1 2 4; do\n"));  // eight passes do not go into six ranks
+  EXPECT_TRUE(holds(text, "--ntasks=\"$((taken * 2))\""));
+  EXPECT_FALSE(holds(text, "--target_effective_batch_size"));  // the file has it
+  elastic.train.target_effective_batch_size = 0;
+  EXPECT_TRUE(holds(slurm_script(settings, elastic), " --target_effective_batch_size 32)\n"));
+  settings.spares = 1;
+  expect_failure(ExitCode::kUsage, "no spares", [&] { slurm_script(settings, elastic); });
+  const std::string pods = jobset_manifest(settings, elastic);
+  EXPECT_TRUE(holds(pods, "parallelism: 5\n"));
+  EXPECT_TRUE(holds(pods, "- \"--nnodes\"\n                - \"1:4\"\n"));
+  EXPECT_TRUE(holds(pods, "- \"--spares\"\n                - \"1\"\n"));
+  settings.spares = settings.least_nodes = 0;
+  EXPECT_FALSE(holds(slurm_script(settings, elastic), "taken"));
+}
+
 TEST(Scripts, Quoting) {
   EXPECT_EQ(shell_quoted("a/b-c=1"), "a/b-c=1");
   EXPECT_EQ(shell_quoted(""), "''");
