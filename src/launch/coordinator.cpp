@@ -1,5 +1,6 @@
 #include "launch/coordinator.h"
 
+#include <algorithm>
 #include <thread>
 
 #include "base/error.h"
@@ -21,7 +22,6 @@ constexpr milliseconds kOthersStop{20'000};    // and from a stop: the first ran
 constexpr milliseconds kReadVerdict{10'000};
 // Signals are looked at between slices.
 constexpr milliseconds kSlice{1'000}, kPause{300};
-constexpr const char* kPlan = "launch/start";
 
 Outcome lost_node(int node, const std::string& why) {
   Outcome outcome;
@@ -49,6 +49,12 @@ LaunchCoordinator::LaunchCoordinator(int node, int nodes, const std::string& add
   if (node == 0) server_ = listening(address, port);
   client_ = connected(address, server_ != nullptr ? server_->port() : port);
   client_->set_answer_timeout(kPatience);
+  for (int each = 0; each < nodes; ++each) members_.push_back(each);
+  if (!options_.elastic) return;
+  if (node == 0)
+    watch_ = std::make_unique<PresenceWatch>(nodes);
+  else
+    beat_ = std::make_unique<PresenceBeat>(*client_, node);
 }
 
 std::unique_ptr<rendezvous::Server> LaunchCoordinator::listening(const std::string& address,
@@ -89,11 +95,12 @@ std::unique_ptr<rendezvous::Client> LaunchCoordinator::connected(const std::stri
 }
 
 std::string LaunchCoordinator::waited_for(const std::string& key, Clock::time_point deadline,
-                                          bool to_the_end) {
+                                          bool to_the_end, int node) {
   for (;;) {
     try {
       return client_->get(key, kSlice);
     } catch (const rendezvous::TimedOut&) {
+      if (is_missed(node)) throw;
       if (Clock::now() >= deadline || (!to_the_end && options_.interrupted())) throw;
     }
   }
@@ -110,6 +117,7 @@ void LaunchCoordinator::leave_generation(int generation, const Outcome& end,
 void LaunchCoordinator::decline(int generation) noexcept {
   try {
     if (nodes_ == 1 || node_ == 0) return;
+    if (waits_beside_) return beat_->leave();  // the run goes on without it
     const Outcome stopped{
         .code = static_cast<int>(ExitCode::kStopped), .kind = EndKind::kStopped, .stopped = true};
     leave_generation(generation, stopped, str("node ", node_, " was asked to stop"));
@@ -120,7 +128,7 @@ void LaunchCoordinator::decline(int generation) noexcept {
 
 StartPlan LaunchCoordinator::next_plan(int from, Clock::time_point deadline) {
   for (;; std::this_thread::sleep_for(kPause)) {
-    const StartPlan plan = read_plan(waited_for(kPlan, deadline));
+    const StartPlan plan = read_plan(waited_for(kPlanKey, deadline));
     if (plan.stop || plan.generation >= from) return plan;
     if (options_.interrupted())
       fail(ExitCode::kStopped, "launch", "asked to stop before the ranks were started again");
@@ -134,14 +142,26 @@ StartPlan LaunchCoordinator::start(const StartPlan& plan, milliseconds patience)
   if (nodes_ == 1) return plan;
   if (node_ == 0) {
     client_->set(node_key(plan.generation, 0), "here");
-    client_->set(kPlan, written(plan));
+    client_->set(kPlanKey, written(plan));
+    if (!plan.nodes.empty()) members_ = plan.nodes;
     return plan;
   }
+  waits_beside_ = false;
   const std::string mine = rendezvous::new_secret();  // of this launcher, not of the node
   const Clock::time_point deadline = Clock::now() + patience;
   for (int from = plan.generation;;) {
     StartPlan found = next_plan(from, deadline);
-    if (found.stop) return found;
+    if (found.stop) {
+      if (options_.elastic) client_->set(left_key(node_), "1");
+      return found;
+    }
+    if (!has_ranks(found)) {
+      if (!waits_beside_) log_info(str("node ", node_, " waits beside the run, without ranks"));
+      waits_beside_ = true;
+      from = found.generation + 1;
+      continue;
+    }
+    waits_beside_ = false;
     if (client_->compare_set(node_key(found.generation, node_), "", mine) == mine) return found;
     // An earlier launcher of this node took part in it; its ranks ended with it.
     const std::string why = str("the launcher of node ", node_, " was started again");
@@ -178,8 +198,10 @@ std::optional<Outcome> LaunchCoordinator::end_of(int node, const std::string& pr
   const bool stopped = has_stopped(own);
   const bool came = client_->check({str(prefix, "node/", node)});
   try {
-    return read_verdict(waited_for(str(prefix, "end/", node), deadline, stopped && came)).outcome;
+    return read_verdict(waited_for(str(prefix, "end/", node), deadline, stopped && came, node))
+        .outcome;
   } catch (const rendezvous::TimedOut&) {
+    if (is_missed(node)) return lost_node(node, "no sign of life of its launcher");
     if (stopped) {
       log_info(str("node ", node, " has not said how its ranks ended; it is not waited for"));
       return std::nullopt;
@@ -196,7 +218,8 @@ Verdict LaunchCoordinator::lead(const std::string& prefix, const Outcome& own,
                                 : own.cause == Cause::kNone ? kOthersDone
                                                             : kOthersFailed;
   const Clock::time_point deadline = Clock::now() + patience;
-  for (int node = 1; node < nodes_; ++node) {
+  for (const int node : members_) {
+    if (node == 0) continue;
     const std::optional<Outcome> end = end_of(node, prefix, own, deadline);
     if (!end) continue;
     outcomes.push_back(*end);

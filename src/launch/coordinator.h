@@ -8,8 +8,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "launch/membership.h"
 #include "launch/outcome.h"
+#include "launch/presence.h"
 #include "rendezvous/client.h"
 #include "rendezvous/server.h"
 
@@ -18,9 +21,11 @@ namespace octavo::launch {
 // What one generation of ranks is started with, the same on all nodes.
 struct StartPlan {
   int generation = 0;
-  bool resume = false;   // from the newest checkpoint
-  std::string run_name;  // "": the command has it
-  bool stop = false;     // nothing is started any more: node 0 was asked to stop
+  bool resume = false;          // from the newest checkpoint
+  std::string run_name;         // "": the command has it
+  std::vector<int> nodes = {};  // that have ranks; none: all of them
+  bool stop = false;            // nothing is started any more
+  int code = 75;                // with which launchers end then
 };
 
 struct Verdict {
@@ -39,6 +44,7 @@ class LaunchCoordinator {
     // For its address to be this machine's and its port free: names and sockets of a node that was
     // lost lag behind.
     std::chrono::milliseconds listen{60'000};
+    bool elastic = false;  // launchers come and go: each says that it is there
   };
 
   // Node 0 hosts the store at `address` (port 0: any); the others connect to it.
@@ -49,6 +55,16 @@ class LaunchCoordinator {
   // `plan.generation` on in which no launcher of this node has taken part. TimedOut after
   // `patience`, an Error of kStopped when it was interrupted.
   StartPlan start(const StartPlan& plan, std::chrono::milliseconds patience);
+  // Node 0: the nodes of the next generation, as soon as they are as many as before (`before`;
+  // none: as many as may be), else what is there after `wait`. None when too few came within
+  // `patience`; an Error of kStopped when it was interrupted.
+  Members gather(const Elastic& elastic, const std::vector<int>& before,
+                 std::chrono::milliseconds wait, std::chrono::milliseconds patience);
+  // Node 0, while ranks run: the nodes that are there. One with ranks whose launcher is gone is
+  // named, and the ranks of all are told.
+  std::vector<int> look_at_nodes(int generation);
+  // Node 0: those that wait without ranks, or all of them, are told that the run has ended.
+  void dismiss(StartPlan plan, int code, bool all = false) noexcept;
   // This node was asked to stop and starts no ranks in that generation: nobody is to wait for them.
   void decline(int generation) noexcept;
   // Tells the peers of a dead rank why it is gone: launch/dead/<rank>, and the alarm of their
@@ -67,7 +83,9 @@ class LaunchCoordinator {
   std::unique_ptr<rendezvous::Client> connected(const std::string& address, int port) const;
   // The key's value; TimedOut when it does not come, or when the wait is interrupted.
   std::string waited_for(const std::string& key, std::chrono::steady_clock::time_point deadline,
-                         bool to_the_end = false);
+                         bool to_the_end = false, int node = -1);
+  bool is_missed(int node);
+  bool has_ranks(const StartPlan& plan) const;
   StartPlan next_plan(int from, std::chrono::steady_clock::time_point deadline);
   void leave_generation(int generation, const Outcome& end, const std::string& why);
   Verdict follow(const std::string& prefix, const Outcome& own);
@@ -76,6 +94,11 @@ class LaunchCoordinator {
   Options options_;
   std::unique_ptr<rendezvous::Server> server_;
   std::unique_ptr<rendezvous::Client> client_;
+  std::unique_ptr<PresenceBeat> beat_;    // of an elastic run: the other nodes'
+  std::unique_ptr<PresenceWatch> watch_;  // and node 0's
+  std::vector<int> members_;              // the nodes of this generation
+  bool waits_beside_ = false;             // this node has no ranks in it
+  int alarmed_ = -1;                      // the generation that lost a node, as node 0 has seen
 };
 
 }  // namespace octavo::launch

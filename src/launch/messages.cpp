@@ -10,7 +10,7 @@ namespace {
 using nlohmann::json;
 
 // A week: no wait before a restart is longer.
-constexpr int kLongestWait = 7 * 24 * 3600 * 1000, kLastGeneration = 1 << 30;
+constexpr int kLongestWait = 7 * 24 * 3600 * 1000, kLastGeneration = 1 << 30, kLastNode = 1 << 20;
 
 std::string dumped(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -23,13 +23,15 @@ class Message {
   bool flag(const char* name) const { return value_.contains(name) && value_[name] == true; }
 
   int number(const char* name, int least, int most) const {
-    const bool known =
-        value_.is_object() && value_.contains(name) && value_[name].is_number_integer();
-    const int64_t number = known ? value_[name].get<int64_t>() : int64_t{least} - 1;
-    if (number < least || number > most)
-      fail(ExitCode::kEnvironment, "launch", "another node's message: wanted ", name, " from ",
-           least, " to ", most, ", found another; do all nodes run the same octavo?");
-    return static_cast<int>(number);
+    return checked(value_.is_object() && value_.contains(name) ? value_[name] : json(), name, least,
+                   most);
+  }
+
+  std::vector<int> numbers(const char* name, int least, int most) const {
+    std::vector<int> all;
+    if (!value_.contains(name) || !value_[name].is_array()) return all;
+    for (const json& each : value_[name]) all.push_back(checked(each, name, least, most));
+    return all;
   }
 
   std::string text(const char* name) const {
@@ -37,10 +39,22 @@ class Message {
   }
 
  private:
+  static int checked(const json& value, const char* name, int least, int most) {
+    const int64_t number = value.is_number_integer() ? value.get<int64_t>() : int64_t{least} - 1;
+    if (number < least || number > most)
+      fail(ExitCode::kEnvironment, "launch", "another node's message: wanted ", name, " from ",
+           least, " to ", most, ", found another; do all nodes run the same octavo?");
+    return static_cast<int>(number);
+  }
+
   json value_;
 };
 
 }  // namespace
+
+std::string left_key(int node) {
+  return str("launch/left/", node);
+}
 
 std::string written(const Verdict& verdict) {
   const Outcome& outcome = verdict.outcome;
@@ -75,6 +89,8 @@ std::string written(const StartPlan& plan) {
   return dumped({{"generation", plan.generation},
                  {"resume", plan.resume},
                  {"stop", plan.stop},
+                 {"code", plan.code},
+                 {"nodes", plan.nodes},
                  {"run_name", plan.run_name}});
 }
 
@@ -83,7 +99,9 @@ StartPlan read_plan(const std::string& text) {
   return {.generation = message.number("generation", 0, kLastGeneration),
           .resume = message.flag("resume"),
           .run_name = message.text("run_name"),
-          .stop = message.flag("stop")};
+          .nodes = message.numbers("nodes", 0, kLastNode),
+          .stop = message.flag("stop"),
+          .code = message.number("code", 0, 255)};
 }
 
 }  // namespace octavo::launch

@@ -7,6 +7,10 @@
 
 namespace octavo::launch {
 
+inline constexpr const char* kPlanKey = "launch/start";
+// Set by a node that waited without ranks and has read that the run ended.
+std::string left_key(int node);
+
 std::string written(const Verdict& verdict);
 Verdict read_verdict(const std::string& text);
 std::string written(const StartPlan& plan);

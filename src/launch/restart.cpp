@@ -125,6 +125,7 @@ RestartPolicy::RestartPolicy(int64_t most, std::chrono::duration<double> window,
     : most_(most), window_(window), random_(seed) {}
 
 std::chrono::milliseconds RestartPolicy::wait_of(const EndRow& row) {
+  if (row.kind == EndKind::kLostNode && !waits_for_nodes_) return std::chrono::milliseconds(0);
   double seconds = static_cast<double>(row.first_wait.count());
   for (int64_t more = 0; more < in_a_row_ && seconds < kMostWait; ++more)
     seconds = std::max(kFirstWait, 2 * seconds);

@@ -61,6 +61,8 @@ class RestartPolicy {
   Decision decide(const Outcome& outcome, std::optional<int64_t> step,
                   Clock::time_point now = Clock::now());
   int64_t restarts() const { return restarts_; }
+  // Of a run that waits for its nodes itself (node_wait): none is added for one that is lost.
+  void leave_nodes_out() { waits_for_nodes_ = false; }
 
  private:
   std::chrono::milliseconds wait_of(const EndRow& row);
@@ -70,6 +72,7 @@ class RestartPolicy {
   std::mt19937_64 random_;
   std::deque<Clock::time_point> recent_;  // restarts within the window
   int64_t restarts_ = 0, in_a_row_ = 0, last_step_ = -1;
+  bool waits_for_nodes_ = true;
 };
 
 }  // namespace octavo::launch

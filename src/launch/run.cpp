@@ -15,6 +15,7 @@
 #include "launch/coordinator.h"
 #include "launch/interfaces.h"
 #include "launch/node_secret.h"
+#include "launch/resizing.h"
 #include "launch/restart.h"
 #include "launch/supervise.h"
 #include "launch/variables.h"
@@ -23,14 +24,10 @@
 namespace octavo::launch {
 namespace {
 
-constexpr int kUsualPort = 29500;
 constexpr std::chrono::milliseconds kOtherNodes{120'000};   // nodes of a job do not start together
 constexpr std::chrono::milliseconds kNodeReturns{600'000};  // that was lost: booted, scheduled anew
+constexpr std::chrono::hours kSparesWait{24 * 365};         // as long as node 0 is there
 constexpr std::chrono::milliseconds kReadStop{2'000}, kLook{50};
-
-int chosen_or(int64_t key, int otherwise) {
-  return key >= 0 ? static_cast<int>(key) : otherwise;
-}
 
 // Every user of a machine reaches its loopback: a run of one node, whose ranks are all children of
 // this process, has a secret even when none was given. They inherit it.
@@ -54,11 +51,19 @@ class Launch {
       : settings_(settings),
         work_(work),
         rank_info_(node_rank_info(settings, variables)),
+        elastic_(elastic_of(settings, work.train, rank_info_.local_ranks)),
         root_(checkpoint_root(work.train)),
         policy_(settings.max_restarts, std::chrono::duration<double>(60 * settings.restart_window),
                 std::random_device{}()) {
     if (rank_info_.nodes == 1) have_secret();
     if (!settings.log_dir.empty()) fs::create_directories(settings.log_dir);
+    if (elastic_.on()) policy_.leave_nodes_out();
+    if (!elastic_.on() || rank_info_.node != 0) return;
+    resizing_ = std::make_unique<Resizing>(
+        elastic_, std::chrono::milliseconds(static_cast<int64_t>(1000 * settings.node_wait)));
+    log_info(str("a step has ", elastic_.samples, " samples in ", elastic_.passes,
+                 " passes, which ", numbers_taken(elastic_), " nodes of ", elastic_.local_ranks,
+                 " ranks can share"));
   }
 
   int run() {
@@ -71,12 +76,18 @@ class Launch {
     job_.on_death = [this](int rank, const std::string& text) {
       coordinator_->post_death(rank, text, job_.first.generation);
     };
+    if (resizing_ != nullptr)
+      job_.wants_stop = [this](bool has_made_a_step) {
+        return resizing_->wants_stop(*coordinator_, job_.first.generation, has_made_a_step);
+      };
     for (;;) {
+      if (const std::optional<int> code = end_of_gathering(plan)) return *code;
       std::optional<Verdict> verdict = one_generation(plan);
-      if (!verdict) return static_cast<int>(ExitCode::kStopped);
+      if (!verdict) return plan.code;
       const bool lost_first = verdict->rejoin;
       if (lost_first && stop_signal_ == 0) verdict = decided(verdict->outcome);
       if (!verdict->restart) {
+        if (resizing_ != nullptr) coordinator_->dismiss(plan, verdict->outcome.code);
         if (!verdict->outcome.what.empty()) log_error(verdict->outcome.what);
         return verdict->outcome.code;
       }
@@ -104,7 +115,8 @@ class Launch {
     coordinator_ = std::make_unique<LaunchCoordinator>(
         rank_info_.node, rank_info_.nodes, rank_info_.master_address, rank_info_.master_port,
         LaunchCoordinator::Options{.interrupted = [this] { return was_interrupted(); },
-                                   .connect = patience});
+                                   .connect = patience,
+                                   .elastic = elastic_.on()});
     rank_info_.master_port = coordinator_->port();
   }
 
@@ -119,10 +131,25 @@ class Launch {
     return plan;
   }
 
+  // Node 0 of an elastic run chooses the nodes of the next generation; a code when there is none.
+  std::optional<int> end_of_gathering(StartPlan& plan) {
+    if (resizing_ == nullptr) return std::nullopt;
+    try {
+      plan.nodes = resizing_->next(*coordinator_);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kStopped) throw;
+      return stop_between(plan);
+    }
+    if (!plan.nodes.empty()) return std::nullopt;
+    constexpr int kCode = static_cast<int>(ExitCode::kEnvironment);
+    coordinator_->dismiss(plan, kCode, true);
+    return kCode;
+  }
+
   // Nothing: it was asked to stop before any rank ran.
   std::optional<Verdict> one_generation(StartPlan& plan) {
     try {
-      plan = coordinator_->start(plan, kNodeReturns);
+      plan = coordinator_->start(plan, elastic_.on() ? kSparesWait : kNodeReturns);
     } catch (const rendezvous::Unreachable& error) {
       return Verdict{.rejoin = true, .outcome = lost_first_node(error)};
     } catch (const rendezvous::TimedOut& error) {
@@ -132,14 +159,19 @@ class Launch {
       throw;
     }
     if (plan.stop) {
-      log_info("node 0 was asked to stop; the ranks are not started again");
+      log_info(plan.code == static_cast<int>(ExitCode::kStopped)
+                   ? "node 0 was asked to stop; the ranks are not started again"
+                   : "the run has ended; no more ranks are started");
       return std::nullopt;
     }
     if (!plan.run_name.empty()) name_ = plan.run_name;
+    if (!plan.nodes.empty()) job_.first = place_among(rank_info_, plan.nodes);
     job_.first.generation = plan.generation;
     job_.first.master_port = rank_info_.master_port;
     job_.command = work_.command;
     if (!plan.run_name.empty()) job_.command.push_back("--run_name=" + plan.run_name);
+    if (elastic_.on() && work_.train.target_effective_batch_size == 0)
+      job_.command.push_back(str("--target_effective_batch_size=", elastic_.samples));
     if (plan.resume) job_.command = resuming(job_.command);
     Outcome own = supervise(job_, signals_, stop_signal_);
     own.curable = own.curable && stop_signal_ == 0;
@@ -167,6 +199,14 @@ class Launch {
 
   Verdict decided(const Outcome& outcome) {
     Verdict verdict{.outcome = outcome};
+    const bool resizes = resizing_ != nullptr && resizing_->asked() && outcome.stopped &&
+                         outcome.cause == Cause::kNone && stop_signal_ == 0;
+    if (resizes) {
+      verdict.restart = true;
+      verdict.outcome.what = "nodes have come";
+      resumes_ = newest_checkpoint().has_value();
+      return verdict;
+    }
     if (outcome.cause == Cause::kNone || stop_signal_ != 0) return verdict;
     const std::optional<int64_t> step = newest_checkpoint();
     const RestartPolicy::Decision decision = policy_.decide(outcome, step);
@@ -205,6 +245,8 @@ class Launch {
   const config::Settings& settings_;
   const Work& work_;
   RankInfo rank_info_;
+  Elastic elastic_;
+  std::unique_ptr<Resizing> resizing_;  // of node 0, when the run is elastic
   SignalWatch signals_;
   int stop_signal_ = 0;
   std::unique_ptr<LaunchCoordinator> coordinator_;
@@ -218,54 +260,6 @@ class Launch {
 };
 
 }  // namespace
-
-int gpus_here(const Variables& variables) {
-  const auto visible = variables.find("CUDA_VISIBLE_DEVICES");
-  if (visible != variables.end()) return static_cast<int>(split(visible->second, ',').size());
-  if (std::getenv("CUDA_VISIBLE_DEVICES") != nullptr) return 0;  // `variables` has no empty ones
-  int count = 0;
-  std::error_code error;
-  while (fs::exists(str("/dev/nvidia", count), error)) ++count;
-  return count;
-}
-
-RankInfo node_rank_info(const config::Settings& settings, const Variables& variables) {
-  const std::optional<RankInfo> guide = guide_rank_info(variables);
-  RankInfo rank_info = guide.value_or(RankInfo{});
-  rank_info.launcher = "octavo";
-  rank_info.store_is_running = true;
-  if (settings.nproc > 0)
-    rank_info.local_ranks = static_cast<int>(settings.nproc);
-  else if (!guide)
-    rank_info.local_ranks = std::max(1, gpus_here(variables));
-  if (settings.nnodes > 0) rank_info.nodes = static_cast<int>(settings.nnodes);
-  rank_info.node = chosen_or(settings.node_rank, rank_info.node);
-  if (rank_info.nodes > kMostRanks / rank_info.local_ranks)
-    fail(ExitCode::kUsage, "launch", "wanted at most ", kMostRanks, " ranks, found nnodes ",
-         rank_info.nodes, " x nproc ", rank_info.local_ranks);
-  if (rank_info.node >= rank_info.nodes)
-    fail(ExitCode::kUsage, "launch", "wanted node_rank from 0 to ", rank_info.nodes - 1, ", found ",
-         rank_info.node, "; it counts from 0 to nnodes - 1");
-  if (rank_info.nodes > 1 && settings.node_rank < 0 && !guide)
-    fail(ExitCode::kUsage, "launch", "nnodes ", rank_info.nodes, ": wanted node_rank, found none; ",
-         "give every node its own, from 0 on");
-  rank_info.ranks = rank_info.nodes * rank_info.local_ranks;
-  rank_info.rank = rank_info.node * rank_info.local_ranks;
-  if (!settings.master_address.empty()) rank_info.master_address = settings.master_address;
-  if (settings.master_port > 0) rank_info.master_port = static_cast<int>(settings.master_port);
-  if (rank_info.nodes > 1 && rank_info.master_address.empty())
-    fail(ExitCode::kUsage, "launch", "nnodes ", rank_info.nodes,
-         ": wanted master_address, found none; ",
-         "give the first node's address or name on every node");
-  if (rank_info.nodes == 1 && settings.master_address.empty()) {
-    rank_info.master_address =
-        "127.0.0.1";  // whatever MASTER_ADDR says: nobody else needs to come in
-    if (settings.master_port == 0) rank_info.master_port = 0;
-  } else if (rank_info.master_port == 0) {
-    rank_info.master_port = kUsualPort;
-  }
-  return rank_info;
-}
 
 int run(const config::Settings& settings, const Work& work, const Variables& variables) {
   check_launcher(variables);

@@ -22,7 +22,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kSlowReader = 100;  // ms between two tries
+constexpr int kSlowReader = 100, kLookAtNodes = 500;  // ms between two tries, two looks
+constexpr int kAskSignal = SIGUSR1;                   // with which ranks are asked to stop
 
 struct Stream {
   int descriptor = -1;
@@ -62,6 +63,7 @@ class Ranks {
       handle_signals();
       reap();
       find_silent();
+      ask_to_stop();
       if (!deadline_ || Clock::now() < *deadline_) continue;
       if (killed_)
         give_up_the_rest();
@@ -76,7 +78,7 @@ class Ranks {
     }
     std::vector<RankEnd> ends;
     for (const Rank& rank : ranks_) ends.push_back(rank.end);
-    return outcome_of(ends, stop_signal_);
+    return outcome_of(ends, stop_signal_ == 0 && asked_ ? kAskSignal : stop_signal_);
   }
 
  private:
@@ -125,7 +127,7 @@ class Ranks {
     for (const Rank& rank : ranks_)
       for (const Stream& stream : rank.streams)
         if (stream.descriptor >= 0) watched.push_back({stream.descriptor, POLLIN, 0});
-    int timeout = slow_reader() ? kSlowReader : -1;
+    int timeout = slow_reader() ? kSlowReader : job_.wants_stop ? kLookAtNodes : -1;
     for (const Rank& rank : ranks_) {
       const auto look = static_cast<int>(PulseWatch::interval(rank.page->page()).count());
       if (rank.running) timeout = timeout < 0 ? look : std::min(timeout, look);
@@ -227,6 +229,16 @@ class Ranks {
     }
   }
 
+  void ask_to_stop() {
+    if (!job_.wants_stop || deadline_ || ranks_.empty()) return;
+    const int64_t step = ranks_.front().page->page().step;
+    if (first_step_ < 0) first_step_ = step;
+    if (!job_.wants_stop(step > first_step_) || asked_ || stop_signal_ != 0) return;
+    asked_ = true;
+    for (const Rank& rank : ranks_)
+      if (rank.running) kill(rank.child.pid, kAskSignal);
+  }
+
   void end_the_rest() {
     deadline_ = Clock::now() + job_.last_grace;
     killed_ = true;
@@ -274,7 +286,8 @@ class Ranks {
   int& stop_signal_;
   std::vector<Rank> ranks_;
   std::optional<Clock::time_point> deadline_;
-  bool killed_ = false;
+  bool killed_ = false, asked_ = false;
+  int64_t first_step_ = -1;  // that this node's first rank made
   int ended_ = 0;
 };
 

@@ -326,5 +326,21 @@ TEST(NodePlace, KeysAndGuide) {
   EXPECT_EQ(rank_info.master_port, 1234);
 }
 
+// An elastic run waits for its nodes itself; its other restarts are as ever.
+TEST(RestartPolicy, NodesThatAreWaitedForElsewhere) {
+  RestartPolicy policy = policy_of(9), elastic = policy_of(9);
+  elastic.leave_nodes_out();
+  Outcome lost{.code = 3, .cause = Cause::kSilent, .kind = EndKind::kLostNode, .curable = true};
+  EXPECT_GT(policy.decide(lost, 5).wait.count(), 0);
+  for (int time = 0; time < 3; ++time) {
+    const RestartPolicy::Decision decision = elastic.decide(lost, 5);
+    EXPECT_TRUE(decision.restart);
+    EXPECT_EQ(decision.wait.count(), 0);
+    EXPECT_EQ(decision.reason.find(", in "), std::string::npos);
+  }
+  lost.kind = EndKind::kStorage;
+  EXPECT_GT(elastic.decide(lost, 5).wait.count(), 0);
+}
+
 }  // namespace
 }  // namespace octavo::launch

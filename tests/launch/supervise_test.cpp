@@ -116,6 +116,26 @@ TEST(Supervise, SignalsArePassedOnOnce) {
   }
 }
 
+// As when nodes have come and there could be more ranks: asked once, they save and leave.
+TEST(Supervise, RanksAreAskedToStop) {
+  const Scratch folder;
+  Job job = shell("trap 'exit 75' USR1; while :; do sleep 0.05; done", 2, folder);
+  int looks = 0;
+  job.wants_stop = [&](bool has_made_a_step) {
+    EXPECT_FALSE(has_made_a_step);  // these ranks have no page
+    return ++looks == 2;
+  };
+  int stop = 0;
+  const Outcome outcome = run(job, &stop);
+  EXPECT_EQ(outcome.code, 75);
+  EXPECT_TRUE(outcome.stopped);
+  EXPECT_EQ(stop, 0);  // nobody asked this launcher
+  // One that has not yet begun to listen ends by the signal: no failure.
+  Job early = shell("sleep 60", 1, folder);
+  early.wants_stop = [](bool) { return true; };
+  EXPECT_EQ(run(early).cause, Cause::kNone);
+}
+
 TEST(Supervise, NothingIsLeftBehind) {
   const Scratch folder;
   // A rank's own children are in its process group.

@@ -1,0 +1,81 @@
+// What node 0 of a run of nnodes MIN:MAX does beside starting and ending generations: who is there.
+#include <algorithm>
+#include <thread>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "launch/coordinator.h"
+#include "launch/messages.h"
+#include "rendezvous/keys.h"
+
+namespace octavo::launch {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr milliseconds kBetweenLooks{100}, kReadEnd{5'000}, kSayMissing{5'000};
+
+}  // namespace
+
+bool LaunchCoordinator::has_ranks(const StartPlan& plan) const {
+  return plan.nodes.empty() || std::ranges::find(plan.nodes, node_) != plan.nodes.end();
+}
+
+bool LaunchCoordinator::is_missed(int node) {
+  if (watch_ == nullptr || node <= 0) return false;
+  watch_->look(*client_);
+  return watch_->silent(node) >= kNodeMissed;
+}
+
+Members LaunchCoordinator::gather(const Elastic& elastic, const std::vector<int>& before,
+                                  milliseconds wait, milliseconds patience) {
+  const Clock::time_point begin = Clock::now();
+  const size_t wanted = before.empty() ? static_cast<size_t>(elastic.most) : before.size();
+  for (bool said = false;; std::this_thread::sleep_for(kBetweenLooks)) {
+    watch_->look(*client_);
+    const Members members = chosen_members(elastic, watch_->there(), before);
+    const auto waited = Clock::now() - begin;
+    if (members.nodes.size() >= wanted) return members;
+    if (waited >= wait && !members.nodes.empty()) return members;
+    if (waited >= std::max(wait, patience)) return members;
+    if (options_.interrupted())
+      fail(ExitCode::kStopped, "launch", "asked to stop while nodes were waited for");
+    if (said || waited < kSayMissing) continue;
+    said = true;
+    log_info(str("there: ", node_names(watch_->there()), "; wanted ", wanted,
+                 " nodes, waited for up to ", wait.count() / 1000.0, " s, or until ", elastic.least,
+                 " are there"));
+  }
+}
+
+std::vector<int> LaunchCoordinator::look_at_nodes(int generation) {
+  watch_->look(*client_);
+  for (const int node : members_) {
+    if (alarmed_ == generation || watch_->silent(node) < kNodeLost) continue;
+    alarmed_ = generation;
+    const std::string why = str("node ", node, ": no sign of life of its launcher for ",
+                                kNodeLost.count() / 1000, " s");
+    log_error(why);
+    client_->compare_set(rendezvous::alarm_key(generation), "", why);
+  }
+  return watch_->there();
+}
+
+void LaunchCoordinator::dismiss(StartPlan plan, int code, bool all) noexcept {
+  try {
+    plan.stop = true;
+    plan.code = code;
+    client_->set(kPlanKey, written(plan));
+    watch_->look(*client_);
+    std::vector<std::string> read;
+    for (const int node : watch_->there())
+      if (node != 0 && (all || std::ranges::find(members_, node) == members_.end()))
+        read.push_back(left_key(node));
+    if (!read.empty()) client_->wait(read, kReadEnd);  // the store ends with this process
+  } catch (const std::exception& error) {
+    log_warn(str("not all nodes that waited beside the run have read its end: ", error.what()));
+  }
+}
+
+}  // namespace octavo::launch
