@@ -20,7 +20,7 @@ add_library(octavo_highway INTERFACE)
 target_link_libraries(octavo_highway INTERFACE PkgConfig::HWY)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12.3 AND CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
   message(STATUS "GCC ${CMAKE_CXX_COMPILER_VERSION} compiles Highway's portable vectors wrongly (GCC bug 106322): the program will need SSSE3")
-  target_compile_options(octavo_highway INTERFACE -mssse3)
+  add_compile_options(-mssse3)  # for all: precompiled headers are for one set of instructions
   target_compile_definitions(octavo_highway INTERFACE "HWY_DISABLED_TARGETS=(HWY_SSE4|HWY_SCALAR|HWY_EMU128)")
 else()
   target_compile_definitions(octavo_highway INTERFACE "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4)")

@@ -126,6 +126,11 @@ void FiberBlock::State::live(int thread) {
   }
 }
 
+// By itself: getcontext may return twice for all that a compiler knows.
+[[gnu::noinline]] static void begin_context(ucontext_t& context) {
+  getcontext(&context);
+}
+
 FiberBlock::FiberBlock(int threads) : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.warp_tags.resize(static_cast<size_t>(threads + kWarp - 1) / kWarp);
@@ -135,7 +140,7 @@ FiberBlock::FiberBlock(int threads) : state_(std::make_unique<State>()) {
   const auto address = reinterpret_cast<uintptr_t>(&s);
   for (int thread = 0; thread < threads; ++thread) {
     auto fiber = std::make_unique<Fiber>();
-    getcontext(&fiber->context);
+    begin_context(fiber->context);
     fiber->context.uc_stack.ss_sp = fiber->stack.get();
     fiber->context.uc_stack.ss_size = kStack;
     makecontext(&fiber->context, reinterpret_cast<void (*)()>(&enter_fiber), 3,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 extern "C" __attribute__((visibility("default"))) int32_t octavo_cuda_devices(
     OctavoCudaDevice* devices, int32_t capacity) {
@@ -14,7 +15,7 @@ extern "C" __attribute__((visibility("default"))) int32_t octavo_cuda_devices(
     if (cudaGetDeviceProperties(&properties, i) != cudaSuccess) return i;
     OctavoCudaDevice& device = devices[i];
     std::memset(&device, 0, sizeof device);
-    std::strncpy(device.name, properties.name, sizeof device.name - 1);
+    std::string_view(properties.name).copy(device.name, sizeof device.name - 1);
     device.major = properties.major;
     device.minor = properties.minor;
     device.memory_bytes = properties.totalGlobalMem;
