@@ -249,10 +249,12 @@ Verdict LaunchCoordinator::follow(const std::string& prefix, const Outcome& own)
   } catch (const rendezvous::Unreachable& error) {
     why = error.what();
   }
-  // All ranks save together: a stop that those here have made is no failure, whoever left first.
-  if (has_stopped(own)) return {.outcome = own};
+  // All ranks save together: a stop that those here have made is no failure, whoever left first. In
+  // an elastic run it may only be one before the run grows, unless this node itself was asked.
+  const bool grows = options_.elastic && !options_.interrupted();
+  if (has_stopped(own) && !grows) return {.outcome = own};
   Verdict verdict{.outcome = together(std::vector{own, lost_node(0, why)})};
-  verdict.rejoin = verdict.outcome.curable && own.cause != Cause::kNone;
+  verdict.rejoin = verdict.outcome.curable && (own.cause != Cause::kNone || has_stopped(own));
   return verdict;
 }
 

@@ -142,6 +142,23 @@ TEST(Elastic, ANodeThatComesMakesTheRunStopOnceAndGrow) {
   EXPECT_FALSE(resizing.asked());
 }
 
+// Node 0 is lost in the midst of a stop that it asked for: the run is to go on when it is back. A
+// node that was itself asked to stop ends.
+TEST(Elastic, AStopBeforeGrowthOutlivesNodeZero) {
+  const Outcome stopped{.code = 75, .kind = EndKind::kStopped, .stopped = true};
+  const auto none = [](const Outcome&) { return Verdict{}; };
+  auto first = coordinator(0, 3, 0);
+  const auto second = coordinator(1, 3, first->port());
+  const auto asked = coordinator(2, 3, first->port(), true);
+  first.reset();
+  const Verdict verdict = second->agree(0, stopped, none);
+  EXPECT_TRUE(verdict.rejoin);
+  EXPECT_EQ(verdict.outcome.kind, EndKind::kLostFirstNode);
+  const Verdict own = asked->agree(0, stopped, none);
+  EXPECT_FALSE(own.rejoin);
+  EXPECT_EQ(own.outcome.code, 75);
+}
+
 // A machine without power closes no connection: its silence ends the ranks that wait for it.
 TEST(Elastic, ASilentNodeEndsTheGeneration) {
   const auto first = coordinator(0, 2, 0);

@@ -342,5 +342,37 @@ TEST(RestartPolicy, NodesThatAreWaitedForElsewhere) {
   EXPECT_GT(elastic.decide(lost, 5).wait.count(), 0);
 }
 
+// One launcher on each node of a job whose node list has a hole.
+TEST(NodeRankInfo, SlurmSaysWhichNodeThisIs) {
+  Variables step = {{"SLURM_JOB_ID", "4711"},
+                    {"SLURM_STEP_ID", "0"},
+                    {"SLURM_PROCID", "2"},
+                    {"SLURM_STEP_NUM_TASKS", "3"},
+                    {"SLURM_LOCALID", "0"},
+                    {"SLURM_NODEID", "2"},
+                    {"SLURM_STEP_NUM_NODES", "3"},
+                    {"SLURM_STEP_TASKS_PER_NODE", "1(x3)"},
+                    {"SLURM_STEP_NODELIST", "gpu[03,07-08]"}};
+  config::Settings settings;
+  settings.nproc = 8;
+  settings.least_nodes = 2;
+  settings.nnodes = 4;  // it got three
+  RankInfo place = node_rank_info(settings, step);
+  EXPECT_EQ(place.node, 2);
+  EXPECT_EQ(place.nodes, 4);
+  EXPECT_EQ(place.local_ranks, 8);
+  EXPECT_EQ(place.launcher, "octavo");
+  EXPECT_EQ(place.master_address, "gpu03");
+  EXPECT_EQ(place.master_port, 16711);
+  settings.spares = 1;
+  EXPECT_EQ(node_rank_info(settings, step).nodes, 5);
+  settings = {};
+  settings.nproc = 8;
+  EXPECT_EQ(node_rank_info(settings, step).nodes, 3);
+  settings.node_rank = 0;  // what is given counts
+  settings.nnodes = 1;
+  EXPECT_EQ(node_rank_info(settings, step).nodes, 1);
+}
+
 }  // namespace
 }  // namespace octavo::launch
