@@ -49,6 +49,8 @@ LaunchCoordinator::LaunchCoordinator(int node, int nodes, const std::string& add
   if (node == 0) server_ = listening(address, port);
   client_ = connected(address, server_ != nullptr ? server_->port() : port);
   client_->set_answer_timeout(kPatience);
+  if (node == 0) client_->set(kStoreKey, rendezvous::new_secret());
+  store_ = client_->get(kStoreKey, kReadVerdict);
   for (int each = 0; each < nodes; ++each) members_.push_back(each);
   if (!options_.elastic) return;
   if (node == 0)
@@ -97,6 +99,7 @@ std::unique_ptr<rendezvous::Client> LaunchCoordinator::connected(const std::stri
 std::string LaunchCoordinator::waited_for(const std::string& key, Clock::time_point deadline,
                                           bool to_the_end, int node) {
   for (;;) {
+    check_store();
     try {
       return client_->get(key, kSlice);
     } catch (const rendezvous::TimedOut&) {
@@ -239,6 +242,7 @@ Verdict LaunchCoordinator::lead(const std::string& prefix, const Outcome& own,
 Verdict LaunchCoordinator::follow(const std::string& prefix, const Outcome& own) {
   std::string why;
   try {
+    check_store();
     client_->set(str(prefix, "end/", node_), written({.outcome = own}));
     const milliseconds patience = kOthersDone + kOthersFailed;
     Verdict verdict = read_verdict(waited_for(prefix + "verdict", Clock::now() + patience));

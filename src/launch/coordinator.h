@@ -85,6 +85,7 @@ class LaunchCoordinator {
   std::string waited_for(const std::string& key, std::chrono::steady_clock::time_point deadline,
                          bool to_the_end = false, int node = -1);
   bool is_missed(int node);
+  void check_store();  // Unreachable when it is another one than at first: node 0 was started again
   bool has_ranks(const StartPlan& plan) const;
   StartPlan next_plan(int from, std::chrono::steady_clock::time_point deadline);
   void leave_generation(int generation, const Outcome& end, const std::string& why);
@@ -94,6 +95,7 @@ class LaunchCoordinator {
   Options options_;
   std::unique_ptr<rendezvous::Server> server_;
   std::unique_ptr<rendezvous::Client> client_;
+  std::string store_;                     // the name that node 0 gave it
   std::unique_ptr<PresenceBeat> beat_;    // of an elastic run: the other nodes'
   std::unique_ptr<PresenceWatch> watch_;  // and node 0's
   std::vector<int> members_;              // the nodes of this generation

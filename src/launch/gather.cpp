@@ -28,6 +28,14 @@ bool LaunchCoordinator::is_missed(int node) {
   return watch_->silent(node) >= kNodeMissed;
 }
 
+// A client connects again by itself, and a node 0 that came back has the address of the one before.
+// Its store knows nothing of the generations of that one, and counts anew.
+void LaunchCoordinator::check_store() {
+  if (node_ == 0 || client_->try_get(kStoreKey) == store_) return;
+  throw rendezvous::Unreachable(ExitCode::kEnvironment, "launch",
+                                "node 0 was started again, with another store");
+}
+
 Members LaunchCoordinator::gather(const Elastic& elastic, const std::vector<int>& before,
                                   milliseconds wait, milliseconds patience) {
   const Clock::time_point begin = Clock::now();

@@ -8,6 +8,7 @@
 namespace octavo::launch {
 
 inline constexpr const char* kPlanKey = "launch/start";
+inline constexpr const char* kStoreKey = "launch/store";  // a name that no other store has
 // Set by a node that waited without ranks and has read that the run ended.
 std::string left_key(int node);
 

@@ -159,6 +159,34 @@ TEST(Elastic, AStopBeforeGrowthOutlivesNodeZero) {
   EXPECT_EQ(own.outcome.code, 75);
 }
 
+// Node 0 is back before the others have missed it: its store counts generations anew, and nobody
+// is to wait in it for what the old one was to say.
+TEST(Elastic, ANewStoreIsNotTakenForTheOldOne) {
+  auto first = coordinator(0, 3, 0);
+  const int port = first->port();
+  const auto second = coordinator(1, 3, port);
+  const auto spare = coordinator(2, 3, port);
+  first->start({.generation = 7, .nodes = {0, 1}}, seconds(1));
+  EXPECT_EQ(second->start({}, seconds(5)).generation, 7);
+  bool is_lost = false;
+  std::thread waiting([&] {
+    try {
+      spare->start({}, seconds(60));
+    } catch (const rendezvous::Unreachable&) {
+      is_lost = true;
+    }
+  });
+  std::this_thread::sleep_for(milliseconds(500));
+  first.reset();
+  first = coordinator(0, 3, port);
+  first->start({.generation = 0, .nodes = {0}}, seconds(1));
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(second->agree(7, kMissedAPeer, [](const Outcome&) { return Verdict{}; }).rejoin);
+  waiting.join();
+  EXPECT_TRUE(is_lost);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(10));
+}
+
 // A machine without power closes no connection: its silence ends the ranks that wait for it.
 TEST(Elastic, ASilentNodeEndsTheGeneration) {
   const auto first = coordinator(0, 2, 0);
