@@ -3,6 +3,8 @@
 //        data_plane_tool random FOLDER SHARDS TOKENS      shards of random tokens
 //        data_plane_tool forget FOLDER                    takes them out of the page cache
 //        data_plane_tool read FOLDER LENGTH ROWS WORLD STEP SAMPLES [START]   one JSON line
+//        data_plane_tool steps FOLDER LENGTH ROWS RANK WORLD STEPS MS CACHE BYTES    one JSON line
+//        data_plane_tool order SAMPLES KEY COUNT [BLOCK WINDOW STEP RUN]      a JSON list
 //        data_plane_tool quality SAMPLES LENGTH STEP SHARDS                   one JSON line
 
 #include <fcntl.h>
@@ -18,6 +20,7 @@
 #include <random>
 #include <set>
 #include <span>
+#include <thread>
 #include <vector>
 
 #define XXH_INLINE_ALL
@@ -199,9 +202,61 @@ Json read(const fs::path& folder, const ReadCase& wanted) {
           {"files", files}};
 }
 
+struct StepsCase {
+  int64_t length, rows;
+  int rank, world;
+  int64_t steps, milliseconds;
+};
+
+// A rank whose step takes so long without the loader, and what it waits for data beside it. In the
+// order of large data, whatever the size.
+Json steps(const fs::path& folder, const StepsCase& wanted, const LocalCache& cache) {
+  const auto data = TokenData::open(folder, "train", TokenData::kMaxMappedShards, cache);
+  const auto samples_of_step =
+      static_cast<uint64_t>(wanted.rows) * static_cast<uint64_t>(wanted.world);
+  const uint64_t bytes = static_cast<uint64_t>(wanted.length) * data->token_bytes();
+  const Order order = order_for((uint64_t{1} << 40) / bytes, bytes, samples_of_step);
+  Loader loader(data,
+                {.rows = wanted.rows,
+                 .length = wanted.length,
+                 .seed = 7,
+                 .rank = wanted.rank,
+                 .world = wanted.world,
+                 .end = samples_of_step * static_cast<uint64_t>(wanted.steps)},
+                {0, order});
+  double first = 0, most = 0, sum = 0;
+  int64_t late = 0;
+  uint64_t tokens = 0;
+  for (int64_t step = 0; step < wanted.steps; ++step) {
+    const double before = loader.wait_seconds();
+    const Batch batch = loader.next();
+    const double waited = loader.wait_seconds() - before;
+    for (const int32_t token : batch.inputs) tokens += static_cast<uint64_t>(token);
+    if (step == 0) {
+      first = waited;
+    } else {
+      most = std::max(most, waited);
+      sum += waited;
+      late += waited > 0.001 ? 1 : 0;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(wanted.milliseconds));
+  }
+  const double used = static_cast<double>(wanted.steps * wanted.rows) * static_cast<double>(bytes);
+  return {{"first_seconds", first},
+          {"most_seconds", most},
+          {"waited_seconds", sum},
+          {"late_steps", late},
+          {"token_sum", tokens},
+          {"lanes", order.lanes()},
+          {"amplification", static_cast<double>(loader.bytes_read()) / used}};
+}
+
 // How batches of an order are made up, beside those of independent draws.
 Json quality_of(const Sampler& sampler, uint64_t samples, uint64_t step, uint64_t shards) {
-  constexpr uint64_t kSteps = 200;
+  constexpr uint64_t kSteps = 1000;
+  // Shares of the samples by distance, in twentieths of the data; of the steps by share, in
+  // hundredths, the last for all that is more.
+  std::vector<double> distances(20), shares(30);
   double distance = 0, distinct = 0, variance = 0;
   const uint64_t per_shard = samples / shards + 1;
   for (uint64_t k = 0; k < kSteps; ++k) {
@@ -211,18 +266,24 @@ Json quality_of(const Sampler& sampler, uint64_t samples, uint64_t step, uint64_
     double share = 0;  // of the first tenth of the data: a source of its own, say
     for (uint64_t i = 0; i < step; ++i) {
       const uint64_t sample = sampler.at(first + i), next = sampler.at(first + i + 1);
-      distance += std::abs(static_cast<double>(next) - static_cast<double>(sample)) /
-                  static_cast<double>(samples);
+      const double apart = std::abs(static_cast<double>(next) - static_cast<double>(sample)) /
+                           static_cast<double>(samples);
+      distance += apart;
+      distances[std::min<size_t>(19, static_cast<size_t>(20 * apart))] +=
+          1.0 / static_cast<double>(kSteps * step);
       seen.insert(sample / per_shard);
       share += sample < samples / 10 ? 1 : 0;
     }
     distinct += static_cast<double>(seen.size());
     share /= static_cast<double>(step);
     variance += (share - 0.1) * (share - 0.1);
+    shares[std::min<size_t>(29, static_cast<size_t>(100 * share))] += 1.0 / kSteps;
   }
   return {{"mean_distance", distance / static_cast<double>(kSteps * step)},
           {"shards_in_a_step", distinct / kSteps},
-          {"share_spread", std::sqrt(variance / kSteps)}};
+          {"share_spread", std::sqrt(variance / kSteps)},
+          {"distances", distances},
+          {"shares", shares}};
 }
 
 int main_of(const std::vector<std::string>& words) {
@@ -241,6 +302,18 @@ int main_of(const std::vector<std::string>& words) {
                           number(6),
                           words.size() > 7 ? number(7) : 0};
     std::printf("%s\n", read(words.at(1), wanted).dump().c_str());
+  } else if (verb == "steps") {
+    const StepsCase wanted{static_cast<int64_t>(number(2)), static_cast<int64_t>(number(3)),
+                           static_cast<int>(number(4)),     static_cast<int>(number(5)),
+                           static_cast<int64_t>(number(6)), static_cast<int64_t>(number(7))};
+    std::printf("%s\n", steps(words.at(1), wanted, {words.at(8), number(9)}).dump().c_str());
+  } else if (verb == "order") {
+    const Order order =
+        words.size() > 4 ? Order{number(4), number(5), number(6), number(7)} : Order{};
+    const Sampler sampler(number(1), number(2), true, order);
+    std::vector<uint64_t> places;
+    for (uint64_t i = 0; i < number(3); ++i) places.push_back(sampler.at(i));
+    std::printf("%s\n", Json(places).dump().c_str());
   } else {
     const uint64_t samples = number(1), step = number(3), shards = number(4);
     const Order order = order_for(samples, 2 * number(2), step);

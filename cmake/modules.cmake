@@ -4,7 +4,7 @@
 # into nothing where OCTAVO_TORCH is off.
 
 # In the order of the table in docs/internals/tour.md: a module may include only modules before it.
-set(OCTAVO_MODULES base chart fake_cuda model_config config migrate python_env fp8 kernels tokenizer jinja hub rendezvous launch plan data engine nn models optim dist
+set(OCTAVO_MODULES base chart fake_cuda model_config config migrate python_env fp8 kernels tokenizer jinja hub object_store rendezvous launch plan data engine nn models optim dist
   checkpoint monitor run_report foreign_logs sweep eval train export bench verify diagnose compare audit)
 if(NOT OCTAVO_TORCH)  # what has no part without it
   list(REMOVE_ITEM OCTAVO_MODULES fake_cuda nn models dist eval train export bench diagnose)

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """docs/diagrams.py [--check]: draws the pages' diagrams into docs/pictures as SVG that follows the reader's light or dark theme.
 
-The module map is read from the table of docs/internals/tour.md and each module's CMakeLists.txt; the others are drawn here.
+The module map is read from the table of docs/internals/tour.md and each module's CMakeLists.txt, the order of large data from
+docs/pictures/shuffle.json, which bench/data_plane.py --quality writes; the others are drawn here.
 --check: exit code 1 when a committed picture is not what this script draws.
 """
 import html
+import json
 import pathlib
 import re
 import sys
@@ -182,7 +184,43 @@ def restart_states():
     return picture
 
 
-DIAGRAMS = {"module_map": module_map, "life_of_a_batch": life_of_a_batch, "sharding_modes": sharding_modes, "recipes": recipes,
+def histogram(picture, x, y, width, height, rows, labels):
+    """Bars of two orders side by side, from the bottom at y; rows: (class, heights)."""
+    top = max(max(heights) for _, heights in rows)
+    count = len(rows[0][1])
+    bar = width / count / len(rows)
+    for i, (kind, heights) in enumerate(rows):
+        for k, value in enumerate(heights):
+            tall = round(height * value / top, 1)
+            if tall:
+                picture.box(round(x + (k * len(rows) + i) * bar, 1), y - tall, round(bar - 0.6, 1), tall, kind, 0)
+    picture.parts.append(f'<path class="line" d="M{x},{y} L{x + width},{y}"/>')
+    for place, words in labels:
+        picture.text(x + place * width, y + 16, words, "small soft", "middle")
+
+
+def shuffle():
+    numbers = json.loads((PICTURES / "shuffle.json").read_text())
+    blocks, uniform = numbers["blocks"], numbers["uniform"]
+    picture = Picture(780, 290, "The order of large data beside a uniform permutation")
+    picture.text(20, 24, "Distance between one sample and the next", "bold")
+    picture.text(20, 40, f"share of the data; mean {blocks['mean_distance']:.4f} and {uniform['mean_distance']:.4f}", "small soft")
+    histogram(picture, 20, 230, 340, 170, [("a", blocks["distances"]), ("b", uniform["distances"])], [(0, "0"), (0.5, "0.5"), (1, "1")])
+    picture.text(420, 24, "Share of a step from one tenth of the data", "bold")
+    picture.text(420, 40, f"over {numbers['steps']} steps; spread {blocks['share_spread']:.4f} and {uniform['share_spread']:.4f}", "small soft")
+    last = len(blocks["shares"]) / 100
+    histogram(picture, 420, 230, 340, 170, [("a", blocks["shares"]), ("b", uniform["shares"])],
+              [(0, "0"), (0.1 / last, "0.1"), (0.2 / last, "0.2"), (1, "0.3")])
+    picture.box(20, 262, 12, 12, "a", 1)
+    picture.text(38, 272, "blocks of 1 MiB, in two levels", "small")
+    picture.box(230, 262, 12, 12, "b", 1)
+    picture.text(248, 272, "uniform permutation", "small")
+    picture.text(420, 272, f"{numbers['samples']:.1e} samples, steps of {numbers['step_samples']}, "
+                 f"{blocks['shards_in_a_step']:.0f} of {numbers['shards']} shards in a step", "small soft")
+    return picture
+
+
+DIAGRAMS = {"shuffle": shuffle, "module_map": module_map, "life_of_a_batch": life_of_a_batch, "sharding_modes": sharding_modes, "recipes": recipes,
             "restart_states": restart_states}
 
 

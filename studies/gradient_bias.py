@@ -9,7 +9,9 @@ length of FP32's gradient over 1024 batches. If rounding were noise, e would fal
 e(N)^2 = bias^2 + noise^2 / N, fitted for each weight matrix by least squares of e(N)^2 * N over N with neither below zero.
 
 The gradient comes out of the program as it is: a step of N passes from the checkpoint with a learning rate that moves nothing,
-no clipping; AdamW's first moment is then 1 - beta1 times the gradient.
+no clipping; AdamW's first moment is then 1 - beta1 times the gradient. Before the N passes come
+32 that are left out on every side (what a step of these alone gives is subtracted): `delayed` begins without a history, and
+its scales find their size layer by layer.
 
 A row for each matrix goes to results/gradient_bias.csv when a side is done at a checkpoint; it is not done again under the
 same settings, so the study may be stopped and started at will.
@@ -28,6 +30,7 @@ from runs import OCTAVO, ROOT, Table, octavo
 
 NAME = "gradient_bias"
 BATCHES = (16, 64, 256, 1024)
+BEFORE = 32  # passes that are left out
 SIDES = ["bf16", *RECIPES]
 POINTS = 5
 BETA1 = 0.9
@@ -39,7 +42,7 @@ def run(folder, given, name):
     code, said = octavo(folder, "train", *flags, "--run_name", name)
     if code != 0:
         sys.exit(f"{name}: octavo train ended with exit code {code}:\n{said[-2000:]}")
-    return folder / "checkpoints" / name
+    return next(folder.glob(f"checkpoints*/{name}"))  # checkpoints, or checkpoints_fp8
 
 
 def gradient(folder, settings, side, checkpoint, batches, cache):
@@ -51,6 +54,13 @@ def gradient(folder, settings, side, checkpoint, batches, cache):
     moments = load_file(made / "step-00000001" / "optimizer.safetensors")
     return {name[2:]: value / (1 - BETA1) for name, value in moments.items()
             if name.startswith("m.h.") and value.ndim == 2}
+
+
+def gradients(folder, settings, side, checkpoint, cache):
+    """{N: {matrix: average over N passes behind the first ones}}"""
+    before = gradient(folder, settings, side, checkpoint, BEFORE, cache)
+    whole = {n: gradient(folder, settings, side, checkpoint, BEFORE + n, cache) for n in BATCHES}
+    return {n: {name: ((BEFORE + n) * value - BEFORE * before[name]) / n for name, value in found.items()} for n, found in whole.items()}
 
 
 def fit(errors):
@@ -67,10 +77,10 @@ def fit(errors):
 
 def measure(folder, settings, checkpoint, sides, cache, table, config):
     step = int(checkpoint.name.partition("-")[2])
-    exact = {n: gradient(folder, settings, "fp32", checkpoint, n, cache) for n in BATCHES}
+    exact = gradients(folder, settings, "fp32", checkpoint, cache)
     lengths = {name: np.linalg.norm(value) for name, value in exact[BATCHES[-1]].items()}
     for side in sides:
-        found = {n: gradient(folder, settings, side, checkpoint, n, cache) for n in BATCHES}
+        found = gradients(folder, settings, side, checkpoint, cache)
         table.add(*([step, side, name, *(repr(float(np.linalg.norm(found[n][name] - exact[n][name]) / length)) for n in BATCHES), config]
                     for name, length in lengths.items()))
         print(f"step {step} {side}: done", flush=True)
@@ -105,7 +115,7 @@ def main():
     if not OCTAVO.exists() or not TEXT.exists():
         sys.exit(f"wanted {OCTAVO} and {TEXT}; build octavo, or set OCTAVO_TEST_DATA")
     settings = settings_of(CHOSEN)
-    config = config_hash(settings, BATCHES, POINTS)
+    config = config_hash(settings, BATCHES, BEFORE, POINTS)
     table = Table(options.results / f"{NAME}.csv", COLUMNS)
     if not options.report_only:
         with tempfile.TemporaryDirectory(prefix="octavo-study-") as name:

@@ -112,11 +112,15 @@ def owned_libraries():
     return found
 
 
-def debian_package(path):
+def debian_package_or_none(path):
     """The package that a library came from: its licence is that package's."""
-    for package, file in owned_libraries().get(path.name, []):
-        if pathlib.Path(file).resolve() == path:
-            return package.split(":")[0]
+    return next((package.split(":")[0] for package, file in owned_libraries().get(path.name, [])
+                 if pathlib.Path(file).resolve() == path), None)
+
+
+def debian_package(path):
+    if package := debian_package_or_none(path):
+        return package
     sys.exit(f"wheel: wanted the Debian package of {path}, found none; its licence is not known")
 
 

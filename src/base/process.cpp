@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "base/error.h"
@@ -116,12 +117,40 @@ std::string find_program(const std::string& name) {
   return "";
 }
 
-char process_state(pid_t pid) {
+namespace {
+// From the state on; "" when there is no such process.
+std::string stat_of(pid_t pid) {
   std::ifstream file(str("/proc/", pid, "/stat"));  // its size is said to be 0
   std::string text;
   std::getline(file, text, '\0');
   const size_t name_end = text.rfind(')');  // the name before it may hold anything
-  return name_end == text.npos || name_end + 2 >= text.size() ? '\0' : text[name_end + 2];
+  return name_end == text.npos || name_end + 2 >= text.size() ? "" : text.substr(name_end + 2);
+}
+}  // namespace
+
+char process_state(pid_t pid) {
+  const std::string text = stat_of(pid);
+  return text.empty() ? '\0' : text.front();
+}
+
+std::string process_start(pid_t pid) {
+  const std::vector<std::string> fields = split(stat_of(pid), ' ');
+  constexpr size_t kStart = 19;  // field 22, counted from the state, which is field 3
+  return fields.size() > kStart ? fields[kStart] : "";
+}
+
+bool process_lives(pid_t pid, const std::string& start) {
+  const char state = process_state(pid);
+  return state != '\0' && state != 'Z' && state != 'X' && process_start(pid) == start;
+}
+
+ProcessSpace process_space() {
+  ProcessSpace found;
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::getline(file, found.boot);
+  std::error_code none;
+  found.space = std::filesystem::read_symlink("/proc/self/ns/pid", none).string();
+  return found;
 }
 
 namespace {

@@ -28,6 +28,19 @@ Child start_child(const std::vector<std::string>& command, const Variables& adde
 // The path of the program of that name in PATH, or "".
 std::string find_program(const std::string& name);
 
+// When the process began, in ticks since the boot, so that a number that is used again is not taken
+// for it; "" when there is none.
+std::string process_start(pid_t pid);
+// Whether the process of that number which began then is there and has not ended.
+bool process_lives(pid_t pid, const std::string& start);
+
+// Where process numbers mean the same: this start of this machine, this container. Empty where the
+// system does not say.
+struct ProcessSpace {
+  std::string boot, space;
+};
+ProcessSpace process_space();
+
 // As ps shows it: R runs, S and D wait, T stands still (SIGSTOP), Z has ended; 0: there is none.
 char process_state(pid_t pid);
 

@@ -180,6 +180,11 @@ bool receive_all(int fd, char* bytes, size_t size, Clock::time_point deadline, s
   return true;
 }
 
+bool wait_readable(int fd, Clock::time_point deadline) {
+  std::string why;
+  return wait_for(fd, POLLIN, deadline, &why);
+}
+
 bool is_stale(int fd) {
   pollfd entry{fd, POLLIN, 0};
   return ::poll(&entry, 1, 0) != 0;

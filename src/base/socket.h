@@ -40,6 +40,9 @@ Fd connect_to(const Endpoint& endpoint, Clock::time_point deadline, std::string*
 bool send_all(int fd, std::string_view bytes, Clock::time_point deadline, std::string* why);
 bool receive_all(int fd, char* bytes, size_t size, Clock::time_point deadline, std::string* why);
 
+// Something to read, or an end, before the deadline.
+bool wait_readable(int fd, Clock::time_point deadline);
+
 // True when an idle connection has been closed, or has bytes that nobody asked for.
 bool is_stale(int fd);
 

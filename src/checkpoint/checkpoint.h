@@ -82,6 +82,8 @@ struct SaveOptions {
   bool newest_run = false;
   // 0: all; else the `keep` saved last, and always latest's and best_model's targets.
   int keep = 0;
+  // Whether one that `keep` would remove is still needed: it is being uploaded.
+  std::function<bool(const fs::path& checkpoint)> in_use;
   // Called with the name of each stage of a save once it is done, for tests and traces.
   std::function<void(std::string_view stage)> on_stage;
 };
@@ -90,6 +92,10 @@ struct SaveOptions {
 // into one directory exclude each other. `keep` removes none that another run made: its run_id, or
 // when one of the two has none its run_name, is another one in `extra`.
 fs::path save(const fs::path& checkpoint_dir, const State& state, const SaveOptions& options);
+
+// What a save does with `keep` once it is done: with what `in_use` says by now. `extra`: of a
+// checkpoint of the run.
+void remove_old(const fs::path& checkpoint_dir, const SaveOptions& options, const Json& extra);
 
 // An error when a save of this state into this folder, which is there, would have no room.
 void check_room(const fs::path& folder, const State& state);

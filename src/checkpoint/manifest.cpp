@@ -83,6 +83,20 @@ std::string text_of(const Json& extra, const char* name) {
   return found != extra.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
+std::vector<PartEntry> all_files(const Manifest& manifest) {
+  std::vector<PartEntry> files;
+  for (const ManifestFile& file : manifest.files)
+    files.push_back({file.name, file.hash, file.size});
+  files.insert(files.end(), manifest.parts.begin(), manifest.parts.end());
+  return files;
+}
+
+bool is_of_another_run(const std::string& run, const std::string& run_id, const Json& extra) {
+  const std::string own = text_of(extra, kRunName), own_id = text_of(extra, kRunId);
+  if (!own_id.empty() && !run_id.empty()) return own_id != run_id;
+  return !own.empty() && !run.empty() && own != run;
+}
+
 std::string file_name_problem(std::string_view name) {
   constexpr std::string_view kAllowed =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
@@ -209,8 +223,7 @@ std::vector<std::string> size_problems(const fs::path& folder, const Manifest& m
     if (std::string problem = size_problem(folder, name, size); !problem.empty())
       problems.push_back(std::move(problem));
   };
-  for (const ManifestFile& file : manifest.files) check(file.name, file.size);
-  for (const PartEntry& part : manifest.parts) check(part.name, part.size);
+  for (const PartEntry& file : all_files(manifest)) check(file.name, file.size);
   return problems;
 }
 

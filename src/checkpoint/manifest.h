@@ -38,10 +38,14 @@ struct ManifestFile {
   int rank = 0;  // who wrote it
 };
 
-struct PartEntry {  // a rank's list
+struct PartEntry {  // a rank's list, or any file by what can be checked of it
   std::string name, hash;
   uint64_t size = 0;
 };
+
+struct Manifest;
+// Every file beside the manifest: the ranks' tensors and the ranks' lists.
+std::vector<PartEntry> all_files(const Manifest& manifest);
 
 using Index = std::map<std::string, std::map<std::string, TensorLocation>>;  // group, tensor
 
@@ -66,6 +70,10 @@ Manifest read_manifest(const fs::path& folder);
 
 // A text of `extra`; "" when there is none.
 std::string text_of(const Json& extra, const char* name);
+
+// Whether a checkpoint that says so of itself belongs to another run than the one `extra` is of: by
+// the ids, or when one of the two has none by the names.
+bool is_of_another_run(const std::string& run, const std::string& run_id, const Json& extra);
 
 // "" when a group or manifest may name a file so, else why not.
 std::string file_name_problem(std::string_view name);

@@ -68,44 +68,6 @@ bool reads_well(const fs::path& folder) {
   return problems.empty();
 }
 
-bool is_of_another_run(const Summary& summary, const Json& extra) {
-  const std::string run = text_of(extra, kRunName), id = text_of(extra, kRunId);
-  if (!id.empty() && !summary.run_id.empty()) return id != summary.run_id;
-  return !run.empty() && !summary.run.empty() && run != summary.run;
-}
-
-void apply_retention(const fs::path& directory, int keep, const Json& extra) {
-  auto summaries = list(directory);
-  std::erase_if(summaries, [&](const Summary& s) {
-    const bool foreign = is_of_another_run(s, extra);
-    if (foreign)
-      log_warn_once(str("checkpoint: ", s.path.string(), " is another run's (", s.run,
-                        "): it is left alone, and does not count as kept"));
-    return foreign;
-  });
-  // Saved last first: after a return to an older checkpoint, higher steps are the older ones.
-  std::sort(summaries.begin(), summaries.end(), [](const Summary& a, const Summary& b) {
-    return std::tie(a.created, a.step) > std::tie(b.created, b.step);
-  });
-  const bool reads_back = keep == 1 && summaries.size() > 1;
-  int kept = 0;
-  for (const Summary& summary : summaries) {
-    if (!looks_whole(summary.path) || (reads_back && kept < keep && !reads_well(summary.path))) {
-      log_warn(str("checkpoint: ", summary.path.string(),
-                   " is not whole; it does not count as kept and is left for you to remove"));
-      continue;
-    }
-    if (kept < keep) {
-      ++kept;
-      continue;
-    }
-    if (summary.is_latest || summary.is_best) continue;
-    log_info(
-        str("checkpoint: removing ", summary.path.string(), ", the newest ", keep, " are kept"));
-    remove_folder(summary.path);
-  }
-}
-
 fs::path save_alone(const SaveJob& job) {
   std::string name = step_folder_name(job.state.step);
   fs::path temporary = temporary_path(job.directory, ".tmp-", name);
@@ -128,6 +90,44 @@ fs::path save_alone(const SaveJob& job) {
 }
 
 }  // namespace
+
+void remove_old(const fs::path& directory, const SaveOptions& options, const Json& extra) {
+  const int keep = options.keep;
+  if (keep == 0) return;
+  auto summaries = list(directory);
+  std::erase_if(summaries, [&](const Summary& s) {
+    const bool foreign = is_of_another_run(s.run, s.run_id, extra);
+    if (foreign)
+      log_warn_once(str("checkpoint: ", s.path.string(), " is another run's (", s.run,
+                        "): it is left alone, and does not count as kept"));
+    return foreign;
+  });
+  // Saved last first: after a return to an older checkpoint, higher steps are the older ones.
+  std::sort(summaries.begin(), summaries.end(), [](const Summary& a, const Summary& b) {
+    return std::tie(a.created, a.step) > std::tie(b.created, b.step);
+  });
+  const bool reads_back = keep == 1 && summaries.size() > 1;
+  int kept = 0;
+  for (const Summary& summary : summaries) {
+    if (!looks_whole(summary.path) || (reads_back && kept < keep && !reads_well(summary.path))) {
+      log_warn(str("checkpoint: ", summary.path.string(),
+                   " is not whole; it does not count as kept and is left for you to remove"));
+      continue;
+    }
+    if (kept < keep) {
+      ++kept;
+      continue;
+    }
+    if (summary.is_latest || summary.is_best) continue;
+    if (options.in_use && options.in_use(summary.path)) {
+      log_info(str("checkpoint: ", summary.path.string(), " stays until it is uploaded"));
+      continue;
+    }
+    log_info(
+        str("checkpoint: removing ", summary.path.string(), ", the newest ", keep, " are kept"));
+    remove_folder(summary.path);
+  }
+}
 
 void check_job(const SaveJob& job) {
   const State& state = job.state;
@@ -225,7 +225,7 @@ fs::path install(const SaveJob& job, const fs::path& folder) {
   point_link(job.directory, kLatestLink, name);
   job.stage("latest");
   if (job.options.newest_run) point_newest_run(job.directory);
-  if (job.options.keep > 0) apply_retention(job.directory, job.options.keep, job.state.extra);
+  remove_old(job.directory, job.options, job.state.extra);
   return target;
 }
 

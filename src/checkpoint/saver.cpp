@@ -122,8 +122,9 @@ void Saver::start(State state, SaveOptions options) {
   running.thread = std::thread([this, &running, begin] {
     lower_priority();
     try {
-      run_save(running.job);
+      const fs::path path = run_save(running.job);
       running.succeeded = true;
+      if (options_.on_saved && running.job.part.rank == 0) options_.on_saved(path);
     } catch (const std::exception& error) {
       log_warn(str("CHECKPOINT NOT SAVED: step ", running.job.state.step, ": ", error.what(),
                    " — training continues; earlier checkpoints are untouched"));
@@ -173,6 +174,7 @@ fs::path Saver::save(State state, SaveOptions options) {
     fs::path path = run_save(running->job);
     last_succeeded_ = true;
     count(true, seconds_now() - begin);
+    if (options_.on_saved && options_.part.rank == 0) options_.on_saved(path);
     return path;
   } catch (...) {
     count(false, seconds_now() - begin);

@@ -29,6 +29,9 @@ struct SaverOptions {
   // what is available then, divided by `processes`, the ranks on this machine.
   uint64_t memory_budget = 0;
   int processes = 1;
+  // On the first rank, once a checkpoint has its name; from the thread that saved it. Must not
+  // throw.
+  std::function<void(const fs::path& checkpoint)> on_saved;
 };
 
 class Saver {

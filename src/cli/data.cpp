@@ -15,7 +15,8 @@
 namespace octavo::cli {
 
 int data_prepare(const Verb& verb, Args args) {
-  const config::Parsed parsed = config::parse(args, verb.arguments);
+  const GivenFlags given = take_own_flags(verb.own.flags, args);
+  const config::Parsed parsed = config::parse(given.other_args, verb.arguments);
   config::Settings settings = parsed.settings;
   if (!parsed.positionals.empty() && parsed.given("dataset"))
     fail(ExitCode::kUsage, "cli", "data prepare: wanted the input once, found files and dataset (",
@@ -44,13 +45,17 @@ int data_prepare(const Verb& verb, Args args) {
   else if (settings.tokenizer.empty())
     log_info("tokenizer: bytes, since none is named; --tokenizer PATH names one");
   options.output = settings.output;
+  options.shared = given.has("shared");
+  options.deduplicate = given.has("deduplicate");
   const data::PrepareResult result = data::prepare(options);
 
   std::cout << settings.output << ": " << result.train_tokens << " training and "
             << result.val_tokens << " validation tokens (" << options.tokenizer << ") of "
-            << result.documents << " documents, " << format_bytes(static_cast<double>(result.bytes))
-            << ", in " << result.shards << " shards (" << result.shards_reused
-            << " kept from before), " << format_duration(result.seconds) << "\n";
+            << result.documents << " documents"
+            << (options.deduplicate ? str(" (", result.duplicates, " duplicates left out)") : "")
+            << ", " << format_bytes(static_cast<double>(result.bytes)) << ", in " << result.shards
+            << " shards (" << result.shards_reused << " kept from before), "
+            << format_duration(result.seconds) << "\n";
   if (result.sample_length > 0) {
     const double tokens = static_cast<double>(result.train_tokens + result.val_tokens) / 100;
     std::cout << "packed into samples of " << result.sample_length << ": " << std::fixed

@@ -9,6 +9,8 @@
 
 #include "base/error.h"
 #include "base/library.h"
+#include "base/log.h"
+#include "base/text.h"
 #include "cli/verbs.h"
 #include "fake_cuda/fake_cuda.h"
 #include "plan/gpu.h"
@@ -17,6 +19,18 @@ extern char** environ;  // NOLINT: POSIX has no header for it
 
 namespace octavo::cli {
 namespace {
+
+// libtorch asks NVML before it makes an expandable segment, which the fake device does not have.
+bool asks_nvml(const std::string& variable) {
+  if (!variable.starts_with("PYTORCH_") ||
+      variable.find("expandable_segments") == std::string::npos)
+    return false;
+  log_info(
+      str(variable.substr(0, variable.find('=')),
+          " is left out of the dry run, whose fake device has no expandable segments; a run on "
+          "a GPU then has less fragmentation than is said here"));
+  return true;
+}
 
 // This process's variables with those of the device in their place.
 std::vector<std::string> variables_for(const plan::Gpu& gpu, const fs::path& libraries) {
@@ -28,7 +42,7 @@ std::vector<std::string> variables_for(const plan::Gpu& gpu, const fs::path& lib
   std::vector<std::string> all;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
-    if (!ours.contains(text.substr(0, text.find('=')))) all.push_back(text);
+    if (!ours.contains(text.substr(0, text.find('='))) && !asks_nvml(text)) all.push_back(text);
   }
   for (const auto& [name, value] : ours) all.push_back(name + "=" + value);
   return all;

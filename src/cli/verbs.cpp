@@ -11,6 +11,10 @@ constexpr OwnFlag kVerifyFlags[] = {
     {"for", "te|torchao|megatron", "check a Python environment for this trainer"},
     {"python", "PATH", "which one: a python, or its environment's folder"},
 };
+constexpr OwnFlag kPrepareFlags[] = {
+    {"shared", "", "share the work with all processes that run this command, on any machine"},
+    {"deduplicate", "", "leave out documents whose text came before"},
+};
 constexpr OwnFlag kCompareFlags[] = {
     {"against", "B1 B2 …", "the second side, one for each run before it: a seed each"},
     {"loss_name", "NAME", "which value is the training loss, when no usual name is there"},
@@ -67,10 +71,11 @@ constexpr Verb kVerbs[] = {
      "tokens on FP8 pays",
      config::kBenchArguments, core},
     {"data prepare",
-     "[CONFIG.yaml] FILE|FOLDER… --output FOLDER [--key value]…",
+     "[CONFIG.yaml] FILE|FOLDER… --output FOLDER [--shared] [--deduplicate] [--key value]…",
      "turn text, JSONL, JSON, Parquet and Arrow into token shards",
      {"data prepare", kPrepare, kAnyNumber},
-     data_prepare},
+     data_prepare,
+     {"", kPrepareFlags}},
     {"data inspect",
      "FOLDER [--verify_hashes]",
      "show what a prepared folder holds",

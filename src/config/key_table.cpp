@@ -64,7 +64,14 @@ std::vector<Key> data_keys() {
                "{path: web, weight: 0.7, max_epochs: 4} in the list, or dataset_weights.")
           .alias("dataset_name")
           .read_by(kMakers),
-      text_key("data_cache", &S::data_cache, "Folder for data that train prepares itself.")
+      text_key("data_cache", &S::data_cache,
+               "Folder for data that train prepares itself, and for what it reads of prepared data "
+               "at s3://.")
+          .read_by(reader::kTrain | reader::kEval),
+      real_key(
+          "data_cache_gb", &S::data_cache_gb, 0, 1e6,
+          "Of prepared data at s3://: at most so many GB of it are kept in data_cache, for all "
+          "ranks of a machine. 0: nothing is kept.")
           .read_by(reader::kTrain | reader::kEval),
       text_key("tokenizer", &S::tokenizer,
                "bytes, a tokenizer.json, or a folder that holds one. Empty: what the prepared data "
@@ -403,9 +410,15 @@ std::vector<Key> checkpoint_keys() {
       int_key("keep_checkpoints", &S::keep_checkpoints, 0, 1'000'000,
               "How many of the run's newest to keep; latest and best_model always stay. 0: all."),
       text_key(
-          "resume", &S::resume,
-          "Resume from a checkpoint: latest, best, a run's name, or a path. latest and best are "
-          "those of run_name, or without one of the run that saved last. Empty: start anew."),
+          "checkpoint_upload", &S::checkpoint_upload,
+          "s3://bucket/prefix: every checkpoint is uploaded to prefix/<run_name> once it is on "
+          "the disk, in the background, its manifest last. keep_checkpoints holds there too. "
+          "Empty: checkpoints stay on the disk."),
+      text_key("resume", &S::resume,
+               "Resume from a checkpoint: latest, best, a run's name, a path, or "
+               "s3://bucket/prefix/<run_name>, whose newest is downloaded to checkpoint_dir first. "
+               "latest and best are those of run_name, or without one of the run that saved last. "
+               "Empty: start anew."),
       bool_key("overwrite", &S::overwrite,
                "Replace the run of the same run_name: its history and its checkpoints are removed. "
                "Without it a run that has made a step is never written over; with resume "

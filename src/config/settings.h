@@ -76,6 +76,7 @@ struct Settings {
   std::vector<int64_t> dataset_max_epochs;    // of each entry: a mixture; 0: no bound
   std::vector<std::string> mixture_schedule;  // "AT WEIGHT WEIGHT …" (mixture_keys.h)
   std::string data_cache = ".octavo/data";
+  double data_cache_gb = 16;            // of shards at s3://…, below data_cache; 0: none
   std::string tokenizer;                // "": what the prepared data says, else the model's own
   bool special_tokens_in_text = false;  // "<|endoftext|>" in a text means the token
   std::string text_field = "text";
@@ -178,7 +179,8 @@ struct Settings {
   int64_t keep_checkpoints = 3;    // 0: all
   double checkpoint_minutes = -1;  // -1: from the measured time of a save; 0: never by time
   int64_t max_failed_saves = 3;    // 0: go on for ever
-  std::string resume;              // "", latest, best, a run's name, a path
+  std::string checkpoint_upload;   // "": nowhere; s3://bucket/prefix
+  std::string resume;              // "", latest, best, a run's name, a path, s3://bucket/prefix/run
   bool overwrite = false;
   bool list_checkpoints = false;
   ExportFormat export_format = ExportFormat::kBf16;

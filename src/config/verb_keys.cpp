@@ -40,7 +40,8 @@ Key nodes_key(std::string name, std::string help) {
 std::vector<Key> generate_keys() {
   return {
       text_key("checkpoint", &S::checkpoint,
-               "Which checkpoint: latest, best, a path or a Hugging Face name.")
+               "Which checkpoint: latest, best, a path, a Hugging Face name, or (generate, eval) "
+               "s3://bucket/prefix/RUN.")
           .read_by(reader::kGenerate | reader::kEval | reader::kCheckpoints | reader::kDiagnose),
       text_key("prompt", &S::prompt, "The text to continue."),
       int_key("max_new_tokens", &S::max_new_tokens, 1, 1 << 20, "Tokens to generate."),

@@ -1,7 +1,7 @@
 #include "data/arrow_rows.h"
 
+#include "base/module.h"
 #include "data/arrow/arrow_module.h"
-#include "data/module.h"
 
 namespace octavo::data {
 

@@ -162,7 +162,8 @@ void BlockStream::add_part(size_t shard, uint64_t begin, uint64_t end, size_t wh
                            Content& content) {
   const uint64_t first = split_.begins[shard];
   try {
-    ShardPart part = read_part(split_.file(shard), begin, end, known_hashes(shard));
+    ShardPart part =
+        read_part(split_.file(shard), begin, end, known_hashes(shard), split_.remote.get());
     for (const DamagedShard& error : part.damaged) {
       on_damage_(shard, error);
       content.damage.push_back({first + error.range.begin, first + error.range.end, error});

@@ -24,6 +24,7 @@ struct SplitShards {
   std::vector<ShardInfo> shards;  // none is empty
   std::vector<uint64_t> begins;   // of each shard's first token in the split
   uint64_t tokens = 0;
+  std::shared_ptr<RemoteFiles> remote = nullptr;  // that has them; null: they are files here
 
   size_t shard_of(uint64_t token) const;
   ShardFile file(size_t number) const {

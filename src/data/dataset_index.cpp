@@ -6,6 +6,8 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/printable.h"
+#include "object_store/address.h"
+#include "object_store/object_store.h"
 
 namespace octavo::data {
 namespace {
@@ -117,13 +119,22 @@ ShardInfo shard_from_json(const Json& object, const std::string& source) {
   return shard;
 }
 
+bool has_index(const fs::path& folder) {
+  const fs::path path = folder / kIndexName;
+  if (!object_store::is_s3_address(folder.string())) return fs::exists(path);
+  return !object_store::s3()->list(path.string()).empty();
+}
+
 DatasetIndex read_index(const fs::path& folder) {
   const fs::path path = folder / kIndexName;
   const std::string source = path.string();
-  if (!fs::exists(path))
+  if (!has_index(folder))
     fail(ExitCode::kUsage, "data", "wanted a prepared data set at ", folder.string(), ", found no ",
          kIndexName, "; run `octavo data prepare` (again, if it was interrupted)");
-  const Json json = read_json(path, kLimits);
+  const bool remote = object_store::is_s3_address(source);
+  const Json json =
+      remote ? parse_json(object_store::s3()->get(source, kLimits.max_bytes), source, kLimits)
+             : read_json(path, kLimits);
   const std::string format = json_string(json, "format", source);
   const int64_t version = json_int(json, "version", source);
   if (format != kFormat || version != kVersion)
@@ -148,6 +159,8 @@ DatasetIndex read_index(const fs::path& folder) {
   for (const auto& item : json_field(json, "splits", Json::value_t::object, source).items())
     index.splits[item.key()] = split_from_json(item.value(), source);
   if (json.contains("sets")) index.sets = json_field(json, "sets", Json::value_t::array, source);
+  if (json.contains("duplicates_left_out"))
+    index.duplicates = json_size(json, "duplicates_left_out", source);
   check_whole_samples(index, source);
   if (index.fingerprint() != json_string(json, "fingerprint", source))
     fail(ExitCode::kDamaged, "data", source, " is damaged: wanted fingerprint ",
@@ -181,6 +194,7 @@ void write_index(const fs::path& folder, const DatasetIndex& index) {
                  {"fingerprint", index.sources_fingerprint}}},
                {"splits", std::move(splits)}};
   if (!index.sets.empty()) json["sets"] = index.sets;
+  if (index.duplicates > 0) json["duplicates_left_out"] = index.duplicates;
   if (index.kind.packed()) json["sample_length"] = index.kind.sample_length;
   write_file_atomic(folder / kIndexName,
                     json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");

@@ -31,6 +31,7 @@ struct DatasetIndex {
   uint64_t source_files = 0, source_bytes = 0;
   std::string sources_fingerprint;
   std::map<std::string, SplitIndex> splits;
+  uint64_t duplicates = 0;  // documents that were left out
   Json sets =
       Json::array();  // what each data set was made into (input_sets.h); none in older files
 
@@ -39,6 +40,8 @@ struct DatasetIndex {
   std::string fingerprint() const;
 };
 
+// Of a folder, or of s3://…
+bool has_index(const fs::path& folder);
 DatasetIndex read_index(const fs::path& folder);
 void write_index(const fs::path& folder, const DatasetIndex& index);
 

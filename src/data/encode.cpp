@@ -25,8 +25,8 @@ struct OrderedEncoder::State {
     uint64_t bytes = 0;
   };
 
-  State(const EncodeContext& shared, UnitPosition start)
-      : context(shared), reader(shared.sources, start, {}, shared.format.fields()) {}
+  State(const EncodeContext& shared, UnitPosition start, UnitPosition end)
+      : context(shared), reader(shared.sources, start, {}, shared.format.fields(), end) {}
 
   void push(std::shared_ptr<Slot> slot) {
     std::unique_lock lock(mutex);
@@ -95,8 +95,9 @@ struct OrderedEncoder::State {
   std::vector<std::thread> threads;
 };
 
-OrderedEncoder::OrderedEncoder(const EncodeContext& context, UnitPosition start, int workers)
-    : state_(std::make_unique<State>(context, start)) {
+OrderedEncoder::OrderedEncoder(const EncodeContext& context, UnitPosition start, int workers,
+                               UnitPosition end)
+    : state_(std::make_unique<State>(context, start, end)) {
   State* state = state_.get();
   state->threads.emplace_back([state] { state->read(); });
   for (int i = 0; i < workers; ++i) state->threads.emplace_back([state] { state->encode(); });

@@ -2,6 +2,8 @@
 // Units to tokens: what each unit becomes, and the threads that do it in parallel while the results
 // come out in input order.
 
+#include <array>
+#include <compare>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +24,18 @@ struct ValidationCut {
   uint64_t set_end = 0;  // where the last document of its data set ends; 0: none is cut
 };
 
+// Which document it is: its first byte in the file, or its row where rows have no bytes.
+struct DocumentPlace {
+  uint64_t file = 0, at = 0;
+  auto operator<=>(const DocumentPlace&) const = default;
+};
+
+struct DocumentHash {
+  std::array<uint8_t, 16> hash{};  // of the text
+  DocumentPlace place;
+  auto operator<=>(const DocumentHash&) const = default;
+};
+
 // All that decides the token stream. Outlives the encoder.
 struct EncodeContext {
   const tokenizer::Tokenizer& tokenizer;
@@ -36,6 +50,9 @@ struct EncodeContext {
   std::vector<ValidationCut> cuts;  // of the sources
   // Where the last document of all ends: it has no end-of-document token.
   uint64_t last_end = 0;
+  // In order: documents that came before, and are left out.
+  const std::vector<DocumentPlace>* duplicates = nullptr;
+  bool only_hash = false;  // units become hashes of their documents instead of tokens
 };
 
 struct EncodedUnit {
@@ -45,9 +62,11 @@ struct EncodedUnit {
   std::vector<uint64_t> documents;         // indices of documents' first tokens
   uint64_t train_tokens = 0;  // tokens before this index are training, the others validation
   uint64_t empty_texts = 0, empty_answers = 0;  // rows that were left out
+  uint64_t duplicates = 0;                      // documents that were
   uint64_t special_in_text = 0;  // places that are spelled like special tokens and stayed text
   // Of packed documents: cut to the length of a sample; left out for want of a loss token.
   uint64_t cut_documents = 0, documents_without_loss = 0;
+  std::vector<DocumentHash> hashes;         // of documents with a text, when they are asked for
   std::vector<std::string> skipped_places;  // of the first rows with answers that were left out
 };
 
@@ -58,7 +77,8 @@ EncodedUnit encode_unit(const EncodeContext& context, const Unit& unit);
 // order is reported.
 class OrderedEncoder {
  public:
-  OrderedEncoder(const EncodeContext& context, UnitPosition start, int workers);
+  OrderedEncoder(const EncodeContext& context, UnitPosition start, int workers,
+                 UnitPosition end = {.file = UINT64_MAX});
   ~OrderedEncoder();
   std::optional<EncodedUnit> next();
 

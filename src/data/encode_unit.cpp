@@ -1,7 +1,13 @@
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <memory>
+
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "data/encode.h"
+#include "data/input_file.h"
 #include "data/shard.h"
 
 namespace octavo::data {
@@ -23,6 +29,64 @@ void at_place(const std::string& place, Action action) {
   } catch (const Error& error) {
     fail(error.code(), "data", place, ": ", error.what());
   }
+}
+
+// The first 128 bits of SHA-256, of one text or of its parts.
+class TextHash {
+ public:
+  TextHash() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
+    check(context_ != nullptr && EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1);
+  }
+  void add(std::string_view text) {
+    check(EVP_DigestUpdate(context_.get(), text.data(), text.size()) == 1);
+  }
+  std::array<uint8_t, 16> finish() {
+    std::array<uint8_t, EVP_MAX_MD_SIZE> all{};
+    check(EVP_DigestFinal_ex(context_.get(), all.data(), nullptr) == 1);
+    std::array<uint8_t, 16> first;
+    std::copy_n(all.begin(), first.size(), first.begin());
+    return first;
+  }
+
+ private:
+  static void check(bool good) {
+    if (!good)
+      fail(ExitCode::kEnvironment, "data", "OpenSSL gives no SHA-256; check its configuration");
+  }
+  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
+};
+
+// Whether the document is not to be encoded: its hash is asked for, or it came before.
+bool leave_out(const EncodeContext& context, const DocumentPlace& place, std::string_view text,
+               EncodedUnit& result) {
+  if (context.only_hash) {
+    if (text.empty()) return true;
+    TextHash hash;
+    hash.add(text);
+    result.hashes.push_back({hash.finish(), place});
+    return true;
+  }
+  if (context.duplicates == nullptr || !std::ranges::binary_search(*context.duplicates, place))
+    return false;
+  ++result.duplicates;
+  return true;
+}
+
+// A text file is one document, also where it is encoded in parts.
+bool leave_out_file(const EncodeContext& context, const Unit& unit, EncodedUnit& result) {
+  const Source& source = context.sources[unit.start.file];
+  if (unit.start.offset == 0 && (unit.ends_file || !context.only_hash))
+    return leave_out(context, {unit.start.file, 0}, unit.text, result);
+  if (unit.start.offset > 0) {
+    EncodedUnit counted;
+    return context.only_hash || leave_out(context, {unit.start.file, 0}, unit.text, counted);
+  }
+  const auto file = open_input(source);
+  TextHash hash;
+  for (uint64_t at = 0; at < source.bytes; at += UnitLimits{}.part_bytes)
+    hash.add(file->read(at, UnitLimits{}.part_bytes));
+  result.hashes.push_back({hash.finish(), {unit.start.file, 0}});
+  return true;
 }
 
 void append(const std::vector<tokenizer::TokenId>& ids, EncodedUnit& result) {
@@ -61,6 +125,7 @@ void cut_document(const EncodeContext& context, RowLocation bytes, uint64_t val_
 }
 
 void encode_text(const EncodeContext& context, const Unit& unit, EncodedUnit& result) {
+  if (leave_out_file(context, unit, result)) return;
   const Source& source = context.sources[unit.start.file];
   const ValidationCut& cut = context.cuts[unit.start.file];
   const uint64_t file_begin = context.begins[unit.start.file];
@@ -93,6 +158,7 @@ void encode_text(const EncodeContext& context, const Unit& unit, EncodedUnit& re
 // One row: where it stands in all the inputs laid end to end, and in its file.
 struct Row {
   RowLocation bytes;
+  DocumentPlace document;
   std::string place;  // for messages
   Json json;
 };
@@ -101,6 +167,7 @@ void encode_text_row(const EncodeContext& context, const ValidationCut& cut, Row
                      EncodedUnit& result) {
   const size_t first = result.tokens.size();
   const std::string text = text_of_row(context.format, row.json, row.place);
+  if (leave_out(context, row.document, text, result)) return;
   append(context.tokenizer.begin_ids(), result);
   const size_t before = result.tokens.size();
   at_place(row.place, [&] { append_text(context, text, result); });
@@ -135,6 +202,13 @@ bool has_answer(const std::vector<Message>& messages) {
 void encode_chat_row(const EncodeContext& context, const ValidationCut& cut, Row& row,
                      EncodedUnit& result) {
   const std::vector<Message> messages = messages_of_row(context.format, row.json, row.place);
+  if (context.only_hash || context.duplicates != nullptr) {
+    std::string text;
+    for (const Message& message : messages)
+      text +=
+          str(message.role.size(), ' ', message.role, message.content.size(), ' ', message.content);
+    if (leave_out(context, row.document, text, result)) return;
+  }
   if (!has_answer(messages)) {
     ++result.empty_answers;
     note_skipped(row, result);
@@ -181,11 +255,13 @@ void encode_rows(const EncodeContext& context, const Unit& unit, EncodedUnit& re
     const uint64_t begin = unit.start.offset + from;
     row.bytes =
         unit.places.empty() ? RowLocation{begin, begin + line.size()} : unit.places.at(row_index);
+    row.document = {unit.start.file, unit.places.empty() ? begin : number};
     row.bytes.begin += file_begin;
     row.bytes.end += file_begin;
     from = newline == std::string_view::npos ? text.size() : newline + 1;
     if (trim(line).empty()) continue;
-    row.place = str(source.path.string(), ":", number);
+    row.place = unit.start.line > 0 ? str(source.path.string(), ":", number)
+                                    : str(source.path.string(), " at byte ", begin);
     try {
       row.json = parse_json(line, row.place, {.max_bytes = UnitLimits{}.line_bytes + 1024});
     } catch (const Error& error) {

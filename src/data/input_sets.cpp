@@ -106,6 +106,7 @@ void Tally::add(const EncodedUnit& unit, size_t set) {
   cut_ += unit.cut_documents;
   too_long_ += unit.documents_without_loss;
   special_ += unit.special_in_text;
+  duplicates_ += unit.duplicates;
   for (const std::string& place : unit.skipped_places)
     if (places_.size() < kMostPlaces) places_.push_back(place);
 }
@@ -125,25 +126,31 @@ Json Tally::to_json() const {
           {"empty_answers", empty_answers_},
           {"too_long", too_long_},
           {"cut", cut_},
-          {"special", special_}};
+          {"special", special_},
+          {"duplicates", duplicates_},
+          {"places", places_}};
 }
 
-void Tally::load(const Json& json, const std::string& source) {
+void Tally::add(const Json& json, const std::string& source) {
   const Json& sets = json_field(json, "sets", Json::value_t::array, source);
   if (sets.empty()) return forget();
   if (sets.size() != sets_.size())
     fail(ExitCode::kDamaged, "data", source, ": wanted the counts of ", sets_.size(),
          " data sets, found ", sets.size(), "; delete the folder and prepare the data again");
   for (size_t i = 0; i < sets_.size(); ++i) {
-    sets_[i].train_documents = count_at(sets[i], "train_documents", source);
-    sets_[i].val_documents = count_at(sets[i], "val_documents", source);
-    sets_[i].val_tokens = count_at(sets[i], "val_tokens", source);
+    sets_[i].train_documents += count_at(sets[i], "train_documents", source);
+    sets_[i].val_documents += count_at(sets[i], "val_documents", source);
+    sets_[i].val_tokens += count_at(sets[i], "val_tokens", source);
   }
-  empty_texts_ = count_at(json, "empty_texts", source);
-  empty_answers_ = count_at(json, "empty_answers", source);
-  too_long_ = count_at(json, "too_long", source);
-  cut_ = count_at(json, "cut", source);
-  special_ = count_at(json, "special", source);
+  empty_texts_ += count_at(json, "empty_texts", source);
+  empty_answers_ += count_at(json, "empty_answers", source);
+  too_long_ += count_at(json, "too_long", source);
+  cut_ += count_at(json, "cut", source);
+  special_ += count_at(json, "special", source);
+  if (json.contains("duplicates")) duplicates_ += count_at(json, "duplicates", source);
+  if (!json.contains("places")) return;  // a journal of an earlier version
+  for (const Json& place : json_field(json, "places", Json::value_t::array, source))
+    if (place.is_string() && places_.size() < kMostPlaces) places_.push_back(place);
 }
 
 void Tally::check(const PrepareOptions& options) const {

@@ -33,9 +33,11 @@ class Tally {
  public:
   explicit Tally(const PrepareOptions& options);
   void add(const EncodedUnit& unit, size_t set);
-  // Of a preparation that was interrupted; what it had is what is counted on from.
+  // Of a part of the documents: what a preparation that was interrupted had, or what another
+  // process encoded.
   Json to_json() const;
-  void load(const Json& json, const std::string& source);
+  void add(const Json& json, const std::string& source);
+  uint64_t duplicates() const { return duplicates_; }
   // What came before is not known: the data sets are not described.
   void forget() { known_ = false; }
 
@@ -50,7 +52,8 @@ class Tally {
   };
   std::vector<Set> sets_;
   bool known_ = true;
-  uint64_t empty_texts_ = 0, empty_answers_ = 0, too_long_ = 0, cut_ = 0, special_ = 0;
+  uint64_t empty_texts_ = 0, empty_answers_ = 0, too_long_ = 0, cut_ = 0, special_ = 0,
+           duplicates_ = 0;
   std::vector<std::string> places_;  // of the first rows that were left out
 };
 

@@ -108,6 +108,7 @@ std::string inspect(const fs::path& folder, bool verify_hashes) {
       << "sources      " << index.source_files << " files, "
       << format_bytes(double(index.source_bytes)) << " (listed in " << kSourcesName << ")\n"
       << "options      " << index.options.dump() << "\n";
+  if (index.duplicates > 0) out << "duplicates   " << index.duplicates << " documents left out\n";
   for (const std::string& line : describe_sets(index.sets, (folder / kIndexName).string()))
     out << "data set     " << line << "\n";
   std::string damage;

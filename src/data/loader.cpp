@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/heartbeat.h"
 #include "base/log.h"
+#include "data/mixed_tokens.h"
 #include "data/sample_order.h"
 #include "data/shard.h"
 #include "data/token_data.h"
@@ -75,6 +76,11 @@ struct Loader::State {
     batch.inputs.reserve(rows * static_cast<uint64_t>(options.length));
     batch.targets.reserve(rows * static_cast<uint64_t>(options.length));
     const uint64_t first = position + static_cast<uint64_t>(options.rank) * rows;
+    const MixedTokens* mixed = data->mixed();
+    if (mixed != nullptr) {
+      batch.sources.assign(rows, 0);  // rows without a sample: they have no loss tokens
+      batch.source_tokens.assign(mixed->sources().size(), 0);
+    }
     for (uint64_t row = 0; row < rows; ++row) {
       if (options.end > 0 && first + row >= options.end) {
         add_nothing(batch);
@@ -82,10 +88,15 @@ struct Loader::State {
       }
       batch.samples.push_back(order.at(first + row));
       const uint64_t begin = batch.samples.back() * static_cast<uint64_t>(options.length);
+      const int64_t tokens_before = batch.loss_tokens;
       if (data->sample_length() > 0)
         add_packed(begin, batch);
       else
         add_plain(begin, batch);
+      if (mixed == nullptr) continue;
+      const size_t source = mixed->source_of(batch.samples.back());
+      batch.sources[row] = static_cast<int32_t>(source);
+      batch.source_tokens[source] += static_cast<int32_t>(batch.loss_tokens - tokens_before);
     }
     position += global_rows();
     if (options.end > 0) position = std::min(position, options.end);
@@ -128,10 +139,13 @@ struct Loader::State {
     if (!read_sample(begin)) return leave_out(batch);
     // The token that ends a document still has the next one's first as its target: it is the only
     // place where a model learns how documents begin.
-    for (int64_t i = 0; i < options.length; ++i)
-      if (i == 0 ||
-          (options.document_end >= 0 && sample[static_cast<size_t>(i) - 1] == options.document_end))
-        batch.starts.push_back(static_cast<int32_t>(batch.inputs.size() + static_cast<size_t>(i)));
+    batch.starts.push_back(static_cast<int32_t>(batch.inputs.size()));
+    if (options.document_end >= 0) {
+      const auto last = sample.end() - 2;
+      for (auto at = sample.begin(); (at = std::find(at, last, options.document_end)) != last;)
+        batch.starts.push_back(
+            static_cast<int32_t>(batch.inputs.size() + static_cast<size_t>(++at - sample.begin())));
+    }
     batch.inputs.insert(batch.inputs.end(), sample.begin(), sample.end() - 1);
     batch.targets.insert(batch.targets.end(), sample.begin() + 1, sample.end());
     batch.loss_tokens += options.length;

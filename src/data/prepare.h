@@ -46,8 +46,10 @@ struct PrepareOptions {
   // behind max_seq_length.
   double max_skipped_rows = 0.05;
   uint64_t shard_tokens = 100'000'000;
-  int workers = 0;     // 0: one per core
-  bool quiet = false;  // no progress bar
+  bool deduplicate = false;  // documents that came before are left out
+  bool shared = false;       // other processes with the same options may share the work
+  int workers = 0;           // 0: one per core
+  bool quiet = false;        // no progress bar
 };
 
 // `inputs` may be names of data sets: see splits.h.
@@ -56,6 +58,7 @@ PrepareOptions prepare_options(const config::Settings& settings,
 
 struct PrepareResult {
   uint64_t train_tokens = 0, val_tokens = 0, documents = 0;
+  uint64_t duplicates = 0;                       // documents that were left out
   uint64_t bytes = 0;                            // of the inputs
   uint64_t sample_length = 0;                    // packed: tokens in a sample
   uint64_t loss_tokens = 0, padding_tokens = 0;  // of packed samples

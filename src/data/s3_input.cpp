@@ -1,31 +1,66 @@
 #include "data/s3_input.h"
 
-#include "data/module.h"
-#include "data/s3/s3_module.h"
+#include <algorithm>
+#include <span>
+
+#include "base/error.h"
+#include "object_store/object_store.h"
 
 namespace octavo::data {
 namespace {
 
-constexpr const char* kLibrary = "liboctavo_s3.so";
+// Stands for the content, which is not read for its hash alone.
+std::string tag_hash(const object_store::ObjectReader& reader) {
+  const std::string text = str("s3 ", reader.tag(), ' ', reader.bytes());
+  return hash_bytes(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+class S3Input : public InputFile {
+ public:
+  explicit S3Input(const Source& source)
+      : reader_(object_store::s3()->open(source.path.string())), bytes_(source.bytes) {
+    if (tag_hash(*reader_) != source.hash)
+      fail(ExitCode::kUsage, "data", source.path.string(),
+           " changed while it was being prepared; run the command again");
+  }
+  std::string read(uint64_t offset, uint64_t bytes) const override {
+    return reader_->read(offset, std::min(bytes, bytes_ - std::min(offset, bytes_)));
+  }
+
+ private:
+  std::unique_ptr<object_store::ObjectReader> reader_;
+  uint64_t bytes_;
+};
+
+Source source_of(object_store::ObjectStore& store, const std::string& address,
+                 const object_store::Object& object) {
+  Source source;
+  source.path = object.name.empty() ? address : object_store::join(address, object.name);
+  source.name = object_store::leaf_of(address) + (object.name.empty() ? "" : "/" + object.name);
+  source.bytes = object.bytes;
+  source.modified_ns = object.modified_ns;
+  source.hash = tag_hash(*store.open(source.path.string()));
+  return source;
+}
 
 }  // namespace
 
-bool is_s3_address(const std::string& text) {
-  return text.starts_with("s3://");
-}
-
 std::vector<Source> list_s3(const std::string& address) {
-  const auto list = reinterpret_cast<decltype(&octavo_s3_list)>(
-      module_symbol(kLibrary, "octavo_s3_list", address));
+  const auto store = object_store::s3();
+  const std::string whole = "s3://" + object_store::path_of(address);
+  const std::vector<object_store::Object> objects = store->list(whole);
+  if (objects.empty())
+    fail(ExitCode::kUsage, "data", "wanted an object or a prefix, found nothing at ", address,
+         "; check the name");
   std::vector<Source> sources;
-  list(&address, &sources);
+  for (const object_store::Object& object : objects)
+    if (object.name.empty() || object.bytes > 0)
+      sources.push_back(source_of(*store, whole, object));
   return sources;
 }
 
 std::unique_ptr<InputFile> open_s3(const Source& source) {
-  const auto open = reinterpret_cast<decltype(&octavo_s3_open)>(
-      module_symbol(kLibrary, "octavo_s3_open", source.path.string()));
-  return std::unique_ptr<InputFile>(open(&source));
+  return std::make_unique<S3Input>(source);
 }
 
 }  // namespace octavo::data

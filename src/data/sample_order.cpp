@@ -31,6 +31,17 @@ StreamOptions stream_options(const TokenData& data, const Loader::Options& optio
           .expected_blocks = expected};
 }
 
+// Samples from anywhere, each with its neighbourhood: what is remote is asked for ahead of time,
+// and the rest of a block comes from the cache of parts.
+StreamOptions scattered_options(const TokenData& data, const Loader::Options& options) {
+  constexpr uint64_t kBytes = uint64_t{1} << 18, kBlocks = 256;
+  const auto length = static_cast<uint64_t>(options.length);
+  return {.block_tokens = std::max(kBytes / data.token_bytes() / length, uint64_t{1}) * length,
+          .overlap = data.sample_length() == 0 ? uint64_t{1} : 0,
+          .cached_blocks = kBlocks,
+          .expected_blocks = kBlocks / 2};
+}
+
 std::vector<uint64_t> samples_of(const MixedTokens& mixed) {
   std::vector<uint64_t> samples;
   for (size_t k = 0; k < mixed.sources().size(); ++k) samples.push_back(mixed.samples(k));
@@ -74,6 +85,9 @@ uint64_t SampleOrder::at(uint64_t position) const {
 }
 
 std::unique_ptr<TokenStream> SampleOrder::stream() const {
+  const bool scattered = !options_.shuffle || order_.is_uniform();
+  if (mixture_ == nullptr && scattered && data_.is_remote())
+    return data_.stream(scattered_options(data_, options_));
   if (!options_.shuffle) return nullptr;
   if (mixture_ == nullptr)
     return order_.is_uniform() ? nullptr : data_.stream(stream_options(data_, options_, order_));

@@ -17,7 +17,8 @@ namespace {
 
 class OpenShard {
  public:
-  explicit OpenShard(const ShardFile& file) : file_(file) {
+  OpenShard(const ShardFile& file, RemoteFiles* remote) : file_(file), remote_(remote) {
+    if (remote != nullptr) return;
     fd_ = ::open(file.path.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd_ < 0 && errno == ENOENT) file.missing();
     if (fd_ < 0)
@@ -26,11 +27,16 @@ class OpenShard {
     // Reading ahead is the loader's: it knows which blocks come next, the kernel does not.
     ::posix_fadvise(fd_, 0, 0, POSIX_FADV_RANDOM);
   }
-  ~OpenShard() { ::close(fd_); }
+  ~OpenShard() {
+    if (fd_ >= 0) ::close(fd_);
+  }
   OpenShard(const OpenShard&) = delete;
   OpenShard& operator=(const OpenShard&) = delete;
 
+  // Of a remote one as the index says: one that is shorter cannot be read, and another does not
+  // match its hashes.
   uint64_t size() const {
+    if (remote_ != nullptr) return file_.info.bytes;
     struct stat found {};
     if (::fstat(fd_, &found) != 0)
       file_.damaged(str("its size cannot be read (", std::strerror(errno), ")"));
@@ -40,6 +46,7 @@ class OpenShard {
   // Of tokens or of what all tokens depend on: that is damaged when it cannot be read.
   Bytes read(uint64_t begin, uint64_t end, uint64_t first_token = 0,
              uint64_t end_token = UINT64_MAX) {
+    if (remote_ != nullptr) return read_remote(begin, end);
     Bytes bytes(end - begin);
     for (uint64_t done = 0; done < bytes.size();) {
       const ssize_t some = ::pread(fd_, bytes.all().data() + done, bytes.size() - done,
@@ -60,10 +67,37 @@ class OpenShard {
 
   uint64_t bytes_read() const { return read_; }
 
+  // All that was read is good: of the tokens, `tokens` that begin at `offset`, and the rest.
+  void keep(uint64_t offset, std::span<const std::byte> tokens) const {
+    for (const auto& [range, bytes] : fresh_) {
+      if (range.begin == offset)
+        remote_->keep(range, tokens);
+      else if (bytes.size() > 0)
+        remote_->keep(range, bytes.all());
+    }
+  }
+
  private:
+  // Parts that came from the server are kept when all of them are known to be good. That of tokens
+  // is the caller's by then.
+  Bytes read_remote(uint64_t begin, uint64_t end) {
+    const RemoteFiles::Range range{
+        file_.path.string(), {file_.info.hash.begin(), file_.info.hash.end()}, begin, end};
+    RemoteFiles::Part part = remote_->read(range);
+    read_ += part.is_fresh ? part.bytes.size() : 0;
+    if (part.is_fresh) {
+      Bytes copy(part.bytes.size() <= PartCache::kSmallPart ? part.bytes.size() : 0);
+      if (copy.size() > 0) std::ranges::copy(part.bytes.all(), copy.all().begin());
+      fresh_.emplace_back(range, std::move(copy));
+    }
+    return std::move(part.bytes);
+  }
+
   const ShardFile& file_;
+  RemoteFiles* remote_;
   int fd_ = -1;
   uint64_t read_ = 0;
+  std::vector<std::pair<RemoteFiles::Range, Bytes>> fresh_;
 };
 
 std::vector<uint64_t> as_hashes(const Bytes& bytes) {
@@ -123,10 +157,10 @@ void check_blocks(const ShardFile& file, const ShardLayout& layout, uint64_t fir
 
 }  // namespace
 
-ShardPart read_part(const ShardFile& file, uint64_t begin, uint64_t end,
-                    const BlockHashes& hashes) {
+ShardPart read_part(const ShardFile& file, uint64_t begin, uint64_t end, const BlockHashes& hashes,
+                    RemoteFiles* remote) {
   OCTAVO_ASSERT(begin < end && end <= file.info.tokens);
-  OpenShard shard(file);
+  OpenShard shard(file, remote);
   const uint64_t file_bytes = shard.size();
   const Bytes page = shard.read(0, std::min(file_bytes, kShardHeaderBytes));
   const ShardLayout layout = read_layout(file, page.all(), file_bytes);
@@ -150,6 +184,7 @@ ShardPart read_part(const ShardFile& file, uint64_t begin, uint64_t end,
   check_blocks(file, layout, first, own, bytes.all(), part.damaged);
   part.check_nanoseconds = static_cast<uint64_t>(
       std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count());
+  if (part.damaged.empty()) shard.keep(kShardHeaderBytes + from, bytes.all());
   part.bytes_read = shard.bytes_read();
   bytes.narrow(begin * width - from, (end - begin) * width);
   part.tokens = std::move(bytes);

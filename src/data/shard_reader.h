@@ -4,33 +4,16 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <vector>
 
+#include "data/bytes.h"
+#include "data/remote_files.h"
 #include "data/shard_format.h"
 
 namespace octavo::data {
 
 // The hashes of a version 1 shard, which take all of its tables to check: worth keeping.
 using BlockHashes = std::shared_ptr<const std::vector<uint64_t>>;
-
-// Bytes that are written once, without zeros before.
-class Bytes {
- public:
-  Bytes() = default;
-  explicit Bytes(size_t size)
-      : data_(std::make_unique_for_overwrite<std::byte[]>(size)), end_(size) {}
-  std::span<std::byte> all() const { return {data_.get() + begin_, end_ - begin_}; }
-  size_t size() const { return end_ - begin_; }
-  void narrow(size_t begin, size_t size) {
-    begin_ += begin;
-    end_ = begin_ + size;
-  }
-
- private:
-  std::unique_ptr<std::byte[]> data_;
-  size_t begin_ = 0, end_ = 0;
-};
 
 struct ShardPart {
   Bytes tokens;                       // as stored
@@ -40,8 +23,9 @@ struct ShardPart {
   BlockHashes hashes;  // of version 1
 };
 
-// Tokens [begin, end) of a shard. `hashes`: of an earlier call, or null. Damage of the whole file
-// throws DamagedShard.
-ShardPart read_part(const ShardFile& file, uint64_t begin, uint64_t end, const BlockHashes& hashes);
+// Tokens [begin, end) of a shard. `hashes`: of an earlier call, or null. `remote`: that the file is
+// one of; null: it is a file here. Damage of the whole file throws DamagedShard.
+ShardPart read_part(const ShardFile& file, uint64_t begin, uint64_t end, const BlockHashes& hashes,
+                    RemoteFiles* remote = nullptr);
 
 }  // namespace octavo::data

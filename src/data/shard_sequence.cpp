@@ -9,11 +9,15 @@ ShardSequence::ShardSequence(fs::path folder, ShardKind kind, Journal& journal)
   for (const FinishedShard& shard : journal.finished()) ++counts_[shard.split];
 }
 
-void ShardSequence::open(const std::string& split) {
+std::string shard_name(const std::string& split, uint64_t number) {
   char name[40];
   std::snprintf(name, sizeof name, "%s-%05llu.tok", split.c_str(),
-                static_cast<unsigned long long>(counts_[split]));
-  writer_.emplace(folder_, name, kind_);
+                static_cast<unsigned long long>(number));
+  return name;
+}
+
+void ShardSequence::open(const std::string& split) {
+  writer_.emplace(folder_, shard_name(split, counts_[split]), kind_);
   split_ = split;
 }
 

@@ -10,6 +10,8 @@
 
 namespace octavo::data {
 
+std::string shard_name(const std::string& split, uint64_t number);
+
 class ShardSequence {
  public:
   ShardSequence(fs::path folder, ShardKind kind, Journal& journal);

@@ -16,13 +16,20 @@
 namespace octavo::data {
 namespace {
 
+// A request takes tens of milliseconds, in which its thread does nothing: so many for each thread
+// that would read a disk.
+constexpr int kRemoteThreads = 4;
+constexpr uint64_t kRemoteBlockBytes = uint64_t{1} << 20, kRemoteBlocks = 32;
+
 // Memory: the index, one bit per verified block of the shards mapped so far, at most `max_mapped`
 // maps, and the streams' caches.
 class ShardedTokenData : public TokenData {
  public:
-  ShardedTokenData(const fs::path& folder, const std::string& split, int max_mapped)
+  ShardedTokenData(const fs::path& folder, const std::string& split, int max_mapped,
+                   const LocalCache& cache)
       : max_mapped_(static_cast<size_t>(max_mapped)) {
     split_.folder = folder;
+    split_.remote = remote_files_of(folder, cache);
     DatasetIndex index = read_index(folder);
     const auto found = index.splits.find(split);
     if (found == index.splits.end() || found->second.tokens() == 0) {
@@ -60,6 +67,7 @@ class ShardedTokenData : public TokenData {
       fail(ExitCode::kUsage, "data", "wanted tokens ", begin, " to ", begin, " + ", out.size(),
            " of ", split_.folder.string(), ", which has ", split_.tokens,
            "; the position belongs to another data set");
+    if (is_remote()) return remote_stream().read(begin, out);
     while (!out.empty()) {
       const size_t shard = split_.shard_of(begin);
       const uint64_t inside = begin - split_.begins[shard];
@@ -71,11 +79,13 @@ class ShardedTokenData : public TokenData {
   }
 
   uint64_t token_bytes() const override { return split_.kind.token_bytes(); }
+  bool is_remote() const override { return split_.remote != nullptr; }
 
   std::unique_ptr<TokenStream> stream(const StreamOptions& options) const override {
+    StreamOptions own = options;
+    if (is_remote() && own.threads > 0) own.threads *= kRemoteThreads;
     return std::make_unique<BlockStream>(
-        split_, options,
-        [this](size_t shard, const DamagedShard& error) { remember(shard, error); },
+        split_, own, [this](size_t shard, const DamagedShard& error) { remember(shard, error); },
         [this](uint64_t nanoseconds) { stream_check_ns_ += nanoseconds; });
   }
 
@@ -121,6 +131,16 @@ class ShardedTokenData : public TokenData {
     if (found.end - found.begin == split_.shards[number].tokens) broken_.emplace(number, error);
   }
 
+  // For who reads here and there: nothing of a remote shard can be mapped.
+  TokenStream& remote_stream() const {
+    std::call_once(remote_once_, [this] {
+      remote_stream_ = stream({.block_tokens = kRemoteBlockBytes / token_bytes(),
+                               .cached_blocks = kRemoteBlocks,
+                               .threads = 0});
+    });
+    return *remote_stream_;
+  }
+
   std::shared_ptr<const Shard> map_shard(size_t number) const {
     const std::lock_guard lock(mutex_);
     if (const auto found = broken_.find(number); found != broken_.end()) throw found->second;
@@ -152,6 +172,8 @@ class ShardedTokenData : public TokenData {
   mutable std::unordered_map<size_t, DamagedShard> broken_;  // as a whole: not tried again
   mutable std::list<size_t> uses_;                           // most recently used first
   mutable std::unordered_map<size_t, Mapped> mapped_;
+  mutable std::once_flag remote_once_;
+  mutable std::unique_ptr<TokenStream> remote_stream_;
 };
 
 // Of data that has no blocks of its own.
@@ -183,11 +205,11 @@ bool TokenData::has_split(const fs::path& folder, const std::string& split) {
 }
 
 std::shared_ptr<TokenData> TokenData::open(const fs::path& folder, const std::string& split,
-                                           int max_mapped_shards) {
+                                           int max_mapped_shards, const LocalCache& cache) {
   if (max_mapped_shards < 1)
     fail(ExitCode::kUsage, "data", "wanted room for at least 1 mapped shard, found ",
          max_mapped_shards, "; the default is ", kMaxMappedShards);
-  return std::make_shared<ShardedTokenData>(folder, split, max_mapped_shards);
+  return std::make_shared<ShardedTokenData>(folder, split, max_mapped_shards, cache);
 }
 
 uint64_t sample_count(uint64_t tokens, int64_t length) {

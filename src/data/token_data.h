@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "config/settings.h"
+#include "data/remote_files.h"
 #include "data/sampler.h"
 #include "data/shard.h"
 #include "data/token_stream.h"
@@ -20,16 +21,17 @@ namespace fs = std::filesystem;
 
 class MixedTokens;
 
-// One prepared data set (a folder with dataset.json and shard files), one split of it ("train",
-// "val"). Opening reads the index only. read() maps shards when they are first touched, and
-// stream() reads blocks; every block is checked against its hash before its first token is handed
-// out.
+// One prepared data set (a folder with dataset.json and shard files, here or at s3://…), one split
+// of it ("train", "val"). `cache`: for parts of remote shards. Opening reads the index only. read()
+// maps shards when they are first touched, and stream() reads blocks; every block is checked
+// against its hash before its first token is handed out.
 class TokenData {
  public:
   // Shards mapped at one time; the least recently used is unmapped for a new one.
   static constexpr int kMaxMappedShards = 256;
   static std::shared_ptr<TokenData> open(const fs::path& folder, const std::string& split,
-                                         int max_mapped_shards = kMaxMappedShards);
+                                         int max_mapped_shards = kMaxMappedShards,
+                                         const LocalCache& cache = {});
   // Whether the folder has that split, with at least one token.
   static bool has_split(const fs::path& folder, const std::string& split);
   virtual ~TokenData() = default;
@@ -50,6 +52,7 @@ class TokenData {
   // For a reader that comes back to the same blocks (order.h). Must not outlive the data.
   virtual std::unique_ptr<TokenStream> stream(const StreamOptions& options) const;
   virtual uint64_t token_bytes() const { return sizeof(int32_t); }  // of one, on disk
+  virtual bool is_remote() const { return false; }  // a read may take tens of milliseconds
   // What was found damaged so far, and how long the checks took.
   virtual std::vector<DamagedRange> damage() const { return {}; }
   virtual size_t damage_count() const { return 0; }  // asked in every step: waits for nobody
@@ -73,8 +76,10 @@ struct Batch {
   // The numbers of the samples in it, row by row; short of `rows` in the last batches of a run.
   std::vector<uint64_t> samples = {};
   int64_t loss_tokens = 0;  // targets that are not -1
-  int64_t left_out = 0;     // rows left out of the loss because their tokens are damaged
-  Position after;           // where to resume once this batch has been trained on
+  // Of a mixture: the source of each row, and the loss tokens of each source. Else empty.
+  std::vector<int32_t> sources = {}, source_tokens = {};
+  int64_t left_out = 0;  // rows left out of the loss because their tokens are damaged
+  Position after;        // where to resume once this batch has been trained on
 };
 
 // Reads ahead on its own thread, and blocks of an order in two levels on more threads.

@@ -10,9 +10,13 @@
 namespace octavo::data {
 
 UnitReader::UnitReader(const std::vector<Source>& sources, UnitPosition start, UnitLimits limits,
-                       std::vector<std::string> fields)
-    : sources_(sources), at_(start), limits_(limits), fields_(std::move(fields)) {
+                       std::vector<std::string> fields, UnitPosition end)
+    : sources_(sources), at_(start), limits_(limits), fields_(std::move(fields)), end_(end) {
   OCTAVO_ASSERT(start.file >= sources.size() || start.offset < sources[start.file].bytes);
+}
+
+uint64_t UnitReader::file_end() const {
+  return end_.file == at_.file ? end_.offset : sources_[at_.file].bytes;
 }
 
 void UnitReader::open() {
@@ -50,17 +54,19 @@ void UnitReader::cut_text(std::string& text) const {
 // Shortens to whole lines; a line longer than the batch is read on to its end.
 void UnitReader::fill_lines(std::string& text) const {
   const Source& source = sources_[at_.file];
+  const uint64_t file_end = this->file_end();
   size_t end = text.rfind('\n');
-  while (end == std::string::npos && at_.offset + text.size() < source.bytes) {
+  while (end == std::string::npos && at_.offset + text.size() < file_end) {
     if (text.size() >= limits_.line_bytes)
       fail(ExitCode::kDamaged, "data", source.path.string(), ":", at_.line,
            ": wanted lines of at most ", limits_.line_bytes,
            " bytes, found a longer one; split the document");
     const size_t before = text.size();
-    text += file_->read(at_.offset + before, limits_.batch_bytes);
+    text += file_->read(at_.offset + before,
+                        std::min(limits_.batch_bytes, file_end - at_.offset - before));
     end = text.find('\n', before);
   }
-  if (end != std::string::npos && at_.offset + text.size() < source.bytes) text.resize(end + 1);
+  if (end != std::string::npos && at_.offset + text.size() < file_end) text.resize(end + 1);
 }
 
 void UnitReader::end_file() {
@@ -83,14 +89,17 @@ Unit UnitReader::next_rows() {
 }
 
 std::optional<Unit> UnitReader::next() {
-  if (at_.file >= sources_.size()) return std::nullopt;
+  if (at_.file >= sources_.size() || at_.file > end_.file ||
+      (at_.file == end_.file && at_.offset >= end_.offset))
+    return std::nullopt;
   if (!file_ && !rows_) open();
   if (rows_) return next_rows();
   const Source& source = sources_[at_.file];
   const bool lines = source.format == SourceFormat::kJsonl;
   Unit unit{.start = at_};
   const uint64_t part = source.bytes > limits_.text_bytes ? limits_.part_bytes : source.bytes;
-  unit.text = file_->read(at_.offset, lines ? limits_.batch_bytes : part);
+  unit.text = file_->read(at_.offset,
+                          lines ? std::min(limits_.batch_bytes, file_end() - at_.offset) : part);
   if (lines) {
     fill_lines(unit.text);
   } else if (at_.offset + unit.text.size() < source.bytes) {
@@ -101,7 +110,7 @@ std::optional<Unit> UnitReader::next() {
   unit.ends_file = at_.offset == source.bytes;
   if (unit.ends_file)
     end_file();
-  else if (lines)
+  else if (lines && at_.line > 0)
     at_.line += static_cast<uint64_t>(std::count(unit.text.begin(), unit.text.end(), '\n'));
   return unit;
 }

@@ -25,7 +25,7 @@ struct UnitLimits {
 // Where a unit starts.
 struct UnitPosition {
   uint64_t file = 0, offset = 0;
-  uint64_t line = 1;  // number of its first line or row
+  uint64_t line = 1;  // number of its first line or row; 0: not known
 };
 
 struct Unit {
@@ -38,9 +38,10 @@ struct Unit {
 
 class UnitReader {
  public:
-  // `fields`: what is read of rows in columns; none: all.
+  // `fields`: what is read of rows in columns; none: all. `end`: where to stop, a file's begin or
+  // that of a line of JSONL.
   UnitReader(const std::vector<Source>& sources, UnitPosition start, UnitLimits limits = {},
-             std::vector<std::string> fields = {});
+             std::vector<std::string> fields = {}, UnitPosition end = {.file = UINT64_MAX});
   std::optional<Unit> next();
 
  private:
@@ -49,11 +50,13 @@ class UnitReader {
   void end_file();
   void cut_text(std::string& text) const;
   void fill_lines(std::string& text) const;
+  uint64_t file_end() const;  // of the file at at_, or where to stop in it
 
   const std::vector<Source>& sources_;
   UnitPosition at_;
   UnitLimits limits_;
   std::vector<std::string> fields_;
+  UnitPosition end_;
   std::unique_ptr<InputFile> file_;  // of the file at at_, once it is open; or
   std::unique_ptr<RowReader> rows_;
 };

@@ -81,6 +81,11 @@ const LayerStats* stats_of(const Diagnosis& found, const std::string& layer) {
   return it == found.layers.end() ? nullptr : &*it;
 }
 
+// Half the bits are a choice for speed, never an answer to tensors that eight do not hold.
+bool is_no_remedy(const Variant& variant, const Variant& now) {
+  return fp8::is_fp4(variant.recipe) && !fp8::is_fp4(now.recipe);
+}
+
 // Which of these layers the variant would leave healthy.
 std::vector<std::string> healed_by(const Diagnosis& found, const Variant& variant,
                                    const std::vector<std::string>& layers) {
@@ -135,7 +140,7 @@ void add_cure(const Diagnosis& found, const std::vector<std::string>& sick,
   std::vector<std::string> healed;
   const auto all = variants(found.in_use);
   for (const Variant& variant : all) {
-    if (variant == now || harms(found, variant)) continue;
+    if (variant == now || is_no_remedy(variant, now) || harms(found, variant)) continue;
     auto those = healed_by(found, variant, sick);
     if (those.size() <= healed.size()) continue;
     cure = &variant;
@@ -214,7 +219,8 @@ void add_better_recipe(const Diagnosis& found, std::vector<Advice>& advice) {
   double least = in_use.error;
   for (const Variant& variant : variants(found.in_use)) {
     const VariantSummary o = summarize(found.layers, variant);
-    if (o.refused > in_use.refused || o.troubled > 0 || o.layers == 0) continue;
+    if (o.refused > in_use.refused || o.troubled > 0 || o.layers == 0 || is_no_remedy(variant, now))
+      continue;
     possible.emplace_back(variant, o.error);
     least = std::min(least, o.error);
   }

@@ -26,6 +26,9 @@ Observer::Observer(const engine::Engine& engine, const nn::LinearList& layers, O
     const auto w = layer->weight->sizes();
     places_[layer.get()] = layers_.size();
     layers_.push_back({layer, {}, {}, stats_for(layer->name, w[0], w[1], all)});
+    for (VariantStats& v : layers_.back().stats.variants)
+      if (engine.target.device.is_cuda() && !fp8::is_rehearsed_on_gpus(v.variant.recipe))
+        v.refusal = "is rehearsed on CPUs: take device cpu";
     layer->observer = this;
   }
 }

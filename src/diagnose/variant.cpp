@@ -20,13 +20,31 @@ bool has_formats(Recipe recipe) {
 }  // namespace
 
 Variant variant_of(const fp8::Options& options) {
-  return {options.recipe, options.format, fp8::uses_history(options.recipe) ? options.margin : 0};
+  Variant variant{options.recipe, options.format,
+                  fp8::uses_history(options.recipe) ? options.margin : 0};
+  if (!fp8::is_fp4(options.recipe)) return variant;
+  variant.hadamard = options.hadamard;
+  variant.stochastic_rounding = options.stochastic_rounding;
+  variant.weight_blocks = options.weight_blocks;
+  return variant;
+}
+
+fp8::Options options_of(const Variant& variant) {
+  return {.recipe = variant.recipe,
+          .format = variant.format,
+          .margin = variant.margin,
+          .hadamard = variant.hadamard,
+          .stochastic_rounding = variant.stochastic_rounding,
+          .weight_blocks = variant.weight_blocks};
 }
 
 std::string name_of(const Variant& variant) {
   std::string name(config::name_of(variant.recipe));
   if (has_formats(variant.recipe)) name += octavo::str(" ", config::name_of(variant.format));
   if (variant.margin != 0) name += octavo::str(" margin ", variant.margin);
+  if (!variant.hadamard) name += " not rotated";
+  if (!variant.stochastic_rounding) name += " to nearest";
+  if (!variant.weight_blocks) name += " 1x16 weights";
   return name;
 }
 
@@ -53,7 +71,7 @@ std::vector<Variant> variants(const fp8::Options& in_use) {
     if (std::ranges::find(all, variant) == all.end()) all.push_back(variant);
   };
   if (fp8::uses_history(in_use.recipe)) add({in_use.recipe, in_use.format, 0});
-  for (const Recipe recipe : fp8::kRecipes) {
+  for (const Recipe recipe : fp8::kAllRecipes) {
     if (has_formats(recipe)) add({recipe, FormatChoice::kHybrid, 0});
     add({recipe, FormatChoice::kE4m3, 0});
   }

@@ -12,10 +12,13 @@ struct Variant {
   fp8::Recipe recipe = fp8::kDefaultRecipe;
   fp8::FormatChoice format = fp8::FormatChoice::kHybrid;
   int64_t margin = 0;  // of delayed alone
+  // Of nvfp4 alone: as fp8::Options has them.
+  bool hadamard = true, stochastic_rounding = true, weight_blocks = true;
   bool operator==(const Variant&) const = default;
 };
 
 Variant variant_of(const fp8::Options& options);
+fp8::Options options_of(const Variant& variant);
 std::string name_of(const Variant& variant);  // "delayed hybrid margin 8", "blockwise"
 // As the keys of a config say it: "fp8_recipe current", "fp8_margin 0", … where `now` differs.
 std::string keys_of(const Variant& variant, const Variant& now);

@@ -20,11 +20,15 @@ using nn::Gemm;
 Fp8Matrix quantized(const engine::Engine& engine, const Tensor& tensor, const Variant& variant,
                     Role role, const FactorOf& factor) {
   const auto order = [&](Direction direction) {
-    QuantizeSpec made{.side = side_of(variant.recipe, variant.format, role, direction),
+    const fp8::Options options = options_of(variant);
+    QuantizeSpec made{.side = side_of(options, role, direction),
                       .wanted = true,
                       .keep = false,
                       .factor = {},
                       .amax = {}};
+    made.rotate = is_rotated(options, role, direction);
+    made.rounding = {.stochastic = is_stochastic(options, role),
+                     .stream = static_cast<uint64_t>(direction)};
     if (fp8::uses_history(variant.recipe))
       made.factor =
           at::full({1}, factor(variant, role, direction), tensor.options().dtype(at::kFloat));

@@ -170,4 +170,31 @@ Pending Group::all_reduce(const std::string& what, std::vector<Tensor> tensors, 
   });
 }
 
+Pending Group::gather_to_first(const std::string& what, std::vector<Tensor> outputs,
+                               Tensor values) {
+  OCTAVO_ASSERT(outputs.size() == static_cast<size_t>(rank() == 0 ? size() : 0));
+  if (size() == 1) {
+    outputs[0].copy_(values);
+    return {};
+  }
+  c10d::GatherOptions options;
+  options.timeout = members_.timeout;
+  const double sent = rank() == 0 ? 0 : static_cast<double>(values.nbytes());
+  std::vector<Tensor> inputs = {values}, kept = outputs;
+  kept.push_back(std::move(values));
+  std::vector<std::vector<Tensor>> lists;
+  if (rank() == 0) lists.push_back(std::move(outputs));
+  return begin({"gather", "gather", what, sent}, usage_.to_first, std::move(kept),
+               [&](auto&) { return std::vector{backend_->gather(lists, inputs, options)}; });
+}
+
+Pending Group::broadcast(const std::string& what, Tensor values) {
+  if (size() == 1) return {};
+  c10d::BroadcastOptions options;
+  options.timeout = members_.timeout;
+  const double sent = rank() == 0 ? (size() - 1) * static_cast<double>(values.nbytes()) : 0;
+  return begin({"broadcast", "gather", what, sent}, usage_.broadcast, {std::move(values)},
+               [&](auto& kept) { return std::vector{backend_->broadcast(kept, options)}; });
+}
+
 }  // namespace octavo::dist

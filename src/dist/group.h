@@ -70,13 +70,18 @@ class Group {
                          std::vector<at::Tensor> inputs);
   // In place, tensor by tensor.
   Pending all_reduce(const std::string& what, std::vector<at::Tensor> tensors, Op op = Op::kSum);
+  // The values of all ranks, one for each, on the first; the others give no outputs.
+  Pending gather_to_first(const std::string& what, std::vector<at::Tensor> outputs,
+                          at::Tensor values);
+  // The first rank's values, on all, in place.
+  Pending broadcast(const std::string& what, at::Tensor values);
 
   struct Counts {
     int64_t calls = 0;
     double bytes = 0;  // that this rank sends: (n - 1) / n of the whole, twice for an all-reduce
   };
   struct Usage {
-    Counts gather, reduce, all_reduce;
+    Counts gather, reduce, all_reduce, to_first, broadcast;
     double waited_seconds = 0;  // of this rank for the others; on a GPU the device waits instead
   };
   const Usage& usage() const { return usage_; }

@@ -2,10 +2,16 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
+
 #include "base/error.h"
 #include "engine/cuda/cuda_module.h"
 
 namespace octavo::dist {
+
+void keep_nccl_from_polling() {
+  ::setenv("TORCH_NCCL_DUMP_ON_TIMEOUT", "0", /*overwrite=*/0);
+}
 
 c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                             int size, at::Device device,

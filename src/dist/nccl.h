@@ -8,6 +8,12 @@
 
 namespace octavo::dist {
 
+// Before the first group, and before there are threads: c10d's monitor over NCCL would have every
+// rank ask the store once a second whether another one writes its flight record
+// (TORCH_NCCL_DUMP_ON_TIMEOUT, on by default), thousands of requests a second in a large run. Who
+// hangs is said by octavo's own watch. A value that the user has set stays.
+void keep_nccl_from_polling();
+
 c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                             int size, at::Device device,
                                             std::chrono::milliseconds timeout);

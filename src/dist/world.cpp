@@ -8,9 +8,10 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/signals.h"
 #include "dist/address.h"
+#include "dist/arrival.h"
 #include "dist/gloo.h"
+#include "dist/group_tree.h"
 #include "dist/lost_ranks.h"
 #include "dist/nccl.h"
 #include "dist/rendezvous_store.h"
@@ -22,16 +23,16 @@ struct World::Connection {
   explicit Connection(int rank) : waiting(rank) {}
   Rendezvous rendezvous;
   int shards = 1, shard = 0;
-  // Of numbers in memory, Gloo; on a GPU NCCL for what is there.
-  std::unique_ptr<Group> host, device, gathering, reducing, replicas;
+  std::unique_ptr<GroupTree> host;  // of numbers in memory, Gloo
+  // On a GPU NCCL for what is there.
+  std::unique_ptr<Group> device, gathering, reducing, replicas;
   int64_t step = 0;
   WaitingRanks waiting;
 };
 
 namespace {
 
-constexpr std::chrono::milliseconds kSignalSlice{500};  // signals are looked at between slices
-constexpr std::chrono::milliseconds kSayWaiting{2'000};
+constexpr std::chrono::minutes kTurnSlice{10};
 
 // The address of this machine that the other ranks reach it at.
 std::string own_address(const launch::RankInfo& rank_info, const std::string& interface) {
@@ -63,37 +64,6 @@ struct GroupFactory {
   }
 };
 
-// Until every rank is here. What Gloo and NCCL wait for, they wait for in the store, where no
-// signal reaches them, and other nodes may take as long as a cluster needs to start them.
-void wait_for_ranks(Rendezvous& rendezvous, const launch::RankInfo& rank_info,
-                    std::chrono::milliseconds timeout) {
-  c10d::Store& store = *rendezvous.store;
-  const std::string all_here = "ranks/all_here", arrived = "ranks/arrived";
-  const auto start = std::chrono::steady_clock::now();
-  if (store.add(arrived, 1) >= rank_info.ranks) store.set(all_here, std::vector<uint8_t>{1});
-  for (bool said = false;;) {
-    try {
-      return store.wait({all_here}, kSignalSlice);
-    } catch (const c10::DistStoreError&) {  // not yet
-    }
-    const std::string count =
-        octavo::str(store.add(arrived, 0), " of ", rank_info.ranks, " ranks are here");
-    if (stop_requested()) {
-      const std::string why = octavo::str("asked to stop (", stop_reason(),
-                                          ") while waiting for ranks: ", count, "; no step ran");
-      announce_exit(rendezvous, rank_info, why, ExitCode::kStopped);
-      fail(ExitCode::kStopped, "dist", why);
-    }
-    const bool ends = rendezvous.watch != nullptr && rendezvous.watch->failed();
-    if (ends || std::chrono::steady_clock::now() - start >= timeout)
-      fail_lost(rendezvous, rank_info, "connecting", 0, count);
-    if (!said && std::chrono::steady_clock::now() - start >= kSayWaiting) {
-      log_info(octavo::str("waiting for the other ranks: ", count));
-      said = true;
-    }
-  }
-}
-
 }  // namespace
 
 World::World() = default;
@@ -109,6 +79,7 @@ World World::connect(const launch::RankInfo& rank_info, const WorldOptions& opti
     fail(ExitCode::kUsage, "dist", "sharding_mode hybrid wants as many ranks on every node, found ",
          rank_info.ranks, " ranks and ", rank_info.local_ranks, " on node ", rank_info.node,
          "; start as many everywhere, or take fsdp_full");
+  if (options.device.is_cuda()) keep_nccl_from_polling();
   auto made = std::make_unique<Connection>(rank_info.rank);
   Connection* c = made.get();
   c->rendezvous = join_rendezvous(rank_info, options.timeout);
@@ -122,13 +93,20 @@ World World::connect(const launch::RankInfo& rank_info, const WorldOptions& opti
     wait_for_ranks(c->rendezvous, rank_info, options.timeout);
     c->shards = options.hybrid ? rank_info.local_ranks : rank_info.ranks;
     c->shard = options.hybrid ? rank_info.local_rank : rank_info.rank;
-    c->host = factory.make("all", 0, rank_info.rank, rank_info.ranks, false);
+    c->host = std::make_unique<GroupTree>(
+        rank_info.rank, rank_info.ranks, [&](const GroupTree::Place& at) {
+          return factory.make(at.level == 0 ? "all" : octavo::str("leaders", at.level), at.number,
+                              at.rank, at.size, false, at.first, at.stride);
+        });
     if (gpu) c->device = factory.make("device", 0, rank_info.rank, rank_info.ranks, true);
     const int node = options.hybrid ? rank_info.node : 0;
     const int first = options.hybrid ? rank_info.rank - rank_info.local_rank : 0;
-    c->gathering = factory.make("gather", node, c->shard, c->shards, gpu, first);
-    c->reducing = factory.make("reduce", node, c->shard, c->shards, gpu, first);
-    c->replicas = options.hybrid ? factory.make("replicas", rank_info.local_rank, rank_info.node,
+    const auto tensor_group = [&](auto&&... arguments) {
+      return options.tensors ? factory.make(arguments...) : std::make_unique<Group>();
+    };
+    c->gathering = tensor_group("gather", node, c->shard, c->shards, gpu, first);
+    c->reducing = tensor_group("reduce", node, c->shard, c->shards, gpu, first);
+    c->replicas = options.hybrid ? tensor_group("replicas", rank_info.local_rank, rank_info.node,
                                                 rank_info.ranks / rank_info.local_ranks, gpu,
                                                 rank_info.local_rank, rank_info.local_ranks)
                                  : std::make_unique<Group>();
@@ -169,8 +147,10 @@ Group& World::replicas() {
 
 void World::over_all(at::Tensor& values, const std::string& what, Op op) {
   if (connection_ == nullptr) return;
-  Group& group = values.is_cuda() ? *connection_->device : *connection_->host;
-  group.all_reduce(what, {values}, op).wait();
+  if (values.is_cuda())
+    connection_->device->all_reduce(what, {values}, op).wait();
+  else
+    connection_->host->all_reduce(what, values, op);
 }
 void World::sum(at::Tensor& values, const std::string& what) {
   over_all(values, what, Op::kSum);
@@ -208,12 +188,18 @@ void World::rank_zero_first(const std::string& what, const std::function<void()>
   if (connection_ == nullptr) return work();
   c10d::Store& store = *connection_->rendezvous.store;
   const std::vector<uint8_t> yes = {1};
+  // In the store, which holds the request: thousands of ranks that asked again and again for hours
+  // would be all that it does.
   const auto wait_for = [&](const std::string& key) {
-    while (!store.check({key})) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    for (;; std::this_thread::sleep_for(std::chrono::seconds(1))) {
+      try {
+        return store.wait({key}, kTurnSlice);
+      } catch (const c10::DistStoreError&) {  // not yet
+      }
+    }
   };
   const std::string first = "turn/" + what, mine = octavo::str(first, "/", rank_info_.node);
-  if (!is_first()) wait_for(first);
-  if (!is_first() && rank_info_.local_rank != 0) wait_for(mine);
+  if (!is_first()) wait_for(rank_info_.local_rank == 0 ? first : mine);
   work();
   if (is_first()) store.set(first, yes);
   if (rank_info_.local_rank == 0) store.set(mine, yes);
@@ -241,9 +227,10 @@ void World::announce_hang(const std::string& text) noexcept {
 
 World::Usage World::usage() const {
   if (connection_ == nullptr) return {};
+  const Group::Usage on_host = connection_->host->usage();
   Usage usage{connection_->gathering->usage(), connection_->reducing->usage(),
-              connection_->replicas->usage(), connection_->host->usage(),
-              static_cast<int64_t>(connection_->host->usage().all_reduce.calls)};
+              connection_->replicas->usage(), on_host,
+              static_cast<int64_t>(on_host.all_reduce.calls)};
   if (connection_->device != nullptr) {
     const Group::Usage& on_device = connection_->device->usage();
     usage.all.all_reduce.calls += on_device.all_reduce.calls;

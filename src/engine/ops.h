@@ -88,6 +88,9 @@ struct CrossEntropy {
     float grad_scale = 1;  // gradients are scaled by this (1 / (tokens * accumulation))
     float z_weight = 0;    // adds z_weight * logsumexp^2 per token (z-loss)
     bool want_gradient = true;
+    // FP64 [T,2], contiguous; when defined it receives each token's loss and logsumexp^2, zeros
+    // where it is ignored: what the result is the sum of.
+    at::Tensor each = {};
   };
   // logits[T,V] (compute) become their gradient in place when wanted; targets[T] int32, negative =
   // ignored.

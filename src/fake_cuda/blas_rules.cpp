@@ -34,7 +34,7 @@ Refusal refusal_of_shapes(const Gemm& g) {
   const std::int64_t inner_of_b = g.b.op == CUBLAS_OP_N ? g.b.rows : g.b.cols;
   if (inner_of_b != g.k) return invalid("op(A) and op(B) do not fit each other");
   for (const GemmOperand* x : {&g.a, &g.b, &g.d}) {
-    if (element_bytes(x->type) == 0)
+    if (element_bytes(x->type) == 0 && !is_fp4(x->type))
       return unsupported("an element type that the fake CUDA device does not know");
   }
   return {};
@@ -76,6 +76,15 @@ Refusal refusal_of_modes(const Gemm& g, int capability) {
   return {};
 }
 
+Refusal refusal_of_pointers(const Gemm& g) {
+  const void* const used[] = {g.a.data, g.b.data, g.d.data, g.beta != 0 ? g.c.data : nullptr,
+                              g.bias};
+  for (const void* pointer : used) {
+    if (!is_aligned(pointer)) return unsupported("a pointer is not aligned to 16 bytes");
+  }
+  return {};
+}
+
 Refusal refusal_of_fp8(const Gemm& g, bool pointers) {
   const int capability = options().capability;
   if (capability < 89) return unsupported("FP8 needs 8.9");
@@ -93,13 +102,33 @@ Refusal refusal_of_fp8(const Gemm& g, bool pointers) {
   if (g.k % 16 != 0) return unsupported("k is no multiple of 16");
   if (Refusal refusal = refusal_of_modes(g, capability); refusal.status != CUBLAS_STATUS_SUCCESS)
     return refusal;
-  if (!pointers) return {};
-  const void* const used[] = {g.a.data, g.b.data, g.d.data, g.beta != 0 ? g.c.data : nullptr,
-                              g.bias};
-  for (const void* pointer : used) {
-    if (!is_aligned(pointer)) return unsupported("a pointer is not aligned to 16 bytes");
+  return pointers ? refusal_of_pointers(g) : Refusal{};
+}
+
+// NVFP4, as cuBLASLt's documentation and Transformer Engine's calls have it.
+Refusal refusal_of_fp4(const Gemm& g, bool pointers) {
+  const int capability = options().capability;
+  if (options().compute) return unsupported("the fake CUDA device does not compute FP4");
+  if (capability < 100) return unsupported("FP4 needs 10.0");
+  if (!is_fp4(g.a.type) || !is_fp4(g.b.type)) return unsupported("FP4 with another type");
+  if (g.a.op != CUBLAS_OP_T || g.b.op != CUBLAS_OP_N)
+    return unsupported("FP4 wants A transposed and B not");
+  if (g.compute_type != CUBLAS_COMPUTE_32F) return unsupported("FP4 accumulates in FP32");
+  if (g.fast_accumulate != 0) return unsupported("FP4 has no fast accumulation");
+  if (g.d.type != CUDA_R_16BF && g.d.type != CUDA_R_32F)
+    return unsupported("FP4 gives BF16 or FP32");
+  // 16 bytes are 32 elements.
+  if (g.k % 32 != 0 || g.a.ld % 32 != 0 || g.b.ld % 32 != 0)
+    return unsupported("k or a leading dimension is no multiple of 32");
+  if (!is_aligned(g.d) || (g.beta != 0 && !is_aligned(g.c)))
+    return unsupported("a leading dimension of the result is no multiple of 16 bytes");
+  for (const GemmOperand* x : {&g.a, &g.b}) {
+    if (x->scale_mode != CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3)
+      return unsupported("FP4 wants E4M3 scales of blocks of 16");
+    if (x->scale == nullptr || !is_aligned(x->scale))
+      return invalid("a scale pointer is null or not aligned to 16 bytes");
   }
-  return {};
+  return pointers ? refusal_of_pointers(g) : Refusal{};
 }
 
 }  // namespace
@@ -107,6 +136,7 @@ Refusal refusal_of_fp8(const Gemm& g, bool pointers) {
 Refusal refusal_of(const Gemm& gemm, bool pointers) {
   if (Refusal refusal = refusal_of_shapes(gemm); refusal.status != CUBLAS_STATUS_SUCCESS)
     return refusal;
+  if (is_fp4(gemm.a.type) || is_fp4(gemm.b.type)) return refusal_of_fp4(gemm, pointers);
   if (is_fp8(gemm.a.type) || is_fp8(gemm.b.type)) return refusal_of_fp8(gemm, pointers);
   return {};
 }

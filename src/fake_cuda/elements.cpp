@@ -88,6 +88,10 @@ bool is_fp8(int type) {
   return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2;
 }
 
+bool is_fp4(int type) {
+  return type == CUDA_R_4F_E2M1;
+}
+
 int element_bytes(int type) {
   switch (type) {
     case CUDA_R_8F_E4M3:

@@ -14,7 +14,8 @@ inline constexpr int kBlock = 128;  // elements of an FP32 block scale
 inline constexpr int kMxBlock = 32;
 
 bool is_fp8(int type);
-int element_bytes(int type);  // 0: a type that is unknown here
+bool is_fp4(int type);        // recorded and judged, never computed
+int element_bytes(int type);  // 0: a type that is unknown here, or has half a byte
 
 // Numbers of every type that a GEMM can have, one at a time.
 float load_element(const void* data, int type, std::int64_t index);

@@ -30,7 +30,7 @@ std::string described(const Device& device) {
 
 std::string native_recipes(const Device& device) {
   std::vector<std::string> names;
-  for (const Recipe recipe : kRecipes)
+  for (const Recipe recipe : kAllRecipes)
     if (has_native(device, recipe)) names.emplace_back(name_of(recipe));
   return join(names, ", ");
 }
@@ -42,24 +42,20 @@ int capability_of(const Device& device) {
 // "fp8_recipe blockwise in FP8 matrix units: wanted …, found …"
 std::string lacks(const Device& device, Recipe recipe) {
   const RecipeTraits& row = traits_of(recipe);
-  if (is_rehearsed_only(recipe))
-    return str("fp8_recipe ", name_of(recipe), ": wanted a CPU, where it is rehearsed, found ",
-               described(device), "; Transformer Engine has it for compute capability ",
-               capability_text(row.native.first), " to ", capability_text(row.native.last),
-               ", to which octavo is not connected yet");
   const bool lacks_library = device.is_gpu && row.native.has(capability_of(device));
-  return str("fp8_recipe ", name_of(recipe), " in FP8 matrix units: wanted ",
-             lacks_library ? str("Transformer Engine, or ", wanted_gpu(row.libtorch))
-                           : wanted_gpu(row.native),
-             ", found ", described(device),
-             lacks_library ? " and that its library is not loaded" : "");
+  const std::string library = row.libtorch.is_none()
+                                  ? "Transformer Engine"
+                                  : str("Transformer Engine, or ", wanted_gpu(row.libtorch));
+  return str("fp8_recipe ", name_of(recipe), " in ", is_fp4(recipe) ? "FP4" : "FP8",
+             " matrix units: wanted ", lacks_library ? library : wanted_gpu(row.native), ", found ",
+             described(device), lacks_library ? " and that its library is not loaded" : "");
 }
 
 // What else a user could ask of this device.
 std::string advice(const Device& device, Recipe recipe) {
   const std::string recipes = native_recipes(device);
   const std::string other = recipes.empty() ? "" : "fp8_recipe " + recipes + " (native here), or ";
-  return other + (is_rehearsed_only(recipe)
+  return other + (device.is_gpu && !is_rehearsed_on_gpus(recipe)
                       ? "device cpu for its numerics"
                       : "fp8_execution rehearse for the FP8 numerics in BF16 matrix units");
 }
@@ -79,6 +75,9 @@ std::string te_refusal(const Device& device, Recipe recipe) {
 std::string aten_refusal(const Device& device, Recipe recipe) {
   const ComputeCapabilities& here = traits_of(recipe).libtorch;
   if (here.has(capability_of(device))) return "";
+  if (here.is_none())
+    return str("wanted a recipe that libtorch has, found fp8_recipe ", name_of(recipe),
+               "; take fp8_backend te, or another recipe");
   return str("wanted ", wanted_gpu(here), " for fp8_recipe ", name_of(recipe), ", found ",
              described(device), "; take fp8_backend te, or another recipe");
 }
@@ -236,8 +235,10 @@ Decision decide(const Request& request, const Device& device) {
   const bool rehearsed = request.execution == Fp8Execution::kRehearse ||
                          request.backend == Fp8Backend::kRehearse || !device.is_gpu;
   check_accumulators(request, device, rehearsed);
-  if (rehearsed && device.is_gpu && is_rehearsed_only(recipe))
-    fail(ExitCode::kUsage, "fp8", lacks(device, recipe), "; take ", advice(device, recipe));
+  if (rehearsed && device.is_gpu && !is_rehearsed_on_gpus(recipe))
+    fail(ExitCode::kUsage, "fp8", "fp8_recipe ", name_of(recipe),
+         ": wanted a CPU, where it is rehearsed, found ", described(device), "; take ",
+         advice(device, recipe));
   if (rehearsed) return rehearsal(request, device);
   if (has_native(device, recipe)) return native(request, device, recipe);
   const std::optional<Recipe> fallback = traits_of(recipe).fallback;

@@ -17,7 +17,7 @@ using Recipe = config::Fp8Recipe;
 
 inline constexpr Recipe kDefaultRecipe = Recipe::kDelayed;
 // All, and those in eight bits, which every implementation has. nvfp4, in four, is rehearsed on
-// CPUs alone (is_rehearsed_only).
+// CPUs alone (is_rehearsed_on_gpus), and native by Transformer Engine alone.
 inline constexpr auto& kAllRecipes = config::kFp8Recipes;
 inline constexpr std::array kRecipes = {Recipe::kDelayed, Recipe::kCurrent, Recipe::kRowwise,
                                         Recipe::kBlockwise, Recipe::kMxfp8};
@@ -55,6 +55,7 @@ struct ComputeCapabilities {
   static constexpr ComputeCapabilities none();
   int first, last;
   constexpr bool has(int capability) const { return capability >= first && capability <= last; }
+  constexpr bool is_none() const { return last < first; }
 };
 
 constexpr ComputeCapabilities ComputeCapabilities::none() {
@@ -100,8 +101,8 @@ struct RecipeTraits {
 // codes by mxfp8's GEMMs: each scale, a power of two, is repeated for the four blocks of 32 that it
 // is of, so the products are the same. mxfp8 does not run on compute capability 12.x, where cuBLAS
 // had it only in part and Transformer Engine turns it off. The last of blockwise's 128 tokens may
-// be short, mxfp8's blocks may not. nvfp4 has matrix units on 10.0 and 10.3, which Transformer
-// Engine uses; it is not called for it yet.
+// be short, mxfp8's blocks may not. nvfp4 has matrix units on 10.0 and 10.3, where Transformer
+// Engine trains by it; libtorch has no kernels that make its copies.
 inline constexpr std::array kRecipeTraits = {
     RecipeTraits{.recipe = Recipe::kDelayed,
                  .activations = Granularity::kTensor,
@@ -173,20 +174,22 @@ inline constexpr std::array kRecipeTraits = {
                  .in_transformer_engine = true,
                  .cublaslt = {12, 8},
                  .quantize_cost = {4, false}},
-    RecipeTraits{.recipe = Recipe::kNvfp4,
-                 .activations = Granularity::kBlock16,
-                 .weights = Granularity::kSquare16,
-                 .scale_rule = ScaleRule::kNvfp4,
-                 .scale_type = ScaleType::kE4M3,
-                 .chooses_format = false,
-                 .side_multiple = 32,
-                 .token_multiple = 32,
-                 .native = {100, 103},
-                 .libtorch = ComputeCapabilities::none(),
-                 .fallback = Recipe::kDelayed,
-                 .in_transformer_engine = false,
-                 .cublaslt = {12, 8},
-                 .quantize_cost = {6, true}},
+    RecipeTraits{
+        .recipe = Recipe::kNvfp4,
+        .activations = Granularity::kBlock16,
+        .weights = Granularity::kSquare16,
+        .scale_rule = ScaleRule::kNvfp4,
+        .scale_type = ScaleType::kE4M3,
+        .chooses_format = false,
+        .side_multiple = 32,
+        .token_multiple = 32,
+        .native = {100, 103},
+        .libtorch = ComputeCapabilities::none(),
+        .fallback = Recipe::kDelayed,
+        .in_transformer_engine = true,
+        .cublaslt = {12, 8},
+        // Amax, codes of rows; rotation, written once in BF16; codes of columns: 11 in all.
+        .quantize_cost = {4.5, true}},
 };
 
 constexpr bool has_row_for_each_recipe() {
@@ -231,10 +234,9 @@ constexpr bool has_power_of_two_scales(Recipe recipe) {
 constexpr bool is_fp4(Recipe recipe) {
   return traits_of(recipe).scale_rule == ScaleRule::kNvfp4;
 }
-// No library that is called here multiplies by it on a GPU.
-constexpr bool is_rehearsed_only(Recipe recipe) {
-  const RecipeTraits& row = traits_of(recipe);
-  return row.libtorch.last < row.libtorch.first && !row.in_transformer_engine;
+// A GPU without matrix units for it can rehearse it in BF16, by libtorch's kernels.
+constexpr bool is_rehearsed_on_gpus(Recipe recipe) {
+  return !is_fp4(recipe);
 }
 
 }  // namespace octavo::fp8

@@ -55,11 +55,16 @@ class LaunchCoordinator {
   // `plan.generation` on in which no launcher of this node has taken part. TimedOut after
   // `patience`, an Error of kStopped when it was interrupted.
   StartPlan start(const StartPlan& plan, std::chrono::milliseconds patience);
-  // Node 0: the nodes of the next generation, as soon as they are as many as before (`before`;
-  // none: as many as may be), else what is there after `wait`. None when too few came within
-  // `patience`; an Error of kStopped when it was interrupted.
-  Members gather(const Elastic& elastic, const std::vector<int>& before,
-                 std::chrono::milliseconds wait, std::chrono::milliseconds patience);
+  struct Gathering {
+    Elastic elastic;
+    std::vector<int> before = {};    // the nodes of the last generation
+    std::vector<int> left_out = {};  // not taken, unless there are too few without them
+  };
+  // Node 0: the nodes of the next generation, as soon as they are as many as before (none before:
+  // as many as may be), else what is there after `wait`. None when too few came within `patience`;
+  // an Error of kStopped when it was interrupted.
+  Members gather(const Gathering& wanted, std::chrono::milliseconds wait,
+                 std::chrono::milliseconds patience);
   // Node 0, while ranks run: the nodes that are there. One with ranks whose launcher is gone is
   // named, and the ranks of all are told.
   std::vector<int> look_at_nodes(int generation);

@@ -36,15 +36,22 @@ void LaunchCoordinator::check_store() {
                                 "node 0 was started again, with another store");
 }
 
-Members LaunchCoordinator::gather(const Elastic& elastic, const std::vector<int>& before,
-                                  milliseconds wait, milliseconds patience) {
+Members LaunchCoordinator::gather(const Gathering& given, milliseconds wait,
+                                  milliseconds patience) {
+  const Elastic& elastic = given.elastic;
+  const std::vector<int> before = without(given.before, given.left_out);
   const Clock::time_point begin = Clock::now();
   const size_t wanted = before.empty() ? static_cast<size_t>(elastic.most) : before.size();
   for (bool said = false;; std::this_thread::sleep_for(kBetweenLooks)) {
     watch_->look(*client_);
-    const Members members = chosen_members(elastic, watch_->there(), before);
+    Members members = chosen_members(elastic, without(watch_->there(), given.left_out), before);
     const auto waited = Clock::now() - begin;
     if (members.nodes.size() >= wanted) return members;
+    if (waited >= wait && members.nodes.empty() && !given.left_out.empty()) {
+      members = chosen_members(elastic, watch_->there(), given.before);
+      if (!members.nodes.empty())
+        log_warn(str("too few nodes without ", node_names(given.left_out), ": it is taken again"));
+    }
     if (waited >= wait && !members.nodes.empty()) return members;
     if (waited >= std::max(wait, patience)) return members;
     if (options_.interrupted())

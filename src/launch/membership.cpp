@@ -78,6 +78,13 @@ Members chosen_members(const Elastic& elastic, std::span<const int> there,
   return members;
 }
 
+std::vector<int> without(std::span<const int> all, std::span<const int> left_out) {
+  std::vector<int> rest;
+  for (const int node : all)
+    if (!has(left_out, node)) rest.push_back(node);
+  return rest;
+}
+
 RankInfo place_among(const RankInfo& own, std::span<const int> nodes) {
   const auto found = std::ranges::find(nodes, own.node);
   OCTAVO_ASSERT(found != nodes.end());

@@ -40,6 +40,8 @@ struct Members {
 Members chosen_members(const Elastic& elastic, std::span<const int> there,
                        std::span<const int> before);
 
+std::vector<int> without(std::span<const int> all, std::span<const int> left_out);
+
 // Of this node's first rank, in a generation of these nodes; `own` is among them.
 RankInfo place_among(const RankInfo& own, std::span<const int> nodes);
 

@@ -77,10 +77,10 @@ void PresenceWatch::see(const std::vector<std::string>& values, Clock::time_poin
 void PresenceWatch::look(rendezvous::Client& client, Clock::time_point now) {
   if (now - last_read_ < kBeat) return;
   last_read_ = now;
-  std::vector<std::string> values(nodes_.size());
-  for (size_t at = 1; at < nodes_.size(); ++at)
-    values[at] = client.try_get(here_key(static_cast<int>(at))).value_or("");
-  see(values, now);
+  std::vector<std::string> keys;
+  for (size_t node = 0; node < nodes_.size(); ++node)
+    keys.push_back(here_key(static_cast<int>(node)));
+  see(client.multi_try_get(keys), now);
 }
 
 milliseconds PresenceWatch::silent(int node) const {

@@ -14,17 +14,11 @@ using Clock = std::chrono::steady_clock;
 constexpr milliseconds kNodesReturn{600'000};  // when fewer than MIN are there
 constexpr milliseconds kSettle{2'000};         // nodes that come together are taken together
 
-std::vector<int> without(const std::vector<int>& all, const std::vector<int>& left_out) {
-  std::vector<int> rest;
-  for (const int node : all)
-    if (std::ranges::find(left_out, node) == left_out.end()) rest.push_back(node);
-  return rest;
-}
-
 }  // namespace
 
 std::vector<int> Resizing::next(LaunchCoordinator& coordinator) {
-  const Members members = coordinator.gather(elastic_, nodes_, wait_, kNodesReturn);
+  const Members members = coordinator.gather(
+      {.elastic = elastic_, .before = nodes_, .left_out = faults_.left_out()}, wait_, kNodesReturn);
   asked_ = false;
   candidates_.clear();
   if (members.nodes.empty()) {
@@ -49,6 +43,19 @@ std::vector<int> Resizing::next(LaunchCoordinator& coordinator) {
   return nodes_;
 }
 
+void Resizing::take_note(const Outcome& outcome) {
+  const size_t place = static_cast<size_t>(std::max(0, outcome.rank) / elastic_.local_ranks);
+  if (!is_fault_of_node(outcome) || place >= nodes_.size()) return;
+  const int node = nodes_[place];
+  const size_t faults = faults_.add(node);
+  if (faults < NodeFaults::kMost) return;
+  log_warn(str("node ", node, " has failed ", faults, " times within restart_window: ",
+               node == 0 ? "it has the rendezvous and cannot be left out; stop the run and give "
+                           "--node_rank 0 to another"
+                         : "it is left out, unless there are too few without it; look at its "
+                           "machine"));
+}
+
 bool Resizing::wants_stop(LaunchCoordinator& coordinator, int generation, bool has_made_a_step) {
   std::vector<int> there;
   try {
@@ -58,6 +65,7 @@ bool Resizing::wants_stop(LaunchCoordinator& coordinator, int generation, bool h
     return false;
   }
   if (asked_) return false;
+  there = without(there, faults_.left_out());
   const Members larger = chosen_members(elastic_, there, nodes_);
   if (!has_made_a_step || larger.nodes.size() <= nodes_.size()) {
     candidates_.clear();

@@ -7,13 +7,16 @@
 
 #include "launch/coordinator.h"
 #include "launch/membership.h"
+#include "launch/node_faults.h"
 
 namespace octavo::launch {
 
 class Resizing {
  public:
-  Resizing(const Elastic& elastic, std::chrono::milliseconds wait)
-      : elastic_(elastic), wait_(wait) {}
+  // `window`: in which the faults of a node count.
+  Resizing(const Elastic& elastic, std::chrono::milliseconds wait,
+           std::chrono::duration<double> window)
+      : elastic_(elastic), wait_(wait), faults_(window) {}
 
   // Waits for nodes, and says which it takes; none: too few came.
   std::vector<int> next(LaunchCoordinator& coordinator);
@@ -21,10 +24,13 @@ class Resizing {
   // Not before they have made a step, so that every generation gets on.
   bool wants_stop(LaunchCoordinator& coordinator, int generation, bool has_made_a_step);
   bool asked() const { return asked_; }  // in this generation
+  // How this generation ended: a node whose machine fails again and again is left out of the next.
+  void take_note(const Outcome& outcome);
 
  private:
   Elastic elastic_;
   std::chrono::milliseconds wait_;
+  NodeFaults faults_;
   std::vector<int> nodes_, candidates_;
   std::chrono::steady_clock::time_point since_{};
   bool asked_ = false;

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "config/key_makers.h"
 #include "fp8/execution.h"
+#include "object_store/address.h"
 
 namespace octavo::launch {
 
@@ -24,6 +25,13 @@ std::string saved_by(const fs::path& step_folder) {
   } catch (const std::exception&) {
     return "";  // train says what is wrong with it
   }
+}
+
+// s3://bucket/prefix/RUN or s3://bucket/prefix/RUN/step-00000250: checkpoint_upload has it so.
+std::string run_of_address(const std::string& address) {
+  const fs::path path = object_store::path_of(address);
+  const bool is_step = path.filename().string().starts_with("step-");
+  return (is_step ? path.parent_path() : path).filename().string();
 }
 
 }  // namespace
@@ -42,6 +50,7 @@ std::string name_of_run(const config::Settings& s, bool newest) {
   if (!s.run_name.empty()) return s.run_name;
   const fs::path root = checkpoint_root(s);
   std::error_code error;
+  if (object_store::is_s3_address(s.resume)) return run_of_address(s.resume);
   std::string name;
   if (!s.resume.empty() || newest) {
     const bool by_link = s.resume.empty() || s.resume == "latest" || s.resume == "best";

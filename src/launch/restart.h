@@ -62,7 +62,7 @@ class RestartPolicy {
                   Clock::time_point now = Clock::now());
   int64_t restarts() const { return restarts_; }
   // Of a run that waits for its nodes itself (node_wait): none is added for one that is lost.
-  void leave_nodes_out() { waits_for_nodes_ = false; }
+  void add_no_wait_for_nodes() { waits_for_nodes_ = false; }
 
  private:
   std::chrono::milliseconds wait_of(const EndRow& row);

@@ -57,10 +57,11 @@ class Launch {
                 std::random_device{}()) {
     if (rank_info_.nodes == 1) have_secret();
     if (!settings.log_dir.empty()) fs::create_directories(settings.log_dir);
-    if (elastic_.on()) policy_.leave_nodes_out();
+    if (elastic_.on()) policy_.add_no_wait_for_nodes();
     if (!elastic_.on() || rank_info_.node != 0) return;
     resizing_ = std::make_unique<Resizing>(
-        elastic_, std::chrono::milliseconds(static_cast<int64_t>(1000 * settings.node_wait)));
+        elastic_, std::chrono::milliseconds(static_cast<int64_t>(1000 * settings.node_wait)),
+        std::chrono::duration<double>(60 * settings.restart_window));
     log_info(str("a step has ", elastic_.samples, " samples in ", elastic_.passes,
                  " passes, which ", numbers_taken(elastic_), " nodes of ", elastic_.local_ranks,
                  " ranks can share"));
@@ -208,6 +209,7 @@ class Launch {
       return verdict;
     }
     if (outcome.cause == Cause::kNone || stop_signal_ != 0) return verdict;
+    if (resizing_ != nullptr) resizing_->take_note(outcome);
     const std::optional<int64_t> step = newest_checkpoint();
     const RestartPolicy::Decision decision = policy_.decide(outcome, step);
     verdict.restart = decision.restart;

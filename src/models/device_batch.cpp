@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include <array>
+#include <vector>
 
 #include "base/error.h"
 
@@ -19,13 +19,19 @@ at::Tensor view_of(const std::vector<int32_t>& ids) {  // only read, and only in
 DeviceBatch pack(const data::Batch& batch, bool pinned) {
   nn::Sequences sequences =
       nn::Sequences::from_starts(batch.starts, batch.rows * batch.length, at::kCPU);
-  const std::array<at::Tensor, 4> parts = {view_of(batch.inputs), view_of(batch.targets),
-                                           sequences.positions, sequences.starts};
+  std::vector<at::Tensor> parts = {view_of(batch.inputs), view_of(batch.targets),
+                                   sequences.positions, sequences.starts};
+  if (!batch.sources.empty()) {
+    const auto sources = static_cast<int64_t>(batch.source_tokens.size());
+    for (const at::Tensor& part :
+         {view_of(batch.sources), at::arange(sources, at::kInt), view_of(batch.source_tokens)})
+      parts.push_back(part);
+  }
   int64_t total = 0;
   for (const auto& part : parts) total += part.numel();
   at::Tensor packed = at::empty({total}, at::TensorOptions(at::kInt).pinned_memory(pinned));
   at::cat_out(packed, parts);
-  return {packed, {{}, std::move(sequences)}, {}};
+  return {packed, {{}, std::move(sequences)}, {}, {}};
 }
 
 }  // namespace
@@ -43,7 +49,10 @@ DeviceBatch to_device(const data::Batch& batch, at::Device device) {
   made.tokens.ids = next_part(tokens);
   made.targets = next_part(tokens);
   made.tokens.sequences.positions = next_part(tokens);
-  made.tokens.sequences.starts = next_part(made.packed.numel() - 3 * tokens);
+  made.tokens.sequences.starts = next_part(made.tokens.sequences.starts.numel());
+  if (batch.sources.empty()) return made;
+  const auto sources = static_cast<int64_t>(batch.source_tokens.size());
+  made.sources = {next_part(batch.rows), next_part(sources), next_part(sources)};
   return made;
 }
 

@@ -67,6 +67,10 @@ Json tensor_rows(const std::vector<Fp8Tensor>& tensors) {
                     {"sqnr_db", number_or_null(h.sqnr_db())},
                     {"nan", h.incidents.nan},
                     {"trouble", t.trouble}});
+    if (t.channels.seen()) {
+      rows.back()["channel"] = t.channels.worst;
+      rows.back()["channel_ratio"] = number_or_null(t.channels.ratio());
+    }
   }
   return rows;
 }

@@ -14,6 +14,7 @@ constexpr int kMostOctaves = 64;  // bins of a histogram; a wider spread has wid
 // of the backward pass, and the worst of the rest.
 void add_fp8_stats(const std::vector<Fp8Tensor>& tensors, Metrics& metrics) {
   double log_scale[2] = {}, count[2] = {}, amax = 0, underflow = 0, saturation = 0, sqnr = 200;
+  double ratio = 0;
   for (const Fp8Tensor& t : tensors) {
     const auto& h = t.health;
     if (h.factor > 0 && std::isfinite(h.factor)) {
@@ -24,6 +25,7 @@ void add_fp8_stats(const std::vector<Fp8Tensor>& tensors, Metrics& metrics) {
     underflow = std::max(underflow, h.underflowed_percent());
     saturation = std::max(saturation, h.saturated_percent());
     sqnr = std::min(sqnr, h.sqnr_db());
+    if (t.channels.seen()) ratio = std::max(ratio, t.channels.ratio());
   }
   if (count[0] > 0) metrics.push_back({"fp8/fwd_scale", std::exp(log_scale[0] / count[0])});
   if (count[1] > 0) metrics.push_back({"fp8/bwd_scale", std::exp(log_scale[1] / count[1])});
@@ -31,6 +33,7 @@ void add_fp8_stats(const std::vector<Fp8Tensor>& tensors, Metrics& metrics) {
   metrics.push_back({"fp8/underflow", underflow});
   metrics.push_back({"fp8/saturation", saturation});
   metrics.push_back({"fp8/sqnr_db", sqnr});
+  if (ratio > 0) metrics.push_back({"fp8/channel_ratio", ratio});
 }
 
 // The worst layer's load; of experts without a row, those of all layers.
@@ -86,6 +89,10 @@ Metrics metrics_of(const StepRecord& r) {
     metrics.push_back({"perf/save_seconds", *r.save_seconds});
     metrics.push_back({"flags/failed_saves", static_cast<double>(r.failed_saves)});
   }
+  if (r.upload_seconds) {
+    metrics.push_back({"perf/upload_seconds", *r.upload_seconds});
+    metrics.push_back({"flags/failed_uploads", static_cast<double>(r.failed_uploads)});
+  }
   if (r.mfu) metrics.push_back({"perf/mfu", *r.mfu});
   if (r.goodput) metrics.push_back({"goodput", *r.goodput});
   if (r.fp8_layers > 0 || r.fp8_fallbacks > 0) {
@@ -95,6 +102,7 @@ Metrics metrics_of(const StepRecord& r) {
   for (const SourceUse& source : r.sources) {
     metrics.push_back({"data/" + source.name + "/tokens", static_cast<double>(source.tokens)});
     metrics.push_back({"data/" + source.name + "/epochs", source.epochs});
+    if (source.loss) metrics.push_back({"data/" + source.name + "/loss", *source.loss});
   }
   if (!r.expert_loads.empty()) add_experts(r, metrics);
   if (!r.fp8_tensors.empty()) add_fp8_stats(r.fp8_tensors, metrics);

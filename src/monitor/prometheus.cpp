@@ -75,6 +75,7 @@ class PrometheusSink final : public Sink {
     keep(metrics);
     step_ = r.step;
     failed_saves_ = r.failed_saves;
+    failed_uploads_ = r.failed_uploads;
     longest_ = std::max(longest_, r.seconds);
   }
 
@@ -143,14 +144,14 @@ class PrometheusSink final : public Sink {
     return {.status = stalled ? 503 : 200,
             .type = "application/json",
             .body = str("{\"status\":\"", word, "\",\"step\":", step_,
-                        ",\"seconds_since_last_record\":", quiet,
-                        ",\"failed_saves\":", failed_saves_, "}\n")};
+                        ",\"seconds_since_last_record\":", quiet, ",\"failed_saves\":",
+                        failed_saves_, ",\"failed_uploads\":", failed_uploads_, "}\n")};
   }
 
   std::string run_name_;
   mutable std::mutex mutex_;
   std::map<std::string, double> values_;
-  int64_t step_ = 0, failed_saves_ = 0;
+  int64_t step_ = 0, failed_saves_ = 0, failed_uploads_ = 0;
   double longest_ = 0;
   Clock::time_point heard_ = Clock::now();
   int64_t failures_ = 0;

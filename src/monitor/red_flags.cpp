@@ -87,10 +87,12 @@ void RedFlags::visit_lasting(Self& self, Visit&& visit) {
   visit("plateau", self.flat_);
   visit("saturating_layer", self.saturating_);
   visit("underflowing_layer", self.underflowing_);
+  visit("amplified_channel", self.amplified_);
   visit("data_starvation", self.starving_);
   visit("slow_rank", self.slow_rank_);
   visit("fp8_slower", self.slower_);
   visit("failed_save", self.unsaved_);
+  visit("failed_upload", self.not_uploaded_);
   visit("nan_loss", self.bad_evaluation_);
   visit("worse_than_uniform", self.uniform_trouble_);
   visit("expert_collapse", self.collapsed_);
@@ -126,7 +128,10 @@ std::vector<Flag> RedFlags::on_step(const StepRecord& record) {
   Flags flags;
   check_loss(record, flags);
   check_norm(record, flags);
-  if (!record.fp8_tensors.empty()) check_fp8(record, flags);
+  if (!record.fp8_tensors.empty()) {
+    check_fp8(record, flags);
+    check_channels(record, flags);
+  }
   check_speed(record, flags);
   check_saves(record, flags);
   if (!record.expert_loads.empty()) check_experts(record, flags);
@@ -223,6 +228,30 @@ void RedFlags::check_fp8(const StepRecord& record, Flags& flags) {
               low.worst->layer, ", fp8_guard fallback"));
 }
 
+// A pretrained model has channels that stand out from the first statistics on, and lives with them:
+// what counts is that one grows.
+void RedFlags::check_channels(const StepRecord& record, Flags& flags) {
+  constexpr double kAmplified = 100, kGrowth = 4;
+  const Fp8Tensor* worst = nullptr;
+  for (const Fp8Tensor& t : record.fp8_tensors) {
+    if (!t.channels.seen()) continue;
+    const double ratio = t.channels.ratio();
+    const double first = first_ratios_.try_emplace(t.layer, ratio).first->second;
+    if (ratio > kAmplified && ratio > kGrowth * first &&
+        (worst == nullptr || ratio > worst->channels.ratio()))
+      worst = &t;
+  }
+  if (amplified_.begins(worst != nullptr, worst == nullptr))
+    raise(
+        flags, record.step, "amplified_channel",
+        str(worst->layer, " ", worst->tensor, ": channel ", worst->channels.worst, " has ",
+            times(worst->channels.ratio()), " the median channel's magnitude, in the first ",
+            "statistics it was ", times(first_ratios_[worst->layer])),
+        str("fp8_recipe blockwise or mxfp8, whose scales are of small blocks; or keep it in BF16: "
+            "fp8_skip ",
+            worst->layer, "; a lower learning_rate, more weight_decay"));
+}
+
 void RedFlags::check_speed(const StepRecord& record, Flags& flags) {
   // The first step waits for the loader to start.
   if (!first_step_) waits_.add(record.data_wait_seconds, record.seconds);
@@ -281,6 +310,12 @@ void RedFlags::check_saves(const StepRecord& record, Flags& flags) {
           "the last checkpoint could not be saved; the line CHECKPOINT NOT SAVED says why",
           "free the disk, or look at the file server; after max_failed_saves in a row the run is "
           "ended");
+  if (not_uploaded_.begins(record.failed_uploads > 0, record.failed_uploads == 0))
+    raise(flags, record.step, "failed_upload",
+          "the last checkpoint could not be uploaded yet; the line CHECKPOINT NOT UPLOADED says "
+          "why, and it is tried again",
+          "look at the credentials, the bucket's policy and the network; checkpoints are safe on "
+          "the disk of checkpoint_dir");
 }
 
 Json RedFlags::receipt() const {

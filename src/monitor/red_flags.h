@@ -56,6 +56,7 @@ class RedFlags {
                      Flags& flags);
   void check_norm(const StepRecord& record, Flags& flags);
   void check_fp8(const StepRecord& record, Flags& flags);
+  void check_channels(const StepRecord& record, Flags& flags);
   void check_speed(const StepRecord& record, Flags& flags);
   void check_experts(const StepRecord& record, Flags& flags);
   void check_ranks(const StepRecord& record, Flags& flags);
@@ -70,9 +71,10 @@ class RedFlags {
   SlowRankDetector ranks_;
   ExpertWatch experts_;
   SlowerDetector speed_;
-  RaiseOnce spike_, explosion_, flat_{2}, saturating_{1}, underflowing_{1}, starving_, slow_rank_,
-      slower_, unsaved_{1}, bad_evaluation_{1}, uniform_trouble_, collapsed_, idle_expert_,
-      crowded_expert_;
+  std::map<std::string, double> first_ratios_;  // of channels, by layer: in its first statistics
+  RaiseOnce spike_, explosion_, flat_{2}, saturating_{1}, underflowing_{1}, amplified_{1},
+      starving_, slow_rank_, slower_, unsaved_{1}, not_uploaded_{1}, bad_evaluation_{1},
+      uniform_trouble_, collapsed_, idle_expert_, crowded_expert_;
   bool first_step_ = true, after_spike_ = false;
   int64_t total_ = 0;
   std::map<std::string, int64_t> counts_, raised_at_;  // by name; the step of the last one

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "fp8/channels.h"
 #include "fp8/health.h"
 
 namespace octavo::monitor {
@@ -15,7 +16,8 @@ struct Fp8Tensor {
   std::string layer, tensor;
   bool backward = false;
   fp8::TensorHealth health;
-  std::string trouble;  // "" when healthy
+  std::string trouble;       // "" when healthy
+  fp8::Channels channels{};  // of a down projection's input
 };
 
 // One GPU of this machine, as NVML sees it.
@@ -38,7 +40,8 @@ struct ExpertLoad {
 struct SourceUse {
   std::string name;
   uint64_t tokens = 0;
-  double epochs = 0;  // how often its samples were seen
+  double epochs = 0;                          // how often its samples were seen
+  std::optional<double> loss = std::nullopt;  // of this step; absent when it had no tokens in it
 };
 
 struct StepRecord {
@@ -66,6 +69,10 @@ struct StepRecord {
   // Of checkpoints: how long the last one took that was saved, and how many failed since then.
   std::optional<double> save_seconds;  // absent before the first
   int64_t failed_saves = 0;
+  // Of their uploads: how long the last one took, and how many attempts failed since then. Absent
+  // without checkpoint_upload.
+  std::optional<double> upload_seconds;
+  int64_t failed_uploads = 0;
   // Added on the way to the sinks (async_sink.h).
   std::optional<double> goodput;  // share of the time since the start that steps made progress in
   std::optional<double> mfu;      // share of the devices' dense peak; none on a CPU

@@ -2,8 +2,11 @@
 
 #include <ATen/ATen.h>
 
+#include <limits>
+
 #include "base/error.h"
 #include "base/random.h"
+#include "fp8/channels.h"
 #include "nn/linear.h"
 
 namespace octavo::nn {
@@ -25,10 +28,22 @@ size_t index(Direction direction) {
   return static_cast<size_t>(direction);
 }
 
+// As fp8/channels.h has them; on the device of x, which is not waited for.
+Tensor channel_stats(const Tensor& x) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Tensor largest = at::linalg_vector_norm(x, infinity, {0}, /*keepdim=*/false, at::kFloat)
+                             .nan_to_num_(0, infinity);
+  const auto [value, channel] = largest.max(0);
+  return at::stack(
+      {value.to(at::kDouble), largest.median().to(at::kDouble), channel.to(at::kDouble)});
+}
+
 }  // namespace
 
 Fp8Layer::Fp8Layer(Fp8Shared& shared, const std::string& layer_name)
-    : shared_(shared), stream_(stream_of(layer_name)) {
+    : shared_(shared),
+      stream_(stream_of(layer_name)),
+      watches_channels_(layer_name.ends_with(".down_proj")) {
   if (!fp8::uses_history(shared.options.recipe)) return;
   for (const Role role : kRoles) {
     const std::string name = octavo::str(layer_name, ".", name_of(role));
@@ -204,10 +219,12 @@ void Fp8Layer::measure(Role role, const Tensor& x, const Fp8Matrix& quantized) {
         (same && direction == Direction::kColumn && quantized.row.defined()))
       continue;
     const bool is_nothing = idle_ && role != Role::kWeight;
-    measured_.push_back({role, direction,
-                         is_nothing
-                             ? at::zeros({fp8::kHealthStats}, x.options().dtype(at::kDouble))
-                             : shared_.engine->fp8_linear->health_stats(x, quantized, direction)});
+    Tensor stats = is_nothing ? at::zeros({fp8::kHealthStats}, x.options().dtype(at::kDouble))
+                              : shared_.engine->fp8_linear->health_stats(x, quantized, direction);
+    if (watches_channels_ && !is_nothing && x.numel() > 0 && role == Role::kInput &&
+        direction == Direction::kRow)
+      stats = at::cat({stats, channel_stats(x)});
+    measured_.push_back({role, direction, stats});
   }
 }
 

@@ -109,7 +109,7 @@ class Fp8Layer {
   struct Measured {
     fp8::Role role;
     fp8::Direction direction;
-    at::Tensor stats;
+    at::Tensor stats;  // of a down projection's input with those of its channels (fp8/channels.h)
   };
   const std::vector<Measured>& measured() const { return measured_; }
   std::vector<Measured> take_measured() { return std::exchange(measured_, {}); }
@@ -138,6 +138,7 @@ class Fp8Layer {
   at::Tensor agreed_;
   std::vector<Measured> measured_;
   bool idle_ = false;
+  bool watches_channels_;  // of its input: it is a down projection
 };
 
 }  // namespace octavo::nn

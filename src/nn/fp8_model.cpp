@@ -206,15 +206,21 @@ std::vector<Fp8TensorReport> Fp8Model::read_measured() {
     for (const auto& m : plan.layer->fp8->take_measured()) {
       const auto found =
           fp8::from_stats(std::span<const double, fp8::kHealthStats>(next, fp8::kHealthStats));
-      next += fp8::kHealthStats;
+      fp8::Channels channels;
+      if (m.stats.numel() == fp8::kHealthStats + fp8::kChannelStats)
+        channels = fp8::channels_from(std::span<const double, fp8::kChannelStats>(
+            next + fp8::kHealthStats, fp8::kChannelStats));
+      next += m.stats.numel();
       const std::string tensor = tensor_name(m);
       const auto known =
           std::find_if(reports.begin() + static_cast<std::ptrdiff_t>(first), reports.end(),
                        [&](const Fp8TensorReport& r) { return r.tensor == tensor; });
-      if (known == reports.end())
-        reports.push_back({plan.layer->name, tensor, m.role, found, {}});
-      else
+      if (known == reports.end()) {
+        reports.push_back({plan.layer->name, tensor, m.role, found, {}, channels});
+      } else {
         known->health += found;  // another micro-batch
+        known->channels.merge(channels);
+      }
     }
   }
   return reports;

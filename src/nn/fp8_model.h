@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config/settings.h"
+#include "fp8/channels.h"
 #include "nn/fp8_layer.h"
 #include "nn/linear.h"
 
@@ -37,7 +38,8 @@ struct Fp8TensorReport {
   std::string layer, tensor;  // tensor: "input", "weight", "gradient"; " (columns)" for that copy
   fp8::Role role;
   fp8::TensorHealth health;
-  std::string trouble;  // "" when healthy
+  std::string trouble;       // "" when healthy
+  fp8::Channels channels{};  // of a down projection's input; on this rank
 };
 
 // A layer that the guard moved to BF16.

@@ -20,14 +20,13 @@ int64_t chunk_of(const LossOptions& options, const Tensor& x, int64_t columns) {
   return x.is_cpu() ? kCpuRows : std::max<int64_t>(1, kGpuElements / columns);
 }
 
-// Runs the head over all rows; fills dx when it is defined.
+// Runs the head over all rows; fills dx, and each (as Loss has it), when they are defined.
 Tensor run_head(const engine::Engine& engine, const Tensor& x, Param& weight, const Tensor& targets,
-                const LossOptions& options, Tensor dx) {
-  const engine::CrossEntropy::Options entropy{
-      .classes = options.classes,
-      .grad_scale = static_cast<float>(options.gradient_scale),
-      .z_weight = static_cast<float>(options.z_weight),
-      .want_gradient = dx.defined()};
+                const LossOptions& options, Tensor dx, const Tensor& each) {
+  engine::CrossEntropy::Options entropy{.classes = options.classes,
+                                        .grad_scale = static_cast<float>(options.gradient_scale),
+                                        .z_weight = static_cast<float>(options.z_weight),
+                                        .want_gradient = dx.defined()};
   Tensor sums = at::zeros({2}, x.options().dtype(at::kDouble));
   const int64_t rows = x.size(0), columns = weight.sizes()[0],
                 step = std::min(rows, chunk_of(options, x, columns));
@@ -37,6 +36,7 @@ Tensor run_head(const engine::Engine& engine, const Tensor& x, Param& weight, co
     const Tensor part = x.narrow(0, first, count);
     Tensor block = logits.narrow(0, 0, count);
     engine.matmul->forward(part, weight.compute, Tensor(), block);
+    if (each.defined()) entropy.each = each.narrow(0, first, count);
     sums += engine.cross_entropy->run(block, targets.narrow(0, first, count), entropy);
     if (!dx.defined()) continue;
     Tensor dx_part = dx.narrow(0, first, count);
@@ -68,7 +68,8 @@ Loss head_loss(const engine::Engine& engine, const Tensor& x, const ParamPtr& we
     const at::NoGradGuard no_grad;
     const GatherScope visit(*weight);
     if (options.want_gradient) dx = at::empty_like(x);
-    loss.sums = run_head(engine, x.detach(), *weight, targets, options, dx);
+    if (options.want_each) loss.each = at::empty({x.size(0), 2}, x.options().dtype(at::kDouble));
+    loss.sums = run_head(engine, x.detach(), *weight, targets, options, dx, loss.each);
     // The gradient of the weight is made here, but for that of an embedding that is the head too.
     if (options.want_gradient && weight->gatherer != nullptr)
       weight->gatherer->after_backward(weight->unit);

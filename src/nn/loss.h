@@ -16,12 +16,14 @@ struct LossOptions {
   double z_weight = 0;        // z-loss: z_weight * logsumexp^2 per token
   int64_t chunk_rows = 0;     // 0: as the device likes it
   bool want_gradient = true;
+  bool want_each = false;  // Loss::each
 };
 
 struct Loss {
   at::Tensor
       root;  // call backward() on it; its value is of no interest. Undefined without gradients.
   at::Tensor sums;  // FP64 [2] on the device: sum of the tokens' loss, sum of logsumexp^2
+  at::Tensor each;  // FP64 [T,2] on the device, when wanted: of each token what `sums` are sums of
 };
 
 // x[T,C] final hidden states, weight[V,C], targets[T] int32 (negative = ignored).

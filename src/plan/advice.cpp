@@ -12,7 +12,7 @@ namespace {
 using config::Settings;
 using config::ShardingMode;
 using config::StateType;
-using Bytes = std::function<double(const Settings&)>;
+using MemoryOf = std::function<Memory(const Settings&)>;
 
 std::string gigabytes(double bytes) {
   char text[32];
@@ -78,20 +78,17 @@ constexpr Change kBehindBatch[] = {
 
 class Search {
  public:
-  Search(const Settings& settings, const Bytes& bytes, double limit)
-      : bytes_(bytes), limit_(limit), broken_(broken_rules(settings)) {
+  Search(const Settings& settings, const MemoryOf& memory_of, double limit)
+      : memory_of_(memory_of), limit_(limit), broken_(broken_rules(settings)) {
     advice_.settings = settings;
     // What was searched is settled; a change must not start another search.
     advice_.settings.auto_batch_size = false;
     advice_.settings.target_effective_batch_size = advice_.settings.max_batch_size = 0;
-    now_ = bytes_(advice_.settings);
+    now_ = memory_of_(advice_.settings);
   }
 
-  // With room for what the forecast may be wrong by: 2.1% at most, of 32 peaks of the allocator.
-  bool has_room() const { return now_ <= aim(); }
-
   void consider(const Change& change) {
-    if (has_room()) return;
+    if (has_room(now_, limit_)) return;
     Settings next = advice_.settings;
     if (change.apply(next)) take_if_worth_it(next, change.what);
   }
@@ -99,7 +96,7 @@ class Search {
   // The same samples in a step, in more and smaller micro-batches: the largest of them that fits,
   // or else single samples.
   void consider_smaller_batches() {
-    if (has_room()) return;
+    if (has_room(now_, limit_)) return;
     const int64_t samples = advice_.settings.batch_size;
     Settings next = advice_.settings;
     for (int64_t size = samples - 1; size >= 1; --size) {
@@ -107,7 +104,7 @@ class Search {
       next.batch_size = size;
       next.gradient_accumulation_steps =
           advice_.settings.gradient_accumulation_steps * (samples / size);
-      if (bytes_(next) <= aim()) break;
+      if (has_room(memory_of_(next), limit_)) break;
     }
     if (next.batch_size < samples)
       take_if_worth_it(
@@ -116,25 +113,24 @@ class Search {
   }
 
   Advice result() && {
-    if (now_ > limit_)
+    if (now_.total > limit_)
       advice_.lines.push_back("even all of these together do not fit: more GPUs, or larger ones");
     return std::move(advice_);
   }
 
  private:
-  double aim() const { return (1 - kRoomToSpare) * limit_; }
-
   void take_if_worth_it(const Settings& next, const std::string& what) {
     constexpr double kWorthIt = 0.97;  // a change that saves less is none to propose
-    const double then = bytes_(next);
-    if (then > kWorthIt * now_ || broken_rules(next) > broken_) return;
+    const Memory then = memory_of_(next);
+    if (then.total > kWorthIt * now_.total || broken_rules(next) > broken_) return;
     advice_.settings = next;
     now_ = then;
-    advice_.lines.push_back(str(what, ": ", gigabytes(then)));
+    advice_.lines.push_back(str(what, ": ", gigabytes(then.total)));
   }
 
-  const Bytes& bytes_;
-  double limit_, now_ = 0;
+  const MemoryOf& memory_of_;
+  double limit_;
+  Memory now_;
   size_t broken_;
   Advice advice_;
 };
@@ -146,8 +142,8 @@ size_t broken_rules(Settings s) {
   return config::contradictions(s, config::reader::kTrain).size();
 }
 
-Advice memory_advice(const Settings& settings, const Bytes& bytes, double limit) {
-  Search search(settings, bytes, limit);
+Advice memory_advice(const Settings& settings, const MemoryOf& memory_of, double limit) {
+  Search search(settings, memory_of, limit);
   for (const Change& change : kBeforeBatch) search.consider(change);
   search.consider_smaller_batches();
   for (const Change& change : kBehindBatch) search.consider(change);

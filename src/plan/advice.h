@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config/settings.h"
+#include "plan/memory.h"
 
 namespace octavo::plan {
 
@@ -14,13 +15,10 @@ struct Advice {
   config::Settings settings;       // with all of them; as given where there are none
 };
 
-// Share of the memory that advice and levers leave free: forecasts are not exact.
-constexpr double kRoomToSpare = 0.03;
-
-// `bytes`: the memory of a GPU under given settings; `limit`: what there is. Changes that train
+// `memory_of`: of a GPU under given settings; `limit`: what there is. Changes that train
 // would refuse, and those that save next to nothing, are not proposed.
 Advice memory_advice(const config::Settings& settings,
-                     const std::function<double(const config::Settings&)>& bytes, double limit);
+                     const std::function<Memory(const config::Settings&)>& memory_of, double limit);
 
 // Rules by which train would refuse the settings. It counts its ranks itself.
 size_t broken_rules(config::Settings settings);

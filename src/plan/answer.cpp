@@ -24,6 +24,10 @@ std::string memory_lines(const Forecast& f) {
       printed("memory: %.1f GB a GPU, within %.0f%%; %s has %.1f GB to use: it %s\n",
               f.memory().total / kGiga, 100 * kMemoryError, std::string(f.gpu->title).c_str(),
               f.memory_limit / kGiga, f.fits() ? "fits" : "does NOT fit");
+  if (f.fits() && !has_room(f.memory(), f.memory_limit))
+    out +=
+        "  little room: set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against "
+        "fragmentation\n";
   constexpr size_t kMostLines = 3;
   const std::vector<std::string>& advice = f.advice.lines;
   for (size_t i = 0; i < std::min(kMostLines, advice.size()); ++i)

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "fp8/legality.h"
 #include "plan/batch_size.h"
 #include "plan/reasons.h"
 
@@ -37,6 +38,17 @@ int64_t shard_group(const Settings& s, const Gpu& gpu) {
   return hybrid ? std::min<int64_t>(s.num_gpus, gpu.gpus_per_node) : 0;
 }
 
+// The share of the blocks that nvfp4 has: by default it leaves the last ones to BF16.
+double fp4_share(const Settings& s, int64_t blocks) {
+  const std::vector<std::string> skip =
+      s.fp8_skip.empty() ? fp8::default_skip(fp8::recipe_with(fp8::ScaleRule::kNvfp4), blocks)
+                         : s.fp8_skip;
+  int64_t kept = 0;
+  for (int64_t block = 0; block < blocks; ++block)
+    kept += fp8::skipped_by(skip, "", block, blocks).empty() ? 0 : 1;
+  return 1 - static_cast<double>(kept) / static_cast<double>(std::max<int64_t>(blocks, 1));
+}
+
 Workload workload(const Settings& s, const Shape& shape, const Gpu& gpu) {
   Workload work;
   work.shape = shape;
@@ -49,6 +61,7 @@ Workload workload(const Settings& s, const Shape& shape, const Gpu& gpu) {
   work.shard_group = shard_group(s, gpu);
   work.gradient_bytes = bytes_of(s.grad_reduce_dtype);
   work.fp8_gather = s.fp8_all_gather;
+  work.fp4_share = fp4_share(s, shape.layers);
   work.recompute = s.gradient_checkpointing ? Recompute::kFull : Recompute::kNone;
   // As train::weight_copies has it.
   if (work.sharding == Sharding::kFull && s.num_gpus > 1)
@@ -91,9 +104,7 @@ std::string refusal_of(const Gpu& gpu, RecipeOrBf16 recipe) {
   if (!recipe || is_native(gpu, recipe)) return "";
   if (gpu.fp8_tflops == 0) return str(gpu.title, " has no FP8 units: BF16 would run");
   const std::string where =
-      str(name_of(recipe), " is ",
-          fp8::is_rehearsed_only(*recipe) ? "rehearsed on CPUs, not connected to GPUs yet"
-                                          : where_native(fp8::traits_of(*recipe).native));
+      str(name_of(recipe), " is ", where_native(fp8::traits_of(*recipe).native));
   const RecipeOrBf16 runs = recipe_that_runs(gpu, recipe);
   return runs ? str(where, ": ", gpu.title, " falls back to ", name_of(runs)) : where;
 }
@@ -181,8 +192,7 @@ void forecast_memory(const Settings& s, Forecast& f) {
   f.bf16_memory = measured_memory(work, f);
   if (f.cpu || f.fits()) return;
   f.advice = memory_advice(
-      s,
-      [&](const Settings& changed) { return measured_memory(work_on_gpus(changed, f), f).total; },
+      s, [&](const Settings& changed) { return measured_memory(work_on_gpus(changed, f), f); },
       f.memory_limit);
 }
 
@@ -200,17 +210,15 @@ StepTime measured_time(const Workload& work, const Calibration& calibration,
 // not ours.
 std::vector<Lever> levers_of(const Settings& s, const Forecast& f, const Calibration& calibration) {
   if (!f.program.empty() || f.cpu || !f.fits()) return {};
-  return levers(
-      s,
-      [&](const Settings& changed) {
-        Workload work = workload(changed, f.shape, *f.gpu);
-        if (f.wants_fp8) work.recipe = recipe_that_runs(*f.gpu, config::fp8_recipe_of(changed));
-        Forecast with = f;
-        with.wanted = f.wants_fp8 ? RecipeOrBf16(config::fp8_recipe_of(changed)) : kBf16;
-        return Tried{measured_time(work, calibration, f.measured).tokens_per_s,
-                     measured_memory(work_on_gpus(changed, with), with).total};
-      },
-      (1 - kRoomToSpare) * f.memory_limit);
+  return levers(s, [&](const Settings& changed) {
+    Workload work = workload(changed, f.shape, *f.gpu);
+    if (f.wants_fp8) work.recipe = recipe_that_runs(*f.gpu, config::fp8_recipe_of(changed));
+    Forecast with = f;
+    with.wanted = f.wants_fp8 ? RecipeOrBf16(config::fp8_recipe_of(changed)) : kBf16;
+    const Memory memory = measured_memory(work_on_gpus(changed, with), with);
+    return Tried{measured_time(work, calibration, f.measured).tokens_per_s, memory.total,
+                 has_room(memory, f.memory_limit)};
+  });
 }
 
 std::vector<std::string> reasons_for(Workload work, RecipeOrBf16 wanted,
@@ -274,7 +282,7 @@ Forecast forecast(const Settings& given, const OtherProgram& other, const Measur
   const Calibration calibration = calibrated(Calibration::fitted(), *result.gpu, measured);
   std::vector<RecipeOrBf16> all = {kBf16};
   all.insert(all.end(), std::begin(fp8::kRecipes), std::end(fp8::kRecipes));
-  if (result.wants_fp8 && fp8::is_rehearsed_only(*result.wanted)) all.push_back(result.wanted);
+  if (result.wants_fp8 && fp8::is_fp4(*result.wanted)) all.push_back(result.wanted);
   for (const RecipeOrBf16 recipe : all) {
     RecipeForecast row;
     row.recipe = recipe;

@@ -21,6 +21,7 @@ struct Gpu {
   double network_gb_s;      // out of the node, per GPU, one way
   int gpus_per_node;        // that share the link above
   int multiprocessors;
+  double fp4_tflops = 0;  // NVFP4, dense; 0: none that training uses
 };
 
 std::span<const Gpu> gpus();

@@ -33,6 +33,7 @@ struct Number {
 constexpr Number kNumbers[] = {
     {"bf16_tflops", 0.1, 1e6, [](Gpu& g, double v) { g.bf16_tflops = v; }},
     {"fp8_tflops", 0, 1e6, [](Gpu& g, double v) { g.fp8_tflops = v; }},
+    {"fp4_tflops", 0, 1e6, [](Gpu& g, double v) { g.fp4_tflops = v; }},
     {"memory_gib", 1, 1e5, [](Gpu& g, double v) { g.memory_gib = v; }},
     {"memory_tb_s", 0.01, 1e3, [](Gpu& g, double v) { g.memory_tb_s = v; }},
     {"link_gb_s", 0.1, 1e5, [](Gpu& g, double v) { g.link_gb_s = v; }},

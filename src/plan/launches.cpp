@@ -10,6 +10,7 @@ double calls_of_layer(RecipeOrBf16 recipe) {
   if (!recipe) return 23;
   const fp8::RecipeTraits& traits = fp8::traits_of(*recipe);
   if (traits.scale_rule == fp8::ScaleRule::kHistory) return 32;  // one cast for both copies
+  if (fp8::is_fp4(*recipe)) return 125;  // amax, rotation, codes and swizzled scales of each copy
   if (!traits.in_transformer_engine) return 130;  // libtorch's casts, several for each matrix
   return traits.activations == fp8::Granularity::kTensor ? 88 : 53;
 }

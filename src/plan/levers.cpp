@@ -15,11 +15,9 @@ using config::StateType;
 
 class LeverSearch {
  public:
-  LeverSearch(const Settings& settings, const std::function<Tried(const Settings&)>& try_out,
-              double limit)
+  LeverSearch(const Settings& settings, const std::function<Tried(const Settings&)>& try_out)
       : given_(settings),
         try_out_(try_out),
-        limit_(limit),
         broken_(broken_rules(settings)),
         now_(try_out(settings).tokens_per_s) {}
 
@@ -27,7 +25,7 @@ class LeverSearch {
     constexpr double kWorthIt = 1.02;
     if (broken_rules(changed) > broken_) return;
     const Tried then = try_out_(changed);
-    if (then.bytes > limit_ || then.tokens_per_s < kWorthIt * now_) return;
+    if (!then.fits || then.tokens_per_s < kWorthIt * now_) return;
     found_.push_back({what, then.tokens_per_s / now_, then.bytes, changed});
   }
 
@@ -90,7 +88,6 @@ class LeverSearch {
  private:
   const Settings& given_;
   const std::function<Tried(const Settings&)>& try_out_;
-  double limit_;
   size_t broken_;
   double now_;
   std::vector<Lever> found_;
@@ -99,8 +96,8 @@ class LeverSearch {
 }  // namespace
 
 std::vector<Lever> levers(const Settings& settings,
-                          const std::function<Tried(const Settings&)>& try_out, double limit) {
-  LeverSearch search(settings, try_out, limit);
+                          const std::function<Tried(const Settings&)>& try_out) {
+  LeverSearch search(settings, try_out);
   search.no_recompute();
   search.larger_batches();
   search.other_sharding();

@@ -12,6 +12,7 @@ namespace octavo::plan {
 
 struct Tried {
   double tokens_per_s = 0, bytes = 0;  // of one GPU
+  bool fits = false;                   // with room to spare
 };
 
 struct Lever {
@@ -21,10 +22,9 @@ struct Lever {
   config::Settings settings;  // with the change
 };
 
-// Single changes that gain at least 2%, fit in `limit` and keep the samples of a step, the largest
+// Single changes that gain at least 2%, fit and keep the samples of a step, the largest
 // gain first. Precision stays as it is, except for another recipe of FP8.
 std::vector<Lever> levers(const config::Settings& settings,
-                          const std::function<Tried(const config::Settings&)>& try_out,
-                          double limit);
+                          const std::function<Tried(const config::Settings&)>& try_out);
 
 }  // namespace octavo::plan

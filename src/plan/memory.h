@@ -45,7 +45,12 @@ struct Memory {
   double fragmentation = 0;  // what the allocator holds and nobody uses
   double total = 0;
   std::string moment;  // when it is fullest: "loss", "backward pass", "optimizer"
+  double widest = 0;   // the largest tensor of a block, which has to find a place in one piece
 };
 Memory memory(const MemoryWork& work);
+
+// Whether a run may be advised: with room for a forecast that is not exact, and for an allocator
+// that has the bytes but not in one piece.
+bool has_room(const Memory& memory, double limit);
 
 }  // namespace octavo::plan

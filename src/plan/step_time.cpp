@@ -128,8 +128,9 @@ class MicroStep {
   double stack(const char* name) const { return of(std::string(work_.stack) + "." + name); }
   double bandwidth() const { return gpu_.memory_tb_s * 1e12 * of("memory"); }
   bool frozen() const { return work_.lora_rank > 0; }
-  double gemm(double m, double n, double k, bool fp8) const {
-    return gemm_seconds(gpu_, calibration_, m, n, k, fp8);
+  double gemm(double m, double n, double k, bool low) const {
+    return gemm_seconds(gpu_, calibration_, m, n, k,
+                        low ? gemm_type(work_.recipe) : GemmType::kBf16);
   }
 
   void add_gemms(StepTime& time) const {
@@ -144,15 +145,21 @@ class MicroStep {
       const double k = static_cast<double>(p.inputs) / (second ? tensor_ : 1);
       const bool fp8 = low_ && p.outputs % multiple == 0 && p.inputs % multiple == 0;
       const double count = static_cast<double>(p.count), rows = tokens_ * p.share;
-      double seconds = gemm(rows, n, k, fp8) * (1 + again_) + gemm(rows, k, n, fp8);
-      if (!frozen()) seconds += gemm(n, k, rows, fp8);
-      time.gemms += count * seconds;
+      const auto seconds = [&](bool low) {
+        return gemm(rows, n, k, low) * (1 + again_) + gemm(rows, k, n, low) +
+               (frozen() ? 0 : gemm(n, k, rows, low));
+      };
+      const double part = !fp8 ? 0 : fp8::is_fp4(*work_.recipe) ? work_.fp4_share : 1;
+      time.gemms += count * (part == 0   ? seconds(false)
+                             : part == 1 ? seconds(true)
+                                         : part * seconds(true) + (1 - part) * seconds(false));
       time.flops += count * 2 * rows * n * k * (frozen() ? 2 : 3);
       if (!fp8) continue;
       const double all =
           static_cast<double>(p.inputs) * (1 + again_) + static_cast<double>(p.outputs);
-      quantized += count * rows * all / tensor_;  // what is shared is quantized, then gathered
-      weights += count * n * k;
+      // What is shared is quantized, then gathered.
+      quantized += part * count * rows * all / tensor_;
+      weights += part * count * n * k;
     }
     time.flops +=
         2 * tokens_ * static_cast<double>(router_parameters(work_.shape)) * (frozen() ? 2 : 3);
@@ -249,21 +256,31 @@ std::string_view name_of(RecipeOrBf16 recipe) {
 }
 
 bool is_native(const Gpu& gpu, RecipeOrBf16 recipe) {
-  return recipe && gpu.fp8_tflops > 0 && !fp8::is_rehearsed_only(*recipe) &&
-         fp8::traits_of(*recipe).native.has(gpu.capability);
+  if (!recipe) return false;
+  const double peak = fp8::is_fp4(*recipe) ? gpu.fp4_tflops : gpu.fp8_tflops;
+  return peak > 0 && fp8::traits_of(*recipe).native.has(gpu.capability);
+}
+
+GemmType gemm_type(RecipeOrBf16 recipe) {
+  if (!recipe) return GemmType::kBf16;
+  return fp8::is_fp4(*recipe) ? GemmType::kFp4 : GemmType::kFp8;
 }
 
 double gemm_seconds(const Gpu& gpu, const Calibration& calibration, double m, double n, double k,
-                    bool fp8) {
+                    GemmType type) {
   struct Tile {
     double rows, columns, rate;  // rate: of the largest tile's
   };
   static constexpr Tile kTiles[] = {
       {256, 128, 1}, {128, 256, 1}, {128, 128, 0.93}, {128, 64, 0.8}, {64, 64, 0.6}};
-  const double peak = (fp8 ? gpu.fp8_tflops : gpu.bf16_tflops) * 1e12 *
-                      calibration.of(std::string(gpu.family) + (fp8 ? ".fp8" : ".bf16"));
+  const bool low = type != GemmType::kBf16, fp4 = type == GemmType::kFp4;
+  // No published run has FP4 GEMMs to fit: they are taken to reach FP8's share of the peak.
+  const double peak = (fp4   ? gpu.fp4_tflops
+                       : low ? gpu.fp8_tflops
+                             : gpu.bf16_tflops) *
+                      1e12 * calibration.of(std::string(gpu.family) + (low ? ".fp8" : ".bf16"));
   // Filling and draining the pipeline costs as much as this many steps of the contraction.
-  const double ramp = calibration.of("ramp") * (fp8 ? 2 : 1);
+  const double ramp = calibration.of("ramp") * (fp4 ? 4 : low ? 2 : 1);
   const double units = gpu.multiprocessors, memory = gpu.memory_tb_s * 1e12;
   double best = INFINITY;
   for (const Tile& tile : kTiles)
@@ -274,8 +291,9 @@ double gemm_seconds(const Gpu& gpu, const Calibration& calibration, double m, do
       const double sum = split == 1 ? 0 : split * m * n * 4 / memory;
       best = std::min(best, std::ceil(tiles / units) * one + sum);
     }
-  constexpr double kGap = 2e-6;  // between two kernels
-  const double bytes = (m * k + n * k) * (fp8 ? 1 : 2) + m * n * 2;
+  constexpr double kGap = 2e-6;                 // between two kernels
+  constexpr double kFp4Bytes = 0.5 + 1.0 / 16;  // a code, and its part of a scale
+  const double bytes = (m * k + n * k) * (fp4 ? kFp4Bytes : low ? 1 : 2) + m * n * 2;
   return std::max(best, bytes / (memory * calibration.of("memory"))) + kGap;
 }
 

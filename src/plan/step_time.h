@@ -43,6 +43,7 @@ struct Workload {
   int64_t batch = 1, length = 1024, accumulation = 1;  // per copy of the model and micro-step
   ModelParallel split;
   RecipeOrBf16 recipe = kBf16;
+  double fp4_share = 1;  // of the blocks that nvfp4 has; the others stay in BF16
   Sharding sharding = Sharding::kNone;
   int64_t shard_group = 0;    // GPUs that share one copy of the parameters; 0: all
   double gradient_bytes = 2;  // of a gradient on its way; published programs send BF16
@@ -69,9 +70,17 @@ struct StepTime {
   double flops = 0;  // 2 x multiply-adds of GEMMs, head and attention, no recompute
 };
 
+// What a GEMM reads.
+enum class GemmType : uint8_t { kBf16, kFp8, kFp4 };
+GemmType gemm_type(RecipeOrBf16 recipe);
+
 // One GEMM, C[m,n] = A[m,k] B[k,n], alone on the GPU.
 double gemm_seconds(const Gpu& gpu, const Calibration& calibration, double m, double n, double k,
-                    bool fp8);
+                    GemmType type);
+inline double gemm_seconds(const Gpu& gpu, const Calibration& calibration, double m, double n,
+                           double k, bool fp8) {
+  return gemm_seconds(gpu, calibration, m, n, k, fp8 ? GemmType::kFp8 : GemmType::kBf16);
+}
 
 StepTime step_time(const Workload& work, const Calibration& calibration);
 

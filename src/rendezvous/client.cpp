@@ -22,6 +22,7 @@ constexpr auto kAttempt = std::chrono::seconds(5);  // one try to connect and sh
 constexpr auto kFirstPause = std::chrono::milliseconds(20);
 constexpr auto kLongestPause = std::chrono::milliseconds(500);
 constexpr auto kSayWaiting = std::chrono::seconds(5);
+constexpr auto kLookAround = std::chrono::milliseconds(200);
 
 // False and why when it may go better next time; a secret that differs will not.
 bool shake_hands(int fd, const std::string& where, const std::string& secret,
@@ -82,7 +83,15 @@ class Client::Pool {
         ::shutdown(connection->get(), SHUT_RDWR);
   }
 
+  using Interrupted = std::function<bool()>;
+
   Reply call(Request request, Milliseconds wait) {
+    return *call_unless(std::move(request), wait, nullptr);
+  }
+
+  // Nothing: it was interrupted.
+  std::optional<Reply> call_unless(Request request, Milliseconds wait,
+                                   const Interrupted& interrupted) {
     using Limit = std::numeric_limits<uint32_t>;
     wait = std::clamp(wait, Milliseconds(0), Milliseconds(Limit::max()));
     request.wait_ms = static_cast<uint32_t>(wait.count());
@@ -92,8 +101,11 @@ class Client::Pool {
            " bytes was wanted, at most ", kMaxFrameBytes, " are sent at once");
     const auto patience = Milliseconds(patience_);
     const std::shared_ptr<Fd> connection = take(Clock::now() + patience);
-    Reply reply = exchange(connection->get(), frame, Clock::now() + wait + patience);
+    const auto answer =
+        exchange(connection->get(), frame, Clock::now() + wait + patience, interrupted);
+    if (!answer) return std::nullopt;  // and closed: its answer would be taken for another's
     give_back(connection);
+    const Reply& reply = *answer;
     if (reply.status == Status::kTimedOut)
       throw TimedOut(ExitCode::kEnvironment, "rendezvous",
                      octavo::str("no rank set '", request.keys.empty() ? "" : request.keys[0], "'",
@@ -102,7 +114,7 @@ class Client::Pool {
     if (reply.status == Status::kRefused)
       fail(ExitCode::kEnvironment, "rendezvous", where_,
            " refused a request: ", reply.values.empty() ? "no reason given" : reply.values[0]);
-    return reply;
+    return answer;
   }
 
  private:
@@ -141,19 +153,24 @@ class Client::Pool {
     });
   }
 
-  Reply exchange(int fd, const std::string& frame, Clock::time_point deadline) const {
+  std::optional<Reply> exchange(int fd, const std::string& frame, Clock::time_point deadline,
+                                const Interrupted& interrupted) const {
     std::string why;
     std::array<char, 4> header{};
-    if (!send_all(fd, frame, deadline, &why) ||
-        !receive_all(fd, header.data(), header.size(), deadline, &why))
-      unreachable(why);
+    if (!send_all(fd, frame, deadline, &why)) unreachable(why);
+    if (interrupted)
+      while (!wait_readable(fd, std::min(deadline, Clock::now() + kLookAround))) {
+        if (interrupted()) return std::nullopt;
+        if (Clock::now() >= deadline) break;  // which receive_all says
+      }
+    if (!receive_all(fd, header.data(), header.size(), deadline, &why)) unreachable(why);
     const uint32_t length = *parse_frame_length({header.data(), header.size()});
     if (length > kMaxFrameBytes) unreachable("its answer is too large");
     std::string body(length, '\0');
     if (!receive_all(fd, body.data(), body.size(), deadline, &why)) unreachable(why);
     auto reply = parse_reply(body, &why);
     if (!reply) unreachable(why);
-    return std::move(*reply);
+    return reply;
   }
 
   // One try at every address of the name; not open and why when none answers.
@@ -255,6 +272,11 @@ void Client::wait(const std::vector<std::string>& keys, Milliseconds timeout) {
   pool_->call({Op::kWait, 0, 0, keys, {}}, timeout);
 }
 
+bool Client::wait_unless(const std::vector<std::string>& keys, Milliseconds timeout,
+                         const std::function<bool()>& interrupted) {
+  return pool_->call_unless({Op::kWait, 0, 0, keys, {}}, timeout, interrupted).has_value();
+}
+
 std::string Client::compare_set(const std::string& key, const std::string& expected,
                                 const std::string& desired) {
   const Reply reply =
@@ -278,13 +300,22 @@ void Client::append(const std::string& key, const std::string& value) {
   pool_->call({Op::kAppend, 0, 0, {key}, {value}}, Milliseconds(0));
 }
 
-std::vector<std::string> Client::multi_get(const std::vector<std::string>& keys,
-                                           Milliseconds timeout) {
-  Reply reply = pool_->call({Op::kMultiGet, 0, 0, keys, {}}, timeout);
-  if (reply.values.size() != keys.size())
-    fail(ExitCode::kEnvironment, "rendezvous", "asked for ", keys.size(), " values, got ",
+namespace {
+std::vector<std::string> values_of(Reply reply, size_t wanted) {
+  if (reply.values.size() != wanted)
+    fail(ExitCode::kEnvironment, "rendezvous", "asked for ", wanted, " values, got ",
          reply.values.size());
   return std::move(reply.values);
+}
+}  // namespace
+
+std::vector<std::string> Client::multi_get(const std::vector<std::string>& keys,
+                                           Milliseconds timeout) {
+  return values_of(pool_->call({Op::kMultiGet, 0, 0, keys, {}}, timeout), keys.size());
+}
+
+std::vector<std::string> Client::multi_try_get(const std::vector<std::string>& keys) {
+  return values_of(pool_->call({Op::kMultiTryGet, 0, 0, keys, {}}, Milliseconds(0)), keys.size());
 }
 
 void Client::multi_set(const std::vector<std::string>& keys,

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -52,6 +53,10 @@ class Client {
   int64_t add(const std::string& key, int64_t delta);
   bool check(const std::vector<std::string>& keys);  // all there?
   void wait(const std::vector<std::string>& keys, Milliseconds timeout);
+  // The same, until `interrupted` says so, which is asked a few times a second without a message:
+  // false then. The server may still hold the wait for a moment.
+  bool wait_unless(const std::vector<std::string>& keys, Milliseconds timeout,
+                   const std::function<bool()>& interrupted);
   // Sets `desired` when the value is `expected` (a missing key: when `expected` is empty), and
   // returns what is there afterwards (a missing key: `expected`), as c10d's stores do.
   std::string compare_set(const std::string& key, const std::string& expected,
@@ -61,6 +66,8 @@ class Client {
   int64_t size();
   void append(const std::string& key, const std::string& value);
   std::vector<std::string> multi_get(const std::vector<std::string>& keys, Milliseconds timeout);
+  // Does not wait: "" for a key that is not there. One message for all of them.
+  std::vector<std::string> multi_try_get(const std::vector<std::string>& keys);
   void multi_set(const std::vector<std::string>& keys, const std::vector<std::string>& values);
   Missing missing(const std::string& prefix, int64_t n);
 

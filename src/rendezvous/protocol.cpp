@@ -89,6 +89,7 @@ std::optional<Shape> shape_of(Op op) {
     case Op::kCheck:
     case Op::kWait:
     case Op::kMultiGet:
+    case Op::kMultiTryGet:
       return Shape{kMany, 0};
     case Op::kMultiSet:
       return Shape{kMany, kMany};

@@ -50,6 +50,7 @@ enum class Op : uint8_t {
   kMultiSet,
   kMissing,       // key: prefix, number: how many
   kDeletePrefix,  // key: prefix
+  kMultiTryGet,   // values: "" for a key that is not there
 };
 
 struct Request {

@@ -97,8 +97,11 @@ Reply Table::answer_append(const Request& request) {
 Reply Table::answer_get(const Request& request) const {
   Reply reply;
   size_t total = 0;
+  const std::string none;
   for (const std::string& key : request.keys) {
-    const std::string& value = entries_.at(key);
+    const auto entry = entries_.find(key);
+    OCTAVO_ASSERT(entry != entries_.end() || request.op == Op::kMultiTryGet);
+    const std::string& value = entry == entries_.end() ? none : entry->second;
     total += value.size() + 4;
     if (total > kMaxFrameBytes - 64)
       return refusal(str("the values of ", request.keys.size(),
@@ -167,6 +170,7 @@ Reply Table::answer(const Request& request) {
       return {};
     case Op::kGet:
     case Op::kMultiGet:
+    case Op::kMultiTryGet:
       return answer_get(request);
   }
   return refusal("no such operation");

@@ -15,23 +15,15 @@ namespace {
 
 using config::YamlEntry;
 
-constexpr std::string_view kMetrics[] = {"train/loss",
-                                         "val/loss",
-                                         "train/grad_norm",
-                                         "train/penalty",
-                                         "goodput",
-                                         "perf/step_seconds",
-                                         "perf/mfu",
-                                         "perf/tokens_per_second",
-                                         "data/wait",
-                                         "memory/peak_bytes",
-                                         "memory/kept_bytes",
-                                         "fp8/underflow",
-                                         "fp8/saturation",
-                                         "fp8/sqnr_db",
-                                         "fp8/fallbacks",
-                                         "fp8/amax",
-                                         "eval/hellaswag_acc_norm"};
+constexpr std::string_view kMetrics[] = {"train/loss",        "val/loss",
+                                         "train/grad_norm",   "train/penalty",
+                                         "goodput",           "perf/step_seconds",
+                                         "perf/mfu",          "perf/tokens_per_second",
+                                         "data/wait",         "memory/peak_bytes",
+                                         "memory/kept_bytes", "fp8/underflow",
+                                         "fp8/saturation",    "fp8/sqnr_db",
+                                         "fp8/channel_ratio", "fp8/fallbacks",
+                                         "fp8/amax",          "eval/hellaswag_acc_norm"};
 // As other programs write it.
 constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
     {"loss", "train/loss"},     {"train_loss", "train/loss"},   {"training_loss", "train/loss"},

@@ -11,6 +11,7 @@
 #include "train/run_schedule.h"
 #include "train/state/mixture_order.h"
 #include "train/state/persist.h"
+#include "train/state/remote.h"
 
 namespace octavo::train {
 namespace {
@@ -94,8 +95,10 @@ void assemble_run(Run& run, config::Settings settings, Weights weights) {
 
 std::unique_ptr<Run> assemble(config::Settings settings, bool writes, Weights weights) {
   auto run = std::make_unique<Run>();
+  check_upload(settings);
   run->world = connect(settings);
   try {
+    settings.resume = local_resume(settings, run->world);
     if (writes) run->claim = claim_folders(settings, run->world);
     if (!settings.trace.empty()) engine::trace::start(settings.trace, run->world.rank());
     assemble_run(*run, std::move(settings), weights);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "config/mixture_keys.h"
+#include "data/dataset_index.h"
 #include "data/default_tokenizer.h"
 #include "data/input_sets.h"
 #include "data/mixed_tokens.h"
@@ -61,7 +62,17 @@ std::vector<config::Settings> source_settings(const config::Settings& s) {
 }
 
 bool is_prepared_folder(const config::Settings& s) {
-  return s.dataset.size() == 1 && fs::exists(fs::path(s.dataset.front()) / "dataset.json");
+  return s.dataset.size() == 1 && data::has_index(s.dataset.front());
+}
+
+// Of prepared data at s3://, for all ranks of a machine.
+data::LocalCache local_cache(const config::Settings& s) {
+  return {fs::path(s.data_cache) / "parts", static_cast<uint64_t>(1e9 * s.data_cache_gb)};
+}
+
+std::shared_ptr<data::TokenData> open_split(const config::Settings& s, const fs::path& folder,
+                                            const std::string& split) {
+  return data::TokenData::open(folder, split, data::TokenData::kMaxMappedShards, local_cache(s));
 }
 
 [[noreturn]] void fail_without_data(const config::Settings& s) {
@@ -135,7 +146,7 @@ std::shared_ptr<data::TokenData> open_sources(const config::Settings& s,
   std::vector<data::MixedTokens::Source> sources;
   for (size_t k = 0; k < folders.size(); ++k) {
     if (split == "val" && !data::TokenData::has_split(folders[k], split)) continue;
-    auto opened = data::TokenData::open(folders[k], split);
+    auto opened = open_split(s, folders[k], split);
     if (split == "val" && data::sample_count(*opened, s.max_seq_length) == 0) {
       log_warn(str("data: the validation split of ", s.dataset[k], " has ", opened->tokens(),
                    " tokens, less than one sample of max_seq_length ", s.max_seq_length,
@@ -157,8 +168,8 @@ DataSet open_prepared(const config::Settings& settings, const std::vector<fs::pa
     set.val = open_sources(settings, folders, "val");
   } else {
     const fs::path& folder = folders.front();
-    set.train = data::TokenData::open(folder, "train");
-    if (data::TokenData::has_split(folder, "val")) set.val = data::TokenData::open(folder, "val");
+    set.train = open_split(settings, folder, "train");
+    if (data::TokenData::has_split(folder, "val")) set.val = open_split(settings, folder, "val");
   }
   set.tokenizer = settings.tokenizer.empty() ? set.train->tokenizer_name() : settings.tokenizer;
   return set;

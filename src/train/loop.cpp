@@ -24,6 +24,7 @@
 #include "train/run_schedule.h"
 #include "train/state/mixture_order.h"
 #include "train/state/persist.h"
+#include "train/state/remote.h"
 
 namespace octavo::train {
 namespace {
@@ -260,6 +261,7 @@ int run_to_the_end(Run& run) {
   if (outputs.writes()) announce(run);
   under_guard(outputs, [&] { start_replica_checks(run); });
   if (run_saves) start_save_clock(run);
+  if (run_saves) start_uploads(run);
   if (!run_saves) log_info("no checkpoints: the device is fake, its memory has no numbers");
   LoopState state{.run_saves = run_saves, .saved = !run.resumed.from.empty() || !run_saves};
   // The checkpoint was saved by a run that was asked to stop while it evaluated.
@@ -277,7 +279,10 @@ int run_to_the_end(Run& run) {
   }
   hang_watch.reset();
   if (run_saves) save_the_rest(run, outputs, state.saved);
-  return end_run(run, outputs, run_saves);
+  const bool uploaded = finish_uploads(run);
+  const int code = end_run(run, outputs, run_saves);
+  if (!uploaded && code == static_cast<int>(ExitCode::kOk)) fail_not_uploaded(run);
+  return code;
 }
 
 // What this process does after the run is not the run's.

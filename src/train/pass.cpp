@@ -11,6 +11,7 @@
 #include "models/device_batch.h"
 #include "nn/loss.h"
 #include "train/lora_run.h"
+#include "train/source_loss.h"
 
 namespace octavo::train {
 namespace {
@@ -34,7 +35,8 @@ MicroBatch forward_backward(const config::Settings& s, int ranks, TrainedModel& 
   const nn::LossOptions options{
       .classes = trained.model->vocab_size(),
       .gradient_scale = loss_scale,
-      .z_weight = s.penalty_type == PenaltyType::kZLoss ? s.penalty_weight : 0};
+      .z_weight = s.penalty_type == PenaltyType::kZLoss ? s.penalty_weight : 0,
+      .want_each = batch.sources.of_rows.defined()};
 
   nn::Loss loss;
   nn::Routing* routing = trained.model->routing();
@@ -50,7 +52,8 @@ MicroBatch forward_backward(const config::Settings& s, int ranks, TrainedModel& 
   }
   const engine::Range range("backward");
   torch::autograd::backward({loss.root}, {});
-  return {loss.sums, penalty.total, routing != nullptr ? routing->end_pass() : at::Tensor()};
+  return {loss.sums, penalty.total, routing != nullptr ? routing->end_pass() : at::Tensor(),
+          loss.each.defined() ? sums_by_source(loss.each, batch.sources) : at::Tensor()};
 }
 
 // The number of this rank's first token in the order of all that are trained on (data/sampler.h).
@@ -97,7 +100,8 @@ void finish_pass(dist::World& world, TrainedModel& trained) {
 
 // Where each number lies in the one copy that a step sends to the host. The first five are summed
 // over ranks; then the norms' squares follow, one per group, the FP8 statistics, delayed scales'
-// magnitudes, what routers said (Routing::end_pass), and what ranks told each other.
+// magnitudes, what routers said (Routing::end_pass), the sources' losses (sums_by_source), and what
+// ranks told each other.
 enum Slot : int64_t {
   kLoss,       // over tokens
   kLogSumExp,  // squared, over tokens: z-loss
@@ -108,11 +112,13 @@ enum Slot : int64_t {
   kNorms,      // the first of them
 };
 
-// The slots that ranks sum up, after loss and logsumexp^2.
+// What ranks sum up: the slots after loss and logsumexp^2, and the sources' losses.
 at::Tensor with_own_state(const nn::Probes& probes, const at::Tensor& sums,
-                          const at::Tensor& squares) {
+                          const at::Tensor& squares, const at::Tensor& sources) {
   const at::Tensor stop_asked = at::full({1}, stop_requested() ? 1.0 : 0.0, sums.options());
-  return at::cat({sums, probes.total(), squares.sum().reshape({1}), stop_asked});
+  std::vector<at::Tensor> parts = {sums, probes.total(), squares.sum().reshape({1}), stop_asked};
+  if (sources.defined()) parts.push_back(sources);
+  return at::cat(parts);
 }
 
 // What is before the ranks' own seconds.
@@ -145,9 +151,10 @@ at::Tensor on_host(const at::Tensor& numbers) {
   return numbers.cpu();
 }
 
-// `sums`: the slots before kPenalty, and what ranks told each other.
-StepStats read_stats(TrainedModel& trained, const at::Tensor& sums, const at::Tensor& penalty,
-                     const at::Tensor& routing, at::Tensor squares) {
+// `sums`: the slots before kPenalty, `of_sources` numbers of sums_by_source(), and what ranks told
+// each other.
+StepStats read_stats(TrainedModel& trained, const at::Tensor& sums, int64_t of_sources,
+                     const at::Tensor& penalty, const at::Tensor& routing, at::Tensor squares) {
   const at::Tensor none = at::zeros({1}, sums.options());
   if (trained.sharding != nullptr) trained.sharding->sum_squares(squares);
   std::vector<at::Tensor> parts = {sums.narrow(0, 0, kPenalty),
@@ -182,12 +189,16 @@ StepStats read_stats(TrainedModel& trained, const at::Tensor& sums, const at::Te
                   .norm = trained.optimizer->gradient_norm(all.narrow(0, kNorms, squares.numel())),
                   .next_tokens = 0,
                   .rank_seconds = {},
-                  .routing = {}};
+                  .routing = {},
+                  .sources = {}};
   if (routing.defined()) {
     const double* first = slot + all.numel() - heard - routing.numel();
     stats.routing.assign(first, first + routing.numel());
   }
-  if (heard > 0) take_news(all.narrow(0, all.numel() - heard, heard), stats);
+  const double* first_source = slot + all.numel() - heard;
+  stats.sources.assign(first_source, first_source + of_sources);
+  if (const int64_t told = heard - of_sources; told > 0)
+    take_news(all.narrow(0, all.numel() - told, told), stats);
   return stats;
 }
 
@@ -207,7 +218,7 @@ StepStats run_passes(const config::Settings& settings, dist::World& world, Train
                      const std::vector<data::Batch>& batches, double tokens,
                      const std::function<RankNews()>& news) {
   at::Tensor sums = at::zeros({2}, at::TensorOptions(trained.device()).dtype(at::kDouble));
-  at::Tensor penalty, routing;
+  at::Tensor penalty, routing, sources;
   for (const data::Batch& batch : batches) {
     const StepGraph::Place place{.accumulates = settings.gradient_accumulation_steps > 1,
                                  .is_last = &batch == &batches.back()};
@@ -221,20 +232,25 @@ StepStats run_passes(const config::Settings& settings, dist::World& world, Train
       penalty = penalty.defined() ? penalty + result.penalty : result.penalty;
     if (result.routing.defined())
       routing = routing.defined() ? routing + result.routing : result.routing;
+    if (result.sources.defined())
+      sources = sources.defined() ? sources + result.sources : result.sources;
   }
   const at::NoGradGuard no_grad;
   const at::Tensor squares = trained.optimizer->gradient_squares();
-  sums = with_own_state(*trained.probes, sums, squares);
+  sums = with_own_state(*trained.probes, sums, squares, sources);
   std::optional<RankNews> own;
   if (news && world.size() > 1) {
     own = news();
     sums = at::cat({sums, told(*own, world, trained.device())});
   }
   join_ranks(world, trained, sums, penalty, routing);
-  StepStats stats = read_stats(trained, sums, penalty, routing, squares);
+  const int64_t of_sources = sources.defined() ? sources.numel() : 0;
+  StepStats stats = read_stats(trained, sums, of_sources, penalty, routing, squares);
   if (own && !trained.has_numbers) {  // nothing was summed
     stats.next_tokens = own->next_tokens * world.size();
     stats.rank_seconds.assign(static_cast<size_t>(world.size()), own->seconds);
+    stats.save_due = false;  // of the first rank alone: the others would not know
+    stats.saves_fail = own->saves_fail;
   }
   return stats;
 }

@@ -31,6 +31,7 @@ struct StepStats {
   double next_tokens = 0;            // of the next step, on all ranks
   std::vector<double> rank_seconds;  // of each rank's last step; empty when none told
   std::vector<double> routing;       // sums of Routing::end_pass(); empty without experts
+  std::vector<double> sources;       // sums of sums_by_source(); empty without a mixture
 
   bool is_finite() const {
     return std::isfinite(loss) && std::isfinite(probes) && norm.not_finite.empty();

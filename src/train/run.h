@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "checkpoint/saver.h"
+#include "checkpoint/uploader.h"
 #include "config/settings.h"
 #include "dist/world.h"
 #include "optim/schedule.h"
@@ -57,6 +58,8 @@ struct Run {
   Progress progress;
   Batching batching;
   Resumed resumed;
+  // On the first rank, with checkpoint_upload. Before the saver, which tells it of its saves.
+  std::unique_ptr<checkpoint::Uploader> uploader;
   std::unique_ptr<checkpoint::Saver> saver;   // from the first save on
   std::optional<CheckpointClock> save_clock;  // from the first step on
 

@@ -14,6 +14,7 @@
 #include "train/guards/bad_step.h"
 #include "train/reporting/expert_load.h"
 #include "train/run_schedule.h"
+#include "train/source_loss.h"
 #include "train/state/mixture_order.h"
 #include "train/state/persist.h"
 
@@ -108,7 +109,8 @@ void update_fp8_scales(nn::Fp8Model& fp8, monitor::StepRecord& record) {
   record.fp8_fallbacks = static_cast<int64_t>(fp8.fallbacks().size());
   for (auto& r : reports)
     record.fp8_tensors.push_back({std::move(r.layer), std::move(r.tensor),
-                                  r.role == fp8::Role::kGradient, r.health, std::move(r.trouble)});
+                                  r.role == fp8::Role::kGradient, r.health, std::move(r.trouble),
+                                  r.channels});
 }
 
 void report_memory(at::Device device, monitor::StepRecord& record) {
@@ -134,12 +136,14 @@ void report_times(const Clocks& before, const Clocks& now, double tokens, StepTi
   times.own = record.seconds - (now.waited_for_ranks - before.waited_for_ranks);
 }
 
-// Of a mixture: what came from each source so far, and who left in this step.
-void report_sources(const Run& run, uint64_t before, monitor::StepRecord& record) {
+// Of a mixture: what came from each source so far, its loss in this step, and who left in it.
+void report_sources(const Run& run, const std::vector<double>& sums, uint64_t before,
+                    monitor::StepRecord& record) {
   const data::Position& now = run.progress.position;
   const data::MixedTokens* mixed = run.data.train->mixed();
   if (mixed == nullptr || now.mixture == nullptr) return;
   record.sources = source_uses(*mixed, now, run.settings.max_seq_length);
+  if (run.trained.has_numbers) report_losses(sums, record.sources);
   for (const std::string& line : describe_changes(*mixed, *now.mixture, before, now.samples))
     log_info(str(line, " (step ", run.progress.step, ")"));
 }
@@ -161,7 +165,7 @@ void fill_record(Run& run, const std::vector<data::Batch>& batches, double token
   record.step = progress.step;
   record.tokens = progress.tokens;
   record.position = progress.position.samples;
-  report_sources(run, position_before, record);
+  report_sources(run, stats.sources, position_before, record);
   if (run.settings.record_samples)
     record.samples = samples_of_all(run.settings.batch_size, run.world, batches);
   record.precision = run.trained.precision();
@@ -177,6 +181,11 @@ void fill_record(Run& run, const std::vector<data::Batch>& batches, double token
     const checkpoint::Saver::Counts saves = run.saver->counts();
     record.save_seconds = saves.last_seconds;
     record.failed_saves = saves.failed_in_a_row;
+  }
+  if (run.uploader != nullptr) {
+    const checkpoint::Uploader::Counts uploads = run.uploader->counts();
+    record.upload_seconds = uploads.last_seconds;
+    record.failed_uploads = uploads.failed_in_a_row;
   }
   report_times(before, Clocks(*run.data.loader, run.world), static_cast<double>(read), run.times,
                record);

@@ -27,6 +27,10 @@ std::string refusal_of(const TrainedModel& trained, config::ShardingMode mode, i
     return "packed documents begin elsewhere in every batch, and a graph has such numbers built in";
   if (trained.lora != nullptr && trained.lora->options().dropout > 0)
     return "the inputs that lora_dropout drops are drawn on the host";
+  if (trained.fp8_decision && trained.fp8_decision->runs == fp8::Runs::kNative &&
+      fp8::is_stochastic(trained.fp8_decision->options, fp8::Role::kGradient))
+    return "what stochastic rounding draws by is a number of the host; fp4_stochastic_rounding "
+           "false has none";
   if (trained.model->routing() != nullptr)
     return "how many rows each expert has is data, which the host waits for";
   for (const auto& layer : trained.model->linears())

@@ -34,6 +34,7 @@ struct MicroBatch {
   at::Tensor sums;
   at::Tensor penalty;
   at::Tensor routing;  // Routing::end_pass()
+  at::Tensor sources;  // sums_by_source() (train/source_loss.h)
 };
 
 class StepGraph {

@@ -78,7 +78,7 @@ Finding without_gpu(const Facts& facts, const Requirements& wanted) {
 
 std::string recipes_of(const fp8::Device& device) {
   std::vector<std::string> names;
-  for (const fp8::Recipe recipe : fp8::kRecipes)
+  for (const fp8::Recipe recipe : fp8::kAllRecipes)
     if (fp8::has_native(device, recipe)) names.emplace_back(config::name_of(recipe));
   return names.empty() ? "no FP8 matrix units" : "FP8 recipes " + join(names, ", ");
 }

@@ -167,9 +167,13 @@ void check(engine::CrossEntropy& op, engine::CrossEntropy& oracle, Bench& bench)
   at::Tensor logits = bench.random({kRows, kPadded}, 3), found = bench.to_device(logits);
   at::Tensor targets = at::randint(kClasses, {kRows}, at::kInt);
   targets[3] = -1;
-  const engine::CrossEntropy::Options options{kClasses, 0.25f, 1e-2f, true};
-  const at::Tensor wanted_sums = oracle.run(logits, targets, options);
+  engine::CrossEntropy::Options options{kClasses, 0.25f, 1e-2f, true,
+                                        at::empty({kRows, 2}, at::kDouble)};
+  const at::Tensor wanted_sums = oracle.run(logits, targets, options), wanted_each = options.each;
+  options.each = bench.to_device(at::zeros_like(wanted_each));
   const at::Tensor sums = op.run(found, bench.to_device(targets), options);
+  bench.same_values("loss of each token", options.each.select(1, 0).to(at::kFloat),
+                    wanted_each.select(1, 0).to(at::kFloat));
   bench.same_values("losses", sums.to(at::kFloat), wanted_sums.to(at::kFloat));
   bench.same_values("gradient", found, logits);
 }

@@ -3,6 +3,10 @@
 
 #include "verify/kernel_checks_fp8.h"
 
+#include <optional>
+
+#include "base/error.h"
+#include "engine/engine.h"
 #include "fp8/recipe.h"
 
 namespace octavo::verify {
@@ -28,6 +32,8 @@ QuantizeSpec order_for(Recipe recipe, Role role, Direction direction, const Benc
                      .keep = false,
                      .factor = {},
                      .amax = {}};
+  // Rounded to nearest: nobody has the other's draws.
+  order.rotate = is_rotated({.recipe = recipe, .format = choice}, role, direction);
   if (!fp8::uses_history(recipe)) return order;
   order.factor = at::full({1}, kFactor);
   order.amax = at::zeros({1});
@@ -105,7 +111,60 @@ void check_codes(Fp8Linear& op, Fp8Linear& oracle, Recipe recipe, const at::Tens
           });
 }
 
+// How far sums may be from `wanted`, which `model` computed again with narrower ones.
+at::Tensor slack_of(const at::Tensor& wanted, const at::Tensor& model) {
+  const at::Tensor moved = (model.to(at::kDouble) - wanted.to(at::kDouble)).abs();
+  return 2 * moved.max() + 0x1p-7 * size_of(wanted);
+}
+
 }  // namespace
+
+void check_long_sums(Fp8Linear& op, Fp8Linear& oracle, Recipe recipe, Bench& bench) {
+  constexpr int kHopper = 90;
+  constexpr int64_t kRows = 32, kColumns = 128;
+  std::optional<engine::Engine> hopper;
+  if (fp8::traits_of(recipe).native.has(kHopper)) {
+    engine::Target target;
+    target.hopper_sums = true;
+    hopper.emplace(target);
+  }
+  for (const int64_t terms : {4096, 14336}) {
+    const at::Tensor x = bench.random({kRows, terms}), w = bench.random({kColumns, terms}, 0.1),
+                     dy = bench.random({kRows, terms}, 1e-2),
+                     v = bench.random({terms, kColumns}, 0.1);
+    at::Tensor amax;
+    const auto here = [&](Fp8Linear& by, const at::Tensor& t, Role role) {
+      return quantized(by, t, recipe, role, nullptr, &amax);
+    };
+    const auto there = [&](const at::Tensor& t, Role role) {
+      return quantized(op, bench.to_device(t), recipe, role, &bench, &amax);
+    };
+    const auto result = [&] { return at::zeros({kRows, kColumns}, x.options()); };
+    const auto compare = [&](const char* what, const at::Tensor& terms_of, const auto& multiply) {
+      at::Tensor wanted = result(), model = result(), found = bench.to_device(wanted);
+      multiply(oracle, false, wanted);
+      multiply(op, true, found);
+      if (hopper) multiply(*hopper->fp8_linear, false, model);
+      bench.same_within(
+          octavo::str(what, " over ", terms).c_str(), found, wanted,
+          hopper ? slack_of(wanted, model) : 0x1p-14 * terms_of + 0x1p-7 * size_of(wanted));
+    };
+    compare("forward", at::mm(size_of(x), size_of(w).t()),
+            [&](Fp8Linear& by, bool on_device, at::Tensor& y) {
+              const auto made = [&](const at::Tensor& t, Role role) {
+                return on_device ? there(t, role) : here(by, t, role);
+              };
+              by.forward(made(x, Role::kInput), made(w, Role::kWeight), {}, y);
+            });
+    compare("input gradient", at::mm(size_of(dy), size_of(v)),
+            [&](Fp8Linear& by, bool on_device, at::Tensor& dx) {
+              const auto made = [&](const at::Tensor& t, Role role) {
+                return on_device ? there(t, role) : here(by, t, role);
+              };
+              by.input_gradient(made(dy, Role::kGradient), made(v, Role::kWeight), dx);
+            });
+  }
+}
 
 Orders orders_for(Recipe recipe, Role role, const Bench* bench) {
   Orders orders{order_for(recipe, role, Direction::kRow, bench),
@@ -146,6 +205,7 @@ void check(Fp8Linear& op, Fp8Linear& oracle, Recipe recipe, Bench& bench) {
   op.weight_gradient(qdy.found, qx.found, found_dw, Accumulate::kAdd);
   bench.same_sums("weight gradient", found_dw, dw, dw_terms);
   check_codes(op, oracle, recipe, x, w, dy, bench);
+  if (bench.on_gpu()) check_long_sums(op, oracle, recipe, bench);
   if (fp8::uses_history(recipe)) check_update(op, oracle, bench);
   if (op.has_fused_passes()) check_fused(op, oracle, recipe, {x, w, dy, qx, qw, qdy}, bench);
 }

@@ -8,17 +8,14 @@
 
 namespace octavo::checkpoint {
 
-// Holds a save at a stage until it is let go.
-class SaveGate {
+// Holds a thread that passes until it is opened.
+class Hold {
  public:
-  SaveOptions options(const std::string& stage) {
-    return {.on_stage = [this, stage](std::string_view reached) {
-      if (reached != stage) return;
-      std::unique_lock lock(mutex_);
-      reached_ = true;
-      changed_.notify_all();
-      changed_.wait(lock, [&] { return open_; });
-    }};
+  void pass() {
+    std::unique_lock lock(mutex_);
+    reached_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return open_; });
   }
   void wait_until_reached() {
     std::unique_lock lock(mutex_);
@@ -34,6 +31,16 @@ class SaveGate {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool reached_ = false, open_ = false;
+};
+
+// Holds a save at a stage.
+class SaveGate : public Hold {
+ public:
+  SaveOptions options(const std::string& stage) {
+    return {.on_stage = [this, stage](std::string_view reached) {
+      if (reached == stage) pass();
+    }};
+  }
 };
 
 }  // namespace octavo::checkpoint

@@ -15,11 +15,25 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "data/prepare.h"
 #include "data/token_data.h"
 #include "scratch.h"
 
 namespace octavo::data {
+
+// prepare() in a process of its own, which ends with 0 or 1.
+inline pid_t start_prepare(const PrepareOptions& options) {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  set_log_level(LogLevel::kError);
+  try {
+    prepare(options);
+  } catch (...) {
+    ::_exit(1);
+  }
+  ::_exit(0);
+}
 
 inline void put_file(const fs::path& path, const std::string& content) {
   fs::create_directories(path.parent_path());

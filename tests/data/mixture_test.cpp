@@ -228,11 +228,17 @@ std::vector<uint64_t> read_all(const std::shared_ptr<MixedTokens>& data, const P
         all[place] = batch.samples[row];
         // The tokens are those of the source.
         const size_t source = data->source_of(batch.samples[row]);
+        EXPECT_EQ(batch.sources[row], static_cast<int32_t>(source));
         const uint64_t local = batch.samples[row] - data->first_sample(source);
         EXPECT_EQ(batch.inputs[row * kLength], VirtualTokens::token(local * kLength));
         EXPECT_EQ(batch.targets[row * kLength + kLength - 1],
                   VirtualTokens::token(local * kLength + kLength));
       }
+      // Which rows are a source's, and how many loss tokens they have.
+      EXPECT_EQ(batch.sources.size(), static_cast<size_t>(rows));
+      for (size_t k = 0; k < data->sources().size(); ++k)
+        EXPECT_EQ(batch.source_tokens[k],
+                  std::ranges::count(batch.sources, static_cast<int32_t>(k)) * kLength);
       position = batch.after;
     }
   }

@@ -9,7 +9,6 @@
 #include <chrono>
 #include <thread>
 
-#include "base/log.h"
 #include "base/signals.h"
 #include "data/dataset_index.h"
 #include "data/journal.h"
@@ -21,16 +20,7 @@ namespace {
 
 // Runs prepare() in a child and kills it after `seconds`; whether it finished first.
 bool finished_before_kill(const PrepareOptions& options, double seconds) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    set_log_level(LogLevel::kError);
-    try {
-      prepare(options);
-    } catch (...) {
-      ::_exit(1);
-    }
-    ::_exit(0);
-  }
+  const pid_t child = start_prepare(options);
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
   ::kill(child, SIGKILL);
   int status = 0;

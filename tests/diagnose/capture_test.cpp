@@ -140,6 +140,7 @@ TEST(Capture, FiguresAreThoseOfPlainLoops) {
   int compared = 0;
   for (const VariantStats& v : found.layers.front().variants)
     for (const TensorStats& t : v.tensors) {
+      if (fp8::is_fp4(v.variant.recipe)) continue;  // fp4_linear_test has its statistics
       const at::Tensor& of = t.role == fp8::Role::kInput    ? x
                              : t.role == fp8::Role::kWeight ? w
                                                             : dy;

@@ -51,6 +51,32 @@ TEST_P(CrossEntropyValues, LossAndGradient) {
     }
 }
 
+// Into a part of a larger tensor, as a chunk of a batch is. The sums stay what they are without it.
+TEST_P(CrossEntropyTest, OfEachToken) {
+  constexpr int64_t kRows = 33, kClasses = 100;
+  const at::Tensor logits = random({kRows, 127}, 3), targets = targets_for(kRows, kClasses);
+  for (const bool want_gradient : {true, false}) {
+    at::Tensor place = at::full({kRows + 2, 2}, -7, at::kDouble), plain = logits.clone(),
+               found = logits.clone();
+    CrossEntropy::Options options{kClasses, 0.37f, 1e-2f, want_gradient};
+    const at::Tensor alone = op->run(plain, targets, options);
+    options.each = place.narrow(0, 1, kRows);
+    const at::Tensor sums = op->run(found, targets, options);
+    EXPECT_TRUE(same_bits(sums, alone));
+    EXPECT_TRUE(same_bits(found, plain));
+    EXPECT_EQ(place[0].eq(-7).sum().item<int64_t>() + place[kRows + 1].eq(-7).sum().item<int64_t>(),
+              4);
+    EXPECT_TRUE(at::allclose(options.each.sum(0), sums, 1e-12, 0));
+    const at::Tensor valid = exact(logits.narrow(1, 0, kClasses)), lse = valid.logsumexp(1);
+    const at::Tensor ids = targets.clamp_min(0).to(at::kLong).unsqueeze(1);
+    const at::Tensor nll = lse - valid.gather(1, ids).squeeze(1);
+    const at::Tensor wanted =
+        at::stack({nll, lse.square()}, 1).masked_fill_((targets < 0).unsqueeze(1), 0);
+    EXPECT_TRUE(at::allclose(options.each, wanted, 1e-5, 1e-5));
+    EXPECT_EQ(options.each.index({targets < 0}).count_nonzero().item<int64_t>(), 0);
+  }
+}
+
 TEST_P(CrossEntropyTest, WithoutGradientLogitsStay) {
   const at::Tensor logits = random({33, 127}, 3), targets = targets_for(33, 100);
   CrossEntropy::Options options{100, 1, 0.1f, true};

@@ -138,6 +138,16 @@ TEST_P(Fp4Linear, StatisticsAreOfWhatWasQuantized) {
   EXPECT_EQ(fp8::health_problem(input), "");
 }
 
+// A row that is tiny beside the rest has block scales of 0: it is lost, nothing of it saturated.
+TEST_P(Fp4Linear, BlocksWithAScaleOfZeroUnderflow) {
+  const fp8::Options options = all_options().back();
+  Tensor m = x.clone();
+  m[0].fill_(1e-8);
+  const auto h = op->measure(m, quantized(options, m, Role::kInput), Direction::kRow);
+  EXPECT_EQ(h.incidents.saturated, 0);
+  EXPECT_GE(h.incidents.underflowed, m.size(1));
+}
+
 TEST_P(Fp4Linear, WhatIsNoNumberIsCounted) {
   const fp8::Options options = all_options().front();
   for (const float bad : {INFINITY, NAN}) {

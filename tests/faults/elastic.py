@@ -18,17 +18,15 @@ usage: elastic.py [--short] [--events N] [--seed N]    --short: one run with six
 """
 import argparse
 import json
-import os
 import pathlib
 import random
-import signal
 import sys
 import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
 import common  # noqa: E402
-from rank_runs import Launched, seconds_until_gone  # noqa: E402
+from rank_runs import Launched  # noqa: E402
 from restarts import free_port  # noqa: E402
 
 NODES, LOCAL, STEPS, BATCH, PATIENCE = 4, 2, 100, 24, 120
@@ -78,14 +76,7 @@ class Cluster:
 
     def lose(self, node):
         launcher = self.launchers.pop(node)
-        pids = list(launcher.ranks().values())
-        for pid in [*pids, launcher.process.pid]:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        launcher.process.wait()
-        seconds_until_gone(pids, 20)
+        launcher.kill()
         self.earlier.append(launcher)
 
     def bring_back(self, node):

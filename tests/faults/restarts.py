@@ -21,7 +21,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
 import common  # noqa: E402
 from common import BUILD, STOPPED  # noqa: E402
-from rank_runs import Launched, make_folder, seconds_until_gone  # noqa: E402
+from rank_runs import Launched, make_folder  # noqa: E402
 
 NODES, LOCAL, STEPS, TIMEOUT, PATIENCE = 2, 2, 40, 4, 180
 SECRET = "of the restarts' test only, and long enough"
@@ -88,14 +88,7 @@ class Cluster:
     def lose(self, node, ranks_too):
         """Kills a launcher, with its ranks at once or by the kernel, and starts it again as a scheduler would."""
         launcher = self.launchers[node]
-        pids = launcher.ranks().values()
-        for pid in [*(pids if ranks_too else ()), launcher.process.pid]:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        launcher.process.wait()
-        seconds_until_gone(pids, 20)
+        launcher.kill(ranks_too)
         self.earlier.append(launcher)
         self.launchers[node] = self.launch(node)
 

@@ -12,6 +12,7 @@ import time
 import common
 from common import STOPPED
 from rank_runs import Launched, status_bytes
+from restarts import CURED, FAULTS, LIBRARY
 
 CONFIG = """
 model_name: custom
@@ -28,8 +29,12 @@ checkpoint_freq: {checkpoint_freq}
 keep_checkpoints: 3
 num_threads: 1
 mixed_precision: fp32
+dist_timeout: 10
 run_name: run
 """
+# What a process dies of, and what only a launcher or the rank itself can see. All of them are cured by a restart.
+SIGNALS = ("SIGKILL", "SIGSEGV", "SIGBUS", "SIGABRT", "SIGQUIT")
+INSIDE = tuple(kind for kind, end in FAULTS.items() if end == CURED)
 SAMPLES = 16  # of a step, over all ranks
 PATIENCE = 120  # seconds for a start, a restart or a stop
 
@@ -58,7 +63,7 @@ class Chain:
                                                                checkpoint_freq=checkpoint_freq))
         self.name, self.measured, self.lives, self.problems = name, measured, [], []
         self.kills, self.kept_before_kill, self.tail = 0, [], []
-        self.began, self.ended = None, None
+        self.began, self.ended, self.kinds = None, None, set()
 
     def listen(self, stream):
         """Reads what the run says, until it has nothing more to say."""
@@ -100,13 +105,16 @@ class Chain:
             self.problems.append(f"{self.name} continued with step {self.lives[-1].first_step}, the checkpoint of "
                                  f"step {self.kept_before_kill[-1]} had been there")
 
-    def kill(self, chance):
-        """Ends it in the midst of its work, and lets it continue."""
+    def disturb(self, chance):
+        """A fault of a random kind in the midst of its work; then it continues. Returns the kind."""
         self.kept_before_kill.append(self.folder.newest())
         self.kills += 1
-        os.kill(self.victim(chance), signal.SIGKILL)
+        kind = chance.choice(self.KINDS)
+        self.kinds.add(kind)
+        self.fail(kind, chance)
         self.continue_run()
         self.wait_until_training()
+        return kind
 
     def stop(self):
         self.stop_target().send_signal(signal.SIGTERM)
@@ -157,6 +165,8 @@ class Chain:
 
 
 class OneProcess(Chain):
+    KINDS = SIGNALS
+
     def __init__(self, work, name="alone", **more):
         super().__init__(work, name, 1, **more)
         self.process, self.listener = None, None
@@ -180,8 +190,8 @@ class OneProcess(Chain):
     def trainer(self):
         return self.process.pid
 
-    def victim(self, chance):
-        return self.process.pid
+    def fail(self, kind, chance):
+        os.kill(self.process.pid, signal.Signals[kind])
 
     def stop_target(self):
         return self.process
@@ -195,14 +205,18 @@ class OneProcess(Chain):
 class Ranks(Chain):
     """Two of them. The launcher lives as long as the chain."""
 
+    KINDS = (*SIGNALS, "SIGSTOP", *INSIDE)
+
     def __init__(self, work, **more):
         super().__init__(work, "ranks", 2, **more)
-        self.launched, self.launcher_memory = None, []
+        self.launched, self.launcher_memory, self.faults = None, [], self.folder.path / "faults"
+        self.faults.mkdir()
 
     def start(self):
         self.began = time.monotonic()
         self.lives.append(Life(self.began))
-        self.launched = Launched(self.folder, ("--nproc", "2", "--max_restarts", "100000"), flow=subprocess.PIPE)
+        self.launched = Launched(self.folder, ("--nproc", "2", "--max_restarts", "100000"), flow=subprocess.PIPE,
+                                 environment={"OCTAVO_RANK_FAULT": str(self.faults), "LD_PRELOAD": str(LIBRARY)})
         threading.Thread(target=self.listen, args=(self.launched.process.stdout,), daemon=True).start()
         self.wait_until_training()
 
@@ -224,8 +238,14 @@ class Ranks(Chain):
     def trainer(self):
         return self.launched.ranks()[0]
 
-    def victim(self, chance):
-        return self.launched.wait_for_ranks(2)[chance.randrange(2)]
+    def fail(self, kind, chance):
+        victim, ranks = chance.randrange(2), self.launched.wait_for_ranks(2)
+        if kind not in INSIDE:
+            os.kill(ranks[victim], signal.Signals[kind])
+            return
+        waiting = self.faults / f".{victim}"
+        waiting.write_text(kind)
+        waiting.rename(self.faults / str(victim))
 
     def stop_target(self):
         return self.launched and self.launched.process

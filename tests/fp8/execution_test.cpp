@@ -119,23 +119,49 @@ TEST(Execution, NativeRunsOrFails) {
     }
 }
 
-// On CPUs it is rehearsed; on GPUs delayed runs, and what names it alone is refused.
-TEST(Execution, FourBitsAreRehearsedOnCpus) {
+// On CPUs it is rehearsed, on 10.0 and 10.3 native by Transformer Engine. On other GPUs delayed
+// runs, and what names it alone is refused.
+TEST(Execution, FourBitsAreRehearsedOnCpusAndNativeByTransformerEngine) {
   Request request{.wanted = {.recipe = Recipe::kNvfp4, .format = FormatChoice::kAuto}};
   EXPECT_EQ(decide(request, kCpu).runs, Runs::kRehearsal);
   EXPECT_EQ(decide(request, kCpu).options.recipe, Recipe::kNvfp4);
   EXPECT_TRUE(decide(request, kCpu).warnings.empty());
-  const Decision fell = decide(request, gpu(10, 0));
-  EXPECT_EQ(fell.options.recipe, Recipe::kDelayed);
-  ASSERT_EQ(fell.warnings.size(), 1u);
-  EXPECT_TRUE(any_has(fell.warnings, "not connected yet") && any_has(fell.warnings, "device cpu"))
-      << fell.warnings.front();
-  for (const Fp8Execution execution : {Fp8Execution::kNative, Fp8Execution::kRehearse}) {
-    request.execution = execution;
-    const Outcome outcome = outcome_of(request, gpu(10, 0));
-    EXPECT_FALSE(outcome.decision);
-    EXPECT_NE(outcome.message.find("not connected yet"), std::string::npos) << outcome.message;
+  for (const int minor : {0, 3}) {
+    const Decision native = decide(request, gpu(10, minor));
+    EXPECT_EQ(native.runs, Runs::kNative);
+    EXPECT_EQ(native.options.recipe, Recipe::kNvfp4);
+    EXPECT_EQ(native.backend, "te");
+    EXPECT_TRUE(native.warnings.empty());
   }
+  const struct {
+    Device device;
+    const char* wanted;
+  } others[] = {{gpu(9, 0), "10.0 or above and below 10.4, found a GPU of compute capability 9.0"},
+                {gpu(12, 0), "10.0 or above and below 10.4, found"},
+                {gpu(10, 0, /*has_te=*/false), "wanted Transformer Engine, found"}};
+  for (const auto& [device, wanted] : others) {
+    request.execution = Fp8Execution::kAuto;
+    const Decision fell = decide(request, device);
+    EXPECT_EQ(fell.options.recipe, Recipe::kDelayed);
+    ASSERT_EQ(fell.warnings.size(), 1u);
+    EXPECT_TRUE(any_has(fell.warnings, wanted) && any_has(fell.warnings, "device cpu"))
+        << fell.warnings.front();
+    request.execution = Fp8Execution::kNative;
+    const Outcome native = outcome_of(request, device);
+    EXPECT_FALSE(native.decision);
+    EXPECT_TRUE(any_has({native.message}, wanted)) << native.message;
+  }
+  request.execution = Fp8Execution::kRehearse;
+  const Outcome rehearsed = outcome_of(request, gpu(10, 0));
+  EXPECT_FALSE(rehearsed.decision);
+  EXPECT_TRUE(any_has({rehearsed.message}, "wanted a CPU, where it is rehearsed") &&
+              any_has({rehearsed.message}, "fp8_recipe delayed, current"))
+      << rehearsed.message;
+  request.execution = Fp8Execution::kAuto;
+  request.backend = Fp8Backend::kAten;
+  const Decision by_te = decide(request, gpu(10, 0));
+  EXPECT_EQ(by_te.backend, "te");
+  EXPECT_TRUE(any_has(by_te.warnings, "wanted a recipe that libtorch has, found fp8_recipe nvfp4"));
 }
 
 TEST(Execution, KeysOfFourBitsThatAreNotRead) {

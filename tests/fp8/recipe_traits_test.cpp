@@ -65,10 +65,16 @@ TEST(RecipeTraits, RowsAgreeWithThemselves) {
   }
 }
 
-// What is in four bits is rehearsed alone; the rest is native somewhere.
-TEST(RecipeTraits, FourBitsAreNotConnectedToGpus) {
-  for (const Recipe recipe : kRecipes) EXPECT_FALSE(is_fp4(recipe) || is_rehearsed_only(recipe));
-  EXPECT_TRUE(is_fp4(Recipe::kNvfp4) && is_rehearsed_only(Recipe::kNvfp4));
+TEST(RecipeTraits, FourBitsAreOfTransformerEngineAlone) {
+  for (const Recipe recipe : kRecipes) {
+    EXPECT_TRUE(!is_fp4(recipe) && is_rehearsed_on_gpus(recipe));
+    EXPECT_FALSE(traits_of(recipe).libtorch.is_none());
+  }
+  const RecipeTraits& row = traits_of(Recipe::kNvfp4);
+  EXPECT_TRUE(is_fp4(Recipe::kNvfp4) && !is_rehearsed_on_gpus(Recipe::kNvfp4));
+  EXPECT_TRUE(row.libtorch.is_none() && row.in_transformer_engine);
+  EXPECT_TRUE(row.native.has(100) && row.native.has(103));
+  EXPECT_FALSE(row.native.has(90) || row.native.has(110) || row.native.has(120));
   EXPECT_EQ(std::size(kAllRecipes), std::size(kRecipes) + 1);
 }
 

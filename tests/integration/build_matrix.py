@@ -130,7 +130,7 @@ class Environment:
 
     def is_locked(self):
         """Whether the lock's hashes are of files for this Python and torch."""
-        return self.version == "3.11" and lock_rows()["torch"][0] == f"torch=={TORCHES[self.torch]}"
+        return self.version in ("3.11", "3.12", "3.13") and lock_rows()["torch"][0] == f"torch=={TORCHES[self.torch]}"
 
     def gigabytes(self):
         return int(run("du", ["du", "-s", "--block-size=1000000", self.folder]).split()[0]) / 1000

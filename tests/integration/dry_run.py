@@ -4,6 +4,7 @@
 a fake CUDA device. Each within two minutes and 8 GiB of host memory. Beside it the same step of PyTorch, where
 PyTorch can say it: BF16 weights, gradients and moments, AdamW, recompute. With --short: GPT-2, one Llama and one LoRA."""
 import json
+import os
 import pathlib
 import resource
 import subprocess
@@ -137,6 +138,12 @@ def main():
         cases += 1
         if text.returncode != 0 or not lines or not all(line.startswith("dry run |") for line in lines):
             failed.append("every line says dry run")
+        # Many set it for their runs; it ended the dry run with a segmentation fault.
+        cases += 1
+        text = subprocess.run([OCTAVO, "plan", "--dry_run", "--model_name", "gpt2"], cwd=work, text=True, capture_output=True,
+                              env=dict(os.environ, PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"))
+        if text.returncode != 0 or "PYTORCH_CUDA_ALLOC_CONF is left out" not in text.stderr:
+            failed.append(f"expandable segments: exit code {text.returncode}: {text.stderr[-300:]}")
         (work / "graph.yaml").write_text("model_name: custom\nn_layer: 1\nn_head: 1\nn_embd: 64\ncuda_graph: true\n")
         cases += 1
         found, _, problem = dry_run(work, "graph.yaml")

@@ -11,12 +11,13 @@ from common import ROOT
 CAPABILITIES = (89, 90, 100, 103, 120)  # that have FP8
 SHORT_CAPABILITIES = (90, 100, 120)     # one for each way that GEMMs are called
 RECIPES = ("delayed", "current", "rowwise", "blockwise", "mxfp8")
+ALL_RECIPES = (*RECIPES, "nvfp4")  # whose draws are numbers of the host: no graphs of it
 BACKENDS = ("te", "aten")
 MODELS = ("gpt2", "llama", "qwen2")
 WAYS = ("all", "adapters", "recomputed")
 # First and last compute capability with kernels for a recipe; written down again, not read from src/fp8.
 NEWEST = 999
-TE = {"delayed": (89, NEWEST), "current": (89, NEWEST), "blockwise": (90, 119), "mxfp8": (100, 119)}
+TE = {"delayed": (89, NEWEST), "current": (89, NEWEST), "blockwise": (90, 119), "mxfp8": (100, 119), "nvfp4": (100, 103)}
 ATEN = {"delayed": (89, NEWEST), "current": (89, NEWEST), "rowwise": (90, NEWEST), "blockwise": (90, 90), "mxfp8": (100, 119)}
 SIZES = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
          "vocab_size": 512, "max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu"}
@@ -39,8 +40,8 @@ def what_runs(capability, recipe, backend):
     for kernels, name in (preferred, other):
         if has(kernels, capability, recipe):
             return recipe, name
-    # On a GPU without it mxfp8 becomes delayed, and every other recipe BF16.
-    return ("delayed", backend) if recipe == "mxfp8" else ("", "")
+    # On a GPU without them mxfp8 and nvfp4 become delayed, and every other recipe BF16.
+    return ("delayed", backend) if recipe in ("mxfp8", "nvfp4") else ("", "")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,16 +77,16 @@ class Case:
         return [str(flag) for flag in [*flags, *more]]
 
 
-def all_cases():
-    kinds = [("", "")] + [(recipe, backend) for recipe in RECIPES for backend in BACKENDS]
+def all_cases(recipes=RECIPES):
+    kinds = [("", "")] + [(recipe, backend) for recipe in recipes for backend in BACKENDS]
     return [Case(capability, model, recipe, backend, way) for capability in CAPABILITIES for model in MODELS
             for recipe, backend in kinds for way in WAYS]
 
 
-def short_cases():
+def short_cases(recipes=RECIPES):
     """Each capability, recipe and backend once, with models and ways in turn."""
     chosen, turn = [], 0
-    for case in all_cases():
+    for case in all_cases(recipes):
         if case.capability in SHORT_CAPABILITIES and (case.model, case.way) == (MODELS[0], WAYS[0]):
             chosen.append(dataclasses.replace(case, model=MODELS[turn % 3], way=WAYS[turn // 3 % 3]))
             turn += 1

@@ -43,7 +43,7 @@ int32_t scale_mode(Granularity granularity) {
       return 4;
     case Granularity::kSquare128:
       return 5;
-    case Granularity::kBlock16:  // of nvfp4, which no GPU takes yet
+    case Granularity::kBlock16:  // of nvfp4: te_calls has its GEMMs
     case Granularity::kSquare16:
       OCTAVO_ASSERT(false);
       break;

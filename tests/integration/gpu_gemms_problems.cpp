@@ -23,7 +23,7 @@ constexpr Shape kShapes[] = {{48, 80, 144},  {80, 144, 48},  {136, 64, 272},  {3
 
 std::vector<Recipe> recipes_of(const Backend& backend) {
   std::vector<Recipe> result;
-  for (const Recipe recipe : fp8::kRecipes) {  // nvfp4 runs on CPUs alone
+  for (const Recipe recipe : fp8::kRecipes) {  // alpha of nvfp4 is a kernel's
     const fp8::RecipeTraits& row = fp8::traits_of(recipe);
     // With one scale the sums are scaled by a kernel, which does not run here.
     const fp8::ComputeCapabilities& has = backend.name == "te" ? row.native : row.libtorch;

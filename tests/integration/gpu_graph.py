@@ -140,8 +140,9 @@ def check_refusals(work, llama):
             ("packed documents", (*SMALL[:-2], "--max_seq_length", 1024, "--dataset", rows, "--tokenizer", "bytes"),
              "packed documents"),
             ("lora_dropout", (*lora, "--lora_dropout", 0.1), "lora_dropout"),
-            ("lora_base fp8", (*lora, "--lora_base", "fp8"), "decoded on the host")):
-        lines, said = tool(work, [5, 0], flags)
+            ("lora_base fp8", (*lora, "--lora_base", "fp8"), "decoded on the host"),
+            ("nvfp4", (*SMALL, *fp8("nvfp4", "te")), "stochastic rounding")):
+        lines, said = tool(work, [5, 0], flags, capability=100 if name == "nvfp4" else 90)
         check(f"{name}: every step runs eagerly", all(line["graph_launches"] == 0 for line in lines[:-1]))
         check(f"{name}: says why once", said.count("every step runs eagerly") == 1 and reason in said, said[-500:])
         check(f"{name}: receipt", lines[-1]["eager_steps"] == 5 and reason in lines[-1]["refused"], lines[-1])
@@ -214,6 +215,11 @@ def main():
         check_run(work, "Llama, BF16", (*llama, *evaluated))
         check_run(work, "Llama, mxfp8, te, 10.0", (*llama, *fp8("mxfp8", "te")), capability=100)
         check_run(work, "small GPT-2, BF16, 3 micro-batches", (*SMALL, "--gradient_accumulation_steps", 3, *evaluated))
+        (work / "other.txt").write_text((ROOT / "docs" / "reference" / "metrics.md").read_text())
+        sources = f"{work / 'text.txt'},{work / 'other.txt'}"
+        mixture = ("--dataset", sources, "--dataset_weights", "0.7,0.3", "--tokenizer", "bytes", "--max_steps", 20)
+        check_run(work, "Llama, BF16, a mixture", (*llama, *mixture, *evaluated))
+        check_run(work, "small GPT-2, BF16, 3 micro-batches of a mixture", (*SMALL, *mixture, "--gradient_accumulation_steps", 3))
         check_run(work, "small GPT-2, current, te, 3 micro-batches",
                   (*SMALL, *fp8("current", "te", 6), "--gradient_accumulation_steps", 3, *evaluated))
         check_run(work, "Llama, low memory, BF16", (*llama, *low_memory))

@@ -166,7 +166,7 @@ int spoil(const std::vector<std::string>& args) {
     ++passes;
     const at::Tensor sums = at::zeros({2}, batch.packed.options().dtype(at::kDouble));
     sums[0].item<double>();
-    return train::MicroBatch{sums, {}, {}};
+    return train::MicroBatch{sums, {}, {}, {}};
   };
   for (int i = 0; i < kSteps; ++i)
     run->trained.graph->run(run->trained, run->data.loader->next(), 1, {}, pass);

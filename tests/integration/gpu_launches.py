@@ -15,12 +15,14 @@ import tempfile
 
 import fake_cuda
 import gpu_cases
-from common import BUILD
+from common import BUILD, ROOT
 from gpu_cases import Case
 
 STEP = BUILD / "bin" / "step_bench"
 KEPT = pathlib.Path(__file__).with_suffix(".json")
 COUNTED = ("launches", "gemms", "memsets", "to_device", "to_host", "host_waits", "graph_launches")
+MIXTURE = ("--dataset_weights", "0.7,0.3", "--max_steps", "8")
+ACCUMULATION = ("--gradient_accumulation_steps", "3")
 LOW_BIT = ("--master_dtype", "bf16", "--moment_dtype", "fp8", "--gradient_dtype", "bf16", "--gradient_checkpointing", "true")
 
 
@@ -33,7 +35,10 @@ class Counted(Case):
         return " ".join([super().name, *self.more])
 
     def flags(self, work, *more):
-        return super().flags(work, *self.more, *more)
+        flags = super().flags(work, *self.more, *more)
+        if MIXTURE[0] in flags:
+            flags[flags.index("--dataset") + 1] = f"{work / 'text.txt'},{work / 'other.txt'}"
+        return flags
 
 
 def counted_cases():
@@ -44,6 +49,9 @@ def counted_cases():
     cases += [Counted(120, "qwen2", "delayed", "te", "all"), Counted(89, "llama", "delayed", "te", "adapters"),
               Counted(90, "llama", "delayed", "te", "recomputed"), Counted(90, "llama", "", "", "all", LOW_BIT),
               Counted(90, "llama", "", "", "all", ("--deterministic", "true"))]
+    # Beside those without a mixture: what the losses of its sources take.
+    cases += [Counted(90, model, "", "", "all", MIXTURE) for model in ("gpt2", "llama")]
+    cases += [Counted(90, "llama", "", "", "all", ACCUMULATION + more) for more in ((), MIXTURE)]
     return cases
 
 
@@ -52,6 +60,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="octavo-gpu-launches-") as folder:
         work = pathlib.Path(folder)
         gpu_cases.prepare(work)
+        (work / "other.txt").write_text((ROOT / "docs" / "reference" / "metrics.md").read_text())
         results = gpu_cases.run(work, STEP, ["cases", 4], counted_cases())
     found = {}
     for case, result in results:

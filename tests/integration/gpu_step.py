@@ -132,7 +132,8 @@ def layer_table(work):
     models = {"GPT-2": (gpt2, []), "Llama, recompute": (lambda n: (llama_folder(work, n),), FULL_8B)}
     kinds = [("BF16", [], 90), ("FP8 delayed, te", [*FP8, "delayed"], 90),
              ("FP8 delayed, aten", [*FP8, "delayed", "--fp8_backend", "aten"], 90),
-             ("FP8 blockwise, te", [*FP8, "blockwise"], 90), ("FP8 mxfp8, te, 10.0", [*FP8, "mxfp8"], 100)]
+             ("FP8 blockwise, te", [*FP8, "blockwise"], 90), ("FP8 mxfp8, te, 10.0", [*FP8, "mxfp8"], 100),
+             ("NVFP4, te, 10.0", [*FP8, "nvfp4", "--fp8_skip", "none"], 100)]
     for name, (model_of, more) in models.items():
         for kind, flags, capability in kinds:
             found = per_layer(work, model_of, [*more, *flags], capability)
@@ -170,14 +171,14 @@ def main():
     with tempfile.TemporaryDirectory(prefix="octavo-gpu-step-") as folder:
         work = pathlib.Path(folder)
         short = "--short" in sys.argv
-        check_architectures(work, gpu_cases.short_cases() if short else gpu_cases.all_cases())
+        check_architectures(work, gpu_cases.short_cases(gpu_cases.ALL_RECIPES) if short else gpu_cases.all_cases(gpu_cases.ALL_RECIPES))
         check_deterministic(work)
         if short:
             print(f"cases={checked} failed={len(failures)}")
             sys.exit(1 if failures else 0)
         check_steps("GPT-2 124M, BF16", steps(work, flags_of(work, *gpt2()), 90)[0])
         for capability in gpu_cases.CAPABILITIES:
-            for recipe in gpu_cases.RECIPES:
+            for recipe in gpu_cases.ALL_RECIPES:
                 if gpu_cases.what_runs(capability, recipe, "te")[0] == recipe:
                     check_recipe(work, capability, recipe)
         model = llama_folder(work)

@@ -43,6 +43,10 @@ def complaints():
     if sum(word == "FROM" for word, _ in found) < 2:
         yield "wanted an image to build and another to run"
     lock = (common.ROOT / "packaging" / "requirements.lock").read_text()
+    rows = {row.partition(" # ")[0] for row in lock.splitlines()}
+    run = [row for row in (common.ROOT / "packaging" / "run.lock").read_text().splitlines() if not row.startswith("#")]
+    if not set(run) <= rows or not any(row.startswith("torch==") for row in run):
+        yield "packaging/run.lock has rows that requirements.lock has not; run packaging/lock"
     cuda = re.search(r"^cuda-toolkit==(\d+\.\d+)", lock, re.M)[1]
     if f"nvidia/cuda:{cuda}." not in DOCKERFILE.read_text():
         yield f"wanted a base image of CUDA {cuda}, as torch's wheel"

@@ -5,12 +5,11 @@
 The wheel is for any Python 3; torch's and pyarrow's are for one each, so that each Python has other files beside the same program.
 Also: a dry run, which opens CUDA's libraries of the same environment, and a Parquet file, which opens Arrow's.
 
-usage: install_pythons.py [VERSION]…    such as 3.12; without any, each from 3.11 to 3.14 whose command (python3.12) is on PATH
+usage: install_pythons.py [VERSION]…    such as 3.12; without any, each from 3.11 to 3.13 whose command (python3.12) is on PATH
 The packages are downloaded (3 GB for each Python, of which most is the same and comes from pip's cache the second time).
 The last line is pythons=… installed=… trained=….
 """
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,17 +17,18 @@ import time
 
 import common
 import install
+from build_matrix import interpreter
 
-VERSIONS = ("3.11", "3.12", "3.13", "3.14")  # for which PyPI has the torch and pyarrow of the lock
+VERSIONS = ("3.11", "3.12", "3.13")  # for which the lock has hashes
 WANTED = 3
+RUN_LOCK = common.ROOT / "packaging" / "run.lock"
 
 
 def interpreters(asked):
     """{version: command} of those that work and can make environments."""
     found = {}
     for version in asked or VERSIONS:
-        command = shutil.which(f"python{version}")
-        if command and subprocess.run([command, "-c", "import venv"], capture_output=True).returncode == 0:
+        if command := interpreter(version):
             found[version] = command
         else:
             print(f"python{version}: none that works on PATH, not tried", flush=True)
@@ -43,7 +43,9 @@ def attempt(version, command, wheel, work):
         place.joinpath("text.txt").write_bytes(common.TEXT.read_bytes()[:200_000])
         environment = install.Environment(pathlib.Path(folder) / "fresh", place, command)
         try:
-            environment.install(wheel)
+            # As the container does (packaging/Dockerfile): every file by its hash, then the wheel.
+            environment.install(RUN_LOCK, "--no-deps", "--require-hashes", "--only-binary=:all:", "-r")
+            environment.install(wheel, "--no-deps", "--no-index")
         except subprocess.CalledProcessError as error:
             print(f"python{version}: pip ended with {error.returncode}", flush=True)
             return 0, 0

@@ -2,11 +2,14 @@
 # test: label=integration timeout=900 gate=""
 """Mixtures of two sources of real text, through the program itself: the same order for 1 and 2 ranks, stopped and resumed, from a
 file and from flags; shares within one sample of their weights after every sample; each source exactly once an epoch; a source that
-is used up leaves; weights that change on the way; tokens and epochs of each source in metrics and receipt; and what cannot be meant
-is refused with a message that says what to type.
+is used up leaves; weights that change on the way; loss, tokens and epochs of each source in metrics; and what cannot be meant is
+refused with a message that says what to type.
 
 Samples are those that record_samples writes into metrics.jsonl, from the batches that were trained on. Shares, counts and epochs
-are counted here from these numbers, not taken from the program."""
+are counted here from these numbers, not taken from the program. Losses are compared with transformers (mixture_losses.py).
+
+Last line: checks=N failed=0 source_losses=N worst=N    worst: the largest relative difference of a source's loss from transformers'
+"""
 import json
 import os
 import pathlib
@@ -18,6 +21,7 @@ import sys
 import tempfile
 
 from common import DATA, OCTAVO, ROOT, STOPPED, TEXT, page_commands, require_files, wait_for_step
+from mixture_losses import SUM_LIMIT, check_losses, weighted_off
 
 USAGE = 2
 LENGTH = 32
@@ -144,6 +148,10 @@ def check_order(work, checks):
     checks.that("metrics have tokens and epochs of each source",
                 (last["data/plays/tokens"], last["data/wiki/tokens"]) == (len(first) * LENGTH, len(second) * LENGTH) and
                 last["data/wiki/epochs"] == 2 and abs(last["data/plays/epochs"] - len(first) / sizes[0]) < 1e-9, last)
+    off, wrong = weighted_off(whole.records(), ("plays", "wiki"))
+    checks.that("the sources' losses, weighted by their tokens, are train/loss in every step", off <= SUM_LIMIT, off)
+    checks.that("a source has a loss in the steps in which it has samples, and in no other", wrong == 0 and
+                "data/wiki/loss" not in last and "data/wiki/loss" in whole.records()[0], (wrong, last))
     checks.that("the receipt has them too", [s["samples"] for s in sources] == [len(first), len(second)] and
                 [s["tokens"] for s in sources] == [len(first) * LENGTH, len(second) * LENGTH], sources)
     return whole, samples, sizes
@@ -157,11 +165,15 @@ def counts_of(samples, first):
     return counts
 
 
+def losses_of(record):
+    return {name: value for name, value in record.items() if name.endswith("/loss")}
+
+
 def check_same_order(work, checks, whole, samples):
     flags = Place(work, "flags", BASE)
     done = flags.train("--dataset", "../plays.txt,../wiki.txt", "--dataset_weights", "0.7,0.3", "--dataset_max_epochs", "0,2")
     checks.that("flags give the order of the file", done.returncode == 0 and flags.samples() == samples, done.stderr)
-    losses = [record["train/loss"] for record in whole.records()]
+    losses = [losses_of(record) for record in whole.records()]
     for ranks in (1, 2):
         place = Place(work, f"resumed-{ranks}", MIXTURE + BASE)
         size = ["--batch_size", 6 // ranks]
@@ -171,7 +183,11 @@ def check_same_order(work, checks, whole, samples):
         checks.that(f"{ranks} rank(s), stopped twice and resumed: the same order", codes == [STOPPED, STOPPED] and
                     done.returncode == 0 and found == samples, (codes, done.stderr, len(found)))
         if ranks == 1:
-            checks.that("and the same losses, bit for bit", [record["train/loss"] for record in place.records()] == losses)
+            checks.that("and the same losses, bit for bit", [losses_of(record) for record in place.records()] == losses)
+        else:
+            first, wanted = losses_of(place.records()[0]), losses[0]
+            checks.that("and the same losses of all sources in the first step", len(wanted) == 3 and first.keys() == wanted.keys() and
+                        all(abs(first[name] / wanted[name] - 1) < 1e-6 for name in wanted), (first, wanted))
     other = Place(work, "other-ranks", MIXTURE + BASE)
     code = other.stopped(11)
     done = other.train("--batch_size", "3", "--resume", "latest", ranks=2)
@@ -322,6 +338,7 @@ def check_page(work, checks):
 def main():
     require_files()
     checks = Checks()
+    compared, worst = 0, 0.0
     with tempfile.TemporaryDirectory(prefix="octavo-mixture-") as folder:
         work = pathlib.Path(folder)
         # Plays, and articles: two sources of real text.
@@ -334,11 +351,12 @@ def main():
             check_changes(work, checks, sizes)
             check_ends(work, checks, sizes)
             check_commands(work, checks)
+            compared, worst = check_losses(work, checks, Place)
         check_page(work, checks)
         check_refusals(work, checks)
     print(*checks.failed, sep="\n")
-    print(f"checks={checks.done} failed={len(checks.failed)}")
-    return 1 if checks.failed or checks.done < 69 else 0
+    print(f"checks={checks.done} failed={len(checks.failed)} source_losses={compared} worst={worst:.1e}")
+    return 1 if checks.failed or checks.done < 97 or compared < 100 else 0
 
 
 if __name__ == "__main__":

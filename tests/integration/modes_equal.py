@@ -7,7 +7,7 @@ four ranks are 3e-5 away after 50 steps, at 1e-3 2e-8). ddp, zero1, zero2 and fs
 sum the same numbers in the same order; hybrid sums inside nodes first. Two runs of one layout give the same bits. In
 BF16 and FP8 the distance to one rank is that of the precision's rounding: bounded by MOST_LOW.
 
-usage: modes_equal.py [--short]      --short: fewer ranks and precisions, for CI
+usage: modes_equal.py [--short] [PRECISION…]      --short: fewer ranks and precisions, for CI
 """
 import pathlib
 import sys
@@ -21,6 +21,7 @@ SAME_SUMS = ("zero1", "zero2", "fsdp_full")  # as ddp
 RECIPES = ("delayed", "current", "rowwise", "blockwise", "mxfp8", "nvfp4")
 MOST_FP32, MOST_LOW = 1e-5, 0.03
 SHORT = "--short" in sys.argv
+ONLY = [word for word in sys.argv[1:] if not word.startswith("-")]  # precisions; none: all
 
 
 def precisions():
@@ -105,7 +106,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         matrix = Matrix(pathlib.Path(folder))
         for precision, keys in precisions():
-            if SHORT and precision not in ("fp32", "delayed", "mxfp8"):
+            if precision not in ONLY if ONLY else SHORT and precision not in ("fp32", "delayed", "mxfp8"):
                 continue
             alone = matrix.losses(precision + "-alone", 1, keys)
             for count in ((3,) if SHORT and precision != "fp32" else (2, 4) if SHORT else (2, 3, 4, 8)):

@@ -2,6 +2,7 @@
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import time
 
@@ -78,6 +79,17 @@ class Launched:
             return self.process.wait(timeout=patience)
         except subprocess.TimeoutExpired:
             return None
+
+    def kill(self, ranks_too=True):
+        """As a lost node: SIGKILL to the launcher, and to its ranks at once or by the kernel. Returns when all are gone."""
+        pids = list(self.ranks().values())
+        for pid in [*(pids if ranks_too else ()), self.process.pid]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.process.wait()
+        seconds_until_gone(pids, 20)
 
     def end(self):
         """Whatever is left of it."""

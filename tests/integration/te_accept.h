@@ -9,6 +9,9 @@
 
 namespace octavo {
 
+// cudaDataType_t
+inline constexpr int32_t kCudaE2M1 = 33;
+
 inline const at::Device kGpu(at::kCUDA, 0);
 
 inline at::Tensor bf16(at::IntArrayRef shape) {
@@ -52,6 +55,9 @@ class Acceptance {
   void update();
   void swizzle();
   void adopt();
+  void nvfp4();
+  void nvfp4_operands(int64_t tokens);
+  void nvfp4_launches();
   void operations();
   void wrong_uses();
   void nothing_unexpected();

@@ -51,13 +51,17 @@ struct Step {
   Trains trains = Trains::kAll;
   int64_t length = 80;
   bool fp8 = true;  // false: in BF16, with the library's norms, activations and RoPE
+  // Of nvfp4: what its keys turn off.
+  bool hadamard = true, stochastic_rounding = true, weight_blocks = true;
   std::string name() const {
     if (!fp8) return model + ", BF16";
     return str(model, ", ", config::name_of(recipe), ", ", config::name_of(format), ", ",
                2 * length, " tokens",
                trains == Trains::kAdapters     ? ", adapters"
                : trains == Trains::kRecomputed ? ", recomputed"
-                                               : "");
+                                               : "",
+               hadamard ? "" : ", no Hadamard transform", stochastic_rounding ? "" : ", to nearest",
+               weight_blocks ? "" : ", 1 x 16 weights");
   }
 };
 
@@ -65,11 +69,16 @@ void start_fp8(const Step& step, bool te, train::Run& run) {
   run.trained.fp8_decision =
       fp8::Decision{.runs = fp8::Runs::kRehearsal,
                     .backend = te ? "te" : "rehearsal",
-                    .options = {.recipe = step.recipe, .format = step.format, .history = 4}};
+                    .options = {.recipe = step.recipe,
+                                .format = step.format,
+                                .history = 4,
+                                .hadamard = step.hadamard,
+                                .stochastic_rounding = step.stochastic_rounding,
+                                .weight_blocks = step.weight_blocks}};
   run.trained.fp8 = std::make_unique<nn::Fp8Model>(
       *run.trained.engine, run.trained.model->linears(),
       nn::Fp8ModelOptions{.fp8 = run.trained.fp8_decision->options,
-                          .skip = {},
+                          .skip = {"none"},
                           .tokens = run.settings.batch_size * run.settings.max_seq_length,
                           .stats_freq = 2,
                           .guard = config::Fp8Guard::kLog,
@@ -285,6 +294,18 @@ int check_steps(bool all) {
           }
         }
   }
+  const Fp8Recipe fp4 = fp8::recipe_with(fp8::ScaleRule::kNvfp4);
+  const bool has_fp4 = fp8::has_native(device, fp4);
+  for (const int off : {1, 2, 4, 7}) {  // one by one, and all of them
+    if (!has_fp4) break;
+    const Step step{.model = "llama",
+                    .recipe = fp4,
+                    .format = fp8::default_format(fp4),
+                    .hadamard = (off & 1) == 0,
+                    .stochastic_rounding = (off & 2) == 0,
+                    .weight_blocks = (off & 4) == 0};
+    cases.run(step.name(), [&] { return compare(step); });
+  }
   cases.run("codes that were gathered", [&] { return adopted(); });
   std::vector<const char*> called = {"nvte_quantize_v2",
                                      "nvte_compute_amax_with_config",
@@ -302,6 +323,9 @@ int check_steps(bool all) {
                                      "nvte_quantize_dbias_dgelu",
                                      "nvte_fused_rope_forward",
                                      "nvte_fused_rope_backward"};
+  if (has_fp4)
+    called.insert(called.end(), {"nvte_hadamard_transform", "nvte_hadamard_transform_amax",
+                                 "nvte_swizzle_scaling_factors"});
   // Where GEMMs want transposed copies.
   if (capability < 100 || capability >= 120)
     called.insert(called.end(), {"nvte_multi_cast_transpose", "nvte_transpose"});

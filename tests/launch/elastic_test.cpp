@@ -38,25 +38,25 @@ TEST(Elastic, NodeZeroWaitsForNodesAndThenGoesOn) {
   const auto first = coordinator(0, 3, 0);
   const auto second = coordinator(1, 3, first->port());
   auto begin = std::chrono::steady_clock::now();
-  const Members two = first->gather(of(1, 3), {}, milliseconds(1500), seconds(20));
+  const Members two = first->gather({of(1, 3)}, milliseconds(1500), seconds(20));
   EXPECT_EQ(two.nodes, (Nodes{0, 1}));
   EXPECT_GE(std::chrono::steady_clock::now() - begin, milliseconds(1500));
   // As many as before: nobody else is waited for.
   begin = std::chrono::steady_clock::now();
-  EXPECT_EQ(first->gather(of(1, 3), {0, 2}, seconds(30), seconds(60)).nodes, (Nodes{0, 1}));
+  EXPECT_EQ(first->gather({of(1, 3), {0, 2}}, seconds(30), seconds(60)).nodes, (Nodes{0, 1}));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(5));
   const auto third = coordinator(2, 3, first->port());
-  EXPECT_EQ(first->gather(of(1, 3), {}, seconds(30), seconds(60)).nodes, (Nodes{0, 1, 2}));
+  EXPECT_EQ(first->gather({of(1, 3)}, seconds(30), seconds(60)).nodes, (Nodes{0, 1, 2}));
 }
 
 TEST(Elastic, TooFewNodesAreNamedAfterThePatience) {
   const auto first = coordinator(0, 3, 0);
-  const Members alone = first->gather(of(2, 3), {}, milliseconds(100), milliseconds(700));
+  const Members alone = first->gather({of(2, 3)}, milliseconds(100), milliseconds(700));
   EXPECT_TRUE(alone.nodes.empty());
   EXPECT_EQ(alone.idle, Nodes{0});
   const auto stopped = coordinator(0, 3, 0, true);
   expect_failure(ExitCode::kStopped, "asked to stop",
-                 [&] { stopped->gather(of(2, 3), {}, seconds(1), seconds(9)); });
+                 [&] { stopped->gather({of(2, 3)}, seconds(1), seconds(9)); });
 }
 
 // The node is killed without a word. That its ranks are missed is known at once; that its launcher
@@ -66,7 +66,7 @@ TEST(Elastic, ANodeThatIsLostIsMissedSoonAndLeftOut) {
   const auto second = coordinator(1, 3, first->port());
   auto third = coordinator(2, 3, first->port());
   const Elastic elastic = of(1, 3);
-  const Nodes all = first->gather(elastic, {}, seconds(10), seconds(10)).nodes;
+  const Nodes all = first->gather({elastic}, seconds(10), seconds(10)).nodes;
   ASSERT_EQ(all.size(), 3u);
   first->start({.generation = 0, .nodes = all}, seconds(1));
   EXPECT_EQ(second->start({}, seconds(5)).nodes, all);
@@ -83,7 +83,7 @@ TEST(Elastic, ANodeThatIsLostIsMissedSoonAndLeftOut) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(10));
   EXPECT_EQ(verdict.outcome.kind, EndKind::kLostNode);
   EXPECT_NE(verdict.outcome.what.find("node 2 is lost"), std::string::npos);
-  EXPECT_EQ(first->gather(elastic, all, milliseconds(300), seconds(9)).nodes, (Nodes{0, 1}));
+  EXPECT_EQ(first->gather({elastic, all}, milliseconds(300), seconds(9)).nodes, (Nodes{0, 1}));
 }
 
 TEST(Elastic, ASpareWaitsTakesAPlaceAndIsDismissed) {
@@ -99,7 +99,7 @@ TEST(Elastic, ASpareWaitsTakesAPlaceAndIsDismissed) {
   std::this_thread::sleep_for(milliseconds(700));
   first->start({.generation = 1, .resume = true, .nodes = {0, 2}}, seconds(1));
   std::this_thread::sleep_for(milliseconds(700));
-  first->gather(of(1, 2, 1), {}, seconds(9), seconds(9));  // so that node 0 knows of it
+  first->gather({of(1, 2, 1)}, seconds(9), seconds(9));  // so that node 0 knows of it
   first->start({.generation = 2, .nodes = {0, 1}}, seconds(1));
   first->dismiss({.generation = 2}, 0);
   waiting.join();
@@ -123,7 +123,7 @@ TEST(Elastic, ASpareThatIsStoppedEndsNothing) {
 
 TEST(Elastic, ANodeThatComesMakesTheRunStopOnceAndGrow) {
   const auto first = coordinator(0, 2, 0);
-  Resizing resizing(of(1, 2), milliseconds(100));
+  Resizing resizing(of(1, 2), milliseconds(100), seconds(60));
   EXPECT_EQ(resizing.next(*first), Nodes{0});
   EXPECT_FALSE(resizing.wants_stop(*first, 0, true));
   const auto second = coordinator(1, 2, first->port());
@@ -140,6 +140,48 @@ TEST(Elastic, ANodeThatComesMakesTheRunStopOnceAndGrow) {
   EXPECT_FALSE(resizing.wants_stop(*first, 0, true));
   EXPECT_EQ(resizing.next(*first), (Nodes{0, 1}));
   EXPECT_FALSE(resizing.asked());
+}
+
+// Three faults of a machine within the window, and its node is left out, as long as there are
+// enough others; after the window it is taken again.
+TEST(Elastic, ANodeThatFailsAgainAndAgainIsLeftOut) {
+  const auto first = coordinator(0, 3, 0);
+  const auto second = coordinator(1, 3, first->port());
+  const auto third = coordinator(2, 3, first->port());
+  Resizing resizing(of(2, 3), milliseconds(500), seconds(4));
+  ASSERT_EQ(resizing.next(*first), (Nodes{0, 1, 2}));
+  const Outcome fault{.code = 3, .cause = Cause::kItself, .kind = EndKind::kDeviceFault, .rank = 3};
+  const Outcome missed{.code = 3, .cause = Cause::kReported, .kind = EndKind::kPeerLost, .rank = 5};
+  for (int times = 0; times < 2; ++times) {
+    resizing.take_note(fault);
+    resizing.take_note(missed);
+    EXPECT_EQ(resizing.next(*first), (Nodes{0, 1, 2}));
+  }
+  resizing.take_note(fault);
+  resizing.take_note(missed);
+  EXPECT_EQ(resizing.next(*first), (Nodes{0, 2}));
+  EXPECT_FALSE(resizing.wants_stop(*first, 3, true));  // it is there, and does not count
+  std::this_thread::sleep_for(seconds(4));
+  for (int tries = 0; tries < 60 && !resizing.asked(); ++tries) {
+    resizing.wants_stop(*first, 3, true);
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+  EXPECT_TRUE(resizing.asked());
+  EXPECT_EQ(resizing.next(*first), (Nodes{0, 1, 2}));
+}
+
+// With too few others it stays; node 0 always does.
+TEST(Elastic, ANodeThatIsNeededIsNotLeftOut) {
+  const auto first = coordinator(0, 2, 0);
+  const auto second = coordinator(1, 2, first->port());
+  Resizing resizing(of(2, 2), milliseconds(100), seconds(60));
+  ASSERT_EQ(resizing.next(*first), (Nodes{0, 1}));
+  Outcome fault{.code = 3, .cause = Cause::kItself, .kind = EndKind::kHang, .rank = 2};
+  for (int times = 0; times < 3; ++times) resizing.take_note(fault);
+  EXPECT_EQ(resizing.next(*first), (Nodes{0, 1}));
+  fault.rank = 0;
+  for (int times = 0; times < 3; ++times) resizing.take_note(fault);
+  EXPECT_EQ(resizing.next(*first), (Nodes{0, 1}));
 }
 
 // Node 0 is lost in the midst of a stop that it asked for: the run is to go on when it is back. A
@@ -191,7 +233,7 @@ TEST(Elastic, ANewStoreIsNotTakenForTheOldOne) {
 TEST(Elastic, ASilentNodeEndsTheGeneration) {
   const auto first = coordinator(0, 2, 0);
   auto second = coordinator(1, 2, first->port());
-  const Nodes both = first->gather(of(1, 2), {}, seconds(10), seconds(10)).nodes;
+  const Nodes both = first->gather({of(1, 2)}, seconds(10), seconds(10)).nodes;
   first->start({.generation = 3, .nodes = both}, seconds(1));
   second->start({}, seconds(5));
   second.reset();

@@ -38,6 +38,17 @@ TEST(PresenceWatch, OnlyTimeInWhichItLooksCounts) {
   EXPECT_EQ(watch.silent(1), milliseconds(2'000));
 }
 
+TEST(PresenceWatch, OneMessageForAllNodes) {
+  rendezvous::Server server("127.0.0.1", 0, "");
+  rendezvous::Client client("127.0.0.1", server.port(), "", seconds(5));
+  PresenceWatch watch(1000);
+  client.set(here_key(7), "a 0");
+  const int64_t before = server.counts().requests;
+  watch.look(client);
+  EXPECT_EQ(server.counts().requests - before, 1);
+  EXPECT_EQ(watch.there(), (Nodes{0, 7}));
+}
+
 TEST(PresenceBeat, IsSeenAndLeaves) {
   rendezvous::Server server("127.0.0.1", 0, "");
   rendezvous::Client client("127.0.0.1", server.port(), "", seconds(5));

@@ -290,6 +290,11 @@ TEST(Restart, TheNameOfARunThatHasNone) {
     settings.resume = what;
     EXPECT_EQ(name_of_run(settings, false), "a") << what;
   }
+  for (const char* what :
+       {"s3://bucket/prefix/b", "s3://bucket/prefix/b/", "s3://bucket/prefix/b/step-00000010"}) {
+    settings.resume = what;
+    EXPECT_EQ(name_of_run(settings, false), "b") << what;
+  }
   settings.run_name = "mine";
   EXPECT_EQ(name_of_run(settings, true), "mine");
 }
@@ -329,7 +334,7 @@ TEST(NodePlace, KeysAndGuide) {
 // An elastic run waits for its nodes itself; its other restarts are as ever.
 TEST(RestartPolicy, NodesThatAreWaitedForElsewhere) {
   RestartPolicy policy = policy_of(9), elastic = policy_of(9);
-  elastic.leave_nodes_out();
+  elastic.add_no_wait_for_nodes();
   Outcome lost{.code = 3, .cause = Cause::kSilent, .kind = EndKind::kLostNode, .curable = true};
   EXPECT_GT(policy.decide(lost, 5).wait.count(), 0);
   for (int time = 0; time < 3; ++time) {

@@ -2,7 +2,7 @@
 # test: label=lint timeout=60 gate=""
 """Every command in a ```bash block of the documentation is run by something, or says why not.
 
-A line counts as run when it is in a block under <!-- test: NAME --> or <!-- test: NAME-part --> (tests/integration/NAME.py runs that block), or when
+A line counts as run when it is in a block under <!-- test: NAME --> or <!-- test: NAME-part --> (tests/*/NAME.py runs that block), or when
 .ci/run or .ci/nightly runs its text, by itself or from a script's header; otherwise it must end in `# gpu-only` or `# not-run: reason`. Given a folder, looks there.
 """
 import pathlib
@@ -27,8 +27,8 @@ def complaints(root):
     for path in [*sorted(root.glob("*.md")), *sorted(root.glob("docs/**/*.md"))]:
         for block in BLOCK.finditer(path.read_text()):
             if block[1]:
-                if not (root / f"tests/integration/{block[1]}.py").is_file():
-                    yield f"{path.relative_to(root)}: says tests/integration/{block[1]}.py runs a block; there is no such test"
+                if not any(root.glob(f"tests/*/{block[1]}.py")):
+                    yield f"{path.relative_to(root)}: says tests/*/{block[1]}.py runs a block; there is no such test"
                 continue
             for line in block[2].replace("\\\n", " ").splitlines():
                 command = squeezed(line).strip()
@@ -48,7 +48,7 @@ def selftest():
         (root / "A.md").write_text("```bash\nmake all\nforgotten\nother  # not-run: slow\nbare  # not-run:\ncuda  # gpu-only\n"
                                    "```\n<!-- test: gone -->\n```bash\nx\n```\n")
         found = list(complaints(root))
-    wanted = ["'forgotten'", "'bare # not-run:'", "tests/integration/gone.py"]
+    wanted = ["'forgotten'", "'bare # not-run:'", "tests/*/gone.py"]
     if len(found) != len(wanted) or not all(word in text for word, text in zip(wanted, found)):
         sys.exit(f"commands.py: wanted complaints about {wanted}, found {found}")
 

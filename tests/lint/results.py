@@ -70,12 +70,12 @@ def complaints(root):
             yield f"{name}: the result of {used[0]} belongs in {known[used[0]].result()}"
 
 
-def stale_results(root):
-    """(result, what changed since) of each stale one; the count of changes is None when this clone lacks the commit."""
+def stale_results(root, until="HEAD"):
+    """(result, what changed until then) of each stale one; the count of changes is None when this clone lacks the commit."""
     known = {root / script.result(): script for script in scripts.scripts(root) if script.kind != "study"}
     for path in result_files(root):
         measures = known[path].measures if path in known else ["src"]
-        log = git(root, "log", "--format=%h", f"{commit_of(header_of(path))}..HEAD", "--", *measures)
+        log = git(root, "log", "--format=%h", f"{commit_of(header_of(path))}..{until}", "--", *measures)
         changes = len(log.stdout.split()) if log.returncode == 0 else None
         if changes != 0:
             yield path, changes, measures

@@ -61,10 +61,18 @@ def failures(root):
     wrong, _ = results_page.check(root, write=True)
     if wrong or "**below target:** speed 1.2 (target ≥\N{NO-BREAK SPACE}1.3)" not in (root / "README.md").read_text():
         yield f"a result below target: wanted it marked, found {wrong} and {(root / 'README.md').read_text()}"
+    commit(root)
     write(root, "src/data/a.cpp", "int a = 1;\n")
     commit(root)
-    if not any("older than the code" in complaint for complaint in results_page.check(root)[0]):
-        yield "what it measures has changed: wanted a complaint about pages that do not say so, found none"
+    found, counts = results_page.check(root)
+    if found or "unmarked=2 " not in counts:
+        yield f"what it measures has changed after the pages were written: wanted that counted, found {found} and {counts}"
+    if not any("older than the code" in complaint for complaint in results_page.check(root, strict=True)[0]):
+        yield "the same, strictly: wanted a complaint about pages that do not say so, found none"
+    write(root, "docs/results.md", (root / "docs/results.md").read_text() + "\n")
+    commit(root)
+    if not any("docs/results.md" in complaint for complaint in results_page.check(root)[0]):
+        yield "a page that was written after that: wanted a complaint that it does not say so, found none"
     results_page.check(root, write=True)
     if "older than the code" not in (root / "README.md").read_text() or "speed.txt) \\*" not in (root / "docs/results.md").read_text():
         yield "an old result: wanted it marked on both pages"

@@ -155,17 +155,21 @@ TEST(Prometheus, MetricsAndHealth) {
   r.step = 12;
   r.loss = 2.25;
   r.grad_norm = INFINITY;
+  r.upload_seconds = 1.5;
+  r.failed_uploads = 2;
   sink->on_step(r);
   sink->on_eval({.step = 12, .val_loss = 3.5});
   const std::string page = ask(port, "GET /metrics HTTP/1.1\r\n\r\n");
   for (const char* line :
        {"\noctavo_run_info{run=\"a \\\"name\\\"\"} 1\n", "\noctavo_step 12\n",
         "\n# TYPE octavo_train_loss gauge\noctavo_train_loss 2.25\n", "\noctavo_val_loss 3.5\n",
-        "\noctavo_train_grad_norm +Inf\n", "version=0.0.4"})
+        "\noctavo_train_grad_norm +Inf\n", "\noctavo_perf_upload_seconds 1.5\n",
+        "\noctavo_flags_failed_uploads 2\n", "version=0.0.4"})
     EXPECT_NE(page.find(line), page.npos) << line << page;
   const std::string health = ask(port, "GET /healthz HTTP/1.1\r\n\r\n");
   EXPECT_TRUE(health.starts_with("HTTP/1.1 200 ")) << health;
   EXPECT_NE(health.find("{\"status\":\"ok\",\"step\":12,"), health.npos) << health;
+  EXPECT_NE(health.find("\"failed_uploads\":2"), health.npos) << health;
 }
 
 }  // namespace

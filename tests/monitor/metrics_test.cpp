@@ -53,6 +53,18 @@ TEST(Metrics, NamesThatPeopleKnow) {
     EXPECT_FALSE(plain.contains(name)) << name;
 }
 
+// A source that had no tokens in a step has no loss in it: neither 0 nor null.
+TEST(Metrics, OfSources) {
+  StepRecord r;
+  r.sources = {{.name = "web", .tokens = 64, .epochs = 0.5, .loss = 2.25},
+               {.name = "books", .tokens = 32, .epochs = 1}};
+  const auto values = by_name(metrics_of(r));
+  EXPECT_EQ(values.at("data/web/loss"), 2.25);
+  EXPECT_EQ(values.at("data/web/tokens"), 64);
+  EXPECT_EQ(values.at("data/books/epochs"), 1);
+  EXPECT_FALSE(values.contains("data/books/loss"));
+}
+
 TEST(Metrics, MfuKnowsThatFp8HasItsOwnPeak) {
   const Peaks bf16{.flops_per_token = 6e9, .bf16_per_second = 1e15, .fp8_per_second = 2e15};
   EXPECT_DOUBLE_EQ(*mfu_of(bf16, 1e5), 0.6);

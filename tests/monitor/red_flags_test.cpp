@@ -339,6 +339,32 @@ TEST(RedFlags, Fp8LayersByTheirWorst) {
   EXPECT_EQ(names(fresh.on_step(r)), kNone);
 }
 
+// What grows is named with its layer; what stood out from the first statistics on is not.
+TEST(RedFlags, AChannelThatGrows) {
+  RedFlags flags({});
+  Healthy healthy;
+  const auto with = [&](double mild, double other) {
+    return raised(flags, healthy, 1, [&](StepRecord& r) {
+      Fp8Tensor a = tensor("a.down_proj", 0, 0), b = tensor("b.down_proj", 0, 0);
+      a.tensor = b.tensor = "input";
+      a.channels = {.largest = mild, .median = 1, .worst = 5};
+      b.channels = {.largest = other, .median = 1, .worst = 7};
+      r.fp8_tensors = {a, b, tensor("c", 0, 0)};
+    });
+  };
+  EXPECT_EQ(names(with(10, 150)), kNone);  // b: a pretrained model's
+  EXPECT_EQ(names(with(99, 500)), kNone);
+  const auto found = with(450, 590);
+  ASSERT_EQ(names(found), std::vector<std::string>{"amplified_channel"});
+  EXPECT_NE(found[0].seen.find("a.down_proj input: channel 5 has 450.0 times"), std::string::npos)
+      << found[0].seen;
+  EXPECT_NE(found[0].seen.find("was 10.0 times"), std::string::npos) << found[0].seen;
+  EXPECT_NE(found[0].remedy.find("fp8_skip a.down_proj"), std::string::npos) << found[0].remedy;
+  EXPECT_EQ(names(with(450, 590)), kNone);  // it lasts
+  EXPECT_EQ(names(with(20, 590)), kNone);
+  EXPECT_EQ(names(with(20, 1000)), std::vector<std::string>{"amplified_channel"});
+}
+
 TEST(RedFlags, DataStarvationIsNoHiccup) {
   RedFlags flags({});
   Healthy healthy;
@@ -385,6 +411,17 @@ TEST(RedFlags, AFailedSaveIsOneFlagUntilOneSucceeds) {
   ASSERT_EQ(names(found), std::vector<std::string>{"failed_save"});
   EXPECT_EQ(flags.open(), std::vector<std::string>{"failed_save"});
   EXPECT_EQ(names(raised(flags, healthy, 10, [](StepRecord& r) { r.failed_saves = 2; })), kNone);
+  EXPECT_EQ(names(raised(flags, healthy, 10, kNothing)), kNone);
+  EXPECT_TRUE(flags.open().empty());
+}
+
+TEST(RedFlags, UploadsThatFail) {
+  RedFlags flags({});
+  Healthy healthy;
+  ASSERT_EQ(names(raised(flags, healthy, 20, [](StepRecord& r) { r.upload_seconds = 2; })), kNone);
+  const auto found = raised(flags, healthy, 10, [](StepRecord& r) { r.failed_uploads = 3; });
+  ASSERT_EQ(names(found), std::vector<std::string>{"failed_upload"});
+  EXPECT_EQ(flags.open(), std::vector<std::string>{"failed_upload"});
   EXPECT_EQ(names(raised(flags, healthy, 10, kNothing)), kNone);
   EXPECT_TRUE(flags.open().empty());
 }

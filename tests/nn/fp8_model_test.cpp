@@ -2,6 +2,7 @@
 
 #include "nn/fp8_model.h"
 
+#include <algorithm>
 #include <map>
 
 #include "base/error.h"
@@ -81,6 +82,41 @@ TEST_F(Fp8ModelTest, ARecipesOwnDefaultOfSkip) {
   }
   o.skip = {"none"};
   EXPECT_EQ(reasons(Fp8Model(engine, layers, o)), Reasons(5));
+}
+
+// Of what a down projection reads, the channel that stands out in any of the micro-batches; a
+// healthy one hides nothing, and other layers are not looked at.
+TEST_F(Fp8ModelTest, TheChannelThatStandsOutIsNamed) {
+  constexpr int64_t kPlanted = 37;
+  layers.push_back(fp8_test_layer("model.layers.0.mlp.down_proj", 0, kWidth, kWidth));
+  Fp8Model model(engine, layers, options(Recipe::kCurrent));
+  const at::Tensor usual = bf16_normal({kModelTokens, kWidth}), amplified = usual.clone();
+  amplified.select(1, kPlanted).mul_(512);
+  const auto ratio_of = [](const at::Tensor& x) {
+    std::vector<float> largest;
+    for (int64_t c = 0; c < kWidth; ++c)
+      largest.push_back(x.select(1, c).abs().max().to(at::kFloat).item<float>());
+    const float worst = *std::ranges::max_element(largest);
+    std::ranges::sort(largest);
+    return static_cast<double>(worst) / largest[(kWidth - 1) / 2];
+  };
+  const auto channels = [&](std::initializer_list<at::Tensor> batches, const char* layer) {
+    model.begin_step(1);
+    for (const at::Tensor& x : batches)
+      for (const auto& each : layers) each->fp8->input(x, /*training=*/true, /*keep=*/true);
+    fp8::Channels found;
+    for (const auto& r : model.finish_step())
+      if (r.layer == layer && r.tensor == "input") found = r.channels;
+    return found;
+  };
+  const char* const down = "model.layers.0.mlp.down_proj";
+  const fp8::Channels planted = channels({usual, amplified, usual}, down);
+  EXPECT_EQ(planted.worst, kPlanted);
+  EXPECT_DOUBLE_EQ(planted.ratio(), ratio_of(amplified));
+  EXPECT_GT(planted.ratio(), 300);
+  EXPECT_DOUBLE_EQ(channels({usual}, down).ratio(), ratio_of(usual));
+  EXPECT_LT(ratio_of(usual), 3);
+  EXPECT_FALSE(channels({amplified}, "h.0.mlp.c_fc").seen());
 }
 
 // Gradients are rounded by draws of the micro-batch, the layer and the copy, and of nothing else.

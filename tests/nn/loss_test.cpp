@@ -47,6 +47,24 @@ TEST_F(HeadLoss, MatchesAutogradWhateverTheChunks) {
     }
 }
 
+TEST_F(HeadLoss, OfEachTokenWhateverTheChunks) {
+  const at::Tensor x = at::randn({kRows, kWidth});
+  const at::Tensor logits = at::linear(x, weight->master).narrow(1, 0, kClasses);
+  const at::Tensor nll = at::nll_loss(logits.to(at::kDouble).log_softmax(1),
+                                      targets.clamp_min(0).to(at::kLong), {}, at::Reduction::None)
+                             .masked_fill_(targets < 0, 0);
+  for (const int64_t chunk : {int64_t{11}, int64_t{10}, int64_t{1024}, int64_t{1}}) {
+    const Loss loss = head_loss(
+        engine, x, weight, targets,
+        {.classes = kClasses, .chunk_rows = chunk, .want_gradient = false, .want_each = true});
+    ASSERT_EQ(loss.each.sizes(), at::IntArrayRef({kRows, 2}));
+    EXPECT_TRUE(close(loss.each.select(1, 0), nll, 1e-6)) << chunk;
+    EXPECT_TRUE(at::allclose(loss.each.sum(0), loss.sums, 1e-12, 0)) << chunk;
+  }
+  EXPECT_FALSE(head_loss(engine, x, weight, targets, {.classes = kClasses, .want_gradient = false})
+                   .each.defined());
+}
+
 TEST_F(HeadLoss, MicroBatchesAddUp) {
   const at::Tensor x = at::randn({kRows, kWidth});
   const auto run = [&](int64_t first, int64_t rows) {

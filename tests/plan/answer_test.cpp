@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "expect_failure.h"
+#include "named_recipe.h"
 #include "plan/launches.h"
 #include "plan/report.h"
 #include "scratch.h"
@@ -54,6 +55,29 @@ TEST(Answer, HasAtMostThirteenLinesAndWhatDecides) {
         EXPECT_NE(text.find("; with this one, no longer blind: half within "), text.npos);
         EXPECT_EQ(text.find("lever: ") != text.npos, f.fits());
       }
+}
+
+// nvfp4 is in the table when it is asked for: native on B200, with what is assumed; elsewhere with
+// what runs instead.
+TEST(Answer, FourBitsAreForecastOrRefused) {
+  config::Settings settings = answer_settings("llama-3.1-8b", "b200");
+  EXPECT_EQ(text_of(forecast(settings)).find("nvfp4"), std::string::npos);
+  settings.fp8_recipe = named_recipe("nvfp4");
+  const Forecast native = forecast(settings);
+  const RecipeForecast& row = native.recipes.back();
+  EXPECT_EQ(row.recipe, RecipeOrBf16(named_recipe("nvfp4")));
+  EXPECT_EQ(row.runs, row.recipe);
+  EXPECT_TRUE(row.refusal.empty());
+  EXPECT_GT(row.gain, 1.2);
+  const std::string text = text_of(native);
+  EXPECT_NE(text.find("nvfp4 in 84% of the blocks"), text.npos) << text;  // 27 of 32
+  EXPECT_NE(text.find("FP8's share of the peak"), text.npos);
+  settings.gpu = "h100";
+  const Forecast refused = forecast(settings);
+  EXPECT_EQ(refused.recipes.back().runs, RecipeOrBf16(fp8::kDefaultRecipe));
+  EXPECT_NE(text_of(refused).find("nvfp4 is for compute capability 10: H100 SXM 80GB falls back to "
+                                  "delayed"),
+            std::string::npos);
 }
 
 TEST(Answer, RangeIsThatOfTheStackAndGpu) {

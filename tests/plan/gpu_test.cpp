@@ -64,6 +64,9 @@ TEST(Gpu, ThePageHasEveryFigureAndItsSource) {
     const size_t at = text.find(row.str());
     ASSERT_NE(at, std::string::npos) << "wanted " << row.str();
     EXPECT_GT(text.find('\n', at) - at, row.str().size() + 10) << gpu.name << " has no source";
+    std::ostringstream fp4;
+    fp4 << gpu.title << " " << gpu.fp4_tflops;
+    EXPECT_TRUE(gpu.fp4_tflops == 0 || text.find(fp4.str()) != text.npos) << fp4.str();
   }
 }
 

@@ -86,7 +86,8 @@ TEST(PlanMemory, ShardingDividesWhatItSays) {
   work.sharding = Sharding::kFull;
   const Memory full = memory(work);
   EXPECT_NEAR(full.weights, none.weights / 8, 1);
-  EXPECT_EQ(full.activations, none.activations);
+  // None of it is shared; the moments that are fullest differ by the last norm's tensors.
+  EXPECT_NEAR(full.activations, none.activations, 0.01 * none.activations);
   // Each keeps the codes of its rows beside them, one byte each; without fp8_all_gather none.
   work.fp8 = true;
   EXPECT_NEAR(memory(work).fp8_weights, 6.98e9 / 8, 0.01e9);

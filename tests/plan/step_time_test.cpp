@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "expect_failure.h"
+#include "named_recipe.h"
 
 namespace octavo::plan {
 namespace {
@@ -108,6 +109,35 @@ TEST(StepTime, GemmsWasteTilesAndWaves) {
             1.05 * gemm_seconds(gpu, c, 256 * 66, 256, 8192, false));
   EXPECT_NEAR(gemm_seconds(gpu, c, 8192, 8, 8192, false),
               gemm_seconds(gpu, c, 8192, 64, 8192, false), 3e-6);
+}
+
+// Half the time of FP8 where GEMMs are large, never less than the data sheet allows; no figure for
+// GPUs that do not train by it.
+TEST(StepTime, FourBits) {
+  const Calibration& c = Calibration::fitted();
+  for (const char* name : {"b200", "b300", "gb200", "gb300"}) {
+    const Gpu& gpu = wanted_gpu(name);
+    EXPECT_TRUE(is_native(gpu, named_recipe("nvfp4")));
+    EXPECT_GE(gpu.fp4_tflops, 2 * gpu.fp8_tflops);
+    const double fp8 = gemm_seconds(gpu, c, 16384, 16384, 16384, GemmType::kFp8),
+                 fp4 = gemm_seconds(gpu, c, 16384, 16384, 16384, GemmType::kFp4);
+    EXPECT_NEAR(fp8 / fp4, gpu.fp4_tflops / gpu.fp8_tflops, 0.1) << name;
+    EXPECT_GT(fp4, 2 * 16384.0 * 16384 * 16384 / (gpu.fp4_tflops * 1e12));
+  }
+  for (const char* name : {"h100", "rtx5090", "a100"})
+    EXPECT_FALSE(is_native(wanted_gpu(name), named_recipe("nvfp4"))) << name;
+  // Blocks that stay in BF16 cost what BF16 costs.
+  Workload work = llama_8b_work();
+  work.gpu = &wanted_gpu("b200");
+  const auto gemms = [&](RecipeOrBf16 recipe, double share) {
+    work.recipe = recipe;
+    work.fp4_share = share;
+    return step_time(work, c).gemms;
+  };
+  const double bf16 = gemms(kBf16, 1), all = gemms(named_recipe("nvfp4"), 1);
+  EXPECT_LT(all, 0.4 * bf16);
+  EXPECT_NEAR(gemms(named_recipe("nvfp4"), 0.75), 0.75 * all + 0.25 * bf16, 1e-9);
+  EXPECT_EQ(gemms(named_recipe("mxfp8"), 0.75), gemms(named_recipe("mxfp8"), 1));
 }
 
 TEST(StepTime, NamesAreChecked) {

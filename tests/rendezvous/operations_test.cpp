@@ -117,6 +117,29 @@ TEST_F(Operations, AppendAndMultiGet) {
   EXPECT_TRUE(client_->multi_get({}, milliseconds(0)).empty());
 }
 
+TEST_F(Operations, MultiTryGetWaitsForNothing) {
+  client_->set("a", "1");
+  client_->set("c", "");
+  const int64_t before = server_.counts().requests;
+  EXPECT_EQ(client_->multi_try_get({"a", "b", "c", "a"}),
+            (std::vector<std::string>{"1", "", "", "1"}));
+  EXPECT_EQ(server_.counts().requests - before, 1);
+  EXPECT_TRUE(client_->multi_try_get({}).empty());
+}
+
+TEST_F(Operations, AWaitThatIsInterruptedAsksOnlyOnce) {
+  const int64_t before = server_.counts().requests;
+  int looks = 0;
+  EXPECT_FALSE(client_->wait_unless({"never"}, seconds(30), [&] { return ++looks == 3; }));
+  EXPECT_EQ(looks, 3);
+  EXPECT_EQ(server_.counts().requests - before, 1);
+  // The connection of the wait is not used again: its answer would be taken for another's.
+  client_->set("never", "now");
+  EXPECT_EQ(client_->get("never", milliseconds(0)), "now");
+  EXPECT_TRUE(client_->wait_unless({"never"}, seconds(30), [] { return true; }));
+  EXPECT_THROW(client_->wait_unless({"other"}, milliseconds(20), [] { return false; }), TimedOut);
+}
+
 TEST_F(Operations, Missing) {
   for (const int rank : {0, 1, 3, 4}) client_->set(str("lost/", rank), "");
   Missing missing = client_->missing("lost/", 6);

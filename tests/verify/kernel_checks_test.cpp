@@ -6,8 +6,12 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 
+#include "engine/engine.h"
 #include "engine/op_table.h"
+#include "named_recipe.h"
+#include "verify/kernel_checks_fp8.h"
 #include "verify/kernels.h"
 
 namespace octavo::verify {
@@ -189,6 +193,91 @@ TEST(KernelChecks, FindWrongFp8GemmsWithinTheToleranceOfMatrixUnits) {
       check(op, oracle, recipe, bench);
       EXPECT_EQ(bench.trouble().empty(), wrong == 0) << bench.trouble();
     }
+}
+
+// In four bits the CPU's rehearsal is what a GPU is compared with.
+TEST(KernelChecks, FindWrongFp4Gemms) {
+  for (const int wrong : {0, 1, 2, 3, 4}) {
+    SCOPED_TRACE(wrong);
+    at::manual_seed(20);
+    WrongFp8 op(wrong), oracle(0);
+    op.right = std::move(engine::Engine(engine::Target{}).fp8_linear);
+    oracle.right = std::move(engine::Engine(engine::Target{}).fp8_linear);
+    Bench bench(at::kCPU, at::kBFloat16, native_fp8_tolerance());
+    check(op, oracle, named_recipe("nvfp4"), bench);
+    EXPECT_EQ(bench.trouble().empty(), wrong == 0) << bench.trouble();
+  }
+}
+
+// A GPU with sums as narrow as Hopper's passes at any length, and so does one with exact sums; one
+// that loses four times as much does not, nor one whose sums are 5% too small. Blockwise sums are
+// promoted every 128 terms: what Hopper loses there is small beside BF16's rounding of the result,
+// and four times as much is not seen; eight times is.
+struct LongSums : WrongFp8 {
+  enum class Kind { kExact, kHopper, kNarrower, kShort } kind;
+  double times;  // what Hopper loses, of kNarrower
+  LongSums(Kind k, double t) : WrongFp8(0), kind(k), times(t) {}
+  engine::Engine hopper{[] {
+    engine::Target target;
+    target.hopper_sums = true;
+    return target;
+  }()};
+  // Each matrix as both want it, found again by where the first lies.
+  std::map<const void*, std::pair<engine::Fp8Matrix, engine::Fp8Matrix>> twins;
+  static const void* place_of(const engine::Fp8Matrix& m) {
+    return (m.row.codes.defined() ? m.row.codes : m.row.values).const_data_ptr();
+  }
+  engine::Fp8Matrix quantize(const at::Tensor& x, fp8::Recipe recipe,
+                             const engine::QuantizeSpec& row,
+                             const engine::QuantizeSpec& column) override {
+    const engine::Fp8Matrix made = right->quantize(x, recipe, row, column);
+    twins[place_of(made)] = {made, hopper.fp8_linear->quantize(x, recipe, row, column)};
+    return made;
+  }
+  void narrow(at::Tensor& result, const auto& multiply) {
+    if (kind == Kind::kShort) result.mul_(0.95);
+    if (kind != Kind::kHopper && kind != Kind::kNarrower) return;
+    at::Tensor by_hopper = at::empty_like(result);
+    multiply(by_hopper);
+    const at::Tensor exact = result.to(at::kDouble), lost = by_hopper.to(at::kDouble) - exact;
+    result.copy_(exact + (kind == Kind::kNarrower ? times : 1) * lost);
+  }
+  void forward(const engine::Fp8Matrix& x, const engine::Fp8Matrix& w, const at::Tensor& bias,
+               at::Tensor& y) override {
+    right->forward(x, w, bias, y);
+    narrow(y, [&](at::Tensor& to) {
+      hopper.fp8_linear->forward(twins.at(place_of(x)).second, twins.at(place_of(w)).second, bias,
+                                 to);
+    });
+  }
+  void input_gradient(const engine::Fp8Matrix& dy, const engine::Fp8Matrix& w,
+                      at::Tensor& dx) override {
+    right->input_gradient(dy, w, dx);
+    narrow(dx, [&](at::Tensor& to) {
+      hopper.fp8_linear->input_gradient(twins.at(place_of(dy)).second, twins.at(place_of(w)).second,
+                                        to);
+    });
+  }
+};
+
+TEST(KernelChecks, LongSumsAsNarrowAsHoppersPassAndNarrowerOnesDoNot) {
+  using Kind = LongSums::Kind;
+  const std::pair<fp8::Recipe, double> recipes[] = {{named_recipe("current"), 4},
+                                                    {named_recipe("blockwise"), 8}};
+  for (const auto& [recipe, times] : recipes) {
+    for (const Kind kind : {Kind::kExact, Kind::kHopper, Kind::kNarrower, Kind::kShort}) {
+      SCOPED_TRACE(std::string(config::name_of(recipe)) + ", kind " +
+                   std::to_string(static_cast<int>(kind)));
+      at::manual_seed(20);
+      LongSums op(kind, times);
+      WrongFp8 oracle(0);
+      Bench bench(at::kCPU, at::kBFloat16, native_fp8_tolerance());
+      check_long_sums(op, oracle, recipe, bench);
+      EXPECT_EQ(bench.trouble().empty(), kind == Kind::kExact || kind == Kind::kHopper)
+          << bench.trouble();
+      if (bench.trouble().empty()) EXPECT_EQ(bench.compared(), 4 * 32 * 128);
+    }
+  }
 }
 
 // Every operation of the engine has its lines, and the CPU passes them all.

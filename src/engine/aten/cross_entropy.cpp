@@ -33,6 +33,7 @@ struct AtenCrossEntropy final : CrossEntropy {
       p.scatter_(1, ids, -1, "add");
       at::mul_out(logits, p, ignored.logical_not().mul(options.grad_scale));
     }
+    if (options.each.defined()) options.each.copy_(each);
     return each.sum(0, /*keepdim=*/false, at::kDouble);
   }
 };

@@ -106,7 +106,7 @@ Factors factors_of(const Tensor& blocks, Recipe recipe, const QuantizeSpec& orde
       const Tensor decode = e8m0_decode(format, amax_with_nan(blocks));
       return {decode.reciprocal(), decode};
     }
-    case ScaleRule::kNvfp4:  // fp8::decide takes no GPU for it
+    case ScaleRule::kNvfp4:  // fp8::decide takes Transformer Engine for it
       break;
   }
   OCTAVO_ASSERT(false && "all rules are above");
@@ -120,6 +120,13 @@ at::ScalarType dtype_of(Format format) {
 }
 
 Tensor values_of(const Tensor& codes, Format format, at::ScalarType type) {
+  if (format == Format::kE2M1) {
+    Tensor values = at::empty({static_cast<int64_t>(fp8::kE2M1ByteValues.size())}, at::kFloat);
+    std::ranges::copy(fp8::kE2M1ByteValues, values.mutable_data_ptr<float>());
+    return values.to(codes.device(), type)
+        .index_select(0, codes.flatten().to(at::kInt))
+        .view(codes.sizes());
+  }
   return codes.view(dtype_of(format)).to(type);
 }
 
@@ -193,16 +200,18 @@ std::vector<Tensor> stats_of(const Measured& m, const fp8::Side& side) {
   const Tensor decode = spread(m.quantized.decode, m.grid, rows, columns);
   const Tensor encode = decode.reciprocal().clamp_max_(kLargestFloat);
   // What rounds past the largest value, and to zero: the ties go to the even code.
-  const bool e4m3 = side.format == Format::kE4M3;
+  const bool e4m3 = side.format == Format::kE4M3, e2m1 = side.format == Format::kE2M1;
   const Tensor scaled = at::mul(value, encode).abs_();
   const Tensor counts = finite.logical_and(value.ne(0)).logical_and_(encode.ne(0));
-  const Tensor past = e4m3 ? scaled.gt(464) : scaled.ge(61440);
-  const Tensor below = scaled.le(e4m3 ? 0x1p-10 : 0x1p-17);
+  // A scale of NVFP4 may be zero: what is in such a block is lost below, not above.
+  const Tensor past = e2m1   ? scaled.ge(7).logical_and_(decode.ne(0))
+                      : e4m3 ? scaled.gt(464)
+                             : scaled.ge(61440);
+  const Tensor values = values_of(m.quantized.codes, side.format, at::kFloat).to(at::kDouble);
+  // Stochastic rounding makes zeros of larger values too.
+  const Tensor below = e2m1 ? at::mul(values, decode).eq(0) : scaled.le(e4m3 ? 0x1p-10 : 0x1p-17);
   const Tensor wide = value.to(at::kDouble).masked_fill_(finite.logical_not(), 0);
-  const Tensor meant = values_of(m.quantized.codes, side.format, at::kFloat)
-                           .to(at::kDouble)
-                           .mul_(decode)
-                           .masked_fill_(finite.logical_not(), 0);
+  const Tensor meant = values.mul_(decode).masked_fill_(finite.logical_not(), 0);
   // By rows first: the order of a sum of everything depends on the number of threads.
   const auto total = [](const Tensor& t) { return t.sum(1, false, at::kDouble).sum(0); };
   const Tensor magnitude = value.abs().nan_to_num_(0, kInfinity, -kInfinity).flatten();

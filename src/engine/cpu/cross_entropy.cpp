@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -96,24 +97,27 @@ struct SimdCrossEntropy final : CrossEntropy {
   at::Tensor run(at::Tensor& logits, const at::Tensor& targets, const Options& options) override {
     const int64_t rows = logits.size(0), columns = logits.size(1);
     const int32_t* ids = targets.const_data_ptr<int32_t>();
-    std::vector<double> nll(static_cast<size_t>(rows)), z(static_cast<size_t>(rows));
+    const at::Tensor each =
+        options.each.defined() ? options.each : at::empty({rows, 2}, at::kDouble);
+    double* of_rows = each.mutable_data_ptr<double>();
+    std::fill(of_rows, of_rows + 2 * rows, 0.0);  // rows that are ignored stay so
     parallel_for(0, rows, grain_of_rows(columns), [&](int64_t begin, int64_t end) {
       std::vector<float> exps(static_cast<size_t>(options.classes) + 64);
       for (int64_t r = begin; r < end; ++r) {
-        const auto i = static_cast<size_t>(r);
+        double *nll = of_rows + 2 * r, *z = nll + 1;
         if (logits.scalar_type() == at::kBFloat16) HWY_DYNAMIC_DISPATCH(row_bf16)
         (mutable_data<uint16_t>(logits) + r * columns, static_cast<size_t>(columns), ids[r],
-         options, exps.data(), &nll[i], &z[i]);
+         options, exps.data(), nll, z);
         else HWY_DYNAMIC_DISPATCH(row_f32)(mutable_data<float>(logits) + r * columns,
                                            static_cast<size_t>(columns), ids[r], options,
-                                           exps.data(), &nll[i], &z[i]);
+                                           exps.data(), nll, z);
       }
     });
     at::Tensor sums = at::zeros({2}, at::kDouble);
     double* total = sums.mutable_data_ptr<double>();
-    for (size_t i = 0; i < nll.size(); ++i) {
-      total[0] += nll[i];
-      total[1] += z[i];
+    for (int64_t r = 0; r < rows; ++r) {
+      total[0] += of_rows[2 * r];
+      total[1] += of_rows[2 * r + 1];
     }
     return sums;
   }

@@ -47,7 +47,8 @@ void add_element(Part& part, float x, float value, float decode, float limit) {
   }
   // A factor of 0 or NaN is the doing of another value, which is counted itself.
   const float encode = fp8::scale_from_decode(decode).encode;
-  h.incidents.saturated += magnitude * encode >= limit;
+  // NVFP4's blocks may have a scale of 0: what is in them is lost below, not above.
+  h.incidents.saturated += decode != 0 && magnitude * encode >= limit;
   h.incidents.underflowed += x != 0 && value == 0 && encode != 0;
   const double difference = static_cast<double>(x) - value;
   h.signal += static_cast<double>(x) * x;

@@ -24,7 +24,10 @@ class OwnCrossEntropy final : public CrossEntropy {
     OCTAVO_ASSERT(logits.size(1) <= std::numeric_limits<int32_t>::max());
     OCTAVO_ASSERT(options.classes > 0 && options.classes <= logits.size(1));
     const auto doubles = logits.options().dtype(at::kDouble);
-    at::Tensor of_rows = at::empty({logits.size(0), 2}, doubles), total = at::empty({2}, doubles);
+    at::Tensor of_rows =
+        options.each.defined() ? options.each : at::empty({logits.size(0), 2}, doubles);
+    OCTAVO_ASSERT(of_rows.is_contiguous() && of_rows.numel() == 2 * logits.size(0));
+    at::Tensor total = at::empty({2}, doubles);
     const kernels::CrossEntropyArguments arguments{
         .logits = static_cast<kernels::Bf16*>(logits.mutable_data_ptr()),
         .targets = targets.const_data_ptr<int32_t>(),

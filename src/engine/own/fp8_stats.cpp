@@ -17,7 +17,7 @@ std::optional<at::Tensor> fp8_stats(const at::Tensor& x, const at::Tensor& codes
                                     const fp8::Grid& grid) {
   static_assert(kernels::kStats == fp8::kHealthStats);
   if (!x.is_cuda() || x.scalar_type() != at::kBFloat16 || library().kernels == nullptr ||
-      x.numel() > int64_t{UINT32_MAX})
+      x.numel() > int64_t{UINT32_MAX} || format == fp8::Format::kE2M1)
     return std::nullopt;
   const at::NoGradGuard no_grad;
   const at::Tensor values = x.contiguous(), bytes = codes.contiguous(),

@@ -99,6 +99,7 @@ struct PlainCrossEntropy final : CrossEntropy {
       logits.narrow(1, 0, options.classes)
           .copy_(gradient * weight.unsqueeze(1) * options.grad_scale);
     }
+    if (options.each.defined()) options.each.copy_(at::stack({nll, z}, 1));
     return at::stack({nll.sum(), z.sum()});
   }
 };

@@ -6,6 +6,7 @@
 #include "engine/own/library.h"
 #include "engine/own/own.h"
 #include "engine/te/linear_gemms.h"
+#include "engine/te/nvfp4.h"
 #include "engine/te/quantizer.h"
 #include "engine/te/te.h"
 #include "engine/te/vectors.h"
@@ -25,10 +26,12 @@ class TeFp8Linear final : public Fp8Linear {
  public:
   Fp8Matrix quantize(const Tensor& x, Recipe recipe, const QuantizeSpec& row,
                      const QuantizeSpec& column) override {
+    if (fp8::is_fp4(recipe)) return nvfp4_.quantize(x, recipe, row, column);
     return te::quantize(x, recipe, row, column);
   }
 
   int64_t row_multiple(fp8::Granularity granularity) const override {
+    if (granularity == fp8::Granularity::kBlock16) return 32;  // of its quantizing kernel
     return granularity == fp8::Granularity::kBlock128 ? 8 : 1;
   }
   std::string_view no_parts_reason(Recipe recipe) const override {
@@ -186,7 +189,10 @@ class TeFp8Linear final : public Fp8Linear {
   }
 
   Tensor health_stats(const Tensor& x, const Fp8Matrix& quantized, Direction direction) override {
-    return aten::measure_plain(x, plain_copy(quantized, direction, facts_of(x.device())),
+    // What was quantized is the matrix after the transform.
+    const bool rotated = quantized.copy(direction).rotated;
+    const Tensor before = rotated ? rotated_transposed(x, OnDevice(x)).t().contiguous() : x;
+    return aten::measure_plain(before, plain_copy(quantized, direction, facts_of(x.device())),
                                quantized.side(direction), quantized.grid(direction));
   }
 
@@ -235,6 +241,7 @@ class TeFp8Linear final : public Fp8Linear {
   }
 
   LinearGemms gemms_;
+  Nvfp4Quantizer nvfp4_;
   Tensor ratios_;
   std::vector<Format> ratio_formats_;
 };

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <limits>
+
 #include "base/error.h"
 #include "fp8/formats.h"
 
@@ -18,6 +20,9 @@ int64_t padded(int64_t size, int64_t multiple) {
   return blocks(size, multiple) * multiple;
 }
 
+// Behind the block scales, which are a multiple of 512 bytes.
+constexpr int64_t kAmaxBytes = 16;
+
 NVTEDType scale_type_of(const Layout& layout) {
   return layout.scale_type == at::kByte ? kNVTEFloat8E8M0 : kNVTEFloat32;
 }
@@ -29,7 +34,7 @@ void want_shape(const char* what, const at::Tensor& found, at::IntArrayRef wante
        found.defined() ? octavo::str(found.sizes()) : std::string("none"));
 }
 
-// The E8M0 scales [across, along] that lie swizzled in tiles of 128 x 4.
+// The block scales [across, along] that lie swizzled in tiles of 128 x 4.
 at::Tensor unswizzled(const at::Tensor& scales, int64_t across, int64_t along) {
   return scales.view({padded(across, 128) / 128, padded(along, 4) / 4, 32, 4, 4})
       .permute({0, 3, 2, 1, 4})
@@ -56,12 +61,40 @@ at::Tensor plain_scales(const at::Tensor& scales, Granularity granularity, Direc
       if (row) return aten::from_e8m0(unswizzled(scales, grid.grid_rows, grid.grid_columns));
       return aten::from_e8m0(unswizzled(scales, grid.grid_columns, grid.grid_rows).t());
     case Granularity::kVector:
-    case Granularity::kBlock16:
+    case Granularity::kBlock16:  // plain_nvfp4() has them
     case Granularity::kSquare16:
       break;
   }
   OCTAVO_ASSERT(false && "refused by layout_of");
   return {};
+}
+
+// Nibbles [rows, columns / 2] as bytes of Format::kE2M1, whose sign is in the highest bit.
+at::Tensor unpacked(const at::Tensor& codes) {
+  const at::Tensor nibbles =
+      at::stack({codes.bitwise_and(15), codes.bitwise_right_shift(4)}, -1).flatten(1);
+  return nibbles.bitwise_and(7).bitwise_or_(nibbles.bitwise_and(8).bitwise_left_shift_(4));
+}
+
+// What is left of a value beside its code and its block's scale: 1 / S of fp8/nvfp4.h.
+at::Tensor rest_of(const at::Tensor& amax) {
+  const at::Tensor factor = at::div(at::scalar_tensor(448 * 6, at::kFloat), amax)
+                                .clamp_max_(std::numeric_limits<float>::max());
+  return factor.masked_fill(amax.eq(0).logical_or_(factor.eq(0)), 1).reciprocal_();
+}
+
+aten::PlainFp8 plain_nvfp4(const Fp8Copy& copy, const fp8::Side& side, Direction direction,
+                           const Layout& layout) {
+  const int64_t across = copy.codes.size(0), along = copy.codes.size(1) / 8;
+  const Nvfp4Scales scales = nvfp4_scales(copy, layout);
+  at::Tensor blocks = unswizzled(scales.blocks, across, along);
+  // Each row has the scale of its square.
+  if (side.granularity == Granularity::kSquare16) blocks = blocks.slice(0, 0, across, 16);
+  at::Tensor decode = aten::values_of(blocks.contiguous(), fp8::Format::kE4M3, at::kFloat)
+                          .mul_(rest_of(scales.amax));
+  at::Tensor codes = unpacked(copy.codes);
+  const bool row = direction == Direction::kRow;
+  return {.codes = row ? codes : codes.t(), .decode = row ? decode : decode.t()};
 }
 
 }  // namespace
@@ -94,9 +127,16 @@ Layout layout_of(const fp8::Side& side, Direction direction, int64_t rows, int64
       else
         layout.scales = {padded(blocks(rows, 32), 4), padded(columns, 128)};
       break;
-    case Granularity::kVector:
-    case Granularity::kBlock16:  // fp8::decide takes no GPU for it
+    case Granularity::kBlock16:
     case Granularity::kSquare16:
+      layout.mode = NVTE_NVFP4_1D_SCALING;
+      layout.transposed = !row;
+      layout.scale_type = at::kByte;
+      layout.blocks = {padded(across, 128), padded(blocks(along, 16), 4)};
+      layout.scales = {layout.blocks[0] * layout.blocks[1] + kAmaxBytes};
+      layout.codes = {across, along / 2};
+      return layout;
+    case Granularity::kVector:
       fail(ExitCode::kEnvironment, "te",
            "one scale per row: wanted a recipe that Transformer Engine has, found rowwise; take "
            "fp8_backend aten, or another recipe");
@@ -123,8 +163,28 @@ void describe_copy(Handle& handle, const Fp8Copy& copy, const fp8::Side& side, c
                    const CopyParams& params) {
   want_shape("codes", copy.codes, layout.codes);
   want_shape("scales", copy.scales, layout.scales);
+  if (layout.mode == NVTE_NVFP4_1D_SCALING) {
+    const Nvfp4Scales scales = nvfp4_scales(copy, layout);
+    describe_nvfp4(handle, {copy.codes, scales.blocks, scales.amax}, params);
+    return;
+  }
   handle.set(params.data, copy.codes, type_of(side.format));
   handle.set(params.scales, copy.scales, scale_type_of(layout));
+}
+
+Nvfp4Scales nvfp4_scales(const Fp8Copy& copy, const Layout& layout) {
+  const int64_t bytes = c10::multiply_integers(layout.blocks);
+  return {.blocks = copy.scales.narrow(0, 0, bytes).view(layout.blocks),
+          .amax = copy.scales.narrow(0, bytes, kAmaxBytes).view(at::kFloat).narrow(0, 0, 1)};
+}
+
+// The library wants the shape of the elements, not of the bytes.
+void describe_nvfp4(Handle& handle, const Nvfp4Copy& copy, const CopyParams& params) {
+  handle.set(params.data, copy.codes.data_ptr(), kNVTEFloat4E2M1,
+             {copy.codes.size(0), 2 * copy.codes.size(1)});
+  handle.set(params.scales, copy.blocks, kNVTEFloat8E4M3);
+  handle.set(params.data == kNVTERowwiseData ? kNVTEAmax : kNVTEColumnwiseAmax, copy.amax,
+             kNVTEFloat32);
 }
 
 aten::PlainFp8 plain_copy(const Fp8Matrix& matrix, Direction direction, const DeviceFacts& facts) {
@@ -133,6 +193,7 @@ aten::PlainFp8 plain_copy(const Fp8Matrix& matrix, Direction direction, const De
   const Layout layout = layout_of(side, direction, matrix.rows, matrix.columns, facts);
   want_shape("codes", copy.codes, layout.codes);
   want_shape("scales", copy.scales, layout.scales);
+  if (layout.mode == NVTE_NVFP4_1D_SCALING) return plain_nvfp4(copy, side, direction, layout);
   return {.codes = layout.transposed ? copy.codes.t() : copy.codes,
           .decode = plain_scales(copy.scales, side.granularity, direction, matrix.grid(direction))};
 }

@@ -9,6 +9,7 @@
 #include <transformer_engine/cast.h>
 #include <transformer_engine/fused_rope.h>
 #include <transformer_engine/gemm.h>
+#include <transformer_engine/hadamard_transform.h>
 #include <transformer_engine/normalization.h>
 #include <transformer_engine/recipe.h>
 #include <transformer_engine/swizzle.h>
@@ -100,6 +101,9 @@ class Function<Result (*)(Arguments...)> {
   F(nvte_fused_rope_backward)                          \
   F(nvte_transpose)                                    \
   F(nvte_multi_cast_transpose)                         \
+  F(nvte_hadamard_transform)                           \
+  F(nvte_hadamard_transform_amax)                      \
+  F(nvte_swizzle_scaling_factors)                      \
   F(nvte_swizzle_block_scaling_to_mxfp8_scaling_factors)
 
 struct Library {

@@ -71,6 +71,11 @@ void check_sides(const char* name, Granularity granularity, const ExpectedShape&
       break;
     case Granularity::kBlock16:
     case Granularity::kSquare16:
+      want(fp8::traits_of(fp8::recipe_with(granularity)).native.has(facts.capability),
+           "compute capability 10.0 or 10.3 for blocks of 16");
+      want(summed % 32 == 0 && d.columns % 8 == 0,
+           "a sum that is a multiple of 32 and columns of 8 for blocks of 16");
+      break;
     case Granularity::kVector:
       want(false, "a recipe that Transformer Engine has, which one scale per row is not");
   }
@@ -127,7 +132,8 @@ Operand operand(const char* name, const Fp8Matrix& matrix, Direction direction,
     return as_blocks_of_32(copy, side, layout, on);
   Handle handle(layout.mode);
   describe_copy(handle, copy, side, layout, params_of(side, direction, on.facts));
-  if (layout.mode == NVTE_MXFP8_1D_SCALING) handle.set_swizzled();
+  if (layout.mode == NVTE_MXFP8_1D_SCALING || layout.mode == NVTE_NVFP4_1D_SCALING)
+    handle.set_swizzled();
   return {std::move(handle), {}};
 }
 

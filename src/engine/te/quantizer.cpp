@@ -153,7 +153,8 @@ void check_shape(const Output::Shape& shape, Recipe recipe, const QuantizeSpec& 
                  const QuantizeSpec& column) {
   // Kernels and GEMMs read 16 bytes at a time, or whole blocks.
   const int64_t multiple = fp8::traits_of(recipe).token_multiple;
-  const bool rows_matter = column.wanted || !row.wanted;  // its sums are along the rows
+  // Sums are along the rows of a column copy; NVFP4's kernels want them so of every copy.
+  const bool rows_matter = column.wanted || !row.wanted || fp8::is_fp4(recipe);
   if (shape.columns % multiple != 0 || (rows_matter && shape.rows % multiple != 0))
     fail(ExitCode::kEnvironment, "te", "fp8_recipe ", config::name_of(recipe),
          ": wanted sides that are multiples of ", multiple, ", found a matrix of ", shape.rows,

@@ -16,16 +16,19 @@ NVTEShape shape_of(at::IntArrayRef sizes) {
   return shape;
 }
 
-// Of one element.
-int64_t bytes_of(NVTEDType type) {
+int64_t bytes_of(int64_t elements, NVTEDType type) {
   switch (type) {
+    case kNVTEInt64:
+      return 8 * elements;
     case kNVTEFloat32:
     case kNVTEInt32:
-      return 4;
+      return 4 * elements;
     case kNVTEBFloat16:
-      return 2;
+      return 2 * elements;
+    case kNVTEFloat4E2M1:
+      return elements / 2;
     default:
-      return 1;
+      return elements;
   }
 }
 
@@ -50,16 +53,26 @@ NVTEDType type_of(at::ScalarType type) {
       return kNVTEFloat32;
     case at::kInt:
       return kNVTEInt32;
+    case at::kLong:
+      return kNVTEInt64;
     case at::kByte:
       return kNVTEByte;
     default:
-      fail(ExitCode::kEnvironment, "te", "wanted BF16, FP32, int32 or bytes, found ",
+      fail(ExitCode::kEnvironment, "te", "wanted BF16, FP32, int32, int64 or bytes, found ",
            at::toString(type));
   }
 }
 
 NVTEDType type_of(fp8::Format format) {
-  return format == fp8::Format::kE4M3 ? kNVTEFloat8E4M3 : kNVTEFloat8E5M2;
+  switch (format) {
+    case fp8::Format::kE4M3:
+      return kNVTEFloat8E4M3;
+    case fp8::Format::kE5M2:
+      return kNVTEFloat8E5M2;
+    case fp8::Format::kE2M1:
+      break;
+  }
+  return kNVTEFloat4E2M1;
 }
 
 Handle::Handle(NVTEScalingMode mode) : tensor_(library().nvte_create_tensor(mode)) {}
@@ -83,7 +96,7 @@ void Handle::set(NVTETensorParam param, void* data, NVTEDType type, at::IntArray
   library().nvte_set_tensor_param_v2(tensor_, param, &basic, sizeof basic);
   if (traffic_listener() != nullptr)
     remember_buffer(tensor_, param,
-                    data != nullptr ? c10::multiply_integers(shape) * bytes_of(type) : 0);
+                    data != nullptr ? bytes_of(c10::multiply_integers(shape), type) : 0);
 }
 
 void Handle::set_swizzled() {
@@ -97,9 +110,23 @@ void Handle::clear(NVTETensorParam param) {
 
 QuantizationConfig::QuantizationConfig(bool power_of_two_scales)
     : config_(library().nvte_create_quantization_config()) {
-  const uint8_t flag = power_of_two_scales ? 1 : 0;
-  library().nvte_set_quantization_config_attribute(config_, kNVTEQuantizationConfigForcePow2Scales,
-                                                   &flag, sizeof flag);
+  set(kNVTEQuantizationConfigForcePow2Scales, power_of_two_scales);
+}
+
+QuantizationConfig::QuantizationConfig(bool squares, const at::Tensor& draws)
+    : config_(library().nvte_create_quantization_config()) {
+  set(kNVTEQuantizationConfigNVFP42DQuantization, squares);
+  set(kNVTEQuantizationConfigStochasticRounding, draws.defined());
+  if (!draws.defined()) return;
+  draws_.emplace(draws);
+  const NVTETensor tensor = *draws_;
+  library().nvte_set_quantization_config_attribute(config_, kNVTEQuantizationConfigRNGState,
+                                                   &tensor, sizeof tensor);
+}
+
+void QuantizationConfig::set(NVTEQuantizationConfigAttribute attribute, bool value) {
+  const uint8_t flag = value ? 1 : 0;
+  library().nvte_set_quantization_config_attribute(config_, attribute, &flag, sizeof flag);
 }
 
 QuantizationConfig::~QuantizationConfig() {

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <utility>
 
 #include "engine/te/library.h"
@@ -30,7 +31,7 @@ class Handle {
   // One of the buffers that make up a tensor. An undefined tensor sets none.
   void set(NVTETensorParam param, const at::Tensor& buffer, NVTEDType type);
   void set(NVTETensorParam param, void* data, NVTEDType type, at::IntArrayRef shape);
-  void set_swizzled();  // E8M0 scales are, or are to be written, in the order that GEMMs read
+  void set_swizzled();  // block scales are, or are to be written, in the order that GEMMs read
   void clear(NVTETensorParam param);
 
  private:
@@ -40,13 +41,18 @@ class Handle {
 class QuantizationConfig {
  public:
   explicit QuantizationConfig(bool power_of_two_scales);
+  // Of NVFP4. `squares`: blocks of 16 x 16, else 1 x 16. `draws`: int64 {seed, offset} of
+  // stochastic rounding; undefined: to nearest. It must outlive the call.
+  QuantizationConfig(bool squares, const at::Tensor& draws);
   ~QuantizationConfig();
   QuantizationConfig(const QuantizationConfig&) = delete;
   QuantizationConfig& operator=(const QuantizationConfig&) = delete;
   operator NVTEQuantizationConfig() const { return config_; }  // NOLINT: to be passed on
 
  private:
+  void set(NVTEQuantizationConfigAttribute attribute, bool value);
   NVTEQuantizationConfig config_;
+  std::optional<Handle> draws_;
 };
 
 class MatmulConfig {

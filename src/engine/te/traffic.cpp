@@ -44,6 +44,9 @@ constexpr LibraryCall kLibraryCalls[] = {
     {"nvte_quantize_dbias_dgelu", "rrwwk"},
     {"nvte_transpose", "rw"},
     {"nvte_multi_cast_transpose", "rw"},  // told for each matrix of its list
+    {"nvte_hadamard_transform", "rw"},
+    {"nvte_hadamard_transform_amax", "r-"},
+    {"nvte_swizzle_scaling_factors", "rw"},
     {"nvte_swizzle_block_scaling_to_mxfp8_scaling_factors", "rw"},
     {"nvte_fused_rope_forward", "r-rrw"},
     {"nvte_fused_rope_backward", "r-rrw"},

@@ -95,6 +95,7 @@ void write_receipt(const Run& run, const fs::path& run_dir, const std::string& s
       {"restarts", restarts_receipt(run_dir)},
       {"data", data_receipt(run)},
       {"checkpoints", run.saver != nullptr ? run.saver->receipt() : Json()},
+      {"uploads", run.uploader != nullptr ? run.uploader->receipt() : Json()},
       {"sinks", sinks},
       {"flags", flags},
       {"steps", run.progress.step},

@@ -10,10 +10,12 @@
 #include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/model_file.h"
+#include "checkpoint/download.h"
 #include "config/print.h"
 #include "data/chat_template.h"
 #include "hub/hub.h"
 #include "model_config/presets.h"
+#include "object_store/address.h"
 #include "train/device.h"
 #include "train/lora_run.h"
 #include "train/model_factory.h"
@@ -81,8 +83,12 @@ checkpoint::State state_of(const Run& run, const std::string& run_name, const do
   return state;
 }
 
-checkpoint::SaveOptions save_options(const config::Settings& settings, bool best) {
-  return {.best = best, .newest_run = true, .keep = static_cast<int>(settings.keep_checkpoints)};
+checkpoint::SaveOptions save_options(const Run& run, bool best = false) {
+  checkpoint::SaveOptions options{
+      .best = best, .newest_run = true, .keep = static_cast<int>(run.settings.keep_checkpoints)};
+  if (checkpoint::Uploader* uploader = run.uploader.get(); uploader != nullptr)
+    options.in_use = [uploader](const fs::path& path) { return uploader->in_use(path); };
+  return options;
 }
 
 // Names the folder that the ranks of this start of the run write into.
@@ -97,12 +103,15 @@ checkpoint::Saver& saver_of(Run& run, const std::string& run_name) {
   if (run.saver != nullptr) return *run.saver;
   dist::World& world = run.world;
   constexpr double kLeastPatience = 60;  // seconds: disks are slower than networks
-  run.saver = std::make_unique<checkpoint::Saver>(
-      fs::path(checkpoint_dir(run.settings)) / run_name,
-      checkpoint::SaverOptions{.part = {world.rank(), world.size(), world.shards(),
-                                        world.from_first(new_token(), "the token of checkpoints")},
-                               .timeout = std::max(kLeastPatience, run.settings.dist_timeout),
-                               .processes = world.rank_info().local_ranks});
+  checkpoint::SaverOptions options{
+      .part = {world.rank(), world.size(), world.shards(),
+               world.from_first(new_token(), "the token of checkpoints")},
+      .timeout = std::max(kLeastPatience, run.settings.dist_timeout),
+      .processes = world.rank_info().local_ranks};
+  if (checkpoint::Uploader* uploader = run.uploader.get(); uploader != nullptr)
+    options.on_saved = [uploader](const fs::path& path) { uploader->add(path); };
+  run.saver = std::make_unique<checkpoint::Saver>(fs::path(checkpoint_dir(run.settings)) / run_name,
+                                                  std::move(options));
   return *run.saver;
 }
 
@@ -112,13 +121,20 @@ void start_save(Run& run, const std::string& run_name, bool best, const double* 
   if (run.save_clock) run.save_clock->on_save(CheckpointClock::Clock::now());
   checkpoint::Saver& saver = saver_of(run, run_name);
   const heartbeat::Exempt exempt(kDisk);
-  saver.start(state_of(run, run_name, val_loss), save_options(run.settings, best));
+  saver.start(state_of(run, run_name, val_loss), save_options(run, best));
 }
 
 fs::path save(Run& run, const std::string& run_name, bool best, const double* val_loss) {
   checkpoint::Saver& saver = saver_of(run, run_name);
   const heartbeat::Exempt exempt(kDisk);
-  return saver.save(state_of(run, run_name, val_loss), save_options(run.settings, best));
+  return saver.save(state_of(run, run_name, val_loss), save_options(run, best));
+}
+
+void remove_old_checkpoints(const Run& run) {
+  Json extra = {{"run_name", run.settings.run_name}};
+  if (!run.claim.run_id.empty()) extra["run_id"] = run.claim.run_id;
+  const fs::path folder = checkpoint_folder(run.settings);
+  if (fs::exists(folder)) checkpoint::remove_old(folder, save_options(run), extra);
 }
 
 void check_room(const Run& run) {
@@ -205,6 +221,8 @@ Loaded load_model(const config::Settings& settings) {
   Loaded loaded;
   loaded.engine = std::make_unique<engine::Engine>(target_of(settings));
   std::string what = settings.checkpoint;
+  if (object_store::is_s3_address(what))
+    what = checkpoint::download(*object_store::s3(), what, checkpoint_dir(settings)).string();
   const hub::Options hub_options = hub::model_options(settings);
   const bool is_step = checkpoint::is_checkpoint_name(checkpoint_dir(settings), what);
   if (!is_step && hub::is_hub_name(what)) what = model_config::hub_name(what).value_or(what);

@@ -18,6 +18,8 @@ namespace octavo::train {
 void start_save(Run& run, const std::string& run_name, bool best, const double* val_loss);
 // In the foreground, after one in progress. A failure is an error.
 fs::path save(Run& run, const std::string& run_name, bool best, const double* val_loss);
+// Checkpoints beyond keep_checkpoints that stayed because they were being uploaded.
+void remove_old_checkpoints(const Run& run);
 // Before the first save: an error when the disk has no room for it.
 void check_room(const Run& run);
 // Until the save in progress has ended. Whether the last one succeeded on all ranks.

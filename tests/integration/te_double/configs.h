@@ -7,6 +7,8 @@ namespace te_double {
 
 struct QuantizationConfig {
   bool power_of_two_scales = false;
+  bool squares = false, stochastic = false;  // of NVFP4
+  NVTETensor draws = nullptr;
 };
 struct MatmulConfig {
   bool split_accumulator = false;

@@ -20,6 +20,7 @@ octavo::engine::Fp8Linear& rehearsal() {
 Fp8Matrix operand(const Tensor& t, Direction direction) {
   const bool per_tensor = t.mode == NVTE_DELAYED_TENSOR_SCALING;
   const bool column = direction == Direction::kColumn && !(per_tensor && any_layout());
+  if (t.is_fp4()) return read_nvfp4(t, column, direction);
   return read_copy(t, column, direction);
 }
 
@@ -76,7 +77,7 @@ extern "C" void nvte_cublas_gemm_v2(int transa, int transb, const float* alpha, 
   const auto at = reinterpret_cast<uintptr_t>(view(workspace).const_data_ptr());
   check(at % 256 == 0 && view(workspace).numel() >= (32 << 20),
         "a workspace too small or unaligned");
-  if (!tensor(a).is_fp8()) {
+  if (!tensor(a).is_fp8() && !tensor(a).is_fp4()) {
     te_double::multiply_plain(transa == 1, transb == 1, view(a), view(b), *beta == 1, view(d),
                               options);
     return;

@@ -280,6 +280,12 @@ void nvte_quantize_v2(const NVTETensor input, NVTETensor output,
                       const NVTEQuantizationConfig config, cudaStream_t /*stream*/) {
   count_call("nvte_quantize_v2");
   auto& out = tensor(output);
+  if (out.is_fp4()) {
+    check(config != nullptr, "wanted a configuration");
+    te_double::quantize_nvfp4(te_double::view(input), out,
+                              *static_cast<te_double::QuantizationConfig*>(config));
+    return;
+  }
   const bool pow2 =
       config != nullptr && static_cast<te_double::QuantizationConfig*>(config)->power_of_two_scales;
   const bool in_blocks_of_128 =

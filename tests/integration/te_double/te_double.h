@@ -46,6 +46,7 @@ struct Tensor {
   const NVTEBasicTensor& of(NVTETensorParam param) const { return params[param]; }
   bool has(NVTETensorParam param) const { return params[param].data_ptr != nullptr; }
   bool is_fp8() const;
+  bool is_fp4() const { return mode == NVTE_NVFP4_1D_SCALING; }
 };
 Tensor& tensor(NVTETensor handle);
 
@@ -62,6 +63,10 @@ octavo::fp8::Format format_of(const Tensor& t);
 
 // Fills every copy that the tensor has room for.
 void quantize(const at::Tensor& values, Tensor& out);
+// NVFP4 (nvfp4.cpp): the same, by `config`; and a copy for the rehearsal's GEMMs.
+struct QuantizationConfig;
+void quantize_nvfp4(const at::Tensor& values, Tensor& out, const QuantizationConfig& config);
+Fp8Matrix read_nvfp4(const Tensor& t, bool column_storage, Direction direction);
 // The numbers to where the call wants them: BF16, or quantized.
 void put(const at::Tensor& values, Tensor& out);
 

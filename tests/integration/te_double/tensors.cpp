@@ -58,6 +58,8 @@ at::Tensor view(const NVTEBasicTensor& basic) {
         return at::kFloat;
       case kNVTEInt32:
         return at::kInt;
+      case kNVTEInt64:
+        return at::kLong;
       default:
         return at::kByte;
     }
@@ -130,10 +132,18 @@ NVTEQuantizationConfig nvte_create_quantization_config() {
 void nvte_set_quantization_config_attribute(NVTEQuantizationConfig config,
                                             NVTEQuantizationConfigAttribute attribute,
                                             const void* buffer, size_t bytes) {
-  te_double::check(attribute == kNVTEQuantizationConfigForcePow2Scales && bytes == 1,
-                   "an attribute that the stand-in does not know");
-  static_cast<te_double::QuantizationConfig*>(config)->power_of_two_scales =
-      *static_cast<const uint8_t*>(buffer) != 0;
+  auto& c = *static_cast<te_double::QuantizationConfig*>(config);
+  const auto flag = [&] { return *static_cast<const uint8_t*>(buffer) != 0; };
+  if (attribute == kNVTEQuantizationConfigForcePow2Scales && bytes == 1)
+    c.power_of_two_scales = flag();
+  else if (attribute == kNVTEQuantizationConfigNVFP42DQuantization && bytes == 1)
+    c.squares = flag();
+  else if (attribute == kNVTEQuantizationConfigStochasticRounding && bytes == 1)
+    c.stochastic = flag();
+  else if (attribute == kNVTEQuantizationConfigRNGState && bytes == sizeof(NVTETensor))
+    c.draws = *static_cast<const NVTETensor*>(buffer);
+  else
+    te_double::check(false, "an attribute that the stand-in does not know");
 }
 void nvte_destroy_quantization_config(NVTEQuantizationConfig config) {
   delete static_cast<te_double::QuantizationConfig*>(config);

@@ -1,0 +1,175 @@
+#include "data/part_cache.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/text.h"
+
+namespace octavo::data {
+namespace {
+
+constexpr std::string_view kTemporary = "writing-";
+constexpr uint64_t kFolders = 256, kWays = 4;
+constexpr auto kAbandoned = std::chrono::hours(1);
+
+// In front of the content. Of this machine alone: its own byte order will do.
+struct Head {
+  std::array<char, 8> magic{'O', 'C', 'T', 'P', 'A', 'R', 'T', '1'};
+  uint64_t key_low = 0, key_high = 0;  // of the whole key: a place has many
+  uint64_t size = 0, hash = 0;         // of the content
+  bool operator==(const Head&) const = default;
+};
+
+XXH128_hash_t hash_of(std::string_view key) {
+  return XXH3_128bits(key.data(), key.size());
+}
+
+Head head_of(std::string_view key, std::span<const std::byte> content) {
+  const XXH128_hash_t hash = hash_of(key);
+  return {.key_low = hash.low64,
+          .key_high = hash.high64,
+          .size = content.size(),
+          .hash = XXH3_64bits(content.data(), content.size())};
+}
+
+bool read_all(int fd, void* to, size_t size) {
+  auto* next = static_cast<char*>(to);
+  while (size > 0) {
+    const ssize_t got = ::read(fd, next, size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    next += got;
+    size -= static_cast<size_t>(got);
+  }
+  return true;
+}
+
+bool write_all(int fd, const void* from, size_t size) {
+  const auto* next = static_cast<const char*>(from);
+  while (size > 0) {
+    const ssize_t sent = ::write(fd, next, size);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent <= 0) return false;
+    next += sent;
+    size -= static_cast<size_t>(sent);
+  }
+  return true;
+}
+
+// The number of a file "7.large" or "7.small"; nothing for other names.
+std::optional<uint64_t> number_of(const std::string& name, std::string_view kind) {
+  if (!name.ends_with(kind)) return std::nullopt;
+  uint64_t number = 0;
+  const char* const end = name.data() + name.size() - kind.size();
+  const auto [stop, error] = std::from_chars(name.data(), end, number);
+  if (error != std::errc{} || stop != end) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+PartCache::PartCache(fs::path folder, uint64_t limit)
+    : folder_(std::move(folder)),
+      large_((limit - limit / 20) / (kLargePart + sizeof(Head))),
+      small_(limit / 20 / (kSmallPart + sizeof(Head))) {
+  if (small_ == 0) large_ = 0;
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (error) {
+    log_warn(str("data_cache: ", folder_.string(), " cannot be made (", error.message(),
+                 "): what is read from the object store is not kept"));
+    large_ = small_ = 0;
+    return;
+  }
+  clean();
+}
+
+// What a killed process left, and places that a smaller limit no longer has.
+void PartCache::clean() const {
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(folder_, error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    std::error_code ignored;
+    const auto large = number_of(name, ".large"), small = number_of(name, ".small");
+    const bool beyond = (large && *large >= large_) || (small && *small >= small_);
+    const bool left = name.starts_with(kTemporary) &&
+                      fs::file_time_type::clock::now() - it->last_write_time(ignored) > kAbandoned;
+    if (beyond || left) fs::remove(it->path(), ignored);
+  }
+}
+
+std::vector<fs::path> PartCache::places_of(std::string_view key, uint64_t size) const {
+  const bool small = size <= kSmallPart;
+  const uint64_t places = small ? small_ : large_, ways = std::min(kWays, places);
+  std::vector<fs::path> paths;
+  if (places == 0 || size > kLargePart) return paths;
+  const uint64_t first = hash_of(key).low64 % (places / ways) * ways;
+  for (uint64_t place = first; place < first + ways; ++place)
+    paths.push_back(folder_ / std::to_string(first % kFolders) /
+                    str(place, small ? ".small" : ".large"));
+  return paths;
+}
+
+std::optional<Bytes> PartCache::find(std::string_view key, uint64_t size) const {
+  const Head wanted = head_of(key, {});
+  for (const fs::path& path : places_of(key, size)) {
+    const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    Head head;
+    if (!fd.open() || !read_all(fd.get(), &head, sizeof head) || head.size != size ||
+        head.key_low != wanted.key_low || head.key_high != wanted.key_high)
+      continue;
+    Bytes content(size);
+    if (read_all(fd.get(), content.all().data(), size) && head == head_of(key, content.all()))
+      return content;
+  }
+  return std::nullopt;
+}
+
+// The one that is free, or else that was written first.
+fs::path PartCache::place_for(const std::vector<fs::path>& places) {
+  const fs::path* oldest = &places.front();
+  auto written = fs::file_time_type::max();
+  for (const fs::path& place : places) {
+    std::error_code error;
+    const fs::file_time_type time = fs::last_write_time(place, error);
+    if (error) return place;
+    if (time >= written) continue;
+    written = time;
+    oldest = &place;
+  }
+  return *oldest;
+}
+
+void PartCache::keep(std::string_view key, std::span<const std::byte> content) const {
+  const std::vector<fs::path> places = places_of(key, content.size());
+  if (places.empty()) return;
+  const fs::path path = place_for(places);
+  static std::atomic<uint64_t> number{0};
+  const fs::path temporary = folder_ / str(kTemporary, ::getpid(), "-", number++);
+  const Fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  const Head head = head_of(key, content);
+  std::error_code error;
+  if (fd.open()) fs::create_directory(path.parent_path(), error);
+  if (fd.open() && write_all(fd.get(), &head, sizeof head) &&
+      write_all(fd.get(), content.data(), content.size()) &&
+      ::rename(temporary.c_str(), path.c_str()) == 0)
+    return;
+  log_warn_once(str("data_cache: ", folder_.string(), " cannot be written (", std::strerror(errno),
+                    "): parts that are read from the object store are not kept"));
+  fs::remove(temporary, error);
+}
+
+}  // namespace octavo::data

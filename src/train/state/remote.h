@@ -1,0 +1,26 @@
+#pragma once
+// Checkpoints of a run in an object store: to it in the background (checkpoint_upload), and from it
+// before anything else (resume: s3://…).
+
+#include <string>
+
+#include "train/run.h"
+
+namespace octavo::train {
+
+// Refuses a checkpoint_upload, or a server, that could never be used. Asks nobody.
+void check_upload(const config::Settings& settings);
+
+// settings.resume, or the local folder that what it names was downloaded to. All ranks together;
+// the first one downloads, into the folder that they share.
+std::string local_resume(const config::Settings& settings, dist::World& world);
+
+// On the first rank, when checkpoint_upload is given. The checkpoint that the run resumes from is
+// uploaded too, unless it is there: the run before may have been killed before it was.
+void start_uploads(Run& run);
+// After the last save: waits for the uploads, as long as a stop leaves time. Whether all are there.
+bool finish_uploads(Run& run);
+// A run that is done and whose last checkpoint is on one machine only has not done what was asked.
+[[noreturn]] void fail_not_uploaded(const Run& run);
+
+}  // namespace octavo::train

@@ -1,0 +1,149 @@
+// Uploads in the background: training never waits, and what fails is tried again.
+#include "checkpoint/uploader.h"
+
+#include "checkpoint/memory_store.h"
+#include "checkpoint/sample_state.h"
+#include "checkpoint/save_gate.h"
+#include "checkpoint/saver.h"
+
+namespace octavo::checkpoint {
+namespace {
+
+constexpr const char* kAddress = "s3://bucket/run";
+constexpr int64_t kMany = 1'000'000;
+
+State uploader_state(int64_t step) {
+  State state = sample_state(step, static_cast<double>(step));
+  state.extra["run_name"] = "run";
+  return state;
+}
+
+bool has_manifest(const MemoryStore& store, int64_t step) {
+  return store.objects().contains(str(kAddress, "/step-0000000", step, "/manifest.json"));
+}
+
+TEST(UploadWait, DoublesUpToAMinute) {
+  EXPECT_EQ(upload_wait(1, 0.5), 1);
+  EXPECT_EQ(upload_wait(2, 0.5), 2);
+  EXPECT_EQ(upload_wait(5, 0.5), 16);
+  EXPECT_EQ(upload_wait(7, 0.5), 60);
+  EXPECT_EQ(upload_wait(1'000'000, 1), 75);
+  EXPECT_EQ(upload_wait(1'000'000, 0), 45);
+}
+
+TEST(Uploader, TriesAgainUntilItIsThere) {
+  Scratch folder;
+  auto store = std::make_shared<MemoryStore>();
+  std::atomic<int> failures{4}, puts{0};
+  store->before = [&](const std::string& kind, const std::string& address) {
+    if (kind == "put" && address.ends_with("model.safetensors")) ++puts;
+    if (kind == "put" && address.ends_with("optimizer.safetensors") && failures-- > 0)
+      fail(ExitCode::kEnvironment, "test", "503");
+  };
+  Uploader uploader(kAddress, store, {.wait_scale = 0.001});
+  uploader.add(save(folder.path(), uploader_state(3), {}));
+  EXPECT_TRUE(uploader.wait(kMany, {}));
+  EXPECT_TRUE(has_manifest(*store, 3));
+  EXPECT_EQ(puts, 1);  // what is there is not sent again
+  const Uploader::Counts counts = uploader.counts();
+  EXPECT_EQ(counts.uploads, 1);
+  EXPECT_EQ(counts.failed, 4);
+  EXPECT_EQ(counts.failed_in_a_row, 0);
+  EXPECT_EQ(uploader.receipt().at("failed_attempts"), 4);
+}
+
+TEST(Uploader, GivesUpAfterSoManyAttempts) {
+  Scratch folder;
+  auto store = std::make_shared<MemoryStore>();
+  store->before = [](const std::string& kind, const std::string&) {
+    if (kind == "put") fail(ExitCode::kEnvironment, "test", "403");
+  };
+  Uploader uploader(kAddress, store, {.wait_scale = 0.001});
+  uploader.add(save(folder.path(), uploader_state(3), {}));
+  EXPECT_FALSE(uploader.wait(5, {}));
+  EXPECT_GE(uploader.counts().failed_in_a_row, 5);
+  EXPECT_FALSE(has_manifest(*store, 3));
+  EXPECT_TRUE(verify(folder / "step-00000003").empty());
+}
+
+TEST(Uploader, TakesTheNewestAndPassesOverTheRest) {
+  Scratch folder;
+  auto store = std::make_shared<MemoryStore>();
+  Hold hold;
+  store->before = [&](const std::string& kind, const std::string&) {
+    if (kind == "put") hold.pass();
+  };
+  Uploader uploader(kAddress, store, {});
+  uploader.add(save(folder.path(), uploader_state(1), {}));
+  hold.wait_until_reached();
+  for (int64_t step = 2; step <= 4; ++step)
+    uploader.add(save(folder.path(), uploader_state(step), {}));  // returns though nothing moves
+  hold.open();
+  EXPECT_TRUE(uploader.wait(kMany, {}));
+  EXPECT_TRUE(has_manifest(*store, 1));
+  EXPECT_FALSE(has_manifest(*store, 2));
+  EXPECT_FALSE(has_manifest(*store, 3));
+  EXPECT_TRUE(has_manifest(*store, 4));
+  EXPECT_EQ(uploader.counts().passed_over, 2);
+}
+
+// One that fails and fails does not keep the newer ones from the server.
+TEST(Uploader, GivesWayToANewerOneWhenItFails) {
+  Scratch folder;
+  auto store = std::make_shared<MemoryStore>();
+  store->before = [](const std::string& kind, const std::string& address) {
+    if (kind == "put" && has(address, "step-00000001")) fail(ExitCode::kEnvironment, "test", "500");
+  };
+  Uploader uploader(kAddress, store, {.wait_scale = 0.001});
+  uploader.add(save(folder.path(), uploader_state(1), {}));
+  while (uploader.counts().failed < 3) std::this_thread::yield();
+  uploader.add(save(folder.path(), uploader_state(2), {}));
+  EXPECT_TRUE(uploader.wait(kMany, {}));
+  EXPECT_TRUE(has_manifest(*store, 2));
+  EXPECT_EQ(uploader.counts().passed_over, 1);
+}
+
+// keep 1 removes older checkpoints at each save, but not the one that is on its way.
+TEST(Uploader, RetentionWaitsForTheUpload) {
+  Scratch folder;
+  auto store = std::make_shared<MemoryStore>();
+  Hold hold;
+  store->before = [&](const std::string& kind, const std::string&) {
+    if (kind == "put") hold.pass();
+  };
+  Uploader uploader(kAddress, store, {.keep = 1});
+  Saver saver(folder.path(), {.on_saved = [&](const fs::path& path) { uploader.add(path); }});
+  const SaveOptions options{.keep = 1,
+                            .in_use = [&](const fs::path& path) { return uploader.in_use(path); }};
+  saver.start(uploader_state(1), options);
+  hold.wait_until_reached();
+  saver.save(uploader_state(2), options);
+  saver.save(uploader_state(3), options);
+  EXPECT_TRUE(fs::exists(folder / "step-00000001"));
+  hold.open();
+  EXPECT_TRUE(uploader.wait(kMany, {}));
+  saver.save(uploader_state(4), options);
+  EXPECT_FALSE(fs::exists(folder / "step-00000001"));
+  EXPECT_TRUE(uploader.wait(kMany, {}));
+  EXPECT_TRUE(has_manifest(*store, 4));
+  EXPECT_FALSE(has_manifest(*store, 3));  // keep holds there too
+}
+
+TEST(Uploader, EndsInTheMiddle) {
+  Scratch folder;
+  auto store = std::make_shared<MemoryStore>();
+  store->before = [](const std::string& kind, const std::string&) {
+    if (kind == "put") fail(ExitCode::kEnvironment, "test", "500");
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    Uploader uploader(kAddress, store, {.wait_scale = 100});
+    uploader.add(save(folder.path(), uploader_state(1), {}));
+    while (uploader.counts().failed < 1) std::this_thread::yield();
+    EXPECT_FALSE(uploader.wait(kMany, [] { return true; }));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+}
+
+}  // namespace
+}  // namespace octavo::checkpoint
