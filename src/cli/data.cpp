@@ -47,6 +47,7 @@ int data_prepare(const Verb& verb, Args args) {
   options.output = settings.output;
   options.shared = given.has("shared");
   options.deduplicate = given.has("deduplicate");
+  options.extend = given.has("extend");
   const data::PrepareResult result = data::prepare(options);
 
   std::cout << settings.output << ": " << result.train_tokens << " training and "

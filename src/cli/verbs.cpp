@@ -14,6 +14,7 @@ constexpr OwnFlag kVerifyFlags[] = {
 constexpr OwnFlag kPrepareFlags[] = {
     {"shared", "", "share the work with all processes that run this command, on any machine"},
     {"deduplicate", "", "leave out documents whose text came before"},
+    {"extend", "", "add the documents to the finished data set in the output folder"},
 };
 constexpr OwnFlag kCompareFlags[] = {
     {"against", "B1 B2 …", "the second side, one for each run before it: a seed each"},
@@ -71,7 +72,8 @@ constexpr Verb kVerbs[] = {
      "tokens on FP8 pays",
      config::kBenchArguments, core},
     {"data prepare",
-     "[CONFIG.yaml] FILE|FOLDER… --output FOLDER [--shared] [--deduplicate] [--key value]…",
+     "[CONFIG.yaml] FILE|FOLDER… --output FOLDER [--shared] [--deduplicate] [--extend] [--key "
+     "value]…",
      "turn text, JSONL, JSON, Parquet and Arrow into token shards",
      {"data prepare", kPrepare, kAnyNumber},
      data_prepare,

@@ -11,12 +11,13 @@ namespace octavo::compare {
 namespace {
 
 // Another text, other tokens, or another context: losses cannot be compared.
-constexpr std::array<std::string_view, 22> kTextKeys = {"special_tokens_in_text",
+constexpr std::array<std::string_view, 23> kTextKeys = {"special_tokens_in_text",
                                                         "val_split_name",
                                                         "dataset",
                                                         "dataset_weights",
                                                         "dataset_max_epochs",
                                                         "mixture_schedule",
+                                                        "length_schedule",
                                                         "split_name",
                                                         "dataset_config",
                                                         "tokenizer",

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "config/key_makers.h"
+#include "config/length_keys.h"
 #include "config/mixture_keys.h"
 #include "config/verb_keys.h"
 
@@ -120,6 +121,7 @@ std::vector<Key> shard_keys() {
                "Documents of one sample do not see each other: attention and positions begin anew "
                "behind each end of a document. Packed data is always so.")
           .read_by(reader::kTrain | reader::kEval),
+      length_key(),
       enum_key(
           "data_damage", &S::data_damage, {DataDamage::kStop, DataDamage::kSkip},
           "When a block of a shard does not match its hash or has an id beyond the vocabulary. "

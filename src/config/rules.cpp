@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "config/length_keys.h"
 #include "config/mixture_keys.h"
 
 namespace octavo::config {
@@ -141,6 +142,15 @@ constexpr Rule kRules[] = {
 };
 
 // Rules with words of their own for each way to break them.
+void add_length_problem(const Settings& settings, Readers readers,
+                        const std::set<std::string>& open_keys, std::vector<std::string>& lines) {
+  for (const char* key : {"length_schedule", "max_seq_length", "max_steps"})
+    if (open_keys.contains(key)) return;
+  if (!(readers & reader::kTrain)) return;
+  if (std::string problem = length_problem(settings); !problem.empty())
+    lines.push_back(std::move(problem));
+}
+
 void add_mixture_problems(const Settings& settings, Readers readers,
                           const std::set<std::string>& open_keys, std::vector<std::string>& lines) {
   for (const char* key : {"dataset", "dataset_weights", "dataset_max_epochs", "mixture_schedule"})
@@ -172,6 +182,7 @@ std::vector<std::string> contradictions(const Settings& settings, Readers reader
                     std::string(rule.name) + ")");
   }
   add_mixture_problems(settings, readers, open_keys, lines);
+  add_length_problem(settings, readers, open_keys, lines);
   return lines;
 }
 

@@ -75,6 +75,7 @@ struct Settings {
   std::vector<double> dataset_weights;        // of each entry: a mixture; empty: none is given
   std::vector<int64_t> dataset_max_epochs;    // of each entry: a mixture; 0: no bound
   std::vector<std::string> mixture_schedule;  // "AT WEIGHT WEIGHT …" (mixture_keys.h)
+  std::vector<std::string> length_schedule;   // "AT LENGTH" (length_keys.h)
   std::string data_cache = ".octavo/data";
   double data_cache_gb = 16;            // of shards at s3://…, below data_cache; 0: none
   std::string tokenizer;                // "": what the prepared data says, else the model's own

@@ -161,6 +161,9 @@ DatasetIndex read_index(const fs::path& folder) {
   if (json.contains("sets")) index.sets = json_field(json, "sets", Json::value_t::array, source);
   if (json.contains("duplicates_left_out"))
     index.duplicates = json_size(json, "duplicates_left_out", source);
+  if (json.contains("extensions"))
+    for (const Json& item : json_field(json, "extensions", Json::value_t::array, source))
+      index.extensions.push_back(item.is_string() ? item.get<std::string>() : "");
   check_whole_samples(index, source);
   if (index.fingerprint() != json_string(json, "fingerprint", source))
     fail(ExitCode::kDamaged, "data", source, " is damaged: wanted fingerprint ",
@@ -195,6 +198,7 @@ void write_index(const fs::path& folder, const DatasetIndex& index) {
                {"splits", std::move(splits)}};
   if (!index.sets.empty()) json["sets"] = index.sets;
   if (index.duplicates > 0) json["duplicates_left_out"] = index.duplicates;
+  if (!index.extensions.empty()) json["extensions"] = index.extensions;
   if (index.kind.packed()) json["sample_length"] = index.kind.sample_length;
   write_file_atomic(folder / kIndexName,
                     json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");

@@ -32,6 +32,8 @@ struct DatasetIndex {
   std::string sources_fingerprint;
   std::map<std::string, SplitIndex> splits;
   uint64_t duplicates = 0;  // documents that were left out
+  std::vector<std::string>
+      extensions;  // of its sources, one for each time (extend.h); none: one time
   Json sets =
       Json::array();  // what each data set was made into (input_sets.h); none in older files
 

@@ -50,6 +50,7 @@ struct EncodeContext {
   std::vector<ValidationCut> cuts;  // of the sources
   // Where the last document of all ends: it has no end-of-document token.
   uint64_t last_end = 0;
+  bool after_end = false;  // the first unit begins with an end of document
   // In order: documents that came before, and are left out.
   const std::vector<DocumentPlace>* duplicates = nullptr;
   bool only_hash = false;  // units become hashes of their documents instead of tokens

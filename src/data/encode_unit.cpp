@@ -275,6 +275,12 @@ void encode_rows(const EncodeContext& context, const Unit& unit, EncodedUnit& re
   }
 }
 
+void put_end_before(const EncodeContext& context, EncodedUnit& result) {
+  result.tokens.insert(result.tokens.begin(), context.tokenizer.end_of_document());
+  for (uint64_t& document : result.documents) ++document;
+  ++result.train_tokens;
+}
+
 }  // namespace
 
 EncodedUnit encode_unit(const EncodeContext& context, const Unit& unit) {
@@ -285,6 +291,8 @@ EncodedUnit encode_unit(const EncodeContext& context, const Unit& unit) {
     encode_text(context, unit, result);
   else
     encode_rows(context, unit, result);
+  if (context.after_end && !context.only_hash && unit.start.file == 0 && unit.start.offset == 0)
+    put_end_before(context, result);
   return result;
 }
 

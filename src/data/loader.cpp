@@ -82,6 +82,7 @@ struct Loader::State {
       batch.source_tokens.assign(mixed->sources().size(), 0);
     }
     for (uint64_t row = 0; row < rows; ++row) {
+      sequence_length = length_at(first + row);
       if (options.end > 0 && first + row >= options.end) {
         add_nothing(batch);
         continue;
@@ -122,9 +123,30 @@ struct Loader::State {
     }
   }
 
+  int64_t length_at(uint64_t place) const {
+    const auto after = std::ranges::upper_bound(options.lengths, place, {}, &LengthStage::at);
+    return after == options.lengths.begin() ? options.length : (after - 1)->length;
+  }
+
+  // One, and those that the stage and ends of documents make.
+  void add_starts(Batch& batch, bool with_documents) const {
+    const size_t base = batch.inputs.size();
+    const auto length = static_cast<size_t>(options.length);
+    for (size_t first = 0; first < length; first += static_cast<size_t>(sequence_length)) {
+      batch.starts.push_back(static_cast<int32_t>(base + first));
+      if (!with_documents) continue;
+      // The last token of a sequence has no other behind it to begin one with.
+      const auto at = [&](size_t i) { return sample.begin() + static_cast<std::ptrdiff_t>(i); };
+      const auto last = at(first + static_cast<size_t>(sequence_length) - 1);
+      for (auto i = at(first); (i = std::find(i, last, options.document_end)) != last;)
+        batch.starts.push_back(
+            static_cast<int32_t>(base + static_cast<size_t>(++i - sample.begin())));
+    }
+  }
+
   void add_nothing(Batch& batch) {
     const auto length = static_cast<size_t>(options.length);
-    batch.starts.push_back(static_cast<int32_t>(batch.inputs.size()));
+    add_starts(batch, false);
     batch.inputs.insert(batch.inputs.end(), length, 0);
     batch.targets.insert(batch.targets.end(), length, -1);
   }
@@ -139,13 +161,7 @@ struct Loader::State {
     if (!read_sample(begin)) return leave_out(batch);
     // The token that ends a document still has the next one's first as its target: it is the only
     // place where a model learns how documents begin.
-    batch.starts.push_back(static_cast<int32_t>(batch.inputs.size()));
-    if (options.document_end >= 0) {
-      const auto last = sample.end() - 2;
-      for (auto at = sample.begin(); (at = std::find(at, last, options.document_end)) != last;)
-        batch.starts.push_back(
-            static_cast<int32_t>(batch.inputs.size() + static_cast<size_t>(++at - sample.begin())));
-    }
+    add_starts(batch, options.document_end >= 0);
     batch.inputs.insert(batch.inputs.end(), sample.begin(), sample.end() - 1);
     batch.targets.insert(batch.targets.end(), sample.begin() + 1, sample.end());
     batch.loss_tokens += options.length;
@@ -200,6 +216,7 @@ struct Loader::State {
   uint64_t expected_rows = 0;           // …and its rows that it was told of
   uint64_t expect_ahead = 0;
   std::vector<int32_t> sample;
+  int64_t sequence_length = 0;  // of the sample's place
 
   mutable std::mutex mutex;
   std::condition_variable changed;
@@ -220,6 +237,14 @@ void check(const TokenData& data, const Loader::Options& options, const Order& o
          "0 <= rank < world, found rows ", options.rows, ", length ", options.length, ", rank ",
          options.rank, ", world ", options.world, ", read_ahead ", options.read_ahead,
          "; check batch_size and max_seq_length");
+  for (const LengthStage& stage : options.lengths)
+    if (stage.length < 1 || options.length % stage.length != 0)
+      fail(ExitCode::kUsage, "data", "wanted sequences that divide ", options.length,
+           " tokens, found ", stage.length, "; check length_schedule");
+  if (!options.lengths.empty() && data.sample_length() > 0)
+    fail(ExitCode::kUsage, "data",
+         "length_schedule cuts text into shorter sequences, and rows with answers are packed "
+         "whole; leave it out");
   if (options.rows > (int64_t{1} << 31) / options.length)
     fail(ExitCode::kUsage, "data", "wanted at most 2^31 tokens in a batch, found ", options.rows,
          " x ", options.length, "; lower batch_size");

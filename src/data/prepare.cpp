@@ -1,13 +1,7 @@
 #include "data/prepare.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <optional>
 #include <set>
 #include <thread>
@@ -17,6 +11,8 @@
 #include "base/progress.h"
 #include "base/signals.h"
 #include "data/encode.h"
+#include "data/extend.h"
+#include "data/folder_lock.h"
 #include "data/journal.h"
 #include "data/prepare_plan.h"
 #include "data/shared_prepare.h"
@@ -26,47 +22,6 @@
 
 namespace octavo::data {
 namespace {
-
-// One preparation per folder at a time; the kernel lets go of the lock when the process dies. Who
-// comes second waits: trials of a sweep that begin together all want the same data. Those that
-// share a preparation have the lock together.
-class FolderLock {
- public:
-  FolderLock(const fs::path& folder, bool shared)
-      : fd_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    bool said = false;
-    if (fd_ < 0)
-      fail(ExitCode::kEnvironment, "data", "wanted to open ", folder.string(), ": ",
-           std::strerror(errno));
-    while (::flock(fd_, (shared ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) {
-      const int error = errno;
-      if (shared && (error == ENOSYS || error == ENOLCK || error == EOPNOTSUPP)) {
-        log_info(str("data: ", folder.string(), " is on a file system without locks: a process ",
-                     "without --shared would not wait for this one"));
-        return;
-      }
-      if (error != EWOULDBLOCK && error != EINTR) {
-        ::close(fd_);
-        fail(ExitCode::kEnvironment, "data", "wanted ", folder.string(),
-             " for this process alone: ", std::strerror(error));
-      }
-      if (!said) log_info(str("data: another process prepares ", folder.string(), "; waiting"));
-      said = true;
-      if (stop_requested()) {
-        ::close(fd_);
-        fail(ExitCode::kStopped, "data", "stopped by ", stop_reason(), " while another process ",
-             "prepared ", folder.string());
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    }
-  }
-  ~FolderLock() { ::close(fd_); }
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-
- private:
-  int fd_;
-};
 
 void check(const PrepareOptions& options) {
   if (options.inputs.empty() || options.output.empty())
@@ -137,7 +92,8 @@ PrepareResult run(const PrepareOptions& options) {
   const auto tokenizer = tokenizer::load_tokenizer(options.tokenizer);
   Inputs inputs = find_inputs(options, *tokenizer);
   fs::create_directories(options.output);
-  const FolderLock lock(options.output, options.shared);
+  const FolderLock lock(options.output,
+                        options.shared ? FolderLock::kTogether : FolderLock::kAlone);
   if (options.shared || options.deduplicate)
     return prepare_in_chunks(options, *tokenizer, std::move(inputs), workers);
   const fs::path sources_path = options.output / kSourcesName;
@@ -177,7 +133,7 @@ PrepareResult prepare(const PrepareOptions& options) {
   check(options);
   const auto start = std::chrono::steady_clock::now();
   try {
-    PrepareResult result = run(options);
+    PrepareResult result = options.extend ? extend(options) : run(options);
     result.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return result;

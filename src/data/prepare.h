@@ -48,6 +48,8 @@ struct PrepareOptions {
   uint64_t shard_tokens = 100'000'000;
   bool deduplicate = false;  // documents that came before are left out
   bool shared = false;       // other processes with the same options may share the work
+  bool extend = false;       // the output is a finished data set, which gets these documents too
+  bool after_end = false;    // the tokens begin with an end of document (extend.h)
   int workers = 0;           // 0: one per core
   bool quiet = false;        // no progress bar
 };

@@ -60,6 +60,7 @@ Json plan_options(const PrepareOptions& options, const tokenizer::Tokenizer& tok
     json["val_files"] = inputs.sources.size() - inputs.first_val;
   note_documents(options, tokenizer, inputs, json);
   if (options.deduplicate) json["deduplicate"] = true;
+  if (options.after_end) json["after_end"] = true;
   if (holds_out_by_set(options)) json["held_out"] = held_out(options, inputs);
   if (!inputs.rows.format.has_answers()) return json;
   json.erase("text_field");
@@ -137,7 +138,8 @@ EncodeContext make_context(const PrepareOptions& options, const tokenizer::Token
                         .own = inputs.rows.own,
                         .loss_on_all = options.train_on == config::TrainOn::kAll,
                         .special_in_text = options.special_tokens_in_text,
-                        .sample_length = options.max_seq_length};
+                        .sample_length = options.max_seq_length,
+                        .after_end = options.after_end};
   context.last_end = last_document_end(inputs.sources, context.begins, 0, inputs.sources.size());
   context.cuts = validation_cuts(options, inputs.sources, context.begins, inputs.first_val);
   return context;

@@ -82,6 +82,14 @@ struct Batch {
   Position after;        // where to resume once this batch has been trained on
 };
 
+// From sample `at` of the run on, a sample is cut into sequences of `length` tokens, which divides
+// it.
+struct LengthStage {
+  uint64_t at = 0;
+  int64_t length = 0;
+  bool operator==(const LengthStage&) const = default;
+};
+
 // Reads ahead on its own thread, and blocks of an order in two levels on more threads.
 // Deterministic: batch k depends on (data, seed, position) only.
 class Loader {
@@ -101,6 +109,8 @@ class Loader {
     bool skip_damaged = false;
     // Of plain data: the token behind which another document begins. -1: a sample is one sequence.
     int32_t document_end = -1;
+    // Of plain data: sequences in a sample, from a position on. Before the first: one.
+    std::vector<LengthStage> lengths = {};
   };
   Loader(std::shared_ptr<const TokenData> data, const Options& options, const Position& start);
   ~Loader();

@@ -82,6 +82,8 @@ Metrics metrics_of(const StepRecord& r) {
                      {"memory/kept_bytes", r.memory_kept_bytes},
                      {"flags/total", static_cast<double>(r.flags)}};
   if (r.penalty != 0) metrics.push_back({"train/penalty", r.penalty});
+  if (r.sequence_length > 0)
+    metrics.push_back({"train/sequence_length", static_cast<double>(r.sequence_length)});
   if (r.skipped) metrics.push_back({"train/skipped", 1});
   if (!r.rank_seconds.empty())
     metrics.push_back({"perf/slowest_rank_seconds", *std::ranges::max_element(r.rank_seconds)});

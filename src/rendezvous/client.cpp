@@ -188,14 +188,17 @@ class Client::Pool {
   Fd connect(Clock::time_point deadline, bool is_first = false) const {
     const auto start = Clock::now();
     Milliseconds pause = kFirstPause;
-    std::string why = "no address";
+    std::string why;
     bool said = false;
     for (int tries = 1;; ++tries) {
       if (stopped_) unreachable("this client was stopped");
       if (is_first && stop_requested())
         fail(ExitCode::kStopped, "rendezvous", "asked to stop (", stop_reason(),
              ") before the rendezvous at ", where_, " was reached; no step ran");
-      Fd fd = try_connect(std::min(deadline, Clock::now() + kAttempt), &why);
+      std::string reason = "no address";
+      Fd fd = try_connect(std::min(deadline, Clock::now() + kAttempt), &reason);
+      // A try that the deadline cuts short knows less than those before it.
+      if (why.empty() || Clock::now() < deadline) why = reason;
       if (fd.open()) {
         if (said) log_info(octavo::str("reached the rendezvous at ", where_, " at try ", tries));
         return fd;

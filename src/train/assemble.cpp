@@ -75,8 +75,8 @@ void assemble_run(Run& run, config::Settings settings, Weights weights) {
   run.trained =
       build_model(s, resolved, run.world, vocab, s.resume.empty() ? weights : Weights::kLater);
   if (s.cuda_graph)
-    run.trained.graph = std::make_unique<StepGraph>(run.trained, s.sharding_mode, run.world.size(),
-                                                    *run.data.train);
+    run.trained.graph =
+        std::make_unique<StepGraph>(run.trained, s, run.world.size(), *run.data.train);
   settle_batch_size(run);
   if (!s.resume.empty()) resume(run);
   data::Position& position = run.progress.position;

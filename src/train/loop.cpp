@@ -40,12 +40,21 @@ void announce_mixture(const Run& run) {
     log_info(line);
 }
 
+void announce_lengths(const Run& run) {
+  const uint64_t per_step = samples_per_step(run.settings, run.world.size());
+  std::vector<std::string> stages;
+  for (const data::LengthStage& stage : length_stages(run.settings, run.world.size()))
+    stages.push_back(str(stage.length, " tokens from step ", stage.at / per_step + 1, " on"));
+  if (!stages.empty()) log_info("length_schedule: sequences of " + join(stages, ", "));
+}
+
 void announce(const Run& run) {
   const auto& s = run.settings;
   for (const std::string& line : start_lines(run)) log_info(line);
   if (run.trained.device().is_cpu()) log_info(threads_line(s));
   announce_epochs(run);
   announce_mixture(run);
+  announce_lengths(run);
   if (!run.resumed.from.empty())
     log_info(str("resumed from ", run.resumed.from, " at step ", run.progress.step));
   if (run.data.val == nullptr && s.eval_freq > 0)

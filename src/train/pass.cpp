@@ -127,13 +127,13 @@ enum News : int64_t { kNextTokens, kSaveDue, kSavesFail, kSeconds };
 // To be summed over ranks: the tokens of all, what some ask for, and each one's seconds at a place
 // of its own.
 at::Tensor told(const RankNews& news, const dist::World& world, at::Device device) {
-  const at::Tensor host = at::zeros({kSeconds + world.size()},
+  const at::Tensor host = at::zeros({kSeconds + (news.seconds ? world.size() : 0)},
                                     at::TensorOptions(at::kDouble).pinned_memory(device.is_cuda()));
   auto* number = host.mutable_data_ptr<double>();
   number[kNextTokens] = news.next_tokens;
   number[kSaveDue] = news.save_due ? 1 : 0;
   number[kSavesFail] = news.saves_fail ? 1 : 0;
-  number[kSeconds + world.rank()] = news.seconds;
+  if (news.seconds) number[kSeconds + world.rank()] = *news.seconds;
   return host.to(device, /*non_blocking=*/true);
 }
 
@@ -248,7 +248,7 @@ StepStats run_passes(const config::Settings& settings, dist::World& world, Train
   StepStats stats = read_stats(trained, sums, of_sources, penalty, routing, squares);
   if (own && !trained.has_numbers) {  // nothing was summed
     stats.next_tokens = own->next_tokens * world.size();
-    stats.rank_seconds.assign(static_cast<size_t>(world.size()), own->seconds);
+    if (own->seconds) stats.rank_seconds.assign(static_cast<size_t>(world.size()), *own->seconds);
     stats.save_due = false;  // of the first rank alone: the others would not know
     stats.saves_fail = own->saves_fail;
   }

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "config/settings.h"
@@ -15,7 +16,7 @@ namespace octavo::train {
 // What ranks tell each other with the sums of a step, so that it takes no message of its own.
 struct RankNews {
   double next_tokens = 0;                     // loss tokens of this rank's next step
-  double seconds = 0;                         // of this rank's last step
+  std::optional<double> seconds = {};         // of this rank's last step; all tell, or none
   bool save_due = false, saves_fail = false;  // as Progress has them
 };
 

@@ -28,8 +28,8 @@ void start_on_random_tokens(Run& run, const config::Settings& settings, Weights 
   run.trained = build_model(run.settings, resolved, run.world, vocab, weights);
   run.data.train = std::make_shared<RandomTokens>(run.trained.model->vocab_size());
   if (settings.cuda_graph)
-    run.trained.graph = std::make_unique<StepGraph>(run.trained, settings.sharding_mode,
-                                                    run.world.size(), *run.data.train);
+    run.trained.graph =
+        std::make_unique<StepGraph>(run.trained, settings, run.world.size(), *run.data.train);
   run.data.loader = std::make_unique<data::Loader>(
       run.data.train,
       data::Loader::Options{.rows = settings.batch_size, .length = settings.max_seq_length},

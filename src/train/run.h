@@ -43,7 +43,7 @@ struct Resumed {
 // Seconds of a step without waits for other ranks.
 struct StepTimes {
   double own = 0;                // of the last step, on this rank
-  std::vector<double> of_ranks;  // of the step before, on every rank; empty alone
+  std::vector<double> of_ranks;  // of the step before, on every rank; empty when not told
 };
 
 struct Run {

@@ -1,6 +1,7 @@
 #include "train/run_schedule.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "config/key_makers.h"
+#include "config/length_keys.h"
 #include "config/parse.h"
 #include "data/mixture.h"
 #include "train/run.h"
@@ -75,6 +77,26 @@ int64_t steps_asked(const config::Settings& settings, int ranks, const data::Tok
          "; give more data, or lower batch_size, gradient_accumulation_steps or max_seq_length");
   const uint64_t left = asked - std::min(seen, asked);
   return progress.step + static_cast<int64_t>((left + per_step - 1) / per_step);
+}
+
+std::vector<data::LengthStage> length_stages(const config::Settings& s, int ranks) {
+  const auto schedule = config::scheduled_lengths(s.length_schedule);
+  OCTAVO_ASSERT(schedule.has_value());  // the settings were checked
+  std::vector<data::LengthStage> stages;
+  for (const config::ScheduledLength& later : *schedule) {
+    const auto step = static_cast<uint64_t>(std::llround(later.at * double(s.max_steps)));
+    const uint64_t at = checked_mul(step, samples_per_step(s, ranks), "max_steps");
+    if (!stages.empty() && at == stages.back().at) stages.pop_back();  // a run of few steps
+    stages.push_back({.at = at, .length = later.length});
+  }
+  return stages;
+}
+
+int64_t sequence_length(const config::Settings& s, int ranks, uint64_t position) {
+  int64_t length = s.max_seq_length;
+  for (const data::LengthStage& stage : length_stages(s, ranks))
+    if (stage.at <= position) length = stage.length;
+  return length;
 }
 
 void announce_epochs(const Run& run) {

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "config/settings.h"
@@ -32,6 +33,11 @@ int64_t steps_asked(const config::Settings& settings, int ranks, const data::Tok
 
 // Of a step on all ranks.
 uint64_t samples_per_step(const config::Settings& settings, int ranks);
+
+// Of length_schedule: where sequences become longer or shorter, in whole steps.
+std::vector<data::LengthStage> length_stages(const config::Settings& settings, int ranks);
+// Of the sample at that position.
+int64_t sequence_length(const config::Settings& settings, int ranks, uint64_t position);
 
 struct Run;
 // Says what is left of a run of whole epochs.

@@ -127,6 +127,13 @@ struct Clocks {
   double waited_for_data, waited_for_ranks;
 };
 
+// The seconds of all ranks are as many numbers: among many ranks they ride with a few steps only.
+constexpr int64_t kSecondsPerStep = 64;
+
+bool seconds_are_told(int64_t step, int ranks) {
+  return step % std::max<int64_t>(1, ranks / kSecondsPerStep) == 0;
+}
+
 void report_times(const Clocks& before, const Clocks& now, double tokens, StepTimes& times,
                   monitor::StepRecord& record) {
   record.seconds = std::chrono::duration<double>(now.start - before.start).count();
@@ -148,6 +155,18 @@ void report_sources(const Run& run, const std::vector<double>& sums, uint64_t be
     log_info(str(line, " (step ", run.progress.step, ")"));
 }
 
+// With length_schedule: of this step's sequences.
+void report_length(const Run& run, uint64_t before, monitor::StepRecord& record) {
+  if (run.settings.length_schedule.empty()) return;
+  const int ranks = run.world.size();
+  record.sequence_length = sequence_length(run.settings, ranks, before);
+  const uint64_t now = run.progress.position.samples;
+  if (const int64_t next = sequence_length(run.settings, ranks, now);
+      next != record.sequence_length)
+    log_info(str("length_schedule: sequences of ", next, " tokens from step ",
+                 run.progress.step + 1, " on, ", record.sequence_length, " before"));
+}
+
 // Where the run stands after the step, and what the step was like.
 void fill_record(Run& run, const std::vector<data::Batch>& batches, double tokens,
                  const StepStats& stats, const Clocks& before, monitor::StepRecord& record) {
@@ -166,6 +185,7 @@ void fill_record(Run& run, const std::vector<data::Batch>& batches, double token
   record.tokens = progress.tokens;
   record.position = progress.position.samples;
   report_sources(run, stats.sources, position_before, record);
+  report_length(run, position_before, record);
   if (run.settings.record_samples)
     record.samples = samples_of_all(run.settings.batch_size, run.world, batches);
   record.precision = run.trained.precision();
@@ -209,7 +229,9 @@ monitor::StepRecord train_step(Run& run) {
       run_passes(run.settings, run.world, run.trained, batches, tokens, [&]() -> RankNews {
         read_ahead(run, taken);
         return {.next_tokens = run.data.next ? run.data.next->tokens : 0,
-                .seconds = run.times.own,
+                .seconds = seconds_are_told(run.progress.step, run.world.size())
+                               ? std::optional(run.times.own)
+                               : std::nullopt,
                 .save_due = run.world.is_first() && save_is_due_by_time(run),
                 .saves_fail = saves_fail(run)};
       });

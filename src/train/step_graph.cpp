@@ -17,14 +17,15 @@ namespace {
 constexpr int64_t kWarmUpSteps = 3;
 
 // Why no step of this run can be a graph; "" when it can.
-std::string refusal_of(const TrainedModel& trained, config::ShardingMode mode, int ranks,
+std::string refusal_of(const TrainedModel& trained, const config::Settings& settings, int ranks,
                        const data::TokenData& data) {
+  const config::ShardingMode mode = settings.sharding_mode;
   const bool whole = mode == config::ShardingMode::kNone || mode == config::ShardingMode::kDdp;
   if (ranks > 1 && !whole)
     return "sharding_mode has collectives in every pass, and those are not captured; with ddp "
            "they are in the last pass of a step alone";
-  if (data.sample_length() > 0)
-    return "packed documents begin elsewhere in every batch, and a graph has such numbers built in";
+  if (data.sample_length() > 0 || settings.document_mask)
+    return "documents begin elsewhere in every batch, and a graph has such numbers built in";
   if (trained.lora != nullptr && trained.lora->options().dropout > 0)
     return "the inputs that lora_dropout drops are drawn on the host";
   if (trained.fp8_decision && trained.fp8_decision->runs == fp8::Runs::kNative &&
@@ -91,13 +92,13 @@ void settle_gradients(const nn::ParamList& params, const std::vector<at::Tensor>
 
 }  // namespace
 
-StepGraph::StepGraph(const TrainedModel& trained, config::ShardingMode mode, int ranks,
+StepGraph::StepGraph(const TrainedModel& trained, const config::Settings& settings, int ranks,
                      const data::TokenData& data)
     : last_is_captured_(ranks == 1), warm_up_(kWarmUpSteps) {
   if (!trained.device().is_cuda())
     fail(ExitCode::kUsage, "train", "cuda_graph: wanted a GPU, found ", trained.device().str(),
          ", which has no CUDA graphs; leave cuda_graph out");
-  if (const std::string reason = refusal_of(trained, mode, ranks, data); !reason.empty())
+  if (const std::string reason = refusal_of(trained, settings, ranks, data); !reason.empty())
     refuse(reason);
   else if (!last_is_captured_)
     log_info("cuda_graph: the last pass of a step runs eagerly: its collectives are not captured");
@@ -119,6 +120,7 @@ void StepGraph::forget() {
   first_ = {};
   gradients_.clear();
   frozen_.clear();
+  input_ = {};
   warm_up_ = 1;
 }
 
@@ -186,13 +188,19 @@ MicroBatch StepGraph::run(TrainedModel& trained, const data::Batch& batch, doubl
                           Place place, const Pass& pass) {
   const nn::ParamList& params = trained_params(trained);
   const bool is_first = params.front()->grad_fresh;
+  if (is_first && first_.graph != nullptr && batch.starts != starts_) {
+    log_info("cuda_graph: captured again after a step, since sequences have another length");
+    forget();
+  }
   if (is_first) begin_step(trained, share, place.accumulates);
   if (!replays_ || (place.is_last && !last_is_captured_))
     return pass(models::to_device(batch, trained.device()));
-  if (input_.packed.defined())
+  if (input_.packed.defined()) {
     replace(input_, batch);
-  else
+  } else {
     input_ = models::to_device(batch, trained.device());
+    starts_ = batch.starts;
+  }
   Captured& captured = is_first ? first_ : later_;
   if (captured.graph == nullptr && !capture(trained, place.accumulates, captured, pass)) {
     replays_ = false;

@@ -46,7 +46,7 @@ class StepGraph {
   };
 
   // Fails on a CPU. What cannot be captured in this run is said, and every step runs eagerly.
-  StepGraph(const TrainedModel& trained, config::ShardingMode mode, int ranks,
+  StepGraph(const TrainedModel& trained, const config::Settings& settings, int ranks,
             const data::TokenData& data);
 
   // Runs a micro-batch, by a graph or by `pass` itself. `share` is of one token in the step's loss;
@@ -72,6 +72,7 @@ class StepGraph {
   const bool last_is_captured_;  // not so where it has collectives
   Captured first_, later_;
   models::DeviceBatch input_;
+  std::vector<int32_t> starts_;  // of its sequences
   std::vector<engine::Fp8Matrix> frozen_;
   std::vector<at::Tensor> gradients_;  // of the trained parameters, where the graphs write them;
                                        // undefined: they do not

@@ -54,6 +54,7 @@ TEST(Keys, EveryKeyStoresItsOwnMember) {
       other = usual.front() == key.maximum ? key.minimum : key.maximum;
     if (key.numbers) other = "3";
     if (key.name == "mixture_schedule") other = "0.5 7 3";
+    if (key.name == "length_schedule") other = "0.5 64";
     if (key.name == "nnodes") other = "2:4";
     ASSERT_TRUE(key.store(settings, std::vector{other})) << key.name;
     for (const Key& each : keys()) {

@@ -29,7 +29,8 @@ inline pid_t start_prepare(const PrepareOptions& options) {
   set_log_level(LogLevel::kError);
   try {
     prepare(options);
-  } catch (...) {
+  } catch (const std::exception& error) {
+    log_error(str("a process that prepares: ", error.what()));
     ::_exit(1);
   }
   ::_exit(0);

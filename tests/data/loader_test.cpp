@@ -60,6 +60,32 @@ TEST(Loader, HidesOtherDocumentsOfAPlainSampleWhenAsked) {
   EXPECT_EQ(Loader(data, options, {}).next().starts, (std::vector<int32_t>{0, 7}));
 }
 
+TEST(Loader, CutsSamplesIntoTheSequencesOfTheirStage) {
+  const auto data = std::make_shared<ShortDocuments>(1000);
+  Loader::Options options{.rows = 1, .length = 12, .shuffle = false};
+  options.lengths = {{.at = 1, .length = 4}, {.at = 3, .length = 6}};
+  const auto starts_from = [&](uint64_t sample) {
+    return Loader(data, options, {sample}).next().starts;
+  };
+  const std::vector<std::vector<int32_t>> wanted = {{0},    {0, 4, 8}, {0, 4, 8},
+                                                    {0, 6}, {0, 6},    {0, 6}};
+  Loader loader(data, options, {});
+  for (uint64_t sample = 0; sample < wanted.size(); ++sample) {
+    const Batch batch = loader.next();
+    EXPECT_EQ(batch.starts, wanted[sample]) << sample;
+    EXPECT_EQ(starts_from(sample), wanted[sample]) << "resumed at " << sample;
+    // A sequence's last token has the next token as its target, as a sample's last has.
+    for (size_t i = 0; i < 12; ++i)
+      EXPECT_EQ(batch.targets[i], static_cast<int32_t>((sample * 12 + i + 1) % 7));
+  }
+  // Sample 1 has tokens 5 6|0 1 2 3 4 5 6|0 1 2: ends of documents, and of sequences.
+  options.document_end = ShortDocuments::kEnd;
+  EXPECT_EQ(starts_from(1), (std::vector<int32_t>{0, 2, 4, 8, 9}));
+  EXPECT_EQ(starts_from(0), (std::vector<int32_t>{0, 7}));
+  options.lengths = {{.at = 0, .length = 5}};
+  expect_failure([&] { starts_from(0); }, ExitCode::kUsage, {"divide", "length_schedule"});
+}
+
 TEST(Loader, AnyNumberOfRanksTrainsOnTheSameBatches) {
   const auto huge = std::make_shared<VirtualTokens>(kHugeTokens);
   const auto small = std::make_shared<VirtualTokens>(8 * 100 + 1);  // several epochs in 20 batches

@@ -219,7 +219,8 @@ void open_loader(const config::Settings& s, const dist::World& world,
                                       .world = world.size(),
                                       .end = samples_asked(s, *data.train, start),
                                       .skip_damaged = skips_damaged(s),
-                                      .document_end = document_end(s, *data.tokenizer)};
+                                      .document_end = document_end(s, *data.tokenizer),
+                                      .lengths = length_stages(s, world.size())};
   data.loader = std::make_unique<data::Loader>(data.train, options, start);
   data.next.reset();
 }
@@ -243,8 +244,8 @@ void take_smaller_passes(Run& run, const Batches& next, const c10::OutOfMemoryEr
   forget_passes(run.trained);
   open_loader(s, run.world, run.progress.position, run.data);
   if (run.trained.graph != nullptr)
-    run.trained.graph = std::make_unique<StepGraph>(run.trained, run.settings.sharding_mode,
-                                                    run.world.size(), *run.data.train);
+    run.trained.graph =
+        std::make_unique<StepGraph>(run.trained, run.settings, run.world.size(), *run.data.train);
 }
 
 }  // namespace

@@ -1,0 +1,164 @@
+// An extended data set has the tokens of all its inputs, as if they had been prepared together.
+
+#include "data/extend.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <thread>
+
+#include "data/dataset_index.h"
+#include "data/token_data.h"
+#include "helpers.h"
+
+namespace octavo::data {
+namespace {
+
+std::vector<int32_t> tokens_of(const fs::path& folder, const std::string& split = "train") {
+  const auto data = TokenData::open(folder, split);
+  std::vector<int32_t> tokens(data->tokens());
+  data->read(0, tokens);
+  return tokens;
+}
+
+class Extend : public testing::Test {
+ protected:
+  Extend() {
+    put_file(scratch_ / "a.jsonl", make_jsonl(300'000, 1));
+    put_file(scratch_ / "b.txt", make_text(200'000, 2));
+    put_file(scratch_ / "c.jsonl", make_jsonl(150'000, 3));
+  }
+  PrepareOptions options(const std::vector<std::string>& names, const std::string& output) const {
+    std::vector<fs::path> inputs;
+    for (const std::string& name : names) inputs.push_back(scratch_ / name);
+    PrepareOptions made = quiet_options(inputs, scratch_ / output);
+    made.shard_tokens = 70'000;
+    made.val_fraction = 0;
+    return made;
+  }
+  PrepareResult extend_with(const std::string& name, const std::string& output) const {
+    PrepareOptions more = options({name}, output);
+    more.extend = true;
+    return prepare(more);
+  }
+  Scratch scratch_;
+};
+
+TEST_F(Extend, HasTheTokensOfAllInputsInTheirOrder) {
+  prepare(options({"a.jsonl", "b.txt", "c.jsonl"}, "all"));
+  prepare(options({"a.jsonl"}, "grown"));
+  extend_with("b.txt", "grown");
+  const PrepareResult result = extend_with("c.jsonl", "grown");
+  EXPECT_TRUE(tokens_of(scratch_ / "grown") == tokens_of(scratch_ / "all"));
+  EXPECT_EQ(result.train_tokens, tokens_of(scratch_ / "all").size());
+  EXPECT_FALSE(fs::exists(scratch_ / "grown" / kExtensionFolder));
+  const DatasetIndex all = read_index(scratch_ / "all"), grown = read_index(scratch_ / "grown");
+  EXPECT_EQ(grown.splits.at("train").documents(), all.splits.at("train").documents());
+  EXPECT_EQ(grown.source_bytes, all.source_bytes);
+  EXPECT_EQ(grown.extensions.size(), 3u);
+  EXPECT_NO_THROW(inspect(scratch_ / "grown", true));
+}
+
+TEST_F(Extend, WhatIsThereIsAddedOnce) {
+  prepare(options({"a.jsonl"}, "grown"));
+  extend_with("b.txt", "grown");
+  const auto once = get_folder(scratch_ / "grown");
+  for (const char* name : {"b.txt", "a.jsonl"}) {
+    const PrepareResult again = extend_with(name, "grown");
+    EXPECT_EQ(again.shards_reused, again.shards);
+    EXPECT_TRUE(get_folder(scratch_ / "grown") == once) << name;
+  }
+  // The same bytes with another date are found out once they are hashed.
+  fs::last_write_time(scratch_ / "b.txt", fs::file_time_type::clock::now());
+  extend_with("b.txt", "grown");
+  EXPECT_TRUE(get_folder(scratch_ / "grown") == once);
+}
+
+TEST_F(Extend, LeavesTheValidationSplitAlone) {
+  PrepareOptions first = options({"a.jsonl"}, "grown");
+  first.val_fraction = 0.2;
+  prepare(first);
+  const auto val = tokens_of(scratch_ / "grown", "val"), train = tokens_of(scratch_ / "grown");
+  extend_with("b.txt", "grown");
+  EXPECT_TRUE(tokens_of(scratch_ / "grown", "val") == val);
+  const auto grown = tokens_of(scratch_ / "grown");
+  EXPECT_TRUE(std::equal(train.begin(), train.end(), grown.begin()));
+  EXPECT_EQ(get_file(scratch_ / "b.txt").size(), grown.size() - train.size())
+      << "its documents had an end already";
+}
+
+TEST_F(Extend, ManyProcessesExtendTogether) {
+  prepare(options({"a.jsonl"}, "one"));
+  extend_with("b.txt", "one");
+  prepare(options({"a.jsonl"}, "many"));
+  PrepareOptions more = options({"b.txt"}, "many");
+  more.extend = more.shared = true;
+  std::vector<pid_t> running;
+  for (int i = 0; i < 3; ++i) running.push_back(start_prepare(more));
+  for (const pid_t pid : running) {
+    int status = 0;
+    ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+  EXPECT_TRUE(get_folder(scratch_ / "many") == get_folder(scratch_ / "one"));
+}
+
+TEST_F(Extend, KilledAtAnyMomentTheDataSetIsWhole) {
+  prepare(options({"a.jsonl"}, "one"));
+  const auto before = tokens_of(scratch_ / "one");
+  extend_with("c.jsonl", "one");
+  const auto wanted = get_folder(scratch_ / "one");
+  prepare(options({"a.jsonl"}, "killed"));
+  PrepareOptions more = options({"c.jsonl"}, "killed");
+  more.extend = true;
+  std::mt19937_64 random(7);
+  for (int kill = 0; kill < 8; ++kill) {
+    const pid_t child = start_prepare(more);
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 30));
+    ::kill(child, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    const auto now = tokens_of(scratch_ / "killed");
+    EXPECT_TRUE(now == before || now.size() > before.size());
+  }
+  extend_with("c.jsonl", "killed");
+  EXPECT_TRUE(get_folder(scratch_ / "killed") == wanted);
+}
+
+TEST_F(Extend, OtherKindsAndMissingSetsAreRefused) {
+  expect_failure([&] { extend_with("b.txt", "none"); }, ExitCode::kUsage, {"data prepare"});
+  put_file(scratch_ / "rows.jsonl", "{\"prompt\": \"a\", \"response\": \"b\"}\n");
+  prepare(options({"a.jsonl"}, "grown"));
+  expect_failure([&] { extend_with("rows.jsonl", "grown"); }, ExitCode::kUsage,
+                 {"not packed", "another output"});
+  const auto once = get_folder(scratch_ / "grown");
+  EXPECT_FALSE(once.contains(kExtensionFolder));
+}
+
+TEST_F(Extend, PackedRowsAreAddedAsSamples) {
+  std::string rows;
+  for (int i = 0; i < 300; ++i) rows += str("{\"prompt\": \"", i, "\", \"response\": \"b\"}\n");
+  put_file(scratch_ / "rows.jsonl", rows);
+  put_file(scratch_ / "more.jsonl", rows + rows);
+  for (const char* output : {"first", "second"}) {
+    PrepareOptions made = options({output[0] == 'f' ? "rows.jsonl" : "more.jsonl"}, output);
+    made.max_seq_length = 512;
+    prepare(made);
+  }
+  const auto first = tokens_of(scratch_ / "first"), second = tokens_of(scratch_ / "second");
+  PrepareOptions more = options({"more.jsonl"}, "first");
+  more.max_seq_length = 512;
+  more.extend = true;
+  prepare(more);
+  auto both = first;
+  both.insert(both.end(), second.begin(), second.end());
+  EXPECT_TRUE(tokens_of(scratch_ / "first") == both);
+  more.max_seq_length = 1024;
+  put_file(scratch_ / "more.jsonl", rows);
+  expect_failure([&] { prepare(more); }, ExitCode::kUsage, {"512 tokens", "1024"});
+}
+
+}  // namespace
+}  // namespace octavo::data
