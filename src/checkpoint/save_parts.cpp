@@ -91,12 +91,16 @@ void write_part(const SaveJob& job, const fs::path& folder) {
   job.stage("list");
 }
 
+void remove_own_files(const SaveJob& job, const fs::path& folder) {
+  std::error_code ignored;  // the first rank may be removing them
+  for (const auto& group : job.own)
+    fs::remove(folder / part_file_name(group.first, job.part.rank, job.part.ranks), ignored);
+}
+
 // Tells the first rank not to wait for this one.
 void leave_failure(const SaveJob& job, const fs::path& folder, const std::string& reason) {
   const Part& part = job.part;
-  std::error_code ignored;
-  for (const auto& group : job.own)
-    fs::remove(folder / part_file_name(group.first, part.rank, part.ranks), ignored);
+  remove_own_files(job, folder);
   try {
     write_file_atomic(
         folder / part_failure_name(static_cast<size_t>(part.rank), static_cast<size_t>(part.ranks)),
@@ -218,9 +222,10 @@ bool has_manifest_of(const fs::path& target, const std::string& id) {
 
 void check_first_rank(const SaveJob& job, const fs::path& folder) {
   const fs::path note = folder / part_failure_name(0, static_cast<size_t>(job.part.ranks));
-  if (fs::exists(note))
-    fail(ExitCode::kEnvironment, "checkpoint", "the first rank gave up saving step ",
-         job.state.step, ": ", quote_name(read_file(note, 4096)));
+  if (!fs::exists(note)) return;
+  remove_own_files(job, folder);  // it took away those that were there when it gave up
+  fail(ExitCode::kEnvironment, "checkpoint", "the first rank gave up saving step ", job.state.step,
+       ": ", quote_name(read_file(note, 4096)));
 }
 
 // Until the first rank has given the folder its name, or has given up.
@@ -249,7 +254,7 @@ fs::path save_as_other(const SaveJob& job, const fs::path& folder) {
     check_first_rank(job, folder);
     write_part(job, folder);
   } catch (const std::exception& error) {
-    check_first_rank(job, folder);  // it takes this rank's files away when it gives up
+    check_first_rank(job, folder);
     leave_failure(job, folder, error.what());
     throw;
   }

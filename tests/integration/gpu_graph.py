@@ -80,15 +80,17 @@ def difference(eager, graph):
     return f"{len(plain[0])} kernels, in the graph {len(plain[1])}"
 
 
-def check_run(work, name, flags, capability=90, fallback=0):
+def check_run(work, name, flags, capability=90, fallback=0, longer=0):
+    """`fallback`, `longer`: the step after which a layer leaves FP8, or sequences have another length."""
     lines, said = tool(work, [STEPS, fallback], flags, capability)
+    changed = fallback or longer
     steps, receipt = lines[:-1], lines[-1]
     passes = value_of(flags, "--gradient_accumulation_steps", 1)
     statistics = value_of(flags, "--fp8_stats_freq", 0)
     third = steps[WARM_UP - 1]
     is_eager = {n for n in range(1, STEPS + 1)
-                if n <= WARM_UP or (statistics and n % statistics == 0) or (fallback and n == fallback + 1)}
-    captured_at = {WARM_UP + 1} | ({fallback + 2} if fallback else set())
+                if n <= WARM_UP or (statistics and n % statistics == 0) or (changed and n == changed + 1)}
+    captured_at = {WARM_UP + 1} | ({changed + 2} if changed else set())
     for number, step in enumerate(steps, 1):
         what = f"{name}, step {number}"
         check(f"{what}: graph launches", step["graph_launches"] == (0 if number in is_eager else passes),
@@ -102,7 +104,7 @@ def check_run(work, name, flags, capability=90, fallback=0):
         check(f"{what}: one copy for each batch", step["to_device"] == third["to_device"], step["to_device"])
         if number not in captured_at:
             check(f"{what}: cudaMalloc", step["mallocs"] == 0, step["mallocs"])
-        if not fallback or number <= fallback:
+        if not changed or number <= changed:
             found = difference(third["names"], step["names"])
             check(f"{what}: kernels", not found if passes > 1 else third["names"] == step["names"], found)
     eager, layers = len(is_eager), receipt["layers"]
@@ -112,7 +114,7 @@ def check_run(work, name, flags, capability=90, fallback=0):
     if "--lora_rank" not in flags and "--gradient_checkpointing" not in flags:
         check(f"{name}: GEMMs counted", receipt["gemms"] == layers * (3 * STEPS * passes + evaluations), receipt)
     check(f"{name}: statistics are said", ("statistics run eagerly" in said) == bool(statistics), said[-300:])
-    check(f"{name}: another capture is said", ("captured again" in said) == bool(fallback), said[-300:])
+    check(f"{name}: another capture is said", ("captured again" in said) == bool(changed), said[-300:])
     print(f"{name}: {len(third['names'])} kernels, {steps[-1]['graph_launches']} graph launches a step", flush=True)
 
 
@@ -138,7 +140,8 @@ def check_refusals(work, llama):
     lora = (*llama, "--lora_rank", 8)
     for name, flags, reason in (
             ("packed documents", (*SMALL[:-2], "--max_seq_length", 1024, "--dataset", rows, "--tokenizer", "bytes"),
-             "packed documents"),
+             "documents begin elsewhere"),
+            ("document_mask", (*SMALL, "--document_mask", "true"), "documents begin elsewhere"),
             ("lora_dropout", (*lora, "--lora_dropout", 0.1), "lora_dropout"),
             ("lora_base fp8", (*lora, "--lora_base", "fp8"), "decoded on the host"),
             ("nvfp4", (*SMALL, *fp8("nvfp4", "te")), "stochastic rounding")):
@@ -229,6 +232,7 @@ def main():
         check_run(work, "Llama, adapters, delayed, aten", (*llama, *fp8("delayed", "aten"), "--lora_rank", 8, *evaluated))
         check_run(work, "Llama, activation penalty", (*llama, "--penalty_type", "kurtosis", "--penalty_weight", 0.01))
         check_run(work, "small GPT-2, current, aten, fallback", (*SMALL, *fp8("current", "aten")), fallback=5)
+        check_run(work, "Llama, BF16, longer sequences", (*llama, "--max_steps", STEPS, "--length_schedule", f"0 64,{5 / STEPS} 256"), longer=5)
         check_refusals(work, llama)
         check_ranks(work)
     print(f"cases={cases} failed={len(failures)}")
