@@ -105,6 +105,19 @@ inline Key list_key(std::string name, std::vector<std::string> Settings::*member
   return key;
 }
 
+// A list of texts that are checked together; an empty text is an empty list.
+template <typename IsGood>
+Key schedule_key(std::string name, std::vector<std::string> Settings::*member, std::string wanted,
+                 std::string help, IsGood is_good) {
+  Key key = list_key(std::move(name), member, std::move(help));
+  key.wanted = std::move(wanted);
+  key.store = [=, store_list = key.store](Settings& settings, std::span<const std::string> values) {
+    if (values.size() == 1 && values.front().empty()) return (settings.*member).clear(), true;
+    return is_good({values.begin(), values.end()}) && store_list(settings, values);
+  };
+  return key;
+}
+
 template <typename E>
 Key enum_key(std::string name, E Settings::*member, std::vector<E> values, std::string help) {
   Key key{

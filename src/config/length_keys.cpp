@@ -1,7 +1,6 @@
 #include "config/length_keys.h"
 
-#include <utility>
-
+#include "base/error.h"
 #include "base/text.h"
 #include "config/key_makers.h"
 #include "config/verb_keys.h"
@@ -9,22 +8,18 @@
 namespace octavo::config {
 
 Key length_key() {
-  Key key = list_key(
-      "length_schedule", &Settings::length_schedule,
-      "Shorter sequences in a part of the run: a list of texts, each a share of the run and a "
-      "length that divides max_seq_length. [0 512, 0.1 2048]: 512 tokens for the first tenth of "
-      "max_steps, then 2048. A sample is cut into sequences that do not see each other, so every "
-      "step has the same tokens. Validation is at max_seq_length.");
-  const auto store_list = key.store;
-  key.wanted =
-      "texts of a share of the run (from 0, below 1, ascending) and a length in tokens, such as "
-      "\"0 512\"";
-  key.store = [store_list](Settings& settings, std::span<const std::string> values) {
-    if (values.size() == 1 && values.front().empty()) return settings.length_schedule.clear(), true;
-    const std::vector<std::string> texts(values.begin(), values.end());
-    return scheduled_lengths(texts) && store_list(settings, values);
-  };
-  return std::move(key).read_by(reader::kTrain);
+  return schedule_key(
+             "length_schedule", &Settings::length_schedule,
+             "texts of a share of the run (from 0, below 1, ascending) and a length in tokens, "
+             "such as \"0 512\"",
+             "Shorter sequences in a part of the run: a list of texts, each a share of the run and "
+             "a length that divides max_seq_length. [0 512, 0.1 2048]: 512 tokens for the first "
+             "tenth of max_steps, then 2048. A sample is cut into sequences that do not see each "
+             "other, so every step has the same tokens. Validation is at max_seq_length.",
+             [](const std::vector<std::string>& texts) {
+               return scheduled_lengths(texts).has_value();
+             })
+      .read_by(reader::kTrain);
 }
 
 std::optional<std::vector<ScheduledLength>> scheduled_lengths(

@@ -56,23 +56,15 @@ Key numbers_key(std::string name, std::vector<T> Settings::*member, T most, std:
   return key;
 }
 
-Key schedule_key() {
-  Key key = list_key(
+Key weights_schedule_key() {
+  return schedule_key(
       "mixture_schedule", &S::mixture_schedule,
+      "texts of a share of the run (above 0, below 1, ascending) and a weight for every entry of "
+      "dataset, such as \"0.9 0.2 0.8\"",
       "Other weights later in the run: a list of texts, each a share of the run and a weight for "
       "every entry of dataset. [0.9 0.2 0.8]: for the last tenth of max_steps the weights are 0.2 "
-      "and 0.8. A weight of 0 leaves a source out.");
-  const auto store_list = key.store;
-  key.wanted =
-      "texts of a share of the run (above 0, below 1, ascending) and a weight for every entry of "
-      "dataset, such as \"0.9 0.2 0.8\"";
-  key.store = [store_list](Settings& settings, std::span<const std::string> values) {
-    if (values.size() == 1 && values.front().empty())
-      return settings.mixture_schedule.clear(), true;
-    const std::vector<std::string> texts(values.begin(), values.end());
-    return scheduled_weights(texts) && store_list(settings, values);
-  };
-  return key;
+      "and 0.8. A weight of 0 leaves a source out.",
+      [](const std::vector<std::string>& texts) { return scheduled_weights(texts).has_value(); });
 }
 
 std::string one_path(const std::string& path) {
@@ -152,7 +144,7 @@ std::vector<Key> mixture_keys() {
                   "source leaves and the others share its weight. 0: no bound. In a file the same "
                   "as max_epochs of an entry: {path: web, weight: 0.7, max_epochs: 4}.")
           .read_by(kReaders),
-      schedule_key().read_by(kReaders),
+      weights_schedule_key().read_by(kReaders),
   };
 }
 

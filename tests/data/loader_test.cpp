@@ -256,7 +256,7 @@ TEST(Loader, DoesNotLeaveOutMoreThanATwentieth) {
 
 TEST(Loader, RefusesWhatCannotBeServed) {
   const auto data = std::make_shared<VirtualTokens>(100);
-  const auto start = [&](Loader::Options options) { Loader(data, options, {}); };
+  const auto start = [&](const Loader::Options& options) { Loader(data, options, {}); };
   expect_failure([&] { start({.length = 100}); }, ExitCode::kUsage, {"101", "found 100"});
   expect_failure([&] { start({.rows = 0, .length = 4}); }, ExitCode::kUsage, {"rows 0"});
   expect_failure([&] { start({.length = 4, .rank = 2, .world = 2}); }, ExitCode::kUsage,
