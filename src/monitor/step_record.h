@@ -64,7 +64,7 @@ struct StepRecord {
   // Of each rank's own work in the step before, without waits for other ranks; empty with one rank.
   std::vector<double> rank_seconds;
   std::vector<uint64_t> samples;   // of this step on all ranks; empty unless record_samples
-  int64_t sequence_length = 0;  // in tokens, with length_schedule; else 0
+  int64_t sequence_length = 0;     // in tokens, with length_schedule; else 0
   std::vector<SourceUse> sources;  // of a mixture, all of them; else empty
   int64_t flags = 0;               // red flags that this run raised so far
   // Of checkpoints: how long the last one took that was saved, and how many failed since then.
