@@ -193,6 +193,7 @@ def main():
         sys.exit(f"wanted {LIBRARY}, found none; build the target rank_faults")
     kinds = [options.only] if options.only else list(SHORT if options.short else KINDS)
     times = 1 if options.short else options.times
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # a shell ignores it for what it runs in the background, and it is inherited
     chance, survived, began = random.Random(options.seed), 0, time.monotonic()
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(temporary)
