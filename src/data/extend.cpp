@@ -12,6 +12,7 @@
 #include "data/prepare_plan.h"
 #include "data/shard_sequence.h"
 #include "data/token_data.h"
+#include "data/work_folder.h"
 #include "tokenizer/tokenizer.h"
 
 namespace octavo::data {
@@ -85,9 +86,7 @@ void clean_up(const fs::path& folder, const DatasetIndex& whole) {
   for (const auto& [name, split] : whole.splits)
     for (const ShardInfo& shard : split.shards) names.insert(shard.name);
   remove_leftovers(folder, names);
-  std::error_code none;  // others may remove it at the same time
-  for (int attempt = 0; attempt < 5 && fs::exists(folder / kExtensionFolder, none); ++attempt)
-    fs::remove_all(folder / kExtensionFolder, none);
+  remove_shared_folder(folder / kExtensionFolder);
 }
 
 // The data set with its new shards. Readers see the old index until the new one is whole.

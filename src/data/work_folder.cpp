@@ -60,6 +60,12 @@ std::set<std::string> names_in(const fs::path& folder) {
 
 }  // namespace
 
+void remove_shared_folder(const fs::path& folder) {
+  std::error_code none;
+  for (int attempt = 0; attempt < 5 && fs::exists(folder, none); ++attempt)
+    fs::remove_all(folder, none);
+}
+
 WorkFolder::WorkFolder(const fs::path& output, double takeover_seconds)
     : folder_(output / kWorkFolderName), takeover_seconds_(takeover_seconds) {
   std::random_device random;
@@ -214,9 +220,7 @@ void WorkFolder::remove(const fs::path& output) {
   fs::rename(output / kWorkFolderName, output / str(aside, ::getpid(), "-", random()), none);
   // A process that was killed while it removed one left it there.
   for (const std::string& name : names_in(output))
-    for (int attempt = 0; name.starts_with(aside) && attempt < 5 && fs::exists(output / name, none);
-         ++attempt)
-      fs::remove_all(output / name, none);
+    if (name.starts_with(aside)) remove_shared_folder(output / name);
   fsync_path(output);
 }
 

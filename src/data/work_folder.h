@@ -28,6 +28,9 @@ namespace fs = std::filesystem;
 
 constexpr const char* kWorkFolderName = "prepare.shared";
 
+// Which other processes may be removing too.
+void remove_shared_folder(const fs::path& folder);
+
 class WorkFolder {
  public:
   // A process of this machine that died is known at once; one of another machine when it gave no
