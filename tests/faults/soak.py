@@ -20,6 +20,7 @@ usage: soak.py [--minutes N] [--short]    --short: half a minute with a fault ev
 import argparse
 import pathlib
 import random
+import signal
 import statistics
 import sys
 import tempfile
@@ -99,6 +100,7 @@ def main():
     parser.add_argument("--seed", type=int, default=10)
     options = parser.parse_args()
     common.require_files()
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # a shell ignores it for what it runs in the background, and it is inherited
     chance = random.Random(options.seed)
     gap = (2, 4) if options.short else KILL_GAP
     measured = 20 if options.short else 300
