@@ -14,8 +14,18 @@ namespace octavo::dist {
 // hangs is said by octavo's own watch. A value that the user has set stays.
 void keep_nccl_from_polling();
 
+// Ranks of the same color that split the communicator of another group of ours. Cheaper than one of
+// its own, which N ranks bootstrap through one of them; all ranks of `from` must make the call, and
+// nothing may be under way there.
+struct NcclSplit {
+  c10::intrusive_ptr<c10d::Backend> from;  // null: a communicator of its own
+  int color = 0;
+};
+
+// Connected when it returns.
 c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                             int size, at::Device device,
-                                            std::chrono::milliseconds timeout);
+                                            std::chrono::milliseconds timeout,
+                                            const NcclSplit& split);
 
 }  // namespace octavo::dist

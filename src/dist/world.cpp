@@ -24,7 +24,7 @@ struct World::Connection {
   Rendezvous rendezvous;
   int shards = 1, shard = 0;
   std::unique_ptr<GroupTree> host;  // of numbers in memory, Gloo
-  // On a GPU NCCL for what is there.
+  // On a GPU NCCL for what is there. `gathering` is null where `device` serves.
   std::unique_ptr<Group> device, gathering, reducing, replicas;
   int64_t step = 0;
   WaitingRanks waiting;
@@ -48,17 +48,21 @@ struct GroupFactory {
   const c10::intrusive_ptr<c10d::Store>& store;
   std::string address;
   Group::OnFailure on_failure;
+  // The first group on a GPU, of all ranks: the others split its communicator.
+  c10::intrusive_ptr<c10d::Backend> whole;
 
   // Of the ranks `first`, `first` + `stride`, … where this one is `rank`; by `color` when several
   // groups of one name exist side by side.
   std::unique_ptr<Group> make(const std::string& name, int color, int rank, int size,
-                              bool on_device, int first = 0, int stride = 1) const {
+                              bool on_device, int first = 0, int stride = 1) {
     if (size == 1) return std::make_unique<Group>();
     const auto keys = c10::make_intrusive<c10d::PrefixStore>(octavo::str(name, ".", color), store);
     Group::Members members{name, rank, size, first, stride, options.timeout, on_failure};
-    if (on_device)
-      return std::make_unique<Group>(
-          std::move(members), make_nccl(keys, rank, size, options.device, options.timeout), true);
+    if (on_device) {
+      auto made = make_nccl(keys, rank, size, options.device, options.timeout, {whole, color});
+      if (whole == nullptr) whole = made;
+      return std::make_unique<Group>(std::move(members), std::move(made), true);
+    }
     return std::make_unique<Group>(std::move(members),
                                    make_gloo(keys, rank, size, {address, options.timeout}), false);
   }
@@ -83,11 +87,14 @@ World World::connect(const launch::RankInfo& rank_info, const WorldOptions& opti
   auto made = std::make_unique<Connection>(rank_info.rank);
   Connection* c = made.get();
   c->rendezvous = join_rendezvous(rank_info, options.timeout);
-  const GroupFactory factory{rank_info, options, c->rendezvous.store,
-                             own_address(rank_info, options.interface),
-                             [c, rank_info](const std::string& what, const std::string& error) {
-                               fail_lost(c->rendezvous, rank_info, what, c->step, error);
-                             }};
+  GroupFactory factory{rank_info,
+                       options,
+                       c->rendezvous.store,
+                       own_address(rank_info, options.interface),
+                       [c, rank_info](const std::string& what, const std::string& error) {
+                         fail_lost(c->rendezvous, rank_info, what, c->step, error);
+                       },
+                       nullptr};
   const bool gpu = options.device.is_cuda();
   try {
     wait_for_ranks(c->rendezvous, rank_info, options.timeout);
@@ -104,7 +111,8 @@ World World::connect(const launch::RankInfo& rank_info, const WorldOptions& opti
     const auto tensor_group = [&](auto&&... arguments) {
       return options.tensors ? factory.make(arguments...) : std::make_unique<Group>();
     };
-    c->gathering = tensor_group("gather", node, c->shard, c->shards, gpu, first);
+    if (!gpu || options.spread)
+      c->gathering = tensor_group("gather", node, c->shard, c->shards, gpu, first);
     c->reducing = tensor_group("reduce", node, c->shard, c->shards, gpu, first);
     c->replicas = options.hybrid ? tensor_group("replicas", rank_info.local_rank, rank_info.node,
                                                 rank_info.ranks / rank_info.local_ranks, gpu,
@@ -136,7 +144,8 @@ Group& group_of_one() {
 }  // namespace
 
 Group& World::gathering() {
-  return connection_ == nullptr ? group_of_one() : *connection_->gathering;
+  if (connection_ == nullptr) return group_of_one();
+  return connection_->gathering != nullptr ? *connection_->gathering : *connection_->device;
 }
 Group& World::reducing() {
   return connection_ == nullptr ? group_of_one() : *connection_->reducing;
@@ -228,8 +237,9 @@ void World::announce_hang(const std::string& text) noexcept {
 World::Usage World::usage() const {
   if (connection_ == nullptr) return {};
   const Group::Usage on_host = connection_->host->usage();
-  Usage usage{connection_->gathering->usage(), connection_->reducing->usage(),
-              connection_->replicas->usage(), on_host,
+  const auto& gathering = connection_->gathering;
+  Usage usage{gathering != nullptr ? gathering->usage() : Group::Usage(),
+              connection_->reducing->usage(), connection_->replicas->usage(), on_host,
               static_cast<int64_t>(on_host.all_reduce.calls)};
   if (connection_->device != nullptr) {
     const Group::Usage& on_device = connection_->device->usage();

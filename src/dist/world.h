@@ -24,6 +24,7 @@ struct WorldOptions {
   std::string interface;                       // network interface; "": as the address chooses
   at::Device device = at::kCPU;
   bool hybrid = false;  // weights are spread over the ranks of a node and equal on all nodes
+  bool spread = true;   // false: every rank has all weights (ddp), and none brings any to another
   bool tensors = true;  // false: no groups for weights and gradients (bench/scale_sim_tool.cpp)
 };
 

@@ -41,9 +41,10 @@ enum class Kind : std::int32_t {
   kDeviceSync,
   kEventSync,
   kEventRecord,
-  kEventWait,    // a stream waits for an event
-  kGraphLaunch,  // its nodes follow it in the list, each counted by its own kind
-  kCollective,   // an NCCL call (bytes: of the data that this rank gives)
+  kEventWait,     // a stream waits for an event
+  kGraphLaunch,   // its nodes follow it in the list, each counted by its own kind
+  kCollective,    // an NCCL call (bytes: of the data that this rank gives)
+  kCommunicator,  // an NCCL communicator was made, from an id or by splitting another one
   kHostFunction,
   kUnexpected,  // an entry point was called that has no meaning here: it did nothing and said
                 // success
@@ -125,7 +126,7 @@ struct Api {
                           std::uint64_t capacity);  // how many there are in all
   std::uint64_t (*gemms)(Gemm* out, std::uint64_t first, std::uint64_t capacity);
 };
-inline constexpr std::uint64_t kApiVersion = 2;
+inline constexpr std::uint64_t kApiVersion = 3;
 
 // The library's functions, or null in a process that does not run on the fake CUDA device.
 inline const Api* api() {

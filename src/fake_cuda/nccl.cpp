@@ -61,9 +61,11 @@ std::string said(const char* key, int value) {
   return std::string(" ") + key + "=" + std::to_string(value);
 }
 
-ncclResult_t make_communicator(ncclComm_t* comm, int ranks, int rank) {
+ncclResult_t make_communicator(const std::string& how, ncclComm_t* comm, int ranks, int rank) {
   if (ranks < 1 || rank < 0 || rank >= ranks) return ncclInvalidArgument;
   *comm = new ncclComm{ranks, rank, current_device()};
+  record(
+      make_event(Kind::kCommunicator, kept_name(how + said("ranks", ranks) + said("rank", rank))));
   return ncclSuccess;
 }
 
@@ -90,17 +92,17 @@ const char* ncclGetLastError(ncclComm_t) {
 }
 
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId, int rank) {
-  return make_communicator(comm, ranks, rank);
+  return make_communicator("ncclCommInitRank", comm, ranks, rank);
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId, int rank,
                                     ncclConfig_t*) {
-  return make_communicator(comm, ranks, rank);
+  return make_communicator("ncclCommInitRank", comm, ranks, rank);
 }
 
 ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int, ncclUniqueId*,
                                       ncclConfig_t*) {
-  return make_communicator(comm, ranks, rank);
+  return make_communicator("ncclCommInitRank", comm, ranks, rank);
 }
 
 ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int* devices) {
@@ -109,8 +111,15 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int* devices) {
   return ncclSuccess;
 }
 
-ncclResult_t ncclCommSplit(ncclComm_t comm, int, int, ncclComm_t* result, ncclConfig_t*) {
-  return make_communicator(result, comm->ranks, comm->rank);
+// How many ranks have this color is what the real one learns from them; here nobody hears of the
+// others, and the communicator has as many as the one that it was split from.
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* result, ncclConfig_t*) {
+  if (comm == nullptr) return ncclInvalidArgument;
+  if (color == NCCL_SPLIT_NOCOLOR) {
+    *result = nullptr;
+    return ncclSuccess;
+  }
+  return make_communicator("ncclCommSplit" + said("color", color), result, comm->ranks, key);
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t) {

@@ -20,11 +20,11 @@ namespace octavo::fake_cuda {
 namespace {
 
 constexpr const char* kKindNames[] = {
-    "launches",         "gemms",          "copies_to_device", "copies_to_host",
-    "copies_on_device", "memsets",        "mallocs",          "frees",
-    "host_mallocs",     "host_frees",     "stream_syncs",     "device_syncs",
-    "event_syncs",      "event_records",  "event_waits",      "graph_launches",
-    "collectives",      "host_functions", "unexpected"};
+    "launches",         "gemms",         "copies_to_device", "copies_to_host",
+    "copies_on_device", "memsets",       "mallocs",          "frees",
+    "host_mallocs",     "host_frees",    "stream_syncs",     "device_syncs",
+    "event_syncs",      "event_records", "event_waits",      "graph_launches",
+    "collectives",      "communicators", "host_functions",   "unexpected"};
 static_assert(std::size(kKindNames) == static_cast<std::size_t>(Kind::kKinds));
 
 std::string quoted(const char* text) {

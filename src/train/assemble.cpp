@@ -32,7 +32,8 @@ dist::World connect(config::Settings& s) {
       place, {.timeout = std::chrono::milliseconds(static_cast<int64_t>(s.dist_timeout * 1e3)),
               .interface = s.dist_interface,
               .device = device_of(s),
-              .hybrid = s.sharding_mode == config::ShardingMode::kHybrid});
+              .hybrid = s.sharding_mode == config::ShardingMode::kHybrid,
+              .spread = s.sharding_mode != config::ShardingMode::kDdp});
 }
 
 }  // namespace

@@ -8,10 +8,12 @@
    before the GEMMs of this one.
 3. The peak of a 14B shape fully sharded over 8 devices of 80 GB, by libtorch's allocator, against `octavo plan`.
 4. After the first step no collective is one that the host waits for.
+5. One communicator is made through the store, the others by splitting it; all before the first step, and no more than the
+   mode needs.
 
 No kernel runs and no byte moves: what is shown is the order of calls, not their speed.
 
-usage: nccl_calls.py [--short]    --short: the fourth alone
+usage: nccl_calls.py [--short]    --short: the fourth and the fifth alone
 Last line: failed=0 and, in the long form, how many collectives were compared and the error of the plan
 """
 import collections
@@ -83,13 +85,14 @@ def difference(found, wanted):
     return f"{[len(x) for x in found]} and {[len(x) for x in wanted]}"
 
 
-def run_ranks(work, flags, count, steps):
-    """What nccl_calls_tool printed, by rank."""
+def run_ranks(work, flags, count, steps, local=None):
+    """What nccl_calls_tool printed, by rank; `local` of them on a node."""
+    local = local or count
     port, processes = ranks.free_port(), []
     for r in range(count):
         variables = os.environ | fake_devices(count) | {
-            "RANK": str(r), "WORLD_SIZE": str(count), "LOCAL_RANK": str(r), "LOCAL_WORLD_SIZE": str(count),
-            "GROUP_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+            "RANK": str(r), "WORLD_SIZE": str(count), "LOCAL_RANK": str(r % local), "LOCAL_WORLD_SIZE": str(local),
+            "GROUP_RANK": str(r // local), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
         processes.append(subprocess.Popen([TOOL, str(steps), *map(str, flags)], cwd=work, env=variables, text=True,
                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE))
     results = []
@@ -182,12 +185,33 @@ def check_host(work, model):
             check(f"{mode}, rank {found['rank']}: collectives on the host", first <= 1 and not any(later), found["on_host"])
 
 
+def wanted_communicators(mode, rank, local):
+    """(How it is made, the rank's number in it) for all ranks, for weights, for gradients and for other nodes."""
+    whole = ("ncclCommInitRank", rank)
+    if mode != "hybrid":
+        return [whole] + [("ncclCommSplit color=0", rank)] * (1 if mode == "ddp" else 2)
+    node, of_node = divmod(rank, local)
+    return [whole] + [(f"ncclCommSplit color={node}", of_node)] * (2 if local > 1 else 0) + [(f"ncclCommSplit color={of_node}", node)]
+
+
+def check_communicators(work, model):
+    for mode, count, local in (("ddp", 2, 2), ("zero2", 2, 2), ("fsdp_full", 4, 4), ("hybrid", 4, 2), ("hybrid", 2, 1)):
+        flags = train_flags(work, model, "--batch_size", 4, "--max_seq_length", 32, "--sharding_mode", mode, "--mixed_precision", "bf16")
+        for found in run_ranks(work, flags, count, 2, local):
+            names = [event["name"].split(" ranks=") for event in found["start"] if event["kind"] == "communicator"]
+            made = [(how, int(numbers.split("rank=")[1])) for how, numbers in names]
+            later = [event["name"] for event in found["events"] if event["kind"] == "communicator"]
+            check(f"{mode}, rank {found['rank']} of {count}: communicators",
+                  made == wanted_communicators(mode, found["rank"], local) and not later, f"{made}, in a later step {later}")
+
+
 def main():
     fake_cuda.require_libraries()
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
         model = ranks.prepared(work)
         check_host(work, model)
+        check_communicators(work, model)
         if "--short" in sys.argv:
             print(f"failed={len(problems)}")
             sys.exit(1 if problems else 0)

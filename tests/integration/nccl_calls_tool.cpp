@@ -37,17 +37,20 @@ const char* name_of_kind(Kind kind) {
       return "wait";
     case Kind::kGraphLaunch:
       return "graph";
+    case Kind::kCommunicator:
+      return "communicator";
     default:
       return nullptr;
   }
 }
 
-Json events_of_the_step() {
+// Since the last reset.
+Json events() {
   const fake_cuda::Api& api = *fake_cuda::api();
-  std::vector<fake_cuda::Event> events(api.events(nullptr, 0, 0));
-  api.events(events.data(), 0, events.size());
+  std::vector<fake_cuda::Event> found(api.events(nullptr, 0, 0));
+  api.events(found.data(), 0, found.size());
   Json list = Json::array();
-  for (const fake_cuda::Event& e : events)
+  for (const fake_cuda::Event& e : found)
     if (const char* kind = name_of_kind(e.kind); kind != nullptr)
       list.push_back({{"kind", kind}, {"name", e.name}, {"stream", e.stream}, {"bytes", e.bytes}});
   return list;
@@ -68,6 +71,7 @@ int run_steps(int64_t count, const std::vector<std::string>& args) {
   train::prepare_process(settings);
   OCTAVO_ASSERT(fake_cuda::is_active());
   const auto run = train::assemble(settings);
+  const Json start = events();
   std::vector<int64_t> on_host;  // collectives that the host waits for, of each step
   std::vector<int64_t> bytes;    // over the network, from the end of the first step on
   for (int64_t i = 0; i < count; ++i) {
@@ -86,7 +90,8 @@ int run_steps(int64_t count, const std::vector<std::string>& args) {
   const auto& graph = run->trained.graph;
   const Json found = {{"graph", graph != nullptr ? graph->receipt() : Json()},
                       {"rank", run->world.rank()},
-                      {"events", events_of_the_step()},
+                      {"start", start},
+                      {"events", events()},
                       {"on_host", on_host},
                       {"host_bytes", bytes},
                       {"peak", memory.peak},
