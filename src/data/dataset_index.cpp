@@ -162,8 +162,13 @@ DatasetIndex read_index(const fs::path& folder) {
   if (json.contains("duplicates_left_out"))
     index.duplicates = json_size(json, "duplicates_left_out", source);
   if (json.contains("extensions"))
-    for (const Json& item : json_field(json, "extensions", Json::value_t::array, source))
-      index.extensions.push_back(item.is_string() ? item.get<std::string>() : "");
+    for (const Json& item : json_field(json, "extensions", Json::value_t::array, source)) {
+      if (!item.is_string())
+        fail(ExitCode::kDamaged, "data", source,
+             ": wanted a text for each of its extensions, found ", item.type_name(),
+             "; restore the file from a copy or prepare the data again");
+      index.extensions.push_back(item.get<std::string>());
+    }
   check_whole_samples(index, source);
   if (index.fingerprint() != json_string(json, "fingerprint", source))
     fail(ExitCode::kDamaged, "data", source, " is damaged: wanted fingerprint ",

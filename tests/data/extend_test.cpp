@@ -61,6 +61,17 @@ TEST_F(Extend, HasTheTokensOfAllInputsInTheirOrder) {
   EXPECT_NO_THROW(inspect(scratch_ / "grown", true));
 }
 
+TEST_F(Extend, AListOfExtensionsThatIsNoneIsDamage) {
+  prepare(options({"a.jsonl"}, "grown"));
+  extend_with("b.txt", "grown");
+  Json index = Json::parse(get_file(scratch_ / "grown" / kIndexName));
+  for (const Json& bad : {Json(5), Json::array({5}), Json::array({"a", Json::object()})}) {
+    index["extensions"] = bad;
+    put_file(scratch_ / "grown" / kIndexName, index.dump());
+    expect_failure([&] { read_index(scratch_ / "grown"); }, ExitCode::kDamaged, {"extensions"});
+  }
+}
+
 TEST_F(Extend, WhatIsThereIsAddedOnce) {
   prepare(options({"a.jsonl"}, "grown"));
   extend_with("b.txt", "grown");

@@ -6,8 +6,10 @@ Half of the time two ranks train under `octavo launch --max_restarts` and a rand
 ways of restarts.py that a restart cures; in the other half a process trains alone, is killed by a random signal, and started
 again with --resume latest. Beside them one trains that nobody disturbs.
 
-goodput   at least 95%: seconds of the steps whose results were kept / (elapsed seconds - those of start-up: from a process's start
-          to its first step). A fault costs the steps since the last checkpoint, and the time until it is noticed
+goodput   at least 95%: seconds of the steps whose results were kept / (elapsed seconds - those of start-up: from the launcher's
+          decision, or a process's start, to its first step). A fault costs the steps since the last checkpoint, and the time until
+          it is noticed. Start-up has the time that the launcher gives storage (15 to 30 s) and networks (5 s) to come back:
+          `waited_seconds` of `startup_seconds`. goodput_of_all counts both as lost
 growth    of the undisturbed process's memory from after its warm-up to the end: less than 1%. Of a restarted process,
           at the same number of steps after its start, and of the launcher, from the first restarts to the last: less
           than 10 MB, since a resumed run reads up to 8 MiB of its metrics
@@ -73,7 +75,7 @@ def report(chains, undisturbed, short):
     problems += [p for chain in chains for p in chain.problems if p not in problems]
     elapsed = sum(chain.ended - chain.began for chain in chains)
     startup = sum(chain.startup_seconds() for chain in chains)
-    goodput = 100 * kept / (elapsed - startup)
+    goodput, of_all = 100 * kept / (elapsed - startup), 100 * kept / elapsed
     together, difference = same_losses(chains[1], undisturbed)
     problems += [f"alone and undisturbed: {difference}"] if difference else []
     growth, growth_unbacked = undisturbed.growth()
@@ -85,7 +87,7 @@ def report(chains, undisturbed, short):
     grown = max(growth, growth_unbacked) >= limit or max(restarts) >= MOST_RESTART_GROWTH
     print(f"tried={kills} survived={max(0, kills - len(problems))} lost={len(problems)} minutes={elapsed / 60:.1f} "
           f"faults={kills} kinds={len(set().union(*(chain.kinds for chain in chains)))} steps_kept={sum(chain.folder.newest() for chain in chains)} goodput_percent={goodput:.2f} "
-          f"startup_seconds={startup:.1f} startups={sum(len(chain.lives) for chain in chains)} "
+          f"goodput_of_all_percent={of_all:.2f} startup_seconds={startup:.1f} waited_seconds={chains[0].waited:.1f} startups={sum(len(chain.lives) for chain in chains)} "
           f"memory_growth_percent={growth:.3f} unbacked_memory_growth_percent={growth_unbacked:.3f} "
           f"restart_memory_growth_mb={max(restarts[:2]):.2f} launcher_memory_growth_mb={restarts[2]:.2f} "
           f"memory_mb={undisturbed.samples[-1][1] / 1e6:.0f} "

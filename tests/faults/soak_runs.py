@@ -210,6 +210,7 @@ class Ranks(Chain):
     def __init__(self, work, **more):
         super().__init__(work, "ranks", 2, **more)
         self.launched, self.launcher_memory, self.faults = None, [], self.folder.path / "faults"
+        self.waited = 0.0  # seconds that the launcher gave storage and networks to come back
         self.faults.mkdir()
 
     def start(self):
@@ -222,7 +223,9 @@ class Ranks(Chain):
 
     def on_line(self, line):
         super().on_line(line)
-        if re.search(r"restart \d+ of \d+", line):
+        restart = re.search(r"restart \d+ of \d+(?:.*, in ([0-9.]+) s)?", line)
+        if restart:
+            self.waited += float(restart[1] or 0)
             self.lives.append(Life(time.monotonic()))
             self.launcher_memory.append(memory(self.launched.process.pid)[0])
 
