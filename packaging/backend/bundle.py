@@ -19,6 +19,7 @@ RUNTIME = re.compile(r"(libc|libm|libdl|libpthread|librt|libresolv|libutil|libgc
 WHEELS = re.compile(r"(libtorch_cpu|libtorch_cuda|libc10|libc10_cuda)\.so|libdnnl\.so\.3|libgomp\.so\.1|libcudart\.so\.\d+"
                     r"|(libarrow|libarrow_s3|libparquet)\.so\.\d+|libcuda\.so\.1")
 BUNDLE = "bundled"  # a folder in lib/
+CURL = "libcurl.so.4"
 # From octavo/lib: beside us, then the wheels of the same site-packages, then lib/ of the environment (oneDNN's wheel), which
 # is four folders up, or two when all was installed with pip's --target.
 # CUDA's wheels have one folder since 13, and one for each part before.
@@ -82,9 +83,9 @@ def system_libraries():
     return found
 
 
-def closure(files, own):
-    """{name: path} of the distribution's libraries that the files need, and those need in turn."""
-    system, found, open_files = system_libraries(), {}, list(files)
+def closure(files, own, replaced):
+    """{name: path} of the distribution's libraries that the files need, and those need in turn; `replaced` has others for some."""
+    system, found, open_files = system_libraries() | replaced, {}, list(files)
     while open_files:
         for name in needed(open_files.pop()):
             if name in own or name in found or RUNTIME.fullmatch(name) or WHEELS.fullmatch(name):
@@ -124,20 +125,22 @@ def debian_package(path):
     sys.exit(f"wheel: wanted the Debian package of {path}, found none; its licence is not known")
 
 
-def copy_licence(package, folder):
+def copy_licence(package, copyright_file, folder):
     """The package's copyright file, and the common licences that it only refers to."""
-    text = pathlib.Path(f"/usr/share/doc/{package}/copyright").read_text(errors="replace")
+    text = copyright_file.read_text(errors="replace")
     (folder / f"{package}.txt").write_text(text)
     for common in pathlib.Path("/usr/share/common-licenses").iterdir():
         if re.search(rf"/{common.parent.name}/{re.escape(common.name)}(?![\w-]|\.\d)", text):
             shutil.copyfile(common, folder / f"{common.name}.txt")
 
 
-def bundle(build_dir, folder, licences):
-    """Installs the program, and bundles what it needs; the packages' copyright files go to `licences`."""
+def bundle(build_dir, folder, licences, curl=None):
+    """Installs the program, and bundles what it needs; the packages' copyright files go to `licences`. `curl`: the folder of
+    minimal_curl.py, whose library is taken in place of the distribution's."""
     program, libraries = install(build_dir, folder)
     own = [*libraries, program]
-    found = closure(own, {file.name for file in libraries})
+    replaced = {CURL: curl / CURL} if curl else {}
+    found = closure(own, {file.name for file in libraries}, replaced)
     names = {name: own_name(name, path) for name, path in found.items()}
     bundled = folder / "lib" / BUNDLE
     bundled.mkdir()
@@ -148,7 +151,11 @@ def bundle(build_dir, folder, licences):
         copy.chmod(0o755)
         patch(copy, "--set-soname", names[name], "--set-rpath", "$ORIGIN")
         rename_needed(copy, names)
-        copy_licence(debian_package(path), licences)
+        if name in replaced:
+            copy_licence("curl", path.with_name("copyright"), licences)
+        else:
+            package = debian_package(path)
+            copy_licence(package, pathlib.Path(f"/usr/share/doc/{package}/copyright"), licences)
     for file in own:
         rename_needed(file, names)
     for file in libraries:

@@ -2,6 +2,7 @@
 
 pip install .                                  builds from scratch, in build/wheel
 pip install . -C build-dir=build/release       packs what that folder holds; OCTAVO_BUILD_DIR says the same
+pip install . -C curl=distribution             with the distribution's libcurl, or that of a folder of minimal_curl.py
 The libraries to build against are those of .deps/venv (./bootstrap) or, without it, of pip's own build environment.
 """
 import base64
@@ -21,6 +22,7 @@ import tomllib
 import zipfile
 
 import bundle
+import minimal_curl
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BOOTSTRAPPED = ROOT / ".deps" / "venv"
@@ -51,6 +53,19 @@ def given_build_dir(config_settings):
     folder = (ROOT / given).resolve()
     if not (folder / "cmake_install.cmake").exists():
         sys.exit(f"octavo: wanted a build folder, found none at {folder}; run cmake --preset release && cmake --build --preset release")
+    return folder
+
+
+def curl_folder(config_settings):
+    """Where the libcurl of the wheel is; None: the distribution's."""
+    given = (config_settings or {}).get("curl")
+    if given == "distribution":
+        return None
+    if not given:
+        return minimal_curl.folder_or_none()
+    folder = (ROOT / given).resolve()
+    if not (folder / bundle.CURL).exists():
+        sys.exit(f"octavo: curl: wanted 'distribution' or a folder with {bundle.CURL}, found {given}")
     return folder
 
 
@@ -124,13 +139,25 @@ def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
     return dist_info(pathlib.Path(metadata_directory)).name
 
 
-def stage(build_dir, folder):
+def write_sbom(build_dir, curl, file):
+    """Again: the build's lists the libraries of the distribution's libcurl."""
+    venv = re.search(r"^OCTAVO_VENV:\w+=(.*)$", (build_dir / "CMakeCache.txt").read_text(), re.M)
+    packages = list(pathlib.Path(venv[1]).glob("lib/python3*/site-packages")) if venv else []
+    if len(packages) != 1:
+        sys.exit(f"octavo: wanted the site-packages that {build_dir} was built with, found {packages}; configure it again")
+    subprocess.run([sys.executable, ROOT / "packaging" / "sbom", build_dir, packages[0], file, curl], check=True)
+
+
+def stage(build_dir, folder, curl):
     """Everything that goes into the wheel, under `folder`."""
     require_tools(["cmake", "patchelf", "strip"])
     info = dist_info(folder)
-    bundled = bundle.bundle(build_dir, folder / "octavo", info / "licenses" / "bundled")
+    bundled = bundle.bundle(build_dir, folder / "octavo", info / "licenses" / "bundled", curl)
     (info / "sboms").mkdir()  # where PEP 770 wants it
-    (folder / "octavo" / "share" / "octavo.cdx.json").rename(info / "sboms" / "octavo.cdx.json")
+    sbom = info / "sboms" / "octavo.cdx.json"
+    (folder / "octavo" / "share" / "octavo.cdx.json").rename(sbom)
+    if curl:
+        write_sbom(build_dir, curl, sbom)
     shutil.copytree(ROOT / "packaging" / "python" / "octavo", folder / "octavo", dirs_exist_ok=True,
                     ignore=shutil.ignore_patterns("__pycache__"))
     print(f"octavo: from {build_dir}; bundled {len(bundled)} libraries: {' '.join(bundled)}", file=sys.stderr)
@@ -159,7 +186,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     build_dir = given_build_dir(config_settings) or build()
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
-        info = stage(build_dir, folder)
+        info = stage(build_dir, folder, curl_folder(config_settings))
         made_for = tag(folder)
         (info / "WHEEL").write_text(f"Wheel-Version: 1.0\nGenerator: octavo_build\nRoot-Is-Purelib: false\nTag: {made_for}\n")
         name = f"octavo-{version()}-{made_for}.whl"

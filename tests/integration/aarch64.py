@@ -26,7 +26,7 @@ SYSROOT = FOLDER / "sysroot"
 TOOLS = ("apt-get", "clang++", "cmake", "dpkg-deb", "ld.lld", "ninja", "pkg-config", "qemu-aarch64")
 # For a compiler from scratch, beside the libraries of packaging/debian-packages.txt.
 COMPILERS = ("libc6-dev", "libstdc++-12-dev")
-NOT_NEEDED = ("libgloo-dev", "libclang-rt-14-dev")  # libtorch's and the sanitizers'
+NOT_NEEDED = ("dpkg-dev", "libgloo-dev", "libclang-rt-14-dev")  # the wheel's, libtorch's and the sanitizers'
 # What cannot hold here, and why. The kernel cannot start an aarch64 program for a process in QEMU: octavo is started by a script.
 SLOW = "it measures seconds, and QEMU takes ten times as many"
 COPIED = "it copies the program, which is a script here"

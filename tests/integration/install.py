@@ -1,13 +1,13 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
 # test: label=integration timeout=600 night=""
 """The wheel of the built program: made, installed in a fresh environment, used from another folder without a variable or a
-library of the source tree; what is said when a library is missing; that no
+library of the source tree; what it bundles, and that it speaks HTTPS; what is said when a library is missing; that no
 command but a dry run opens the fake CUDA driver; completion; the commands of docs/get-started/install.md; the Dockerfile.
 
 usage: install.py [--full]
 The fresh environment is a new one in which pip installs our wheel. torch and the other 5 GB that the wheel depends on are hard
 links to the files that ./bootstrap installed; --full lets pip install them anew by their names (minutes, 6 GB).
-The last line is tag=… wheel_mb=… installed=1 steps=20 hints=… traced=3 deb_mb=….
+The last line is tag=… wheel_mb=… bundled=… installed=1 steps=20 hints=… traced=3 deb_mb=….
 """
 import argparse
 import importlib.metadata
@@ -22,6 +22,7 @@ import tempfile
 import zipfile
 
 import common
+import install_curl
 import install_dockerfile
 
 STEPS = 20
@@ -329,6 +330,7 @@ def main():
         check_light_verbs(environment)
         steps = check_train(environment)
         check_modules(environment)
+        bundled = install_curl.check(work, wheel, environment)
         traced = check_fake_device(environment)
         check_completion(environment)
         check_page(environment)
@@ -336,7 +338,7 @@ def main():
         deb_size = check_debian_package(work, environment)
         hints = check_hints(environment)
         size = wheel.stat().st_size / 1e6
-    print(f"tag={tag} wheel_mb={size:.1f} installed=1 steps={steps} hints={hints} traced={traced} deb_mb={deb_size:.1f}")
+    print(f"tag={tag} wheel_mb={size:.1f} bundled={bundled} installed=1 steps={steps} hints={hints} traced={traced} deb_mb={deb_size:.1f}")
 
 
 if __name__ == "__main__":
