@@ -7,6 +7,7 @@ As a script it prints the folder that holds libcurl.so.4, copyright and version;
 import hashlib
 import os
 import pathlib
+import platform
 import re
 import shlex
 import shutil
@@ -22,8 +23,8 @@ HEADERS = "libcurl4-openssl-dev"  # of the same source and version as the libcur
 LINKED = {"libssl.so.3", "libcrypto.so.3", "libz.so.1"}
 TOOLS = ("apt-get", "clang", "cmake", "dpkg-source", "ld.lld", "ninja", "strip")
 # As cmake/hardening.cmake has it for our own libraries.
-COMPILE = ["-O2", "-fstack-protector-strong", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2", "-fcf-protection=full",
-           "-fstack-clash-protection"]
+COMPILE = ["-O2", "-fstack-protector-strong", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2", "-fstack-clash-protection",
+           *(["-fcf-protection=full"] if platform.machine() == "x86_64" else [])]
 LINK = "-fuse-ld=lld -Wl,-z,relro,-z,now,-z,noexecstack,-z,separate-code,--no-undefined"
 OFF = ["BUILD_CURL_EXE", "BUILD_TESTING", "CURL_BROTLI", "CURL_USE_GSSAPI", "CURL_USE_LIBPSL", "CURL_USE_LIBSSH", "CURL_USE_LIBSSH2",
        "CURL_ZSTD", "ENABLE_MANUAL", "USE_LIBIDN2", "USE_LIBRTMP", "USE_NGHTTP2"]
