@@ -21,30 +21,34 @@ namespace {
 constexpr int kRemoteThreads = 4;
 constexpr uint64_t kRemoteBlockBytes = uint64_t{1} << 20, kRemoteBlocks = 32;
 
+bool has_split(const DatasetIndex& index, const std::string& split) {
+  const auto found = index.splits.find(split);
+  return found != index.splits.end() && found->second.tokens() > 0;
+}
+
 // Memory: the index, one bit per verified block of the shards mapped so far, at most `max_mapped`
 // maps, and the streams' caches.
 class ShardedTokenData : public TokenData {
  public:
-  ShardedTokenData(const fs::path& folder, const std::string& split, int max_mapped,
-                   const LocalCache& cache)
+  ShardedTokenData(const fs::path& folder, const DatasetIndex& index, const std::string& split,
+                   int max_mapped, const LocalCache& cache)
       : max_mapped_(static_cast<size_t>(max_mapped)) {
     split_.folder = folder;
     split_.remote = remote_files_of(folder, cache);
-    DatasetIndex index = read_index(folder);
     const auto found = index.splits.find(split);
-    if (found == index.splits.end() || found->second.tokens() == 0) {
+    if (!has_split(index, split)) {
       std::string names;
       for (const auto& item : index.splits) names += (names.empty() ? "" : ", ") + item.first;
       fail(ExitCode::kUsage, "data", "wanted the split '", split, "' of ", folder.string(),
            ", found: ", names, "; prepare the data with another val_fraction");
     }
     fingerprint_ = index.fingerprint();
-    tokenizer_name_ = std::move(index.tokenizer_name);
+    tokenizer_name_ = index.tokenizer_name;
     if (index.options.contains("chat_template"))
       chat_template_ = template_named(json_string(index.options, "chat_template", folder.string()),
                                       folder.string());
-    split_.kind = std::move(index.kind);
-    split_.shards = std::move(found->second.shards);
+    split_.kind = index.kind;
+    split_.shards = found->second.shards;
     std::erase_if(split_.shards, [](const ShardInfo& shard) { return shard.tokens == 0; });
     split_.begins.reserve(split_.shards.size());
     for (const ShardInfo& shard : split_.shards) {
@@ -198,18 +202,21 @@ Order order_for(const TokenData& data, int64_t length, uint64_t step_samples) {
   return order_for(sample_count(data, length), bytes, step_samples);
 }
 
-bool TokenData::has_split(const fs::path& folder, const std::string& split) {
-  const DatasetIndex index = read_index(folder);
-  const auto found = index.splits.find(split);
-  return found != index.splits.end() && found->second.tokens() > 0;
-}
-
 std::shared_ptr<TokenData> TokenData::open(const fs::path& folder, const std::string& split,
                                            int max_mapped_shards, const LocalCache& cache) {
   if (max_mapped_shards < 1)
     fail(ExitCode::kUsage, "data", "wanted room for at least 1 mapped shard, found ",
          max_mapped_shards, "; the default is ", kMaxMappedShards);
-  return std::make_shared<ShardedTokenData>(folder, split, max_mapped_shards, cache);
+  return std::make_shared<ShardedTokenData>(folder, read_index(folder), split, max_mapped_shards,
+                                            cache);
+}
+
+TokenData::Splits TokenData::open_splits(const fs::path& folder, const LocalCache& cache) {
+  const DatasetIndex index = read_index(folder);
+  const auto one = [&](const char* split) {
+    return std::make_shared<ShardedTokenData>(folder, index, split, kMaxMappedShards, cache);
+  };
+  return {one("train"), has_split(index, "val") ? one("val") : nullptr};
 }
 
 uint64_t sample_count(uint64_t tokens, int64_t length) {

@@ -32,8 +32,12 @@ class TokenData {
   static std::shared_ptr<TokenData> open(const fs::path& folder, const std::string& split,
                                          int max_mapped_shards = kMaxMappedShards,
                                          const LocalCache& cache = {});
-  // Whether the folder has that split, with at least one token.
-  static bool has_split(const fs::path& folder, const std::string& split);
+  // "train" and "val" by one reading of the index, which has a line for each shard and may lie far
+  // away; val: null when it is not there or has no token.
+  struct Splits {
+    std::shared_ptr<TokenData> train, val;
+  };
+  static Splits open_splits(const fs::path& folder, const LocalCache& cache = {});
   virtual ~TokenData() = default;
   virtual uint64_t tokens() const = 0;
   virtual int64_t vocab_size() const = 0;

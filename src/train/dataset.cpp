@@ -70,11 +70,6 @@ data::LocalCache local_cache(const config::Settings& s) {
   return {fs::path(s.data_cache) / "parts", static_cast<uint64_t>(1e9 * s.data_cache_gb)};
 }
 
-std::shared_ptr<data::TokenData> open_split(const config::Settings& s, const fs::path& folder,
-                                            const std::string& split) {
-  return data::TokenData::open(folder, split, data::TokenData::kMaxMappedShards, local_cache(s));
-}
-
 [[noreturn]] void fail_without_data(const config::Settings& s) {
   if (!s.resume.empty())
     fail(ExitCode::kUsage, "train",
@@ -138,41 +133,38 @@ void settle_tokenizer(config::Settings& resolved) {
 
 namespace {
 
-// Of a mixture; null when no source has the split.
-std::shared_ptr<data::TokenData> open_sources(const config::Settings& s,
-                                              const std::vector<fs::path>& folders,
-                                              const std::string& split) {
+data::TokenData::Splits open_mixture(const config::Settings& s,
+                                     const std::vector<fs::path>& folders) {
   const std::vector<std::string> names = data::source_names(s.dataset);
-  std::vector<data::MixedTokens::Source> sources;
+  std::vector<data::MixedTokens::Source> train, val;
   for (size_t k = 0; k < folders.size(); ++k) {
-    if (split == "val" && !data::TokenData::has_split(folders[k], split)) continue;
-    auto opened = open_split(s, folders[k], split);
-    if (split == "val" && data::sample_count(*opened, s.max_seq_length) == 0) {
-      log_warn(str("data: the validation split of ", s.dataset[k], " has ", opened->tokens(),
+    auto [its_train, its_val] = data::TokenData::open_splits(folders[k], local_cache(s));
+    train.push_back({s.dataset[k], names[k], std::move(its_train)});
+    if (its_val == nullptr) continue;
+    if (data::sample_count(*its_val, s.max_seq_length) == 0) {
+      log_warn(str("data: the validation split of ", s.dataset[k], " has ", its_val->tokens(),
                    " tokens, less than one sample of max_seq_length ", s.max_seq_length,
                    ": it is not in the evaluation"));
       continue;
     }
-    sources.push_back({s.dataset[k], names[k], std::move(opened)});
+    val.push_back({s.dataset[k], names[k], std::move(its_val)});
   }
-  if (sources.empty()) return nullptr;
-  return std::make_shared<data::MixedTokens>(std::move(sources), s.max_seq_length);
+  const auto mixed = [&](std::vector<data::MixedTokens::Source> sources) {
+    return sources.empty()
+               ? nullptr
+               : std::make_shared<data::MixedTokens>(std::move(sources), s.max_seq_length);
+  };
+  return {mixed(std::move(train)), mixed(std::move(val))};
 }
 
 }  // namespace
 
 DataSet open_prepared(const config::Settings& settings, const std::vector<fs::path>& folders) {
-  DataSet set;
-  if (config::is_mixture(settings)) {
-    set.train = open_sources(settings, folders, "train");
-    set.val = open_sources(settings, folders, "val");
-  } else {
-    const fs::path& folder = folders.front();
-    set.train = open_split(settings, folder, "train");
-    if (data::TokenData::has_split(folder, "val")) set.val = open_split(settings, folder, "val");
-  }
-  set.tokenizer = settings.tokenizer.empty() ? set.train->tokenizer_name() : settings.tokenizer;
-  return set;
+  auto [train, val] = config::is_mixture(settings)
+                          ? open_mixture(settings, folders)
+                          : data::TokenData::open_splits(folders.front(), local_cache(settings));
+  std::string tokenizer = settings.tokenizer.empty() ? train->tokenizer_name() : settings.tokenizer;
+  return {std::move(train), std::move(val), std::move(tokenizer)};
 }
 
 DataSet open_data_set(const config::Settings& settings) {
