@@ -4,10 +4,16 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
+#include <span>
+#include <sstream>
+#include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "base/text.h"
 #include "dist/lost_ranks.h"
 #include "rendezvous/keys.h"
 
@@ -37,7 +43,59 @@ bool is_there(Rendezvous& rendezvous, const launch::RankInfo& rank_info, const s
   return false;
 }
 
+constexpr const char *kSettings = "settings/text", *kSettingsHash = "settings/hash";
+constexpr size_t kMostShown = 3;  // keys in a message
+
+std::vector<uint8_t> bytes_of(const std::string& text) {
+  return {text.begin(), text.end()};
+}
+
+std::vector<uint8_t> hash_of(const std::string& text) {
+  return bytes_of(hash_bytes(std::as_bytes(std::span(text.data(), text.size()))));
+}
+
+// "learning_rate: 0.01 (the first rank has 0.001)", of each line that differs.
+std::vector<std::string> differing_lines(const std::string& own, const std::string& first) {
+  std::map<std::string, std::string> theirs;
+  const auto each_line = [](const std::string& text, const auto& use) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);)
+      use(line.substr(0, line.find(": ")), line.substr(std::min(line.size(), line.find(": ") + 2)));
+  };
+  each_line(first, [&](std::string key, std::string value) { theirs[key] = std::move(value); });
+  std::vector<std::string> found;
+  each_line(own, [&](const std::string& key, const std::string& value) {
+    const auto at = theirs.find(key);
+    const std::string other = at == theirs.end() ? "no such key" : at->second;
+    if (other != value)
+      found.push_back(octavo::str(key, ": ", value, " (the first rank has ", other, ")"));
+  });
+  return found;
+}
+
 }  // namespace
+
+void say_settings(Rendezvous& rendezvous, const std::string& settings) {
+  rendezvous.store->set(kSettings, bytes_of(settings));
+  rendezvous.store->set(kSettingsHash, hash_of(settings));
+}
+
+void check_same_settings(Rendezvous& rendezvous, const launch::RankInfo& rank_info,
+                         const std::string& settings) {
+  c10d::Store& store = *rendezvous.store;
+  if (store.get(kSettingsHash) == hash_of(settings)) return;
+  const std::vector<uint8_t> text = store.get(kSettings);
+  std::vector<std::string> lines = differing_lines(settings, {text.begin(), text.end()});
+  const size_t more = lines.size() - std::min(lines.size(), kMostShown);
+  lines.resize(lines.size() - more);
+  const std::string why = octavo::str(
+      "wanted on every rank what the first one was told, found on rank ", rank_info.rank, " (node ",
+      rank_info.node, ") ", lines.empty() ? "keys of another version of octavo" : join(lines, ", "),
+      more > 0 ? octavo::str(" and ", more, " more") : "",
+      "; start every node with the same program, config and flags");
+  announce_exit(rendezvous, rank_info, why, ExitCode::kUsage);
+  fail(ExitCode::kUsage, "dist", why);
+}
 
 void wait_for_ranks(Rendezvous& rendezvous, const launch::RankInfo& rank_info,
                     milliseconds timeout) {

@@ -97,7 +97,11 @@ World World::connect(const launch::RankInfo& rank_info, const WorldOptions& opti
                        nullptr};
   const bool gpu = options.device.is_cuda();
   try {
+    const bool compares = !options.settings.empty();
+    if (compares && rank_info.rank == 0) say_settings(c->rendezvous, options.settings);
     wait_for_ranks(c->rendezvous, rank_info, options.timeout);
+    if (compares && rank_info.rank > 0)
+      check_same_settings(c->rendezvous, rank_info, options.settings);
     c->shards = options.hybrid ? rank_info.local_ranks : rank_info.ranks;
     c->shard = options.hybrid ? rank_info.local_rank : rank_info.rank;
     c->host = std::make_unique<GroupTree>(

@@ -23,7 +23,8 @@ struct WorldOptions {
   std::chrono::milliseconds timeout{600'000};  // of one collective, and of the rendezvous
   std::string interface;                       // network interface; "": as the address chooses
   at::Device device = at::kCPU;
-  bool hybrid = false;  // weights are spread over the ranks of a node and equal on all nodes
+  std::string settings = {};  // what all ranks must have been told alike (arrival.h); "": no matter
+  bool hybrid = false;        // weights are spread over the ranks of a node and equal on all nodes
   bool spread = true;   // false: every rank has all weights (ddp), and none brings any to another
   bool tensors = true;  // false: no groups for weights and gradients (bench/scale_sim_tool.cpp)
 };

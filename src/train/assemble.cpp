@@ -7,6 +7,7 @@
 #include "train/batching/auto_batch.h"
 #include "train/device.h"
 #include "train/guards/output_check.h"
+#include "train/guards/same_run.h"
 #include "train/run.h"
 #include "train/run_schedule.h"
 #include "train/state/mixture_order.h"
@@ -32,6 +33,7 @@ dist::World connect(config::Settings& s) {
       place, {.timeout = std::chrono::milliseconds(static_cast<int64_t>(s.dist_timeout * 1e3)),
               .interface = s.dist_interface,
               .device = device_of(s),
+              .settings = settings_of_all_ranks(s),
               .hybrid = s.sharding_mode == config::ShardingMode::kHybrid,
               .spread = s.sharding_mode != config::ShardingMode::kDdp});
 }
@@ -60,6 +62,7 @@ void assemble_run(Run& run, config::Settings settings, Weights weights) {
     settle_tokenizer(resolved);
     data = open_data_set(resolved);
   });
+  check_same_data(run.world, *data.train);
   run.data.train = data.train;
   run.data.val = data.val;
   run.data.tokenizer = tokenizer::load_tokenizer(data.tokenizer);

@@ -31,6 +31,20 @@ TEST(Groups, OfOneDoesNothing) {
   EXPECT_EQ(world.gathering().usage().gather.calls, 0);
 }
 
+TEST(Worlds, ARankThatWasToldOtherwiseIsRefused) {
+  constexpr int kRanks = 3;
+  Ranks ranks(kRanks, true, [](const launch::RankInfo& rank_info) {
+    const bool odd = rank_info.rank == 2;
+    World::connect(rank_info, {.timeout = seconds(20),
+                               .settings = odd ? "seed: 1\nlearning_rate: 0.01\nmax_steps: 3\n"
+                                               : "seed: 1\nlearning_rate: 0.001\nmax_steps: 3\n"});
+  });
+  EXPECT_EQ(ranks.end_of(2, seconds(30)), static_cast<int>(ExitCode::kUsage)) << ranks.said(2);
+  const std::string said = ranks.said(2);
+  EXPECT_NE(said.find("learning_rate: 0.01 (the first rank has 0.001)"), said.npos) << said;
+  EXPECT_EQ(said.find("seed"), said.npos) << said;
+}
+
 TEST(Groups, GatherReduceAndCount) {
   constexpr int kRanks = 3;
   Ranks ranks(kRanks, true, [](const launch::RankInfo& rank_info) {
