@@ -46,12 +46,12 @@ bool is_there(Rendezvous& rendezvous, const launch::RankInfo& rank_info, const s
 constexpr const char *kSettings = "settings/text", *kSettingsHash = "settings/hash";
 constexpr size_t kMostShown = 3;  // keys in a message
 
-std::vector<uint8_t> bytes_of(const std::string& text) {
+std::vector<uint8_t> text_bytes(const std::string& text) {
   return {text.begin(), text.end()};
 }
 
 std::vector<uint8_t> hash_of(const std::string& text) {
-  return bytes_of(hash_bytes(std::as_bytes(std::span(text.data(), text.size()))));
+  return text_bytes(hash_bytes(std::as_bytes(std::span(text.data(), text.size()))));
 }
 
 // "learning_rate: 0.01 (the first rank has 0.001)", of each line that differs.
@@ -76,7 +76,7 @@ std::vector<std::string> differing_lines(const std::string& own, const std::stri
 }  // namespace
 
 void say_settings(Rendezvous& rendezvous, const std::string& settings) {
-  rendezvous.store->set(kSettings, bytes_of(settings));
+  rendezvous.store->set(kSettings, text_bytes(settings));
   rendezvous.store->set(kSettingsHash, hash_of(settings));
 }
 

@@ -69,8 +69,8 @@ std::string resume_of(const config::Settings& s, std::optional<bool> file_is_fp8
   // The run may have continued in this precision since.
   const std::string name = s.run_name.empty() ? saved->run : s.run_name;
   const auto since = name.empty() ? std::nullopt : find_saved(folder_of(here, name), name, best);
-  if (since && !switched) return s.resume;
-  const bool is_since = since && since->created > saved->created;
+  const bool is_since = since && (since->created > saved->created || (best && !switched));
+  if (is_since && !switched) return s.resume;
   const fs::path taken = is_since ? since->path : saved->path;
   if (!is_since && launch::rank_info_from_environment().rank == 0)
     log_info(str("resume: the run's checkpoints are in ", before.string(), ", from when it was in ",
