@@ -64,6 +64,10 @@ uint64_t samples_asked(const config::Settings& s, const data::TokenData& train,
 int64_t steps_asked(const config::Settings& settings, int ranks, const data::TokenData& train,
                     const Progress& progress) {
   if (settings.max_steps > 0) {
+    if (settings.max_steps < progress.step)
+      fail(ExitCode::kUsage, "train", "wanted max_steps of at least ", progress.step,
+           ", the step of the checkpoint, found ", settings.max_steps,
+           "; raise max_steps, or resume from an earlier checkpoint (--resume step-…)");
     check_mixture_lasts(settings, ranks, progress);
     return settings.max_steps;
   }

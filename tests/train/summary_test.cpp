@@ -68,6 +68,10 @@ TEST(Summary, LeavesOutWhatIsNot) {
             std::string::npos);
   s.flags = 1;
   s.open_flags.clear();
+  EXPECT_EQ(summary_text(s).find("resumed"), std::string::npos);
+  s.resumes = 2;
+  EXPECT_NE(summary_text(s).find("; resumed 2 times (restarts.jsonl); 1 red flag"),
+            std::string::npos);
   EXPECT_NE(summary_text(s).find("1 red flag, over"), std::string::npos);
   // The best one of a run that was resumed may be older than this start.
   s.best_val_loss = 1;

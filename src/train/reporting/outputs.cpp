@@ -154,6 +154,7 @@ RunSummary Outputs::summary() const {
   s.best_step = best_step_;
   s.incidents = run_.guards.incidents.size();
   s.skipped_steps = progress.skipped_steps;
+  s.resumes = restarts_receipt(folder_)["count"].get<int64_t>();
   if (flags_ != nullptr) {
     s.flags = flags_->total();
     s.open_flags = flags_->open();

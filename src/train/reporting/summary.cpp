@@ -32,6 +32,9 @@ std::string loss_words(const RunSummary& s) {
 std::string trouble_words(const RunSummary& s) {
   std::string text = s.incidents == 0 ? "none" : octavo::str(s.incidents, " (incidents.jsonl)");
   if (s.skipped_steps > 0) text += octavo::str(", ", s.skipped_steps, " skipped steps");
+  if (s.resumes > 0)
+    text += octavo::str("; resumed ", s.resumes, s.resumes == 1 ? " time" : " times",
+                        " (restarts.jsonl)");
   if (s.flags == 0) return text + "; no red flags";
   return text + octavo::str("; ", s.flags, s.flags == 1 ? " red flag" : " red flags",
                             s.open_flags.empty()

@@ -24,6 +24,7 @@ struct RunSummary {
   std::optional<int64_t> best_step;      // nothing: before the resume
   size_t incidents = 0;                  // of this start: incidents.jsonl
   int64_t skipped_steps = 0;             // of the whole run
+  int64_t resumes = 0;                   // of the whole run
   int64_t flags = 0;                     // red flags that were raised
   std::vector<std::string> open_flags;   // of them, those that still hold
   fs::path folder, page;                 // of the run; page "": it could not be written
