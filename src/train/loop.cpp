@@ -1,5 +1,7 @@
 #include "train/loop.h"
 
+#include <utility>
+
 #include "base/error.h"
 #include "base/heartbeat.h"
 #include "base/log.h"
@@ -212,6 +214,7 @@ struct LoopState {
   bool run_saves = true;
   bool saved = false;       // is the present state on disk
   bool save_waits = false;  // until the model is no longer in doubt
+  bool said_by_time = false;
 };
 
 // Samples and HellaSwag, where they are due.
@@ -248,6 +251,9 @@ void after_step(Run& run, Outputs& outputs, LoopState& state) {
   state.save_waits = save_is_due && !last && is_suspect(s.bad_steps, run.progress);
   if (state.save_waits) log_info("the checkpoint waits for a step that is not skipped (bad_steps)");
   const bool saves = save_is_due && !state.save_waits && state.run_saves;
+  if (saves && run.progress.save_agreed && run.world.is_first() &&
+      !std::exchange(state.said_by_time, true))
+    log_info("checkpoints by time: " + saves_by_time(run));
   under_guard(outputs, [&] { check_replicas(run, saves); });
   if (!saves) return;
   const double* loss = eval ? &eval->val_loss : nullptr;

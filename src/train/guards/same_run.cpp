@@ -24,7 +24,7 @@ constexpr auto kOfOneNode = std::to_array<std::string_view>(
 std::string settings_of_all_ranks(const config::Settings& settings) {
   std::string text;
   for (const config::Key& key : config::keys())
-    if ((key.readers & config::kTrain) != 0 &&
+    if ((key.readers & config::reader::kTrain) != 0 &&
         std::ranges::find(kOfOneNode, key.name) == kOfOneNode.end())
       text += str(key.name, ": ", key.text(settings), "\n");
   return text;

@@ -10,6 +10,7 @@
 #include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/model_file.h"
+#include "base/progress.h"
 #include "checkpoint/download.h"
 #include "config/print.h"
 #include "data/chat_template.h"
@@ -163,6 +164,15 @@ bool save_in_progress(Run& run) {
 bool save_is_due_by_time(const Run& run) {
   const double save = run.saver != nullptr ? run.saver->counts().last_seconds : 0;
   return run.save_clock && run.save_clock->is_due(save, CheckpointClock::Clock::now());
+}
+
+std::string saves_by_time(const Run& run) {
+  const double save = run.saver != nullptr ? run.saver->counts().last_seconds : 0;
+  const std::string every = format_duration(run.save_clock->interval(save));
+  if (run.settings.checkpoint_minutes > 0) return str("every ", every, " (checkpoint_minutes)");
+  return str("every ", every, " by Young and Daly's rule (",
+             save > 0 ? "a save takes " + format_duration(save) : "no save was measured yet",
+             "; checkpoint_minutes sets another time)");
 }
 
 bool saves_fail(const Run& run) {

@@ -28,6 +28,7 @@ bool save_in_progress(Run& run);  // on any rank; all ask together
 
 // By checkpoint_minutes, of this rank's clock.
 bool save_is_due_by_time(const Run& run);
+std::string saves_by_time(const Run& run);  // how often that is now, and why
 // Have max_failed_saves saves in a row failed on this rank?
 bool saves_fail(const Run& run);
 // A run that cannot save is ended by a guard: what it does is lost with the next failure.
