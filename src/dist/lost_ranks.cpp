@@ -1,5 +1,6 @@
 #include "dist/lost_ranks.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "base/failure.h"
@@ -11,11 +12,13 @@ namespace {
 
 constexpr size_t kLongestError = 500;
 
-// c10d's messages begin with a place in its source and carry a stack, one frame a line.
+// c10d's messages begin with a place in its source and carry a stack, one frame a line; Gloo's end
+// with advice for who knows nothing of the others, which are asked here.
 std::string plain(const std::string& text) {
   const size_t rank_info = text.starts_with("[/") ? text.find("] ") : std::string::npos;
   const size_t begin = rank_info == std::string::npos ? 0 : rank_info + 2;
-  const size_t end = std::min(text.find('\n', begin), text.size());
+  const size_t advice = text.find(" This is typically caused by", begin);
+  const size_t end = std::min({text.find('\n', begin), advice, text.size()});
   return text.substr(begin, std::min(end - begin, kLongestError));
 }
 
