@@ -1,8 +1,10 @@
 #include "data/extend.h"
 
 #include <algorithm>
+#include <fstream>
 #include <optional>
 #include <set>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -118,6 +120,34 @@ bool has_sources(const DatasetIndex& whole, const std::string& fingerprint) {
          std::ranges::find(whole.extensions, fingerprint) != whole.extensions.end();
 }
 
+// (hash, name) of the first files in a sources.jsonl.
+std::vector<std::pair<std::string, std::string>> listed_files(const fs::path& path, uint64_t most) {
+  std::vector<std::pair<std::string, std::string>> files;
+  std::ifstream file(path);
+  for (std::string text; files.size() < most && std::getline(file, text);) {
+    const Json line = parse_json(text, path.string());
+    files.emplace_back(json_string(line, "hash", path.string()),
+                       json_string(line, "name", path.string()));
+  }
+  return files;
+}
+
+// A folder that has grown is named as a whole, and its old documents come twice.
+// `whole`: the data set without them; its list may have lines of an attempt that was killed.
+void warn_of_known_files(const fs::path& folder, const DatasetIndex& whole,
+                         const DatasetIndex& part) {
+  std::unordered_set<std::string> known;
+  for (auto& [hash, name] : listed_files(folder / kSourcesName, whole.source_files))
+    known.insert(std::move(hash));
+  const auto added = listed_files(folder / kExtensionFolder / kSourcesName, part.source_files);
+  const auto is_known = [&](const auto& file) { return known.contains(file.first); };
+  const auto first = std::ranges::find_if(added, is_known);
+  if (first == added.end()) return;
+  log_warn(str("data: ", std::ranges::count_if(added, is_known), " of ", added.size(),
+               " files are in the data set already (", printable(first->second),
+               "): their documents are in it twice now; name only what is new"));
+}
+
 // How the new documents are prepared.
 PrepareOptions part_options(const PrepareOptions& options, const DatasetIndex& whole,
                             const tokenizer::Tokenizer& tokenizer) {
@@ -163,6 +193,7 @@ PrepareResult extend(const PrepareOptions& options) {
     const PrepareResult before = summarise(index);
     const DatasetIndex made = read_index(part_folder);
     const bool is_new = !has_sources(index, made.sources_fingerprint);
+    if (is_new) warn_of_known_files(options.output, index, made);
     if (is_new) index = add_shards(options.output, std::move(index), made);
     clean_up(options.output, index);
     if (!is_new) return describe_finished(options, index);  // only the dates of the files were new

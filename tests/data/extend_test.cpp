@@ -87,6 +87,20 @@ TEST_F(Extend, WhatIsThereIsAddedOnce) {
   EXPECT_TRUE(get_folder(scratch_ / "grown") == once);
 }
 
+TEST_F(Extend, SaysWhatComesTwice) {
+  fs::create_directory(scratch_ / "crawl");
+  fs::copy_file(scratch_ / "a.jsonl", scratch_ / "crawl" / "one.jsonl");
+  prepare(options({"crawl"}, "grown"));
+  testing::internal::CaptureStderr();
+  extend_with("b.txt", "grown");
+  EXPECT_EQ(testing::internal::GetCapturedStderr().find("already"), std::string::npos);
+  fs::copy_file(scratch_ / "c.jsonl", scratch_ / "crawl" / "two.jsonl");
+  testing::internal::CaptureStderr();
+  extend_with("crawl", "grown");
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("1 of 2 files are in the data set already (one.jsonl)"), said.npos) << said;
+}
+
 TEST_F(Extend, LeavesTheValidationSplitAlone) {
   PrepareOptions first = options({"a.jsonl"}, "grown");
   first.val_fraction = 0.2;
