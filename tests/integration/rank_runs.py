@@ -31,11 +31,11 @@ run_name: run
 class Launched:
     """One `octavo launch` and the ranks it started. What they say goes to files, or where `flow` says."""
 
-    def __init__(self, folder, launch_flags, train_flags=(), within=(), environment=None, flow=None):
+    def __init__(self, folder, launch_flags, train_flags=(), within=(), environment=None, flow=None, dataset=None):
         self.folder, self.logs = folder, folder.path / "logs"
         logs = ("--log_dir", self.logs) if flow is None else ()
         command = [*within, OCTAVO, "launch", *logs, *launch_flags, "--", "train", "train.yaml",
-                   "--dataset", folder.path.parent / "data", *train_flags]
+                   "--dataset", dataset or folder.path.parent / "data", *train_flags]
         self.log_name = folder.path / f"launch-{len(list(folder.path.glob('launch-*')))}.txt"
         with open(self.log_name, "w") as log:
             self.process = subprocess.Popen(

@@ -19,25 +19,19 @@ SECRET = {"OCTAVO_RENDEZVOUS_SECRET": "of this test only, and long enough"}
 STEPS, PATIENCE, USAGE = 3, 60, 2
 REFUSED = {"learning_rate": "1e-2", "max_steps": "4", "n_layer": "1", "seed": "5", "batch_size": "4", "eval_freq": "1",
            "sharding_mode": "fsdp_full", "mixed_precision": "bf16", "data": "other"}
-TRAINED = {"num_threads": "2", "verbose": "true", "hang_timeout": "50", "copy": "data"}
-
-
-def flags_of(work, key, value):
-    """What the second node is told besides."""
-    if key == "copy":
-        shutil.copytree(work / "data", work / "elsewhere")
-        return ["--dataset", work / "elsewhere"]
-    return ["--dataset", work / value] if key == "data" else [f"--{key}", value]
+TRAINED = {"num_threads": "2", "verbose": "true", "hang_timeout": "50", "data": "copy"}
 
 
 def trial(work, key, value):
     """(exit codes, what both said, seconds)"""
-    folder, port, began = make_folder(work / f"run-{key}", STEPS, 0, "sharding_mode: ddp\ndist_timeout: 30\n"), free_port(), time.monotonic()
+    folder, port, began = make_folder(work / f"run-{key}-{value}", STEPS, 0, "sharding_mode: ddp\ndist_timeout: 30\n"), free_port(), time.monotonic()
     nodes = []
     for node in range(2):
         launch = ["--nproc", "1", "--nnodes", "2", "--node_rank", str(node), "--master_address", "127.0.0.1", "--master_port", port,
                   "--max_restarts", "3"]
-        nodes.append(Launched(folder, launch, flags_of(work, key, value) if node == 1 else [], environment=SECRET))
+        is_data, is_odd = key == "data", node == 1
+        nodes.append(Launched(folder, launch, [f"--{key}", value] if is_odd and not is_data else [], environment=SECRET,
+                              dataset=work / value if is_odd and is_data else None))
     try:
         codes = [node.wait(PATIENCE) for node in nodes]
     finally:
@@ -55,9 +49,11 @@ def main():
         common.prepare_data(work)
         (work / "other.txt").write_bytes(common.TEXT.read_bytes()[:300_000])
         common.octavo(work, "data", "prepare", "other.txt", "--output", "other", "--tokenizer", "bytes")
-        for key, value in (REFUSED | TRAINED).items():
+        shutil.copytree(work / "data", work / "copy")
+        cases = [(key, value, wanted) for wanted in (REFUSED, TRAINED) for key, value in wanted.items()]
+        for key, value, wanted in cases:
             codes, said, seconds = trial(work, key, value)
-            if key in REFUSED:
+            if wanted is REFUSED:
                 named = "wanted the data of the first rank" if key == "data" else f"{key}: "
                 good = codes == [USAGE] * 2 and named in said and "restart 1 of" not in said and "step 1 " not in said
                 slowest = max(slowest, seconds)
@@ -67,7 +63,7 @@ def main():
             if not good:
                 failed += 1
                 print(said[-4000:])
-    print(f"cases={len(REFUSED | TRAINED)} refused={len(REFUSED)} trained={len(TRAINED)} slowest_s={slowest:.1f} failed={failed}")
+    print(f"cases={len(cases)} refused={len(REFUSED)} trained={len(TRAINED)} slowest_s={slowest:.1f} failed={failed}")
     sys.exit(1 if failed else 0)
 
 
