@@ -1,6 +1,7 @@
 #include "base/log_merge.h"
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -133,6 +134,19 @@ std::string text_of(const LogEntry& entry) {
   if (time.size() > 23 && time[10] == 'T') time = time.substr(0, 10) + ' ' + time.substr(11, 12);
   return str(time, ' ', printable(entry.host), " rank ", entry.rank, " step ", entry.step, ' ',
              printable(entry.level), ": ", printable(entry.message, kLongestLogLine, true));
+}
+
+std::vector<int64_t> ranks_with_logs(const fs::path& folder) {
+  constexpr size_t kPrefix = std::string_view("rank-").size();
+  std::vector<int64_t> ranks;
+  for (const auto& [name, files] : files_of_ranks(folder)) {
+    int64_t rank = 0;
+    const char* const end = name.data() + name.size();
+    const auto [stop, error] = std::from_chars(name.data() + kPrefix, end, rank);
+    if (error == std::errc() && stop == end && rank >= 0) ranks.push_back(rank);
+  }
+  std::ranges::sort(ranks);
+  return ranks;
 }
 
 MergedLogs merge_logs(const fs::path& folder, const std::function<void(const LogEntry&)>& take) {

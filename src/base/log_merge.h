@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace octavo {
 
@@ -26,6 +27,9 @@ struct MergedLogs {
 // Every entry of the files in `folder`, the earliest first.
 MergedLogs merge_logs(const std::filesystem::path& folder,
                       const std::function<void(const LogEntry&)>& take);
+
+// The ranks that have a file in `folder`, in order.
+std::vector<int64_t> ranks_with_logs(const std::filesystem::path& folder);
 
 // The name of a rank's file.
 std::string log_file_name(int rank);

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <iostream>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/library.h"
 #include "cli/verbs.h"
 #include "launch/run.h"
@@ -38,11 +41,31 @@ size_t bare_command(Args args) {
   return args.size();
 }
 
-void write_script(const std::string& path, const std::string& text, fs::perms mode,
-                  const char* how) {
-  write_file_atomic(path, text);
-  fs::permissions(path, mode);
-  std::cout << path << ": written; " << how << " " << path << "\n";
+struct Script {
+  std::string path, text;
+  fs::perms mode;
+  const char* how;  // to start it
+};
+
+// A script is the user's to change: what differs from ours stays.
+void refuse_to_replace(const Script& script) {
+  constexpr uint64_t kMaxScript = 1 << 20;
+  std::error_code none;
+  if (!fs::exists(script.path, none)) return;
+  if (!fs::is_regular_file(script.path, none))
+    fail(ExitCode::kUsage, "cli", "launch: wanted a file to write, found ", script.path,
+         ", which is none; name another file");
+  if (fs::file_size(script.path) == script.text.size() &&
+      read_file(script.path, kMaxScript) == script.text)
+    return;
+  fail(ExitCode::kUsage, "cli", "launch: wanted a new file, found ", script.path,
+       ", which is there and differs; name another file or delete it");
+}
+
+void write_script(const Script& script) {
+  write_file_atomic(script.path, script.text);
+  fs::permissions(script.path, script.mode);
+  std::cout << script.path << ": written; " << script.how << " " << script.path << "\n";
 }
 
 }  // namespace
@@ -57,12 +80,15 @@ int launch(const Verb& verb, Args args) {
                               fs::perms::group_read | fs::perms::others_read;
   if (settings.slurm.empty() && settings.kubernetes.empty())
     return launch::run(settings, work, launch::environment());
+  std::vector<Script> scripts;
   if (!settings.slurm.empty())
-    write_script(settings.slurm, launch::slurm_script(settings, work),
-                 kFile | fs::perms::owner_exec, "submit it with sbatch");
+    scripts.push_back({settings.slurm, launch::slurm_script(settings, work),
+                       kFile | fs::perms::owner_exec, "submit it with sbatch"});
   if (!settings.kubernetes.empty())
-    write_script(settings.kubernetes, launch::jobset_manifest(settings, work), kFile,
-                 "start it with kubectl apply -f");
+    scripts.push_back({settings.kubernetes, launch::jobset_manifest(settings, work), kFile,
+                       "start it with kubectl apply -f"});
+  for (const Script& script : scripts) refuse_to_replace(script);
+  for (const Script& script : scripts) write_script(script);
   return 0;
 }
 

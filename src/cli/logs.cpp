@@ -4,11 +4,14 @@
 #include <cstdio>
 #include <iterator>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/log_merge.h"
+#include "base/text.h"
 #include "cli/run_folder.h"
 #include "cli/verbs.h"
 
@@ -46,6 +49,31 @@ int64_t wanted_rank(const GivenFlags& given) {
   return rank;
 }
 
+// "0-3, 5".
+std::string ranges_of(const std::vector<int64_t>& sorted) {
+  constexpr size_t kShown = 16;
+  std::vector<std::string> ranges;
+  for (size_t i = 0; i < sorted.size() && ranges.size() < kShown;) {
+    size_t last = i;
+    while (last + 1 < sorted.size() && sorted[last + 1] == sorted[last] + 1) ++last;
+    ranges.push_back(last == i ? str(sorted[i]) : str(sorted[i], '-', sorted[last]));
+    i = last + 1;
+  }
+  return join(ranges, ", ");
+}
+
+void check_rank(const fs::path& folder, int64_t rank) {
+  if (rank < 0) return;
+  const std::vector<int64_t> there = ranks_with_logs(folder);
+  if (std::ranges::binary_search(there, rank)) return;
+  fail(ExitCode::kUsage, "cli", "logs: --rank: wanted a rank that has a log in ", folder.string(),
+       ", found ", rank, "; there ",
+       there.size() == 1 ? "is rank "
+       : there.empty()   ? "are none"
+                         : "are ranks ",
+       ranges_of(there));
+}
+
 std::string json_line(const LogEntry& entry) {
   const Json json = {{"time", entry.time}, {"host", entry.host},   {"rank", entry.rank},
                      {"step", entry.step}, {"level", entry.level}, {"message", entry.message}};
@@ -68,6 +96,7 @@ int logs(const Verb& verb, Args args) {
          ", found no such folder; name a run that was trained with this version: ", runs_here());
   const size_t least = least_level(given);
   const int64_t rank = wanted_rank(given);
+  check_rank(folder, rank);
   const bool json = given.has("json_lines");
   const auto result = merge_logs(folder, [&](const LogEntry& entry) {
     if (level_number(entry.level) < least || (rank >= 0 && entry.rank != rank)) return;

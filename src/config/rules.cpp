@@ -161,6 +161,40 @@ void add_mixture_problems(const Settings& settings, Readers readers,
   if (!problem.empty()) lines.push_back(std::move(problem));
 }
 
+struct LocalPath {
+  const char* key;
+  std::string Settings::*value;
+};
+
+constexpr LocalPath kLocalPaths[] = {
+    {"checkpoint_dir", &Settings::checkpoint_dir},
+    {"runs_dir", &Settings::runs_dir},
+    {"data_cache", &Settings::data_cache},
+    {"trace", &Settings::trace},
+    {"output", &Settings::output},
+    {"log_dir", &Settings::log_dir},
+    {"database", &Settings::database},
+    {"slurm", &Settings::slurm},
+    {"kubernetes", &Settings::kubernetes},
+};
+
+// "s3://…" would become a folder named "s3:". Shown is the scheme alone: an address may hold a
+// password.
+void add_address_problems(const Settings& settings, Readers readers,
+                          const std::set<std::string>& open_keys, std::vector<std::string>& lines) {
+  for (const LocalPath& path : kLocalPaths) {
+    const std::string& value = settings.*path.value;
+    const size_t scheme = value.find("://");
+    if (scheme == 0 || scheme == std::string::npos || value.find('/') < scheme) continue;
+    if (!(find_key(path.key)->readers & readers) || open_keys.contains(path.key)) continue;
+    std::string line = std::string(path.key) + ": wanted a local path, found an address " +
+                       value.substr(0, scheme) + "://…; name a folder or file of this machine";
+    if (line.starts_with("checkpoint_dir"))
+      line += ", and give the address to checkpoint_upload, which uploads every checkpoint";
+    lines.push_back(std::move(line));
+  }
+}
+
 }  // namespace
 
 std::span<const Rule> rules() {
@@ -183,6 +217,7 @@ std::vector<std::string> contradictions(const Settings& settings, Readers reader
   }
   add_mixture_problems(settings, readers, open_keys, lines);
   add_length_problem(settings, readers, open_keys, lines);
+  add_address_problems(settings, readers, open_keys, lines);
   return lines;
 }
 

@@ -74,23 +74,24 @@ std::string leaf_of(const std::string& address) {
 Endpoint endpoint_of(const std::string& url) {
   Endpoint endpoint;
   if (url.empty()) return endpoint;
-  const size_t scheme = url.find("://");
-  const std::string whole = scheme == std::string::npos ? "https://" + url : url;
+  constexpr const char* kVariables = "AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL";
+  if (url.find("://") == std::string::npos)
+    fail(ExitCode::kUsage, kModule, "wanted https://host:port in ", kVariables,
+         ", found an address without https:// (not shown); write https:// before it");
   hub::Origin origin;
   try {
-    origin = hub::origin_of(whole);
+    origin = hub::origin_of(url);
   } catch (const Error&) {
-    fail(ExitCode::kUsage, kModule,
-         "wanted https://host:port in AWS_ENDPOINT_URL, without a user name, found another "
-         "address (not shown)");
+    fail(ExitCode::kUsage, kModule, "wanted https://host:port in ", kVariables,
+         ", without a user name, found another address (not shown)");
   }
   if (origin.scheme == "http" && !origin.loopback())
-    fail(ExitCode::kUsage, kModule, "wanted https:// in AWS_ENDPOINT_URL, found http://",
+    fail(ExitCode::kUsage, kModule, "wanted https:// in ", kVariables, ", found http://",
          origin.host, ":", origin.port,
          ": data and credentials would be sent in clear; only 127.0.0.0/8, ::1 and localhost may "
          "be asked without TLS");
   endpoint.scheme = origin.scheme;
-  endpoint.host = whole.substr(whole.find("://") + 3);
+  endpoint.host = url.substr(url.find("://") + 3);
   while (endpoint.host.ends_with('/')) endpoint.host.pop_back();
   return endpoint;
 }

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "base/text.h"
 #include "config/mixture_keys.h"
 #include "data/dataset_index.h"
 #include "data/default_tokenizer.h"
@@ -47,9 +48,25 @@ fs::path cache_folder(const config::Settings& s, const data::PrepareOptions& opt
          (fs::path(s.dataset.front()).stem().string() + "-" + hash.substr(0, 12));
 }
 
+// Files without weights are one data set, and prepared ones cannot be joined.
+void refuse_prepared_in_list(const config::Settings& s) {
+  if (s.dataset.size() < 2) return;
+  std::vector<std::string> prepared;
+  for (const std::string& path : s.dataset)
+    if (data::has_index(path)) prepared.push_back(path);
+  if (prepared.empty()) return;
+  fail(ExitCode::kUsage, "train", "dataset: wanted texts or one prepared folder, found ",
+       s.dataset.size(), " entries: ", join(prepared, " and "),
+       prepared.size() == 1 ? " is" : " are",
+       " prepared; give dataset_weights (docs/how-to/mixtures.md)");
+}
+
 // The settings of each source of a mixture: as if it were alone. Of other data: the settings.
 std::vector<config::Settings> source_settings(const config::Settings& s) {
-  if (!config::is_mixture(s)) return {s};
+  if (!config::is_mixture(s)) {
+    refuse_prepared_in_list(s);
+    return {s};
+  }
   std::vector<config::Settings> all;
   for (const std::string& path : s.dataset) {
     config::Settings& one = all.emplace_back(s);

@@ -45,5 +45,15 @@ TEST_F(LogsCli, SaysWhatIsMissing) {
   EXPECT_NE(run("logs nothing").err.find("nothing/logs"), std::string::npos);
 }
 
+TEST_F(LogsCli, RefusesARankThatIsNotThere) {
+  write_log(0, line("01", 0, "info", "begins"));
+  expect_refused("logs one --rank 7", 2, "found 7; there is rank 0");
+  write_log(1, "");  // a rank that has said nothing yet
+  write_log(4, line("02", 4, "info", "begins"));
+  EXPECT_EQ(run("logs one --rank 1").code, 0);
+  expect_refused("logs one --rank 7", 2, "found 7; there are ranks 0-1, 4");
+  EXPECT_EQ(run("logs one --rank 4 --level error").code, 0);
+}
+
 }  // namespace
 }  // namespace octavo

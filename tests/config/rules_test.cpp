@@ -45,6 +45,16 @@ TEST(Rules, EightBitContradictions) {
     EXPECT_NO_THROW(parse(words, kTrainArguments)) << words.front();
 }
 
+TEST(Rules, PathsOfThisMachineAreNoAddresses) {
+  refused({"--checkpoint_dir", "s3://user:hunter2@b/x"},
+          {"checkpoint_dir: wanted a local path, found an address s3://…", "checkpoint_upload"});
+  for (const char* key : {"--runs_dir", "--data_cache", "--trace"})
+    refused({key, "gs://b/x"}, {"wanted a local path", "gs://…"});
+  for (const char* path : {"./s3:/x", "/a/b://c", "s3", "://x"})
+    EXPECT_NO_THROW(parse(Words{"--runs_dir", path}, kTrainArguments)) << path;
+  EXPECT_NO_THROW(parse(Words{"--checkpoint_upload", "s3://b/x"}, kTrainArguments));
+}
+
 TEST(Rules, EveryBrokenRuleIsNamedAtOnce) {
   refused({"--max_steps", "10", "--num_epochs", "2", "--warmup_steps", "11"},
           {"one_length", "warmup_fits"});

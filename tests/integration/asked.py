@@ -107,6 +107,12 @@ def readers(parent):
     said(octavo(work.path, "eval", code=2).stderr, "octavo eval runs/RUN/config.yaml --checkpoint RUN")
     octavo(work.path, "eval", "runs/only_fp8/config.yaml", "--checkpoint", "only_fp8")
     said(octavo(work.path, "checkpoints", "list").stdout, "octavo checkpoints list checkpoints_fp8")
+    for name in ("only_fp8", "checkpoints_fp8", "checkpoints_fp8/only_fp8"):
+        said(octavo(work.path, "checkpoints", "list", name).stdout, "only_fp8 step-00000002")
+    for verb in ("list", "verify"):
+        said(octavo(work.path, "checkpoints", verb, "nothere", code=2).stderr, "found neither for 'nothere'")
+    said(octavo(work.path, "checkpoints", "list", "nothere", "--checkpoint_dir", "checkpoints_fp8", code=2).stderr,
+         "name one of only_fp8")
     missing = octavo(work.path, "generate", "--checkpoint", "nosuch", "--prompt", "a", code=2)
     check(where not in missing.stderr, "what is in neither folder is not said to be in one")
     work.run("train", "--run_name", "bf16", "--mixed_precision", "bf16")

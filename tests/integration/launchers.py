@@ -117,6 +117,8 @@ def check_files(work):
             if ("--gpus-per-node=8" in text) != (device == "auto") or f"--nodes={nodes}\n" not in text:
                 sys.exit(f"wrong nodes or GPUs in\n{text}")
             count += 2
+            for name in ("job.sh", "job.yaml"):
+                (folder.path / name).unlink()
     return count
 
 

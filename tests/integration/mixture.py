@@ -307,6 +307,11 @@ def check_commands(work, checks):
     done = place.train("--dataset", "../plays.txt,prepared", "--dataset_weights", "0.7,0.3", "--max_steps", "4", "--eval_freq", "2")
     checks.that("a prepared folder beside a text, with evaluations", done.returncode == 0 and "val/loss" in
                 (place.path / "runs" / "run" / "metrics.jsonl").read_text(), done.stderr)
+    for second, said in (("../plays.txt", "prepared is prepared"), ("./prepared/../prepared", "are prepared")):
+        for more in ((), ("--tokenizer", "bytes")):
+            refused = place.train("--dataset", f"prepared,{second}", "--max_steps", "4", "--run_name", "list", *more)
+            checks.that(f"a prepared folder and {second} without weights: exit code 2 and what to give", refused.returncode == USAGE and
+                        f"{said}; give dataset_weights" in refused.stderr, refused.stderr)
     done = place.octavo("eval", "--checkpoint", "latest", "--dataset", "../plays.txt,prepared", "--dataset_weights", "1,1",
                         "--max_seq_length", LENGTH, "--eval_limit", "4")
     checks.that("eval takes a mixture", done.returncode == 0, done.stderr)

@@ -52,7 +52,11 @@ TEST(Address, NamesOfAServerStayBelow) {
 TEST(Endpoint, IsTlsOrLoopback) {
   EXPECT_EQ(endpoint_of("").scheme, "https");
   EXPECT_EQ(endpoint_of("").host, "");
-  EXPECT_EQ(endpoint_of("minio:9000").scheme, "https");
+  for (const char* url : {"minio:9000", "minio.local", "user:hunter2@minio", "127.0.0.1:9000"}) {
+    const std::string message = refusal([&] { endpoint_of(url); });
+    EXPECT_NE(message.find("write https:// before it"), std::string::npos) << message;
+    EXPECT_EQ(message.find(url), std::string::npos) << message;
+  }
   EXPECT_EQ(endpoint_of("https://minio:9000/").host, "minio:9000");
   for (const char* url :
        {"http://127.0.0.1:9000", "http://localhost:9000", "http://[::1]:9000", "http://127.8.9.1"})

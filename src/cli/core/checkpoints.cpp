@@ -7,7 +7,9 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/printable.h"
 #include "base/progress.h"
+#include "base/text.h"
 #include "cli/core/core_verbs.h"
 #include "config/parse.h"
 #include "export/export.h"
@@ -81,14 +83,29 @@ int verify(const std::string& folder) {
   return static_cast<int>(damaged == 0 ? ExitCode::kOk : ExitCode::kDamaged);
 }
 
-// A folder, a run by its name, or all runs.
-std::string folder_to_verify(config::Settings settings, const std::string& named) {
+// Where the run of that name has its checkpoints, or would have them.
+fs::path root_of_run(config::Settings settings, const std::string& named) {
+  settings.checkpoint = named;
+  return train::root_of_checkpoint(settings);
+}
+
+// A folder, or that of a run by its name; empty when there is neither.
+fs::path folder_of(const config::Settings& settings, const std::string& named) {
   std::error_code none;
-  if (fs::exists(named, none)) return named;
-  if (!named.empty()) settings.checkpoint = named;
-  const fs::path root = train::root_of_checkpoint(settings);
-  if (named.empty()) return root.string();
-  return fs::exists(root / named, none) ? (root / named).string() : named;
+  if (fs::is_directory(named, none)) return named;
+  const fs::path in_root = root_of_run(settings, named) / named;
+  return fs::is_directory(in_root, none) ? in_root : fs::path();
+}
+
+[[noreturn]] void fail_unknown(const config::Settings& settings, const std::string& named) {
+  constexpr size_t kShown = 8;
+  const fs::path root = root_of_run(settings, named);
+  std::vector<std::string> runs;
+  for (const fs::path& folder : checkpoint::run_folders(root))
+    if (folder != root && runs.size() < kShown) runs.push_back(folder.filename().string());
+  fail(ExitCode::kUsage, "cli", "wanted a folder of checkpoints or a run in ", root.string(),
+       ", found neither for '", printable(named), "'; name one of ",
+       runs.empty() ? "your folders" : join(runs, ", "));
 }
 
 std::string joined(const std::vector<std::string>& names) {
@@ -175,14 +192,33 @@ int list_checkpoints(const std::string& folder, bool json, const std::string& ru
   return static_cast<int>(ExitCode::kOk);
 }
 
+namespace {
+
+int list_named(const config::Settings& settings, const std::string& named) {
+  if (named.empty()) return list_checkpoints(train::checkpoint_dir(settings), settings.json, "");
+  if (const fs::path folder = folder_of(settings, named); !folder.empty())
+    return list_checkpoints(folder.string(), settings.json, "");
+  // Of before runs had folders of their own.
+  const fs::path root = root_of_run(settings, named);
+  if (all_checkpoints(root, named).empty()) fail_unknown(settings, named);
+  return list_checkpoints(root.string(), settings.json, named);
+}
+
+int verify_named(const config::Settings& settings, const std::string& named) {
+  if (named.empty()) return verify(train::root_of_checkpoint(settings));
+  const fs::path folder = folder_of(settings, named);
+  if (folder.empty()) fail_unknown(settings, named);
+  return verify(folder.string());
+}
+
+}  // namespace
+
 int checkpoints(CoreArgs args) {
   const config::Parsed parsed = config::parse(args, config::kCheckpointsArguments);
   const auto& words = parsed.positionals;
-  if (!words.empty() && words[0] == "list")
-    return list_checkpoints(words.size() > 1 ? words[1] : train::checkpoint_dir(parsed.settings),
-                            parsed.settings.json, "");
-  if (!words.empty() && words[0] == "verify")
-    return verify(folder_to_verify(parsed.settings, words.size() > 1 ? words[1] : ""));
+  const std::string named = words.size() > 1 ? words[1] : "";
+  if (!words.empty() && words[0] == "list") return list_named(parsed.settings, named);
+  if (!words.empty() && words[0] == "verify") return verify_named(parsed.settings, named);
   if (!words.empty() && words[0] == "export") {
     config::Settings settings = parsed.settings;
     if (words.size() > 1) settings.checkpoint = words[1];

@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <mutex>
 
@@ -75,9 +76,12 @@ std::string region_of(const std::string& address, const arrow::fs::S3Options& op
 void set_credentials(arrow::fs::S3Options& options) {
   options.ConfigureDefaultCredentials();
   if (options.GetAccessKey().empty()) {
-    log_info(
-        "object_store: no credentials in the environment, a profile, or a role: asking S3 without "
-        "a name");
+    static std::once_flag said;
+    std::call_once(said, [] {
+      log_info(
+          "object_store: no credentials in the environment, a profile, or a role: asking S3 "
+          "without a name");
+    });
     options.ConfigureAnonymousCredentials();
     return;
   }
@@ -94,7 +98,7 @@ FileSystem& shared_file_system() {
 }
 
 // Arrow must be told before its own static objects go, some of which come to life with the first
-// request. What is registered last runs first, so this is called behind every kind of request.
+// request. What is registered last runs first, so a Request calls this at its end.
 void finish_at_exit() {
   std::atexit([] {
     static bool done = false;
@@ -106,9 +110,31 @@ void finish_at_exit() {
   });
 }
 
-// Behind the first request of each kind, which has a flag of its own.
-void after_request(std::atomic<bool>& was_made) {
-  if (!was_made.exchange(true)) finish_at_exit();
+// Around what asks S3. A kind of request has a flag of its own: one that failed may have made
+// fewer of Arrow's static objects than the next, so its failures count as well as its first
+// success.
+class Request {
+ public:
+  explicit Request(std::atomic<bool>& succeeded)
+      : succeeded_(succeeded), exceptions_(std::uncaught_exceptions()) {}
+  Request(const Request&) = delete;
+  Request& operator=(const Request&) = delete;
+  ~Request() {
+    const bool failed = std::uncaught_exceptions() > exceptions_;
+    if (failed || !succeeded_.exchange(true)) finish_at_exit();
+  }
+
+ private:
+  std::atomic<bool>& succeeded_;
+  int exceptions_;
+};
+
+// Once for the process; the caller has the mutex.
+void begin(const std::string& address) {
+  if (arrow::fs::IsS3Initialized()) return;
+  arrow::fs::S3GlobalOptions global = arrow::fs::S3GlobalOptions::Defaults();
+  global.log_level = arrow::fs::S3LogLevel::Off;
+  check("begin with", address, arrow::fs::InitializeS3(global));
 }
 
 FileSystem file_system(const std::string& address) {
@@ -116,10 +142,9 @@ FileSystem file_system(const std::string& address) {
   const std::lock_guard lock(mutex);
   FileSystem& made = shared_file_system();
   if (made) return made;
-  arrow::fs::S3GlobalOptions global = arrow::fs::S3GlobalOptions::Defaults();
-  global.log_level = arrow::fs::S3LogLevel::Off;
-  check("begin with", address, arrow::fs::InitializeS3(global));
-  finish_at_exit();
+  static std::atomic<bool> made_before{false};
+  const Request request(made_before);
+  begin(address);
   arrow::fs::S3Options options;
   const Endpoint endpoint = endpoint_from_environment();
   options.scheme = endpoint.scheme;
@@ -131,7 +156,6 @@ FileSystem file_system(const std::string& address) {
   set_credentials(options);
   options.region = region_of(address, options);
   made = value_of("ask", address, arrow::fs::S3FileSystem::Make(options));
-  finish_at_exit();
   return made;
 }
 
@@ -151,11 +175,11 @@ class S3Reader : public ObjectReader {
 
   std::string read(uint64_t offset, uint64_t bytes) const override {
     static std::atomic<bool> read_before{false};
+    const Request request(read_before);
     std::string text(bytes, '\0');
     const int64_t got = value_of(
         "read", address_,
         file_->ReadAt(static_cast<int64_t>(offset), static_cast<int64_t>(bytes), text.data()));
-    after_request(read_before);
     if (static_cast<uint64_t>(got) != bytes)
       fail(ExitCode::kEnvironment, kModule, "cannot read ", address_, " at byte ", offset,
            ": it ends early; run the command again");
@@ -184,35 +208,43 @@ void write_all(arrow::io::OutputStream& stream, const std::string& address,
   }
 }
 
+arrow::fs::FileInfo info_of(const char* action, const std::string& address) {
+  static std::atomic<bool> asked_before{false};
+  const Request request(asked_before);
+  return value_of(action, address, file_system(address)->GetFileInfo(path_of(address)));
+}
+
 class S3Store : public ObjectStore {
  public:
   std::vector<Object> list(const std::string& address) override {
     static std::atomic<bool> listed_before{false};
-    const std::string path = path_of(address);
-    const auto system = file_system(address);
-    const arrow::fs::FileInfo info = value_of("list", address, system->GetFileInfo(path));
-    after_request(listed_before);
+    const arrow::fs::FileInfo info = info_of("list", address);
     if (info.type() == arrow::fs::FileType::NotFound) return {};
     if (info.IsFile()) return {object_of(info, "")};
+    const Request request(listed_before);
+    const std::string path = path_of(address);
     arrow::fs::FileSelector selector;
     selector.base_dir = path;
     selector.recursive = true;
     selector.allow_not_found = true;  // removed meanwhile
     std::vector<Object> objects;
-    for (const arrow::fs::FileInfo& item : value_of("list", address, system->GetFileInfo(selector)))
+    for (const arrow::fs::FileInfo& item :
+         value_of("list", address, file_system(address)->GetFileInfo(selector)))
       if (item.IsFile() && item.path().size() > path.size() + 1)
         objects.push_back(object_of(item, item.path().substr(path.size() + 1)));
     std::ranges::sort(objects, {}, &Object::name);
-    finish_at_exit();
     return objects;
   }
 
   std::unique_ptr<ObjectReader> open(const std::string& address) override {
+    static std::atomic<bool> opened_before{false};
+    const Request request(opened_before);
     return std::make_unique<S3Reader>(address);
   }
 
   void put(const std::string& address, const NextBytes& next) override {
     static std::atomic<bool> put_before{false};
+    const Request request(put_before);
     const auto stream = value_of("write", address,
                                  file_system(address)->OpenOutputStream(path_of(address), nullptr));
     try {
@@ -222,19 +254,15 @@ class S3Store : public ObjectStore {
       // Its destructor would make an object of what is there. When the server cannot be told, the
       // parts stay on it, invisible, until its lifecycle rule removes them.
       static_cast<void>(stream->Abort().ok());
-      after_request(put_before);
       throw;
     }
-    after_request(put_before);
   }
 
   void remove(const std::string& address) override {
     static std::atomic<bool> removed_before{false};
-    const std::string path = path_of(address);
-    const auto system = file_system(address);
-    if (!value_of("remove", address, system->GetFileInfo(path)).IsFile()) return;
-    check("remove", address, system->DeleteFile(path));
-    after_request(removed_before);
+    if (!info_of("remove", address).IsFile()) return;
+    const Request request(removed_before);
+    check("remove", address, file_system(address)->DeleteFile(path_of(address)));
   }
 
   void remove_below(const std::string& address) override {
@@ -242,12 +270,9 @@ class S3Store : public ObjectStore {
     const std::string path = path_of(address);
     if (path.find('/') == std::string::npos)
       fail(ExitCode::kUsage, kModule, "wanted a prefix to empty, found the whole bucket ", address);
-    const auto system = file_system(address);
-    if (value_of("remove", address, system->GetFileInfo(path)).type() !=
-        arrow::fs::FileType::Directory)
-      return;
-    check("remove", address, system->DeleteDir(path));
-    after_request(removed_before);
+    if (info_of("remove", address).type() != arrow::fs::FileType::Directory) return;
+    const Request request(removed_before);
+    check("remove", address, file_system(address)->DeleteDir(path));
   }
 
  private:

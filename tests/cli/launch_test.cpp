@@ -1,0 +1,38 @@
+// The job files that octavo launch writes.
+#include "program.h"
+
+namespace octavo {
+namespace {
+
+using LaunchCli = Cli;
+
+TEST_F(LaunchCli, AnEditedScriptIsNotWrittenOver) {
+  write_file_atomic(folder_ / "config.yaml", "model_name: gpt2\ndevice: cpu\n");
+  const std::string command =
+      "launch --nproc 2 --slurm job.sh --kubernetes job.yaml -- train config.yaml";
+  const Outcome first = run(command);
+  ASSERT_EQ(first.code, 0) << first.err;
+  const std::string manifest = read_file(folder_ / "job.yaml", 1 << 20);
+  const std::string script = read_file(folder_ / "job.sh", 1 << 20);
+  EXPECT_EQ(run(command).code, 0);  // the same again
+
+  const std::string edited = script + "# account: mine\n";
+  write_file_atomic(folder_ / "job.sh", edited);
+  expect_refused(command, 2, "job.sh, which is there and differs; name another file or delete it");
+  EXPECT_EQ(read_file(folder_ / "job.sh", 1 << 20), edited);
+
+  // Neither file is written when one of them is refused.
+  fs::remove(folder_ / "job.sh");
+  write_file_atomic(folder_ / "job.yaml", "edited: true\n");
+  expect_refused(command, 2, "job.yaml, which is there and differs");
+  EXPECT_FALSE(fs::exists(folder_ / "job.sh"));
+  fs::remove(folder_ / "job.yaml");
+  EXPECT_EQ(run(command).code, 0);
+  EXPECT_EQ(read_file(folder_ / "job.yaml", 1 << 20), manifest);
+
+  fs::create_directory(folder_ / "folder");
+  expect_refused("launch --nproc 2 --slurm folder -- train config.yaml", 2, "name another file");
+}
+
+}  // namespace
+}  // namespace octavo
