@@ -98,7 +98,8 @@ TEST_F(Extend, SaysWhatComesTwice) {
   testing::internal::CaptureStderr();
   extend_with("crawl", "grown");
   const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_NE(said.find("1 of 2 files are in the data set already (one.jsonl)"), said.npos) << said;
+  EXPECT_NE(said.find("1 of 2 files are in the data set already (crawl/one.jsonl)"), said.npos)
+      << said;
 }
 
 TEST_F(Extend, LeavesTheValidationSplitAlone) {
