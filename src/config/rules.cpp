@@ -178,8 +178,7 @@ constexpr LocalPath kLocalPaths[] = {
     {"kubernetes", &Settings::kubernetes},
 };
 
-// "s3://…" would become a folder named "s3:". Shown is the scheme alone: an address may hold a
-// password.
+// "s3://…" would become a folder named "s3:". Shown is the scheme alone.
 void add_address_problems(const Settings& settings, Readers readers,
                           const std::set<std::string>& open_keys, std::vector<std::string>& lines) {
   for (const LocalPath& path : kLocalPaths) {

@@ -7,6 +7,7 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "launch/scripts.h"
+#include "train/state/checkpoint_clock.h"
 #include "verify/before_long_run.h"
 #include "verify/long_run_line.h"
 
@@ -32,6 +33,42 @@ std::string gpu_flags(const LongRun& run) {
 
 double long_run_step_seconds(const LongRun& run) {
   return run.forecast && run.on_gpu ? run.forecast->chosen().time.total : 0;
+}
+
+double long_run_hours(const LongRun& run) {
+  return long_run_step_seconds(run) * static_cast<double>(run.steps) / 3600;
+}
+
+// Between two checkpoints of checkpoint_freq. 0: not known, or it asks for none.
+double long_run_freq_hours(const LongRun& run) {
+  return long_run_step_seconds(run) * static_cast<double>(run.settings.checkpoint_freq) / 3600;
+}
+
+// The same of checkpoint_minutes, as train decides it.
+double long_run_clock_hours(const LongRun& run) {
+  const config::Settings& s = run.settings;
+  if (s.checkpoint_freq == 0 && s.checkpoint_minutes < 0) return 0;
+  const double save = run.disk_rate > 0 ? run.checkpoint_bytes / run.disk_rate : 0;
+  const double between = 3600 * s.gpu_hours_per_failure / static_cast<double>(run.ranks);
+  return train::CheckpointClock(s.checkpoint_minutes, between, {}).interval(save) / 3600;
+}
+
+// The sooner of both.
+double long_run_save_hours(const LongRun& run) {
+  const double freq = long_run_freq_hours(run), clock = long_run_clock_hours(run);
+  return freq > 0 && clock > 0 ? std::min(freq, clock) : std::max(freq, clock);
+}
+
+// How many checkpoints the run makes; what is not known is more than are kept.
+int64_t long_run_checkpoints(const LongRun& run) {
+  const config::Settings& s = run.settings;
+  const double hours = long_run_hours(run), clock = long_run_clock_hours(run);
+  const int64_t unknown = s.keep_checkpoints + 2;
+  if (s.checkpoint_freq > 0 && run.steps == 0) return unknown;
+  const int64_t by_steps = s.checkpoint_freq > 0 ? run.steps / s.checkpoint_freq + 1 : 1;
+  if (clock == 0) return by_steps;
+  if (hours == 0) return std::max(by_steps, unknown);
+  return std::max(by_steps, static_cast<int64_t>(hours / clock) + 1);
 }
 
 Finding long_run_memory(const LongRun& run) {
@@ -69,7 +106,7 @@ Finding long_run_time(const LongRun& run) {
     add_command(f, run, "plan", "--gpu h100 --num_gpus 8");
     return f;
   }
-  const double hours = long_run_step_seconds(run) * static_cast<double>(run.steps) / 3600;
+  const double hours = long_run_hours(run);
   Finding f = long_run_line(
       Section::kRunSize, "time",
       str("forecast ", long_run_tenths(hours), " hours: ", run.steps, " steps of ",
@@ -105,16 +142,16 @@ Finding long_run_disk(const LongRun& run) {
     return unchecked_line(Section::kRunSize, "disk", run.forecast_problem);
   const config::Settings& s = run.settings;
   // The kept ones, the best, and the one being written; no more than the run makes.
-  const int64_t made = s.checkpoint_freq > 0 && run.steps > 0 ? run.steps / s.checkpoint_freq + 1
-                       : s.checkpoint_freq == 0               ? 1
-                                                              : s.keep_checkpoints + 2;
+  const int64_t made = long_run_checkpoints(run);
   const int64_t kept =
       s.keep_checkpoints == 0 ? made : std::min(made, s.keep_checkpoints + int64_t{2});
+  const bool at_most = s.keep_checkpoints > 0 && long_run_hours(run) == 0 && kept > 1;
   const double wanted = run.checkpoint_bytes * static_cast<double>(kept);
-  Finding f = long_run_line(Section::kRunSize, "disk",
-                            str(kept, " checkpoints of ", format_bytes(run.checkpoint_bytes),
-                                " are ", format_bytes(wanted), "; ", run.checkpoint_folder.string(),
-                                " has ", format_bytes(run.disk_free), " free"));
+  Finding f = long_run_line(
+      Section::kRunSize, "disk",
+      str(at_most ? "at most " : "", kept, kept == 1 ? " checkpoint of " : " checkpoints of ",
+          format_bytes(run.checkpoint_bytes), kept == 1 ? " is " : " are ", format_bytes(wanted),
+          "; ", run.checkpoint_folder.string(), " has ", format_bytes(run.disk_free), " free"));
   if (wanted > run.disk_free)
     worsen(f, Status::kFail, "room for them",
            "another checkpoint_dir, or a smaller keep_checkpoints (0 keeps all)");
@@ -124,36 +161,54 @@ Finding long_run_disk(const LongRun& run) {
   return f;
 }
 
-Finding long_run_frequency(const LongRun& run) {
+// "every 250 steps or 60 minutes (Young and Daly)".
+std::string long_run_save_words(const LongRun& run) {
   const config::Settings& s = run.settings;
-  const double hours = long_run_step_seconds(run) * static_cast<double>(run.steps) / 3600;
-  Finding f = long_run_line(Section::kRunSafety, "checkpoint_freq",
-                            str("every ", s.checkpoint_freq, " steps"));
-  if (s.checkpoint_freq == 0) {
-    f.found = "only at the end, and when it is stopped";
-    if (hours == 0 || hours > kLongHours)
-      worsen(f, Status::kWarn, "checkpoints on the way",
-             "a machine that stops takes all of it; set "
-             "checkpoint_freq");
-    return f;
-  }
-  if (run.steps > 0 && s.checkpoint_freq > run.steps)
-    worsen(f, Status::kWarn, "a checkpoint before the end", "lower checkpoint_freq");
-  if (long_run_step_seconds(run) == 0) return f;
-  const double apart = long_run_step_seconds(run) * static_cast<double>(s.checkpoint_freq) / 3600;
+  std::string words = s.checkpoint_freq > 0 ? str("every ", s.checkpoint_freq, " steps") : "";
+  const double clock = long_run_clock_hours(run);
+  if (clock == 0) return words.empty() ? "only at the end, and when it is stopped" : words;
+  words += str(words.empty() ? "every " : " or ", long_run_tenths(60 * clock), " minutes");
+  return words + (s.checkpoint_minutes < 0 ? " (Young and Daly)" : "");
+}
+
+// Of checkpoints that are `apart` hours apart, on a step time that is known or by the clock.
+void judge_apart(Finding& f, const LongRun& run, double apart) {
+  const config::Settings& s = run.settings;
+  const bool by_clock = long_run_clock_hours(run) == apart;
   const double writing =
       run.disk_rate > 0 ? run.checkpoint_bytes / run.disk_rate / (3600 * apart) : 0;
-  f.found += str(": ", long_run_tenths(60 * apart), " minutes apart; a failure costs half of that");
+  const double freq = long_run_freq_hours(run);
   if (apart > kMostLostHours)
     worsen(f, Status::kWarn, str("at most ", kMostLostHours, " hours apart"),
-           str("checkpoint_freq ",
-               std::max<int64_t>(
-                   1, static_cast<int64_t>(static_cast<double>(s.checkpoint_freq) / apart)),
-               " is an hour"));
+           by_clock ? "checkpoint_minutes 60 is an hour"
+                    : str("checkpoint_freq ",
+                          std::max<int64_t>(1, static_cast<int64_t>(
+                                                   static_cast<double>(s.checkpoint_freq) / freq)),
+                          " is an hour"));
   else if (writing > kMuchSaving)
-    worsen(
-        f, Status::kWarn, "less than 5 % of the time in writing",
-        str("this disk would write ", long_run_tenths(100 * writing), " % of the time; raise it"));
+    worsen(f, Status::kWarn, "less than 5 % of the time in writing",
+           str("this disk would write ", long_run_tenths(100 * writing), " % of the time; raise ",
+               by_clock ? "checkpoint_minutes" : "it"));
+}
+
+Finding long_run_frequency(const LongRun& run) {
+  const config::Settings& s = run.settings;
+  const double hours = long_run_hours(run), clock = long_run_clock_hours(run);
+  Finding f = long_run_line(Section::kRunSafety, "checkpoint_freq", long_run_save_words(run));
+  const bool clock_is_late = clock == 0 || (hours > 0 && hours <= clock);
+  if (s.checkpoint_freq == 0 && clock_is_late) {
+    if (hours == 0 || hours > kLongHours)
+      worsen(f, Status::kWarn, "checkpoints on the way",
+             "a machine that stops takes all of it; set checkpoint_freq or checkpoint_minutes");
+    return f;
+  }
+  if (run.steps > 0 && s.checkpoint_freq > run.steps && clock_is_late)
+    worsen(f, Status::kWarn, "a checkpoint before the end", "lower checkpoint_freq");
+  // Without a step time the steps may be sooner than the clock.
+  if (s.checkpoint_freq > 0 && long_run_step_seconds(run) == 0) return f;
+  const double apart = long_run_save_hours(run);
+  f.found += str(": ", long_run_tenths(60 * apart), " minutes apart; a failure costs half of that");
+  judge_apart(f, run, apart);
   return f;
 }
 

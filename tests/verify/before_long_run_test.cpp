@@ -127,7 +127,15 @@ TEST(BeforeLongRun, EachLineNoticesWhatItIsFor) {
       {"resume", Status::kFail, [](LongRun& r) { r.resume = ResumeRehearsal{}; }},
       {"resume", Status::kNotChecked, [](LongRun& r) { r.resume.reset(); }},
       {"checkpoint_freq", Status::kWarn, [](LongRun& r) { r.settings.checkpoint_freq = 0; }},
-      {"checkpoint_freq", Status::kWarn, [](LongRun& r) { r.settings.checkpoint_freq = 19'999; }},
+      {"checkpoint_freq", Status::kWarn,
+       [](LongRun& r) { r.settings.checkpoint_freq = 19'999, r.settings.checkpoint_minutes = 0; }},
+      {"checkpoint_freq", Status::kOk, [](LongRun& r) { r.settings.checkpoint_freq = 19'999; }},
+      {"checkpoint_freq", Status::kWarn,
+       [](LongRun& r) { r.settings.checkpoint_freq = 0, r.settings.checkpoint_minutes = 0; }},
+      {"checkpoint_freq", Status::kOk,
+       [](LongRun& r) { r.settings.checkpoint_freq = 0, r.settings.checkpoint_minutes = 20; }},
+      {"checkpoint_freq", Status::kWarn,
+       [](LongRun& r) { r.settings.checkpoint_freq = 0, r.settings.checkpoint_minutes = 200; }},
       {"checkpoint_freq", Status::kWarn,
        [](LongRun& r) { r.settings.checkpoint_freq = 1, r.disk_rate = 1e7; }},
       {"keep_checkpoints", Status::kWarn, [](LongRun& r) { r.settings.keep_checkpoints = 1; }},
@@ -149,6 +157,35 @@ TEST(BeforeLongRun, EachLineNoticesWhatItIsFor) {
       EXPECT_FALSE(f.wanted.empty()) << c.id;
     }
   }
+}
+
+// Checkpoints that are due by the clock are counted, and judged, as those by steps.
+TEST(BeforeLongRun, CheckpointMinutesCount) {
+  const auto text = [](const LongRun& run, const std::string& id) { return found(run, id).found; };
+  LongRun run = good_run();
+  run.settings.checkpoint_freq = 0;
+  EXPECT_TRUE(text(run, "disk").starts_with("1 checkpoint of ")) << text(run, "disk");
+  EXPECT_TRUE(text(run, "checkpoint_freq").starts_with("only at the end"));
+  run.settings.checkpoint_minutes = 20;
+  EXPECT_TRUE(text(run, "disk").starts_with("5 checkpoints of ")) << text(run, "disk");
+  EXPECT_TRUE(text(run, "checkpoint_freq").starts_with("every 20 minutes: 20 minutes apart"))
+      << text(run, "checkpoint_freq");
+  // Without a step time too: what is kept at most.
+  run.on_gpu = false;
+  EXPECT_TRUE(text(run, "disk").starts_with("at most 5 checkpoints of ")) << text(run, "disk");
+  EXPECT_EQ(found(run, "checkpoint_freq").status, Status::kOk);
+
+  // By default an hour at most, however many steps that is.
+  run = good_run();
+  run.settings.checkpoint_freq = 1'000'000;
+  EXPECT_TRUE(text(run, "disk").starts_with("5 checkpoints of ")) << text(run, "disk");
+  EXPECT_TRUE(text(run, "checkpoint_freq")
+                  .starts_with("every 1000000 steps or 60 minutes (Young and Daly): 60 minutes"))
+      << text(run, "checkpoint_freq");
+  EXPECT_EQ(found(run, "checkpoint_freq").status, Status::kOk);
+  run.settings.checkpoint_minutes = 0;
+  EXPECT_TRUE(text(run, "disk").starts_with("1 checkpoint of ")) << text(run, "disk");
+  EXPECT_EQ(found(run, "checkpoint_freq").status, Status::kWarn);
 }
 
 TEST(BeforeLongRun, CommandsNameTheConfigAndTheFlags) {
