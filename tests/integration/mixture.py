@@ -309,7 +309,7 @@ def check_commands(work, checks):
                 (place.path / "runs" / "run" / "metrics.jsonl").read_text(), done.stderr)
     for second, said in (("../plays.txt", "prepared is prepared"), ("./prepared/../prepared", "are prepared")):
         for more in ((), ("--tokenizer", "bytes")):
-            refused = place.train("--dataset", f"prepared,{second}", "--max_steps", "4", "--run_name", "list", *more)
+            refused = place.octavo("train", "train.yaml", "--dataset", f"prepared,{second}", "--max_steps", "4", "--run_name", "list", *more)
             checks.that(f"a prepared folder and {second} without weights: exit code 2 and what to give", refused.returncode == USAGE and
                         f"{said}; give dataset_weights" in refused.stderr, refused.stderr)
     done = place.octavo("eval", "--checkpoint", "latest", "--dataset", "../plays.txt,prepared", "--dataset_weights", "1,1",
