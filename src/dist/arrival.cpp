@@ -62,7 +62,8 @@ std::vector<std::string> differing_lines(const std::string& own, const std::stri
     for (std::string line; std::getline(lines, line);)
       use(line.substr(0, line.find(": ")), line.substr(std::min(line.size(), line.find(": ") + 2)));
   };
-  each_line(first, [&](std::string key, std::string value) { theirs[key] = std::move(value); });
+  each_line(first,
+            [&](const std::string& key, std::string value) { theirs[key] = std::move(value); });
   std::vector<std::string> found;
   each_line(own, [&](const std::string& key, const std::string& value) {
     const auto at = theirs.find(key);
