@@ -217,17 +217,21 @@ void HangWatch::judge_all(const dist::WaitingPlace& here, const dist::AbsentRank
   if (!absent.all_elsewhere()) return;
   const auto& behind = *std::ranges::min_element(
       absent.elsewhere, {}, [](const auto& other) { return other.place.order; });
-  if (behind.place.order > here.order)
+  // Several that are behind wait for each other as well: none of them is to blame by that alone.
+  const auto with_behind = std::ranges::count(absent.elsewhere, behind.place.order,
+                                              [](const auto& other) { return other.place.order; });
+  if (behind.place.order > here.order && here.size - absent.count == 1)
     end_run(str(where(), " hangs: no progress for ", so_far(), ": it ", doing(),
                 ", which others have behind them: rank ", behind.rank, " waits in ",
                 behind.place.name));
   if (++all_wait_ < kLater) return;
-  if (behind.place.order < here.order)
+  if (behind.place.order < here.order && with_behind == 1)
     end_run(str("rank ", behind.rank, " hangs: no progress for ", so_far(), ": it waits in ",
                 behind.place.name, ", which others have behind them: rank ", world_.rank(), " ",
                 doing()));
-  end_run(str("all ranks wait, and not in the same place: no progress for ", so_far(), ": rank ",
-              world_.rank(), " ", doing(), ", rank ", behind.rank, " in ", behind.place.name));
+  end_run(str("all ranks wait and none hangs by itself, not in the same place: no progress for ",
+              so_far(), ": rank ", world_.rank(), " ", doing(), ", rank ", behind.rank, " in ",
+              behind.place.name));
 }
 
 std::unique_ptr<HangWatch> watch_over_hangs(double timeout, dist::World& world,
