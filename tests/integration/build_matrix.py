@@ -13,7 +13,7 @@ when every file of the environment that a compiler read is the same there, byte 
 
 usage: build_matrix.py [--list] [--diagonal] [--keep] [--jobs N] [CELL]…    CELL: names, or beginnings such as gcc-; all when none is given
        --list      says the cells and ends
-       --diagonal  two cells that have every compiler, Python and torch between them: half an hour; all take an hour
+       --diagonal  two cells that have every compiler, Python and torch between them: half an hour; all, in two sessions before cells were shared: two hours
        --keep      leaves the folders of builds (build/matrix/), so that the next run builds what has changed
 The last line is cells=… built=… compiled=… trained=… same_as_wheel=… bootstrap_gb=… bootstrap_s=….
 """
