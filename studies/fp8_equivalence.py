@@ -27,11 +27,14 @@ positive control found and the control quiet.
 """
 import argparse
 import hashlib
+import itertools
 import json
+import os
 import pathlib
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -111,14 +114,20 @@ def train(given, side, seed, cache, evaluated):
 
 
 def run_all(left, one):
-    """Calls one(run, cache) for each, with the time left."""
-    start = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="octavo-study-data-") as cache:
-        for number, run in enumerate(left, 1):
-            begin, said = time.monotonic(), one(run, cache)
-            now = time.monotonic()
-            print(f"{number}/{len(left)} {' '.join(map(str, run))}: {said} in {clock(now - begin)}; about "
-                  f"{clock((now - start) / number * (len(left) - number))} left", flush=True)
+    """Calls one(run, cache) for each, as many at a time as there are cores, since each run has one thread; says the time left."""
+    start, done = time.monotonic(), itertools.count(1)
+
+    def timed(run):
+        begin, said = time.monotonic(), one(run, cache)
+        now, number = time.monotonic(), next(done)
+        print(f"{number}/{len(left)} {' '.join(map(str, run))}: {said} in {clock(now - begin)}; about "
+              f"{clock((now - start) / number * (len(left) - number))} left", flush=True)
+
+    with tempfile.TemporaryDirectory(prefix="octavo-study-data-") as cache, ThreadPoolExecutor(os.cpu_count()) as pool:
+        try:
+            list(pool.map(timed, left))
+        finally:
+            pool.shutdown(cancel_futures=True)  # a refused setting ends the study
 
 
 # --- the pilot ---------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 
 import numpy as np
 
@@ -67,6 +68,7 @@ class Table:
     def __init__(self, path, columns):
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path, self.columns, self.file = path, columns, open(path, "a+", newline="")
+        self.one_at_a_time = threading.Lock()
         try:
             fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -74,17 +76,20 @@ class Table:
 
     def rows(self):
         """Those that are whole: a power failure may have cut one off."""
-        self.file.seek(0)
-        return [row for row in csv.DictReader(self.file) if all(row.get(name) for name in self.columns)]
+        with self.one_at_a_time:
+            self.file.seek(0)
+            found = list(csv.DictReader(self.file))
+        return [row for row in found if all(row.get(name) for name in self.columns)]
 
     def add(self, *rows):
-        self.file.seek(0)
-        text = self.file.read()
-        if text and not text.endswith("\n"):
-            self.file.write("\n")
-        csv.writer(self.file, lineterminator="\n").writerows(([self.columns] if not text else []) + list(rows))
-        self.file.flush()
-        os.fsync(self.file.fileno())
+        with self.one_at_a_time:
+            self.file.seek(0)
+            text = self.file.read()
+            if text and not text.endswith("\n"):
+                self.file.write("\n")
+            csv.writer(self.file, lineterminator="\n").writerows(([self.columns] if not text else []) + list(rows))
+            self.file.flush()
+            os.fsync(self.file.fileno())
 
 
 def _t_distribution(freedom):
