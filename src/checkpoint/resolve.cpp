@@ -150,13 +150,24 @@ std::string folder_hint(const std::string& what) {
   return "";
 }
 
+// A word or a run that was meant, of a name that is none: "; did you mean latest?", or "".
+std::string meant_hint(const fs::path& root, const std::string& what) {
+  if (parse_step_folder(what)) return "";
+  const std::vector<std::string> runs = run_names(root);
+  std::vector<std::string_view> names = {kLatestLink, "best"};
+  names.insert(names.end(), runs.begin(), runs.end());
+  const std::string nearest = nearest_name(what, names);
+  return nearest.empty() ? "" : str("; did you mean ", nearest, "?");
+}
+
 [[noreturn]] void fail_unknown(const fs::path& root, const std::string& what) {
   std::string there = available(root);
   if (const auto runs = runs_text(root); runs != "no run")
     there = there == "no checkpoint" ? runs : runs + ", and outside their folders " + there;
+  const std::string hint = folder_hint(what);
   fail(ExitCode::kUsage, "checkpoint", "wanted checkpoint ", quote_name(what),
        " (latest, best, a run's name, a step folder or a path to one), found no such folder; in ",
-       root.string(), " there is ", there, folder_hint(what));
+       root.string(), " there is ", there, hint.empty() ? meant_hint(root, what) : hint);
 }
 
 bool is_plain(const std::string& what) {

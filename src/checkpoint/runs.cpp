@@ -47,13 +47,18 @@ std::string run_of(const fs::path& step_folder) {
   }
 }
 
-std::string runs_text(const fs::path& root) {
-  constexpr size_t kShown = 10;
+std::vector<std::string> run_names(const fs::path& root) {
   std::vector<std::string> names = runs_in(root);
   for (const StepFolder& folder : step_folders(root))
     if (std::string run = run_of(folder.path);
         !run.empty() && std::find(names.begin(), names.end(), run) == names.end())
       names.push_back(std::move(run));
+  return names;
+}
+
+std::string runs_text(const fs::path& root) {
+  constexpr size_t kShown = 10;
+  std::vector<std::string> names = run_names(root);
   if (names.empty()) return "no run";
   const size_t more = names.size() - std::min(kShown, names.size());
   names.resize(names.size() - more);

@@ -25,6 +25,8 @@ RunCheckpoints newest_run_checkpoints(const fs::path& root);
 // Oldest step first.
 std::vector<StepFolder> steps_of(const RunCheckpoints& run_checkpoints);
 
+// Of the folders below, and of checkpoints from before runs had them.
+std::vector<std::string> run_names(const fs::path& root);
 // "run a, run b" or "no run": what to choose from, for messages.
 std::string runs_text(const fs::path& root);
 

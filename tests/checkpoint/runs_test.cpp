@@ -76,6 +76,19 @@ TEST(Runs, EveryNameFindsItsCheckpoint) {
   EXPECT_TRUE(has(refused(root.path().string()), "a folder of runs"));
 }
 
+TEST(Runs, AMistypedNameIsAnsweredWithTheNearestOne) {
+  Scratch root;
+  save_of(root.path(), "pretrain-1", 50);
+  const auto said = [&](const std::string& what) {
+    return error_of(ExitCode::kUsage, [&] { resolve(root.path(), what); });
+  };
+  EXPECT_TRUE(has(said("lastest"), "did you mean latest?")) << said("lastest");
+  EXPECT_TRUE(has(said("bst"), "did you mean best?"));
+  EXPECT_TRUE(has(said("pretain-1"), "did you mean pretrain-1?"));
+  for (const char* far : {"step-00000051", "somewhere/else/quite", "latest.pt"})
+    EXPECT_FALSE(has(said(far), "did you mean")) << said(far);
+}
+
 TEST(Runs, CheckpointsFromBeforeRunsHadFolders) {
   Scratch root;
   for (const int step : {10, 20}) save(root.path(), state_of("old", step), {.best = step == 10});
