@@ -48,6 +48,7 @@ int data_prepare(const Verb& verb, Args args) {
   options.shared = given.has("shared");
   options.deduplicate = given.has("deduplicate");
   options.extend = given.has("extend");
+  options.val_fraction_given = parsed.given("val_fraction");
   const data::PrepareResult result = data::prepare(options);
 
   std::cout << settings.output << ": " << result.train_tokens << " training and "

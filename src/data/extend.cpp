@@ -46,6 +46,19 @@ void check_same_kind(const DatasetIndex& whole, const DatasetIndex& part, const 
   if (then != now) refuse("options", then.dump(), now.dump());
 }
 
+// The new documents go into the training split, whatever is asked. 0 asks for that.
+void check_val_fraction(const PrepareOptions& options, const DatasetIndex& whole) {
+  if (!options.val_fraction_given || options.val_fraction == 0) return;
+  const auto then = whole.options.find("val_fraction");
+  const bool known = then != whole.options.end() && then->is_number();
+  if (known && then->get<double>() == options.val_fraction) return;
+  fail(ExitCode::kUsage, "data", options.output.string(), " was prepared with ",
+       known ? "val_fraction " + then->dump() : "no val_fraction that it names",
+       ", and --extend found val_fraction ", Json(options.val_fraction).dump(),
+       ": it adds to the training split alone, and the validation split stays as it is; leave "
+       "val_fraction out, or prepare all inputs anew with another output");
+}
+
 std::string joined_hash(const std::string& first, const std::string& second) {
   const std::string text = first + " " + second;
   return hash_bytes(std::as_bytes(std::span(text.data(), text.size())));
@@ -164,6 +177,7 @@ PrepareOptions part_options(const PrepareOptions& options, const DatasetIndex& w
 PrepareResult extend(const PrepareOptions& options) {
   const fs::path part_folder = options.output / kExtensionFolder;
   DatasetIndex index = read_index(options.output);
+  check_val_fraction(options, index);
   std::optional<FolderLock> lock;
   if (!options.shared) lock.emplace(options.output, FolderLock::kAlone);
   const auto tokenizer = tokenizer::load_tokenizer(options.tokenizer);

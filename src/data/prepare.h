@@ -42,6 +42,7 @@ struct PrepareOptions {
   // its bytes. A document is never cut, except the set's last (a lone one, say) when the part
   // begins inside it: then it is cut between two tokens. 0: no validation.
   double val_fraction = 0.1;
+  bool val_fraction_given = false;  // by the user: `extend` refuses one that it cannot follow
   // More rows than this share left out is an error: rows without an answer, or whose answer begins
   // behind max_seq_length.
   double max_skipped_rows = 0.05;

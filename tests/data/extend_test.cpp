@@ -115,6 +115,26 @@ TEST_F(Extend, LeavesTheValidationSplitAlone) {
       << "its documents had an end already";
 }
 
+TEST_F(Extend, RefusesAnotherValidationFractionThatWasGiven) {
+  PrepareOptions first = options({"a.jsonl"}, "grown");
+  first.val_fraction = 0.2;
+  prepare(first);
+  const auto before = get_folder(scratch_ / "grown");
+  PrepareOptions more = options({"b.txt"}, "grown");
+  more.extend = more.val_fraction_given = true;
+  more.val_fraction = 0.3;
+  expect_failure(
+      [&] { prepare(more); }, ExitCode::kUsage,
+      {"prepared with val_fraction 0.2", "found val_fraction 0.3", "leave val_fraction"});
+  EXPECT_TRUE(get_folder(scratch_ / "grown") == before);
+  more.val_fraction = 0.2;  // the first command again, with other inputs
+  prepare(more);
+  more.inputs = {scratch_ / "c.jsonl"};
+  more.val_fraction = 0;  // what an extension does
+  EXPECT_NO_THROW(prepare(more));
+  EXPECT_GT(tokens_of(scratch_ / "grown").size(), get_file(scratch_ / "b.txt").size());
+}
+
 TEST_F(Extend, ManyProcessesExtendTogether) {
   prepare(options({"a.jsonl"}, "one"));
   extend_with("b.txt", "one");
