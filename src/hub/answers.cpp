@@ -1,5 +1,6 @@
 #include "hub/answers.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include "base/error.h"
@@ -30,14 +31,36 @@ std::vector<std::string> short_names(Kind kind) {
   return names;
 }
 
-std::string perhaps(const RepoCache& cache) {
-  std::vector<std::string> others = cached_ids(cache.root(), cache.repo().kind);
-  if (!has_owner(cache.repo()))
-    for (std::string& name : short_names(cache.repo().kind)) others.push_back(std::move(name));
-  std::vector<std::string_view> names = model_config::published_names();
+// Names on the hub that this program knows of.
+std::vector<std::string> hub_names(const RepoCache& cache) {
+  std::vector<std::string> names = cached_ids(cache.root(), cache.repo().kind);
+  for (const std::string_view known : model_config::published_names()) names.emplace_back(known);
   names.insert(names.end(), std::begin(kKnownNames), std::end(kKnownNames));
-  for (const config::DatasetName& known : config::dataset_names()) names.push_back(known.hub);
-  names.insert(names.end(), others.begin(), others.end());
+  for (const config::DatasetName& known : config::dataset_names()) names.emplace_back(known.hub);
+  return names;
+}
+
+// The file or folder that lies where the name would as a path, and is called nearly so, or "".
+std::string near_path(const std::string& name) {
+  constexpr size_t kMostEntries = 10'000;
+  const fs::path path(name);
+  std::vector<std::string> entries;
+  std::error_code error;
+  fs::directory_iterator at(path.has_parent_path() ? path.parent_path() : ".", error), end;
+  for (; !error && at != end && entries.size() < kMostEntries; at.increment(error))
+    if (std::string entry = at->path().filename().string(); !entry.starts_with('.'))
+      entries.push_back(std::move(entry));
+  std::ranges::sort(entries);
+  const std::vector<std::string_view> views(entries.begin(), entries.end());
+  const std::string nearest = nearest_name(path.filename().string(), views);
+  return nearest.empty() ? "" : (path.parent_path() / nearest).string();
+}
+
+std::string perhaps(const RepoCache& cache) {
+  std::vector<std::string> known = hub_names(cache);
+  if (!has_owner(cache.repo()))
+    for (std::string& name : short_names(cache.repo().kind)) known.push_back(std::move(name));
+  const std::vector<std::string_view> names(known.begin(), known.end());
   const std::string nearest = nearest_name(cache.repo().id, names);
   return nearest.empty() || nearest == cache.repo().id ? "" : " Perhaps " + nearest + " is meant.";
 }
@@ -50,7 +73,8 @@ std::string perhaps(const RepoCache& cache) {
   const std::string with = http.has_token() ? "with the token given" : "without a token";
   if (answer.error_code == "RepoNotFound")
     fail(ExitCode::kUsage, "hub", repo.id, ": not found on ", http.endpoint(), " ", with,
-         ": there is no such name, or it is private and wants HF_TOKEN.", perhaps(cache));
+         ": there is no such name, or it is private and wants HF_TOKEN.", path_words(cache),
+         perhaps(cache));
   fail(ExitCode::kUsage, "hub", repo.id, ": access refused (HTTP ", answer.status, ") ", with,
        ". It is gated or private: accept its licence on ", page,
        ", make a token with read access there, and set HF_TOKEN (or put it into the file of "
@@ -58,6 +82,21 @@ std::string perhaps(const RepoCache& cache) {
 }
 
 }  // namespace
+
+bool may_be_path(const RepoCache& cache) {
+  const std::string& name = cache.repo().id;
+  if (std::ranges::count(hub_names(cache), name) > 0) return false;
+  return !has_owner(cache.repo()) || !near_path(name).empty();
+}
+
+std::string path_words(const RepoCache& cache) {
+  if (!may_be_path(cache)) return "";
+  const std::string& name = cache.repo().id;
+  const std::string near = near_path(name);
+  return str(" No file or folder here is called ", name,
+             near.empty() ? "" : ", but " + near + " is there", ": if a path is meant, type ",
+             near.empty() ? "that of one that exists" : near, ".");
+}
 
 std::string describe(const HttpResponse& answer) {
   if (!answer.problem.empty()) return answer.problem;
@@ -84,7 +123,7 @@ void fail_answer(const HttpResponse& answer, const RepoCache& cache, const Http&
       fail(ExitCode::kUsage, "hub", repo.id, ": there is no revision '", repo.revision,
            "'; give a branch, tag or commit that its page lists");
     fail(ExitCode::kUsage, "hub", what, ": not found on ", http.endpoint(), ", revision ",
-         repo.revision, ".", perhaps(cache));
+         repo.revision, ".", path_words(cache), perhaps(cache));
   }
   if (answer.problem.find("certificate") != std::string::npos)
     fail(ExitCode::kEnvironment, "hub", what, ": ", http.endpoint(),
@@ -94,7 +133,7 @@ void fail_answer(const HttpResponse& answer, const RepoCache& cache, const Http&
   // A partial file stays: the next run continues there.
   fail(ExitCode::kEnvironment, "hub", what, ": cannot be fetched from ", http.endpoint(), ": ",
        describe(answer), file.empty() ? "" : "; what has arrived is kept, run again to continue",
-       ".", has_owner(repo) ? "" : perhaps(cache), " ", manual_steps(cache));
+       ".", path_words(cache), has_owner(repo) ? "" : perhaps(cache), " ", manual_steps(cache));
 }
 
 }  // namespace octavo::hub

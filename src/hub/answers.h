@@ -15,6 +15,12 @@ std::string describe(const HttpResponse& answer);
 [[noreturn]] void fail_answer(const HttpResponse& answer, const RepoCache& cache, const Http& http,
                               const std::string& file);
 
+// Whether the name may as well be a mistyped path: one without an owner that nobody is known to
+// have published, or one beside whose place as a path something of nearly that name lies.
+bool may_be_path(const RepoCache& cache);
+// What to type then, a sentence; else "".
+std::string path_words(const RepoCache& cache);
+
 // How to do without the network; ends a message.
 std::string manual_steps(const RepoCache& cache);
 

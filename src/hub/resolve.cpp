@@ -60,8 +60,8 @@ std::string missing_part(const RepoCache& cache, const std::string& commit, Part
 void check_online(const RepoCache& cache, bool offline, const std::string& why) {
   if (!offline) return;
   fail(ExitCode::kUsage, "hub", cache.repo().id, ": wanted it in the Hugging Face cache ",
-       cache.root().string(), ", because offline is set; found ", why,
-       ". Run once with a network, or do it by hand. ", manual_steps(cache));
+       cache.root().string(), ", because offline is set; found ", why, ".", path_words(cache),
+       " Run once with a network, or do it by hand. ", manual_steps(cache));
 }
 
 void say_cached(const RepoCache& cache, const std::string& commit) {

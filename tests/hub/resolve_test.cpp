@@ -1,4 +1,5 @@
 #include "fixtures.h"
+#include "hub/answers.h"
 #include "hub/hub.h"
 #include "hub/listing.h"
 
@@ -127,6 +128,64 @@ TEST_F(ResolveTest, DataSetsFromPaths) {
             std::vector<fs::path>{home_ / "d/test.jsonl"});
   EXPECT_EQ(resolve_dataset((home_ / "d/test.jsonl").string(), "train", {}).files,
             std::vector<fs::path>{home_ / "d/test.jsonl"});
+}
+
+class Mistyped : public HubTest {
+ protected:
+  void SetUp() override {
+    HubTest::SetUp();
+    ::unsetenv("HF_HUB_OFFLINE");
+    ::setenv("no_proxy", "127.0.0.1", 1);
+    fs::create_directories(home_ / "here/data/web");
+    write(home_ / "here/docs/a.txt", "text");
+    before_ = fs::current_path();
+    fs::current_path(home_ / "here");
+  }
+  void TearDown() override {
+    fs::current_path(before_);
+    HubTest::TearDown();
+  }
+  // The message, and what was logged on the way.
+  static std::string said(const std::string& name) {
+    testing::internal::CaptureStderr();
+    std::string message;
+    try {
+      resolve_dataset(name, "train", {});
+      ADD_FAILURE() << name << " was found";
+    } catch (const Error& error) {
+      message = error.what();
+    }
+    return message + "\n" + testing::internal::GetCapturedStderr();
+  }
+  fs::path before_;
+};
+
+TEST_F(Mistyped, APathIsAskedForOnceAndTheNearOneIsNamed) {
+  for (const auto& [name, near] :
+       {std::pair("docsZ", "docs"), {"data/wep", "data/web"}, {"docsZ@main", "docs"}}) {
+    const std::string text = said(name);
+    EXPECT_NE(text.find(str("type ", near, ".")), std::string::npos) << text;
+    EXPECT_NE(text.find("cannot be fetched"), std::string::npos) << text;
+    EXPECT_EQ(text.find("try 2"), std::string::npos) << text;
+  }
+  const std::string far = said("qwertyuiop");
+  EXPECT_NE(far.find("type that of one that exists"), std::string::npos) << far;
+  EXPECT_EQ(far.find("try 2"), std::string::npos) << far;
+  ::setenv("HF_HUB_OFFLINE", "1", 1);
+  EXPECT_NE(said("docsZ").find("offline is set"), std::string::npos);
+  EXPECT_NE(said("docsZ").find("type docs."), std::string::npos);
+}
+
+// What can only be a name is worth waiting for.
+TEST_F(Mistyped, ANameIsNoPath) {
+  const auto may_be = [&](const std::string& name) {
+    return may_be_path(RepoCache(cache(), *parse_repo(name, Kind::kDataset, "main")));
+  };
+  EXPECT_TRUE(may_be("docsZ"));
+  EXPECT_FALSE(may_be("org/name"));
+  EXPECT_FALSE(may_be("openai/gsm8k"));
+  ::setenv("HF_HUB_OFFLINE", "1", 1);  // or its four tries take seconds
+  EXPECT_EQ(said("org/name").find("No file or folder"), std::string::npos);
 }
 
 // Said at once: retries of a download would not make the family known. A copy that is here is left
