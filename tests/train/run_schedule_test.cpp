@@ -51,6 +51,22 @@ TEST_F(RunSchedule, AResumeSaysThatNothingIsLeft) {
   EXPECT_EQ(changed_schedule(then, then, 500), "");
 }
 
+TEST_F(RunSchedule, MaxStepsBehindTheCheckpointIsRefused) {
+  auto [s, run] = saved_run();
+  train_step(*run);
+  save(*run, "saved", false, nullptr);
+  s.resume = "latest";
+  s.max_steps = 1;
+  const config::Settings behind = s;
+  for (const char* part : {"wanted max_steps of at least 2, the step of the checkpoint, found 1",
+                           "raise max_steps", "--resume step-"})
+    expect_failure(ExitCode::kUsage, part, [&] { start(behind); });
+  s.max_steps = 2;
+  const auto done = start(s);
+  EXPECT_EQ(done->progress.step, 2);
+  EXPECT_EQ(done->schedule.max_steps, 2);
+}
+
 TEST_F(RunSchedule, OlderCheckpointsHaveItInTheirConfig) {
   auto s = settings();
   const Json extra = {{"config", config::to_yaml(s)}};
