@@ -40,11 +40,17 @@ std::string on_cpu_with_bf16_units(const Target& t) {
   std::string reason = on_cpu_bf16(t);
   if (!reason.empty() || t.bf16_units == Bf16Units::kPresent) return reason;
   if (t.bf16_units == Bf16Units::kAbsent) return "the CPU has no BF16 units";
+  if (!cpu::onednn_missing().empty()) return std::string(cpu::onednn_missing());
   if (!cpu::has_bf16_units())
     return str("the CPU has no BF16 units (", cpu::gemm_instruction_set(), ")");
   if (const std::string& missing = cpu::bf16_gemms_missing(); !missing.empty())
     return str("oneDNN has no BF16 GEMMs for ", cpu::gemm_instruction_set(), ": ", missing);
   return {};
+}
+
+std::string on_cpu_with_onednn(const Target& t) {
+  const std::string reason = on_cpu_bf16(t);
+  return reason.empty() ? std::string(cpu::onednn_missing()) : reason;
 }
 
 std::string on_cpu_with_hopper_sums(const Target& t) {
@@ -129,9 +135,9 @@ std::span<const Implementation<Op>> te_cpu_or_reference() {
 template <>
 std::span<const Implementation<Matmul>> implementations<Matmul>() {
   static constexpr Implementation<Matmul> kTable[] = {
-      {"cpu/onednn", on_cpu_with_bf16_units,
-       [] { return cpu::make_onednn_matmul(GemmOperands::kBf16); }},
-      {"cpu/onednn_fp32", on_cpu_bf16, [] { return cpu::make_onednn_matmul(GemmOperands::kFp32); }},
+      {"cpu/onednn", on_cpu_with_bf16_units, [] { return cpu::make_matmul(GemmOperands::kBf16); }},
+      {"cpu/onednn_fp32", on_cpu_with_onednn, [] { return cpu::make_matmul(GemmOperands::kFp32); }},
+      {"cpu/blas_fp32", on_cpu_bf16, [] { return cpu::make_matmul(GemmOperands::kFp32Blas); }},
       {"aten/biases_by_te", te::matmul_refusal, te::make_matmul},
       {"aten", unless_reference, aten::make_matmul},
       {"reference", serves_all, reference::make_matmul},

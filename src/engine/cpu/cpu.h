@@ -9,7 +9,7 @@
 
 namespace octavo::engine::cpu {
 
-std::unique_ptr<Matmul> make_onednn_matmul(GemmOperands operands);
+std::unique_ptr<Matmul> make_matmul(GemmOperands operands);
 std::unique_ptr<Fp8Linear> make_rehearsal(GemmOperands operands);
 std::unique_ptr<Fp8Linear> make_hopper_rehearsal();
 std::unique_ptr<LayerNorm> make_layer_norm();

@@ -1,17 +1,19 @@
 #pragma once
-// One GEMM by oneDNN: c[M,N] (+)= scale * a[M,K] b[K,N] (+ bias[N]), BF16 operands, FP32
-// accumulation, and a BF16 (rounded once) or FP32 result.
+// One GEMM: c[M,N] (+)= scale * a[M,K] b[K,N] (+ bias[N]), BF16 operands, FP32 accumulation, and a
+// BF16 (rounded once) or FP32 result. By oneDNN, or in a build without it by libtorch's BLAS.
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace octavo::engine::cpu {
 
-// What oneDNN multiplies. kFp32: BF16 operands are widened first, which is exact, so the result is
-// that of kBf16 up to the order of the sums. Every CPU has FP32 GEMMs.
-enum class GemmOperands : uint8_t { kBf16, kFp32 };
+// What is multiplied. kFp32: BF16 operands are widened first, which is exact, so the result is that
+// of kBf16 up to the order of the sums. Every CPU has FP32 GEMMs. kFp32Blas: the same by libtorch's
+// BLAS, where kFp32 takes oneDNN if the build has it.
+enum class GemmOperands : uint8_t { kBf16, kFp32, kFp32Blas };
 
 struct GemmShape {
   int64_t m, n, k;
@@ -65,7 +67,10 @@ inline void run(const Gemm& gemm, const void* a, const void* b, const void* bias
   gemm.run(a, b, bias, c, scratch, scale);
 }
 
-// What oneDNN uses of this CPU, as ONEDNN_MAX_CPU_ISA, which may limit it, spells it.
+// "" or that the build has no oneDNN.
+std::string_view onednn_missing();
+// What oneDNN uses of this CPU, as ONEDNN_MAX_CPU_ISA, which may limit it, spells it; without
+// oneDNN what our own kernels use, by Highway's name.
 std::string gemm_instruction_set();
 // Without them FP32 GEMMs are faster than BF16 ones, which are emulated if there are any.
 bool has_bf16_units();
@@ -90,7 +95,10 @@ std::unique_ptr<Gemm> make_onednn_packing(const GemmShape& shape);
 // One in FP32 with b in blocks, as its kernel reads it: `layout` says how. Null when oneDNN
 // reads plain rows just as well. Same results in every bit.
 std::unique_ptr<Gemm> make_onednn_blocked(const GemmShape& shape, BlockedLayout& layout);
-// BF16 a and b by FP32 primitives.
-std::unique_ptr<Gemm> make_widened(const GemmShape& shape);
+// FP32 a, b and c by libtorch's BLAS.
+std::unique_ptr<Gemm> make_blas(const GemmShape& shape);
+// BF16 a and b by FP32 GEMMs.
+std::unique_ptr<Gemm> make_widened(const GemmShape& shape,
+                                   GemmOperands operands = GemmOperands::kFp32);
 
 }  // namespace octavo::engine::cpu

@@ -1,5 +1,5 @@
 #pragma once
-// The three GEMMs of a linear layer over BF16 operands, by oneDNN. `scale` multiplies the FP32
+// The three GEMMs of a linear layer over BF16 operands. `scale` multiplies the FP32
 // sums before they are rounded or added to: the FP8 rehearsal's scales go there.
 
 #include <ATen/core/Tensor.h>

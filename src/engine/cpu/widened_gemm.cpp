@@ -1,4 +1,4 @@
-// A GEMM over BF16 operands by FP32 primitives, for CPUs whose BF16 GEMMs are missing (below
+// A GEMM over BF16 operands by FP32 GEMMs, for CPUs whose BF16 GEMMs are missing (below
 // AVX-512) or emulated and slow (AVX-512 without BF16 units). Operands are widened, a BF16 result
 // is rounded once from FP32 sums. The longest dimension is cut into panels, so that the copies stay
 // small and near the cores; panels along K add to the FP32 sums. b is widened into the blocks that
@@ -111,7 +111,10 @@ void round_part(const float* from, void* matrix, int64_t stride, Slice rows, Sli
 
 class Widened final : public Gemm {
  public:
-  explicit Widened(const GemmShape& shape) : shape_(shape), split_(longest(shape)) {
+  Widened(const GemmShape& shape, GemmOperands operands)
+      : shape_(shape),
+        split_(longest(shape)),
+        by_blas_(operands == GemmOperands::kFp32Blas || !onednn_missing().empty()) {
     const int64_t length = split_ == SplitAxis::kM   ? shape.m
                            : split_ == SplitAxis::kN ? shape.n
                                                      : shape.k;
@@ -121,7 +124,8 @@ class Widened final : public Gemm {
       panels_.push_back(panel);
     }
     // oneDNN's own way of reading a transposed b costs little.
-    if (shape.b_transposed || !make_gemms(LayoutOfB::kBlocks)) make_gemms(LayoutOfB::kRows);
+    if (by_blas_ || shape.b_transposed || !make_gemms(LayoutOfB::kBlocks))
+      make_gemms(LayoutOfB::kRows);
     for (const Panel& panel : panels_) {
       a_floats_ = std::max(a_floats_, panel.m.count * panel.k.count);
       b_floats_ =
@@ -200,14 +204,16 @@ class Widened final : public Gemm {
     shape.bias = shape_.bias && p.k.first == 0;
     auto& [gemm, its_layout] = gemms_[shape];
     if (gemm == nullptr)
-      gemm = layout == LayoutOfB::kBlocks ? make_onednn_blocked(shape, its_layout)
-                                          : make_onednn(shape, GemmOperands::kFp32);
+      gemm = by_blas_                       ? make_blas(shape)
+             : layout == LayoutOfB::kBlocks ? make_onednn_blocked(shape, its_layout)
+                                            : make_onednn(shape, GemmOperands::kFp32);
     p.b = its_layout;
     return gemm.get();
   }
 
   GemmShape shape_;
   SplitAxis split_;
+  bool by_blas_;
   std::map<GemmShape, std::pair<std::unique_ptr<Gemm>, BlockedLayout>> gemms_;
   std::vector<Panel> panels_;
   int64_t a_floats_ = 0, b_floats_ = 0, sums_ = 0;
@@ -216,8 +222,8 @@ class Widened final : public Gemm {
 
 }  // namespace
 
-std::unique_ptr<Gemm> make_widened(const GemmShape& shape) {
-  return std::make_unique<Widened>(shape);
+std::unique_ptr<Gemm> make_widened(const GemmShape& shape, GemmOperands operands) {
+  return std::make_unique<Widened>(shape, operands);
 }
 
 }  // namespace octavo::engine::cpu

@@ -1,20 +1,16 @@
+// Where the build has oneDNN; elsewhere no_onednn.cpp stands in its place.
+
 #include "engine/cpu/gemm.h"
 
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include <algorithm>
-#include <exception>
-#include <map>
-#include <mutex>
 #include <optional>
-#include <thread>
+#include <string>
 #include <unordered_map>
 
 #include "base/checked.h"
 #include "base/error.h"
-
-// Of the OpenMP runtime that libtorch brings; clang's own -fopenmp would load a second one.
-extern "C" void omp_set_num_threads(int count);
 
 namespace octavo::engine::cpu {
 namespace {
@@ -161,17 +157,6 @@ class PackingGemm final : public Gemm {
   std::optional<PairedLayout> layout_;
 };
 
-// Measured with AMX (CPU time of two threads) on the GEMMs of GPT-2 over 1,024 rows and of SmolLM2
-// over 2,048. Packed first, input gradients take 0.83 to 0.91 of their time and weight gradients
-// 0.84 to 1.0. Nothing was gained by packing a b that is stored transposed (forward), nor for few
-// rows and a long k, where sums are then cut elsewhere; to transpose a first costs what it saves.
-// Small GEMMs are better off without one more parallel loop.
-bool packing_pays(const GemmShape& s) {
-  constexpr int64_t kSmallest = int64_t{1} << 18, kFewRows = 512, kManyRows = 2048, kLong = 2048;
-  return !s.one_thread && !s.b_transposed && s.n * s.k >= kSmallest &&
-         (s.m >= kManyRows || (s.m >= kFewRows && s.k <= kLong));
-}
-
 std::string name_of(dnnl::cpu_isa isa) {
   switch (isa) {
     case dnnl::cpu_isa::sse41:
@@ -238,6 +223,10 @@ std::string gemm_instruction_set() {
   return name_of(dnnl::get_effective_cpu_isa());
 }
 
+std::string_view onednn_missing() {
+  return {};
+}
+
 bool has_bf16_units() {
   const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
   const auto units = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
@@ -247,11 +236,6 @@ bool has_bf16_units() {
 const std::string& bf16_gemms_missing() {
   static const std::string reason = find_missing();
   return reason;
-}
-
-GemmOperands fastest_operands() {
-  return has_bf16_units() && bf16_gemms_missing().empty() ? GemmOperands::kBf16
-                                                          : GemmOperands::kFp32;
 }
 
 std::unique_ptr<Gemm> make_onednn(const GemmShape& shape, GemmOperands operands) {
@@ -270,44 +254,6 @@ std::unique_ptr<Gemm> make_onednn_blocked(const GemmShape& shape, BlockedLayout&
   layout = blocks_of(description.weights_desc());
   if (layout.rows == 0) return nullptr;
   return std::make_unique<OnednnGemm>(description, shape.scaled);
-}
-
-struct GemmCache::State {
-  GemmOperands operands;
-  std::mutex mutex = {};
-  std::map<GemmShape, std::unique_ptr<Gemm>> made = {};
-
-  std::unique_ptr<Gemm> make(const GemmShape& shape) const {
-    if (operands == GemmOperands::kFp32) return make_widened(shape);
-    auto packing = packing_pays(shape) ? make_onednn_packing(shape) : nullptr;
-    return packing != nullptr ? std::move(packing) : make_onednn(shape, operands);
-  }
-};
-
-GemmCache::GemmCache(GemmOperands operands) : state_(new State{operands}) {}
-GemmCache::~GemmCache() = default;
-
-const Gemm& GemmCache::get(const GemmShape& shape) {
-  const std::lock_guard lock(state_->mutex);
-  auto& entry = state_->made[shape];
-  if (entry != nullptr) return *entry;
-  if (shape.one_thread) {
-    // A primitive divides its work by the number of threads at its making. One is set in a thread
-    // of its own, so that nobody else's number changes.
-    std::exception_ptr failed;
-    std::thread([&] {
-      omp_set_num_threads(1);
-      try {
-        entry = state_->make(shape);
-      } catch (...) {
-        failed = std::current_exception();
-      }
-    }).join();
-    if (failed != nullptr) std::rethrow_exception(failed);
-  } else {
-    entry = state_->make(shape);
-  }
-  return *entry;
 }
 
 }  // namespace octavo::engine::cpu

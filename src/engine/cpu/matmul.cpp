@@ -1,5 +1,4 @@
-// The GEMMs of a linear layer in BF16, by oneDNN. Weight gradients accumulate in
-// place, into FP32 or BF16.
+// The GEMMs of a linear layer in BF16. Weight gradients accumulate in place, into FP32 or BF16.
 
 #include <ATen/ATen.h>
 
@@ -9,9 +8,9 @@
 namespace octavo::engine::cpu {
 namespace {
 
-class OnednnMatmul final : public Matmul {
+class CpuMatmul final : public Matmul {
  public:
-  explicit OnednnMatmul(GemmOperands operands) : gemms_(operands) {}
+  explicit CpuMatmul(GemmOperands operands) : gemms_(operands) {}
 
   void forward(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias,
                at::Tensor& y) override {
@@ -31,8 +30,8 @@ class OnednnMatmul final : public Matmul {
 
 }  // namespace
 
-std::unique_ptr<Matmul> make_onednn_matmul(GemmOperands operands) {
-  return std::make_unique<OnednnMatmul>(operands);
+std::unique_ptr<Matmul> make_matmul(GemmOperands operands) {
+  return std::make_unique<CpuMatmul>(operands);
 }
 
 }  // namespace octavo::engine::cpu
