@@ -49,8 +49,12 @@ LaunchCoordinator::LaunchCoordinator(int node, int nodes, const std::string& add
   if (node == 0) server_ = listening(address, port);
   client_ = connected(address, server_ != nullptr ? server_->port() : port);
   client_->set_answer_timeout(kPatience);
-  if (node == 0) client_->set(kStoreKey, rendezvous::new_secret());
+  if (node == 0) {
+    say_terms(*client_, options_.terms);
+    client_->set(kStoreKey, rendezvous::new_secret());
+  }
   store_ = client_->get(kStoreKey, kReadVerdict);
+  if (node != 0) check_terms(*client_, node, options_.terms);
   for (int each = 0; each < nodes; ++each) members_.push_back(each);
   if (!options_.elastic) return;
   if (node == 0)

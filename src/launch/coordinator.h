@@ -13,6 +13,7 @@
 #include "launch/membership.h"
 #include "launch/outcome.h"
 #include "launch/presence.h"
+#include "launch/terms.h"
 #include "rendezvous/client.h"
 #include "rendezvous/server.h"
 
@@ -45,9 +46,11 @@ class LaunchCoordinator {
     // lost lag behind.
     std::chrono::milliseconds listen{60'000};
     bool elastic = false;  // launchers come and go: each says that it is there
+    RunTerms terms = {};
   };
 
-  // Node 0 hosts the store at `address` (port 0: any); the others connect to it.
+  // Node 0 hosts the store at `address` (port 0: any); the others connect to it, and fail (kUsage)
+  // when their terms are not node 0's.
   LaunchCoordinator(int node, int nodes, const std::string& address, int port, Options options);
 
   int port() const { return client_->port(); }

@@ -10,7 +10,8 @@ namespace {
 using nlohmann::json;
 
 // A week: no wait before a restart is longer.
-constexpr int kLongestWait = 7 * 24 * 3600 * 1000, kLastGeneration = 1 << 30, kLastNode = 1 << 20;
+constexpr int kLongestWait = 7 * 24 * 3600 * 1000, kLastGeneration = 1 << 30, kLastNode = 1 << 20,
+              kMostRestarts = 1 << 30;
 
 std::string dumped(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -102,6 +103,23 @@ StartPlan read_plan(const std::string& text) {
           .nodes = message.numbers("nodes", 0, kLastNode),
           .stop = message.flag("stop"),
           .code = message.number("code", 0, 255)};
+}
+
+std::string written(const RunTerms& terms) {
+  return dumped({{"least", terms.least},
+                 {"most", terms.most},
+                 {"spares", terms.spares},
+                 {"local_ranks", terms.local_ranks},
+                 {"max_restarts", terms.max_restarts}});
+}
+
+RunTerms read_terms(const std::string& text) {
+  const Message message(text);
+  return {.least = message.number("least", 1, kLastNode),
+          .most = message.number("most", 1, kLastNode),
+          .spares = message.number("spares", 0, kLastNode),
+          .local_ranks = message.number("local_ranks", 1, kLastNode),
+          .max_restarts = message.number("max_restarts", 0, kMostRestarts)};
 }
 
 }  // namespace octavo::launch

@@ -8,6 +8,7 @@
 namespace octavo::launch {
 
 inline constexpr const char* kPlanKey = "launch/start";
+inline constexpr const char* kTermsKey = "launch/terms";
 inline constexpr const char* kStoreKey = "launch/store";  // a name that no other store has
 // Set by a node that waited without ranks and has read that the run ended.
 std::string left_key(int node);
@@ -16,5 +17,7 @@ std::string written(const Verdict& verdict);
 Verdict read_verdict(const std::string& text);
 std::string written(const StartPlan& plan);
 StartPlan read_plan(const std::string& text);
+std::string written(const RunTerms& terms);
+RunTerms read_terms(const std::string& text);
 
 }  // namespace octavo::launch

@@ -117,7 +117,8 @@ class Launch {
         rank_info_.node, rank_info_.nodes, rank_info_.master_address, rank_info_.master_port,
         LaunchCoordinator::Options{.interrupted = [this] { return was_interrupted(); },
                                    .connect = patience,
-                                   .elastic = elastic_.on()});
+                                   .elastic = elastic_.on(),
+                                   .terms = terms_of(settings_, rank_info_)});
     rank_info_.master_port = coordinator_->port();
   }
 

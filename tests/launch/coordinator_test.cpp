@@ -136,6 +136,35 @@ TEST(LaunchCoordinator, NodesStartWhatNodeZeroSays) {
   EXPECT_TRUE(second.start({.generation = 2}, seconds(5)).stop);
 }
 
+// Node 0 may go on without this node, which would wait beside the run for ever.
+TEST(LaunchCoordinator, ALauncherThatWasToldOtherwiseIsRefused) {
+  Options told = with(false);
+  told.elastic = true;
+  told.terms = {.least = 1, .most = 2, .local_ranks = 4, .max_restarts = 3};
+  LaunchCoordinator first(0, 2, "127.0.0.1", 0, told);
+  EXPECT_NO_THROW(LaunchCoordinator(1, 2, "127.0.0.1", first.port(), told));
+  Options otherwise = with(false);
+  otherwise.terms = {.least = 2, .most = 2, .local_ranks = 4, .max_restarts = 3};
+  expect_failure(ExitCode::kUsage, "found on node 1 nnodes 2 (node 0 has 1:2); start",
+                 [&] { LaunchCoordinator(1, 2, "127.0.0.1", first.port(), otherwise); });
+  otherwise.terms = {.least = 1, .most = 2, .spares = 1, .local_ranks = 2, .max_restarts = 5};
+  expect_failure(ExitCode::kUsage,
+                 "spares 1 (node 0 has 0), nproc 2 (node 0 has 4), max_restarts 5 (node 0 has 3)",
+                 [&] { LaunchCoordinator(2, 3, "127.0.0.1", first.port(), otherwise); });
+}
+
+TEST(LaunchCoordinator, TermsAreTheNodesThatTheVariablesAndFlagsGive) {
+  config::Settings settings;
+  EXPECT_EQ(terms_of(settings, {.local_ranks = 8, .nodes = 4}).most, 4);  // the guides' WORLD_SIZE
+  settings.nnodes = 4;
+  settings.spares = 1;
+  const RunTerms all = terms_of(settings, {.local_ranks = 8, .nodes = 5});
+  EXPECT_EQ(all.most, 4);
+  EXPECT_EQ(all.least, 4);
+  settings.least_nodes = 4;  // --nnodes 4:4 is --nnodes 4
+  EXPECT_EQ(differences(terms_of(settings, {.local_ranks = 8, .nodes = 5}), all), "");
+}
+
 // A launcher that a scheduler started again has no part in the generation that its node was lost
 // from: it ends that one and waits for the next.
 TEST(LaunchCoordinator, ALauncherThatComesBackJoinsTheNextGeneration) {
