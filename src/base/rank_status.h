@@ -16,8 +16,10 @@ struct RankPage {
   std::atomic<int64_t> step{-1};       // in progress; -1: none yet
   std::atomic<int64_t> pulse{0};       // monotonic ns: when the process last showed that it runs
   std::atomic<int64_t> hang_limit{0};  // ns within which it does so again; 0: it does not
+  // The launcher's, before it asks a rank to stop: it starts the ranks again afterwards.
+  std::atomic<uint32_t> launcher_continues{0};
 };
-inline constexpr uint32_t kRankPageLayout = 0x0c7a0002;
+inline constexpr uint32_t kRankPageLayout = 0x0c7a0003;
 inline constexpr const char* kStatusVariable = "OCTAVO_STATUS_FD";
 
 // Of this process. The first call takes the launcher's page, so make it before other threads run.
@@ -34,6 +36,7 @@ class SharedPage {
   int descriptor() const { return descriptor_; }
   Failure failure() const;  // kUnknown when the rank said none, or nonsense
   const RankPage& page() const { return *page_; }
+  RankPage& page() { return *page_; }
 
  private:
   int descriptor_ = -1;

@@ -177,6 +177,7 @@ class Ranks {
         log_info(str(strsignal(*number), ": passed on to ", running(),
                      " ranks, which save and "
                      "stop"));
+        say_continues(false);  // nor is what was asked to stop for a resize started again
         for (const Rank& rank : ranks_)
           if (rank.running) kill(rank.child.pid, *number);
       } else if (*number == SIGINT) {
@@ -235,8 +236,14 @@ class Ranks {
     if (first_step_ < 0) first_step_ = step;
     if (!job_.wants_stop(step > first_step_) || asked_ || stop_signal_ != 0) return;
     asked_ = true;
+    say_continues(true);
     for (const Rank& rank : ranks_)
       if (rank.running) kill(rank.child.pid, kAskSignal);
+  }
+
+  // The ranks tell people what continues the run; they cannot know who sent the signal.
+  void say_continues(bool continues) {
+    for (Rank& rank : ranks_) rank.page->page().launcher_continues = continues ? 1 : 0;
   }
 
   void end_the_rest() {

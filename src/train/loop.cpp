@@ -9,6 +9,7 @@
 #include "base/log_merge.h"
 #include "base/rank_status.h"
 #include "base/signals.h"
+#include "base/text.h"
 #include "engine/allocator.h"
 #include "engine/trace.h"
 #include "eval/generate.h"
@@ -156,22 +157,26 @@ bool stops(const Run& run) {
   return run.world.size() == 1 ? stop_requested() : run.progress.stop_agreed;
 }
 
+// The first rank is beside the launcher that decides; the others' pages say nothing of it.
+bool launcher_continues() {
+  return own_page().launcher_continues != 0;
+}
+
 std::string reason_to_stop() {
+  if (launcher_continues()) return "octavo launch, for more ranks";
   return stop_requested() ? stop_reason() : "another rank's signal";
 }
 
 // The first rank alone has a page and says it.
 void say_summary(const Run& run, const Outputs& outputs, bool stopped, bool run_saves) {
   RunSummary summary = outputs.summary();
-  if (run_saves) {
-    summary.checkpoints = checkpoint_folder(run.settings);
+  const bool continues = stopped && launcher_continues();
+  if (run_saves) summary.checkpoints = checkpoint_folder(run.settings);
+  if (run_saves && !continues)
     summary.next =
         next_commands(summary.folder, summary.checkpoints, run.world.rank_info(), stopped);
-  }
   const bool resumed = !run.resumed.from.empty();
-  if (stopped)
-    log_info(str("stopped by ", reason_to_stop(), " after step ", run.progress.step,
-                 "; continue with the same command and --resume latest"));
+  if (stopped) log_info(stop_words(reason_to_stop(), run.progress.step, continues));
   log_info(str(stopped ? str("made ", summary.steps) : str("done: ", run.progress.step), " steps",
                resumed && !stopped ? str(", ", summary.steps, " of them since the resume,") : "",
                " ", summary_text(summary)));

@@ -165,6 +165,9 @@ def judged(folder, codes, reference, totals):
         totals["batches"] += len(seen) != BATCH
         if seen != due:
             found.append(f"step {record['step']} has the samples {seen}, wanted {due}")
+    logs = [log.read_text(errors="replace") for log in folder.path.glob("logs/rank-*.log")]
+    if any("continue with the same command" in log for log in logs):
+        found.append("a rank told people to continue the run, which its launcher does")
     difference = abs(steps[-1]["train/loss"] - reference[-1]["train/loss"])
     totals["difference"] = max(totals["difference"], difference)
     if difference > MOST_DIFFERENCE:

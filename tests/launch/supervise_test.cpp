@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstddef>
 #include <thread>
 
+#include "base/rank_status.h"
 #include "base/relay.h"
 #include "expect_failure.h"
 #include "scratch.h"
@@ -136,6 +138,28 @@ TEST(Supervise, RanksAreAskedToStop) {
   EXPECT_EQ(run(early).cause, Cause::kNone);
 }
 
+// A rank that leaves says what continues the run: its launcher, unless that is asked to stop, too.
+TEST(Supervise, RanksKnowThatTheLauncherContinues) {
+  const std::string page = str("od -An -tu4 -N4 -j", offsetof(RankPage, launcher_continues),
+                               " /proc/$$/fd/$OCTAVO_STATUS_FD; ");
+  const std::string wait = "while :; do sleep 0.05; done";
+  const Scratch folder;
+  int looks = 0;
+  Job job = shell(str("trap '", page, "exit 75' USR1; ", wait), 1, folder);
+  job.wants_stop = [&](bool) { return ++looks == 2; };
+  EXPECT_EQ(run(job).code, 75);
+  EXPECT_NE(log_of(folder, 0).find(" 1\n"), std::string::npos) << log_of(folder, 0);
+  const Scratch other;
+  Job stopped = shell(str("trap : USR1; trap '", page, "exit 75' TERM; ", wait), 1, other);
+  looks = 0;
+  stopped.wants_stop = [&](bool) {
+    if (++looks == 3) kill(getpid(), SIGTERM);
+    return looks == 2;
+  };
+  EXPECT_EQ(run(stopped).code, 75);
+  EXPECT_NE(log_of(other, 0).find(" 0\n"), std::string::npos) << log_of(other, 0);
+}
+
 TEST(Supervise, NothingIsLeftBehind) {
   const Scratch folder;
   // A rank's own children are in its process group.
@@ -172,7 +196,7 @@ TEST(Supervise, TheStatusPageOutlivesTheRank) {
   // A page that is not one of ours, by its number: the descriptor is there and is 4096 bytes.
   const Outcome outcome = run(
       shell("[ -n \"$OCTAVO_STATUS_FD\" ] && [ -e /proc/self/fd/$OCTAVO_STATUS_FD ] || exit 9;"
-            "printf '\\002\\000\\172\\014\\003\\000\\000\\000' 1<>/proc/self/fd/$OCTAVO_STATUS_FD;"
+            "printf '\\003\\000\\172\\014\\003\\000\\000\\000' 1<>/proc/self/fd/$OCTAVO_STATUS_FD;"
             "exit 3",
             1, folder));
   EXPECT_EQ(outcome.kind, EndKind::kDeviceFault) << outcome.what;
@@ -183,7 +207,7 @@ TEST(Supervise, ARankWithoutASignOfLifeIsNamedAndEnded) {
   const Scratch folder;
   Job job = shell(
       "[ $OCTAVO_RANK = 1 ] || exec sleep 60;"
-      "printf '\\002\\000\\172\\014\\000\\000\\000\\000\\007\\000\\000\\000\\000\\000\\000\\000"
+      "printf '\\003\\000\\172\\014\\000\\000\\000\\000\\007\\000\\000\\000\\000\\000\\000\\000"
       "\\001\\000\\000\\000\\000\\000\\000\\000\\000\\204\\327\\027\\000\\000\\000\\000'"
       " 1<>/proc/self/fd/$OCTAVO_STATUS_FD; sleep 60",
       2, folder);

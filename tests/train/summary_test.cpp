@@ -88,6 +88,14 @@ TEST(Summary, ARunWithoutAStepHasNoLossAndNoSpeed) {
   EXPECT_EQ(text.find("loss"), std::string::npos) << text;
 }
 
+// After a resize nobody needs to type anything.
+TEST(StopWords, SayWhoContinues) {
+  EXPECT_EQ(stop_words("SIGTERM", 45, false),
+            "stopped by SIGTERM after step 45; continue with the same command and --resume latest");
+  EXPECT_EQ(stop_words("octavo launch, for more ranks", 45, true),
+            "stopped after step 45 for more ranks; octavo launch continues");
+}
+
 TEST(NextCommands, UseWhatWasMadeOrContinueIt) {
   const launch::RankInfo alone;
   EXPECT_EQ(join(next_commands("runs/a", "checkpoints/a", alone, false), "\n"),

@@ -72,6 +72,13 @@ std::string summary_text(const RunSummary& s) {
   return text;
 }
 
+std::string stop_words(const std::string& reason, int64_t step, bool launcher_continues) {
+  if (launcher_continues)
+    return octavo::str("stopped after step ", step, " for more ranks; octavo launch continues");
+  return octavo::str("stopped by ", reason, " after step ", step,
+                     "; continue with the same command and --resume latest");
+}
+
 std::vector<std::string> next_commands(const fs::path& run_folder, const fs::path& checkpoints,
                                        const launch::RankInfo& rank_info, bool stopped) {
   std::vector<std::string> commands;

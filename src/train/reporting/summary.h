@@ -35,6 +35,9 @@ struct RunSummary {
 // "in 20 m 51 s: …" and the lines below it, indented by two.
 std::string summary_text(const RunSummary& summary);
 
+// How a run was stopped, and what continues it: this command again, or its launcher by itself.
+std::string stop_words(const std::string& reason, int64_t step, bool launcher_continues);
+
 // What can be typed in this folder after a run: of one that is done to use what it made, of one
 // that was stopped to continue it.
 std::vector<std::string> next_commands(const fs::path& run_folder, const fs::path& checkpoints,
