@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/library.h"
 #include "cli/verbs.h"
+#include "launch/failed_start.h"
 #include "launch/run.h"
 #include "launch/scripts.h"
 
@@ -29,6 +30,16 @@ launch::Work work_of(Args command) {
   work.command = {own_program().string()};
   work.command.insert(work.command.end(), command.begin(), command.end());
   return work;
+}
+
+// For ranks that start now: other nodes are not to wait for one whose command is wrong.
+launch::Work work_to_start(const config::Settings& settings, Args command) {
+  try {
+    return work_of(command);
+  } catch (const Error& error) {
+    launch::tell_failed_start(settings, launch::environment(), error);
+    throw;
+  }
 }
 
 // Where the command begins when nobody wrote --: at `train`, unless it is the value of a flag.
@@ -75,11 +86,12 @@ int launch(const Verb& verb, Args args) {
   const bool has_dashes = dashes != args.end();
   const size_t own = has_dashes ? static_cast<size_t>(dashes - args.begin()) : bare_command(args);
   const config::Settings settings = config::parse(args.subspan(0, own), verb.arguments).settings;
-  const launch::Work work = work_of(args.subspan(has_dashes ? own + 1 : own));
+  const Args command = args.subspan(has_dashes ? own + 1 : own);
   constexpr fs::perms kFile = fs::perms::owner_read | fs::perms::owner_write |
                               fs::perms::group_read | fs::perms::others_read;
   if (settings.slurm.empty() && settings.kubernetes.empty())
-    return launch::run(settings, work, launch::environment());
+    return launch::run(settings, work_to_start(settings, command), launch::environment());
+  const launch::Work work = work_of(command);
   std::vector<Script> scripts;
   if (!settings.slurm.empty())
     scripts.push_back({settings.slurm, launch::slurm_script(settings, work),

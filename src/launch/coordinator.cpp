@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "launch/failed_start.h"
 #include "launch/messages.h"
 #include "rendezvous/auth.h"
 #include "rendezvous/keys.h"
@@ -37,8 +38,11 @@ bool has_stopped(const Outcome& own) {
   return own.stopped && own.cause == Cause::kNone;
 }
 
-std::string node_key(int generation, int node) {
-  return str("launch/", generation, "/node/", node);
+// Every launcher prints what is decided about: of which node it is.
+Outcome of_node(int node, Outcome outcome) {
+  if (outcome.rank >= 0 && !outcome.what.empty())
+    outcome.what = str("node ", node, ": ", outcome.what);
+  return outcome;
 }
 
 }  // namespace
@@ -54,13 +58,22 @@ LaunchCoordinator::LaunchCoordinator(int node, int nodes, const std::string& add
     client_->set(kStoreKey, rendezvous::new_secret());
   }
   store_ = client_->get(kStoreKey, kReadVerdict);
-  if (node != 0) check_terms(*client_, node, options_.terms);
+  if (node != 0) check_terms(options_.terms);
   for (int each = 0; each < nodes; ++each) members_.push_back(each);
   if (!options_.elastic) return;
   if (node == 0)
     watch_ = std::make_unique<PresenceWatch>(nodes);
   else
     beat_ = std::make_unique<PresenceBeat>(*client_, node);
+}
+
+void LaunchCoordinator::check_terms(const RunTerms& own) {
+  try {
+    launch::check_terms(*client_, node_, own);
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::kUsage) tell_failed_start(*client_, node_, error);
+    throw;
+  }
 }
 
 std::unique_ptr<rendezvous::Server> LaunchCoordinator::listening(const std::string& address,
@@ -118,7 +131,7 @@ void LaunchCoordinator::leave_generation(int generation, const Outcome& end,
                                          const std::string& why) {
   // The alarm first: once all ends are known node 0 goes on to the next generation.
   client_->compare_set(rendezvous::alarm_key(generation), "", why);
-  client_->compare_set(str("launch/", generation, "/end/", node_), "", written({.outcome = end}));
+  client_->compare_set(end_key(generation, node_), "", written({.outcome = end}));
 }
 
 void LaunchCoordinator::decline(int generation) noexcept {
@@ -195,17 +208,16 @@ Verdict LaunchCoordinator::agree(int generation, const Outcome& own,
     if (verdict.restart) client_->remove_prefix("launch/dead/");
     return verdict;
   }
-  const std::string prefix = str("launch/", generation, "/");
-  return node_ == 0 ? lead(prefix, own, decide) : follow(prefix, own);
+  return node_ == 0 ? lead(generation, own, decide) : follow(generation, own);
 }
 
 // Nothing: the node is not waited for, since it never came and nobody misses it.
-std::optional<Outcome> LaunchCoordinator::end_of(int node, const std::string& prefix,
-                                                 const Outcome& own, Clock::time_point deadline) {
+std::optional<Outcome> LaunchCoordinator::end_of(int node, int generation, const Outcome& own,
+                                                 Clock::time_point deadline) {
   const bool stopped = has_stopped(own);
-  const bool came = client_->check({str(prefix, "node/", node)});
+  const bool came = client_->check({node_key(generation, node)});
   try {
-    return read_verdict(waited_for(str(prefix, "end/", node), deadline, stopped && came, node))
+    return read_verdict(waited_for(end_key(generation, node), deadline, stopped && came, node))
         .outcome;
   } catch (const rendezvous::TimedOut&) {
     if (is_missed(node)) return lost_node(node, "no sign of life of its launcher");
@@ -217,9 +229,9 @@ std::optional<Outcome> LaunchCoordinator::end_of(int node, const std::string& pr
   }
 }
 
-Verdict LaunchCoordinator::lead(const std::string& prefix, const Outcome& own,
+Verdict LaunchCoordinator::lead(int generation, const Outcome& own,
                                 const std::function<Verdict(const Outcome&)>& decide) {
-  std::vector<Outcome> outcomes = {own};
+  std::vector<Outcome> outcomes = {of_node(0, own)};
   std::vector<std::string> readers;  // of the verdict: the nodes that are still there
   const milliseconds patience = has_stopped(own)            ? kOthersStop
                                 : own.cause == Cause::kNone ? kOthersDone
@@ -227,14 +239,14 @@ Verdict LaunchCoordinator::lead(const std::string& prefix, const Outcome& own,
   const Clock::time_point deadline = Clock::now() + patience;
   for (const int node : members_) {
     if (node == 0) continue;
-    const std::optional<Outcome> end = end_of(node, prefix, own, deadline);
+    const std::optional<Outcome> end = end_of(node, generation, own, deadline);
     if (!end) continue;
-    outcomes.push_back(*end);
-    if (end->kind != EndKind::kLostNode) readers.push_back(str(prefix, "read/", node));
+    outcomes.push_back(of_node(node, *end));
+    if (end->kind != EndKind::kLostNode) readers.push_back(read_key(generation, node));
   }
   const Verdict verdict = decide(together(outcomes));
   if (verdict.restart) client_->remove_prefix("launch/dead/");
-  client_->set(prefix + "verdict", written(verdict));
+  client_->set(verdict_key(generation), written(verdict));
   try {
     if (!readers.empty()) client_->wait(readers, kReadVerdict);  // the store ends with this process
   } catch (const rendezvous::TimedOut& error) {
@@ -243,14 +255,14 @@ Verdict LaunchCoordinator::lead(const std::string& prefix, const Outcome& own,
   return verdict;
 }
 
-Verdict LaunchCoordinator::follow(const std::string& prefix, const Outcome& own) {
+Verdict LaunchCoordinator::follow(int generation, const Outcome& own) {
   std::string why;
   try {
     check_store();
-    client_->set(str(prefix, "end/", node_), written({.outcome = own}));
+    client_->set(end_key(generation, node_), written({.outcome = own}));
     const milliseconds patience = kOthersDone + kOthersFailed;
-    Verdict verdict = read_verdict(waited_for(prefix + "verdict", Clock::now() + patience));
-    client_->set(str(prefix, "read/", node_), "1");
+    Verdict verdict = read_verdict(waited_for(verdict_key(generation), Clock::now() + patience));
+    client_->set(read_key(generation, node_), "1");
     return verdict;
   } catch (const rendezvous::TimedOut& error) {
     why = error.what();

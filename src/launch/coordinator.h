@@ -83,9 +83,9 @@ class LaunchCoordinator {
                 const std::function<Verdict(const Outcome&)>& decide);
 
  private:
-  Verdict lead(const std::string& prefix, const Outcome& own,
+  Verdict lead(int generation, const Outcome& own,
                const std::function<Verdict(const Outcome&)>& decide);
-  std::optional<Outcome> end_of(int node, const std::string& prefix, const Outcome& own,
+  std::optional<Outcome> end_of(int node, int generation, const Outcome& own,
                                 std::chrono::steady_clock::time_point deadline);
   std::unique_ptr<rendezvous::Server> listening(const std::string& address, int port) const;
   std::unique_ptr<rendezvous::Client> connected(const std::string& address, int port) const;
@@ -93,11 +93,12 @@ class LaunchCoordinator {
   std::string waited_for(const std::string& key, std::chrono::steady_clock::time_point deadline,
                          bool to_the_end = false, int node = -1);
   bool is_missed(int node);
+  void check_terms(const RunTerms& own);
   void check_store();  // Unreachable when it is another one than at first: node 0 was started again
   bool has_ranks(const StartPlan& plan) const;
   StartPlan next_plan(int from, std::chrono::steady_clock::time_point deadline);
   void leave_generation(int generation, const Outcome& end, const std::string& why);
-  Verdict follow(const std::string& prefix, const Outcome& own);
+  Verdict follow(int generation, const Outcome& own);
 
   int node_, nodes_;
   Options options_;

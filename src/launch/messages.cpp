@@ -57,6 +57,22 @@ std::string left_key(int node) {
   return str("launch/left/", node);
 }
 
+std::string node_key(int generation, int node) {
+  return str("launch/", generation, "/node/", node);
+}
+
+std::string end_key(int generation, int node) {
+  return str("launch/", generation, "/end/", node);
+}
+
+std::string verdict_key(int generation) {
+  return str("launch/", generation, "/verdict");
+}
+
+std::string read_key(int generation, int node) {
+  return str("launch/", generation, "/read/", node);
+}
+
 std::string written(const Verdict& verdict) {
   const Outcome& outcome = verdict.outcome;
   return dumped({{"restart", verdict.restart},

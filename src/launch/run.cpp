@@ -13,6 +13,7 @@
 #include "base/secrets.h"
 #include "base/text.h"
 #include "launch/coordinator.h"
+#include "launch/failed_start.h"
 #include "launch/interfaces.h"
 #include "launch/node_secret.h"
 #include "launch/resizing.h"
@@ -266,8 +267,15 @@ class Launch {
 
 int run(const config::Settings& settings, const Work& work, const Variables& variables) {
   check_launcher(variables);
-  chosen_interface("", variables);  // wrong names fail here, once, and not on every rank
-  return Launch(settings, work, variables).run();
+  std::unique_ptr<Launch> launch;
+  try {
+    chosen_interface("", variables);  // wrong names fail here, once, and not on every rank
+    launch = std::make_unique<Launch>(settings, work, variables);
+  } catch (const Error& error) {
+    tell_failed_start(settings, variables, error);
+    throw;
+  }
+  return launch->run();
 }
 
 }  // namespace octavo::launch

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "expect_failure.h"
+#include "launch/failed_start.h"
 
 namespace octavo::launch {
 namespace {
@@ -46,7 +47,7 @@ TEST(LaunchCoordinator, NodesReturnTheSame) {
   EXPECT_TRUE(seen.restart);
   EXPECT_EQ(seen.wait, milliseconds(70));
   EXPECT_EQ(seen.outcome.rank, 2);
-  EXPECT_EQ(seen.outcome.what, "for a test");
+  EXPECT_EQ(seen.outcome.what, "node 1: for a test");
 }
 
 TEST(LaunchCoordinator, WhatOneNodeCannotCureIsNotRestarted) {
@@ -151,6 +152,55 @@ TEST(LaunchCoordinator, ALauncherThatWasToldOtherwiseIsRefused) {
   expect_failure(ExitCode::kUsage,
                  "spares 1 (node 0 has 0), nproc 2 (node 0 has 4), max_restarts 5 (node 0 has 3)",
                  [&] { LaunchCoordinator(2, 3, "127.0.0.1", first.port(), otherwise); });
+}
+
+RunTerms two_nodes(int max_restarts = 0) {
+  return {.least = 2, .most = 2, .max_restarts = max_restarts};
+}
+
+// Node 0's ranks are told, and so is its launcher: neither waits for a node that does not come.
+TEST(LaunchCoordinator, ALauncherThatCannotStartEndsTheRun) {
+  Options options = with(false);
+  options.terms = two_nodes(3);
+  LaunchCoordinator first(0, 2, "127.0.0.1", 0, options);
+  first.start({.generation = 2}, seconds(1));
+  options.terms = two_nodes(4);
+  expect_failure(ExitCode::kUsage, "max_restarts 4 (node 0 has 3)",
+                 [&] { LaunchCoordinator(1, 2, "127.0.0.1", first.port(), options); });
+  rendezvous::Client client("127.0.0.1", first.port(), "", seconds(5));
+  EXPECT_TRUE(client.check({"generation/2/alarm"}));
+  const auto begin = std::chrono::steady_clock::now();
+  const Verdict verdict =
+      first.agree(2, failed(3, Cause::kReported, 0),
+                  [](const Outcome& outcome) { return Verdict{.outcome = outcome}; });
+  EXPECT_TRUE(ended_within(begin, seconds(3)));
+  EXPECT_EQ(verdict.outcome.code, 2);
+  EXPECT_FALSE(verdict.outcome.curable);
+  EXPECT_TRUE(verdict.outcome.what.starts_with("node 1 ended with exit code 2: [launch] wanted"))
+      << verdict.outcome.what;
+}
+
+// A second launcher of a node that has ranks, one of a node that is not in the run, and one of a
+// run that can do without it are nobody's business but their user's.
+TEST(LaunchCoordinator, AFailedStartOfNobodyEndsNothing) {
+  const Error wrong(ExitCode::kUsage, "config", "for a test");
+  Options options = with(false);
+  options.terms = two_nodes();
+  LaunchCoordinator first(0, 2, "127.0.0.1", 0, options);
+  LaunchCoordinator second(1, 2, "127.0.0.1", first.port(), options);
+  first.start({}, seconds(1));
+  second.start({}, seconds(5));
+  rendezvous::Client client("127.0.0.1", first.port(), "", seconds(5));
+  tell_failed_start(client, 1, wrong);
+  tell_failed_start(client, 2, wrong);
+  EXPECT_FALSE(client.check({"generation/0/alarm"}));
+  options.elastic = true;
+  options.terms.least = 1;
+  LaunchCoordinator elastic(0, 2, "127.0.0.1", 0, options);
+  elastic.start({.nodes = {0}}, seconds(1));
+  rendezvous::Client other("127.0.0.1", elastic.port(), "", seconds(5));
+  tell_failed_start(other, 1, wrong);
+  EXPECT_FALSE(other.check({"generation/0/alarm"}));
 }
 
 TEST(LaunchCoordinator, TermsAreTheNodesThatTheVariablesAndFlagsGive) {
