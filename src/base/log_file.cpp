@@ -19,7 +19,7 @@ constexpr size_t kMostEarlyLines = 1000;  // kept until there is a file
 
 struct LogState {
   std::mutex mutex;
-  std::atomic<int> rank{0};
+  std::atomic<int> rank{0}, launcher{-1};
   std::atomic<int64_t> step{0};
   std::atomic<bool> json{false};
   std::filesystem::path path;
@@ -83,6 +83,9 @@ void set_log_rank(int rank) {
 void set_log_step(int64_t step) {
   log_state().step = step;
 }
+void set_log_launcher(int node) {
+  log_state().launcher = node;
+}
 void set_log_json(bool json) {
   log_state().json = json;
 }
@@ -116,9 +119,12 @@ namespace log_detail {
 std::string line_of(LogLevel level, const std::string& message) {
   static const std::string host = host_name();
   const LogState& log = log_state();
-  const Json line = {{"time", utc_now(6)},         {"host", host},
-                     {"rank", int{log.rank}},      {"step", int64_t{log.step}},
-                     {"level", level_name(level)}, {"message", message}};
+  Json line = {{"time", utc_now(6)}, {"host", host}};
+  if (log.launcher >= 0)
+    line["launcher"] = int{log.launcher};
+  else
+    line.update({{"rank", int{log.rank}}, {"step", int64_t{log.step}}});
+  line.update({{"level", level_name(level)}, {"message", message}});
   return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

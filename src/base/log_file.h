@@ -15,6 +15,8 @@ namespace octavo {
 // Who speaks, and in which step. Until they are set: rank 0, step 0.
 void set_log_rank(int rank);
 void set_log_step(int64_t step);
+// No rank: the launcher of this node.
+void set_log_launcher(int node);
 // Lines of JSON on stderr too.
 void set_log_json(bool json);
 
@@ -22,6 +24,7 @@ void set_log_json(bool json);
 // first. At 16 MiB it is renamed to <path>.1, and older ones to .2 and .3. A file that cannot be
 // written is said once, and the run continues without it.
 void open_log_file(const std::filesystem::path& path);
+// What is said afterwards is kept for the next file.
 void close_log_file();
 // Into the file alone: for what is said in another way.
 void keep_in_log_file(LogLevel level, std::string_view message);

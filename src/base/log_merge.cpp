@@ -21,22 +21,29 @@ namespace {
 
 constexpr size_t kPiece = size_t{16} << 10, kLongestLogLine = size_t{1} << 20;
 constexpr size_t kMostFiles = 400'000;
+constexpr std::string_view kOfRank = "rank-", kOfLauncher = "launcher-";
 
 std::optional<LogEntry> entry_of(std::string_view line, const std::string& source) {
   try {
     const Json json = parse_json(line, source, {.max_bytes = kLongestLogLine, .max_depth = 4});
-    return LogEntry{.time = json_string(json, "time", source),
-                    .host = json_string(json, "host", source),
-                    .level = json_string(json, "level", source),
-                    .message = json_string(json, "message", source),
-                    .rank = json_int(json, "rank", source),
-                    .step = json_int(json, "step", source)};
+    LogEntry entry{.time = json_string(json, "time", source),
+                   .host = json_string(json, "host", source),
+                   .level = json_string(json, "level", source),
+                   .message = json_string(json, "message", source)};
+    if (json.contains("launcher")) {
+      entry.launcher = std::max<int64_t>(0, json_int(json, "launcher", source));
+      entry.rank = -1;
+      return entry;
+    }
+    entry.rank = json_int(json, "rank", source);
+    entry.step = json_int(json, "step", source);
+    return entry;
   } catch (const Error&) {
     return std::nullopt;  // counted by the caller
   }
 }
 
-// The lines of one rank, from its oldest file to the present one.
+// The lines of one rank or launcher, from its oldest file to the present one.
 class RankLog {
  public:
   explicit RankLog(std::vector<fs::path> files) : files_(std::move(files)) {}
@@ -103,15 +110,16 @@ class RankLog {
   std::string buffer_;
 };
 
-// Of each rank, by name: rank-00003.jsonl.3, .2, .1 and rank-00003.jsonl.
-std::map<std::string, std::vector<fs::path>> files_of_ranks(const fs::path& folder) {
+// Of each rank and launcher, by name: rank-00003.jsonl.3, .2, .1 and rank-00003.jsonl.
+std::map<std::string, std::vector<fs::path>> files_by_name(const fs::path& folder) {
   std::map<std::string, std::vector<fs::path>> ranks;
   std::error_code error;
   size_t seen = 0;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
     const size_t dot = name.find(".jsonl");
-    if (!name.starts_with("rank-") || dot == std::string::npos || ++seen > kMostFiles) continue;
+    if (!name.starts_with(kOfRank) && !name.starts_with(kOfLauncher)) continue;
+    if (dot == std::string::npos || ++seen > kMostFiles) continue;
     ranks[name.substr(0, dot)].push_back(at->path());
   }
   if (error)
@@ -129,20 +137,28 @@ std::string log_file_name(int rank) {
   return name;
 }
 
+std::string launcher_log_file_name(int node) {
+  char name[32];
+  std::snprintf(name, sizeof name, "launcher-%05d.jsonl", node);
+  return name;
+}
+
 std::string text_of(const LogEntry& entry) {
   std::string time = printable(entry.time);
   if (time.size() > 23 && time[10] == 'T') time = time.substr(0, 10) + ' ' + time.substr(11, 12);
-  return str(time, ' ', printable(entry.host), " rank ", entry.rank, " step ", entry.step, ' ',
-             printable(entry.level), ": ", printable(entry.message, kLongestLogLine, true));
+  const std::string who = entry.launcher >= 0 ? str(" launcher of node ", entry.launcher)
+                                              : str(" rank ", entry.rank, " step ", entry.step);
+  return str(time, ' ', printable(entry.host), who, ' ', printable(entry.level), ": ",
+             printable(entry.message, kLongestLogLine, true));
 }
 
 std::vector<int64_t> ranks_with_logs(const fs::path& folder) {
-  constexpr size_t kPrefix = std::string_view("rank-").size();
   std::vector<int64_t> ranks;
-  for (const auto& [name, files] : files_of_ranks(folder)) {
+  for (const auto& [name, files] : files_by_name(folder)) {
+    if (!name.starts_with(kOfRank)) continue;
     int64_t rank = 0;
     const char* const end = name.data() + name.size();
-    const auto [stop, error] = std::from_chars(name.data() + kPrefix, end, rank);
+    const auto [stop, error] = std::from_chars(name.data() + kOfRank.size(), end, rank);
     if (error == std::errc() && stop == end && rank >= 0) ranks.push_back(rank);
   }
   std::ranges::sort(ranks);
@@ -152,7 +168,7 @@ std::vector<int64_t> ranks_with_logs(const fs::path& folder) {
 MergedLogs merge_logs(const fs::path& folder, const std::function<void(const LogEntry&)>& take) {
   MergedLogs result;
   std::vector<std::unique_ptr<RankLog>> ranks;
-  for (auto& [name, files] : files_of_ranks(folder)) {
+  for (auto& [name, files] : files_by_name(folder)) {
     result.files += static_cast<int>(files.size());
     auto rank = std::make_unique<RankLog>(std::move(files));
     if (rank->next(result.unreadable)) ranks.push_back(std::move(rank));

@@ -16,6 +16,7 @@ struct RankPage {
   std::atomic<int64_t> step{-1};       // in progress; -1: none yet
   std::atomic<int64_t> pulse{0};       // monotonic ns: when the process last showed that it runs
   std::atomic<int64_t> hang_limit{0};  // ns within which it does so again; 0: it does not
+  std::atomic<uint32_t> has_run_folder{0};  // the rank writes into its run's folder
   // The launcher's, before it asks a rank to stop: it starts the ranks again afterwards.
   std::atomic<uint32_t> launcher_continues{0};
 };

@@ -1,4 +1,4 @@
-// octavo logs: the messages of all ranks of a run, by time.
+// octavo logs: the messages of all ranks and launchers of a run, by time.
 
 #include <algorithm>
 #include <cstdio>
@@ -75,8 +75,12 @@ void check_rank(const fs::path& folder, int64_t rank) {
 }
 
 std::string json_line(const LogEntry& entry) {
-  const Json json = {{"time", entry.time}, {"host", entry.host},   {"rank", entry.rank},
-                     {"step", entry.step}, {"level", entry.level}, {"message", entry.message}};
+  Json json = {{"time", entry.time}, {"host", entry.host}};
+  if (entry.launcher >= 0)
+    json["launcher"] = entry.launcher;
+  else
+    json.update({{"rank", entry.rank}, {"step", entry.step}});
+  json.update({{"level", entry.level}, {"message", entry.message}});
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

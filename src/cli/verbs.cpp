@@ -120,7 +120,7 @@ constexpr Verb kVerbs[] = {
      board},
     {"logs",
      "RUN [--rank N] [--level info|warning|error] [--json_lines]",
-     "the messages of all ranks of a run by time, with host, rank and step",
+     "the messages of all ranks and launchers of a run by time, with host, rank and step",
      {"logs", config::Readers{0}, 1, false},
      logs,
      {"", kLogsFlags}},

@@ -17,8 +17,9 @@ struct Outcome {
   int code = 0;
   Cause cause = Cause::kNone;
   EndKind kind = EndKind::kDone;
-  bool curable = false;  // a restart may help
-  bool stopped = false;  // a rank ended as it was asked to, whatever the others did
+  bool curable = false;         // a restart may help
+  bool stopped = false;         // a rank ended as it was asked to, whatever the others did
+  bool has_run_folder = false;  // a rank of this node wrote into it
   int rank = -1;
   std::string what;  // "rank 2 was killed by signal 9 (Killed); its last line: …"
 };

@@ -10,6 +10,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/log_file.h"
+#include "base/log_merge.h"
 #include "base/secrets.h"
 #include "base/text.h"
 #include "launch/coordinator.h"
@@ -56,6 +58,7 @@ class Launch {
         root_(checkpoint_root(work.train)),
         policy_(settings.max_restarts, std::chrono::duration<double>(60 * settings.restart_window),
                 std::random_device{}()) {
+    set_log_launcher(rank_info_.node);
     if (rank_info_.nodes == 1) have_secret();
     if (!settings.log_dir.empty()) fs::create_directories(settings.log_dir);
     if (elastic_.on()) policy_.add_no_wait_for_nodes();
@@ -69,6 +72,13 @@ class Launch {
   }
 
   int run() {
+    const int code = run_generations();
+    save_log();
+    return code;
+  }
+
+ private:
+  int run_generations() {
     const auto interrupted = [this] { return was_interrupted(); };
     if (rank_info_.nodes > 1) have_node_secret(rank_info_.node, kOtherNodes, interrupted);
     connect(kOtherNodes);
@@ -96,6 +106,7 @@ class Launch {
       if (rank_info_.node != 0 && !lost_first)
         log_warn(str(verdict->outcome.what, "; the ranks are started again"));
       ++plan.generation;
+      save_log();
       if (!waited(verdict->wait)) return stop_between(plan);
       plan.resume = resumes_;
       if (lost_first) {
@@ -105,7 +116,6 @@ class Launch {
     }
   }
 
- private:
   bool was_interrupted() {  // between two generations: the ranks take signals themselves
     while (const std::optional<int> number = signals_.take())
       if (*number != SIGCHLD) stop_signal_ = *number;
@@ -178,6 +188,7 @@ class Launch {
     if (plan.resume) job_.command = resuming(job_.command);
     Outcome own = supervise(job_, signals_, stop_signal_);
     own.curable = own.curable && stop_signal_ == 0;
+    has_run_folder_ = has_run_folder_ || own.has_run_folder;
     return coordinator_->agree(plan.generation, own,
                                [this](const Outcome& outcome) { return decided(outcome); });
   }
@@ -224,6 +235,17 @@ class Launch {
     return verdict;
   }
 
+  // What was said so far, beside the ranks' files. Between two generations alone: while ranks run a
+  // file system that does not answer must not keep this process from watching them. And not before
+  // a rank has found that the folder is the run's.
+  void save_log() {
+    const fs::path folder = fs::path(work_.train.runs_dir) / name_ / "logs";
+    std::error_code none;
+    if (!has_run_folder_ || !fs::is_directory(folder, none)) return;
+    open_log_file(folder / launcher_log_file_name(rank_info_.node));
+    close_log_file();
+  }
+
   // False when it was asked to stop meanwhile.
   bool waited(std::chrono::milliseconds wait) {
     const auto end = std::chrono::steady_clock::now() + wait;
@@ -258,7 +280,7 @@ class Launch {
   std::string name_;
   Checkpoints before_;
   std::optional<int64_t> newest_;
-  bool resumes_ = false;
+  bool resumes_ = false, has_run_folder_ = false;
   RestartPolicy policy_;
   Job job_;
 };

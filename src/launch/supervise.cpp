@@ -78,7 +78,10 @@ class Ranks {
     }
     std::vector<RankEnd> ends;
     for (const Rank& rank : ranks_) ends.push_back(rank.end);
-    return outcome_of(ends, stop_signal_ == 0 && asked_ ? kAskSignal : stop_signal_);
+    Outcome outcome = outcome_of(ends, stop_signal_ == 0 && asked_ ? kAskSignal : stop_signal_);
+    outcome.has_run_folder = std::ranges::any_of(
+        ranks_, [](const Rank& rank) { return rank.page->page().has_run_folder != 0; });
+    return outcome;
   }
 
  private:

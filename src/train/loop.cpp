@@ -278,6 +278,7 @@ int run_to_the_end(Run& run) {
   }
   Outputs outputs(run);
   open_log_file(run_folder(run.settings) / "logs" / log_file_name(run.world.rank()));
+  own_page().has_run_folder = 1;
   if (outputs.writes()) announce(run);
   under_guard(outputs, [&] { start_replica_checks(run); });
   if (run_saves) start_save_clock(run);

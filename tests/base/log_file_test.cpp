@@ -154,6 +154,33 @@ TEST_F(LogFile, OfRanksAreMergedByTime) {
   EXPECT_EQ(text_of(first), "2026-11-17 10:00:00.000 n1 rank 1 step 10 info: a");
 }
 
+TEST_F(LogFile, OfLaunchersAreMergedToo) {
+  testing::internal::CaptureStderr();
+  open_log_file(folder / "earlier.jsonl");  // takes what other tests have said
+  close_log_file();
+  set_log_launcher(3);
+  log_warn("rank 7 is lost");
+  const fs::path path = folder / launcher_log_file_name(3);
+  EXPECT_EQ(path.filename(), "launcher-00003.jsonl");
+  open_log_file(path);
+  close_log_file();
+  log_info("kept for the next time");
+  open_log_file(path);
+  close_log_file();
+  set_log_launcher(-1);
+  testing::internal::GetCapturedStderr();
+  std::ofstream(folder / "rank-00007.jsonl") << line_at("2020-11-17T10:00:01.000000Z", 7, "last");
+  std::vector<std::string> said;
+  merge_logs(folder, [&](const LogEntry& entry) {
+    EXPECT_EQ(entry.rank, said.empty() ? 7 : -1);
+    said.push_back(text_of(entry));
+  });
+  ASSERT_EQ(said.size(), 3u);
+  EXPECT_NE(said[1].find(" launcher of node 3 warning: rank 7 is lost"), std::string::npos);
+  EXPECT_TRUE(said[2].ends_with(" launcher of node 3 info: kept for the next time")) << said[2];
+  EXPECT_EQ(ranks_with_logs(folder), std::vector<int64_t>{7});
+}
+
 TEST_F(LogFile, OfUntrustedOriginCannotHarm) {
   std::ofstream(folder / "rank-00000.jsonl")
       << "[1, 2]\nnull\n{}\n"

@@ -38,6 +38,23 @@ TEST_F(LogsCli, MergesRanksByTime) {
   EXPECT_EQ(Json::parse(run("logs one --rank=1 --json_lines").out)["message"], "is slow");
 }
 
+TEST_F(LogsCli, HasTheLaunchersLines) {
+  write_log(0, line("01", 0, "info", "begins") + line("04", 0, "error", "ends"));
+  const Json said = {{"time", "2026-11-17T10:00:05.250000Z"},
+                     {"host", "n0"},
+                     {"launcher", 0},
+                     {"level", "warning"},
+                     {"message", "restart 1 of 3"}};
+  write_file_atomic(folder_ / "runs/one/logs/launcher-00000.jsonl", said.dump() + "\n");
+  EXPECT_EQ(run("logs one --level warning").out,
+            "2026-11-17 10:00:04.250 n0 rank 0 step 7 error: ends\n"
+            "2026-11-17 10:00:05.250 n0 launcher of node 0 warning: restart 1 of 3\n");
+  EXPECT_EQ(run("logs one --rank 0 --level warning").out,
+            "2026-11-17 10:00:04.250 n0 rank 0 step 7 error: ends\n");
+  const std::string json = run("logs one --json_lines --level warning").out;
+  EXPECT_EQ(Json::parse(json.substr(json.find('\n'))), said);
+}
+
 TEST_F(LogsCli, SaysWhatIsMissing) {
   for (const char* arguments : {"logs", "logs nothing", "logs a b", "logs one --rank x",
                                 "logs one --level loud", "logs one --board_port 5"})

@@ -88,6 +88,8 @@ def trial(work, number, how, mode, length, chance, wanted):
             problems.append(f"the launcher ended with exit code {code}, wanted 0:\n{run.said()[-3000:]}")
         elif f"rank {victim} " not in run.said():
             problems.append(f"the launcher did not name rank {victim}:\n{run.said()[-3000:]}")
+        elif "launcher of node 0 warning: rank " not in (merged := common.octavo(folder.path, "logs", "run").stdout):
+            problems.append(f"octavo logs has no line of the launcher's restart:\n{merged[-3000:]}")
         differs = code == 0 and folder.tensors(STEPS) != wanted
         print(f"{signal.Signals(how).name} to rank {victim} after {moment:.2f} s ({mode}): peers gone after "
               f"{seconds:.1f} s; {'; '.join(problems) or 'named by all'}; weights "

@@ -160,6 +160,16 @@ TEST(Supervise, RanksKnowThatTheLauncherContinues) {
   EXPECT_NE(log_of(other, 0).find(" 0\n"), std::string::npos) << log_of(other, 0);
 }
 
+// The launcher writes beside the ranks only where one of them has found that the folder is theirs.
+TEST(Supervise, RanksSayThatTheyHaveTheirFolder) {
+  const Scratch folder;
+  const std::string page = str(
+      "printf '\\001' | dd bs=1 conv=notrunc 2>/dev/null seek=", offsetof(RankPage, has_run_folder),
+      " of=/proc/$$/fd/$OCTAVO_STATUS_FD; ");
+  EXPECT_TRUE(run(shell(page + "exit 3", 1, folder)).has_run_folder);
+  EXPECT_FALSE(run(shell("exit 3", 1, folder)).has_run_folder);
+}
+
 TEST(Supervise, NothingIsLeftBehind) {
   const Scratch folder;
   // A rank's own children are in its process group.
