@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/compare.h"
+#include "engine/harness.h"
 
 namespace octavo::engine::cpu {
 namespace {
@@ -212,6 +213,29 @@ TEST(Gemm, BlocksOfBDoNotChangeABit) {
                wanted.mutable_data_ptr(), scratch.mutable_data_ptr(), p.scale);
     EXPECT_TRUE(same_bits(result_of(p, GemmOperands::kFp32), wanted))
         << s.m << " x " << s.n << " x " << s.k;
+  }
+}
+
+// A BLAS divides its sums by the threads that it has; ours must not show. One tile and many, sums
+// long enough to be divided.
+TEST(Gemm, BlasDoesNotDependOnThreads) {
+  at::manual_seed(6);
+  for (const GemmShape& s : {GemmShape{.m = 64, .n = 100, .k = 5000},
+                             {.m = 100, .n = 1, .k = 5000},
+                             {.m = 300, .n = 700, .k = 1000, .add = true},
+                             {.m = 16, .n = 16, .k = 40000, .a_transposed = true}}) {
+    GemmShape shape = s;
+    shape.fp32_result = true;
+    shape.lda = shape.a_transposed ? shape.m : shape.k;
+    shape.ldb = shape.ldc = shape.n;
+    const Problem p{shape,
+                    at::randn({shape.a_transposed ? s.k : s.m, shape.lda}).to(at::kBFloat16),
+                    at::randn({s.k, s.n}).to(at::kBFloat16),
+                    at::Tensor(),
+                    at::randn({s.m, s.n}),
+                    1.0f};
+    expect_independent_of_threads(
+        [&] { return std::vector<at::Tensor>{result_of(p, GemmOperands::kFp32Blas)}; });
   }
 }
 

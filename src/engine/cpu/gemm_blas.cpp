@@ -10,8 +10,28 @@
 #include "engine/cpu/gemm.h"
 #include "engine/parallel.h"
 
+// MKL's and NVPL's, of which a wheel's libtorch has one and the linker leaves the other null: the
+// number of threads of calls from this thread; 0 is everyone's.
+extern "C" [[gnu::weak]] int MKL_Set_Num_Threads_Local(int threads);
+extern "C" [[gnu::weak]] int nvpl_blas_set_num_threads_local(int threads);
+
 namespace octavo::engine::cpu {
 namespace {
+
+// Within a parallel region, too, a BLAS divides its sums for all the threads that it was told of.
+class OneBlasThread {
+ public:
+  OneBlasThread() { set(1); }
+  ~OneBlasThread() { set(0); }
+  OneBlasThread(const OneBlasThread&) = delete;
+  OneBlasThread& operator=(const OneBlasThread&) = delete;
+
+ private:
+  static void set(int threads) {
+    if (MKL_Set_Num_Threads_Local != nullptr) MKL_Set_Num_Threads_Local(threads);
+    if (nvpl_blas_set_num_threads_local != nullptr) nvpl_blas_set_num_threads_local(threads);
+  }
+};
 
 constexpr int64_t kTileRows = 128, kTileColumns = 512;
 
@@ -40,6 +60,7 @@ class BlasGemm final : public Gemm {
     auto* sums = apart ? static_cast<float*>(scratch) : c32;
     const int64_t stride = apart ? s_.n : s_.ldc, across = ceil_div(s_.n, kTileColumns);
     parallel_for(0, ceil_div(s_.m, kTileRows) * across, 1, [&](int64_t begin, int64_t end) {
+      const OneBlasThread one;
       for (int64_t tile = begin; tile < end; ++tile) {
         const int64_t row = tile / across * kTileRows, column = tile % across * kTileColumns;
         const int64_t rows = std::min(kTileRows, s_.m - row),
