@@ -98,8 +98,11 @@ void open_log_file(const std::filesystem::path& path) {
   std::error_code none;  // opening the file says what is wrong
   std::filesystem::create_directories(path.parent_path(), none);
   open_file(log);
-  for (const std::string& line : log.early) write_line(log, line);
-  log.early.clear();
+  while (!log.early.empty()) {
+    write_line(log, log.early.front());
+    if (log.file == nullptr) return;  // kept for the next file: a full disk may be cured by then
+    log.early.pop_front();
+  }
 }
 
 void close_log_file() {

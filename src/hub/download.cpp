@@ -223,9 +223,9 @@ Listing fetch_listing(Http& http, const RepoCache& cache) {
           return "";
         });
     if (answer.good()) return parse_listing(parse_json(body, repo.id + " (hub)"), repo.id);
-    // Retries do not make a mistyped path right.
-    if (!answer.may_pass() || may_be_path(cache) || ++retry > kRetries)
-      fail_answer(answer, cache, http, "");
+    // Retries do not make a mistyped path right; a hub that answers may do so better the next time.
+    const bool mistyped = !answer.problem.empty() && may_be_path(cache);
+    if (!answer.may_pass() || mistyped || ++retry > kRetries) fail_answer(answer, cache, http, "");
     say_retry("the list of files of " + repo.id, answer, retry);
     wait_before_retry(retry);
   }

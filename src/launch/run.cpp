@@ -59,6 +59,7 @@ class Launch {
         policy_(settings.max_restarts, std::chrono::duration<double>(60 * settings.restart_window),
                 std::random_device{}()) {
     set_log_launcher(rank_info_.node);
+    chosen_interface("", variables);  // wrong names fail here, once, and not on every rank
     if (rank_info_.nodes == 1) have_secret();
     if (!settings.log_dir.empty()) fs::create_directories(settings.log_dir);
     if (elastic_.on()) policy_.add_no_wait_for_nodes();
@@ -72,9 +73,15 @@ class Launch {
   }
 
   int run() {
-    const int code = run_generations();
-    save_log();
-    return code;
+    try {
+      const int code = run_generations();
+      save_log();
+      return code;
+    } catch (const Error& error) {
+      keep_in_log_file(LogLevel::kError, error.what());  // the command itself prints it
+      save_log();
+      throw;
+    }
   }
 
  private:
@@ -291,7 +298,6 @@ int run(const config::Settings& settings, const Work& work, const Variables& var
   check_launcher(variables);
   std::unique_ptr<Launch> launch;
   try {
-    chosen_interface("", variables);  // wrong names fail here, once, and not on every rank
     launch = std::make_unique<Launch>(settings, work, variables);
   } catch (const Error& error) {
     tell_failed_start(settings, variables, error);
