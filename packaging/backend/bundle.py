@@ -15,7 +15,7 @@ import sys
 OWN = ["bin/octavo", *(f"lib/liboctavo_{part}.so" for part in ("light", "core", "cuda", "arrow", "s3")),
        "lib/fake_cuda/liboctavo_fake_cuda.so", "lib/fake_cuda/libcuda.so.1"]
 # Never copied: the C and C++ runtime of the machine that runs it, and what comes in wheels of its own.
-RUNTIME = re.compile(r"(libc|libm|libdl|libpthread|librt|libresolv|libutil|libgcc_s|libstdc\+\+|ld-linux-x86-64)\.so\.\d+")
+RUNTIME = re.compile(r"(libc|libm|libdl|libpthread|librt|libresolv|libutil|libgcc_s|libstdc\+\+|ld-linux-[\w-]+)\.so\.\d+")
 WHEELS = re.compile(r"(libtorch_cpu|libtorch_cuda|libc10|libc10_cuda)\.so|libdnnl\.so\.3|libgomp\.so\.1|libcudart\.so\.\d+"
                     r"|(libarrow|libarrow_s3|libparquet)\.so\.\d+|libcuda\.so\.1")
 BUNDLE = "bundled"  # a folder in lib/
@@ -29,6 +29,11 @@ SEARCH_PATH = ["$ORIGIN", f"$ORIGIN/{BUNDLE}", "$ORIGIN/../../torch/lib", "$ORIG
 
 def output(*command):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def debian_architecture():
+    """amd64 or arm64."""
+    return output("dpkg", "--print-architecture").strip()
 
 
 def patch(file, *options):
@@ -77,7 +82,7 @@ def system_libraries():
     lines = output("/sbin/ldconfig", "-p").splitlines()
     found = {}
     for line in lines:
-        match = re.match(r"\s*(\S+) \(.*x86-64.*\) => (\S+)", line)
+        match = re.match(r"\s*(\S+) \(libc6,(?:x86-64|AArch64).*\) => (\S+)", line)
         if match:
             found.setdefault(match[1], pathlib.Path(match[2]).resolve())
     return found

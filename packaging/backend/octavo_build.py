@@ -36,10 +36,17 @@ def settings():
         return tomllib.load(file)
 
 
-def pinned(names):
+def pinned(names, extra=None):
+    """What a package's metadata asks for: the versions of the lock, with its markers and the extra's."""
     lock = (ROOT / "packaging" / "requirements.lock").read_text()
-    found = dict(re.findall(r"^([\w.-]+)(==\S+)", lock, re.M))
-    return [name + found[name] for name in names]
+    found = {name: rest for name, *rest in re.findall(r"^([\w.-]+)(==\S+)(?: ; (.*?))?(?= --hash)", lock, re.M)}
+
+    def row(name):
+        version, marker = found[name]
+        markers = [each for each in (marker, extra and f'extra == "{extra}"') if each]
+        return name + version + (f"; {' and '.join(markers)}" if markers else "")
+
+    return [row(name) for name in names]
 
 
 def version():
@@ -87,7 +94,7 @@ def metadata():
     lines += [f"Requires-Dist: {wheel}" for wheel in pinned(own["dependencies"])]
     for extra, names in own["optional-dependencies"].items():
         lines += [f"Provides-Extra: {extra}"]
-        lines += [f'Requires-Dist: {wheel}; extra == "{extra}"' for wheel in pinned(names)]
+        lines += [f"Requires-Dist: {wheel}" for wheel in pinned(names, extra)]
     lines += ["Description-Content-Type: text/markdown", "", (ROOT / project["readme"]).read_text()]
     return "\n".join(lines)
 

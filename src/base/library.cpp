@@ -33,7 +33,7 @@ constexpr WheelLibraries kWheelLibraries[] = {
     {"libcudart", "nvidia-cuda-runtime", "", "cuda_runtime"},
     {"libcupti", "nvidia-cuda-cupti", "", "cuda_cupti"},
 };
-// Those that the program itself links; the others come with torch.
+// Those that the program itself links, where the build has them; the others come with torch.
 constexpr std::string_view kDirectWheels[] = {"torch", "onednn-cpu-gomp", "pyarrow"};
 constexpr std::string_view kSearchPath = "LD_LIBRARY_PATH", kSitePackages = "OCTAVO_SITE_PACKAGES";
 
@@ -43,6 +43,11 @@ std::string requirement(std::string_view package) {
     for (const char* rest : {"==", "-cu"})
       if (line.starts_with(std::string(package) + rest)) return line;
   return std::string(package);
+}
+
+// Not so for oneDNN in a build without it.
+bool is_of_this_build(std::string_view package) {
+  return requirement(package) != package;
 }
 
 const WheelLibraries* wheel_of(std::string_view file) {
@@ -108,7 +113,8 @@ std::string remedy(const fs::path& libraries, std::string_view package) {
       return !installed_version(folder, other).empty();
     };
     const std::vector<fs::path> folders = searched_site_packages(libraries);
-    if (other != package && std::none_of(folders.begin(), folders.end(), has))
+    if (other != package && is_of_this_build(other) &&
+        std::none_of(folders.begin(), folders.end(), has))
       missing.push_back(requirement(other));
   }
   return str("run `pip install ", join(missing, " "), "` where octavo is installed, or set ",
@@ -132,7 +138,8 @@ std::string other_version_advice(const fs::path& libraries) {
   for (const fs::path& packages : searched_site_packages(libraries))
     for (const std::string_view package : kDirectWheels) {
       const std::string found = installed_version(packages, package);
-      if (!found.empty() && found.substr(0, found.find('+')) != wanted_version(package))
+      if (is_of_this_build(package) && !found.empty() &&
+          found.substr(0, found.find('+')) != wanted_version(package))
         return str("wanted ", requirement(package), ", found ", package, " ", found, " in ",
                    packages.string(), "; ", remedy(libraries, package));
     }
