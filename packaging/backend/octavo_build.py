@@ -26,8 +26,8 @@ import minimal_curl
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BOOTSTRAPPED = ROOT / ".deps" / "venv"
-# Beside the run-time wheels, to compile: oneDNN's and Transformer Engine's headers.
-BUILD_WHEELS = ["onednn-devel-cpu-gomp", "transformer_engine_cu13"]
+# Beside the run-time wheels, to compile: oneDNN's and Transformer Engine's headers, CUDA's that torch does not bring, and nvcc.
+BUILD_WHEELS = ["onednn-devel-cpu-gomp", "transformer_engine_cu13", "nvidia-cuda-crt", "nvidia-cuda-cccl", "nvidia-cuda-nvcc", "nvidia-nvvm"]
 EARLIEST = (1980, 1, 1, 0, 0, 0)  # that a zip file can say
 
 
