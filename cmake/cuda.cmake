@@ -5,7 +5,7 @@
 file(STRINGS ${OCTAVO_SITE_PACKAGES}/torch/version.py octavo_torch_cuda REGEX "^cuda")
 if(NOT octavo_torch_cuda MATCHES "'([0-9]+)\\.[0-9]+'")
   message(FATAL_ERROR "wanted a torch that is built for CUDA in ${OCTAVO_SITE_PACKAGES}, found '${octavo_torch_cuda}' in its "
-    "version.py; run ./bootstrap, or install torch without +cpu")
+    "version.py; run ./bootstrap build, or install torch without +cpu")
 endif()
 set(OCTAVO_CUDA_MAJOR ${CMAKE_MATCH_1})
 
@@ -18,7 +18,7 @@ function(octavo_find_cuda variable file part)
     endif()
   endforeach()
   message(FATAL_ERROR "wanted ${file} for CUDA ${OCTAVO_CUDA_MAJOR}, as torch is, in ${OCTAVO_SITE_PACKAGES}/nvidia, in "
-    "cu${OCTAVO_CUDA_MAJOR} or ${part}, found none; run ./bootstrap")
+    "cu${OCTAVO_CUDA_MAJOR} or ${part}, found none; run ./bootstrap build")
 endfunction()
 
 set(OCTAVO_CUDA_INCLUDE)

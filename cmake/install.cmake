@@ -17,6 +17,11 @@ foreach(folder ${OCTAVO_SITE_PACKAGES}/torch/lib ${octavo_cudart_folder} ${OCTAV
   file(RELATIVE_PATH octavo_relative ${CMAKE_LIBRARY_OUTPUT_DIRECTORY} ${folder})
   list(APPEND octavo_search_path $ORIGIN/${octavo_relative})
 endforeach()
+if(dnnl_FOUND)  # from outside: before the wheel's, which is last
+  get_target_property(octavo_onednn_file DNNL::dnnl LOCATION)
+  get_filename_component(octavo_onednn_folder ${octavo_onednn_file} DIRECTORY)
+  list(INSERT octavo_search_path -1 ${octavo_onednn_folder})
+endif()
 set_target_properties(${octavo_torch_libraries} PROPERTIES
   BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "${octavo_search_path}")
 set_target_properties(octavo_fake_cuda_driver PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH $ORIGIN)
@@ -31,8 +36,14 @@ endforeach()
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs DESTINATION share COMPONENT octavo FILES_MATCHING PATTERN "*.yaml"
   PATTERN "*.schema.json")
 
-# The SBOM: what these files link and load.
-if(NOT OCTAVO_SANITIZE)
+# The SBOM: what these files link and load, asked of this machine's loader; licences.txt knows Debian 12's packages.
+set(octavo_system)
+if(EXISTS /etc/os-release)
+  file(STRINGS /etc/os-release octavo_system REGEX "^VERSION_CODENAME=bookworm")
+endif()
+if(CMAKE_CROSSCOMPILING OR NOT octavo_system)
+  message(STATUS "no SBOM (octavo.cdx.json): it is written on Debian 12 alone, for that machine; packages cannot be made of this build")
+elseif(NOT OCTAVO_SANITIZE)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   set(octavo_sbom ${CMAKE_BINARY_DIR}/octavo.cdx.json)
   add_custom_command(OUTPUT ${octavo_sbom} VERBATIM COMMENT "Writing octavo.cdx.json"

@@ -105,7 +105,7 @@ std::string places(const fs::path& libraries, const WheelLibraries& wheel) {
 }
 
 std::string remedy(const fs::path& libraries, std::string_view package) {
-  if (is_build_tree(libraries)) return "run ./bootstrap and build again";
+  if (is_build_tree(libraries)) return "run ./bootstrap build and build again";
   // The loader stops at the first; whoever lacks all should be told all.
   std::vector<std::string> missing = {requirement(package)};
   for (const std::string_view other : kDirectWheels) {
@@ -127,7 +127,7 @@ std::string missing_file_advice(const fs::path& libraries, const std::string& fi
   if (wheel == nullptr)
     return str("wanted ", file, ", which neither octavo nor a wheel brings, found none; ",
                is_build_tree(libraries)
-                   ? "run ./bootstrap and build again"
+                   ? "run ./bootstrap build and build again"
                    : "install the system's package that has it, or octavo again");
   return str("wanted ", file, " of ", requirement(wheel->package), ", found none; looked in ",
              places(libraries, *wheel), "; ", remedy(libraries, wheel->package));
@@ -200,9 +200,9 @@ std::string loader_advice(const fs::path& library, std::string_view said) {
   else if (text.find("undefined symbol") != text.npos || text.find("version `") != text.npos)
     advice = other_version_advice(libraries);
   else
-    advice =
-        str("wanted ", library.string(), ", found one that does not load; ",
-            is_build_tree(libraries) ? "run ./bootstrap and build again" : "install octavo again");
+    advice = str("wanted ", library.string(), ", found one that does not load; ",
+                 is_build_tree(libraries) ? "run ./bootstrap build and build again"
+                                          : "install octavo again");
   return str(advice, ". The loader said: ", text);
 }
 

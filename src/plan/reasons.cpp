@@ -79,7 +79,7 @@ std::vector<std::string> gain_reasons(Workload work, const Calibration& calibrat
   const StepTime high = step_time(work, calibration);
   const double whole = high.total;
   std::vector<std::string> lines = {in_one_line(high, low)};
-  if (type == GemmType::kFp4)
+  if (type == GemmType::kReadsFp4)
     lines.push_back(
         str("nvfp4 in ", percent(work.fp4_share),
             " of the blocks, the others in BF16. No published run has FP4 GEMMs to fit: "

@@ -130,7 +130,7 @@ class MicroStep {
   bool frozen() const { return work_.lora_rank > 0; }
   double gemm(double m, double n, double k, bool low) const {
     return gemm_seconds(gpu_, calibration_, m, n, k,
-                        low ? gemm_type(work_.recipe) : GemmType::kBf16);
+                        low ? gemm_type(work_.recipe) : GemmType::kReadsBf16);
   }
 
   void add_gemms(StepTime& time) const {
@@ -262,8 +262,8 @@ bool is_native(const Gpu& gpu, RecipeOrBf16 recipe) {
 }
 
 GemmType gemm_type(RecipeOrBf16 recipe) {
-  if (!recipe) return GemmType::kBf16;
-  return fp8::is_fp4(*recipe) ? GemmType::kFp4 : GemmType::kFp8;
+  if (!recipe) return GemmType::kReadsBf16;
+  return fp8::is_fp4(*recipe) ? GemmType::kReadsFp4 : GemmType::kReadsFp8;
 }
 
 double gemm_seconds(const Gpu& gpu, const Calibration& calibration, double m, double n, double k,
@@ -273,7 +273,7 @@ double gemm_seconds(const Gpu& gpu, const Calibration& calibration, double m, do
   };
   static constexpr Tile kTiles[] = {
       {256, 128, 1}, {128, 256, 1}, {128, 128, 0.93}, {128, 64, 0.8}, {64, 64, 0.6}};
-  const bool low = type != GemmType::kBf16, fp4 = type == GemmType::kFp4;
+  const bool low = type != GemmType::kReadsBf16, fp4 = type == GemmType::kReadsFp4;
   // No published run has FP4 GEMMs to fit: they are taken to reach FP8's share of the peak.
   const double peak = (fp4   ? gpu.fp4_tflops
                        : low ? gpu.fp8_tflops

@@ -71,7 +71,7 @@ struct StepTime {
 };
 
 // What a GEMM reads.
-enum class GemmType : uint8_t { kBf16, kFp8, kFp4 };
+enum class GemmType : uint8_t { kReadsBf16, kReadsFp8, kReadsFp4 };
 GemmType gemm_type(RecipeOrBf16 recipe);
 
 // One GEMM, C[m,n] = A[m,k] B[k,n], alone on the GPU.
@@ -79,7 +79,7 @@ double gemm_seconds(const Gpu& gpu, const Calibration& calibration, double m, do
                     GemmType type);
 inline double gemm_seconds(const Gpu& gpu, const Calibration& calibration, double m, double n,
                            double k, bool fp8) {
-  return gemm_seconds(gpu, calibration, m, n, k, fp8 ? GemmType::kFp8 : GemmType::kBf16);
+  return gemm_seconds(gpu, calibration, m, n, k, fp8 ? GemmType::kReadsFp8 : GemmType::kReadsBf16);
 }
 
 StepTime step_time(const Workload& work, const Calibration& calibration);

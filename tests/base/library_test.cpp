@@ -73,7 +73,7 @@ TEST_F(Library, ALibraryOfNoWheelIsTheSystems) {
 TEST_F(Library, ABuildTreeIsBuiltAgain) {
   write_file_atomic(packages_ / "octavo/CMakeCache.txt", "");
   const std::string text = advice(kNoTorch);
-  expect_part(text, "run ./bootstrap and build again");
+  expect_part(text, "run ./bootstrap build and build again");
   EXPECT_EQ(text.find("pip install"), std::string::npos) << text;
 }
 

@@ -2,6 +2,8 @@
 # test: label=integration timeout=7200 night="" alone=night measures="src cmake packaging/requirements.lock"
 """The whole program for aarch64: built by clang against libtorch's wheel for that processor, it trains under QEMU.
 
+Not among it are octavo's own CUDA kernels, whose compiler runs on the machine that it is for, and the SBOM.
+
 oneDNN has no build for aarch64 that is in reach, so that libtorch's BLAS (NVIDIA's NVPL) multiplies, in FP32 over BF16 values. Each
 run is made by this machine's program too. The sums of a GEMM come in another order there: the losses must agree to a tolerance that
 is far below what a wrong scale, layout or rounding makes of them, and what ran must be said: no kernel but `cpu/blas_fp32` and those
@@ -23,7 +25,7 @@ from aarch64_tools import FOLDER, PACKAGES, VENV, build, emulated, fail, make_en
 from common import OCTAVO, TEXT, require_files
 
 PROGRAMS = FOLDER / "whole" / "bin"
-TARGETS = ["octavo", "octavo_light", "octavo_core", "octavo_arrow", "octavo_s3", "octavo_cuda", "test_engine"]
+TARGETS = ["octavo", "octavo_light", "octavo_core", "octavo_arrow", "octavo_s3", "octavo_cuda", "octavo_fake_cuda", "octavo_fake_cuda_driver", "test_engine"]
 STEPS = 20
 RUN = ["--model_name", "custom", "--n_layer", "2", "--n_head", "2", "--n_embd", "64", "--max_seq_length", "64", "--batch_size", "4",
        "--eval_freq", "0", "--sample_freq", "0", "--checkpoint_freq", "0", "--seed", "7", "--max_steps", str(STEPS), "--num_threads", "1"]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# test: label=integration timeout=21600 alone measures="CMakeLists.txt cmake src packaging bootstrap"
+# test: label=integration timeout=21600 night="gcc-wheel-3.11-2.15" alone measures="CMakeLists.txt cmake src packaging bootstrap"
 """The program built by each compiler, against each release of torch, for each Python; each trains 20 steps in FP8.
 
 A cell is COMPILER-LIBRARIES-PYTHON-TORCH: clang or gcc; wheel or system (oneDNN of the distribution, where it has one that is

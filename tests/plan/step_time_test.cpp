@@ -119,8 +119,8 @@ TEST(StepTime, FourBits) {
     const Gpu& gpu = wanted_gpu(name);
     EXPECT_TRUE(is_native(gpu, named_recipe("nvfp4")));
     EXPECT_GE(gpu.fp4_tflops, 2 * gpu.fp8_tflops);
-    const double fp8 = gemm_seconds(gpu, c, 16384, 16384, 16384, GemmType::kFp8),
-                 fp4 = gemm_seconds(gpu, c, 16384, 16384, 16384, GemmType::kFp4);
+    const double fp8 = gemm_seconds(gpu, c, 16384, 16384, 16384, GemmType::kReadsFp8),
+                 fp4 = gemm_seconds(gpu, c, 16384, 16384, 16384, GemmType::kReadsFp4);
     EXPECT_NEAR(fp8 / fp4, gpu.fp4_tflops / gpu.fp8_tflops, 0.1) << name;
     EXPECT_GT(fp4, 2 * 16384.0 * 16384 * 16384 / (gpu.fp4_tflops * 1e12));
   }
