@@ -27,12 +27,14 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "config/settings.h"
 #include "data/dataset_index.h"
 #include "data/token_data.h"
 #include "dist/world.h"
 #include "launch/coordinator.h"
 #include "message_count.h"
 #include "monitor/speed_watch.h"
+#include "train/guards/same_run.h"
 
 namespace octavo::bench {
 namespace {
@@ -111,12 +113,16 @@ void be_rank(const Simulation& sim, int rank, int generation) {
   info.store_is_running = true;
   info.generation = generation;
   {
-    dist::World world = dist::World::connect(info, {.timeout = kPatience, .tensors = false});
+    dist::World world =
+        dist::World::connect(info, {.timeout = kPatience,
+                                    .settings = train::settings_of_all_ranks(config::Settings()),
+                                    .tensors = false});
     // What training agrees on before its first step: train/assemble.cpp, train/state.
     world.from_first(world.is_first() ? "a name" : "", "the run's name");
     std::shared_ptr<data::TokenData> data;
     world.rank_zero_first("names and data",
                           [&] { data = data::TokenData::open(sim.folder, "train"); });
+    train::check_same_data(world, *data);
     world.from_first(world.is_first() ? "step-00000250" : "", "the checkpoint to resume from");
     world.from_first(world.is_first() ? "token" : "", "the token of checkpoints");
     const auto order = data::order_for(*data, kLength, static_cast<uint64_t>(sim.ranks));

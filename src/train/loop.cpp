@@ -198,14 +198,6 @@ void save_the_rest(Run& run, Outputs& outputs, bool saved) {
   save(run, run.settings.run_name, false, nullptr);
 }
 
-// Of this start: from here on checkpoint_minutes counts.
-void start_save_clock(Run& run) {
-  const auto& s = run.settings;
-  if (s.checkpoint_freq == 0 && s.checkpoint_minutes < 0) return;  // only at the end
-  const double between = 3600 * s.gpu_hours_per_failure / run.world.size();
-  run.save_clock.emplace(s.checkpoint_minutes, between, CheckpointClock::Clock::now());
-}
-
 int end_run(const Run& run, Outputs& outputs, bool run_saves) {
   const bool stopped = run.progress.step < run.schedule.max_steps;
   const ExitCode code = stopped ? ExitCode::kStopped : ExitCode::kOk;
@@ -281,7 +273,8 @@ int run_to_the_end(Run& run) {
   own_page().has_run_folder = 1;
   if (outputs.writes()) announce(run);
   under_guard(outputs, [&] { start_replica_checks(run); });
-  if (run_saves) start_save_clock(run);
+  if (run_saves)  // of this start: from here on checkpoint_minutes counts
+    run.save_clock = save_clock_of(run.settings, run.world.size(), CheckpointClock::Clock::now());
   if (run_saves) start_uploads(run);
   if (!run_saves) log_info("no checkpoints: the device is fake, its memory has no numbers");
   LoopState state{.run_saves = run_saves, .saved = !run.resumed.from.empty() || !run_saves};

@@ -46,11 +46,9 @@ double long_run_freq_hours(const LongRun& run) {
 
 // The same of checkpoint_minutes, as train decides it.
 double long_run_clock_hours(const LongRun& run) {
-  const config::Settings& s = run.settings;
-  if (s.checkpoint_freq == 0 && s.checkpoint_minutes < 0) return 0;
   const double save = run.disk_rate > 0 ? run.checkpoint_bytes / run.disk_rate : 0;
-  const double between = 3600 * s.gpu_hours_per_failure / static_cast<double>(run.ranks);
-  return train::CheckpointClock(s.checkpoint_minutes, between, {}).interval(save) / 3600;
+  const auto clock = train::save_clock_of(run.settings, run.ranks, {});
+  return clock ? clock->interval(save) / 3600 : 0;
 }
 
 // The sooner of both.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace octavo::train {
@@ -47,6 +48,21 @@ TEST(CheckpointClock, IsDue) {
   EXPECT_NEAR(interval, 400, 1e-9);
   EXPECT_TRUE(automatic.is_due(4, start + seconds(401)));
   EXPECT_FALSE(automatic.is_due(4, start + seconds(399)));
+}
+
+TEST(CheckpointClock, IsAsTheSettingsAskForIt) {
+  config::Settings settings;
+  settings.checkpoint_freq = 100;
+  settings.checkpoint_minutes = -1;
+  settings.gpu_hours_per_failure = 1000;
+  const double alone = save_clock_of(settings, 1, {})->interval(20);
+  EXPECT_NEAR(alone, std::min(3600.0, std::sqrt(2 * 20 * 3.6e6)), 1e-9);
+  EXPECT_NEAR(save_clock_of(settings, 1024, {})->interval(20), 20 / 0.05, 1e-9);  // a twentieth
+  EXPECT_NEAR(save_clock_of(settings, 16, {})->interval(20), std::sqrt(2 * 20 * 3.6e6 / 16), 1e-9);
+  settings.checkpoint_freq = 0;
+  EXPECT_FALSE(save_clock_of(settings, 16, {}));  // nothing before the end
+  settings.checkpoint_minutes = 5;
+  EXPECT_EQ(save_clock_of(settings, 16, {})->interval(20), 300);
 }
 
 }  // namespace

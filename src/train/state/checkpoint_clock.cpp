@@ -30,4 +30,12 @@ bool CheckpointClock::is_due(double save, Clock::time_point now) const {
   return seconds > 0 && std::chrono::duration<double>(now - last_).count() >= seconds;
 }
 
+std::optional<CheckpointClock> save_clock_of(const config::Settings& settings, int64_t ranks,
+                                             CheckpointClock::Clock::time_point start) {
+  if (settings.checkpoint_freq == 0 && settings.checkpoint_minutes < 0) return std::nullopt;
+  const double between_failures =
+      3600 * settings.gpu_hours_per_failure / static_cast<double>(ranks);
+  return CheckpointClock(settings.checkpoint_minutes, between_failures, start);
+}
+
 }  // namespace octavo::train

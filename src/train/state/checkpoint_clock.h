@@ -3,6 +3,10 @@
 // Young and Daly found to lose least.
 
 #include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "config/settings.h"
 
 namespace octavo::train {
 
@@ -26,5 +30,9 @@ class CheckpointClock {
   double minutes_, between_failures_;
   Clock::time_point last_;
 };
+
+// As the settings ask for it, of a run of `ranks`. None: the only checkpoint is that of the end.
+std::optional<CheckpointClock> save_clock_of(const config::Settings& settings, int64_t ranks,
+                                             CheckpointClock::Clock::time_point start);
 
 }  // namespace octavo::train
