@@ -174,7 +174,7 @@ def object_store(folder):
         worst = max(worst, *(rank["most_seconds"] for rank in found))
         amplification = max(amplification, *(rank["amplification"] for rank in found))
         print(f"{name}: {S3_RANKS} ranks, {S3_STEPS} steps of {STEP_MS} ms: {sum(rank['late_steps'] for rank in found)} steps waited for "
-              f"data, {1e3 * max(rank['most_seconds'] for rank in found):.1f} ms at most; the first batch took "
+              f"data, the last of them step {max(rank['last_late_step'] for rank in found)}, {1e3 * max(rank['most_seconds'] for rank in found):.1f} ms at most; the first batch took "
               f"{max(rank['first_seconds'] for rank in found):.2f} s; {server.requests - before} messages to the server, "
               f"{max(rank['amplification'] for rank in found):.2f} bytes for each used", flush=True)
     return late, worst, amplification

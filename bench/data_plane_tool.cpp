@@ -225,7 +225,7 @@ Json steps(const fs::path& folder, const StepsCase& wanted, const LocalCache& ca
                  .end = samples_of_step * static_cast<uint64_t>(wanted.steps)},
                 {0, order});
   double first = 0, most = 0, sum = 0;
-  int64_t late = 0;
+  int64_t late = 0, last_late = 0;
   uint64_t tokens = 0;
   for (int64_t step = 0; step < wanted.steps; ++step) {
     const double before = loader.wait_seconds();
@@ -237,7 +237,7 @@ Json steps(const fs::path& folder, const StepsCase& wanted, const LocalCache& ca
     } else {
       most = std::max(most, waited);
       sum += waited;
-      late += waited > 0.001 ? 1 : 0;
+      if (waited > 0.001) ++late, last_late = step;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(wanted.milliseconds));
   }
@@ -246,6 +246,7 @@ Json steps(const fs::path& folder, const StepsCase& wanted, const LocalCache& ca
           {"most_seconds", most},
           {"waited_seconds", sum},
           {"late_steps", late},
+          {"last_late_step", last_late},
           {"token_sum", tokens},
           {"lanes", order.lanes()},
           {"amplification", static_cast<double>(loader.bytes_read()) / used}};
