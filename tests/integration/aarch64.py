@@ -26,13 +26,17 @@ PROGRAMS = FOLDER / "build" / "bin"
 # What cannot hold here, and why. The kernel cannot start an aarch64 program for a process in QEMU: octavo is started by a script.
 SLOW = "it measures seconds, and QEMU takes ten times as many"
 COPIED = "it copies the program, which is a script here"
+FORKED = "QEMU gives a forked process its parent's start time, by which processes know each other"
 NOT_RUN = {"cli:Cli.HelpIsQuickAndWithoutTorch": SLOW, "cli:Cli.MissingOrBrokenCoreIsSaid": COPIED,
            "cli:Examples.WithoutAnInstalledSchemaSayHowToGetOne": COPIED, "config:Yaml.HostileFilesEndQuickly": SLOW,
            "data:Columns.FilesThatAreNoneAreDamage": "it reads through Arrow, which Debian does not have",
            "data:TokenData.AnIndexOfAHundredThousandShardsOpens": SLOW,
-           "sweep:Journals/StoreRaceTest.*": "QEMU gives a forked process its parent's start time, by which agents know each other",
+           "data:Sampler.VirtualDataSetOfTenTrillionTokens": SLOW,
+           "data:SharedPrepare.KilledProcessesAreReplaced": FORKED, "data:Extend.ManyProcessesExtendTogether": FORKED,
+           "sweep:Journals/StoreRaceTest.*": FORKED,
            "tokenizer:Bpe.AWordOfTenMegabytes": SLOW, "tokenizer:PreTokenizer.LongRunsTakeLinearTime": SLOW,
-           "tokenizer:Nfc.ManyMarksInTheWrongOrder": SLOW}
+           "tokenizer:Nfc.ManyMarksInTheWrongOrder": SLOW,
+           "tokenizer:Patterns/ScannerAgainstPcre2.*": "a match may take 50 ms of CPU time, and QEMU translates PCRE2's own code in it"}
 SECONDS = 1200  # of one test program
 
 
