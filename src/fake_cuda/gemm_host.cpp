@@ -42,16 +42,26 @@ __attribute__((always_inline)) inline void multiply_tile(const float* left,
   __builtin_memcpy(tile->sum, sum, sizeof sum);
 }
 
+void multiply_tile_plain(const float* left, std::int64_t left_stride, const float* panel,
+                         std::int64_t begin, std::int64_t end, Tile* tile) {
+  multiply_tile(left, left_stride, panel, begin, end, tile);
+}
+
+#if defined(__x86_64__)
 __attribute__((target("avx2"))) void multiply_tile_avx2(const float* left, std::int64_t left_stride,
                                                         const float* panel, std::int64_t begin,
                                                         std::int64_t end, Tile* tile) {
   multiply_tile(left, left_stride, panel, begin, end, tile);
 }
 
-void multiply_tile_plain(const float* left, std::int64_t left_stride, const float* panel,
-                         std::int64_t begin, std::int64_t end, Tile* tile) {
-  multiply_tile(left, left_stride, panel, begin, end, tile);
+auto* fastest_multiply_tile() {
+  return __builtin_cpu_supports("avx2") ? multiply_tile_avx2 : multiply_tile_plain;
 }
+#else
+auto* fastest_multiply_tile() {
+  return multiply_tile_plain;
+}
+#endif
 
 bool has_mx_scales(const ScaleView& scales) {
   return scales.mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0;
@@ -100,7 +110,7 @@ class HostGemm {
         left_(source_of(gemm.b, right_strides(gemm.b), batch, gemm.n, gemm.k)),
         batch_(batch),
         blocks_(has_block_scales(right_.scales) || has_block_scales(left_.scales)),
-        multiply_(__builtin_cpu_supports("avx2") ? multiply_tile_avx2 : multiply_tile_plain) {}
+        multiply_(fastest_multiply_tile()) {}
 
   void run() {
     const std::int64_t panels = (gemm_.m + kPanel - 1) / kPanel;
