@@ -8,8 +8,8 @@ sample by the clock, bytes asked of the kernel (/proc/self/io) over bytes of sam
 Disk: 3 GB of random tokens. One epoch through the loader beside `dd` over the same files, in turn, both with the files taken
 out of the page cache before; the median ratio of their rates, and what the disk itself was asked for.
 S3: 16 ranks, each a process, read a data set from a server (moto) behind a proxy that holds every request back by 20 ms; a step
-takes 100 ms without the loader. Late: steps, but a rank's first, that waited for data, of all ranks. Then again, with what
-the first ones left on the disk.
+takes 100 ms without the loader, and ends when all ranks have made it, as collectives see to. Late: steps, but a rank's first,
+that waited for data, of all ranks. Then again, with what the first ones left on the disk.
 Quality: steps of 1024 samples from 100,000 shards in the order of blocks and in a uniform one: shards that a step draws from,
 distance between consecutive samples (a third of the data when independent), and the spread, over steps, of the share of
 samples from one tenth of the data (a source that lies together).
@@ -145,9 +145,11 @@ class SlowServer:
             client.upload_file(str(path), "data", f"set/{path.name}")
 
 
-def of_ranks(address, cache, environment):
-    """What each rank's steps were like."""
-    started = [subprocess.Popen([TOOL, "steps", address, *map(str, (LENGTH, S3_ROWS, rank, S3_RANKS, S3_STEPS, STEP_MS)), cache, "1000000000"],
+def of_ranks(address, cache, environment, meeting):
+    """What each rank's steps were like. In each step they wait for each other, through the file `meeting`."""
+    meeting.write_bytes(bytes(8))
+    words = ["steps", address, LENGTH, S3_ROWS, "RANK", S3_RANKS, S3_STEPS, STEP_MS, cache, 1_000_000_000, meeting]
+    started = [subprocess.Popen([str(rank if word == "RANK" else word) for word in (TOOL, *words)],
                                 stdout=subprocess.PIPE, text=True, env=environment) for rank in range(S3_RANKS)]
     found = []
     for process in started:
@@ -163,11 +165,11 @@ def object_store(folder):
     tool("random", folder / "set", 16, 4_000_000)
     server = SlowServer()
     server.upload(folder / "set")
-    here = of_ranks(folder / "set", "-", dict(os.environ))
+    here = of_ranks(folder / "set", "-", dict(os.environ), folder / "meeting")
     late = worst = amplification = 0
     for name in ("S3, 20 ms", "S3, kept"):
         before = server.requests
-        found = of_ranks("s3://data/set", folder / "cache", server.environment())
+        found = of_ranks("s3://data/set", folder / "cache", server.environment(), folder / "meeting")
         if [rank["token_sum"] for rank in found] != [rank["token_sum"] for rank in here]:
             sys.exit(f"{name}: other tokens than from the folder")
         late += sum(rank["late_steps"] for rank in found)

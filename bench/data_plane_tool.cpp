@@ -3,15 +3,17 @@
 //        data_plane_tool random FOLDER SHARDS TOKENS      shards of random tokens
 //        data_plane_tool forget FOLDER                    takes them out of the page cache
 //        data_plane_tool read FOLDER LENGTH ROWS WORLD STEP SAMPLES [START]   one JSON line
-//        data_plane_tool steps FOLDER LENGTH ROWS RANK WORLD STEPS MS CACHE BYTES    one JSON line
-//        data_plane_tool order SAMPLES KEY COUNT [BLOCK WINDOW STEP RUN]      a JSON list
+//        data_plane_tool steps FOLDER LENGTH ROWS RANK WORLD STEPS MS CACHE BYTES MEETING    one
+//        JSON line data_plane_tool order SAMPLES KEY COUNT [BLOCK WINDOW STEP RUN]      a JSON list
 //        data_plane_tool quality SAMPLES LENGTH STEP SHARDS                   one JSON line
 
 #include <fcntl.h>
 #include <malloc.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -208,9 +210,36 @@ struct StepsCase {
   int64_t steps, milliseconds;
 };
 
+// Where ranks wait for each other in every step, as the collectives of training make them: a number
+// at the start of a file, of how often one of them came.
+class Meeting {
+ public:
+  Meeting(const fs::path& file, int ranks) : ranks_(static_cast<uint64_t>(ranks)) {
+    const int opened = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
+    void* mapped = ::mmap(nullptr, sizeof *came_, PROT_READ | PROT_WRITE, MAP_SHARED, opened, 0);
+    ::close(opened);
+    if (mapped == MAP_FAILED) fail(ExitCode::kEnvironment, "bench", "no shared ", file.string());
+    came_ = static_cast<uint64_t*>(mapped);
+  }
+  ~Meeting() { ::munmap(came_, sizeof *came_); }
+  Meeting(const Meeting&) = delete;
+  Meeting& operator=(const Meeting&) = delete;
+
+  void wait() {
+    const std::atomic_ref came(*came_);
+    const uint64_t all = (came.fetch_add(1) / ranks_ + 1) * ranks_;
+    while (came.load() < all) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
+ private:
+  uint64_t* came_ = nullptr;
+  uint64_t ranks_;
+};
+
 // A rank whose step takes so long without the loader, and what it waits for data beside it. In the
 // order of large data, whatever the size.
-Json steps(const fs::path& folder, const StepsCase& wanted, const LocalCache& cache) {
+Json steps(const fs::path& folder, const StepsCase& wanted, const LocalCache& cache,
+           Meeting& meeting) {
   const auto data = TokenData::open(folder, "train", TokenData::kMaxMappedShards, cache);
   const auto samples_of_step =
       static_cast<uint64_t>(wanted.rows) * static_cast<uint64_t>(wanted.world);
@@ -239,6 +268,7 @@ Json steps(const fs::path& folder, const StepsCase& wanted, const LocalCache& ca
       sum += waited;
       if (waited > 0.001) ++late, last_late = step;
     }
+    meeting.wait();
     std::this_thread::sleep_for(std::chrono::milliseconds(wanted.milliseconds));
   }
   const double used = static_cast<double>(wanted.steps * wanted.rows) * static_cast<double>(bytes);
@@ -307,7 +337,9 @@ int main_of(const std::vector<std::string>& words) {
     const StepsCase wanted{static_cast<int64_t>(number(2)), static_cast<int64_t>(number(3)),
                            static_cast<int>(number(4)),     static_cast<int>(number(5)),
                            static_cast<int64_t>(number(6)), static_cast<int64_t>(number(7))};
-    std::printf("%s\n", steps(words.at(1), wanted, {words.at(8), number(9)}).dump().c_str());
+    Meeting meeting(words.at(10), wanted.world);
+    const Json json = steps(words.at(1), wanted, {words.at(8), number(9)}, meeting);
+    std::printf("%s\n", json.dump().c_str());
   } else if (verb == "order") {
     const Order order =
         words.size() > 4 ? Order{number(4), number(5), number(6), number(7)} : Order{};
