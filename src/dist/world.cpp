@@ -4,6 +4,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
+#include <cstring>
 #include <thread>
 
 #include "base/error.h"
@@ -182,14 +183,26 @@ at::Tensor World::from_all(std::span<const int64_t> own, const std::string& what
 
 std::string World::from_first(const std::string& text, const std::string& what) {
   if (connection_ == nullptr) return text;
-  // The length first: others do not know it. All but the first add zeros.
-  at::Tensor length = at::full({1}, is_first() ? static_cast<int64_t>(text.size()) : 0, at::kLong);
-  sum(length, "the length of " + what);
-  at::Tensor bytes = at::zeros({std::max<int64_t>(length.item<int64_t>(), 1)}, at::kByte);
-  if (is_first()) std::copy(text.begin(), text.end(), bytes.mutable_data_ptr<uint8_t>());
-  sum(bytes, what);
-  const auto* first = bytes.const_data_ptr<uint8_t>();
-  return {first, first + length.item<int64_t>()};
+  // The length, which others do not know, and the beginning, which is nearly always all of it. All
+  // but the first add zeros.
+  constexpr size_t kBeginning = 248;
+  uint64_t length = text.size();
+  at::Tensor head = at::zeros({sizeof length + kBeginning}, at::kByte);
+  auto* const bytes = head.mutable_data_ptr<uint8_t>();
+  if (is_first()) {
+    std::memcpy(bytes, &length, sizeof length);
+    std::copy_n(text.begin(), std::min(text.size(), kBeginning), bytes + sizeof length);
+  }
+  sum(head, what);
+  std::memcpy(&length, bytes, sizeof length);
+  std::string whole(bytes + sizeof length, bytes + sizeof length + std::min(length, kBeginning));
+  if (length <= kBeginning) return whole;
+  at::Tensor rest = at::zeros({static_cast<int64_t>(length - kBeginning)}, at::kByte);
+  if (is_first())
+    std::copy(text.begin() + kBeginning, text.end(), rest.mutable_data_ptr<uint8_t>());
+  sum(rest, "the rest of " + what);
+  const auto* behind = rest.const_data_ptr<uint8_t>();
+  return whole.append(behind, behind + rest.numel());
 }
 
 void World::barrier(const std::string& what) {

@@ -69,6 +69,12 @@ TEST(Groups, GatherReduceAndCount) {
     want(largest.item<float>() == 2, "max");
     want(world.from_first(world.is_first() ? "the first" : "another", "text") == "the first",
          "from_first");
+    // At both ends of what comes with the first message, and behind it.
+    for (const size_t length : {0, 1, 247, 248, 249, 100'000}) {
+      std::string text(length, 'x');
+      if (length > 0) text.back() = '!';
+      want(world.from_first(world.is_first() ? text : "another", "text") == text, "from_first");
+    }
     const World::Usage usage = world.usage();
     want(usage.gathering.gather.calls == 1 && usage.gathering.gather.bytes == 2 * 16,
          "gathered bytes");
