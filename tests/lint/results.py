@@ -112,10 +112,11 @@ def keep(words, replace=True):
     if done.returncode != 0:
         lines.append(f"# exit: {done.returncode}")
     path = ROOT / script.result()
-    closing, note = done.stdout.rstrip().rpartition("\n")[2], ""
+    said = done.stdout.replace(f"{ROOT}/", "")  # where this checkout lies is the machine's business
+    closing, note = said.rstrip().rpartition("\n")[2], ""
     if replace or not path.is_file() or f"# command: {header_of(path).get('command')}" == lines[3]:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n".join(lines) + "\n" + done.stdout)
+        path.write_text("\n".join(lines) + "\n" + said)
     else:
         note = f" (not kept: the result there is of {header_of(path).get('command')})"
     print(f"{path.relative_to(ROOT)}{note}: {closing}")
