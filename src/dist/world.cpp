@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 #include <thread>
 
 #include "base/error.h"
@@ -183,26 +184,26 @@ at::Tensor World::from_all(std::span<const int64_t> own, const std::string& what
 
 std::string World::from_first(const std::string& text, const std::string& what) {
   if (connection_ == nullptr) return text;
-  // The length, which others do not know, and the beginning, which is nearly always all of it. All
-  // but the first add zeros.
+  // Bytes of the first rank, of a size that all know; the others add zeros.
+  const auto of_first = [&](std::string_view own, size_t size, const std::string& name) {
+    at::Tensor bytes = at::zeros({static_cast<int64_t>(size)}, at::kByte);
+    if (is_first()) std::ranges::copy(own, bytes.mutable_data_ptr<uint8_t>());
+    sum(bytes, name);
+    const auto* begin = bytes.const_data_ptr<uint8_t>();
+    return std::string(begin, begin + size);
+  };
+  // The length, which the others do not know, comes with the beginning, nearly always the whole.
   constexpr size_t kBeginning = 248;
-  uint64_t length = text.size();
-  at::Tensor head = at::zeros({sizeof length + kBeginning}, at::kByte);
-  auto* const bytes = head.mutable_data_ptr<uint8_t>();
-  if (is_first()) {
-    std::memcpy(bytes, &length, sizeof length);
-    std::copy_n(text.begin(), std::min(text.size(), kBeginning), bytes + sizeof length);
-  }
-  sum(head, what);
-  std::memcpy(&length, bytes, sizeof length);
-  std::string whole(bytes + sizeof length, bytes + sizeof length + std::min(length, kBeginning));
-  if (length <= kBeginning) return whole;
-  at::Tensor rest = at::zeros({static_cast<int64_t>(length - kBeginning)}, at::kByte);
-  if (is_first())
-    std::copy(text.begin() + kBeginning, text.end(), rest.mutable_data_ptr<uint8_t>());
-  sum(rest, "the rest of " + what);
-  const auto* behind = rest.const_data_ptr<uint8_t>();
-  return whole.append(behind, behind + rest.numel());
+  const std::string_view own = text;
+  uint64_t length = own.size();
+  std::string head(sizeof length, '\0');
+  std::memcpy(head.data(), &length, sizeof length);
+  head = of_first(head.append(own.substr(0, kBeginning)), sizeof length + kBeginning, what);
+  std::memcpy(&length, head.data(), sizeof length);
+  const std::string beginning = head.substr(sizeof length, length);
+  if (length <= kBeginning) return beginning;
+  return beginning + of_first(own.substr(std::min(kBeginning, own.size())), length - kBeginning,
+                              "the rest of " + what);
 }
 
 void World::barrier(const std::string& what) {
