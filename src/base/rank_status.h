@@ -19,6 +19,8 @@ struct RankPage {
   std::atomic<uint32_t> has_run_folder{0};  // the rank writes into its run's folder
   // The launcher's, before it asks a rank to stop: it starts the ranks again afterwards.
   std::atomic<uint32_t> launcher_continues{0};
+  // With Failure::kHang: 1 + the rank that hangs; 0: this one.
+  std::atomic<uint32_t> hanging{0};
 };
 inline constexpr uint32_t kRankPageLayout = 0x0c7a0003;
 inline constexpr const char* kStatusVariable = "OCTAVO_STATUS_FD";

@@ -255,6 +255,13 @@ Verdict LaunchCoordinator::lead(int generation, const Outcome& own,
   return verdict;
 }
 
+// Node 0 had decided before it knew that a restart cannot help here: a rank that did not end after
+// SIGKILL would run beside the new ones.
+void LaunchCoordinator::stay_out(int generation, const Outcome& own) {
+  if (options_.elastic) return beat_->leave();
+  leave_generation(generation + 1, own, str("node ", node_, ": ", own.what));
+}
+
 Verdict LaunchCoordinator::follow(int generation, const Outcome& own) {
   std::string why;
   try {
@@ -263,7 +270,10 @@ Verdict LaunchCoordinator::follow(int generation, const Outcome& own) {
     const milliseconds patience = kOthersDone + kOthersFailed;
     Verdict verdict = read_verdict(waited_for(verdict_key(generation), Clock::now() + patience));
     client_->set(read_key(generation, node_), "1");
-    return verdict;
+    if (!verdict.restart || own.cause == Cause::kNone || own.curable || options_.interrupted())
+      return verdict;
+    stay_out(generation, own);
+    return {.outcome = own};
   } catch (const rendezvous::TimedOut& error) {
     why = error.what();
   } catch (const rendezvous::Unreachable& error) {

@@ -98,6 +98,7 @@ class LaunchCoordinator {
   bool has_ranks(const StartPlan& plan) const;
   StartPlan next_plan(int from, std::chrono::steady_clock::time_point deadline);
   void leave_generation(int generation, const Outcome& end, const std::string& why);
+  void stay_out(int generation, const Outcome& own);
   Verdict follow(int generation, const Outcome& own);
 
   int node_, nodes_;

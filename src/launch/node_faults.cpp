@@ -4,7 +4,8 @@ namespace octavo::launch {
 
 bool is_fault_of_node(const Outcome& outcome) {
   return outcome.rank >= 0 && outcome.cause >= Cause::kSilent &&
-         outcome.kind != EndKind::kLostNode && row_of(outcome.kind).at_fault == Blame::kMachine;
+         outcome.kind != EndKind::kLostNode && outcome.kind != EndKind::kDeviceMemory &&
+         row_of(outcome.kind).at_fault == Blame::kMachine;
 }
 
 size_t NodeFaults::add(int node, Clock::time_point now) {

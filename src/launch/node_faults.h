@@ -11,8 +11,9 @@
 namespace octavo::launch {
 
 // A fault of the node's own machine: a GPU, a rank that hangs or is killed. Neither the error of a
-// rank that only missed others, nor the loss of the whole node: one that is taken away and given
-// back (a spot instance) is a good one while it is there.
+// rank that only missed others, nor a GPU's memory, which is too small on all nodes alike, nor the
+// loss of the whole node: one that is taken away and given back (a spot instance) is a good one
+// while it is there.
 bool is_fault_of_node(const Outcome& outcome);
 
 class NodeFaults {

@@ -91,7 +91,8 @@ Outcome outcome_of(std::span<const RankEnd> ends, int stop_signal) {
         "the ranks were ended at once, as asked; what they did since the last checkpoint is lost";
     return outcome;
   }
-  outcome.rank = culprit->rank;
+  const bool accuses = culprit->failure == Failure::kHang && culprit->hanging >= 0;
+  outcome.rank = accuses ? culprit->hanging : culprit->rank;
   const bool by_itself = culprit->signal == 0 && !culprit->unkillable;
   outcome.code = by_itself ? culprit->code : kEnvironment;
   outcome.kind = kind_of(*culprit);

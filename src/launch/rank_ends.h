@@ -22,6 +22,7 @@ struct RankEnd {
   double silent_seconds = 0;            // without a sign of life before that; 0: it gave them
   bool unkillable = false;              // it was still there long after SIGKILL
   Failure failure = Failure::kUnknown;  // what it said about itself before it left
+  int hanging = -1;                     // the rank that hangs, when it left because of another
   std::string last_line;                // that it printed
 };
 

@@ -202,6 +202,7 @@ class Ranks {
       else
         rank.end.code = WEXITSTATUS(status);
       rank.end.failure = rank.page->failure();
+      rank.end.hanging = static_cast<int>(rank.page->page().hanging - 1);
       on_failure(rank);
     }
   }

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/heartbeat.h"
+#include "base/rank_status.h"
 #include "base/signals.h"
 #include "engine/range.h"
 #include "models/device_batch.h"
@@ -207,6 +208,7 @@ StepStats read_stats(TrainedModel& trained, const at::Tensor& sums, int64_t of_s
 void begin_step(dist::World& world, TrainedModel& trained, int64_t step, bool repeated) {
   world.set_step(step);
   heartbeat::beats().step.store(step, std::memory_order_relaxed);
+  own_page().step.store(step, std::memory_order_relaxed);
   if (trained.device_progress != nullptr) trained.device_progress->begin_step();
   trained.probes->begin_step(repeated);
   if (trained.fp8 != nullptr) trained.fp8->begin_step(step);

@@ -63,6 +63,28 @@ TEST(LaunchCoordinator, WhatOneNodeCannotCureIsNotRestarted) {
   other.join();
 }
 
+// Node 0 waits for a while to hear how the others' ranks ended, and decides.
+TEST(LaunchCoordinator, ANodeThatCannotBeCuredStaysOutOfARestart) {
+  LaunchCoordinator first(0, 2, "127.0.0.1", 0, with(false));
+  LaunchCoordinator second(1, 2, "127.0.0.1", first.port(), with(false));
+  Outcome own = failed(3, Cause::kSilent, 1);
+  own.kind = EndKind::kUnkillable;
+  own.curable = false;
+  Verdict seen{.restart = true};
+  std::thread other([&] { seen = second.agree(0, own, [](const Outcome&) { return Verdict{}; }); });
+  first.agree(0, failed(3, Cause::kReported, 0),
+              [](const Outcome& outcome) { return Verdict{.restart = true, .outcome = outcome}; });
+  other.join();
+  EXPECT_FALSE(seen.restart);
+  EXPECT_FALSE(seen.rejoin);
+  EXPECT_EQ(seen.outcome.kind, EndKind::kUnkillable);
+  first.agree(1, failed(3, Cause::kReported, 0), [](const Outcome& outcome) {
+    EXPECT_EQ(outcome.kind, EndKind::kUnkillable);
+    EXPECT_FALSE(outcome.curable);
+    return Verdict{.outcome = outcome};
+  });
+}
+
 TEST(LaunchCoordinator, DeathsAreToldAndForgottenByARestart) {
   LaunchCoordinator coordinator(0, 1, "127.0.0.1", 0, with(false));
   rendezvous::Client client("127.0.0.1", coordinator.port(), "", std::chrono::seconds(5));

@@ -170,6 +170,16 @@ TEST(Elastic, ANodeThatFailsAgainAndAgainIsLeftOut) {
   EXPECT_EQ(resizing.next(*first), (Nodes{0, 1, 2}));
 }
 
+// What has no node at fault, or is as likely on every other.
+TEST(Elastic, OnlyWhatIsTheNodesOwnIsCounted) {
+  Outcome fault{.code = 3, .cause = Cause::kItself, .kind = EndKind::kHang, .rank = 2};
+  EXPECT_TRUE(is_fault_of_node(fault));
+  for (const EndKind kind : {EndKind::kDeviceMemory, EndKind::kNetwork, EndKind::kLostNode}) {
+    fault.kind = kind;
+    EXPECT_FALSE(is_fault_of_node(fault)) << row_of(kind).name;
+  }
+}
+
 // With too few others it stays; node 0 always does.
 TEST(Elastic, ANodeThatIsNeededIsNotLeftOut) {
   const auto first = coordinator(0, 2, 0);

@@ -212,6 +212,24 @@ TEST(Supervise, TheStatusPageOutlivesTheRank) {
   EXPECT_EQ(outcome.kind, EndKind::kDeviceFault) << outcome.what;
 }
 
+// Rank 0 leaves because rank 1 hangs, which says nothing; the node of rank 1 is to be blamed.
+TEST(Supervise, ARankThatLeavesForAnotherThatHangsIsNotAtFault) {
+  const RankEnd ends[] = {
+      {.rank = 0, .order = 0, .code = 3, .failure = Failure::kHang, .hanging = 1},
+      {.rank = 1, .order = 1, .code = 3, .failure = Failure::kPeerLost}};
+  const Outcome outcome = outcome_of(ends, 0);
+  EXPECT_EQ(outcome.rank, 1);
+  EXPECT_EQ(outcome.kind, EndKind::kHang);
+  const Scratch folder;  // kHang is 9, and the page says 1 + the rank behind 40 bytes
+  const Outcome read = run(
+      shell("printf '\\003\\000\\172\\014\\011\\000\\000\\000' 1<>/proc/self/fd/$OCTAVO_STATUS_FD;"
+            "printf '\\006' | dd bs=1 seek=40 conv=notrunc of=/proc/self/fd/$OCTAVO_STATUS_FD;"
+            "exit 3",
+            1, folder));
+  EXPECT_EQ(read.kind, EndKind::kHang) << read.what;
+  EXPECT_EQ(read.rank, 5);
+}
+
 // It promised a pulse within 0.4 s at step 7, and gives none.
 TEST(Supervise, ARankWithoutASignOfLifeIsNamedAndEnded) {
   const Scratch folder;

@@ -78,7 +78,6 @@ void HangWatch::run() {
   while (!stopping_) {
     lock.unlock();
     // For the launcher, which sees by it whether this process runs at all.
-    page.step = heartbeat::beats().step.load(kRelaxed);
     page.pulse = static_cast<int64_t>(1e9 * monotonic_seconds());
     page.hang_limit = static_cast<int64_t>(1e9 * timeout_);
     const double now = monotonic_seconds();
@@ -92,7 +91,8 @@ void HangWatch::run() {
         on_wait(now);
         break;
       case Verdict::kHangs:
-        end_run(str(where(), " hangs: no progress for ", so_far(), ": it ", doing()));
+        end_run(str(where(), " hangs: no progress for ", so_far(), ": it ", doing()),
+                Failure::kHang, world_.rank());
     }
     lock.lock();
     changed_.wait_for(lock, interval, [this] { return stopping_; });
@@ -211,9 +211,10 @@ void HangWatch::on_wait(double now) {
 // Where everybody waits, nobody ends it but this.
 void HangWatch::judge_all(const dist::WaitingPlace& here, const dist::AbsentRanks& absent) {
   if (absent.count == 0)
-    end_run(str("all ", here.size, " ranks wait and none hangs by itself: no progress for ",
-                so_far(), ": each ", doing(),
-                "; the network between them, or a GPU, does not deliver"));
+    end_run(
+        str("all ", here.size, " ranks wait and none hangs by itself: no progress for ", so_far(),
+            ": each ", doing(), "; the network between them, or a GPU, does not deliver"),
+        Failure::kNetwork, world_.rank());
   if (!absent.all_elsewhere()) return;
   const auto& behind = *std::ranges::min_element(
       absent.elsewhere, {}, [](const auto& other) { return other.place.order; });
@@ -221,17 +222,20 @@ void HangWatch::judge_all(const dist::WaitingPlace& here, const dist::AbsentRank
   const auto with_behind = std::ranges::count(absent.elsewhere, behind.place.order,
                                               [](const auto& other) { return other.place.order; });
   if (behind.place.order > here.order && here.size - absent.count == 1)
-    end_run(str(where(), " hangs: no progress for ", so_far(), ": it ", doing(),
-                ", which others have behind them: rank ", behind.rank, " waits in ",
-                behind.place.name));
+    end_run(
+        str(where(), " hangs: no progress for ", so_far(), ": it ", doing(),
+            ", which others have behind them: rank ", behind.rank, " waits in ", behind.place.name),
+        Failure::kHang, world_.rank());
   if (++all_wait_ < kLater) return;
   if (behind.place.order < here.order && with_behind == 1)
     end_run(str("rank ", behind.rank, " hangs: no progress for ", so_far(), ": it waits in ",
                 behind.place.name, ", which others have behind them: rank ", world_.rank(), " ",
-                doing()));
+                doing()),
+            Failure::kHang, behind.rank);
   end_run(str("all ranks wait and none hangs by itself, not in the same place: no progress for ",
               so_far(), ": rank ", world_.rank(), " ", doing(), ", rank ", behind.rank, " in ",
-              behind.place.name));
+              behind.place.name),
+          Failure::kNetwork, world_.rank());
 }
 
 std::unique_ptr<HangWatch> watch_over_hangs(double timeout, dist::World& world,
@@ -242,8 +246,9 @@ std::unique_ptr<HangWatch> watch_over_hangs(double timeout, dist::World& world,
                                      trained.device().is_cpu());
 }
 
-void HangWatch::end_run(const std::string& text) {
-  note_failure(Failure::kHang);
+void HangWatch::end_run(const std::string& text, Failure failure, int hanging) {
+  own_page().hanging = hanging == world_.rank() ? 0 : static_cast<uint32_t>(hanging) + 1;
+  note_failure(failure);
   constexpr int kCode = static_cast<int>(ExitCode::kEnvironment);
   const std::string line =
       str(text, "; this rank ends with exit code ", kCode, " (hang_timeout ", timeout_, ")");

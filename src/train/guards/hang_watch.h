@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 
+#include "base/failure.h"
 #include "dist/world.h"
 #include "train/guards/device_progress.h"
 #include "train/guards/hang_judge.h"
@@ -36,7 +37,9 @@ class HangWatch {
   void on_wait(double now);
   void judge_all(const dist::WaitingPlace& here, const dist::AbsentRanks& absent);
   dist::WaitingPlace place() const;
-  [[noreturn]] void end_run(const std::string& text);
+  // Why this rank leaves: the launcher counts a hang against the node of the rank that hangs, and
+  // what the network may have done against none.
+  [[noreturn]] void end_run(const std::string& text, Failure failure, int hanging);
   std::string where() const;   // "rank 2 (node7, process 4711)"
   std::string so_far() const;  // "45 s at step 12"
   std::string doing() const;   // "waits in all-reduce of loss (#5, group all)"
