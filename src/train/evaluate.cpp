@@ -20,14 +20,49 @@ int64_t samples_of(int64_t batches, int64_t rows) {
 
 struct StoppedInBetween {};
 
-// Nothing: `leaves` said so on some rank.
+// Whether a rank was asked to stop: a notice is for saving. Ranks ask together, every few batches,
+// since one that left alone would be waited for.
+class StopQuestion {
+ public:
+  explicit StopQuestion(dist::World& world) : world_(world) {}
+
+  bool operator()() {
+    if (world_.size() == 1) return stop_requested();
+    return asked_++ % kEvery == 0 && ask(true).stop;
+  }
+
+  // Of a rank that has no more to ask. True: others had, and all are to stop.
+  bool wait_for_others() {
+    for (;;) {
+      const Answer answer = ask(false);
+      if (!answer.somebody_goes_on) return false;
+      if (answer.stop) return true;
+    }
+  }
+
+ private:
+  static constexpr int64_t kEvery = 4;
+  struct Answer {
+    bool stop, somebody_goes_on;
+  };
+
+  Answer ask(bool goes_on) {
+    at::Tensor any = at::tensor({stop_requested() ? 1 : 0, goes_on ? 1 : 0}, at::kInt);
+    world_.max(any, "whether a rank was asked to stop");
+    return {any[0].item<int32_t>() != 0, any[1].item<int32_t>() != 0};
+  }
+
+  dist::World& world_;
+  int64_t asked_ = 0;
+};
+
+// Nothing: `leaves` said so, on all ranks alike.
 std::optional<monitor::EvalRecord> evaluated(Run& run, const std::function<bool()>& leaves) {
   const auto& s = run.settings;
   // The same samples after batch_size was lowered in the middle of a run.
   const int64_t most = run.batching.eval_samples > 0 ? run.batching.eval_samples
                                                      : samples_of(s.eval_batches, s.batch_size);
   eval::LossSum sum;
-  double left = 0;
   try {
     sum = eval::sum_loss(*run.trained.engine, *run.trained.model,
                          {run.data.val, s.max_seq_length, s.batch_size, most, run.world.rank(),
@@ -36,11 +71,10 @@ std::optional<monitor::EvalRecord> evaluated(Run& run, const std::function<bool(
                            if (leaves()) throw StoppedInBetween();
                          });
   } catch (const StoppedInBetween&) {
-    left = 1;
+    return std::nullopt;
   }
-  at::Tensor all = at::tensor({sum.loss, static_cast<double>(sum.tokens), left}, at::kDouble);
+  at::Tensor all = at::tensor({sum.loss, static_cast<double>(sum.tokens)}, at::kDouble);
   run.world.sum(all, "validation loss");
-  if (all[2].item<double>() > 0) return std::nullopt;
   sum = {all[0].item<double>(), static_cast<int64_t>(all[1].item<double>())};
   monitor::EvalRecord record = sum.record();
   record.step = run.progress.step;
@@ -54,26 +88,39 @@ monitor::EvalRecord evaluate(Run& run) {
 }
 
 std::optional<monitor::EvalRecord> evaluate_unless_stopped(Run& run) {
-  const bool together = dist::shards_of(run.settings.sharding_mode, run.world).weights;
-  return evaluated(run, [together] { return !together && stop_requested(); });
+  StopQuestion asked(run.world);
+  return evaluated(run, [&] { return asked(); });
 }
 
 std::optional<monitor::TaskRecord> evaluate_hellaswag(Run& run) {
   const auto& s = run.settings;
+  StopQuestion asked(run.world);
+  std::optional<monitor::TaskRecord> record;
+  bool stopped = false;
   try {
     const eval::HellaSwagResult found = eval::hellaswag(
         *run.trained.engine, *run.trained.model, *run.data.tokenizer, run.data.hellaswag,
-        s.eval_hellaswag_rows, [](const eval::HellaSwagRow&) {}, /*shows_progress=*/false);
-    return monitor::TaskRecord{.step = run.progress.step,
-                               .rows = found.rows,
-                               .acc = found.acc(),
-                               .acc_norm = found.acc_norm()};
+        s.eval_hellaswag_rows,
+        [&](const eval::HellaSwagRow&) {
+          if (asked()) throw StoppedInBetween();
+        },
+        /*shows_progress=*/false);
+    record = {.step = run.progress.step,
+              .rows = found.rows,
+              .acc = found.acc(),
+              .acc_norm = found.acc_norm()};
+  } catch (const StoppedInBetween&) {
+    stopped = true;
   } catch (const Error& error) {
-    // A benchmark is not worth a run. All ranks fail alike: on the file, the tokenizer, the model.
+    // A benchmark is not worth a run: bad rows, a tokenizer or a model that cannot be asked.
     if (error.code() != ExitCode::kUsage && error.code() != ExitCode::kDamaged) throw;
     log_warn_once(str("no HellaSwag: ", error.what()));
-    return std::nullopt;
   }
+  if (!stopped) stopped = asked.wait_for_others();
+  if (!stopped) return record;
+  run.progress.stop_agreed = true;
+  log_info(str("no HellaSwag at step ", run.progress.step, ": the run was asked to stop"));
+  return std::nullopt;
 }
 
 monitor::EvalRecord evaluate_model(const Loaded& loaded, const config::Settings& settings) {

@@ -6,8 +6,10 @@ failing   the file system of checkpoints becomes full: each failed save is count
           raises the flag failed_save; after max_failed_saves in a row a guard ends the run with exit code 4
 by_time   with checkpoint_minutes checkpoints appear though checkpoint_freq is never reached; with 0 none does
 notice    SIGTERM in the midst of a validation: it is left out, and the run saves and leaves with 75 at once
+to_one    the same of two ranks, of which one alone gets the signal: with whole weights and sharded ones, and in HellaSwag
 """
 import json
+import os
 import pathlib
 import signal
 import subprocess
@@ -18,6 +20,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
 import common  # noqa: E402
 from common import STOPPED  # noqa: E402
+from rank_runs import Launched  # noqa: E402
 
 CONFIG = """
 model_name: custom
@@ -39,6 +42,7 @@ run_name: run
 """
 GUARD = 4
 PATIENCE = 120
+HELLASWAG = common.DATA / "data" / "eval" / "hellaswag_val.jsonl"
 
 
 def new_folder(work, name, **keys):
@@ -107,17 +111,36 @@ def notice(work):
     return [*problems, folder.unsound()] if folder.unsound() else problems
 
 
+def to_one(work):
+    problems = []
+    for mode, said, *flags in (("ddp", "the evaluation waits for the resume"),
+                               ("fsdp_full", "the evaluation waits for the resume"),
+                               ("ddp", "no HellaSwag at step", "--eval_batches", 1, "--eval_hellaswag", HELLASWAG)):
+        folder = new_folder(work, f"to_one-{mode}-{len(flags)}", eval_freq=5, eval_batches=1_000_000, width=256)
+        run = Launched(folder, ["--nproc", 2, "--max_restarts", 0], ["--sharding_mode", mode, *flags])
+        try:
+            time.sleep(15)
+            os.kill(run.wait_for_ranks(2)[1], signal.SIGTERM)
+            began = time.monotonic()
+            code, seconds = run.wait(PATIENCE), time.monotonic() - began
+        finally:
+            run.end()
+        if code != STOPPED or seconds > 30 or said not in run.said() + run.log(1) or folder.unsound():
+            problems.append(f"{mode} {flags}: exit code {code} after {seconds:.1f} s: {folder.unsound()}{run.said()[-1500:]}")
+    return problems
+
+
 def main():
     common.require_files()
     lost = 0
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(temporary)
         common.prepare_data(work)
-        for case in (failing, by_time, notice):
+        for case in (failing, by_time, notice, to_one):
             problems = case(work)
             print(f"{case.__name__}: {'; '.join(problems) or 'as it should be'}", flush=True)
             lost += bool(problems)
-    print(f"tried=3 survived={3 - lost} lost={lost}")
+    print(f"tried=4 survived={4 - lost} lost={lost}")
     sys.exit(1 if lost else 0)
 
 
