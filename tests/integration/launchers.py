@@ -2,7 +2,7 @@
 # test: label=integration timeout=600 gate=""
 """Every command of docs/how-to/cluster.md under `test: launchers`, as it stands there: octavo launch, torchrun --no-python, srun
 (of a real SLURM), mpirun and the guides' GPU_NUM convention each train two ranks for ten steps to the same losses, number
-for number. The files for SLURM and Kubernetes are read by shellcheck and a YAML parser."""
+for number. The files for SLURM and Kubernetes are read by shellcheck, a YAML parser and the types of JobSet's and Kubernetes' API."""
 import os
 import pathlib
 import shutil
@@ -14,6 +14,7 @@ import common
 import slurm_cluster
 import yaml
 from common import OCTAVO
+from kubeflow_trainer_api.models.jobset_v1alpha2_job_set import JobsetV1alpha2JobSet
 
 STEPS = 10
 CONFIG = f"""
@@ -74,6 +75,27 @@ def page_runs(work, cluster):
     return found
 
 
+def differences(given, read, place=""):
+    """What a reader left out of a document, or added to it."""
+    if isinstance(given, dict) and isinstance(read, dict):
+        return [text for key in sorted({*given, *read})
+                for text in ([f"{place}.{key}"] if (key in given) != (key in read) else differences(given[key], read[key], f"{place}.{key}"))]
+    if isinstance(given, list) and isinstance(read, list) and len(given) == len(read):
+        return [text for i, pair in enumerate(zip(given, read)) for text in differences(*pair, f"{place}[{i}]")]
+    return [] if given == read else [f"{place}: {given!r} became {read!r}"]
+
+
+def check_schema(spec):
+    """JobSet's and Kubernetes' own types, as Kubeflow's package has them: a field that they do not know is left out, one that must
+    be there and is not is added or refused."""
+    wrong = differences(spec, JobsetV1alpha2JobSet.from_dict(spec).to_dict())
+    if wrong:
+        sys.exit(f"not as the schema wants it: {', '.join(wrong)}")
+    spec["spec"]["replicatedJobs"][0]["template"]["spec"]["backofLimit"] = 3
+    if not differences(spec, JobsetV1alpha2JobSet.from_dict(spec).to_dict()):
+        sys.exit("a field that Kubernetes does not know was not seen")
+
+
 def check_manifest(path, nodes, gpus):
     """What Kubernetes would be told, by what the parsed file says."""
     spec = yaml.safe_load(path.read_text())
@@ -100,6 +122,7 @@ def check_manifest(path, nodes, gpus):
     }.items() if not right]
     if wrong:
         sys.exit(f"{path}: wrong {wrong}\n{path.read_text()}")
+    check_schema(spec)
 
 
 def check_files(work):
