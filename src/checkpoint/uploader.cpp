@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cmath>
 #include <random>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -196,13 +197,17 @@ std::string Uploader::progress_text() const {
              current_->failed > 0 ? str(", attempt ", current_->failed + 1) : "");
 }
 
-bool Uploader::wait(int64_t attempts, const std::function<bool()>& give_up) {
+bool Uploader::wait(int64_t attempts, const std::function<bool()>& give_up,
+                    const std::function<void()>& on_progress) {
   constexpr auto kLook = std::chrono::milliseconds(100);
   constexpr double kSay = 5;  // seconds between lines
   std::unique_lock lock(mutex_);
   const int64_t failed_before = counts_.failed;
   auto said = UploadClock::now() - std::chrono::seconds(4);
+  uint64_t sent_before = 0;
   while (current_ || next_) {
+    const uint64_t sent = current_ ? current_->sent.load() : 0;
+    if (std::exchange(sent_before, sent) != sent && on_progress) on_progress();
     if (counts_.failed - failed_before >= attempts || (give_up && give_up())) return false;
     if (const std::string text = progress_text(); !text.empty() && seconds_since(said) > kSay) {
       log_info(str("checkpoint: waiting for the upload of ", text));

@@ -63,8 +63,10 @@ class Uploader {
   const std::string& address() const { return address_; }
 
   // Until nothing is left to upload, with progress. Gives up when `give_up` says so, and after
-  // `attempts` failed ones from now on; returns whether all is uploaded.
-  bool wait(int64_t attempts, const std::function<bool()>& give_up);
+  // `attempts` failed ones from now on; returns whether all is uploaded. `on_progress`: called
+  // while bytes are sent. Neither may ask the uploader.
+  bool wait(int64_t attempts, const std::function<bool()>& give_up,
+            const std::function<void()>& on_progress = {});
 
  private:
   struct Job;

@@ -263,18 +263,25 @@ void LaunchCoordinator::stay_out(int generation, const Outcome& own) {
 }
 
 Verdict LaunchCoordinator::follow(int generation, const Outcome& own) {
+  // Done: the first rank may still upload the last checkpoint, as long as node 0's launcher
+  // answers.
+  const bool done = own.cause == Cause::kNone && !own.stopped;
+  const Clock::time_point deadline =
+      done ? Clock::time_point::max() : Clock::now() + options_.decision;
   std::string why;
   try {
     check_store();
     client_->set(end_key(generation, node_), written({.outcome = own}));
-    const milliseconds patience = kOthersDone + kOthersFailed;
-    Verdict verdict = read_verdict(waited_for(verdict_key(generation), Clock::now() + patience));
+    Verdict verdict = read_verdict(waited_for(verdict_key(generation), deadline));
     client_->set(read_key(generation, node_), "1");
     if (!verdict.restart || own.cause == Cause::kNone || own.curable || options_.interrupted())
       return verdict;
     stay_out(generation, own);
     return {.outcome = own};
   } catch (const rendezvous::TimedOut& error) {
+    if (done)
+      fail(ExitCode::kStopped, "launch", "asked to stop before node 0 said how the run ended: its ",
+           "first rank may still upload the last checkpoint");
     why = error.what();
   } catch (const rendezvous::Unreachable& error) {
     why = error.what();

@@ -45,6 +45,8 @@ class LaunchCoordinator {
     // For its address to be this machine's and its port free: names and sockets of a node that was
     // lost lag behind.
     std::chrono::milliseconds listen{60'000};
+    // For node 0 to decide after ranks here have failed. Where they are done there is no limit.
+    std::chrono::milliseconds decision{140'000};
     bool elastic = false;  // launchers come and go: each says that it is there
     RunTerms terms = {};
   };

@@ -51,9 +51,10 @@ cores="${SLURM_CPUS_PER_TASK:-$((${SLURM_CPUS_ON_NODE:-1} / ${SLURM_NTASKS_PER_N
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$((cores > 0 ? cores : 1))}"
 
 # Ranks that miss another leave by themselves with 3, so that the highest code is that of the rank
-# at fault: they get the time for it.
+# at fault: they get the time for it. No limit, either, when the first has left: the rank that uploads
+# the last checkpoint may take hours. One that hangs is ended by hang_timeout.
 code=0
-srun --kill-on-bad-exit=0 --wait=60 --export=ALL "${ranks[@]}" "$OCTAVO" "${command[@]}" || code=$?
+srun --kill-on-bad-exit=0 --wait=0 --export=ALL "${ranks[@]}" "$OCTAVO" "${command[@]}" || code=$?
 echo "job $SLURM_JOB_ID, start $start: exit code $code"
 
 requeue() {

@@ -24,8 +24,10 @@ constexpr auto kGpuReadings = std::chrono::seconds(1);
 struct EndRecord {
   int exit_code = 1;
 };
+struct AliveRecord {};
 
-using Record = std::variant<StepRecord, EvalRecord, TaskRecord, SampleRecord, Flag, EndRecord>;
+using Record =
+    std::variant<StepRecord, EvalRecord, TaskRecord, SampleRecord, Flag, AliveRecord, EndRecord>;
 
 int64_t weight_of(const Record& record) {
   const auto* step = std::get_if<StepRecord>(&record);
@@ -43,6 +45,8 @@ void hand_to(Sink& sink, const Record& record) {
     sink.on_sample(*sample);
   else if (const auto* flag = std::get_if<Flag>(&record))
     sink.on_flag(*flag);
+  else if (std::holds_alternative<AliveRecord>(record))
+    sink.on_alive();
   else
     sink.on_end(std::get<EndRecord>(record).exit_code);
 }
@@ -204,6 +208,10 @@ void AsyncSink::on_sample(const SampleRecord& record) {
 
 void AsyncSink::on_flag(const Flag& flag) {
   shared_->push(flag);
+}
+
+void AsyncSink::on_alive() {
+  shared_->push(AliveRecord{});
 }
 
 void AsyncSink::settle(std::chrono::milliseconds patience) const {

@@ -43,6 +43,7 @@ class AsyncSink final : public Sink {
   void on_task(const TaskRecord& record) override;
   void on_sample(const SampleRecord& record) override;
   void on_flag(const Flag& flag) override;
+  void on_alive() override;
   // Waits until all that was handed over is written, not longer than that.
   void settle(std::chrono::milliseconds patience) const;
   // Waits until everything is written, at most Limits::seconds_to_end.

@@ -96,7 +96,9 @@ class PrometheusSink final : public Sink {
     values_[prometheus_name("flags/" + f.name)] += 1;
   }
 
-  void on_sample(const SampleRecord&) override {
+  void on_sample(const SampleRecord&) override { on_alive(); }
+
+  void on_alive() override {
     const std::lock_guard lock(mutex_);
     heard_ = Clock::now();
   }

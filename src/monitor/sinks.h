@@ -21,6 +21,8 @@ class Sink {
   virtual void on_task(const TaskRecord&) {}
   virtual void on_sample(const SampleRecord&) {}
   virtual void on_flag(const Flag&) {}
+  // No record is due, and the run gets on: its last upload does.
+  virtual void on_alive() {}
   // The run's end, with the exit code of the process.
   virtual void on_end(int /*exit_code*/) {}
   virtual int64_t failures() const { return 0; }

@@ -293,7 +293,7 @@ int run_to_the_end(Run& run) {
   }
   hang_watch.reset();
   if (run_saves) save_the_rest(run, outputs, state.saved);
-  const bool uploaded = finish_uploads(run);
+  const bool uploaded = finish_uploads(run, [&] { outputs.on_alive(); });
   const int code = end_run(run, outputs, run_saves);
   if (!uploaded && code == static_cast<int>(ExitCode::kOk)) fail_not_uploaded(run);
   return code;

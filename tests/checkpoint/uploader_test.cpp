@@ -66,6 +66,25 @@ TEST(Uploader, GivesUpAfterSoManyAttempts) {
   EXPECT_TRUE(verify(folder / "step-00000003").empty());
 }
 
+// /healthz lives of it while the last upload takes its hours.
+TEST(Uploader, WaitSaysThatBytesMove) {
+  Scratch folder;
+  auto store = std::make_shared<MemoryStore>();
+  Hold hold;
+  store->before = [&](const std::string& kind, const std::string& address) {
+    if (kind == "put" && address.ends_with("manifest.json")) hold.pass();
+  };
+  Uploader uploader(kAddress, store, {});
+  uploader.add(save(folder.path(), uploader_state(3), {}));
+  hold.wait_until_reached();
+  int moved = 0, looks = 0;
+  EXPECT_FALSE(uploader.wait(
+      kMany, [&] { return ++looks == 3; }, [&] { ++moved; }));
+  EXPECT_EQ(moved, 1);  // of three looks: all was sent before the first
+  hold.open();
+  EXPECT_TRUE(uploader.wait(kMany, {}));
+}
+
 TEST(Uploader, TakesTheNewestAndPassesOverTheRest) {
   Scratch folder;
   auto store = std::make_shared<MemoryStore>();

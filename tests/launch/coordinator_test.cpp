@@ -146,6 +146,25 @@ TEST(LaunchCoordinator, AStopIsOneOfAllNodes) {
   }
 }
 
+// The first rank uploads the last checkpoint for as long as it takes; ranks that failed are missed.
+TEST(LaunchCoordinator, ANodeThatIsDoneWaitsForNodeZero) {
+  LaunchCoordinator first(0, 2, "127.0.0.1", 0, with(false));
+  Options options = with(false);
+  options.decision = milliseconds(200);
+  LaunchCoordinator second(1, 2, "127.0.0.1", first.port(), options);
+  const auto none = [](const Outcome&) { return Verdict{}; };
+  Verdict seen{.outcome = {.code = 3}};
+  std::thread other([&] { seen = second.agree(0, {}, none); });
+  std::this_thread::sleep_for(milliseconds(1500));  // more than one question
+  first.agree(0, {}, [](const Outcome& outcome) { return Verdict{.outcome = outcome}; });
+  other.join();
+  EXPECT_EQ(seen.outcome.code, 0) << seen.outcome.what;
+  EXPECT_EQ(second.agree(1, failed(3, Cause::kReported, 2), none).outcome.kind,
+            EndKind::kLostFirstNode);
+  LaunchCoordinator asked(1, 2, "127.0.0.1", first.port(), with(true));
+  expect_failure(ExitCode::kStopped, "may still upload", [&] { asked.agree(2, {}, none); });
+}
+
 TEST(LaunchCoordinator, NodesStartWhatNodeZeroSays) {
   LaunchCoordinator first(0, 2, "127.0.0.1", 0, with(false));
   LaunchCoordinator second(1, 2, "127.0.0.1", first.port(), with(false));

@@ -25,6 +25,7 @@ struct Notes {
   std::vector<int64_t> steps;
   std::vector<std::string> samples;
   std::vector<int> ends;
+  int alive = 0;
   std::optional<double> goodput;
   void wait_for_gate() {
     std::unique_lock lock(mutex);
@@ -50,6 +51,7 @@ class NotingSink final : public Sink {
   }
   void on_eval(const EvalRecord&) override {}
   void on_sample(const SampleRecord& r) override { notes_->samples.push_back(r.text); }
+  void on_alive() override { ++notes_->alive; }
   void on_end(int code) override { notes_->ends.push_back(code); }
   std::string_view name() const override { return throws_ ? "thrower" : "notes"; }
 
@@ -77,13 +79,15 @@ TEST(AsyncSink, EverythingArrivesInOrderAndThenTheEnd) {
   AsyncSink sink(sinks_of(std::make_unique<NotingSink>(notes)), {}, {});
   for (int i = 1; i <= 5000; ++i) sink.on_step(step(i));
   sink.on_sample({5000, "text"});
+  sink.on_alive();
   sink.on_end(75);
   ASSERT_EQ(notes->steps.size(), 5000u);
   for (int i = 1; i <= 5000; ++i) ASSERT_EQ(notes->steps[static_cast<size_t>(i - 1)], i);
   EXPECT_EQ(notes->samples, std::vector<std::string>{"text"});
   EXPECT_EQ(notes->ends, std::vector<int>{75});
   EXPECT_EQ(sink.failures(), 0);
-  EXPECT_EQ(sink.receipt()["records"], 5002);
+  EXPECT_EQ(notes->alive, 1);
+  EXPECT_EQ(sink.receipt()["records"], 5003);
 }
 
 TEST(AsyncSink, ARunThatBreaksOffEndsWithOne) {

@@ -170,6 +170,15 @@ TEST(Prometheus, MetricsAndHealth) {
   EXPECT_TRUE(health.starts_with("HTTP/1.1 200 ")) << health;
   EXPECT_NE(health.find("{\"status\":\"ok\",\"step\":12,"), health.npos) << health;
   EXPECT_NE(health.find("\"failed_uploads\":2"), health.npos) << health;
+  // The last upload: no records, and signs of life.
+  const auto quiet = [&] {
+    const std::string body = ask(port, "GET /healthz HTTP/1.1\r\n\r\n");
+    return std::stod(body.substr(body.find("record\":") + 8));
+  };
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  EXPECT_GE(quiet(), 0.4);
+  sink->on_alive();
+  EXPECT_LT(quiet(), 0.4);
 }
 
 }  // namespace

@@ -91,6 +91,10 @@ void Outputs::on_sample(const monitor::SampleRecord& record) {
   background_->on_sample(record);
 }
 
+void Outputs::on_alive() {
+  if (writes()) background_->on_alive();
+}
+
 void Outputs::say(const monitor::Flag& flag) {
   console_->on_flag(flag);
   background_->on_flag(flag);

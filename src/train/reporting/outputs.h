@@ -28,6 +28,7 @@ class Outputs {
   void on_eval(const monitor::EvalRecord& record);
   void on_task(const monitor::TaskRecord& record);
   void on_sample(const monitor::SampleRecord& record);
+  void on_alive();  // the last upload gets on
   // A guard ends the run in the step after the last: the flag is raised and everything is written.
   void on_guard(const Error& error);
   // Writes what is left: the receipt, and the run's page from all of it.

@@ -45,13 +45,14 @@ void start_uploads(Run& run) {
     run.uploader->add(from);
 }
 
-bool finish_uploads(Run& run) {
+bool finish_uploads(Run& run, const std::function<void()>& on_progress) {
   if (run.uploader == nullptr) return true;
   // Of a notice of 30 s; a run that was not asked to stop waits as long as uploads get on.
   constexpr double kStopSeconds = 27;
   constexpr int64_t kAttempts = 5;
   const bool all = run.uploader->wait(
-      kAttempts, [] { return stop_requested() && seconds_since_stop_request() > kStopSeconds; });
+      kAttempts, [] { return stop_requested() && seconds_since_stop_request() > kStopSeconds; },
+      on_progress);
   const checkpoint::Uploader::Counts counts = run.uploader->counts();
   log_info(str("uploaded ", counts.uploads - counts.there_before, " checkpoints (",
                format_bytes(static_cast<double>(counts.bytes)), ") to ", run.uploader->address(),

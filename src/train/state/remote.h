@@ -2,6 +2,7 @@
 // Checkpoints of a run in an object store: to it in the background (checkpoint_upload), and from it
 // before anything else (resume: s3://…).
 
+#include <functional>
 #include <string>
 
 #include "train/run.h"
@@ -18,8 +19,9 @@ std::string local_resume(const config::Settings& settings, dist::World& world);
 // On the first rank, when checkpoint_upload is given. The checkpoint that the run resumes from is
 // uploaded too, unless it is there: the run before may have been killed before it was.
 void start_uploads(Run& run);
-// After the last save: waits for the uploads, as long as a stop leaves time. Whether all are there.
-bool finish_uploads(Run& run);
+// After the last save: waits for the uploads, as long as a stop leaves time; `on_progress` is
+// called while bytes are sent. Whether all are there.
+bool finish_uploads(Run& run, const std::function<void()>& on_progress);
 // A run that is done and whose last checkpoint is on one machine only has not done what was asked.
 [[noreturn]] void fail_not_uploaded(const Run& run);
 
