@@ -85,12 +85,14 @@ int launch(const Verb& verb, Args args) {
   const auto dashes = std::find(args.begin(), args.end(), "--");
   const bool has_dashes = dashes != args.end();
   const size_t own = has_dashes ? static_cast<size_t>(dashes - args.begin()) : bare_command(args);
-  const config::Settings settings = config::parse(args.subspan(0, own), verb.arguments).settings;
+  const config::Parsed parsed = config::parse(args.subspan(0, own), verb.arguments);
+  config::Settings settings = parsed.settings;
   const Args command = args.subspan(has_dashes ? own + 1 : own);
   constexpr fs::perms kFile = fs::perms::owner_read | fs::perms::owner_write |
                               fs::perms::group_read | fs::perms::others_read;
   if (settings.slurm.empty() && settings.kubernetes.empty())
     return launch::run(settings, work_to_start(settings, command), launch::environment());
+  if (!parsed.given("max_restarts")) settings.max_restarts = launch::kSchedulerRestarts;
   const launch::Work work = work_of(command);
   std::vector<Script> scripts;
   if (!settings.slurm.empty())

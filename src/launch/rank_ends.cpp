@@ -169,4 +169,15 @@ EndKind kind_of(const RankEnd& end) {
   return end.signal != 0 ? kind_of_signal(end.signal) : kind_of_code(end);
 }
 
+std::vector<int> curable_codes() {
+  constexpr int kSignals = 64;
+  std::vector<int> codes;
+  for (int code = 1; code <= 128 + kSignals; ++code) {
+    EndKind kind = kind_of({.code = code});
+    if (kind == K::kOtherCode && code > 128) kind = kind_of({.signal = code - 128});
+    if (row_of(kind).curable) codes.push_back(code);
+  }
+  return codes;
+}
+
 }  // namespace octavo::launch

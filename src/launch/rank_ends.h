@@ -1,11 +1,12 @@
 #pragma once
 // Every way in which a rank or a node can end, one row each: who is at fault, whether a restart may
-// help, and what is tried. Nothing else decides what is restarted.
+// help, and what is tried. Nothing else decides what is restarted, here or by a scheduler.
 
 #include <chrono>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/failure.h"
 
@@ -93,5 +94,9 @@ struct EndRow {
 std::span<const EndRow> end_table();  // in the order of EndKind
 const EndRow& row_of(EndKind kind);
 EndKind kind_of(const RankEnd& end);
+
+// For schedulers, which know a process by its exit code alone (128 + a signal): those after which a
+// restart may help, in order. 3 is one: what the rank said about itself is not known there.
+std::vector<int> curable_codes();
 
 }  // namespace octavo::launch

@@ -66,15 +66,17 @@ requeue() {
 # 75: stopped on request and resumable.
 if [[ $code -eq 75 ]]; then requeue "it was stopped on request"; fi
 
-# 3 and 128 + a signal: a rank or its machine failed (130 is a second Ctrl-C). Wrong use (2), a guard
-# (4) and damage (5) would come again.
-if [[ $code -eq 3 || ($code -gt 128 && $code -ne 130) ]]; then
+# A rank or its machine failed (3, 128 + a signal) and a restart may help, by octavo's own table of ends.
+# Wrong use (2), a guard (4), damage (5) and what else is not here would come again.
+case $code in
+@CURABLE@)
   now="$(date +%s)"
   echo "$now" >> "$logs/failures"
   recent="$(awk -v since="$((now - @WINDOW@))" '$1 >= since' "$logs/failures" | wc -l)"
   if [[ $recent -le @RESTARTS@ ]]; then requeue "failure $recent of at most @RESTARTS@ in @MINUTES@ minutes"; fi
   echo "job $SLURM_JOB_ID: not requeued, $recent failures in @MINUTES@ minutes (max_restarts, restart_window)"
-fi
+  ;;
+esac
 exit "$code"
 )sh";
 
@@ -111,7 +113,7 @@ spec:
   failurePolicy:
     maxRestarts: @RESTARTS@
     rules:
-      # Wrong use (2), a guard (4) and damage (5) would come again.
+      # What a restart cannot cure would come again.
       - action: FailJobSet
         onJobFailureReasons: [PodFailurePolicy]
   replicatedJobs:
@@ -130,8 +132,9 @@ spec:
                 onExitCodes: {containerName: octavo, operator: In, values: [75]}
               - action: Ignore
                 onPodConditions: [{type: DisruptionTarget, status: "True"}]
+              # All but the codes after which a restart may help, by octavo's own table of ends.
               - action: FailJob
-                onExitCodes: {containerName: octavo, operator: In, values: [2, 4, 5]}
+                onExitCodes: {containerName: octavo, operator: NotIn, values: [@CURABLE@]}
           template:
             spec:
               restartPolicy: Never

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "launch/membership.h"
+#include "launch/rank_ends.h"
 #include "launch/script_texts.h"
 
 namespace octavo::launch {
@@ -29,9 +30,10 @@ bool wants_gpus(const Work& work) {
   return work.train.device != config::DeviceChoice::kCpu;
 }
 
-// Of a scheduler that starts a run again: a few times, unless more was asked for.
-int64_t restarts_of(const config::Settings& settings) {
-  return std::max<int64_t>(3, settings.max_restarts);
+std::string curable_list(std::string_view separator) {
+  std::vector<std::string> codes;
+  for (const int code : curable_codes()) codes.push_back(std::to_string(code));
+  return join(codes, separator);
 }
 
 // The text with each @WORD@ replaced; the values are not looked into again.
@@ -47,11 +49,6 @@ std::string filled(std::string_view text, const Variables& values) {
     text.remove_prefix(end + 1);
   }
   return result;
-}
-
-Elastic elastic_of_job(config::Settings settings, const Work& work) {
-  settings.max_restarts = restarts_of(settings);
-  return elastic_of(settings, work.train, at_least_one(settings.nproc));
 }
 
 // A job of MIN to MAX nodes takes as many of those it got as share a step evenly.
@@ -98,7 +95,7 @@ std::string slurm_script(const config::Settings& settings, const Work& work) {
   if (settings.spares > 0)
     fail(ExitCode::kUsage, "launch", "slurm: wanted no spares, found ", settings.spares,
          "; leave them out: a job that is requeued gets other nodes from SLURM");
-  const Elastic elastic = elastic_of_job(settings, work);
+  const Elastic elastic = elastic_of(settings, work.train, nproc);
   const std::string script = shell_quoted(settings.slurm);
   std::string text =
       str("#!/usr/bin/env bash\n"
@@ -137,9 +134,10 @@ std::string slurm_script(const config::Settings& settings, const Work& work) {
   const auto window = static_cast<int64_t>(60 * settings.restart_window);
   replace("@WINDOW@", std::to_string(window));
   for (int time = 0; time < 2; ++time) {
-    replace("@RESTARTS@", std::to_string(restarts_of(settings)));
+    replace("@RESTARTS@", std::to_string(settings.max_restarts));
     replace("@MINUTES@", str(settings.restart_window));
   }
+  replace("@CURABLE@", curable_list("|"));
   replace("@SHARE@", slurm_share(elastic));
   // A job that is requeued is to find its own checkpoints, and not those of the run that saved
   // last.
@@ -152,15 +150,16 @@ std::string slurm_script(const config::Settings& settings, const Work& work) {
 std::string jobset_manifest(const config::Settings& settings, const Work& work) {
   refuse_flag(work, "--resume", "auto_resume is in the manifest");
   const std::string name = dns_name(work.train.run_name);
-  const Elastic elastic = elastic_of_job(settings, work);
-  const int nodes = elastic.slots(), nproc = at_least_one(settings.nproc);
+  const int nproc = at_least_one(settings.nproc);
+  const Elastic elastic = elastic_of(settings, work.train, nproc);
+  const int nodes = elastic.slots();
   const std::string numbers = elastic.on()
                                   ? str(elastic.least, ":", elastic.most, " --spares ",
                                         elastic.spares, " --node_wait ", settings.node_wait)
                                   : str(nodes);
   const std::string command = str("launch --auto_resume --nproc ", nproc, " --nnodes ", numbers,
                                   " --node_rank $(JOB_COMPLETION_INDEX) --master_address ", name,
-                                  "-nodes-0-0.", name, " --max_restarts ", restarts_of(settings),
+                                  "-nodes-0-0.", name, " --max_restarts ", settings.max_restarts,
                                   " --restart_window ", settings.restart_window, " --");
   std::vector<std::string> words = split(command, ' ');
   words.insert(words.end(), work.command.begin() + 1, work.command.end());
@@ -173,9 +172,10 @@ std::string jobset_manifest(const config::Settings& settings, const Work& work) 
       str("                resources: {limits: {nvidia.com/gpu: ", nproc, "}}\n");
   return filled(kJobSet, {{"NAME", name},
                           {"NODES", std::to_string(nodes)},
-                          {"RESTARTS", std::to_string(restarts_of(settings))},
+                          {"RESTARTS", std::to_string(settings.max_restarts)},
                           // A failure ends the launchers of all nodes: each is a pod's.
-                          {"BACKOFF", std::to_string(2 * nodes * restarts_of(settings))},
+                          {"BACKOFF", std::to_string(2 * nodes * settings.max_restarts)},
+                          {"CURABLE", curable_list(", ")},
                           {"HEALTH", health},
                           {"COMMAND", yaml_words(words, "                ")},
                           {"GPUS", wants_gpus(work) ? gpus : ""}});

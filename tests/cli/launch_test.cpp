@@ -1,4 +1,5 @@
 // The job files that octavo launch writes.
+#include "base/error.h"
 #include "program.h"
 
 namespace octavo {
@@ -32,6 +33,19 @@ TEST_F(LaunchCli, AnEditedScriptIsNotWrittenOver) {
 
   fs::create_directory(folder_ / "folder");
   expect_refused("launch --nproc 2 --slurm folder -- train config.yaml", 2, "name another file");
+}
+
+TEST_F(LaunchCli, AScriptHasTheRestartsThatWereGiven) {
+  write_file_atomic(folder_ / "config.yaml", "model_name: gpt2\ndevice: cpu\n");
+  for (const auto& [given, restarts] :
+       {std::pair("", 3), std::pair("--max_restarts 1 ", 1), std::pair("--max_restarts 0 ", 0)}) {
+    const std::string name = str("job-", restarts, ".sh");
+    const Outcome made =
+        run(str("launch --nproc 2 ", given, "--slurm ", name, " -- train config.yaml"));
+    ASSERT_EQ(made.code, 0) << made.err;
+    EXPECT_NE(read_file(folder_ / name, 1 << 20).find(str("if [[ $recent -le ", restarts, " ]]")),
+              std::string::npos);
+  }
 }
 
 }  // namespace
