@@ -10,7 +10,7 @@
 #include <span>
 #include <tuple>
 
-#include "base/error.h"
+#include "base/failure.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -44,9 +44,11 @@ class LocalFile {
   }
 
  private:
+  // No damage: that a hash shows. A file server that is away comes back.
   [[noreturn]] void io_failed() const {
-    fail(ExitCode::kDamaged, "checkpoint", "cannot read ", path_.string(), ": ",
-         std::strerror(errno));
+    const int problem = errno;
+    fail_as(failure_of_errno(problem), "checkpoint", "cannot read ", path_.string(), ": ",
+            std::strerror(problem));
   }
 
   fs::path path_;

@@ -33,7 +33,8 @@ struct UploadJob {
 enum class Uploaded { kNow, kBefore };
 
 // Every file is compared with the manifest's hash on the way: what the disk damaged is an error
-// (kDamaged) and does not become a checkpoint. kBefore: it was there already.
+// (kDamaged) and does not become a checkpoint; what cannot be read is one of kEnvironment. kBefore:
+// it was there already.
 Uploaded upload_checkpoint(object_store::ObjectStore& store, UploadJob& job);
 
 // After a checkpoint was uploaded: of this run's (`extra` says whose) the `keep` saved last stay,

@@ -11,7 +11,7 @@
 #include <random>
 #include <utility>
 
-#include "base/error.h"
+#include "base/failure.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "checkpoint/manifest.h"
@@ -163,7 +163,8 @@ void Uploader::work() {
       return;
     } catch (const Error& error) {
       problem = error.what();
-      hopeless = error.code() != ExitCode::kEnvironment;  // damaged, or gone from the disk
+      hopeless = error.code() != ExitCode::kEnvironment ||       // damaged
+                 failure_of(error) == Failure::kStorageRefused;  // gone from the disk
     } catch (const std::exception& error) {
       problem = error.what();
     }

@@ -2,6 +2,8 @@
 // ends.
 #include "checkpoint/upload.h"
 
+#include <sys/resource.h>
+
 #include "checkpoint/download.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/memory_store.h"
@@ -126,6 +128,24 @@ TEST(Upload, OfADamagedFileIsRefused) {
   EXPECT_TRUE(
       has(error_of(ExitCode::kDamaged, [&] { upload(store, checkpoint); }), "model.safetensors"));
   EXPECT_TRUE(store.objects().empty());
+}
+
+// Here no file descriptor is left; ESTALE and EIO are the same to it.
+TEST(Upload, OfAFileThatCannotBeReadIsNoDamage) {
+  Scratch folder;
+  MemoryStore store;
+  const fs::path checkpoint = saved(folder.path(), 7, 1);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  store.before = [&](const std::string&, const std::string&) {  // asked with the manifest read
+    const rlimit none{0, before.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &none);
+  };
+  const std::string said = error_of(ExitCode::kEnvironment, [&] { upload(store, checkpoint); });
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_TRUE(has(said, "model.safetensors")) << said;
+  store.before = {};
+  EXPECT_EQ(upload(store, checkpoint), Uploaded::kNow);
 }
 
 TEST(KeepUploaded, KeepsTheNewestAndTheBest) {

@@ -66,6 +66,16 @@ TEST(Uploader, GivesUpAfterSoManyAttempts) {
   EXPECT_TRUE(verify(folder / "step-00000003").empty());
 }
 
+TEST(Uploader, WhatIsGoneFromTheDiskIsNotTriedAgain) {
+  Scratch folder;
+  Uploader uploader(kAddress, std::make_shared<MemoryStore>(), {.wait_scale = 0.001});
+  const fs::path checkpoint = save(folder.path(), uploader_state(3), {});
+  fs::remove(checkpoint / "model.safetensors");
+  uploader.add(checkpoint);
+  EXPECT_FALSE(uploader.wait(kMany, {}));
+  EXPECT_EQ(uploader.counts().failed, 1);
+}
+
 // /healthz lives of it while the last upload takes its hours.
 TEST(Uploader, WaitSaysThatBytesMove) {
   Scratch folder;
