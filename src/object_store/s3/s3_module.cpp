@@ -31,12 +31,19 @@ constexpr uint64_t kPartBytes = 10 << 20, kMaxObject = kPartBytes * 10'000;
 // What may be on the way at a time: Arrow sends in the background and would take all of a file.
 constexpr uint64_t kInFlight = 8 * kPartBytes;
 
+// No credentials were found. When a request fails then, the instance's role may only have been away
+// as they were looked for: the next request looks again.
+std::atomic<bool> without_credentials{false}, look_again{false};
+
 // Messages of Arrow name buckets, keys and hosts, never credentials.
 [[noreturn]] void s3_failed(const char* action, const std::string& address,
                             const arrow::Status& status) {
+  if (without_credentials) look_again = true;
   fail(ExitCode::kEnvironment, kModule, "cannot ", action, " ", address, ": ", status.message(),
        "; check the address, AWS_ENDPOINT_URL, AWS_REGION, AWS_CA_BUNDLE and the credentials "
-       "(AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role)");
+       "(AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role)",
+       without_credentials ? ", of which none were found; the next attempt looks for them again"
+                           : "");
 }
 
 void check(const char* action, const std::string& address, const arrow::Status& status) {
@@ -73,9 +80,22 @@ std::string region_of(const std::string& address, const arrow::fs::S3Options& op
                   arrow::fs::ResolveS3BucketRegion(path.substr(0, path.find('/'))));
 }
 
-void set_credentials(arrow::fs::S3Options& options) {
+// A role that is named and gives nothing is away: to ask without a name would be of no use.
+void refuse_missing_role(const std::string& address) {
+  for (const char* name :
+       {"AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI"})
+    if (!environment_variable(name).empty())
+      fail(ExitCode::kEnvironment, kModule, "cannot ask ", address,
+           ": wanted the credentials of the role that ", name,
+           " names, found none; see whether its server can be reached, or unset ", name);
+}
+
+void set_credentials(arrow::fs::S3Options& options, const std::string& address) {
   options.ConfigureDefaultCredentials();
-  if (options.GetAccessKey().empty()) {
+  without_credentials = options.GetAccessKey().empty();
+  if (without_credentials) {
+    refuse_missing_role(address);
     static std::once_flag said;
     std::call_once(said, [] {
       log_info(
@@ -141,7 +161,7 @@ FileSystem file_system(const std::string& address) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   FileSystem& made = shared_file_system();
-  if (made) return made;
+  if (made && !look_again.exchange(false)) return made;
   static std::atomic<bool> made_before{false};
   const Request request(made_before);
   begin(address);
@@ -153,7 +173,7 @@ FileSystem file_system(const std::string& address) {
   options.connect_timeout = kConnectSeconds;
   options.retry_strategy = arrow::fs::S3RetryStrategy::GetAwsStandardRetryStrategy(kAttempts);
   options.allow_delayed_open = true;  // one request for a small object
-  set_credentials(options);
+  set_credentials(options, address);
   options.region = region_of(address, options);
   made = value_of("ask", address, arrow::fs::S3FileSystem::Make(options));
   return made;
