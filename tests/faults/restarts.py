@@ -35,8 +35,8 @@ SIGNALS = {"SIGKILL": CURED, "SIGSEGV": CURED, "SIGBUS": CURED, "SIGABRT": CURED
            "SIGFPE": ENVIRONMENT, "SIGILL": ENVIRONMENT, "SIGXCPU": ENVIRONMENT, "SIGSYS": ENVIRONMENT,
            "SIGTERM": STOPPED, "SIGHUP": STOPPED, "SIGUSR1": STOPPED, "SIGPIPE": DONE}
 # In the main thread of a rank, in a step (tests/faults/rank_faults.cpp). Numbers are CUDA's errors and errno's.
-FAULTS = {"exit-3": CURED, "exit-1": 1, "exit-2": 2, "exit-4": 4, "exit-5": 5, "exit-42": 42, "exit-130": 130,
-          "cuda-214": CURED, "cuda-719": CURED, "cublas": CURED, "nccl": CURED, "network": CURED, "bad_alloc": CURED,
+FAULTS = {"exit-3": CURED, "exit-1": 1, "exit-2": 2, "exit-4": 4, "exit-5": 5, "exit-42": 42, "exit-127": 127, "exit-130": 130,
+          "cuda-2": CURED, "cuda-214": CURED, "cuda-719": CURED, "cublas": CURED, "nccl": CURED, "network": CURED, "bad_alloc": CURED,
           "file-116": CURED, "file-5": CURED, "file-28": CURED, "file-13": ENVIRONMENT, "shapes": 1, "logic": 1}
 LAUNCHERS = {"node-1-lost": CURED, "node-0-lost": CURED, "launcher-1-killed": CURED, "launcher-0-killed": CURED,
              "stop-node-0": STOPPED, "stop-node-1": STOPPED, "hangup-node-0": STOPPED, "reader-gone": DONE}

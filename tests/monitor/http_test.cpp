@@ -157,6 +157,7 @@ TEST(Prometheus, MetricsAndHealth) {
   r.grad_norm = INFINITY;
   r.upload_seconds = 1.5;
   r.failed_uploads = 2;
+  r.failed_saves = 1;
   sink->on_step(r);
   sink->on_eval({.step = 12, .val_loss = 3.5});
   const std::string page = ask(port, "GET /metrics HTTP/1.1\r\n\r\n");
@@ -169,7 +170,7 @@ TEST(Prometheus, MetricsAndHealth) {
   const std::string health = ask(port, "GET /healthz HTTP/1.1\r\n\r\n");
   EXPECT_TRUE(health.starts_with("HTTP/1.1 200 ")) << health;
   EXPECT_NE(health.find("{\"status\":\"ok\",\"step\":12,"), health.npos) << health;
-  EXPECT_NE(health.find("\"failed_uploads\":2"), health.npos) << health;
+  EXPECT_NE(health.find("\"failed_saves\":1,\"failed_uploads\":2"), health.npos) << health;
   // The last upload: no records, and signs of life.
   const auto quiet = [&] {
     const std::string body = ask(port, "GET /healthz HTTP/1.1\r\n\r\n");
