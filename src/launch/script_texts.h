@@ -138,7 +138,8 @@ spec:
           template:
             spec:
               restartPolicy: Never
-              # SIGTERM reaches the launcher, process 1 of the pod: the ranks save and leave with 75.
+              # SIGTERM reaches the launcher, process 1 of the pod: the ranks save and leave with 75. So
+              # no preStop hook is needed.
               terminationGracePeriodSeconds: 300
               # Of the image: who may read the secret and write into the claim.
               securityContext: {runAsUser: 10001, runAsGroup: 10001, fsGroup: 10001, runAsNonRoot: true}

@@ -117,6 +117,9 @@ TEST(Scripts, Kubernetes) {
   // The image has no octavo in its PATH, and its user is not root.
   EXPECT_TRUE(holds(text, "args:\n                - \"launch\"\n"));
   EXPECT_TRUE(holds(text, "fsGroup: 10001"));
+  // The notice is SIGTERM to process 1: no preStop, no shell around it.
+  EXPECT_TRUE(holds(text, "terminationGracePeriodSeconds: 300\n"));
+  EXPECT_FALSE(holds(text, "preStop:") || holds(text, "\n                command:"));
   EXPECT_TRUE(holds(text, "defaultMode: 0440"));
   EXPECT_TRUE(holds(text, "backoffLimit: 24\n"));
   EXPECT_TRUE(holds(text, "- \"--max_restarts\"\n                - \"3\"\n"));
