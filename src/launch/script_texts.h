@@ -114,7 +114,8 @@ spec:
     maxRestarts: @RESTARTS@
     rules:
       # What a restart cannot cure would come again.
-      - action: FailJobSet
+      - name: notCurable
+        action: FailJobSet
         onJobFailureReasons: [PodFailurePolicy]
   replicatedJobs:
     - name: nodes
