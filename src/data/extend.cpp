@@ -172,6 +172,17 @@ PrepareOptions part_options(const PrepareOptions& options, const DatasetIndex& w
   return part;
 }
 
+// Processes that share the work take no lock until it is done.
+void check_same_end(const PrepareOptions& part, const DatasetIndex& whole,
+                    const tokenizer::Tokenizer& tokenizer) {
+  const fs::path folder = part.output.parent_path();
+  if (ends_inside_a_document(folder, whole, tokenizer.end_of_document()) == part.after_end) return;
+  remove_shared_folder(part.output);
+  fail(ExitCode::kUsage, "data", "wanted ", folder.string(),
+       " as it was when --extend --shared began, found that another --extend added to it since; "
+       "give the command again");
+}
+
 }  // namespace
 
 PrepareResult extend(const PrepareOptions& options) {
@@ -179,7 +190,10 @@ PrepareResult extend(const PrepareOptions& options) {
   DatasetIndex index = read_index(options.output);
   check_val_fraction(options, index);
   std::optional<FolderLock> lock;
-  if (!options.shared) lock.emplace(options.output, FolderLock::kAlone);
+  if (!options.shared) {
+    lock.emplace(options.output, FolderLock::kAlone);
+    index = read_index(options.output);  // it may have grown while this process waited
+  }
   const auto tokenizer = tokenizer::load_tokenizer(options.tokenizer);
   const PrepareOptions part = part_options(options, index, *tokenizer);
   Inputs inputs = find_inputs(part, *tokenizer);
@@ -207,6 +221,7 @@ PrepareResult extend(const PrepareOptions& options) {
     const PrepareResult before = summarise(index);
     const DatasetIndex made = read_index(part_folder);
     const bool is_new = !has_sources(index, made.sources_fingerprint);
+    if (is_new) check_same_end(part, index, *tokenizer);
     if (is_new) warn_of_known_files(options.output, index, made);
     if (is_new) index = add_shards(options.output, std::move(index), made);
     clean_up(options.output, index);

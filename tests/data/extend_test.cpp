@@ -2,14 +2,17 @@
 
 #include "data/extend.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 
 #include <chrono>
+#include <optional>
 #include <thread>
 
 #include "data/dataset_index.h"
+#include "data/folder_lock.h"
 #include "data/token_data.h"
 #include "helpers.h"
 
@@ -113,6 +116,65 @@ TEST_F(Extend, LeavesTheValidationSplitAlone) {
   EXPECT_TRUE(std::equal(train.begin(), train.end(), grown.begin()));
   EXPECT_EQ(get_file(scratch_ / "b.txt").size(), grown.size() - train.size())
       << "its documents had an end already";
+}
+
+// Training documents that have an end, behind which another extension's has none.
+class QueuedExtend : public Extend {
+ protected:
+  QueuedExtend() {
+    for (const char* output : {"grown", "other"}) {
+      PrepareOptions first = options({"a.jsonl"}, output);
+      first.val_fraction = 0.2;
+      prepare(first);
+    }
+    extend_with("c.jsonl", "other");
+  }
+
+  // Adds b.txt in a process that finds c.jsonl added once it has the folder; its exit code.
+  int extend_behind_other(bool shared) const {
+    PrepareOptions more = options({"b.txt"}, "grown");
+    more.extend = true;
+    more.shared = shared;
+    const fs::path said = scratch_ / "said";
+    std::optional<FolderLock> lock(std::in_place, more.output, FolderLock::kAlone);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::dup2(::open(said.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
+      set_log_level(LogLevel::kInfo);
+      lock.reset();  // the parent still holds it
+      int code = 0;
+      try {
+        prepare(more);
+      } catch (const Error& error) {
+        code = static_cast<int>(error.code());
+      }
+      ::_exit(code);
+    }
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (get_file(said).find("another process prepares") == std::string::npos &&
+           std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    fs::copy(scratch_ / "other", more.output,
+             fs::copy_options::overwrite_existing | fs::copy_options::recursive);
+    lock.reset();
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+};
+
+TEST_F(QueuedExtend, BeginsBehindWhatWasAddedMeanwhile) {
+  EXPECT_EQ(extend_behind_other(false), 0);
+  extend_with("b.txt", "other");
+  EXPECT_TRUE(get_folder(scratch_ / "grown") == get_folder(scratch_ / "other"));
+}
+
+TEST_F(QueuedExtend, ThatWasPreparedForAnotherEndIsRefused) {
+  EXPECT_EQ(extend_behind_other(true), static_cast<int>(ExitCode::kUsage));
+  EXPECT_TRUE(get_folder(scratch_ / "grown") == get_folder(scratch_ / "other"));
+  extend_with("b.txt", "grown");
+  extend_with("b.txt", "other");
+  EXPECT_TRUE(get_folder(scratch_ / "grown") == get_folder(scratch_ / "other"));
 }
 
 TEST_F(Extend, RefusesAnotherValidationFractionThatWasGiven) {
