@@ -56,9 +56,15 @@ struct Loader::State {
     return static_cast<uint64_t>(options.rows) * static_cast<uint64_t>(options.world);
   }
 
-  // Tells the stream of the samples that come next.
-  void expect_samples() {
+  // Tells the stream of the samples that come next, from `row` of this batch on: what was read
+  // before it was told of would be read again, for nobody.
+  void expect_samples(uint64_t row) {
     const auto rows = static_cast<uint64_t>(options.rows);
+    if (expected < position) {
+      expected = position;
+      expected_rows = 0;
+    }
+    if (expected == position) expected_rows = std::max(expected_rows, row);
     for (; expected < position + expect_ahead; expected += global_rows(), expected_rows = 0) {
       const uint64_t first = expected + static_cast<uint64_t>(options.rank) * rows;
       for (; expected_rows < rows; ++expected_rows) {
@@ -70,7 +76,6 @@ struct Loader::State {
   }
 
   Batch read_batch() {
-    if (stream != nullptr) expect_samples();
     const auto rows = static_cast<uint64_t>(options.rows);
     Batch batch{.rows = options.rows, .length = options.length};
     batch.inputs.reserve(rows * static_cast<uint64_t>(options.length));
@@ -82,6 +87,7 @@ struct Loader::State {
       batch.source_tokens.assign(mixed->sources().size(), 0);
     }
     for (uint64_t row = 0; row < rows; ++row) {
+      if (stream != nullptr) expect_samples(row);
       sequence_length = length_at(first + row);
       if (options.end > 0 && first + row >= options.end) {
         add_nothing(batch);

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <memory>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -128,6 +130,51 @@ TEST(Loader, AnEpochHasEverySampleOnce) {
   }
   std::sort(firsts.begin(), firsts.end());
   for (int32_t i = 0; i < 90; ++i) EXPECT_EQ(firsts[size_t(i)], 4 * i);
+}
+
+// Read through a stream that takes few samples ahead of time.
+class FarTokens : public VirtualTokens {
+ public:
+  using VirtualTokens::VirtualTokens;
+  mutable std::atomic<int> told{0}, told_late{0}, read_untold{0};
+
+  bool is_remote() const override { return true; }
+  std::unique_ptr<TokenStream> stream(const StreamOptions&) const override {
+    return std::make_unique<Stream>(*this);
+  }
+
+ private:
+  class Stream final : public TokenStream {
+   public:
+    explicit Stream(const FarTokens& data) : data_(data) {}
+    bool expect(uint64_t begin) override {
+      if (told_.size() >= 4) return false;
+      ++(was_read_.contains(begin) ? data_.told_late : data_.told);
+      told_.insert(begin);
+      return true;
+    }
+    void read(uint64_t begin, std::span<int32_t> out) override {
+      if (told_.erase(begin) == 0) ++data_.read_untold;
+      was_read_.insert(begin);
+      data_.read(begin, out);
+    }
+
+   private:
+    const FarTokens& data_;
+    std::set<uint64_t> told_, was_read_;
+  };
+};
+
+// Also of batches that have more samples than are read ahead.
+TEST(Loader, TellsOfEverySampleBeforeItIsRead) {
+  const auto data = std::make_shared<FarTokens>(8 * 1000 + 1);
+  for (const int rank : {0, 1}) {
+    Loader loader(data, {.rows = 12, .length = 8, .seed = 3, .rank = rank, .world = 2}, {});
+    for (int k = 0; k < 20; ++k) loader.next();
+  }
+  EXPECT_GE(data->told, 2 * 20 * 12);
+  EXPECT_EQ(data->told_late, 0);
+  EXPECT_EQ(data->read_untold, 0);
 }
 
 // The last batch keeps its shape; rows behind the end have no sample and no loss tokens.
