@@ -1,17 +1,21 @@
 #include "base/log_merge.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <map>
 #include <memory>
 #include <optional>
 #include <queue>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/json.h"
 #include "base/log_file.h"
 #include "base/printable.h"
@@ -43,17 +47,28 @@ std::optional<LogEntry> entry_of(std::string_view line, const std::string& sourc
   }
 }
 
-// The lines of one rank or launcher, from its oldest file to the present one.
+// The lines of one rank or launcher, from its oldest file to the present one. It may be writing:
+// its files get higher numbers then, and are known by their inodes.
 class RankLog {
  public:
-  explicit RankLog(std::vector<fs::path> files) : files_(std::move(files)) {}
+  explicit RankLog(fs::path present) : present_(std::move(present)) {
+    for (int number = 0; number <= kOldLogFiles; ++number) {
+      struct stat found {};
+      if (::stat(path_of(number).c_str(), &found) != 0) continue;
+      if (std::ranges::find(files_, found.st_ino, &File::inode) == files_.end())
+        files_.push_back({number, found.st_ino});
+    }
+    std::ranges::reverse(files_);
+  }
+
+  int files() const { return static_cast<int>(files_.size()); }
 
   // False: at the end. Unreadable lines are counted and left out.
   bool next(uint64_t& unreadable) {
     std::string line;
     while (take_line(line)) {
       if (line.empty()) continue;
-      if (auto found = entry_of(line, files_[std::min(file_, files_.size() - 1)].string())) {
+      if (auto found = entry_of(line, present_.string())) {
         // A clock that was set back must not stop the others.
         if (found->time < entry.time) found->time = entry.time;
         entry = std::move(*found);
@@ -67,6 +82,25 @@ class RankLog {
   LogEntry entry;
 
  private:
+  struct File {
+    int number;  // of rank-00003.jsonl.2; 0: the present one
+    ino_t inode;
+  };
+
+  fs::path path_of(int number) const {
+    return number == 0 ? present_ : fs::path(str(present_.string(), ".", number));
+  }
+
+  // By the name that it has now; closed: there is none left, or it cannot be read.
+  Fd open(File& file) const {
+    for (; file.number <= kOldLogFiles; ++file.number) {
+      Fd fd(::open(path_of(file.number).c_str(), O_RDONLY | O_CLOEXEC));
+      struct stat found {};
+      if (fd.open() && ::fstat(fd.get(), &found) == 0 && found.st_ino == file.inode) return fd;
+    }
+    return Fd();
+  }
+
   bool take_line(std::string& line) {
     for (;;) {
       const size_t end = buffer_.find('\n', at_);
@@ -88,11 +122,12 @@ class RankLog {
 
   bool read_piece() {
     for (; file_ < files_.size(); ++file_, offset_ = 0) {
-      std::ifstream file(files_[file_], std::ios::binary);
-      file.seekg(static_cast<std::streamoff>(offset_));
+      const Fd fd = open(files_[file_]);
       std::string piece(kPiece, '\0');
-      file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
-      piece.resize(static_cast<size_t>(std::max<std::streamsize>(file.gcount(), 0)));
+      const ssize_t got =
+          fd.open() ? ::pread(fd.get(), piece.data(), piece.size(), static_cast<off_t>(offset_))
+                    : 0;
+      piece.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
       if (piece.empty()) {
         if (!buffer_.empty() && file_ + 1 < files_.size()) buffer_ += '\n';
         continue;
@@ -104,15 +139,16 @@ class RankLog {
     return false;
   }
 
-  std::vector<fs::path> files_;
+  fs::path present_;
+  std::vector<File> files_;
   size_t file_ = 0, at_ = 0;
   uint64_t offset_ = 0;
   std::string buffer_;
 };
 
-// Of each rank and launcher, by name: rank-00003.jsonl.3, .2, .1 and rank-00003.jsonl.
-std::map<std::string, std::vector<fs::path>> files_by_name(const fs::path& folder) {
-  std::map<std::string, std::vector<fs::path>> ranks;
+// "rank-00003" of each rank and launcher, from rank-00003.jsonl.3, .2, .1 and rank-00003.jsonl.
+std::set<std::string> names_in(const fs::path& folder) {
+  std::set<std::string> names;
   std::error_code error;
   size_t seen = 0;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
@@ -120,13 +156,12 @@ std::map<std::string, std::vector<fs::path>> files_by_name(const fs::path& folde
     const size_t dot = name.find(".jsonl");
     if (!name.starts_with(kOfRank) && !name.starts_with(kOfLauncher)) continue;
     if (dot == std::string::npos || ++seen > kMostFiles) continue;
-    ranks[name.substr(0, dot)].push_back(at->path());
+    names.insert(name.substr(0, dot));
   }
   if (error)
     fail(ExitCode::kUsage, "logs", "wanted a folder of log files, found ", folder.string(), " (",
          error.message(), "); name a run that has logs");
-  for (auto& [rank, files] : ranks) std::ranges::sort(files, std::greater<>());  // .3 is the oldest
-  return ranks;
+  return names;
 }
 
 }  // namespace
@@ -154,7 +189,7 @@ std::string text_of(const LogEntry& entry) {
 
 std::vector<int64_t> ranks_with_logs(const fs::path& folder) {
   std::vector<int64_t> ranks;
-  for (const auto& [name, files] : files_by_name(folder)) {
+  for (const std::string& name : names_in(folder)) {
     if (!name.starts_with(kOfRank)) continue;
     int64_t rank = 0;
     const char* const end = name.data() + name.size();
@@ -168,9 +203,9 @@ std::vector<int64_t> ranks_with_logs(const fs::path& folder) {
 MergedLogs merge_logs(const fs::path& folder, const std::function<void(const LogEntry&)>& take) {
   MergedLogs result;
   std::vector<std::unique_ptr<RankLog>> ranks;
-  for (auto& [name, files] : files_by_name(folder)) {
-    result.files += static_cast<int>(files.size());
-    auto rank = std::make_unique<RankLog>(std::move(files));
+  for (const std::string& name : names_in(folder)) {
+    auto rank = std::make_unique<RankLog>(folder / (name + ".jsonl"));
+    result.files += rank->files();
     if (rank->next(result.unreadable)) ranks.push_back(std::move(rank));
   }
   const auto later = [](const RankLog* a, const RankLog* b) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "base/log_merge.h"
 #include "scratch.h"
@@ -152,6 +153,28 @@ TEST_F(LogFile, OfRanksAreMergedByTime) {
   EXPECT_EQ(result.unreadable, 1u);
   EXPECT_EQ(result.lines, 7u);
   EXPECT_EQ(text_of(first), "2026-11-17 10:00:00.000 n1 rank 1 step 10 info: a");
+}
+
+TEST_F(LogFile, ThatAreRotatedMeanwhileAreReadToTheirEnd) {
+  const fs::path path = folder / log_file_name(0);
+  const auto named = [&](int number) { return fs::path(str(path.string(), ".", number)); };
+  constexpr int kLines = 500;  // more than a piece
+  for (int i = 0; i < 2 * kLines; ++i)
+    std::ofstream(i < kLines ? named(1) : path, std::ios::app)
+        << line_at("2026-11-17T10:00:01.000000Z", 0, str(i).c_str());
+  int next = 0;
+  const auto result = merge_logs(folder, [&](const LogEntry& entry) {
+    EXPECT_EQ(entry.message, str(next++));
+    if (next != 10 && next != kLines + 10) return;
+    for (int i = 2; i >= 1; --i)
+      if (fs::exists(named(i))) fs::rename(named(i), named(i + 1));
+    fs::rename(path, named(1));
+    for (int i = 0; i < 300; ++i)
+      std::ofstream(path, std::ios::app) << line_at("2026-11-17T10:00:02.000000Z", 0, "later");
+  });
+  EXPECT_EQ(next, 2 * kLines);
+  EXPECT_EQ(result.files, 2);
+  EXPECT_EQ(result.unreadable, 0u);
 }
 
 TEST_F(LogFile, OfLaunchersAreMergedToo) {
