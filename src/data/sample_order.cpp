@@ -1,6 +1,7 @@
 #include "data/sample_order.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -40,6 +41,24 @@ StreamOptions scattered_options(const TokenData& data, const Loader::Options& op
           .overlap = data.sample_length() == 0 ? uint64_t{1} : 0,
           .cached_blocks = kBlocks,
           .expected_blocks = kBlocks / 2};
+}
+
+bool is_scattered(const Loader::Options& options, const Order& order) {
+  return !options.shuffle || order.is_uniform();
+}
+
+// Nothing: samples are read one by one.
+std::optional<StreamOptions> options_for(const TokenData& data, const Loader::Options& options,
+                                         const Order& order) {
+  if (!is_scattered(options, order)) return stream_options(data, options, order);
+  if (data.is_remote()) return scattered_options(data, options);
+  return std::nullopt;
+}
+
+// Many sources take about as much memory as one.
+void share_blocks(StreamOptions& options, uint64_t streams) {
+  options.cached_blocks = std::max<uint64_t>(16, options.cached_blocks / streams);
+  options.expected_blocks = options.cached_blocks / 2;
 }
 
 std::vector<uint64_t> samples_of(const MixedTokens& mixed) {
@@ -85,24 +104,23 @@ uint64_t SampleOrder::at(uint64_t position) const {
 }
 
 std::unique_ptr<TokenStream> SampleOrder::stream() const {
-  const bool scattered = !options_.shuffle || order_.is_uniform();
-  if (mixture_ == nullptr && scattered && data_.is_remote())
-    return data_.stream(scattered_options(data_, options_));
-  if (!options_.shuffle) return nullptr;
-  if (mixture_ == nullptr)
-    return order_.is_uniform() ? nullptr : data_.stream(stream_options(data_, options_, order_));
+  if (mixture_ == nullptr) {
+    const auto wanted = options_for(data_, options_, order_);
+    return wanted ? data_.stream(*wanted) : nullptr;
+  }
   const auto& sources = data_.mixed()->sources();
-  const auto large = std::ranges::count_if(mixture_->sources(), [](const Mixture::Source& source) {
-    return !source.order.is_uniform();
-  });
-  if (large == 0) return nullptr;
+  std::vector<std::optional<StreamOptions>> wanted;
+  for (size_t k = 0; k < sources.size(); ++k)
+    wanted.push_back(options_for(*sources[k].data, options_, mixture_->sources()[k].order));
+  const auto count = std::ranges::count_if(wanted, [](const auto& one) { return one.has_value(); });
+  if (count == 0) return nullptr;
   std::vector<std::unique_ptr<TokenStream>> streams(sources.size());
   for (size_t k = 0; k < sources.size(); ++k) {
-    const Order& order = mixture_->sources()[k].order;
-    if (order.is_uniform()) continue;
-    StreamOptions options = stream_options(*sources[k].data, options_, order);
-    options.threads = std::max(1, options.threads / static_cast<int>(large));
-    streams[k] = sources[k].data->stream(options);
+    if (!wanted[k]) continue;
+    wanted[k]->threads = std::max(1, wanted[k]->threads / static_cast<int>(count));
+    if (is_scattered(options_, mixture_->sources()[k].order))
+      share_blocks(*wanted[k], static_cast<uint64_t>(count));
+    streams[k] = sources[k].data->stream(*wanted[k]);
   }
   return data_.mixed()->join(std::move(streams));
 }

@@ -4,10 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <memory>
-#include <set>
 #include <thread>
 #include <vector>
 
@@ -131,39 +129,6 @@ TEST(Loader, AnEpochHasEverySampleOnce) {
   std::sort(firsts.begin(), firsts.end());
   for (int32_t i = 0; i < 90; ++i) EXPECT_EQ(firsts[size_t(i)], 4 * i);
 }
-
-// Read through a stream that takes few samples ahead of time.
-class FarTokens : public VirtualTokens {
- public:
-  using VirtualTokens::VirtualTokens;
-  mutable std::atomic<int> told{0}, told_late{0}, read_untold{0};
-
-  bool is_remote() const override { return true; }
-  std::unique_ptr<TokenStream> stream(const StreamOptions&) const override {
-    return std::make_unique<Stream>(*this);
-  }
-
- private:
-  class Stream final : public TokenStream {
-   public:
-    explicit Stream(const FarTokens& data) : data_(data) {}
-    bool expect(uint64_t begin) override {
-      if (told_.size() >= 4) return false;
-      ++(was_read_.contains(begin) ? data_.told_late : data_.told);
-      told_.insert(begin);
-      return true;
-    }
-    void read(uint64_t begin, std::span<int32_t> out) override {
-      if (told_.erase(begin) == 0) ++data_.read_untold;
-      was_read_.insert(begin);
-      data_.read(begin, out);
-    }
-
-   private:
-    const FarTokens& data_;
-    std::set<uint64_t> told_, was_read_;
-  };
-};
 
 // Also of batches that have more samples than are read ahead.
 TEST(Loader, TellsOfEverySampleBeforeItIsRead) {

@@ -277,6 +277,23 @@ TEST(MixtureLoader, TheOrderIsTheSameForAnyRanksBatchesAndResumes) {
   }
 }
 
+TEST(MixtureLoader, TellsOfEverySampleThatIsFarAway) {
+  const auto far = std::make_shared<FarTokens>(400 * kLength + 1);
+  const auto validation = std::make_shared<FarTokens>(400 * kLength + 1);
+  const auto near = std::make_shared<VirtualTokens>(400 * kLength + 1);
+  for (const auto& data : {far, validation}) {
+    const auto mixture = std::make_shared<MixedTokens>(
+        std::vector<MixedTokens::Source>{{"a", "a", near}, {"b", "b", data}}, kLength);
+    const bool shuffle = data == far;
+    const Position start = shuffle ? start_of(*mixture, weights({1, 2})) : Position{};
+    Loader loader(mixture, {.rows = 12, .length = kLength, .shuffle = shuffle}, start);
+    for (int k = 0; k < 20; ++k) loader.next();
+    EXPECT_GE(data->told, shuffle ? 160 : 120);
+    EXPECT_EQ(data->told_late, 0);
+    EXPECT_EQ(data->read_untold, 0);
+  }
+}
+
 TEST(MixtureLoader, WithoutWeightsEverySampleComesOnce) {
   const auto data = mixed({40, 3, 17});
   Loader loader(data, {.rows = 5, .length = kLength, .shuffle = false}, {});
