@@ -32,7 +32,7 @@ void keep_in_log_file(LogLevel level, std::string_view message);
 constexpr uint64_t kLogFileBytes = uint64_t{16} << 20;
 constexpr int kOldLogFiles = 3;
 
-// For log.cpp.
+// For log.cpp, and for the line that says why a process ends (cli/main.cpp).
 namespace log_detail {
 std::string line_of(LogLevel level, const std::string& message);
 void keep(const std::string& line);

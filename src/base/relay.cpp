@@ -9,7 +9,9 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace octavo {
@@ -30,6 +32,18 @@ bool write_fully(int descriptor, std::string_view text) {
     text.remove_prefix(static_cast<size_t>(written));
   }
   return true;
+}
+
+// For people, who do not read JSON (log_format) inside a message.
+std::string shown_line(std::string_view line) {
+  try {
+    if (line.starts_with('{')) {
+      const Json json = parse_json(line, "a line", {.max_bytes = kLongestLine, .max_depth = 4});
+      return printable(json_string(json, "message", "a line"), kShownLine, true);
+    }
+  } catch (const Error&) {  // no log line
+  }
+  return std::string(line.substr(0, kShownLine));
 }
 
 }  // namespace
@@ -123,7 +137,7 @@ void Relay::flush() {
 }
 
 void Relay::take_line(std::string_view line) {
-  if (!trim(line).empty()) last_line_ = trim(line).substr(0, kShownLine);
+  if (!trim(line).empty()) last_line_ = shown_line(trim(line));
   const std::string whole = str(prefix_, line, "\n");
   if (!prefix_.empty() && terminal_ >= 0) writer_.write(terminal_, whole);
   if (log_ != nullptr) log_->write(std::string_view(whole).substr(prefix_.size()));

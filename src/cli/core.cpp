@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/library.h"
 #include "base/log.h"
+#include "base/log_file.h"
 #include "base/openmp_waiting.h"
 #include "cli/verbs.h"
 
@@ -58,7 +59,8 @@ CoreMain load_core(std::string_view verb) {
 }  // namespace
 
 int core(const Verb& verb, Args args) {
-  config::parse(args, verb.arguments);
+  const config::Parsed parsed = config::parse(args, verb.arguments);
+  set_log_json(parsed.settings.log_format == config::LogFormat::kJson);
   std::vector<const char*> argv;
   for (const std::string& arg : args) argv.push_back(arg.c_str());
   return load_core(verb.name)(std::string(verb.name).c_str(), static_cast<int>(argv.size()),

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/failure.h"
 #include "base/library.h"
+#include "base/log_file.h"
 #include "base/printable.h"
 #include "base/rank_status.h"
 #include "base/secrets.h"
@@ -143,9 +144,8 @@ int run(Args args) {
 }
 
 constexpr std::string_view kShortage =
-    "octavo: [cli] wanted memory or a thread, found that the system gives no more; free some, "
-    "raise the limit (ulimit -a, the container's), or lower batch_size. Checkpoints are as they "
-    "were\n";
+    "[cli] wanted memory or a thread, found that the system gives no more; free some, raise the "
+    "limit (ulimit -a, the container's), or lower batch_size. Checkpoints are as they were";
 
 // Which is no bug, wherever it is met: a std::thread says "Resource temporarily unavailable".
 bool is_shortage(const std::exception& error) {
@@ -160,7 +160,9 @@ void end_without_memory() {
     if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
   } catch (const std::exception& error) {
     if (is_shortage(error)) {
-      static_cast<void>(!::write(STDERR_FILENO, kShortage.data(), kShortage.size()));
+      // Text also where log lines are JSON, which takes memory to make.
+      for (const std::string_view part : {std::string_view("octavo: "), kShortage, {"\n", 1}})
+        static_cast<void>(!::write(STDERR_FILENO, part.data(), part.size()));
       note_failure(Failure::kHostMemory);
       ::_exit(static_cast<int>(ExitCode::kEnvironment));
     }
@@ -179,6 +181,14 @@ static std::string shown(const std::exception& error) {
   return octavo::printable(octavo::without_secrets(error.what()), kMostMessage, true);
 }
 
+// Why the process ends. A run has it in its log file already.
+static void print_end(std::string_view why) {
+  if (octavo::log_detail::is_json())
+    std::cerr << octavo::log_detail::line_of(octavo::LogLevel::kError, std::string(why));
+  else
+    std::cerr << "octavo: " << why << "\n";
+}
+
 int main(int argc, char** argv) {
   const std::vector<std::string> args(argv + std::min(argc, 1), argv + argc);
   octavo::cli::usual_end = std::set_terminate(octavo::cli::end_without_memory);
@@ -193,20 +203,20 @@ int main(int argc, char** argv) {
                    "wanted to write to standard output, found an error");
     return code;
   } catch (const octavo::Error& error) {
-    std::cerr << "octavo: " << shown(error) << "\n";
+    print_end(shown(error));
     octavo::note_failure(octavo::failure_of(error));
     return static_cast<int>(error.code());
   } catch (const std::exception& error) {
     if (octavo::is_environment(error)) {
       if (octavo::cli::is_shortage(error))
-        std::cerr << octavo::cli::kShortage;
+        print_end(octavo::cli::kShortage);
       else
-        std::cerr << "octavo: [cli] wanted a file, found: " << shown(error)
-                  << "; check the file system (df, mount, dmesg)\n";
+        print_end(octavo::str("[cli] wanted a file, found: ", shown(error),
+                              "; check the file system (df, mount, dmesg)"));
       octavo::note_failure(octavo::failure_of(error));
       return static_cast<int>(octavo::ExitCode::kEnvironment);
     }
-    std::cerr << "octavo: a bug, please report it with the command line: " << shown(error) << "\n";
+    print_end("a bug, please report it with the command line: " + shown(error));
     return 1;
   }
 }

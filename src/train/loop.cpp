@@ -333,7 +333,6 @@ struct TraceEnd {
 
 int train(config::Settings settings) {
   install_stop_handlers();
-  set_log_json(settings.log_format == config::LogFormat::kJson);
   const TraceEnd trace_end;
   prepare_process(settings);
   try {

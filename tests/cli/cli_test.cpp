@@ -219,6 +219,12 @@ TEST_F(Cli, MissingOrBrokenCoreIsSaid) {
   EXPECT_EQ(outcome.code, 3);
   EXPECT_NE(outcome.err.find("lib/liboctavo_core.so, found no such file"), std::string::npos)
       << outcome.err;
+  outcome = run("train --log_format json", program);
+  EXPECT_EQ(outcome.code, 3);
+  const nlohmann::json line = nlohmann::json::parse(outcome.err);
+  EXPECT_EQ(line["level"], "error");
+  EXPECT_EQ(line["rank"], 0);
+  EXPECT_NE(line["message"].get<std::string>().find("found no such file"), std::string::npos);
   write_file_atomic(folder_ / "lib/liboctavo_core.so", "not a library");
   outcome = run("train", program);
   EXPECT_EQ(outcome.code, 3);

@@ -333,5 +333,16 @@ TEST(Output, LinesAreKeptWhole) {
             "[rank 3] first\n[rank 3] second\n[rank 3] \n[rank 3] third\n");
 }
 
+TEST(Output, TheLastLineOfAJsonLogIsItsMessage) {
+  Relay relay(-1, "", nullptr);
+  relay.feed(R"({"level": "error", "message": "[train] no data"})"
+             "\n");
+  EXPECT_EQ(relay.last_line(), "[train] no data");
+  for (const char* other : {"{\"loss\": 1}", "{ cut", "{}"}) {
+    relay.feed(std::string(other) + "\n");
+    EXPECT_EQ(relay.last_line(), other);
+  }
+}
+
 }  // namespace
 }  // namespace octavo::launch

@@ -1,4 +1,5 @@
 #include "base/log.h"
+#include "base/log_file.h"
 #include "cli/core/core_verbs.h"
 #include "config/parse.h"
 #include "launch/rank_info.h"
@@ -13,7 +14,9 @@ int train(CoreArgs args) {
   if (parsed.settings.list_checkpoints)
     return list_checkpoints(train::checkpoint_dir(parsed.settings), false,
                             parsed.settings.run_name);
-  if (launch::rank_info_from_environment().rank == 0)  // once, not by every rank
+  const int rank = launch::rank_info_from_environment().rank;
+  set_log_rank(rank);
+  if (rank == 0)  // once, not by every rank
     for (const auto* lines : {&parsed.notes, &parsed.defaults})
       for (const std::string& line : *lines) log_info(line);
   config::Settings settings = parsed.settings;
