@@ -36,6 +36,11 @@ XXH128_hash_t hash_of(std::string_view key) {
   return XXH3_128bits(key.data(), key.size());
 }
 
+// A larger part is kept in pieces, each in a place of its own.
+std::string piece_key(std::string_view key, uint64_t begin) {
+  return begin == 0 ? std::string(key) : str(key, '\0', begin);
+}
+
 Head head_of(std::string_view key, std::span<const std::byte> content) {
   const XXH128_hash_t hash = hash_of(key);
   return {.key_low = hash.low64,
@@ -115,7 +120,7 @@ std::vector<fs::path> PartCache::places_of(std::string_view key, uint64_t size) 
   const bool small = size <= kSmallPart;
   const uint64_t places = small ? small_ : large_, ways = std::min(kWays, places);
   std::vector<fs::path> paths;
-  if (places == 0 || size > kLargePart) return paths;
+  if (places == 0) return paths;
   const uint64_t first = hash_of(key).low64 % (places / ways) * ways;
   for (uint64_t place = first; place < first + ways; ++place)
     paths.push_back(folder_ / std::to_string(first % kFolders) /
@@ -124,18 +129,26 @@ std::vector<fs::path> PartCache::places_of(std::string_view key, uint64_t size) 
 }
 
 std::optional<Bytes> PartCache::find(std::string_view key, uint64_t size) const {
+  Bytes content(size);
+  for (uint64_t begin = 0; begin < size; begin += kLargePart) {
+    const auto piece = content.all().subspan(begin, std::min(kLargePart, size - begin));
+    if (!find_piece(piece_key(key, begin), piece)) return std::nullopt;
+  }
+  return content;
+}
+
+bool PartCache::find_piece(std::string_view key, std::span<std::byte> content) const {
   const Head wanted = head_of(key, {});
-  for (const fs::path& path : places_of(key, size)) {
+  for (const fs::path& path : places_of(key, content.size())) {
     const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     Head head;
-    if (!fd.open() || !read_all(fd.get(), &head, sizeof head) || head.size != size ||
+    if (!fd.open() || !read_all(fd.get(), &head, sizeof head) || head.size != content.size() ||
         head.key_low != wanted.key_low || head.key_high != wanted.key_high)
       continue;
-    Bytes content(size);
-    if (read_all(fd.get(), content.all().data(), size) && head == head_of(key, content.all()))
-      return content;
+    if (read_all(fd.get(), content.data(), content.size()) && head == head_of(key, content))
+      return true;
   }
-  return std::nullopt;
+  return false;
 }
 
 // The one that is free, or else that was written first.
@@ -154,6 +167,12 @@ fs::path PartCache::place_for(const std::vector<fs::path>& places) {
 }
 
 void PartCache::keep(std::string_view key, std::span<const std::byte> content) const {
+  for (uint64_t begin = 0; begin < content.size(); begin += kLargePart)
+    keep_piece(piece_key(key, begin),
+               content.subspan(begin, std::min(kLargePart, content.size() - begin)));
+}
+
+void PartCache::keep_piece(std::string_view key, std::span<const std::byte> content) const {
   const std::vector<fs::path> places = places_of(key, content.size());
   if (places.empty()) return;
   const fs::path path = place_for(places);

@@ -22,6 +22,7 @@ namespace fs = std::filesystem;
 
 class PartCache {
  public:
+  // Of a place. Larger parts, of samples or old shards, take several.
   static constexpr uint64_t kLargePart = uint64_t{5} << 18, kSmallPart = uint64_t{1} << 14;
 
   // Files take `limit` bytes at most, a twentieth of them for small parts. Too little for one part
@@ -33,6 +34,8 @@ class PartCache {
   void keep(std::string_view key, std::span<const std::byte> content) const;
 
  private:
+  bool find_piece(std::string_view key, std::span<std::byte> content) const;
+  void keep_piece(std::string_view key, std::span<const std::byte> content) const;
   std::vector<fs::path> places_of(std::string_view key, uint64_t size) const;
   static fs::path place_for(const std::vector<fs::path>& places);
   void clean() const;

@@ -46,7 +46,7 @@ class OpenShard {
   // Of tokens or of what all tokens depend on: that is damaged when it cannot be read.
   Bytes read(uint64_t begin, uint64_t end, uint64_t first_token = 0,
              uint64_t end_token = UINT64_MAX) {
-    if (remote_ != nullptr) return read_remote(begin, end);
+    if (remote_ != nullptr) return read_remote(begin, end, end_token != UINT64_MAX);
     Bytes bytes(end - begin);
     for (uint64_t done = 0; done < bytes.size();) {
       const ssize_t some = ::pread(fd_, bytes.all().data() + done, bytes.size() - done,
@@ -80,13 +80,13 @@ class OpenShard {
  private:
   // Parts that came from the server are kept when all of them are known to be good. That of tokens
   // is the caller's by then.
-  Bytes read_remote(uint64_t begin, uint64_t end) {
+  Bytes read_remote(uint64_t begin, uint64_t end, bool of_tokens) {
     const RemoteFiles::Range range{
         file_.path.string(), {file_.info.hash.begin(), file_.info.hash.end()}, begin, end};
     RemoteFiles::Part part = remote_->read(range);
     read_ += part.is_fresh ? part.bytes.size() : 0;
     if (part.is_fresh) {
-      Bytes copy(part.bytes.size() <= PartCache::kSmallPart ? part.bytes.size() : 0);
+      Bytes copy(of_tokens ? 0 : part.bytes.size());
       if (copy.size() > 0) std::ranges::copy(part.bytes.all(), copy.all().begin());
       fresh_.emplace_back(range, std::move(copy));
     }

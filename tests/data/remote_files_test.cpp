@@ -4,12 +4,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <random>
+#include <vector>
 
 #include "data/block_stream.h"
 #include "data/dataset_index.h"
 #include "data/token_data.h"
 #include "helpers.h"
+#include "old_shard.h"
 
 namespace octavo::data {
 namespace {
@@ -59,27 +63,32 @@ uint64_t bytes_below(const fs::path& folder) {
 class RemoteShards : public testing::Test {
  protected:
   RemoteShards() {
-    text_ = make_text(600'000, 11);
-    put_file(scratch_ / "in.txt", text_);
+    put_file(scratch_ / "in.txt", make_text(600'000, 11));
     PrepareOptions options = quiet_options({scratch_ / "in.txt"}, folder_);
     options.shard_tokens = 100'000;
     options.val_fraction = 0;
     prepare(options);
-    const DatasetIndex index = read_index(folder_);
-    split_.folder = "s3://bucket/set";
-    split_.kind = index.kind;
+    take(folder_);
+  }
+
+  // What a folder has is at s3://bucket/set from now on.
+  void take(const fs::path& folder) {
+    const DatasetIndex index = read_index(folder);
+    split_ = {.folder = "s3://bucket/set", .kind = index.kind};
     split_.shards = index.splits.at("train").shards;
     for (const ShardInfo& shard : split_.shards) {
       split_.begins.push_back(split_.tokens);
       split_.tokens += shard.tokens;
-      store_->objects["s3://bucket/set/" + shard.name] = get_file(folder_ / shard.name);
+      store_->objects["s3://bucket/set/" + shard.name] = get_file(folder / shard.name);
     }
+    tokens_.resize(split_.tokens);
+    TokenData::open(folder, "train")->read(0, tokens_);
   }
 
   // All tokens once, in blocks; nothing in memory from before.
-  RemoteFiles::Counts read_all(uint64_t cache_bytes, int threads = 3) {
+  RemoteFiles::Counts read_all(uint64_t cache_bytes,
+                               const StreamOptions& options = {30'000, 1, 4, 2, 3}) {
     split_.remote = std::make_shared<RemoteFiles>(store_, LocalCache{cache_, cache_bytes});
-    const StreamOptions options{30'000, 1, 4, 2, threads};
     BlockStream stream(
         split_, options, [this](size_t, const DamagedShard&) { ++damaged_; }, [](uint64_t) {});
     std::vector<int32_t> out(10'000);
@@ -88,7 +97,7 @@ class RemoteShards : public testing::Test {
       stream.expect(begin + 30'000 < split_.tokens ? begin + 30'000 : 0);
       stream.read(begin, out);
       for (size_t i = 0; i < out.size(); ++i)
-        if (out[i] != static_cast<unsigned char>(text_[begin + i])) {
+        if (out[i] != tokens_[begin + i]) {
           ADD_FAILURE() << "token " << begin + i;
           return {};
         }
@@ -98,7 +107,7 @@ class RemoteShards : public testing::Test {
 
   Scratch scratch_;
   fs::path folder_ = scratch_ / "out", cache_ = scratch_ / "cache";
-  std::string text_;
+  std::vector<int32_t> tokens_;
   std::shared_ptr<MemoryStore> store_ = std::make_shared<MemoryStore>();
   SplitShards split_;
   std::atomic<int> damaged_{0};
@@ -107,7 +116,7 @@ class RemoteShards : public testing::Test {
 constexpr uint64_t kPlenty = uint64_t{1} << 30;
 
 TEST_F(RemoteShards, GiveTheirTokensWithoutACache) {
-  const auto first = read_all(0), again = read_all(0, 0);
+  const auto first = read_all(0), again = read_all(0, {30'000, 1, 4, 2, 0});
   EXPECT_GT(first.requests, 0U);
   // Two threads may ask for one shard's hashes at the same time.
   EXPECT_GE(first.requests, again.requests);
@@ -124,6 +133,43 @@ TEST_F(RemoteShards, AreAskedForOnceWithACache) {
   EXPECT_EQ(again.requests, 0U);
   EXPECT_GT(again.cached_bytes, 2 * split_.tokens);
   EXPECT_EQ(store_->opened, 0);
+}
+
+// Its tables, and blocks of 1 MiB that tokens of two lie in, are more than one place has.
+TEST_F(RemoteShards, OfVersionOneAreAskedForOnceWithACache) {
+  std::string lines;
+  for (int i = 0; i < 180'000; ++i) lines += "{\"text\": \"abcdefg\"}\n";
+  put_file(scratch_ / "lines.jsonl", lines);
+  const fs::path old = scratch_ / "old";
+  PrepareOptions options = quiet_options({scratch_ / "lines.jsonl"}, old);
+  options.val_fraction = 0;
+  prepare(options);
+  make_old(old);
+  take(old);
+  ASSERT_GT(split_.shards[0].bytes - 2 * split_.tokens, PartCache::kLargePart);
+  const StreamOptions whole_blocks{600'000, 1, 4, 2, 0};
+  EXPECT_GT(read_all(kPlenty, whole_blocks).requests, 0U);
+  EXPECT_EQ(read_all(kPlenty, whole_blocks).requests, 0U);
+}
+
+TEST(PartCache, KeepsLargePartsInPieces) {
+  Scratch scratch;
+  std::mt19937_64 random(3);
+  std::vector<std::byte> part(3 * PartCache::kLargePart + 5);
+  for (std::byte& byte : part) byte = static_cast<std::byte>(random());
+  const PartCache cache(scratch / "cache", kPlenty);
+  EXPECT_FALSE(cache.find("key", part.size()));
+  cache.keep("key", part);
+  const auto found = cache.find("key", part.size());
+  ASSERT_TRUE(found);
+  EXPECT_TRUE(std::ranges::equal(found->all(), part));
+  EXPECT_FALSE(cache.find("key", part.size() - 1));
+  for (const auto& entry : fs::recursive_directory_iterator(scratch / "cache"))
+    if (entry.path().extension() == ".small") fs::remove(entry.path());  // its last piece
+  EXPECT_FALSE(cache.find("key", part.size()));
+  const PartCache little(scratch / "little", uint64_t{4} << 20);
+  little.keep("key", part);
+  EXPECT_LE(bytes_below(scratch / "little"), uint64_t{4} << 20);
 }
 
 TEST_F(RemoteShards, StayWithinTheLimit) {
