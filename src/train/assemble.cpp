@@ -87,7 +87,7 @@ void assemble_run(Run& run, config::Settings settings, Weights weights) {
   if (const auto* mixed = run.data.train->mixed(); mixed != nullptr && position.mixture == nullptr)
     position.mixture = new_mixture(s, run.world.size(), *mixed);
   if (run.trained.sharding != nullptr) run.trained.sharding->weights_changed();
-  open_loader(s, run.world, run.progress.position, run.data);
+  open_loader(s, run.world, run.progress, run.data);
   run.schedule = schedule_of(s, steps_asked(s, run.world.size(), *run.data.train, run.progress));
   if (const auto& then = run.resumed.schedule; then && run.world.is_first())
     if (const std::string change = changed_schedule(*then, run.schedule, run.progress.step);

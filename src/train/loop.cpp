@@ -46,8 +46,14 @@ void announce_mixture(const Run& run) {
 void announce_lengths(const Run& run) {
   const uint64_t per_step = samples_per_step(run.settings, run.world.size());
   std::vector<std::string> stages;
-  for (const data::LengthStage& stage : length_stages(run.settings, run.world.size()))
-    stages.push_back(str(stage.length, " tokens from step ", stage.at / per_step + 1, " on"));
+  const uint64_t now = run.progress.position.samples;
+  for (const data::LengthStage& stage :
+       length_stages(run.settings, run.world.size(), run.progress)) {
+    if (stage.at <= now) stages.clear();  // before a resume
+    const uint64_t step =
+        static_cast<uint64_t>(run.progress.step) + (std::max(stage.at, now) - now) / per_step + 1;
+    stages.push_back(str(stage.length, " tokens from step ", step, " on"));
+  }
   if (!stages.empty()) log_info("length_schedule: sequences of " + join(stages, ", "));
 }
 

@@ -83,22 +83,32 @@ int64_t steps_asked(const config::Settings& settings, int ranks, const data::Tok
   return progress.step + static_cast<int64_t>((left + per_step - 1) / per_step);
 }
 
-std::vector<data::LengthStage> length_stages(const config::Settings& s, int ranks) {
+uint64_t schedule_position(double sample, const config::Settings& s, int ranks,
+                           const Progress& progress) {
+  const auto done = progress.step * static_cast<int64_t>(samples_per_step(s, ranks));
+  const int64_t more = static_cast<int64_t>(progress.position.samples) - done;
+  return static_cast<uint64_t>(std::max<int64_t>(0, std::llround(sample) + more));
+}
+
+std::vector<data::LengthStage> length_stages(const config::Settings& s, int ranks,
+                                             const Progress& progress) {
   const auto schedule = config::scheduled_lengths(s.length_schedule);
   OCTAVO_ASSERT(schedule.has_value());  // the settings were checked
   std::vector<data::LengthStage> stages;
   for (const config::ScheduledLength& later : *schedule) {
     const auto step = static_cast<uint64_t>(std::llround(later.at * double(s.max_steps)));
-    const uint64_t at = checked_mul(step, samples_per_step(s, ranks), "max_steps");
+    const uint64_t sample = checked_mul(step, samples_per_step(s, ranks), "max_steps");
+    const uint64_t at = schedule_position(double(sample), s, ranks, progress);
     if (!stages.empty() && at == stages.back().at) stages.pop_back();  // a run of few steps
     stages.push_back({.at = at, .length = later.length});
   }
   return stages;
 }
 
-int64_t sequence_length(const config::Settings& s, int ranks, uint64_t position) {
+int64_t sequence_length(const config::Settings& s, int ranks, const Progress& progress,
+                        uint64_t position) {
   int64_t length = s.max_seq_length;
-  for (const data::LengthStage& stage : length_stages(s, ranks))
+  for (const data::LengthStage& stage : length_stages(s, ranks, progress))
     if (stage.at <= position) length = stage.length;
   return length;
 }

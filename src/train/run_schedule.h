@@ -34,10 +34,17 @@ int64_t steps_asked(const config::Settings& settings, int ranks, const data::Tok
 // Of a step on all ranks.
 uint64_t samples_per_step(const config::Settings& settings, int ranks);
 
+// Where in the data a schedule reaches `sample`, which counts today's steps from the run's first:
+// steps before a resume may have had more samples or fewer.
+uint64_t schedule_position(double sample, const config::Settings& settings, int ranks,
+                           const Progress& progress);
+
 // Of length_schedule: where sequences become longer or shorter, in whole steps.
-std::vector<data::LengthStage> length_stages(const config::Settings& settings, int ranks);
+std::vector<data::LengthStage> length_stages(const config::Settings& settings, int ranks,
+                                             const Progress& progress);
 // Of the sample at that position.
-int64_t sequence_length(const config::Settings& settings, int ranks, uint64_t position);
+int64_t sequence_length(const config::Settings& settings, int ranks, const Progress& progress,
+                        uint64_t position);
 
 struct Run;
 // Says what is left of a run of whole epochs.

@@ -159,9 +159,9 @@ void report_sources(const Run& run, const std::vector<double>& sums, uint64_t be
 void report_length(const Run& run, uint64_t before, monitor::StepRecord& record) {
   if (run.settings.length_schedule.empty()) return;
   const int ranks = run.world.size();
-  record.sequence_length = sequence_length(run.settings, ranks, before);
+  record.sequence_length = sequence_length(run.settings, ranks, run.progress, before);
   const uint64_t now = run.progress.position.samples;
-  if (const int64_t next = sequence_length(run.settings, ranks, now);
+  if (const int64_t next = sequence_length(run.settings, ranks, run.progress, now);
       next != record.sequence_length)
     log_info(str("length_schedule: sequences of ", next, " tokens from step ",
                  run.progress.step + 1, " on, ", record.sequence_length, " before"));

@@ -68,7 +68,7 @@ TEST_F(AutoBatch, FindsTheSizeThatFits) {
   EXPECT_EQ(run->batching.found, 8);
   EXPECT_GT(run->batching.trials, 1);
   EXPECT_LT(run->batching.trials, 8);
-  open_loader(run->settings, run->world, run->progress.position, run->data);
+  open_loader(run->settings, run->world, run->progress, run->data);
   // The search leaves no trace: the run is the one that was told these sizes.
   s.target_effective_batch_size = 0;
   s.batch_size = 8;

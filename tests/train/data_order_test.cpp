@@ -66,14 +66,14 @@ TEST_F(LargeData, BeginsInBlocksAndStaysThere) {
   const data::Position saved{
       10, saved_order({{"data_order", order_json(middle.order)}}, "a checkpoint")};
   run->settings.batch_size = 5;
-  open_loader(run->settings, run->world, saved, run->data);
+  open_loader(run->settings, run->world, {.position = saved}, run->data);
   EXPECT_EQ(next_samples(*run, 6), std::vector<uint64_t>(all.begin() + 10, all.begin() + 40));
 }
 
 TEST_F(LargeData, ContinuesAnOlderPositionInTheUniformOrder) {
   const auto run = large();
-  open_loader(run->settings, run->world, {10, saved_order(Json::object(), "a checkpoint")},
-              run->data);
+  open_loader(run->settings, run->world,
+              {.position = {10, saved_order(Json::object(), "a checkpoint")}}, run->data);
   const auto& s = run->settings;
   const data::Sampler uniform(data::sample_count(*run->data.train, s.max_seq_length),
                               static_cast<uint64_t>(s.seed), true);

@@ -54,16 +54,34 @@ TEST_F(MixtureOrder, AResumeContinuesTheOrder) {
   expect_failure(ExitCode::kUsage, "trained on other data", [&] { start(s); });
 }
 
+// Shares are of max_steps, whatever a step had before.
+TEST_F(MixtureOrder, AScheduleStaysInItsStepsWhenTheBatchChanges) {
+  auto s = mixture();
+  s.mixture_schedule = {"0.1 0.5 0.5", "0.5 0.25 0.75"};
+  const auto run = start(s);
+  const Json saved = {{"data_mixture", mixture_json(*run->progress.position.mixture)}};
+  s = run->settings;
+  s.batch_size *= 2;
+  const Progress done{.step = 10, .position = {.samples = 40}};
+  const auto changes =
+      resumed_mixture(s, 1, *run->data.train->mixed(), done, saved, "a")->changes();
+  ASSERT_EQ(changes.size(), 3u);
+  EXPECT_EQ(changes[1].at, 20u);  // as it was
+  EXPECT_EQ(changes[2].at, 40u + 15 * 8);
+}
+
 TEST_F(MixtureOrder, DamagedAndNewerCheckpointsAreRefused) {
   const auto run = start(mixture());
   const data::MixedTokens& train = *run->data.train->mixed();
   const Json good = mixture_json(*run->progress.position.mixture);
+  const Progress done{.step = 1, .position = {.samples = 4}};
   const auto refuse = [&](ExitCode code, const char* word, const Json& saved) {
     expect_failure(code, word, [&] {
-      resumed_mixture(run->settings, 1, train, 4, {{"data_mixture", saved}}, "a.json");
+      resumed_mixture(run->settings, 1, train, done, {{"data_mixture", saved}}, "a.json");
     });
   };
-  EXPECT_NO_THROW(resumed_mixture(run->settings, 1, train, 4, {{"data_mixture", good}}, "a.json"));
+  EXPECT_NO_THROW(
+      resumed_mixture(run->settings, 1, train, done, {{"data_mixture", good}}, "a.json"));
   const auto with = [&](const char* pointer, const Json& value) {
     Json changed = good;
     changed[Json::json_pointer(pointer)] = value;

@@ -44,6 +44,21 @@ TEST_F(RunSchedule, AResumeSaysWhatBecomesOfTheSchedule) {
   EXPECT_NE(said(s).find("learning_rate 0.01 -> 0.02"), std::string::npos);
 }
 
+TEST_F(RunSchedule, LengthsStayInTheirStepsWhenTheBatchChanges) {
+  auto s = settings();
+  s.length_schedule = {"0 4", "0.1 8", "0.5 16"};
+  using Stages = std::vector<data::LengthStage>;
+  EXPECT_EQ(length_stages(s, 1, {}), (Stages{{0, 4}, {20, 8}, {100, 16}}));
+  const Progress done{.step = 10, .position = {.samples = 40}};
+  EXPECT_EQ(length_stages(s, 1, done), length_stages(s, 1, {}));
+  s.batch_size = 8;
+  EXPECT_EQ(length_stages(s, 1, done).back(), (data::LengthStage{40 + 15 * 8, 16}));
+  EXPECT_EQ(sequence_length(s, 1, done, 40), 8);
+  s.batch_size = 1;
+  EXPECT_EQ(length_stages(s, 1, done).back(), (data::LengthStage{40 + 15, 16}));
+  EXPECT_EQ(sequence_length(s, 1, done, 40), 8);
+}
+
 TEST_F(RunSchedule, AResumeSaysThatNothingIsLeft) {
   const optim::Schedule then{6e-4, 0.1, 150, 3000}, now{6e-4, 0.1, 15, 300};
   const std::string text = changed_schedule(then, now, 500);

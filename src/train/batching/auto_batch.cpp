@@ -203,9 +203,9 @@ void settle_batch_size(Run& run) {
   run.batching.eval_samples = s.batch_size * s.eval_batches;
 }
 
-void open_loader(const config::Settings& s, const dist::World& world,
-                 const data::Position& position, DataState& data) {
-  data::Position start = position;
+void open_loader(const config::Settings& s, const dist::World& world, const Progress& progress,
+                 DataState& data) {
+  data::Position start = progress.position;
   if (start.samples == 0 && start.mixture == nullptr)
     start.order = new_order(s, world.size(), *data.train);
   if (const std::string order = describe_order(start.order, s.max_seq_length, *data.train);
@@ -220,7 +220,7 @@ void open_loader(const config::Settings& s, const dist::World& world,
                                       .end = samples_asked(s, *data.train, start),
                                       .skip_damaged = skips_damaged(s),
                                       .document_end = document_end(s, *data.tokenizer),
-                                      .lengths = length_stages(s, world.size())};
+                                      .lengths = length_stages(s, world.size(), progress)};
   data.loader = std::make_unique<data::Loader>(data.train, options, start);
   data.next.reset();
 }
@@ -242,7 +242,7 @@ void take_smaller_passes(Run& run, const Batches& next, const c10::OutOfMemoryEr
   s.gradient_accumulation_steps = next.accumulation;
   ++run.batching.halvings;
   forget_passes(run.trained);
-  open_loader(s, run.world, run.progress.position, run.data);
+  open_loader(s, run.world, run.progress, run.data);
   if (run.trained.graph != nullptr)
     run.trained.graph =
         std::make_unique<StepGraph>(run.trained, run.settings, run.world.size(), *run.data.train);

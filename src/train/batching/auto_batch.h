@@ -17,9 +17,9 @@ void limit_memory(const config::Settings& settings, int local_ranks);
 // has not begun. Every rank calls it, and all come to the same sizes.
 void settle_batch_size(Run& run);
 
-// Makes data.loader: batches of the settings' batch_size, from `position` on.
+// Makes data.loader: batches of the settings' batch_size, from the progress's position on.
 void open_loader(const config::Settings& settings, const dist::World& world,
-                 const data::Position& position, DataState& data);
+                 const Progress& progress, DataState& data);
 
 // train_step(). When memory runs out before the weights move, the step's gradients are dropped and
 // it is done again, from the same sample on, in passes of half the size. Of several ranks it leaves

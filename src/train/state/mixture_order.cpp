@@ -21,7 +21,7 @@ using data::MixtureChange;
 
 // What the settings ask for, from the run's first sample to its last.
 std::vector<MixtureChange> asked_changes(const config::Settings& s, int ranks,
-                                         const data::MixedTokens& train) {
+                                         const data::MixedTokens& train, const Progress& progress) {
   MixtureChange first;
   first.weights = s.dataset_weights;
   for (size_t k = 0; k < train.sources().size(); ++k) {
@@ -36,7 +36,7 @@ std::vector<MixtureChange> asked_changes(const config::Settings& s, int ranks,
   const auto schedule = config::scheduled_weights(s.mixture_schedule);
   OCTAVO_ASSERT(schedule.has_value());  // the settings were checked
   for (const config::ScheduledWeights& later : *schedule) {
-    const auto at = static_cast<uint64_t>(std::llround(later.at * all));
+    const uint64_t at = schedule_position(later.at * all, s, ranks, progress);
     if (at == changes.back().at) changes.pop_back();  // a run of few samples
     changes.push_back({.at = at, .weights = later.weights, .max_epochs = first.max_epochs});
   }
@@ -131,7 +131,7 @@ std::vector<MixtureChange> joined_changes(std::vector<MixtureChange> saved,
 
 std::shared_ptr<const data::Mixture> new_mixture(const config::Settings& s, int ranks,
                                                  const data::MixedTokens& train) {
-  std::vector<MixtureChange> changes = asked_changes(s, ranks, train);
+  std::vector<MixtureChange> changes = asked_changes(s, ranks, train, {});
   // A source may come later only: its order is for the most that it ever has.
   std::vector<data::Mixture::Source> sources;
   for (size_t k = 0; k < train.sources().size(); ++k) {
@@ -146,7 +146,7 @@ std::shared_ptr<const data::Mixture> new_mixture(const config::Settings& s, int 
 
 std::shared_ptr<const data::Mixture> resumed_mixture(const config::Settings& s, int ranks,
                                                      const data::MixedTokens& train,
-                                                     uint64_t position, const Json& extra,
+                                                     const Progress& progress, const Json& extra,
                                                      const std::string& source) {
   const Json& saved = json_field(extra, "data_mixture", Json::value_t::object, source);
   const size_t count = train.sources().size();
@@ -159,8 +159,8 @@ std::shared_ptr<const data::Mixture> resumed_mixture(const config::Settings& s, 
   for (size_t k = 0; k < count; ++k)
     sources.push_back({train.samples(k), saved_order({{"data_order", orders[k]}}, source)});
   return std::make_shared<const data::Mixture>(
-      std::move(sources),
-      joined_changes(std::move(then), asked_changes(s, ranks, train), position));
+      std::move(sources), joined_changes(std::move(then), asked_changes(s, ranks, train, progress),
+                                         progress.position.samples));
 }
 
 Json mixture_json(const data::Mixture& mixture) {

@@ -11,16 +11,17 @@
 #include "data/mixed_tokens.h"
 #include "data/mixture.h"
 #include "monitor/step_record.h"
+#include "train/progress.h"
 
 namespace octavo::train {
 
 std::shared_ptr<const data::Mixture> new_mixture(const config::Settings& settings, int ranks,
                                                  const data::MixedTokens& train);
 
-// Of a checkpoint that is at `position`.
+// Of a checkpoint that is so far.
 std::shared_ptr<const data::Mixture> resumed_mixture(const config::Settings& settings, int ranks,
                                                      const data::MixedTokens& train,
-                                                     uint64_t position, const Json& extra,
+                                                     const Progress& progress, const Json& extra,
                                                      const std::string& source);
 Json mixture_json(const data::Mixture& mixture);
 

@@ -273,8 +273,8 @@ void resume(Run& run) {
   run.progress.position =
       resumed_position(run.settings, run.world.size(), *run.data.train, state.extra, source);
   if (const data::MixedTokens* mixed = run.data.train->mixed(); mixed != nullptr)
-    run.progress.position.mixture = resumed_mixture(
-        run.settings, run.world.size(), *mixed, run.progress.position.samples, state.extra, source);
+    run.progress.position.mixture =
+        resumed_mixture(run.settings, run.world.size(), *mixed, run.progress, state.extra, source);
   resume_refusals(run.progress, state.extra, source);
   resume_losses(run.guards.losses, state.extra, source);
   if (run.claim.run_id.empty()) run.claim.run_id = state.extra.value("run_id", "");
