@@ -1,6 +1,7 @@
 #include "data/part_cache.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -11,18 +12,20 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "base/error.h"
-#include "base/fd.h"
 #include "base/log.h"
 #include "base/text.h"
 
 namespace octavo::data {
 namespace {
 
-constexpr std::string_view kTemporary = "writing-";
+constexpr std::string_view kTemporary = "writing-", kClaimsFolder = "claims";
 constexpr uint64_t kFolders = 256, kWays = 4;
 constexpr auto kAbandoned = std::chrono::hours(1);
+constexpr uint64_t kClaims = 4096;  // files for all parts: two that share one wait for each other
+constexpr auto kPatience = std::chrono::seconds(2);
 
 // In front of the content. Of this machine alone: its own byte order will do.
 struct Head {
@@ -91,7 +94,7 @@ PartCache::PartCache(fs::path folder, uint64_t limit)
       small_(limit / 20 / (kSmallPart + sizeof(Head))) {
   if (small_ == 0) large_ = 0;
   std::error_code error;
-  fs::create_directories(folder_, error);
+  fs::create_directories(folder_ / kClaimsFolder, error);
   if (error) {
     log_warn(str("data_cache: ", folder_.string(), " cannot be made (", error.message(),
                  "): what is read from the object store is not kept"));
@@ -149,6 +152,19 @@ bool PartCache::find_piece(std::string_view key, std::span<std::byte> content) c
       return true;
   }
   return false;
+}
+
+Fd PartCache::claim(std::string_view key) const {
+  if (large_ == 0) return Fd();
+  const fs::path path = folder_ / kClaimsFolder / std::to_string(hash_of(key).low64 % kClaims);
+  Fd fd(::open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0600));
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (fd.open() && ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    const bool waits = errno == EWOULDBLOCK || errno == EINTR;
+    if (!waits || std::chrono::steady_clock::now() > until) return Fd();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return fd;
 }
 
 // The one that is free, or else that was written first.

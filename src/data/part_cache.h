@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/fd.h"
 #include "data/bytes.h"
 
 namespace octavo::data {
@@ -32,6 +33,9 @@ class PartCache {
   // From any thread, and beside other processes.
   std::optional<Bytes> find(std::string_view key, uint64_t size) const;
   void keep(std::string_view key, std::span<const std::byte> content) const;
+  // Held by who reads a part from its server until it is kept: ranks of a machine often need the
+  // same one at once. Waits for another holder, but not long; closed: go on without.
+  Fd claim(std::string_view key) const;
 
  private:
   bool find_piece(std::string_view key, std::span<std::byte> content) const;

@@ -43,21 +43,26 @@ RemoteFiles::Reader RemoteFiles::reader_of(const std::string& address) {
   return reader;
 }
 
-RemoteFiles::Part RemoteFiles::read(const Range& range) {
+std::optional<Bytes> RemoteFiles::find(const Range& range) {
+  if (!cache_) return std::nullopt;
+  auto found = cache_->find(range.key(), range.end - range.begin);
+  if (found) cached_bytes_ += found->size();
+  return found;
+}
+
+RemoteFiles::Part RemoteFiles::read(const Range& range, bool claims) {
   const uint64_t size = range.end - range.begin;
-  if (cache_) {
-    if (auto found = cache_->find(range.key(), size)) {
-      cached_bytes_ += size;
-      return {std::move(*found), false};
-    }
-  }
+  if (auto found = find(range)) return {.bytes = std::move(*found)};
+  Fd claim = cache_ && claims ? cache_->claim(range.key()) : Fd();
+  if (claim.open())
+    if (auto found = find(range)) return {.bytes = std::move(*found)};
   const std::string text = reader_of(range.address)->read(range.begin, size);
   if (text.size() != size)
     fail(ExitCode::kEnvironment, "data", range.address, ": wanted ", size, " bytes from ",
          range.begin, ", found ", text.size(), "; check the server");
   ++requests_;
   bytes_ += size;
-  Part part{Bytes(size), true};
+  Part part{Bytes(size), true, std::move(claim)};
   std::memcpy(part.bytes.all().data(), text.data(), size);
   return part;
 }

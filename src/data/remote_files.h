@@ -39,9 +39,10 @@ class RemoteFiles {
   struct Part {
     Bytes bytes;
     bool is_fresh = false;  // from the server: to be kept when it is good
+    Fd claim;               // to be held until then
   };
-  // From any thread.
-  Part read(const Range& range);
+  // From any thread, which has no other claim. Without one, other processes may ask for the same.
+  Part read(const Range& range, bool claims);
   void keep(const Range& range, std::span<const std::byte> bytes) const;
 
   struct Counts {
@@ -53,6 +54,7 @@ class RemoteFiles {
  private:
   using Reader = std::shared_ptr<object_store::ObjectReader>;
   Reader reader_of(const std::string& address);
+  std::optional<Bytes> find(const Range& range);  // in the cache
 
   const std::shared_ptr<object_store::ObjectStore> store_;
   std::optional<PartCache> cache_;

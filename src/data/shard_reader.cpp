@@ -83,7 +83,10 @@ class OpenShard {
   Bytes read_remote(uint64_t begin, uint64_t end, bool of_tokens) {
     const RemoteFiles::Range range{
         file_.path.string(), {file_.info.hash.begin(), file_.info.hash.end()}, begin, end};
-    RemoteFiles::Part part = remote_->read(range);
+    // One claim at a time: who held one and waited for another could wait for a process that
+    // does the same.
+    RemoteFiles::Part part = remote_->read(range, of_tokens);
+    if (of_tokens) claim_ = std::move(part.claim);
     read_ += part.is_fresh ? part.bytes.size() : 0;
     if (part.is_fresh) {
       Bytes copy(of_tokens ? 0 : part.bytes.size());
@@ -98,6 +101,7 @@ class OpenShard {
   int fd_ = -1;
   uint64_t read_ = 0;
   std::vector<std::pair<RemoteFiles::Range, Bytes>> fresh_;
+  Fd claim_;  // of the part of tokens
 };
 
 std::vector<uint64_t> as_hashes(const Bytes& bytes) {

@@ -5,8 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <map>
 #include <random>
+#include <span>
+#include <thread>
 #include <vector>
 
 #include "data/block_stream.h"
@@ -22,7 +26,8 @@ namespace {
 class MemoryStore final : public object_store::ObjectStore {
  public:
   std::map<std::string, std::string> objects;
-  int opened = 0;
+  std::atomic<int> opened = 0, large_reads = 0;
+  std::chrono::milliseconds delay{0};  // of each request
 
   std::vector<object_store::Object> list(const std::string& address) override {
     if (!objects.contains(address)) return {};
@@ -32,7 +37,7 @@ class MemoryStore final : public object_store::ObjectStore {
     ++opened;
     const auto found = objects.find(address);
     if (found == objects.end()) fail(ExitCode::kEnvironment, "test", "cannot read ", address);
-    return std::make_unique<Reader>(found->second);
+    return std::make_unique<Reader>(*this, found->second);
   }
   void put(const std::string&, const NextBytes&) override {}
   void remove(const std::string&) override {}
@@ -41,14 +46,17 @@ class MemoryStore final : public object_store::ObjectStore {
  private:
   class Reader final : public object_store::ObjectReader {
    public:
-    explicit Reader(const std::string& text) : text_(text) {}
+    Reader(MemoryStore& store, const std::string& text) : store_(store), text_(text) {}
     uint64_t bytes() const override { return text_.size(); }
     std::string tag() const override { return ""; }
     std::string read(uint64_t offset, uint64_t bytes) const override {
+      store_.large_reads += bytes > PartCache::kSmallPart ? 1 : 0;
+      std::this_thread::sleep_for(store_.delay);
       return text_.substr(offset, bytes);
     }
 
    private:
+    MemoryStore& store_;
     const std::string& text_;
   };
 };
@@ -152,6 +160,34 @@ TEST_F(RemoteShards, OfVersionOneAreAskedForOnceWithACache) {
   EXPECT_EQ(read_all(kPlenty, whole_blocks).requests, 0U);
 }
 
+TEST_F(RemoteShards, AreAskedForOnceByManyAtOnce) {
+  store_->delay = std::chrono::milliseconds(30);
+  std::vector<std::thread> processes;
+  for (int i = 0; i < 4; ++i)
+    processes.emplace_back([this] {
+      SplitShards split = split_;
+      split.remote = std::make_shared<RemoteFiles>(store_, LocalCache{cache_, kPlenty});
+      BlockStream stream(
+          split, {30'000, 0, 4, 2, 0}, [](size_t, const DamagedShard&) {}, [](uint64_t) {});
+      std::vector<int32_t> out(10'000);
+      stream.read(0, out);
+      EXPECT_TRUE(std::ranges::equal(out, std::span(tokens_).first(out.size())));
+    });
+  for (std::thread& process : processes) process.join();
+  EXPECT_EQ(store_->large_reads, 1);
+}
+
+TEST(PartCache, AClaimIsWaitedForAWhile) {
+  Scratch scratch;
+  const PartCache cache(scratch / "cache", kPlenty);
+  Fd first = cache.claim("key");
+  EXPECT_TRUE(first.open());
+  EXPECT_FALSE(cache.claim("key").open());
+  first.reset();
+  EXPECT_TRUE(cache.claim("key").open());
+  EXPECT_FALSE(PartCache(scratch / "none", 0).claim("key").open());
+}
+
 TEST(PartCache, KeepsLargePartsInPieces) {
   Scratch scratch;
   std::mt19937_64 random(3);
@@ -191,7 +227,7 @@ TEST_F(RemoteShards, AreReadAgainWhenTheDiskLies) {
   read_all(kPlenty);
   int files = 0;
   for (const auto& entry : fs::recursive_directory_iterator(cache_)) {
-    if (!entry.is_regular_file()) continue;
+    if (!entry.is_regular_file() || entry.file_size() == 0) continue;  // or a claim
     std::string bytes = get_file(entry.path());
     if (++files % 2 == 0)
       bytes.back() = static_cast<char>(bytes.back() ^ 1);
