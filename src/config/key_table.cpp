@@ -354,7 +354,8 @@ std::vector<Key> run_keys() {
                "octavo logs RUN shows those of all ranks by time, either way."),
       bool_key("record_samples", &S::record_samples,
                "Write the numbers of each step's samples, of all ranks, into metrics.jsonl "
-               "(data/samples): which data was trained on, and when."),
+               "(data/samples): which data was trained on, and when. They are "
+               "gathered on the hosts in every step."),
       int_key("eval_freq", &S::eval_freq, 0, kMany,
               "Steps between evaluations on the validation split. 0: never."),
       int_key("eval_batches", &S::eval_batches, 1, kMany, "Batches in one evaluation."),

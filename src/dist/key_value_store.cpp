@@ -3,6 +3,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <thread>
@@ -20,7 +21,12 @@ using rendezvous::Unreachable;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kPatience{2000};
-constexpr milliseconds kPoll{500};  // torchrun's store cannot be waited at without blocking it
+// torchrun's store cannot be waited at without blocking it: it is asked again and again. All ranks
+// together ask it about 500 times a second when they wait for long.
+constexpr milliseconds kPoll{500};
+milliseconds longest_poll(int ranks) {
+  return std::max(kPoll, milliseconds(2) * ranks);
+}
 
 class RendezvousKeyValueStore : public KeyValueStore {
  public:
@@ -66,7 +72,8 @@ class TorchKeyValueStore : public KeyValueStore {
  public:
   TorchKeyValueStore(const launch::RankInfo& rank_info, milliseconds timeout)
       : store_(c10::make_intrusive<c10d::PrefixStore>(
-            octavo::str("generation/", rank_info.generation), torch_store(rank_info, timeout))) {
+            octavo::str("generation/", rank_info.generation), torch_store(rank_info, timeout))),
+        longest_poll_(longest_poll(rank_info.ranks)) {
     store_->setTimeout(kPatience);
   }
   void set(const std::string& key, const std::string& value) override {
@@ -97,11 +104,11 @@ class TorchKeyValueStore : public KeyValueStore {
   std::optional<std::string> death_of(int64_t /*rank*/) override { return std::nullopt; }
   std::optional<std::string> wait_for(const std::string& key, milliseconds timeout) override {
     const auto deadline = std::chrono::steady_clock::now() + timeout;
-    while (!stopped_) {
+    for (milliseconds poll = kPoll; !stopped_; poll = std::min(longest_poll_, poll * 3 / 2)) {
       if (auto value = try_get(key)) return value;
       if (std::chrono::steady_clock::now() >= deadline) return std::nullopt;
       // Short naps, so that stop() is heard.
-      for (milliseconds slept{0}; slept < kPoll && !stopped_; slept += milliseconds(20))
+      for (milliseconds slept{0}; slept < poll && !stopped_; slept += milliseconds(20))
         std::this_thread::sleep_for(milliseconds(20));
     }
     throw Unreachable(ExitCode::kEnvironment, "dist", "stopped");
@@ -121,6 +128,7 @@ class TorchKeyValueStore : public KeyValueStore {
 
   std::mutex mutex_;
   c10::intrusive_ptr<c10d::Store> store_;
+  const milliseconds longest_poll_;
   std::atomic<bool> stopped_{false};
 };
 
