@@ -21,6 +21,7 @@ struct RankPage {
   std::atomic<uint32_t> launcher_continues{0};
   // With Failure::kHang: 1 + the rank that hangs; 0: this one.
   std::atomic<uint32_t> hanging{0};
+  std::atomic<uint32_t> makes_no_more_steps{0};  // it saves, uploads and ends
 };
 inline constexpr uint32_t kRankPageLayout = 0x0c7a0003;
 inline constexpr const char* kStatusVariable = "OCTAVO_STATUS_FD";

@@ -238,7 +238,8 @@ class Ranks {
     if (!job_.wants_stop || deadline_ || ranks_.empty()) return;
     const int64_t step = ranks_.front().page->page().step;
     if (first_step_ < 0) first_step_ = step;
-    if (!job_.wants_stop(step > first_step_) || asked_ || stop_signal_ != 0) return;
+    const bool ends = ranks_.front().page->page().makes_no_more_steps != 0;
+    if (!job_.wants_stop(step > first_step_ && !ends) || asked_ || stop_signal_ != 0) return;
     asked_ = true;
     say_continues(true);
     for (const Rank& rank : ranks_)

@@ -21,7 +21,7 @@ struct Job {
   std::chrono::milliseconds last_grace{20'000};  // from SIGKILL on: a driver may take seconds
   std::function<void(int rank, const std::string& text)> on_death = {};
   // Asked now and then: are the ranks to stop and save, to be started again? `has_made_a_step`:
-  // this node's first rank has, since it was started.
+  // this node's first rank has, since it was started, and does not only end what it does.
   std::function<bool(bool has_made_a_step)> wants_stop = {};
   // For tests: what sends SIGKILL. No process here can be made to survive it.
   std::function<void(pid_t pid)> kill_group = {};

@@ -298,6 +298,7 @@ int run_to_the_end(Run& run) {
     after_step(run, outputs, state);
   }
   hang_watch.reset();
+  own_page().makes_no_more_steps = 1;
   if (run_saves) save_the_rest(run, outputs, state.saved);
   const bool uploaded = finish_uploads(run, [&] { outputs.on_alive(); });
   const int code = end_run(run, outputs, run_saves);

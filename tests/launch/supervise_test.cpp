@@ -138,6 +138,28 @@ TEST(Supervise, RanksAreAskedToStop) {
   EXPECT_EQ(run(early).cause, Cause::kNone);
 }
 
+// A run grows between two steps, and not while its last checkpoint is uploaded.
+TEST(Supervise, RanksThatOnlyEndAreNotAskedToStop) {
+  const Scratch folder;
+  const auto put = [](size_t offset, const char* byte) {
+    return str("printf '", byte, "' | dd bs=1 conv=notrunc seek=", offset,
+               " of=/proc/self/fd/$OCTAVO_STATUS_FD 2>/dev/null; sleep 0.5; ");
+  };
+  const size_t step = offsetof(RankPage, step), ends = offsetof(RankPage, makes_no_more_steps);
+  Job job = shell(
+      "printf '\\007\\0\\0\\0\\0\\0\\0\\0' | dd bs=1 conv=notrunc seek=" + std::to_string(step) +
+          " of=/proc/self/fd/$OCTAVO_STATUS_FD 2>/dev/null; sleep 0.5; " + put(step, "\\010") +
+          put(ends, "\\001"),
+      1, folder);
+  std::vector<bool> seen;
+  job.wants_stop = [&](bool has_made_a_step) {
+    if (seen.empty() || seen.back() != has_made_a_step) seen.push_back(has_made_a_step);
+    return false;
+  };
+  EXPECT_EQ(run(job).code, 0);
+  EXPECT_EQ(seen, (std::vector<bool>{false, true, false}));
+}
+
 // A rank that leaves says what continues the run: its launcher, unless that is asked to stop, too.
 TEST(Supervise, RanksKnowThatTheLauncherContinues) {
   const std::string page = str("od -An -tu4 -N4 -j", offsetof(RankPage, launcher_continues),
