@@ -76,12 +76,18 @@ struct Summary {  // one row of `checkpoints list`, from the manifest alone
   bool is_latest = false, is_best = false;
 };
 
+inline bool is_permanent(int64_t step, int64_t permanent_every) {
+  return permanent_every > 0 && step % permanent_every == 0;
+}
+
 struct SaveOptions {
   bool best = false;  // also move best_model
   // The folder is a run's own, and `latest` of the folder above it becomes a link to it.
   bool newest_run = false;
-  // 0: all; else the `keep` saved last, and always latest's and best_model's targets.
+  // 0: all; else the `keep` saved last, and always latest's and best_model's targets, and those
+  // whose step is a multiple of `permanent_every` (0: none is).
   int keep = 0;
+  int64_t permanent_every = 0;
   // Whether one that `keep` would remove is still needed: it is being uploaded.
   std::function<bool(const fs::path& checkpoint)> in_use;
   // Called with the name of each stage of a save once it is done, for tests and traces.

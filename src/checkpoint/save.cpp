@@ -118,7 +118,8 @@ void remove_old(const fs::path& directory, const SaveOptions& options, const Jso
       ++kept;
       continue;
     }
-    if (summary.is_latest || summary.is_best) continue;
+    if (summary.is_latest || summary.is_best || is_permanent(summary.step, options.permanent_every))
+      continue;
     if (options.in_use && options.in_use(summary.path)) {
       log_info(str("checkpoint: ", summary.path.string(), " stays until it is uploaded"));
       continue;

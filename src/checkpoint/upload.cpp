@@ -166,7 +166,7 @@ std::vector<RemoteStep> remote_steps(object_store::ObjectStore& store, const std
 }
 
 int64_t keep_uploaded(object_store::ObjectStore& store, const std::string& address, int keep,
-                      const Json& extra) {
+                      int64_t permanent_every, const Json& extra) {
   std::vector<RemoteCheckpoint> own;
   std::vector<RemoteStep> unfinished;
   bool foreign = false;
@@ -200,7 +200,7 @@ int64_t keep_uploaded(object_store::ObjectStore& store, const std::string& addre
   int64_t removed = 0;
   for (size_t i = static_cast<size_t>(keep); i < own.size(); ++i) {
     const RemoteStep& step = own[i].step;
-    if (step_folder_name(step.step) == best) continue;
+    if (step_folder_name(step.step) == best || is_permanent(step.step, permanent_every)) continue;
     log_info(str("checkpoint: removing ", step.address, ", the newest ", keep, " are kept"));
     store.remove(object_store::join(step.address, kManifestName));
     store.remove_below(step.address);

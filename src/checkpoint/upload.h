@@ -38,10 +38,10 @@ enum class Uploaded { kNow, kBefore };
 Uploaded upload_checkpoint(object_store::ObjectStore& store, UploadJob& job);
 
 // After a checkpoint was uploaded: of this run's (`extra` says whose) the `keep` saved last stay,
-// and best_model's; objects of uploads that were not finished go. keep 0: all stay. Returns how
-// many checkpoints were removed.
+// best_model's and the permanent ones; objects of uploads that were not finished go. keep 0: all
+// stay. Returns how many checkpoints were removed.
 int64_t keep_uploaded(object_store::ObjectStore& store, const std::string& address, int keep,
-                      const Json& extra);
+                      int64_t permanent_every, const Json& extra);
 
 // Folders of steps below a run's address, and whether they have a manifest. Names that are not ours
 // are left out.

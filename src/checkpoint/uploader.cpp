@@ -129,8 +129,8 @@ void Uploader::attempt(Job& job) {
     log_info(str("checkpoint: ", step_text(job.upload.folder), " was in ", address_, " already"));
   int64_t removed = 0;
   try {
-    removed =
-        keep_uploaded(*store_, address_, options_.keep, read_manifest(job.upload.folder).extra);
+    removed = keep_uploaded(*store_, address_, options_.keep, options_.permanent_every,
+                            read_manifest(job.upload.folder).extra);
   } catch (const Error& error) {
     log_warn(str("checkpoint: older checkpoints in ", address_, " were not looked through (",
                  error.what(), "); the next upload does it"));

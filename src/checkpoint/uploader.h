@@ -30,7 +30,8 @@ namespace octavo::checkpoint {
 double upload_wait(int64_t failed, double chance);
 
 struct UploaderOptions {
-  int keep = 0;  // of the run's uploaded checkpoints, as SaveOptions::keep
+  int keep = 0;  // of the run's uploaded checkpoints, as SaveOptions has them
+  int64_t permanent_every = 0;
   // Sleeps between attempts; a test's may be short. Multiplied with upload_wait().
   double wait_scale = 1;
 };

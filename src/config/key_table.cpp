@@ -411,7 +411,10 @@ std::vector<Key> checkpoint_keys() {
       int_key("max_failed_saves", &S::max_failed_saves, 0, 1'000'000,
               "So many failed saves in a row end the run (exit code 4). 0: never."),
       int_key("keep_checkpoints", &S::keep_checkpoints, 0, 1'000'000,
-              "How many of the run's newest to keep; latest and best_model always stay. 0: all."),
+              "How many of the run's newest to keep; latest, best_model and those of "
+              "permanent_checkpoint_freq always stay. 0: all."),
+      int_key("permanent_checkpoint_freq", &S::permanent_checkpoint_freq, 0, kMany,
+              "Steps between checkpoints that are never removed. 0: none."),
       text_key(
           "checkpoint_upload", &S::checkpoint_upload,
           "s3://bucket/prefix: every checkpoint is uploaded to prefix/<run_name> once it is on "

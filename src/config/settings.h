@@ -178,6 +178,7 @@ struct Settings {
   std::string checkpoint_dir;      // of all runs; "": checkpoints, or checkpoints_fp8
   int64_t checkpoint_freq = 1000;  // 0: only at the end or when stopped
   int64_t keep_checkpoints = 3;    // 0: all
+  int64_t permanent_checkpoint_freq = 0;
   double checkpoint_minutes = -1;  // -1: from the measured time of a save; 0: never by time
   int64_t max_failed_saves = 3;    // 0: go on for ever
   std::string checkpoint_upload;   // "": nowhere; s3://bucket/prefix

@@ -250,6 +250,7 @@ void after_step(Run& run, Outputs& outputs, LoopState& state) {
   if (is_due(step, s.empty_cache_freq)) engine::trim_memory(run.trained.device());
   if (!run.progress.evaluation_left_out) ask_model(run, outputs, last);
   const bool save_is_due = last || state.save_waits || is_due(step, s.checkpoint_freq) ||
+                           is_due(step, s.permanent_checkpoint_freq) ||
                            run.progress.save_agreed || (is_best && s.checkpoint_freq > 0);
   state.save_waits = save_is_due && !last && is_suspect(s.bad_steps, run.progress);
   if (state.save_waits) log_info("the checkpoint waits for a step that is not skipped (bad_steps)");

@@ -61,9 +61,12 @@ double long_run_save_hours(const LongRun& run) {
 int64_t long_run_checkpoints(const LongRun& run) {
   const config::Settings& s = run.settings;
   const double hours = long_run_hours(run), clock = long_run_clock_hours(run);
-  const int64_t unknown = s.keep_checkpoints + 2;
+  const int64_t permanent =
+      s.permanent_checkpoint_freq > 0 ? run.steps / s.permanent_checkpoint_freq : 0;
+  const int64_t unknown = s.keep_checkpoints + permanent + 2;
   if (s.checkpoint_freq > 0 && run.steps == 0) return unknown;
-  const int64_t by_steps = s.checkpoint_freq > 0 ? run.steps / s.checkpoint_freq + 1 : 1;
+  const int64_t by_steps =
+      permanent + (s.checkpoint_freq > 0 ? run.steps / s.checkpoint_freq : 0) + 1;
   if (clock == 0) return by_steps;
   if (hours == 0) return std::max(by_steps, unknown);
   return std::max(by_steps, static_cast<int64_t>(hours / clock) + 1);
@@ -141,8 +144,10 @@ Finding long_run_disk(const LongRun& run) {
   const config::Settings& s = run.settings;
   // The kept ones, the best, and the one being written; no more than the run makes.
   const int64_t made = long_run_checkpoints(run);
+  const int64_t permanent =
+      s.permanent_checkpoint_freq > 0 ? run.steps / s.permanent_checkpoint_freq : 0;
   const int64_t kept =
-      s.keep_checkpoints == 0 ? made : std::min(made, s.keep_checkpoints + int64_t{2});
+      s.keep_checkpoints == 0 ? made : std::min(made, s.keep_checkpoints + permanent + 2);
   const bool at_most = s.keep_checkpoints > 0 && long_run_hours(run) == 0 && kept > 1;
   const double wanted = run.checkpoint_bytes * static_cast<double>(kept);
   Finding f = long_run_line(

@@ -150,6 +150,15 @@ TEST(Checkpoint, RetentionKeepsNewestAndLinkTargets) {
   error_of(ExitCode::kUsage, [&] { save(folder.path(), sample_state(9, 1), {.keep = -1}); });
 }
 
+TEST(Checkpoint, PermanentOnesStay) {
+  Scratch folder;
+  for (int step = 1; step <= 7; ++step)
+    save(folder.path(), sample_state(step, 1), {.keep = 2, .permanent_every = 3});
+  EXPECT_EQ(steps_of(folder.path()), (std::vector<int64_t>{3, 6, 7}));
+  save(folder.path(), sample_state(8, 1), {.keep = 1, .permanent_every = 3});
+  EXPECT_EQ(steps_of(folder.path()), (std::vector<int64_t>{3, 6, 8}));
+}
+
 TEST(Checkpoint, RetentionDoesNotCountBrokenOnes) {
   Scratch folder;
   for (int step : {1, 2, 3}) save(folder.path(), sample_state(step, 1), {});

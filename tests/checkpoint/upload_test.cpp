@@ -156,13 +156,15 @@ TEST(KeepUploaded, KeepsTheNewestAndTheBest) {
   store.set(kRun + "/step-00000009/model.safetensors", "half");
   store.set(kRun + "/notes.txt", "a person's");
   store.take_changes();
-  EXPECT_EQ(keep_uploaded(store, kRun, 2, run_state(5, 1).extra), 2);
+  EXPECT_EQ(keep_uploaded(store, kRun, 2, 0, run_state(5, 1).extra), 2);
   std::vector<int64_t> left;
   for (const RemoteStep& step : remote_steps(store, kRun)) left.push_back(step.step);
   EXPECT_EQ(left, (std::vector<int64_t>{2, 4, 5}));
   EXPECT_TRUE(store.objects().contains(kRun + "/notes.txt"));
   const auto changes = store.take_changes();
   EXPECT_EQ(changes[1], "remove " + kRun + "/step-00000003/manifest.json");  // before its files
+  EXPECT_EQ(keep_uploaded(store, kRun, 1, 4, run_state(5, 1).extra),
+            0);  // the best, a permanent one
 }
 
 TEST(KeepUploaded, LeavesAnotherRunsAlone) {
@@ -172,7 +174,7 @@ TEST(KeepUploaded, LeavesAnotherRunsAlone) {
   upload(store, saved(folder.path(), 2, 2));
   upload(store, saved(folder.path(), 3, 3));
   store.set(kRun + "/step-00000009/model.safetensors", "half");
-  EXPECT_EQ(keep_uploaded(store, kRun, 1, run_state(5, 1).extra), 1);
+  EXPECT_EQ(keep_uploaded(store, kRun, 1, 0, run_state(5, 1).extra), 1);
   std::vector<int64_t> left;
   for (const RemoteStep& step : remote_steps(store, kRun)) left.push_back(step.step);
   EXPECT_EQ(left, (std::vector<int64_t>{1, 3, 9}));

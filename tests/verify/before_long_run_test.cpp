@@ -186,6 +186,8 @@ TEST(BeforeLongRun, CheckpointMinutesCount) {
   run.settings.checkpoint_minutes = 0;
   EXPECT_TRUE(text(run, "disk").starts_with("1 checkpoint of ")) << text(run, "disk");
   EXPECT_EQ(found(run, "checkpoint_freq").status, Status::kWarn);
+  run.settings.permanent_checkpoint_freq = run.steps / 10;
+  EXPECT_TRUE(text(run, "disk").starts_with("11 checkpoints of ")) << text(run, "disk");
 }
 
 TEST(BeforeLongRun, CommandsNameTheConfigAndTheFlags) {

@@ -85,8 +85,10 @@ checkpoint::State state_of(const Run& run, const std::string& run_name, const do
 }
 
 checkpoint::SaveOptions save_options(const Run& run, bool best = false) {
-  checkpoint::SaveOptions options{
-      .best = best, .newest_run = true, .keep = static_cast<int>(run.settings.keep_checkpoints)};
+  checkpoint::SaveOptions options{.best = best,
+                                  .newest_run = true,
+                                  .keep = static_cast<int>(run.settings.keep_checkpoints),
+                                  .permanent_every = run.settings.permanent_checkpoint_freq};
   if (checkpoint::Uploader* uploader = run.uploader.get(); uploader != nullptr)
     options.in_use = [uploader](const fs::path& path) { return uploader->in_use(path); };
   return options;

@@ -37,7 +37,8 @@ void start_uploads(Run& run) {
   const std::string address = object_store::join(s.checkpoint_upload, s.run_name);
   run.uploader = std::make_unique<checkpoint::Uploader>(
       address, object_store::s3(),
-      checkpoint::UploaderOptions{.keep = static_cast<int>(s.keep_checkpoints)});
+      checkpoint::UploaderOptions{.keep = static_cast<int>(s.keep_checkpoints),
+                                  .permanent_every = s.permanent_checkpoint_freq});
   log_info(str("checkpoints are uploaded to ", address));
   const fs::path from = run.resumed.from;
   std::error_code none;
