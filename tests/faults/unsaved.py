@@ -119,14 +119,17 @@ def to_one(work):
         folder = new_folder(work, f"to_one-{mode}-{len(flags)}", eval_freq=5, eval_batches=1_000_000, width=256)
         run = Launched(folder, ["--nproc", 2, "--max_restarts", 0], ["--sharding_mode", mode, *flags])
         try:
-            time.sleep(15)
+            deadline = time.monotonic() + PATIENCE
+            while not any(r.get("step") == 5 for r in records(folder)) and time.monotonic() < deadline:
+                time.sleep(0.2)
+            time.sleep(2)  # it evaluates
             os.kill(run.wait_for_ranks(2)[1], signal.SIGTERM)
             began = time.monotonic()
             code, seconds = run.wait(PATIENCE), time.monotonic() - began
         finally:
             run.end()
-        if code != STOPPED or seconds > 30 or said not in run.said() + run.log(1) or folder.unsound():
-            problems.append(f"{mode} {flags}: exit code {code} after {seconds:.1f} s: {folder.unsound()}{run.said()[-1500:]}")
+        if code != STOPPED or seconds > 30 or said not in run.said() + run.log(0) + run.log(1) or folder.unsound():
+            problems.append(f"{mode} {flags}: exit code {code} after {seconds:.1f} s: {folder.unsound()}{(run.said() + run.log(0))[-1500:]}")
     return problems
 
 
