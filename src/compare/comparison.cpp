@@ -65,19 +65,26 @@ std::string seeds_text(size_t seeds) {
   return str("95% interval over ", seeds, " seeds");
 }
 
-// A run that broke down needs no statistics. "": none did.
-std::string breakdown(const RunFolder& run) {
+enum class LossOf : uint8_t { kTraining, kValidation };
+
+// A run that broke down needs no statistics. "": none did. The last step may spoil the weights and
+// leave no training loss that shows it.
+std::string breakdown(const RunFolder& run, LossOf kind) {
   if (run.status.starts_with("ended by a guard"))
     return str(run.name(), " was ended by a guard at step ", run.steps.rbegin()->first);
-  return run.lost_losses > 0
-             ? str(run.name(), " has ", run.lost_losses, " training losses that are not finite")
+  if (run.lost_losses > 0)
+    return str(run.name(), " has ", run.lost_losses, " training losses that are not finite");
+  const auto lost =
+      std::ranges::count_if(run.evaluations, [](const auto& one) { return !one.second; });
+  return kind == LossOf::kValidation && lost > 0
+             ? str(run.name(), " has ", lost, " validation losses that are not finite")
              : "";
 }
 
 // True when the verdict on the losses follows from that.
-bool judge_breakdowns(Judgement& line, const std::vector<Pair>& pairs) {
+bool judge_breakdowns(Judgement& line, const std::vector<Pair>& pairs, LossOf kind) {
   for (const Pair& pair : pairs) {
-    const std::string first = breakdown(*pair.a), second = breakdown(*pair.b);
+    const std::string first = breakdown(*pair.a, kind), second = breakdown(*pair.b, kind);
     if (first.empty() && second.empty()) continue;
     line.verdict = first.empty() ? Verdict::kFail : Verdict::kNotEnoughData;
     line.why = first.empty() ? second : first + "; there is nothing to compare with";
@@ -134,7 +141,7 @@ Judgement judge_train(const std::vector<Pair>& pairs, const Bounds& bounds) {
         pairs.size() == 1 ? pairs[0].train->interval : percent_over_seeds(pairs, &Pair::train);
     line.gap = percent_text(*line.interval);
   }
-  if (judge_breakdowns(line, pairs)) return line;
+  if (judge_breakdowns(line, pairs, LossOf::kTraining)) return line;
   line.verdict = Verdict::kNotEnoughData;
   if (!all) return line.why = first_reason(pairs, &Pair::no_train), line;
   size_t least = pairs[0].tail_steps;
@@ -163,7 +170,7 @@ std::string more_evaluations(const Pair& pair, const Bounds& bounds) {
 
 Judgement judge_validation(const std::vector<Pair>& pairs, const Bounds& bounds) {
   Judgement line{.name = "validation loss", .bound = str("at most +", bounds.validation_gap, "%")};
-  if (judge_breakdowns(line, pairs)) return line;
+  if (judge_breakdowns(line, pairs, LossOf::kValidation)) return line;
   line.verdict = Verdict::kNotEnoughData;
   if (!std::ranges::all_of(pairs, [](const Pair& p) { return p.validation.has_value(); }))
     return line.why = first_reason(pairs, &Pair::no_validation), line;

@@ -185,6 +185,17 @@ TEST_F(ComparisonTest, ABrokenRunFails) {
   EXPECT_EQ(judge({compare_pair(base, ended, 0.25)}, {}).verdict, Verdict::kFail);
 }
 
+TEST_F(ComparisonTest, AValidationLossThatIsNotFiniteFails) {
+  const auto at_the_end = [](int64_t step) { return step == 400 ? NAN : 2.0; };
+  const RunFolder base = run("base", 1), nan = run("nan", 1, {.validation = at_the_end});
+  const Comparison b = judge({compare_pair(base, nan, 0.25)}, {});
+  EXPECT_EQ(b.verdict, Verdict::kFail);
+  EXPECT_EQ(line(b, "training").verdict, Verdict::kNotEnoughData);
+  EXPECT_NE(line(b, "validation").why.find("1 validation losses that are not finite"),
+            std::string::npos);
+  EXPECT_EQ(judge({compare_pair(nan, base, 0.25)}, {}).verdict, Verdict::kNotEnoughData);
+}
+
 TEST_F(ComparisonTest, SpeedIsAskedForOnGpusOnly) {
   const auto half = [](int64_t step) { return 0.05 + 0.0005 * static_cast<double>(step % 7); };
   const RunFolder base = run("base", 1), fast = run("fast", 1, {.seconds = half});
