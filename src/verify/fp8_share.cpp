@@ -48,7 +48,12 @@ void add_once(std::vector<std::string>& list, std::string text) {
 void share_in_fp8(LongRun& run) {
   const plan::Shape& shape = run.forecast->shape;
   const config::Settings& s = run.settings;
-  const fp8::Recipe recipe = fp8::request_of(s).wanted.recipe;
+  // Sides, and what stays in BF16 by default, are of the recipe that runs on that GPU.
+  const plan::RecipeOrBf16 runs = run.on_gpu ? run.forecast->chosen().runs : plan::kBf16;
+  const fp8::Recipe recipe = runs.value_or(fp8::request_of(s).wanted.recipe);
+  const bool by_default = s.fp8_skip.empty();
+  const std::vector<std::string> skip =
+      by_default ? fp8::default_skip(recipe, shape.layers) : s.fp8_skip;
   const auto linears = plan::block_linears(shape);
   double taken = 0, all = 0;
   std::vector<fp8::LayerName> names;
@@ -63,8 +68,7 @@ void share_in_fp8(LongRun& run) {
       for (std::string& name : layer_names(shape, block, linear.place, p % 2 == 1)) {
         all += work;
         names.push_back({std::move(name), block});
-        const std::string pattern =
-            fp8::skipped_by(s.fp8_skip, names.back().name, block, shape.layers);
+        const std::string pattern = fp8::skipped_by(skip, names.back().name, block, shape.layers);
         if (!pattern.empty())
           ++skipped[pattern];
         else if (!why.empty())
@@ -74,7 +78,8 @@ void share_in_fp8(LongRun& run) {
       }
     }
   for (const auto& [pattern, layers] : skipped)
-    run.fp8_gaps.push_back(str(layers, " layers of fp8_skip ", pattern));
+    run.fp8_gaps.push_back(
+        str(layers, " layers of fp8_skip ", pattern, by_default ? " (default)" : ""));
   if (run.wants_fp8)
     for (const std::string& pattern : fp8::unmatched(s.fp8_skip, names, shape.layers))
       run.contradictions.push_back(str("fp8_skip: no layer is named '", pattern, "'"));

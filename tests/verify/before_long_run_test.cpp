@@ -389,5 +389,21 @@ TEST_F(Fp8Share, LessForWhatIsSkippedAndTheSameForAnyNumberOfTokens) {
   EXPECT_EQ(found(gather(small() + "fp8_skip: [h.9.*]\n"), "config").status, Status::kFail);
 }
 
+TEST_F(Fp8Share, LeavesOutTheBlocksThatNvfp4LeavesToBf16) {
+  std::string yaml = small();
+  yaml.replace(yaml.find("current"), 7, "nvfp4");
+  LongRun run = gather(yaml);
+  EXPECT_EQ(run.fp8_gaps, (std::vector<std::string>{"4 layers of fp8_skip last:1 (default)"}));
+  EXPECT_NEAR(run.fp8_share, gather(small()).fp8_share / 2, 1e-9);
+  EXPECT_TRUE(gather(yaml + "fp8_skip: [none]\n").fp8_gaps.empty());
+  // A GPU without FP4 runs delayed, which leaves none out.
+  run.settings.gpu = "h100";
+  run.forecast = plan::forecast(run.settings);
+  run.on_gpu = true;
+  run.fp8_gaps.clear();
+  share_in_fp8(run);
+  EXPECT_TRUE(run.fp8_gaps.empty());
+}
+
 }  // namespace
 }  // namespace octavo::verify
