@@ -24,6 +24,7 @@ Shape shape_of(const model_config::ModelConfig& model, const std::string& name) 
   shape.family = model.family;
   shape.layers = model.layers, shape.hidden = model.width, shape.ffn = model.mlp;
   shape.heads = model.heads, shape.kv_heads = model.kv_heads, shape.head_dim = model.head_dim;
+  shape.tokens = model.vocab;
   shape.vocab = model_config::padded_vocab(model.vocab);
   shape.positions = model.is_gpt2() ? model.context : 0;
   shape.gated = model.family->gated();

@@ -23,6 +23,7 @@ struct Shape {
   const model_config::Family* family = &model_config::kLlamaFamily;
   int64_t layers = 0, hidden = 0, ffn = 0, heads = 0, kv_heads = 0, head_dim = 0;
   int64_t vocab = 0;      // rows of the embedding, padding included
+  int64_t tokens = 0;     // rows without padding
   int64_t positions = 0;  // rows of a learned position embedding; 0: rotary
   bool gated = true;      // a gate and up in one GEMM, or up alone
   bool tied = false;      // the head is the embedding

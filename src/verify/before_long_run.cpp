@@ -236,7 +236,7 @@ Finding long_run_vocabulary(const LongRun& run) {
     return f;
   }
   const int64_t rows =
-      run.settings.vocab_size > 0 ? run.settings.vocab_size : run.forecast->shape.vocab;
+      run.settings.vocab_size > 0 ? run.settings.vocab_size : run.forecast->shape.tokens;
   f.found = str("the data has ids below ", run.data.vocab, ", the model has ", rows, " rows");
   if (run.data.vocab > rows)
     worsen(f, Status::kFail, "a row for every id",

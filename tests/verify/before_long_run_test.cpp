@@ -106,6 +106,8 @@ TEST(BeforeLongRun, EachLineNoticesWhatItIsFor) {
       {"enough of it", Status::kFail, [](LongRun& r) { r.data.samples = 0; }},
       {"enough of it", Status::kFail, [](LongRun& r) { r.steps = 0; }},
       {"vocabulary", Status::kFail, [](LongRun& r) { r.data.vocab = 200'000; }},
+      // The embedding has 50,304 rows; those behind 50,257 are padding.
+      {"vocabulary", Status::kFail, [](LongRun& r) { r.data.vocab = 50'300; }},
       {"validation", Status::kWarn, [](LongRun& r) { r.settings.eval_freq = 0; }},
       {"validation", Status::kWarn, [](LongRun& r) { r.data.val_samples = 0; }},
       {"validation", Status::kWarn, [](LongRun& r) { r.settings.eval_freq = 30'000; }},
