@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "audit/audit.h"
@@ -34,11 +35,19 @@ struct Group {
   std::vector<std::string> modules;
 };
 
+// The largest size that few GEMMs have: what most have is the tokens of a micro-batch.
 int64_t vocabulary_of(const Audit& audit) {
-  int64_t largest = 0;
-  for (const GemmRow& row : audit.gemm_rows)
-    if (row.shape.is_known()) largest = std::max({largest, row.shape.n, row.shape.k});
-  return largest >= kVocabulary ? largest : 0;
+  std::map<int64_t, int64_t> calls;  // by size
+  int64_t all = 0, largest = 0;
+  for (const GemmRow& row : audit.gemm_rows) {
+    all += row.time.calls;
+    if (!row.shape.is_known()) continue;
+    for (const int64_t size : std::set{row.shape.m, row.shape.n, row.shape.k})
+      calls[size] += row.time.calls;
+  }
+  for (const auto& [size, count] : calls)
+    if (size >= kVocabulary && count <= all / 2) largest = size;
+  return largest;
 }
 
 bool is_head(const GemmShape& shape, int64_t vocabulary) {

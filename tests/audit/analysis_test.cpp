@@ -188,6 +188,23 @@ TEST(Verdict, NamesWhatIsLeftInBf16AndWhy) {
   EXPECT_TRUE(has(verdict, "quantizing costs 17% of GPU time")) << verdict;
 }
 
+// 64 sequences of 1024 tokens are more than GPT-2's vocabulary.
+TEST(Verdict, TakesNoLargeMicroBatchForTheOutputHead) {
+  const Json types = {"c10::Float8_e4m3fn", "c10::Float8_e4m3fn"};
+  const Audit audit =
+      audit_of({op("aten::_scaled_mm", 0, 1, 1, {{65536, 768}, {768, 3072}}, types),
+                kernel(kFp8, 0, 40, 101, 1),
+                op("aten::_scaled_mm", 0, 1, 2, {{65536, 3072}, {3072, 768}}, types),
+                kernel(kFp8, 50, 40, 102, 2),
+                op("aten::mm", 0, 1, 3, {{768, 65536}, {65536, 768}}, kTwoBf16),
+                kernel(kBf16, 100, 20, 103, 3),
+                op("aten::mm", 0, 1, 4, {{65536, 768}, {768, 50304}}, kTwoBf16),
+                kernel(kBf16, 150, 30, 104, 4)});
+  const std::string verdict = verdict_of(audit);
+  EXPECT_TRUE(has(verdict, "768 x 768 x 65536 in BF16")) << verdict;
+  EXPECT_TRUE(has(verdict, "65536 x 50304 x 768, the output head, in BF16")) << verdict;
+}
+
 TEST(Verdict, AdvisesAgainstLaunchGaps) {
   std::vector<Json> events;
   for (int i = 0; i < 20; ++i) {
