@@ -108,6 +108,20 @@ TEST(KernelClass, KnowsTheTraps) {
   });
 }
 
+TEST(KernelClass, KnowsOurOwn) {
+  const std::string begin = "void octavo::kernels::on_device<octavo::kernels::";
+  const auto named = [&](const char* kernel) { return classify_kernel(begin + kernel); };
+  const KernelClass quantize = named("QuantizeKernel<(octavo::fp8::Format)0>>(T1::Arguments)");
+  EXPECT_EQ(quantize.kind, Kind::kQuantize);
+  EXPECT_TRUE(is_charged_to_fp8(quantize));
+  EXPECT_EQ(named("NormKernel<(bool)0, (int)256, (int)2, (int)8>>").kind, Kind::kNorm);
+  EXPECT_EQ(named("NormBackwardKernel<false, 256, 2, 256>>").kind, Kind::kNorm);
+  EXPECT_EQ(named("JoinFp8StatsKernel>").kind, Kind::kAmax);
+  EXPECT_EQ(named("RopeKernel<unsigned short>>").kind, Kind::kRope);
+  EXPECT_EQ(named("CrossEntropyKernel>").kind, Kind::kSoftmax);
+  EXPECT_EQ(named("AdamWKernel<float, float, unsigned char>>").kind, Kind::kOptimizer);
+}
+
 TEST(KernelClass, ListsUnknownGemmsInsteadOfGuessing) {
   expect_classes({
       {"my_own_gemm_kernel_v3", Kind::kUnknownGemm, Precision::kUnknown, false},
