@@ -44,7 +44,7 @@ constexpr KnownMetric kMetrics[] = {
     {"train/tokens", Role::kTokens, 1, "octavo"},
     {"num_input_tokens_seen", Role::kTokens, 1, "transformers"},
     {"train/num_input_tokens_seen", Role::kTokens, 1, "transformers"},
-    {"ntokens_seen", Role::kTokens, 1, "torchtitan"},
+    {"n_tokens_seen", Role::kTokens, 1, "torchtitan"},
     {"total_tokens", Role::kTokens, 1, "LLaMA-Factory"},
 
     {"throughput(tps)", Role::kTokensPerSecond, 1, "torchtitan"},

@@ -51,6 +51,12 @@ TEST_F(BinaryLogTest, EventsAndResumedSessions) {
   EXPECT_TRUE(has_remark(log, "took them back"));
 }
 
+TEST_F(BinaryLogTest, TorchtitansTokens) {
+  const Log log = read(scalar_event(10, "loss_metrics/global_avg_loss", 3) +
+                       scalar_event(10, "n_tokens_seen", 81920));
+  EXPECT_EQ(log.steps.at(10).tokens, 81920);
+}
+
 TEST_F(BinaryLogTest, DamagedAndCutEvents) {
   const std::string first = scalar_event(1, "loss", 1), second = scalar_event(2, "loss", NAN),
                     third = scalar_event(3, "loss", 3);
