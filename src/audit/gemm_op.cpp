@@ -10,8 +10,9 @@ namespace {
 
 struct GemmOp {
   std::string_view name;
-  size_t first;        // of its two operands among the inputs
-  bool is_transposed;  // the second operand is N x K
+  size_t first;             // of its two operands among the inputs
+  bool is_transposed;       // the second operand is N x K
+  bool is_grouped = false;  // groups share out the rows, or columns, of a matrix beside a stack
 };
 constexpr GemmOp kOps[] = {
     {"aten::mm", 0, false},
@@ -23,8 +24,8 @@ constexpr GemmOp kOps[] = {
     {"aten::linear", 0, true},
     {"aten::_scaled_mm", 0, false},
     {"aten::_scaled_mm_v2", 0, false},
-    {"aten::_scaled_grouped_mm", 0, false},
-    {"aten::_grouped_mm", 0, false},
+    {"aten::_scaled_grouped_mm", 0, false, true},
+    {"aten::_grouped_mm", 0, false, true},
     {"aten::_int_mm", 0, false},
     {"aten::addmv", 1, false},
     {"aten::mv", 0, false},
@@ -111,9 +112,10 @@ GemmShape shape_of_op(std::string_view op, std::string_view shapes) {
   const Sizes &a = sizes[known->first], &b = sizes[known->first + 1];
   if (a.size() < 2 || b.empty()) return {};
   GemmShape shape{.batch = 1, .m = a[a.size() - 2], .n = 1, .k = a.back()};
-  if (known->is_transposed || b.size() == 2) shape.m = product_without_last(a);
+  if (known->is_transposed || (b.size() == 2 && !known->is_grouped))
+    shape.m = product_without_last(a);
   if (b.size() >= 2) shape.n = known->is_transposed ? b[b.size() - 2] : b.back();
-  if (b.size() == 3) shape.batch = b[0];
+  if (b.size() == 3 && (a.size() == 3 || !known->is_grouped)) shape.batch = b[0];
   return shape;
 }
 

@@ -91,6 +91,11 @@ TEST(GemmShapes, ComeFromEveryKindOfOperation) {
   EXPECT_EQ(shape_of_op("aten::addmm", "[[2],[8,4],[4,2],[],[]]|"), (GemmShape{1, 8, 2, 4}));
   EXPECT_EQ(shape_of_op("aten::bmm", "[[3,8,4],[3,4,2]]|"), (GemmShape{3, 8, 2, 4}));
   EXPECT_EQ(shape_of_op("aten::linear", "[[5,8,4],[2,4],[]]|"), (GemmShape{1, 40, 2, 4}));
+  // Eight rows for three experts together; their gradient; and as many rows for each.
+  EXPECT_EQ(shape_of_op("aten::_grouped_mm", "[[8,4],[3,4,2],[3]]|"), (GemmShape{1, 8, 2, 4}));
+  EXPECT_EQ(shape_of_op("aten::_grouped_mm", "[[4,8],[8,2],[3]]|"), (GemmShape{1, 4, 2, 8}));
+  EXPECT_EQ(shape_of_op("aten::_grouped_mm", "[[3,2,4],[4,8],[3]]|"), (GemmShape{1, 2, 8, 4}));
+  EXPECT_EQ(shape_of_op("aten::_grouped_mm", "[[3,8,4],[3,4,2]]|"), (GemmShape{3, 8, 2, 4}));
   EXPECT_FALSE(shape_of_op("aten::copy_", "[[8,4],[4,2]]|").is_known());
   for (const char* wrong :
        {"", "|", "[[", "[[8]]|", "[[99999999999999999999,1],[1,1]]|", "]]][[[1"})
