@@ -205,7 +205,8 @@ void save_the_rest(Run& run, Outputs& outputs, bool saved) {
 }
 
 int end_run(const Run& run, Outputs& outputs, bool run_saves) {
-  const bool stopped = run.progress.step < run.schedule.max_steps;
+  const bool stopped =
+      run.progress.step < run.schedule.max_steps || run.progress.evaluation_left_out;
   const ExitCode code = stopped ? ExitCode::kStopped : ExitCode::kOk;
   outputs.end(stopped ? "stopped by " + reason_to_stop() : "done", code);
   if (outputs.writes()) say_summary(run, outputs, stopped, run_saves);
@@ -250,8 +251,8 @@ void after_step(Run& run, Outputs& outputs, LoopState& state) {
   if (is_due(step, s.empty_cache_freq)) engine::trim_memory(run.trained.device());
   if (!run.progress.evaluation_left_out) ask_model(run, outputs, last);
   const bool save_is_due = last || state.save_waits || is_due(step, s.checkpoint_freq) ||
-                           is_due(step, s.permanent_checkpoint_freq) ||
-                           run.progress.save_agreed || (is_best && s.checkpoint_freq > 0);
+                           is_due(step, s.permanent_checkpoint_freq) || run.progress.save_agreed ||
+                           (is_best && s.checkpoint_freq > 0);
   state.save_waits = save_is_due && !last && is_suspect(s.bad_steps, run.progress);
   if (state.save_waits) log_info("the checkpoint waits for a step that is not skipped (bad_steps)");
   const bool saves = save_is_due && !state.save_waits && state.run_saves;
@@ -285,8 +286,9 @@ int run_to_the_end(Run& run) {
   if (run_saves) start_uploads(run);
   if (!run_saves) log_info("no checkpoints: the device is fake, its memory has no numbers");
   LoopState state{.run_saves = run_saves, .saved = !run.resumed.from.empty() || !run_saves};
-  // The checkpoint was saved by a run that was asked to stop while it evaluated.
-  if (run.progress.evaluation_left_out) after_step(run, outputs, state);
+  // The checkpoint was saved by a run that was asked to stop while it evaluated. An evaluation that
+  // eval_freq no longer asks for is not waited for.
+  if (std::exchange(run.progress.evaluation_left_out, false)) after_step(run, outputs, state);
   std::unique_ptr<HangWatch> hang_watch =
       watch_over_hangs(run.settings.hang_timeout, run.world, run.trained);
   for (bool first = true; run.progress.step < run.schedule.max_steps && !stops(run);

@@ -2,10 +2,13 @@
 
 #include "train/evaluate.h"
 
+#include "base/signals.h"
+#include "checkpoint/checkpoint.h"
 #include "data/prepare.h"
 #include "eval/hellaswag.h"
 #include "expect_failure.h"
 #include "tokenizer/fixtures.h"
+#include "train/loop.h"
 #include "train/tiny_run.h"
 
 namespace octavo::train {
@@ -105,6 +108,49 @@ TEST_F(Evaluate, HellaSwagThatCannotBeAskedEndsNoRun) {
   write_file_atomic(folder / "no.jsonl", "{\"text\": \"x\"}\n");
   expect_failure(ExitCode::kDamaged, "no.jsonl:1",
                  [&] { eval::check_hellaswag_file(folder / "no.jsonl"); });
+}
+
+// A run whose last step is saved, and whose evaluation of it was left out by a stop.
+struct LeftOut : Evaluate {
+  config::Settings left_out() const {
+    auto s = settings();
+    s.run_name = "left_out";
+    s.runs_dir = (folder / "runs").string();
+    s.checkpoint_dir = (folder / "checkpoints").string();
+    s.num_threads = 1;
+    s.max_steps = 1;
+    s.eval_freq = 1;
+    const auto run = start(s);
+    train_step(*run);
+    run->progress.evaluation_left_out = true;
+    save(*run, s.run_name, false, nullptr);
+    s.resume = "latest";
+    return s;
+  }
+  void TearDown() override { request_stop(nullptr); }
+  bool is_left_out(int64_t step) const {
+    const fs::path saved = folder / "checkpoints/left_out" / str("step-0000000", step);
+    return checkpoint::open(saved).extra.contains("evaluation_left_out");
+  }
+};
+
+TEST_F(LeftOut, AStopInTheLastEvaluationIsNoEnd) {
+  const config::Settings s = left_out();
+  request_stop("a test");
+  EXPECT_EQ(train(s), static_cast<int>(ExitCode::kStopped));
+  EXPECT_TRUE(is_left_out(1));
+  request_stop(nullptr);
+  EXPECT_EQ(train(s), 0);
+  EXPECT_FALSE(is_left_out(1));
+}
+
+// Or samples and HellaSwag would wait for it, and it would never come.
+TEST_F(LeftOut, AnEvaluationThatIsNoLongerAskedForIsForgotten) {
+  auto s = left_out();
+  s.max_steps = 2;
+  s.eval_freq = 0;
+  EXPECT_EQ(train(s), 0);
+  EXPECT_FALSE(is_left_out(2));
 }
 
 }  // namespace
