@@ -129,6 +129,22 @@ TEST_F(BadStep, ARollbackTakesNoCheckpointOfAnotherRun) {
   expect_failure(ExitCode::kGuard, "nothing was saved in this run", [&] { roll_back(*run); });
 }
 
+TEST_F(BadStep, ARollbackAfterAFailedSaveTakesNoBranchThatWasGivenUp) {
+  const auto given_up = started(BadSteps::kRollBack);
+  save(*given_up, "run", false, nullptr);
+  const at::Tensor saved = weight_of(*given_up).clone();
+  train_step(*given_up);
+  save(*given_up, "run", false, nullptr);
+  auto s = given_up->settings;
+  s.resume = "step-00000040";
+  const auto run = start(s);
+  train_step(*run);
+  write_file_atomic(folder / "checkpoints/blocked", "no folder");
+  start_save(*run, "blocked", false, nullptr);
+  roll_back(*run);
+  EXPECT_TRUE(at::equal(weight_of(*run), saved));
+}
+
 TEST_F(BadStep, WithoutACheckpointARollbackEndsTheRun) {
   const auto run = started(BadSteps::kRollBack);
   expect_lower(*run);

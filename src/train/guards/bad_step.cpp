@@ -68,8 +68,9 @@ std::string advice(BadSteps policy, const Incident& incident) {
 // The checkpoint to go back to: one that this start of the run has made, or has come from. The
 // latest of the folder may be of a branch that was given up, or of another run.
 std::string last_own_checkpoint(const Run& run) {
+  const auto saves = run.saver != nullptr ? run.saver->counts() : checkpoint::Saver::Counts();
+  if (saves.saves == saves.failed && !run.resumed.from.empty()) return run.resumed.from;
   if (run.saver != nullptr) return "latest";
-  if (!run.resumed.from.empty()) return run.resumed.from;
   fail(ExitCode::kUsage, "train", "nothing was saved in this run");
 }
 
