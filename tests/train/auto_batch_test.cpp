@@ -4,6 +4,7 @@
 
 #include "engine/allocator.h"
 #include "expect_failure.h"
+#include "train/batching/batch_note.h"
 #include "train/batching/batch_search.h"
 #include "train/evaluate.h"
 #include "train/tiny_run.h"
@@ -169,6 +170,26 @@ TEST_F(AutoBatch, PassesOfOneSampleCannotBeHalved) {
   limit_to(static_cast<double>(engine::cpu_memory().in_use) + 1e5);
   EXPECT_THROW(train_step_in_memory(*run), c10::OutOfMemoryError);
   EXPECT_EQ(run->batching.halvings, 0);
+}
+
+TEST_F(AutoBatch, ANoteIsFollowedByARunOfTheSameBatchesAlone) {
+  auto s = settings();
+  s.run_name = "run";
+  s.checkpoint_dir = (folder / "checkpoints").string();
+  s.resume = "latest";
+  s.batch_size = 8;
+  dist::World world;
+  const std::string asked = asked_batches(s);
+  auto settled = s;
+  settled.batch_size = 4;
+  settled.gradient_accumulation_steps = 2;
+  write_batch_note(settled, world, 7, {2, 4}, asked);
+  EXPECT_EQ(batch_note(s, world), (Batches{2, 4}));
+  s.gradient_accumulation_steps = 4;  // by who saw that memory ran out
+  EXPECT_EQ(batch_note(s, world), std::nullopt);
+  s.gradient_accumulation_steps = 1;
+  s.batch_size = 1;
+  EXPECT_EQ(batch_note(s, world), std::nullopt);
 }
 
 TEST_F(AutoBatch, Fp8GoesOnWithItsScales) {

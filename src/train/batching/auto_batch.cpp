@@ -182,6 +182,7 @@ void limit_memory(const config::Settings& settings, int local_ranks) {
 void settle_batch_size(Run& run) {
   auto& s = run.settings;
   const Batches before{s.batch_size, s.gradient_accumulation_steps};
+  run.batching.asked = asked_batches(s);
   const int64_t target = s.target_effective_batch_size;
   const bool asked = s.auto_batch_size || target > 0 || s.max_batch_size > 0;
   if (const auto noted = run.world.size() > 1 ? batch_note(s, run.world) : std::nullopt) {
@@ -258,7 +259,7 @@ monitor::StepRecord train_step_in_memory(Run& run) {
       const std::optional<Batches> next = smaller_passes(run.settings);
       if (!next) throw;
       if (run.world.size() > 1) {
-        write_batch_note(run.settings, run.world, run.progress.step + 1, *next);
+        write_batch_note(run.settings, run.world, run.progress.step + 1, *next, run.batching.asked);
         throw;
       }
       if (run.batching.updating) throw;
@@ -268,7 +269,7 @@ monitor::StepRecord train_step_in_memory(Run& run) {
 }
 
 Json batching_receipt(const config::Settings& settings, const Batching& batching, int ranks) {
-  const auto& [found, trials, halvings, eval_samples, limit, peak, updating] = batching;
+  const auto& [found, trials, halvings, eval_samples, limit, peak, updating, asked] = batching;
   return {{"batch_size", settings.batch_size},
           {"gradient_accumulation_steps", settings.gradient_accumulation_steps},
           {"samples_per_step", settings.batch_size * settings.gradient_accumulation_steps * ranks},

@@ -32,6 +32,11 @@ std::optional<Batches> read_note(const config::Settings& settings, const dist::W
         str(source, " was left by other ranks than these ", world.size(), ", and is not followed"));
     return std::nullopt;
   }
+  if (note.value("asked", Json()) != asked_batches(settings)) {
+    log_warn(str(source, " was left by a run of other batches than are asked for now (",
+                 asked_batches(settings), "), and is not followed"));
+    return std::nullopt;
+  }
   log_warn(str("rank ", json_int(note, "rank", source), " ran out of memory in step ",
                json_int(note, "step", source), " (", source, "): batch_size ", found.batch,
                ", gradient_accumulation_steps ", found.accumulation));
@@ -40,15 +45,22 @@ std::optional<Batches> read_note(const config::Settings& settings, const dist::W
 
 }  // namespace
 
+// Without those that are found: config.yaml of the run has them as they were found.
+std::string asked_batches(const config::Settings& s) {
+  std::string text = str("max_batch_size ", s.max_batch_size);
+  if (!s.auto_batch_size) text += str(", batch_size ", s.batch_size);
+  if (s.target_effective_batch_size > 0)
+    return text + str(", target_effective_batch_size ", s.target_effective_batch_size);
+  return text + str(", gradient_accumulation_steps ", s.gradient_accumulation_steps);
+}
+
 void write_batch_note(const config::Settings& settings, const dist::World& world, int64_t step,
-                      const Batches& next) {
+                      const Batches& next, const std::string& asked) {
   const fs::path path = note_of(settings);
   fs::create_directories(path.parent_path());
-  const Json note = {{"batch_size", next.batch},
-                     {"gradient_accumulation_steps", next.accumulation},
-                     {"ranks", world.size()},
-                     {"rank", world.rank()},
-                     {"step", step}};
+  const Json note = {{"batch_size", next.batch}, {"gradient_accumulation_steps", next.accumulation},
+                     {"asked", asked},           {"ranks", world.size()},
+                     {"rank", world.rank()},     {"step", step}};
   write_file_atomic(path, note.dump(2) + "\n");
   log_warn(str("out of memory in step ", step, " with batch_size ", settings.batch_size,
                ": a restart continues with ", next.batch, " (", path.string(), ")"));
