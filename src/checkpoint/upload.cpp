@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <span>
 #include <tuple>
 
@@ -117,6 +118,19 @@ struct RemoteCheckpoint {
   std::string created;
 };
 
+// Nothing, with a line, when it is damaged: the others are looked through all the same.
+std::optional<Manifest> read_whole(object_store::ObjectStore& store, const RemoteStep& step) {
+  const std::string seal = object_store::join(step.address, kManifestName);
+  try {
+    return parse_manifest(store.get(seal, JsonLimits{}.max_bytes), seal);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kDamaged) throw;
+    log_warn_once(
+        str("checkpoint: ", error.what(), "; it is left alone, and does not count as kept"));
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 Uploaded upload_checkpoint(object_store::ObjectStore& store, UploadJob& job) {
@@ -175,8 +189,12 @@ int64_t keep_uploaded(object_store::ObjectStore& store, const std::string& addre
       unfinished.push_back(step);
       continue;
     }
-    const std::string seal = object_store::join(step.address, kManifestName);
-    const Manifest manifest = parse_manifest(store.get(seal, JsonLimits{}.max_bytes), seal);
+    const std::optional<Manifest> read = read_whole(store, step);
+    if (!read) {  // whose it is nobody can say
+      foreign = true;
+      continue;
+    }
+    const Manifest& manifest = *read;
     if (is_of_another_run(text_of(manifest.extra, kRunName), text_of(manifest.extra, kRunId),
                           extra)) {
       foreign = true;

@@ -180,6 +180,18 @@ TEST(KeepUploaded, LeavesAnotherRunsAlone) {
   EXPECT_EQ(left, (std::vector<int64_t>{1, 3, 9}));
 }
 
+TEST(KeepUploaded, LooksBeyondADamagedManifest) {
+  Scratch folder;
+  MemoryStore store;
+  for (int64_t step = 1; step <= 3; ++step) upload(store, saved(folder.path(), step, 1));
+  store.set(kRun + "/step-00000001/manifest.json", "{}");
+  store.set(kRun + "/step-00000009/model.safetensors", "half");
+  EXPECT_EQ(keep_uploaded(store, kRun, 1, 0, run_state(5, 1).extra), 1);
+  std::vector<int64_t> left;
+  for (const RemoteStep& step : remote_steps(store, kRun)) left.push_back(step.step);
+  EXPECT_EQ(left, (std::vector<int64_t>{1, 3, 9}));
+}
+
 TEST(Download, TakesTheOneSavedLast) {
   Scratch folder, here;
   MemoryStore store;
