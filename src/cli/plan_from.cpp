@@ -10,9 +10,14 @@
 #include "compare/run_folder.h"
 #include "compare/statistics.h"
 #include "plan/forecast.h"
+#include "run_report/json_values.h"
 
 namespace octavo::cli {
 namespace {
+
+using run_report::text_in;
+
+constexpr size_t kLongestText = 2000;  // std::regex takes stack for every character
 
 [[noreturn]] void refuse(const std::string& path, const std::string& wanted,
                          const std::string& found) {
@@ -75,8 +80,8 @@ const plan::Gpu& gpu_in(const Json& findings, const config::Settings& asked, boo
                         const std::string& path) {
   if (gpu_is_given) return plan::wanted_gpu(asked.gpu);
   for (const Json& it : findings) {
-    if (!it.is_object() || it.value("id", "") != "gpu 0") continue;
-    const std::string found = it.value("found", "");
+    if (text_in(it, "id", kLongestText) != "gpu 0") continue;
+    const std::string found = text_in(it, "found", kLongestText);
     if (const plan::Gpu* gpu = plan::gpu_of_device(found.substr(0, found.find(", compute"))))
       return *gpu;
     refuse(path, "a GPU that octavo plan knows",
@@ -89,14 +94,14 @@ const plan::Gpu& gpu_in(const Json& findings, const config::Settings& asked, boo
 plan::Measured from_verify(const std::string& path, const Json& json, const config::Settings& asked,
                            bool gpu_is_given) {
   const Json& findings = json_field(json, "findings", Json::value_t::array, path);
-  if (json.value("absent_device", false))
+  if (json.value("absent_device", Json()) == true)
     refuse(path, "a report of a real GPU", "one of the fake CUDA device, which runs no kernels");
   const std::regex layer(R"(layer of (\d{2,6}), .*)");
   const std::regex rates(R"(BF16 (\d{1,6}) ([TG])FLOP/s, FP8 (\d{1,6}) ([TG])FLOP/s.*)");
   for (const Json& it : findings) {
-    if (!it.is_object()) continue;
     std::smatch name, found;
-    const std::string id = it.value("id", ""), text = it.value("found", "");
+    const std::string id = text_in(it, "id", kLongestText),
+                      text = text_in(it, "found", kLongestText);
     if (!std::regex_match(id, name, layer) || !std::regex_match(text, found, rates)) continue;
     if (text.find("rehearsal") != text.npos) continue;
     const auto seconds = [&](int at) {
@@ -116,7 +121,8 @@ plan::Measured from_verify(const std::string& path, const Json& json, const conf
 
 plan::Measured from_bench(const std::string& path, const Json& json,
                           const config::Settings& asked) {
-  if (json.value("rehearsal", false) || json_string(json, "device", path).starts_with("cpu"))
+  if (json.value("rehearsal", Json()) == true ||
+      json_string(json, "device", path).starts_with("cpu"))
     refuse(path, "bench's JSON of a GPU", "a rehearsal, which says nothing about one");
   const Json& step = json_field(json, "step", Json::value_t::object, path);
   if (!step.contains("bf16_seconds"))

@@ -64,6 +64,20 @@ TEST_F(Cli, MistakesHaveExitCode2) {
   expect_refused("data inspect", 2, "wanted a prepared folder");
 }
 
+TEST_F(Cli, PlanFromABrokenFileIsAMistake) {
+  const std::string from = "plan --model_name gpt2 --gpu h100 --from ";
+  write_file_atomic(folder_ / "verify.json", R"({"findings": [{"id": 3, "found": []}, 7]})");
+  expect_refused(from + "verify.json", 2, "none; octavo verify --output verify.json");
+  write_file_atomic(folder_ / "bench.json",
+                    R"({"step": {}, "model": "gpt2", "rehearsal": "no", "device": "cuda"})");
+  expect_refused(from + "bench.json", 2, "octavo bench --bench_steps 20 times them");
+  // A long text took all of the stack.
+  write_file_atomic(folder_ / "long.json",
+                    R"({"findings": [{"id": "layer of 4096, )" + std::string(400'000, 'x') +
+                        R"(", "found": "BF16 612 TFLOP/s, FP8 1133 TFLOP/s"}]})");
+  EXPECT_EQ(run(from + "long.json").code, 0);
+}
+
 TEST_F(Cli, RunsAreFoundByTheirNames) {
   fs::create_directories(folder_ / "runs/mine");
   write_file_atomic(folder_ / "runs/mine/metrics.jsonl", "");
