@@ -123,6 +123,14 @@ std::vector<compare::Pair> compare_all(const FolderPairs& paths, const CompareFl
   return pairs;
 }
 
+// The numbers go beside the page, under its name and .json.
+void check_output(const fs::path& page) {
+  if (page.extension() == ".json")
+    fail(ExitCode::kUsage, "cli", "compare --output: wanted the page's name, found ", page.string(),
+         ", where its numbers go; write --output ",
+         fs::path(page).replace_extension(".html").string());
+}
+
 bool any_foreign(const std::vector<compare::Pair>& pairs) {
   return std::ranges::any_of(pairs, [](const compare::Pair& pair) {
     return pair.a->is_foreign() || pair.b->is_foreign();
@@ -138,6 +146,7 @@ int compare(const Verb& verb, Args args) {
   if (names_config(given.other_args)) arguments.reader |= config::reader::kTrain;
   const config::Parsed parsed = config::parse(given.other_args, arguments);
   const config::Settings& s = parsed.settings;
+  check_output(s.output);
   if (!parsed.config_file.empty())
     for (const std::string& note : parsed.notes) log_info(note);
   fs::path folder, questions;  // asked for before the runs are made: those may take days

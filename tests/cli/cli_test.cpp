@@ -78,6 +78,11 @@ TEST_F(Cli, PlanFromABrokenFileIsAMistake) {
   EXPECT_EQ(run(from + "long.json").code, 0);
 }
 
+// The page would be written over by its own numbers.
+TEST_F(Cli, ComparesPageIsNoJson) {
+  expect_refused("compare a b --output r.json", 2, "where its numbers go; write --output r.html");
+}
+
 TEST_F(Cli, RunsAreFoundByTheirNames) {
   fs::create_directories(folder_ / "runs/mine");
   write_file_atomic(folder_ / "runs/mine/metrics.jsonl", "");
