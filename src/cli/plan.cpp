@@ -118,7 +118,9 @@ std::string train_command(const config::Parsed& parsed, const plan::Forecast& f)
     if (is_flag(parsed, name)) names.insert(name);
   std::string command = "octavo ";
   if (s.num_gpus > 1) {
-    const int64_t each = std::min<int64_t>(s.num_gpus, 8), nodes = (s.num_gpus + each - 1) / each;
+    int64_t each = 8;  // as many on every node, and no rank more
+    while (s.num_gpus % each != 0) --each;
+    const int64_t nodes = s.num_gpus / each;
     command += str("launch --nproc ", each, nodes > 1 ? str(" --nnodes ", nodes) : "", " -- ");
   }
   command += "train";

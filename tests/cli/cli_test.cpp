@@ -3,6 +3,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "cli/program.h"
 
@@ -76,6 +77,15 @@ TEST_F(Cli, PlanFromABrokenFileIsAMistake) {
                     R"({"findings": [{"id": "layer of 4096, )" + std::string(400'000, 'x') +
                         R"(", "found": "BF16 612 TFLOP/s, FP8 1133 TFLOP/s"}]})");
   EXPECT_EQ(run(from + "long.json").code, 0);
+}
+
+TEST_F(Cli, PlansCommandStartsAsManyRanksAsGpus) {
+  for (const auto& [gpus, launch] : {std::pair("4", "launch --nproc 4 -- train"),
+                                     {"12", "launch --nproc 6 --nnodes 2 -- train"},
+                                     {"16", "launch --nproc 8 --nnodes 2 -- train"}}) {
+    const Outcome outcome = run(str("plan --model_name gpt2 --gpu h100 --num_gpus ", gpus));
+    EXPECT_NE(outcome.out.find(launch), std::string::npos) << outcome.out << outcome.err;
+  }
 }
 
 // The page would be written over by its own numbers.
