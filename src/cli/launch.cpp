@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/library.h"
 #include "cli/verbs.h"
+#include "config/key.h"
 #include "launch/failed_start.h"
 #include "launch/run.h"
 #include "launch/scripts.h"
@@ -42,13 +43,19 @@ launch::Work work_to_start(const config::Settings& settings, Args command) {
   }
 }
 
+// A true/false flag does not, unless true or false follows.
+bool takes_next_word(const std::string& arg) {
+  if (!arg.starts_with("--") || arg.find('=') != std::string::npos) return false;
+  std::string name = arg.substr(2);
+  std::ranges::replace(name, '-', '_');
+  if (const config::Key* key = config::find_key(name)) return key->type != config::Type::kBool;
+  return !name.starts_with("no_");
+}
+
 // Where the command begins when nobody wrote --: at `train`, unless it is the value of a flag.
 size_t bare_command(Args args) {
-  for (size_t i = 0; i < args.size(); ++i) {
-    const bool is_value =
-        i > 0 && args[i - 1].starts_with("--") && args[i - 1].find('=') == std::string::npos;
-    if (args[i] == "train" && !is_value) return i;
-  }
+  for (size_t i = 0; i < args.size(); ++i)
+    if (args[i] == "train" && (i == 0 || !takes_next_word(args[i - 1]))) return i;
   return args.size();
 }
 

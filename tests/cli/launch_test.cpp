@@ -35,6 +35,17 @@ TEST_F(LaunchCli, AnEditedScriptIsNotWrittenOver) {
   expect_refused("launch --nproc 2 --slurm folder -- train config.yaml", 2, "name another file");
 }
 
+TEST_F(LaunchCli, TheCommandMayFollowATrueFalseFlag) {
+  write_file_atomic(folder_ / "config.yaml", "model_name: gpt2\ndevice: cpu\n");
+  for (const char* flag : {"--auto_resume", "--auto-resume", "--no_auto_resume"}) {
+    const Outcome made =
+        run(str("launch --nproc 2 --slurm job", flag, ".sh ", flag, " train config.yaml"));
+    EXPECT_EQ(made.code, 0) << made.err;
+  }
+  // The value of a flag is no command.
+  expect_refused("launch --log_dir train config.yaml", 2, "wanted -- train");
+}
+
 TEST_F(LaunchCli, AScriptHasTheRestartsThatWereGiven) {
   write_file_atomic(folder_ / "config.yaml", "model_name: gpt2\ndevice: cpu\n");
   for (const auto& [given, restarts] :
