@@ -126,7 +126,9 @@ void ds_scheduler(Importer& importer, const ForeignEntry& entry) {
 void ds_steps_per_print(Importer& importer, const ForeignEntry& entry) {
   if (importer.has(ForeignForm::kLlamaFactory))
     return importer.drop(entry, "DeepSpeed's own lines; logging_steps is carried");
-  importer.map_to(entry, "log_freq", entry.values);
+  const double steps = importer.number(entry, 0, 1e12);  // 1e5 and 0 mean: hardly ever, never
+  if (steps < 1) return importer.drop(entry, "octavo prints a line every log_freq steps");
+  importer.map_to(entry, "log_freq", config::print_number(static_cast<int64_t>(steps)));
 }
 
 }  // namespace

@@ -152,6 +152,22 @@ void mega_reduce(Importer& importer, const ForeignEntry& entry) {
   importer.map_to(entry, "grad_reduce_dtype", importer.flag(entry) ? "bf16" : "fp32");
 }
 
+// --eval-iters 0 is how Megatron's scripts turn evaluation off.
+bool mega_evaluates(const Importer& importer) {
+  const ForeignEntry* batches = importer.entry_of(kMega, "eval-iters");
+  return batches == nullptr || importer.whole(*batches, 0, kMostSamples) > 0;
+}
+
+void mega_eval_interval(Importer& importer, const ForeignEntry& entry) {
+  if (!mega_evaluates(importer)) return importer.leave(entry, "not read: eval-iters is 0");
+  importer.map_to(entry, "eval_freq", entry.values);
+}
+
+void mega_eval_iters(Importer& importer, const ForeignEntry& entry) {
+  if (!mega_evaluates(importer)) return importer.map_to(entry, "eval_freq", "0", "no evaluation");
+  importer.map_to(entry, "eval_batches", entry.values);
+}
+
 void mega_recompute(Importer& importer, const ForeignEntry& entry) {
   if (importer.word(entry) == "full")
     return importer.map_to(entry, "gradient_checkpointing", "true");
@@ -290,8 +306,8 @@ constexpr Mapping kMegatronKeys[] = {
     {"save", "checkpoint_dir", ""},
     {"load", "", "dropped: export it first", mega_load},
     {"save-interval", "checkpoint_freq", ""},
-    {"eval-interval", "eval_freq", ""},
-    {"eval-iters", "eval_batches", ""},
+    {"eval-interval", "eval_freq", "not with eval-iters 0", mega_eval_interval},
+    {"eval-iters", "eval_batches eval_freq", "0: eval_freq 0", mega_eval_iters},
     {"log-interval", "log_freq", "metrics.jsonl has every step"},
     {"tensorboard-dir", "use_tensorboard", "true", mega_tensorboard},
     {"wandb-project", "wandb_project", ""},

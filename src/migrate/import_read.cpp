@@ -231,7 +231,10 @@ void read_launch_script(const std::string& text, ForeignFile& file) {
     file.form = ForeignForm::kVariables;
     return read_script(text, file);
   }
-  file.form = megatron ? ForeignForm::kMegatron : form_of(file, false);
+  // A command of LLaMA-Factory or TRL has a flag of its own; one without is of transformers.
+  file.form = megatron                 ? ForeignForm::kMegatron
+              : is_trainer(file, true) ? ForeignForm::kTrainer
+                                       : form_of(file, false);
   if (megatron)
     for (ForeignEntry& entry : file.entries) entry.path = megatron_name(entry.path);
   for (auto* more : {&script.launcher, &script.exports, &script.others})

@@ -11,6 +11,8 @@ namespace octavo::migrate {
 namespace {
 
 using enum Finding::Verdict;
+constexpr const char* kLaunchKeys[] = {"launch nproc-per-node", "launch nnodes",
+                                       "launch num-processes"};
 
 void tr_recompute(Importer& importer, const ForeignEntry& entry) {
   importer.map_to(entry, "gradient_checkpointing", importer.flag(entry) ? "true" : "false",
@@ -27,9 +29,17 @@ void tr_find_batch(Importer& importer, const ForeignEntry& entry) {
   importer.map_to(entry, "auto_batch_size", importer.flag(entry) ? "true" : "false");
 }
 
+// torchrun also takes gpu, auto and MIN:MAX: then only the machine knows how many there are.
+bool counts_gpus(const Importer& importer) {
+  return std::ranges::none_of(kLaunchKeys, [&](const char* key) {
+    const ForeignEntry* entry = importer.entry_of(ForeignForm::kTrainer, key);
+    return entry != nullptr && !config::parse_number<int64_t>(importer.word(*entry));
+  });
+}
+
 void tr_launch(Importer& importer, const ForeignEntry& entry) {
   int64_t& gpus = importer.result.parallel.gpus;
-  gpus = std::max<int64_t>(1, gpus) * importer.whole(entry, 1, 1024);
+  if (counts_gpus(importer)) gpus = std::max<int64_t>(1, gpus) * importer.whole(entry, 1, 1024);
   importer.leave(entry, "GPUs; octavo launch --nproc --nnodes starts them");
 }
 

@@ -386,6 +386,13 @@ TEST_F(ImportPrograms, MegatronGptIsCustom) {
   EXPECT_EQ(import.settings.mixed_precision, config::Precision::kBf16);
 }
 
+TEST_F(ImportPrograms, MegatronWithoutEvaluation) {
+  const Import import =
+      of("m.args", std::string(kMegatronArgs) + " --eval-iters 0 --eval-interval 500\n");
+  EXPECT_FALSE(import.is_refused()) << import_text(import);
+  EXPECT_EQ(reread_yaml(import).eval_freq, 0);
+}
+
 TEST_F(ImportPrograms, MegatronMistakes) {
   EXPECT_TRUE(of("m.args", std::string(kMegatronArgs) + " --num-experts 8\n").is_refused());
   for (const char* wrong : {" --hidden-size none", " --num-layers 0", " --num-layers 16000000",
@@ -410,6 +417,29 @@ TEST_F(ImportPrograms, TrainerIsNotTakenForLlamaFactory) {
   EXPECT_EQ(import.settings.sharding_mode, config::ShardingMode::kFsdpFull);
   EXPECT_TRUE(import.settings.gradient_checkpointing);
   EXPECT_EQ(import.stack, "hf");
+}
+
+TEST_F(ImportPrograms, AScriptWithoutLlamaFactorysFlagsIsTrainers) {
+  const std::string common =
+      "torchrun train.py --model_name_or_path org/m --per_device_train_batch_size 2 --bf16 "
+      "--output_dir o ";
+  const Import trainer = of("run.sh", common + "\n");
+  EXPECT_TRUE(trainer.files.front().ends_with(": Hugging Face's Trainer")) << trainer.files.front();
+  EXPECT_EQ(trainer.settings.lora_rank, 0);
+  EXPECT_EQ(of("run.sh", common + "--stage sft --finetuning_type lora\n").settings.lora_rank, 8);
+}
+
+// How many GPUs "gpu" are, and how many nodes 1:4, the machine says.
+TEST_F(ImportPrograms, TorchrunMayCountItself) {
+  const auto gpus = [&](const std::string& flags) {
+    return of("run.sh", "torchrun " + flags +
+                            " run_clm.py --model_name_or_path org/m "
+                            "--per_device_train_batch_size 2 --output_dir o --block_size 512\n")
+        .parallel.gpus;
+  };
+  EXPECT_EQ(gpus("--nproc_per_node 4 --nnodes 2"), 8);
+  EXPECT_EQ(gpus("--nproc_per_node=gpu --nnodes=2"), 0);
+  EXPECT_EQ(gpus("--nproc_per_node=4 --nnodes=1:4"), 0);
 }
 
 TEST_F(ImportPrograms, WhatMustBeImported) {

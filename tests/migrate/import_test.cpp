@@ -136,6 +136,14 @@ TEST_F(ImportFiles, DeepSpeedOptimizerAndSchedule) {
   EXPECT_EQ(s.mixed_precision, config::Precision::kBf16);
 }
 
+// Hugging Face's examples silence DeepSpeed with 1e5, which JSON has as a float.
+TEST_F(ImportFiles, DeepSpeedPrintsSeldomOrNever) {
+  EXPECT_EQ(reread(of("ds.json", R"({"steps_per_print": 1e5})")).log_freq, 100'000);
+  const Import never = of("ds.json", R"({"steps_per_print": 0})");
+  EXPECT_TRUE(is_dropped(never, "steps_per_print"));
+  EXPECT_EQ(reread(never).log_freq, config::Settings{}.log_freq);
+}
+
 TEST_F(ImportFiles, WhatIsNotThereYetHasItsName) {
   const Import import = of("ds.json", R"({"zero_optimization": {"stage": 3}})");
   if (available_key("sharding_mode") != nullptr) {  // when it has come, it is carried by itself
