@@ -9,6 +9,7 @@
 #include "base/library.h"
 #include "base/log.h"
 #include "cli/verbs.h"
+#include "launch/scripts.h"
 #include "sweep/agent.h"
 #include "sweep/report.h"
 #include "sweep/run_agents.h"
@@ -84,7 +85,7 @@ std::string write_report(const sweep::Report& report, const fs::path& database,
 int sweep_create(const Verb& verb, Args args) {
   const SweepWork work = created(verb, args);
   std::cout << "start as many agents as there are places for them, here or on other machines:\n"
-            << "  octavo sweep agent " << work.database.string() << "\n";
+            << "  octavo sweep agent " << launch::shell_quoted(work.database.string()) << "\n";
   return 0;
 }
 

@@ -79,6 +79,16 @@ TEST_F(Cli, PlanFromABrokenFileIsAMistake) {
   EXPECT_EQ(run(from + "long.json").code, 0);
 }
 
+TEST_F(Cli, SweepSaysACommandThatCanBeTyped) {
+  fs::create_directories(folder_ / "my sweeps");
+  write_file_atomic(folder_ / "my sweeps/lr.yaml",
+                    "method: grid\nmetric: {name: train/loss}\n"
+                    "parameters:\n  learning_rate: {values: [0.1, 0.2]}\n");
+  const Outcome made = run("sweep create 'my sweeps/lr.yaml' -- --dataset x --max_steps 1");
+  EXPECT_EQ(made.code, 0) << made.err;
+  EXPECT_NE(made.out.find("octavo sweep agent 'my sweeps/lr.db'\n"), std::string::npos) << made.out;
+}
+
 TEST_F(Cli, PlansCommandStartsAsManyRanksAsGpus) {
   for (const auto& [gpus, launch] : {std::pair("4", "launch --nproc 4 -- train"),
                                      {"12", "launch --nproc 6 --nnodes 2 -- train"},
