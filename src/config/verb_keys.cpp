@@ -47,13 +47,13 @@ std::vector<Key> generate_keys() {
       int_key("max_new_tokens", &S::max_new_tokens, 1, 1 << 20, "Tokens to generate."),
       real_key("temperature", &S::temperature, 0, 100,
                "Divides the logits; 0 takes the most likely token.")
-          .read_by(reader::kTrain | reader::kGenerate | reader::kEval),
+          .read_by(reader::kTrain | reader::kGenerate),
       int_key("top_k", &S::top_k, 0, int64_t{1} << 24,
               "Draw only from the k most likely tokens. 0: from all.")
-          .read_by(reader::kTrain | reader::kGenerate | reader::kEval),
+          .read_by(reader::kTrain | reader::kGenerate),
       real_key("top_p", &S::top_p, 0, 1,
                "Draw only from the most likely tokens that have this probability together.")
-          .read_by(reader::kTrain | reader::kGenerate | reader::kEval),
+          .read_by(reader::kTrain | reader::kGenerate),
       bool_key("chat", &S::chat,
                "Talk: lines of standard input are a user's turns, in the model's chat template "
                "(chat_template). With prompt: one turn."),

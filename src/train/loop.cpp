@@ -113,6 +113,7 @@ std::string sample_text(const Run& run) {
   const eval::GenerateOptions options{.max_new_tokens = s.sample_tokens,
                                       .temperature = s.temperature,
                                       .top_k = s.top_k,
+                                      .top_p = s.top_p,
                                       .seed = static_cast<uint64_t>(s.seed + run.progress.step)};
   const auto ids = eval::generate(*run.trained.engine, *run.trained.model, *run.data.tokenizer,
                                   s.sample_prompt, options, [](auto) {});

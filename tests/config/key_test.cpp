@@ -24,6 +24,12 @@ TEST(Keys, EveryKeyIsDescribed) {
   }
 }
 
+// A verb that draws no token would take them and do nothing.
+TEST(Keys, WhatDrawsTokensIsReadWhereTheyAreDrawn) {
+  for (const char* name : {"temperature", "top_k", "top_p"})
+    EXPECT_EQ(find_key(name)->readers, reader::kTrain | reader::kGenerate) << name;
+}
+
 TEST(Keys, NamesAreUniqueSnakeCase) {
   std::set<std::string> seen;
   for (const Key& key : keys()) {

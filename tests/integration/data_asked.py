@@ -212,13 +212,17 @@ def check_ranks(work, checks):
 
 
 def check_samples(work, checks):
-    """T13: ids that no token has do not end a run."""
-    words = ["train", *SMALL, "--tokenizer", "letters.json", "--dataset", "part.txt", *FAST, "--run_name", "samples",
-             "--sample_freq", "1", "--sample_tokens", "100", "--temperature", "2", "--top_k", "0"]
-    done = octavo(work, *words)
-    texts = [path.read_bytes() for path in (work / "runs" / "samples" / "samples").glob("*.txt")]
+    """T13: ids that no token has do not end a run. T14: samples are drawn as the keys say."""
+    def samples(name, *flags):
+        done = octavo(work, "train", *SMALL, "--tokenizer", "letters.json", "--dataset", "part.txt", *FAST, "--run_name", name,
+                      "--sample_freq", "1", "--sample_tokens", "100", *flags)
+        return done, [path.read_bytes() for path in sorted((work / "runs" / name / "samples").glob("*.txt"))]
+    done, texts = samples("samples", "--temperature", "2", "--top_k", "0")
     checks.that("T13", "a tokenizer with gaps: samples of 100 tokens, exit code 0",
                 done.returncode == 0 and len(texts) == 2 and min(map(len, texts)) > 50, (done.returncode, texts, done.stderr))
+    greedy, top_p = (samples(name, *flags)[1] for name, flags in (("greedy", ["--temperature", "0"]),
+                                                                  ("top_p", ["--temperature", "2", "--top_p", "0"])))
+    checks.that("T14", "top_p 0 draws the most likely token", len(greedy) == 2 and top_p == greedy != texts, (greedy, top_p))
 
 
 def main():
