@@ -56,10 +56,36 @@ CoreMain load_core(std::string_view verb) {
   return reinterpret_cast<CoreMain>(symbol);
 }
 
+// A flag that another form of the verb reads alone.
+struct IdleFlag {
+  std::string_view verb, form, flag, read_by;
+};
+constexpr IdleFlag kIdleFlags[] = {
+    {"eval", "loss", "output", "eval --eval_task hellaswag"},
+    {"checkpoints", "list", "output", "checkpoints export"},
+    {"checkpoints", "list", "export_format", "checkpoints export"},
+    {"checkpoints", "verify", "output", "checkpoints export"},
+    {"checkpoints", "verify", "export_format", "checkpoints export"},
+    {"checkpoints", "verify", "json", "checkpoints list"},
+    {"checkpoints", "export", "json", "checkpoints list"},
+};
+
+void refuse_idle_flags(const Verb& verb, const config::Parsed& parsed) {
+  const std::string form = verb.name == "eval"          ? parsed.settings.eval_task
+                           : parsed.positionals.empty() ? ""
+                                                        : parsed.positionals.front();
+  for (const IdleFlag& idle : kIdleFlags)
+    if (idle.verb == verb.name && idle.form == form &&
+        parsed.origin_of(std::string(idle.flag)).kind == config::Origin::Kind::kFlag)
+      fail(ExitCode::kUsage, "cli", verb.name, " ", form, ": --", idle.flag, " is read by ",
+           idle.read_by, " alone, and would do nothing; leave it out");
+}
+
 }  // namespace
 
 int core(const Verb& verb, Args args) {
   const config::Parsed parsed = config::parse(args, verb.arguments);
+  refuse_idle_flags(verb, parsed);
   set_log_json(parsed.settings.log_format == config::LogFormat::kJson);
   std::vector<const char*> argv;
   for (const std::string& arg : args) argv.push_back(arg.c_str());

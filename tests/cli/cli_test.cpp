@@ -59,6 +59,8 @@ TEST_F(Cli, MistakesHaveExitCode2) {
   expect_refused("train --dry_run", 2, "only by plan; leave it out, or type octavo plan");
   expect_refused("sweep run s.yaml --max_steps 3", 2, "give it to the trials, after --");
   expect_refused("train --resume --use_fp8", 2, "write --resume latest");
+  expect_refused("eval --dataset a.txt --output x", 2, "by eval --eval_task hellaswag alone");
+  expect_refused("checkpoints verify --json", 2, "--json is read by checkpoints list alone");
   expect_refused("schedule", 2, "--max_steps");
   expect_refused("data prepare", 2, "wanted files or folders");
   expect_refused("data prepare a.txt", 2, "--output");
