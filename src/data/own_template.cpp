@@ -48,7 +48,7 @@ std::optional<std::string> template_in(const Json& config, const fs::path& file)
     fail(ExitCode::kDamaged, "data", file.string(),
          ": chat_template: wanted text or a list, found ", found->type_name());
   for (const Json& one : *found)
-    if (one.is_object() && one.value("name", "") == "default")
+    if (one.is_object() && one.value("name", Json()) == "default")
       return json_string(one, "template", file.string());
   return std::nullopt;
 }

@@ -4,6 +4,7 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <optional>
 
@@ -227,6 +228,9 @@ HellaSwagResult hellaswag(const engine::Engine& engine, const models::Model& mod
   const auto flush = [&] {
     if (items.empty()) return;
     const auto scores = scores_of(engine, model, items);
+    if (!std::ranges::all_of(scores, [](double score) { return std::isfinite(score); }))
+      fail(ExitCode::kGuard, "train", "hellaswag: the model's scores are no numbers; take another ",
+           "checkpoint: octavo checkpoints list");
     for (size_t i = 0; i < prompts.size(); ++i) {
       const auto* of_row = scores.data() + 4 * i;
       double normed[4];

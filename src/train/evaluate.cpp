@@ -113,7 +113,9 @@ std::optional<monitor::TaskRecord> evaluate_hellaswag(Run& run) {
     stopped = true;
   } catch (const Error& error) {
     // A benchmark is not worth a run: bad rows, a tokenizer or a model that cannot be asked.
-    if (error.code() != ExitCode::kUsage && error.code() != ExitCode::kDamaged) throw;
+    if (error.code() != ExitCode::kUsage && error.code() != ExitCode::kDamaged &&
+        error.code() != ExitCode::kGuard)
+      throw;
     log_warn_once(str("no HellaSwag: ", error.what()));
   }
   if (!stopped) stopped = asked.wait_for_others();

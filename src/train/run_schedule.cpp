@@ -85,9 +85,11 @@ int64_t steps_asked(const config::Settings& settings, int ranks, const data::Tok
 
 uint64_t schedule_position(double sample, const config::Settings& s, int ranks,
                            const Progress& progress) {
-  const auto done = progress.step * static_cast<int64_t>(samples_per_step(s, ranks));
-  const int64_t more = static_cast<int64_t>(progress.position.samples) - done;
-  return static_cast<uint64_t>(std::max<int64_t>(0, std::llround(sample) + more));
+  // Of numbers from a file, which may be anything: what is negative here is beyond 2^63.
+  const uint64_t done = static_cast<uint64_t>(progress.step) * samples_per_step(s, ranks);
+  const uint64_t at =
+      static_cast<uint64_t>(std::llround(sample)) + progress.position.samples - done;
+  return at > INT64_MAX ? 0 : at;
 }
 
 std::vector<data::LengthStage> length_stages(const config::Settings& s, int ranks,

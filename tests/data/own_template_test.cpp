@@ -87,7 +87,8 @@ TEST_F(OwnTemplateTest, IsFoundInTheFolder) {
   EXPECT_EQ(OwnTemplate::find(*load()), nullptr);
   EXPECT_EQ(OwnTemplate::find(*tokenizer::load_tokenizer("bytes")), nullptr);
   EXPECT_EQ(OwnTemplate::fingerprint_beside(folder.path().string()), "");
-  state({{"chat_template", Json::array({{{"name", "tool_use"}, {"template", "x"}},
+  state({{"chat_template", Json::array({{{"name", 3}},
+                                        {{"name", "tool_use"}, {"template", "x"}},
                                         {{"name", "default"}, {"template", "{{ bos_token }}y"}}})},
          {"bos_token", {{"content", "<|begin_of_text|>"}}}});
   const auto tokenizer = load();

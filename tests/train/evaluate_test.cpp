@@ -110,6 +110,21 @@ TEST_F(Evaluate, HellaSwagThatCannotBeAskedEndsNoRun) {
                  [&] { eval::check_hellaswag_file(folder / "no.jsonl"); });
 }
 
+// No number is greater than another: the first ending would win every time, a quarter of the rows.
+TEST_F(Evaluate, ScoresThatAreNoNumbersAreNoAccuracy) {
+  const auto run = start(settings());
+  run->data.hellaswag = folder / "rows.jsonl";
+  write_file_atomic(run->data.hellaswag, hellaswag_row(0, "x"));
+  EXPECT_TRUE(evaluate_hellaswag(*run).has_value());
+  run->trained.model->params().back()->master[3] = NAN;
+  EXPECT_FALSE(evaluate_hellaswag(*run).has_value());
+  expect_failure(ExitCode::kGuard, "no numbers", [&] {
+    eval::hellaswag(
+        *run->trained.engine, *run->trained.model, *run->data.tokenizer, run->data.hellaswag, 0,
+        [](const eval::HellaSwagRow&) {}, false);
+  });
+}
+
 // A run whose last step is saved, and whose evaluation of it was left out by a stop.
 struct LeftOut : Evaluate {
   config::Settings left_out() const {

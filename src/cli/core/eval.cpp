@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstdio>
 
 #include "base/error.h"
@@ -53,6 +54,9 @@ int eval_loss(const config::Settings& s) {
   else
     std::printf("validation loss %.6f over %lld tokens\n", record.val_loss,
                 static_cast<long long>(record.tokens));
+  if (!std::isfinite(record.val_loss))
+    fail(ExitCode::kGuard, "cli", "eval: the loss of ", record.tokens, " tokens is no number; ",
+         "take another checkpoint: octavo checkpoints list");
   return static_cast<int>(ExitCode::kOk);
 }
 

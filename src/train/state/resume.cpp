@@ -27,10 +27,11 @@ struct Layout {
 Layout layout_of(const Json& extra, const std::string& source) {
   const Json& layout = json_field(extra, "layout", Json::value_t::object, source);
   const int64_t ranks = json_int(layout, "ranks", source);
-  return {ranks,
-          ranks * json_int(extra, "batch_size", source) *
-              json_int(extra, "gradient_accumulation_steps", source),
-          json_string(layout, "sharding", source)};
+  int64_t samples = ranks;
+  for (const char* key : {"batch_size", "gradient_accumulation_steps"})
+    if (__builtin_mul_overflow(samples, json_int(extra, key, source), &samples))
+      fail(ExitCode::kDamaged, "train", source, ": ", key, " is beyond every batch");
+  return {ranks, samples, json_string(layout, "sharding", source)};
 }
 
 void log_changed_ranks(const config::Settings& s, int ranks, const Layout& then) {
@@ -277,7 +278,8 @@ void resume(Run& run) {
         resumed_mixture(run.settings, run.world.size(), *mixed, run.progress, state.extra, source);
   resume_refusals(run.progress, state.extra, source);
   resume_losses(run.guards.losses, state.extra, source);
-  if (run.claim.run_id.empty()) run.claim.run_id = state.extra.value("run_id", "");
+  if (run.claim.run_id.empty() && state.extra.contains("run_id"))
+    run.claim.run_id = json_string(state.extra, "run_id", source);
   // Another run's best is not this one's.
   const std::string made_by = json_string(state.extra, "run_name", source);
   const bool own =
