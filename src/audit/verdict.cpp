@@ -40,8 +40,8 @@ int64_t vocabulary_of(const Audit& audit) {
   std::map<int64_t, int64_t> calls;  // by size
   int64_t all = 0, largest = 0;
   for (const GemmRow& row : audit.gemm_rows) {
-    all += row.time.calls;
     if (!row.shape.is_known()) continue;
+    all += row.time.calls;
     for (const int64_t size : std::set{row.shape.m, row.shape.n, row.shape.k})
       calls[size] += row.time.calls;
   }

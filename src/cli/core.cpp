@@ -86,7 +86,8 @@ void refuse_idle_flags(const Verb& verb, const config::Parsed& parsed) {
 int core(const Verb& verb, Args args) {
   const config::Parsed parsed = config::parse(args, verb.arguments);
   refuse_idle_flags(verb, parsed);
-  set_log_json(parsed.settings.log_format == config::LogFormat::kJson);
+  // A run's configuration is also given to eval, generate and others, which have no such flag.
+  set_log_json(verb.name == "train" && parsed.settings.log_format == config::LogFormat::kJson);
   std::vector<const char*> argv;
   for (const std::string& arg : args) argv.push_back(arg.c_str());
   return load_core(verb.name)(std::string(verb.name).c_str(), static_cast<int>(argv.size()),

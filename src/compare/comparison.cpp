@@ -74,8 +74,12 @@ std::string breakdown(const RunFolder& run, LossOf kind) {
     return str(run.name(), " was ended by a guard at step ", run.steps.rbegin()->first);
   if (run.lost_losses > 0)
     return str(run.name(), " has ", run.lost_losses, " training losses that are not finite");
-  const auto lost =
-      std::ranges::count_if(run.evaluations, [](const auto& one) { return !one.second; });
+  // Other trainers write nan for an evaluation into the row of each step that made none.
+  const auto is_lost = [&](const auto& one) {
+    const auto step = run.steps.find(one.first);
+    return !one.second && !(run.is_foreign() && step != run.steps.end() && step->second.loss);
+  };
+  const auto lost = std::ranges::count_if(run.evaluations, is_lost);
   return kind == LossOf::kValidation && lost > 0
              ? str(run.name(), " has ", lost, " validation losses that are not finite")
              : "";

@@ -74,7 +74,9 @@ Answers answers_of(const RunFolder& run, const Task& task, SignalWatch& signals,
        "hellaswag", "--eval_data", task.file, "--eval_limit", std::to_string(task.limit),
        "--checkpoint", checkpoint.string(), "--output", kept.string()},
       run.folder / "hellaswag.log", signals, tick);
-  if (code != 0) fail(ExitCode::kGuard, "compare", run.name(), ": eval was ended by a guard");
+  if (code != 0)
+    fail(ExitCode::kGuard, "compare", run.name(), ": its model's scores are no numbers (",
+         (run.folder / "hellaswag.log").string(), ")");
   return read_answers(kept);
 }
 

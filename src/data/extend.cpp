@@ -233,7 +233,10 @@ PrepareResult extend(const PrepareOptions& options) {
     return result;
   } catch (const Error&) {
     // A process that shared the work has removed the folder.
-    if (const auto result = options.shared ? finished() : std::nullopt) return *result;
+    if (!options.shared) throw;
+    if (const auto result = finished()) return *result;
+    std::error_code error;  // or refused the work, for all that shared it
+    if (!fs::exists(part_folder, error)) check_same_end(part, index, *tokenizer);
     throw;
   }
 }

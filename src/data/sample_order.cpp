@@ -57,7 +57,7 @@ std::optional<StreamOptions> options_for(const TokenData& data, const Loader::Op
 
 // Many sources take about as much memory as one.
 void share_blocks(StreamOptions& options, uint64_t streams) {
-  options.cached_blocks = std::max<uint64_t>(16, options.cached_blocks / streams);
+  options.cached_blocks = std::max<uint64_t>(4, options.cached_blocks / streams);
   options.expected_blocks = options.cached_blocks / 2;
 }
 
@@ -117,7 +117,7 @@ std::unique_ptr<TokenStream> SampleOrder::stream() const {
   std::vector<std::unique_ptr<TokenStream>> streams(sources.size());
   for (size_t k = 0; k < sources.size(); ++k) {
     if (!wanted[k]) continue;
-    wanted[k]->threads = std::max(1, wanted[k]->threads / static_cast<int>(count));
+    wanted[k]->sharers = static_cast<int>(count);
     if (is_scattered(options_, mixture_->sources()[k].order))
       share_blocks(*wanted[k], static_cast<uint64_t>(count));
     streams[k] = sources[k].data->stream(*wanted[k]);

@@ -87,7 +87,10 @@ class ShardedTokenData : public TokenData {
 
   std::unique_ptr<TokenStream> stream(const StreamOptions& options) const override {
     StreamOptions own = options;
-    if (is_remote() && own.threads > 0) own.threads *= kRemoteThreads;
+    if (own.threads > 0) {
+      const int all = is_remote() ? own.threads * kRemoteThreads : own.threads;
+      own.threads = std::max(1, all / own.sharers);
+    }
     return std::make_unique<BlockStream>(
         split_, own, [this](size_t shard, const DamagedShard& error) { remember(shard, error); },
         [this](uint64_t nanoseconds) { stream_check_ns_ += nanoseconds; });

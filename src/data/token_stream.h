@@ -17,6 +17,7 @@ struct StreamOptions {
   uint64_t cached_blocks = 1;
   uint64_t expected_blocks = 0;  // of them, at most: read, and not used yet
   int threads = 4;
+  int sharers = 1;  // streams that share the threads
 };
 
 class TokenStream {

@@ -22,10 +22,11 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kPatience{2000};
 // torchrun's store cannot be waited at without blocking it: it is asked again and again. All ranks
-// together ask it about 500 times a second when they wait for long.
-constexpr milliseconds kPoll{500};
+// together ask it about 500 times a second when they wait for long, or each once in a second where
+// that is more: the watch gives them two seconds to answer (dist/watch.cpp).
+constexpr milliseconds kPoll{500}, kRarestPoll{1000};
 milliseconds longest_poll(int ranks) {
-  return std::max(kPoll, milliseconds(2) * ranks);
+  return std::clamp(milliseconds(2) * ranks, kPoll, kRarestPoll);
 }
 
 class RendezvousKeyValueStore : public KeyValueStore {

@@ -55,6 +55,19 @@ void Watch::set_leaving(int code) {
   leaving_ = code;
 }
 
+void Watch::set_alone() {
+  {
+    const std::lock_guard lock(mutex_);
+    alone_ = true;
+  }
+  changed_.notify_all();
+}
+
+bool Watch::is_alone() const {
+  const std::lock_guard lock(mutex_);
+  return alone_;
+}
+
 bool Watch::failed() const {
   const std::lock_guard lock(mutex_);
   return verdict_.has_value() || leaving_.has_value();
@@ -100,6 +113,11 @@ void Watch::run() {
   std::string alarm;
   try {
     alarm = wait_for_alarm();
+    if (is_alone()) {
+      store_->set(octavo::str("lost/", rank_info_.rank), "no collective");
+      log_warn(octavo::str(alarm, "; this rank needs the others no more and goes on"));
+      return;
+    }
     const std::string verdict = verdict_on(alarm);
     log_warn(verdict);  // now: whatever ends this rank may not leave it the time to say it
     publish(verdict);
@@ -196,7 +214,7 @@ std::string Watch::survey() {
 void Watch::end_process_unless_it_ends(const std::string& alarm) {
   std::unique_lock lock(mutex_);
   const milliseconds grace = leaving_ ? kLeavingGrace : kGrace;
-  if (changed_.wait_for(lock, grace, [&] { return stopping_; })) return;
+  if (changed_.wait_for(lock, grace, [&] { return stopping_ || alone_; })) return;
   log_error(octavo::str(*verdict_, "; ", alarm, "; this rank (in ", where_,
                         ") did not end by itself and is ended"));
   if (!leaving_) note_failure(Failure::kPeerLost);

@@ -41,6 +41,8 @@ class Watch {
   void set_where(const std::string& where);
   // From here on this rank leaves by itself with `code`; the watch only sees to it that it does.
   void set_leaving(int code);
+  // From here on this rank works without the others: their ends no longer end it.
+  void set_alone();
   // Raises the alarm and returns the verdict: which ranks are lost, or which left and why.
   std::string ask(const std::string& why);
   // Has an alarm been raised, or did this rank say that it leaves?
@@ -49,6 +51,7 @@ class Watch {
  private:
   void run();
   bool is_stopping() const;
+  bool is_alone() const;
   std::string store_is_lost() const;
   std::string wait_for_alarm();
   std::string verdict_on(const std::string& alarm);
@@ -70,6 +73,7 @@ class Watch {
   std::optional<std::string> verdict_;
   std::optional<int> leaving_;
   bool stopping_ = false;
+  bool alone_ = false;
   std::thread thread_;
 };
 

@@ -236,6 +236,11 @@ void World::set_step(int64_t step) {
   if (connection_ != nullptr) connection_->step = step;
 }
 
+void World::needs_no_others() {
+  if (connection_ != nullptr && connection_->rendezvous.watch != nullptr)
+    connection_->rendezvous.watch->set_alone();
+}
+
 void World::announce_exit(const std::exception& error) noexcept {
   if (connection_ == nullptr) return;
   const auto* ours = dynamic_cast<const Error*>(&error);

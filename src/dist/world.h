@@ -68,6 +68,8 @@ class World {
 
   // For messages: the step in progress.
   void set_step(int64_t step);
+  // No collective follows: whatever becomes of the others, this rank goes on.
+  void needs_no_others();
   // Tells the others why this rank leaves, before it does.
   void announce_exit(const std::exception& error) noexcept;
   // This rank has waited long at `place` (dist/waiting_ranks.h). For the watch over hangs, whose

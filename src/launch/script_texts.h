@@ -47,14 +47,14 @@ if [[ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 && -z "${SWEEP_ID:-}" ]]; then
 fi
 
 # Ranks of one node share its cores.
-cores="${SLURM_CPUS_PER_TASK:-$((${SLURM_CPUS_ON_NODE:-1} / ${SLURM_NTASKS_PER_NODE:-1}))}"
+cores="${SLURM_CPUS_PER_TASK:-$((${SLURM_CPUS_ON_NODE:-1} / ${SLURM_NTASKS_PER_NODE:-@NPROC@}))}"
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$((cores > 0 ? cores : 1))}"
 
 # Ranks that miss another leave by themselves with 3, so that the highest code is that of the rank
-# at fault: they get the time for it. No limit, either, when the first has left: the rank that uploads
-# the last checkpoint may take hours. One that hangs is ended by hang_timeout.
+# at fault: they get the time for it. With checkpoint_upload there is no limit, either, when the first
+# has left (--wait=0): the rank that uploads the last checkpoint may take hours.
 code=0
-srun --kill-on-bad-exit=0 --wait=0 --export=ALL "${ranks[@]}" "$OCTAVO" "${command[@]}" || code=$?
+srun --kill-on-bad-exit=0 --wait=@WAIT@ --export=ALL "${ranks[@]}" "$OCTAVO" "${command[@]}" || code=$?
 echo "job $SLURM_JOB_ID, start $start: exit code $code"
 
 requeue() {
@@ -93,7 +93,7 @@ if [[ -z "${SWEEP_ID:-}" ]]; then
     exit 2
   fi
   echo "job $SLURM_JOB_ID: $taken of ${SLURM_JOB_NUM_NODES:-1} nodes take part"
-  ranks+=(--nodes="$taken" --ntasks="$((taken * @NPROC@))")
+  ranks+=(--nodes="$taken" --ntasks="$((taken * @NPROC@))" --ntasks-per-node=@NPROC@)
 fi
 )sh";
 
@@ -133,7 +133,8 @@ spec:
                 onExitCodes: {containerName: octavo, operator: In, values: [75]}
               - action: Ignore
                 onPodConditions: [{type: DisruptionTarget, status: "True"}]
-              # All but the codes after which a restart may help, by octavo's own table of ends.
+              # All but the codes after which a restart may help, by octavo's own table of ends, and those of the
+              # container's runtime: it could not start it (128), or nobody knows how it ended (255).
               - action: FailJob
                 onExitCodes: {containerName: octavo, operator: NotIn, values: [@CURABLE@]}
           template:

@@ -30,10 +30,18 @@ bool wants_gpus(const Work& work) {
   return work.train.device != config::DeviceChoice::kCpu;
 }
 
-std::string curable_list(std::string_view separator) {
-  std::vector<std::string> codes;
-  for (const int code : curable_codes()) codes.push_back(std::to_string(code));
-  return join(codes, separator);
+std::string joined(const std::vector<int>& codes, std::string_view separator) {
+  std::vector<std::string> words;
+  for (const int code : codes) words.push_back(std::to_string(code));
+  return join(words, separator);
+}
+
+// In order, as Kubernetes wants them.
+std::vector<int> pod_codes() {
+  std::vector<int> codes = curable_codes();
+  codes.insert(codes.end(), {128, 255});
+  std::ranges::sort(codes);
+  return codes;
 }
 
 // The text with each @WORD@ replaced; the values are not looked into again.
@@ -106,7 +114,9 @@ std::string slurm_script(const config::Settings& settings, const Work& work) {
           "#   for i in 1 2 3 4 5; do sbatch --export=ALL,SWEEP_ID=sweep ",
           script, "; done\n#SBATCH --job-name=", dns_name(work.train.run_name),
           "\n#SBATCH --nodes=", elastic.on() ? str(elastic.least, "-") : "", elastic.most,
-          "\n#SBATCH --ntasks-per-node=", nproc, "\n");
+          // SLURM gives a job no more nodes than its smallest number of tasks: a range names CPUs
+          // of a node instead, and srun the tasks.
+          elastic.on() ? "\n#SBATCH --mincpus=" : "\n#SBATCH --ntasks-per-node=", nproc, "\n");
   if (wants_gpus(work)) text += str("#SBATCH --gpus-per-node=", nproc, "\n");
   text +=
       "#SBATCH --time=24:00:00\n"
@@ -130,14 +140,15 @@ std::string slurm_script(const config::Settings& settings, const Work& work) {
     OCTAVO_ASSERT(at != body.npos);
     body.replace(at, old.size(), by);
   };
-  replace("@NPROC@", std::to_string(nproc));
   const auto window = static_cast<int64_t>(60 * settings.restart_window);
   replace("@WINDOW@", std::to_string(window));
   for (int time = 0; time < 2; ++time) {
+    replace("@NPROC@", std::to_string(nproc));
     replace("@RESTARTS@", std::to_string(settings.max_restarts));
     replace("@MINUTES@", str(settings.restart_window));
   }
-  replace("@CURABLE@", curable_list("|"));
+  replace("@CURABLE@", joined(curable_codes(), "|"));
+  replace("@WAIT@", work.train.checkpoint_upload.empty() ? "60" : "0");
   replace("@SHARE@", slurm_share(elastic));
   // A job that is requeued is to find its own checkpoints, and not those of the run that saved
   // last.
@@ -175,7 +186,7 @@ std::string jobset_manifest(const config::Settings& settings, const Work& work) 
                           {"RESTARTS", std::to_string(settings.max_restarts)},
                           // A failure ends the launchers of all nodes: each is a pod's.
                           {"BACKOFF", std::to_string(2 * nodes * settings.max_restarts)},
-                          {"CURABLE", curable_list(", ")},
+                          {"CURABLE", joined(pod_codes(), ", ")},
                           {"HEALTH", health},
                           {"COMMAND", yaml_words(words, "                ")},
                           {"GPUS", wants_gpus(work) ? gpus : ""}});

@@ -152,9 +152,10 @@ RankInfo slurm_rank_info(const Variables& variables) {
   else
     rank_info.master_address = master ? *master : expand_hosts(hosts).front();
   if (rank_info.nodes > 1 && rank_info.rank == 0 && is_loopback_name(rank_info.master_address))
-    fail(ExitCode::kEnvironment, "launch", "wanted an address of ", rank_info.master_address,
-         " that other nodes can reach, found that here this name is loopback; export MASTER_ADDR, ",
-         "or fix /etc/hosts");
+    fail(ExitCode::kEnvironment, "launch",
+         "wanted an address of this node that others can reach, found ",
+         master ? "MASTER_ADDR " : "the name ", rank_info.master_address,
+         ", which is loopback here; export MASTER_ADDR=<this node's address>, or fix /etc/hosts");
   const uint64_t job = job_number(variables, "SLURM_JOB_ID");
   const uint64_t step = job_number(variables, "SLURM_STEP_ID");
   rank_info.master_port =

@@ -120,8 +120,8 @@ std::optional<monitor::TaskRecord> evaluate_hellaswag(Run& run) {
   }
   if (!stopped) stopped = asked.wait_for_others();
   if (!stopped) return record;
-  run.progress.stop_agreed = true;
-  log_info(str("no HellaSwag at step ", run.progress.step, ": the run was asked to stop"));
+  run.progress.stop_agreed = run.progress.evaluation_left_out = true;
+  log_info("HellaSwag waits for the resume: the run was asked to stop");
   return std::nullopt;
 }
 

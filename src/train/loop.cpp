@@ -304,6 +304,7 @@ int run_to_the_end(Run& run) {
   hang_watch.reset();
   own_page().makes_no_more_steps = 1;
   if (run_saves) save_the_rest(run, outputs, state.saved);
+  run.world.needs_no_others();  // an upload may take hours, and the nodes that are done go
   const bool uploaded = finish_uploads(run, [&] { outputs.on_alive(); });
   const int code = end_run(run, outputs, run_saves);
   if (!uploaded && code == static_cast<int>(ExitCode::kOk)) fail_not_uploaded(run);

@@ -39,9 +39,15 @@ double long_run_hours(const LongRun& run) {
   return long_run_step_seconds(run) * static_cast<double>(run.steps) / 3600;
 }
 
-// Between two checkpoints of checkpoint_freq. 0: not known, or it asks for none.
+// Steps between two checkpoints, whether they are kept for good or not. 0: none are asked for.
+int64_t long_run_save_steps(const config::Settings& s) {
+  const int64_t some = s.checkpoint_freq, permanent = s.permanent_checkpoint_freq;
+  return some > 0 && permanent > 0 ? std::min(some, permanent) : std::max(some, permanent);
+}
+
+// Between two such checkpoints. 0: not known, or none are asked for.
 double long_run_freq_hours(const LongRun& run) {
-  return long_run_step_seconds(run) * static_cast<double>(run.settings.checkpoint_freq) / 3600;
+  return long_run_step_seconds(run) * static_cast<double>(long_run_save_steps(run.settings)) / 3600;
 }
 
 // The same of checkpoint_minutes, as train decides it.
@@ -148,6 +154,9 @@ Finding long_run_disk(const LongRun& run) {
       s.permanent_checkpoint_freq > 0 ? run.steps / s.permanent_checkpoint_freq : 0;
   const int64_t kept =
       s.keep_checkpoints == 0 ? made : std::min(made, s.keep_checkpoints + permanent + 2);
+  const std::string_view fewer = permanent > s.keep_checkpoints && s.keep_checkpoints > 0
+                                     ? "a higher permanent_checkpoint_freq"
+                                     : "a smaller keep_checkpoints (0 keeps all)";
   const bool at_most = s.keep_checkpoints > 0 && long_run_hours(run) == 0 && kept > 1;
   const double wanted = run.checkpoint_bytes * static_cast<double>(kept);
   Finding f = long_run_line(
@@ -156,18 +165,18 @@ Finding long_run_disk(const LongRun& run) {
           format_bytes(run.checkpoint_bytes), kept == 1 ? " is " : " are ", format_bytes(wanted),
           "; ", run.checkpoint_folder.string(), " has ", format_bytes(run.disk_free), " free"));
   if (wanted > run.disk_free)
-    worsen(f, Status::kFail, "room for them",
-           "another checkpoint_dir, or a smaller keep_checkpoints (0 keeps all)");
+    worsen(f, Status::kFail, "room for them", str("another checkpoint_dir, or ", fewer));
   else if (wanted > kFullDisk * run.disk_free)
     worsen(f, Status::kWarn, "a fifth of the disk to spare",
-           "others write there too; lower keep_checkpoints");
+           str("others write there too; ", fewer));
   return f;
 }
 
 // "every 250 steps or 60 minutes (Young and Daly)".
 std::string long_run_save_words(const LongRun& run) {
   const config::Settings& s = run.settings;
-  std::string words = s.checkpoint_freq > 0 ? str("every ", s.checkpoint_freq, " steps") : "";
+  const int64_t steps = long_run_save_steps(s);
+  std::string words = steps > 0 ? str("every ", steps, " steps") : "";
   const double clock = long_run_clock_hours(run);
   if (clock == 0) return words.empty() ? "only at the end, and when it is stopped" : words;
   words += str(words.empty() ? "every " : " or ", long_run_tenths(60 * clock), " minutes");
@@ -183,11 +192,12 @@ void judge_apart(Finding& f, const LongRun& run, double apart) {
   const double freq = long_run_freq_hours(run);
   if (apart > kMostLostHours)
     worsen(f, Status::kWarn, str("at most ", kMostLostHours, " hours apart"),
-           by_clock ? "checkpoint_minutes 60 is an hour"
-                    : str("checkpoint_freq ",
-                          std::max<int64_t>(1, static_cast<int64_t>(
-                                                   static_cast<double>(s.checkpoint_freq) / freq)),
-                          " is an hour"));
+           by_clock
+               ? "checkpoint_minutes 60 is an hour"
+               : str("checkpoint_freq ",
+                     std::max<int64_t>(1, static_cast<int64_t>(
+                                              static_cast<double>(long_run_save_steps(s)) / freq)),
+                     " is an hour"));
   else if (writing > kMuchSaving)
     worsen(f, Status::kWarn, "less than 5 % of the time in writing",
            str("this disk would write ", long_run_tenths(100 * writing), " % of the time; raise ",
@@ -198,17 +208,18 @@ Finding long_run_frequency(const LongRun& run) {
   const config::Settings& s = run.settings;
   const double hours = long_run_hours(run), clock = long_run_clock_hours(run);
   Finding f = long_run_line(Section::kRunSafety, "checkpoint_freq", long_run_save_words(run));
+  const int64_t steps = long_run_save_steps(s);
   const bool clock_is_late = clock == 0 || (hours > 0 && hours <= clock);
-  if (s.checkpoint_freq == 0 && clock_is_late) {
+  if (steps == 0 && clock_is_late) {
     if (hours == 0 || hours > kLongHours)
       worsen(f, Status::kWarn, "checkpoints on the way",
              "a machine that stops takes all of it; set checkpoint_freq or checkpoint_minutes");
     return f;
   }
-  if (run.steps > 0 && s.checkpoint_freq > run.steps && clock_is_late)
+  if (run.steps > 0 && steps > run.steps && clock_is_late)
     worsen(f, Status::kWarn, "a checkpoint before the end", "lower checkpoint_freq");
   // Without a step time the steps may be sooner than the clock.
-  if (s.checkpoint_freq > 0 && long_run_step_seconds(run) == 0) return f;
+  if (steps > 0 && long_run_step_seconds(run) == 0) return f;
   const double apart = long_run_save_hours(run);
   f.found += str(": ", long_run_tenths(60 * apart), " minutes apart; a failure costs half of that");
   judge_apart(f, run, apart);

@@ -106,6 +106,22 @@ TEST(Lost, ARankThatLeavesSaysWhy) {
   EXPECT_EQ(ranks.said(0).find("is lost"), std::string::npos) << ranks.said(0);
 }
 
+// As the one that uploads the last checkpoint while the nodes of the others go.
+TEST(Lost, ARankThatNeedsNobodyGoesOn) {
+  Ranks ranks(2, true, [](const launch::RankInfo& rank_info) {
+    const Rendezvous joined = join_rendezvous(rank_info, seconds(20));
+    if (rank_info.rank == 0) joined.watch->set_alone();
+    log_info("under way");
+    std::this_thread::sleep_for(seconds(rank_info.rank == 0 ? 4 : 60));
+  });
+  ASSERT_TRUE(ranks.has_said(0, "under way") && ranks.has_said(1, "under way"));
+  rendezvous::Client("127.0.0.1", ranks.port(), "", seconds(5))
+      .compare_set(rendezvous::alarm_key(0), "", "rank 1 was killed by signal 9");
+  EXPECT_EQ(ranks.end_of(1, seconds(10)), 3) << ranks.said(1);
+  EXPECT_EQ(ranks.end_of(0, seconds(20)), 0) << ranks.said(0);
+  EXPECT_NE(ranks.said(0).find("goes on"), std::string::npos) << ranks.said(0);
+}
+
 // A rank that hangs outside of any collective still answers, and is ended by its watch. Nobody else
 // fails here (they wait for the one that hangs), so it is the launcher that raises the alarm.
 TEST(Lost, ARankThatHangsIsEndedAndNotTakenForTheLostOne) {

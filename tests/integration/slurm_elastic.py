@@ -19,13 +19,16 @@ import time
 INSIDE, NODES = "OCTAVO_TEST_OWN_HOSTS", ("node1", "node2", "node3")
 
 
-def enter_mounts():
-    """Starts this script again where the nodes' names mean this machine."""
+def enter_namespaces():
+    """Starts this script again where the nodes' names mean addresses of this machine, and nobody outside can reach them."""
     with tempfile.NamedTemporaryFile("w", suffix=".hosts") as hosts:
-        hosts.write(pathlib.Path("/etc/hosts").read_text() + "".join(f"127.0.0.1 {node}\n" for node in NODES))
+        addresses = {node: f"10.77.0.{number}" for number, node in enumerate(NODES, 1)}
+        hosts.write(pathlib.Path("/etc/hosts").read_text() + "".join(f"{addresses[node]} {node}\n" for node in NODES))
         hosts.flush()
-        inside = f"mount --bind {hosts.name} /etc/hosts && exec \"$@\""
-        done = subprocess.run(["unshare", "--mount", "sh", "-c", inside, "sh", sys.executable, __file__, *sys.argv[1:]],
+        network = "ip link set lo up && ip link add octavo0 type veth peer name octavo1 && ip link set octavo0 up && ip link set octavo1 up"
+        network += "".join(f" && ip address add {address}/24 dev octavo0" for address in addresses.values())
+        inside = f"{network} && mount --bind {hosts.name} /etc/hosts && exec \"$@\""
+        done = subprocess.run(["unshare", "--mount", "--net", "sh", "-c", inside, "sh", sys.executable, __file__, *sys.argv[1:]],
                               env=os.environ | {INSIDE: "1"}, check=False)
     sys.exit(done.returncode)
 
@@ -34,7 +37,7 @@ import slurm_cluster  # noqa: E402
 
 if os.environ.get(INSIDE) != "1":
     slurm_cluster.require_programs()
-    enter_mounts()
+    enter_namespaces()
 
 import common  # noqa: E402
 from common import OCTAVO  # noqa: E402
@@ -86,7 +89,8 @@ def lost_in_the_midst(cluster, folder, script, *flags):
     """Submits the script, loses node2 once the run has made some steps, and waits for its end. Returns the job's record."""
     number = re.search(r"batch job (\d+)", run(folder, cluster.environment | QUIET | {"HOME": str(folder.path)}, "sbatch", *flags, script))[1]
     deadline = time.monotonic() + PATIENCE
-    cluster.wait(f"step {LOST_AT}", lambda: len(steps_of(folder)) >= LOST_AT, PATIENCE)
+    under_way = lambda: len(steps_of(folder)) >= LOST_AT or cluster.job(number).get("JobState") not in ("PENDING", "CONFIGURING", "RUNNING")
+    cluster.wait(f"step {LOST_AT}", under_way, PATIENCE)
     cluster.lose("node2")
     while cluster.job(number).get("JobState") not in ("COMPLETED", "FAILED", "NODE_FAIL", "CANCELLED", "TIMEOUT") and time.monotonic() < deadline:
         time.sleep(0.3)

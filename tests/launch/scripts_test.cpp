@@ -40,8 +40,10 @@ TEST(Scripts, RunAgainWhatTheTableCures) {
   settings.max_restarts = 3;
   const std::set<int> slurm =
       numbers(between(slurm_script(settings, work()), "case $code in\n", ")\n"), '|');
-  const std::set<int> pods =
+  std::set<int> pods =
       numbers(between(jobset_manifest(settings, work()), "NotIn, values: [", "]"), ',');
+  for (const int code : {128, 255})  // of the container's runtime
+    EXPECT_EQ(pods.erase(code), 1U);
   EXPECT_EQ(slurm, pods);
   std::set<EndKind> seen;
   const auto expect_of = [&](EndKind kind, int code) {
@@ -73,6 +75,10 @@ TEST(Scripts, Slurm) {
   EXPECT_TRUE(holds(text, "then CONFIG='a b.yaml'; fi\n"));
   EXPECT_TRUE(holds(text, R"(--sample_prompt 'it'\''s $HOME')"));
   EXPECT_TRUE(holds(text, "scontrol requeue"));
+  EXPECT_TRUE(holds(text, "srun --kill-on-bad-exit=0 --wait=60 "));
+  Work uploading = work();
+  uploading.train.checkpoint_upload = "s3://bucket/runs";
+  EXPECT_TRUE(holds(slurm_script(settings, uploading), "srun --kill-on-bad-exit=0 --wait=0 "));
   Work cpu = work();
   cpu.train.device = config::DeviceChoice::kCpu;
   EXPECT_FALSE(holds(slurm_script(settings, cpu), "gpus"));
@@ -144,9 +150,11 @@ TEST(Scripts, OfARunThatGrowsAndShrinks) {
   elastic.train.batch_size = 4;
   elastic.train.target_effective_batch_size = 32;
   const std::string text = slurm_script(settings, elastic);
-  EXPECT_TRUE(holds(text, "#SBATCH --nodes=1-4\n"));
+  // With --ntasks-per-node SLURM would give a range no more nodes than its fewest tasks.
+  EXPECT_TRUE(holds(text, "#SBATCH --nodes=1-4\n#SBATCH --mincpus=2\n"));
+  EXPECT_FALSE(holds(text, "#SBATCH --ntasks"));
   EXPECT_TRUE(holds(text, "for nodes in 1 2 4; do\n"));  // eight passes do not go into six ranks
-  EXPECT_TRUE(holds(text, "--ntasks=\"$((taken * 2))\""));
+  EXPECT_TRUE(holds(text, "--ntasks=\"$((taken * 2))\" --ntasks-per-node=2)"));
   EXPECT_FALSE(holds(text, "--target_effective_batch_size"));  // the file has it
   elastic.train.target_effective_batch_size = 0;
   EXPECT_TRUE(holds(slurm_script(settings, elastic), " --target_effective_batch_size 32)\n"));

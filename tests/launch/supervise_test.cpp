@@ -143,12 +143,12 @@ TEST(Supervise, RanksThatOnlyEndAreNotAskedToStop) {
   const Scratch folder;
   const auto put = [](size_t offset, const char* byte) {
     return str("printf '", byte, "' | dd bs=1 conv=notrunc seek=", offset,
-               " of=/proc/self/fd/$OCTAVO_STATUS_FD 2>/dev/null; sleep 1.1; ");
+               " of=/proc/self/fd/$OCTAVO_STATUS_FD 2>/dev/null; sleep 2; ");
   };
   const size_t step = offsetof(RankPage, step), ends = offsetof(RankPage, makes_no_more_steps);
   Job job = shell(
       "printf '\\007\\0\\0\\0\\0\\0\\0\\0' | dd bs=1 conv=notrunc seek=" + std::to_string(step) +
-          " of=/proc/self/fd/$OCTAVO_STATUS_FD 2>/dev/null; sleep 1.1; " + put(step, "\\010") +
+          " of=/proc/self/fd/$OCTAVO_STATUS_FD 2>/dev/null; sleep 2; " + put(step, "\\010") +
           put(ends, "\\001"),
       1, folder);
   std::vector<bool> seen;

@@ -31,7 +31,8 @@ eval::GenerateOptions options_of(const config::Settings& s, const Tokenizer& tok
                                 .stop = {}};
   std::error_code error;
   const fs::path named = tokenizer.name();  // a folder, or its tokenizer.json
-  const fs::path folder = named.filename() == "tokenizer.json" ? named.parent_path() : named;
+  const fs::path folder =
+      fs::is_regular_file(named, error) ? fs::absolute(named).parent_path() : named;
   if (fs::is_directory(folder, error))
     options.stop = tokenizer::read_special_tokens(folder, tokenizer).stop;
   return options;
