@@ -66,10 +66,9 @@ constexpr std::string_view kExamples =
     "  octavo train my.yaml --dataset input.txt --resume latest\n"
     "  octavo launch --nproc 8 --max_restarts 3 -- train my.yaml\n"
     "  octavo generate --checkpoint best --prompt \"To be, or\"\n"
-    "\nexit codes: 0 done, 1 a bug, 2 wrong use or config, 3 environment, 4 a guard ended training "
-    "or a check failed, 5 "
-    "data\nor checkpoint damaged, 6 compare or audit had not enough data, 75 stopped on request "
-    "and "
+    "\nexit codes: 0 done, 1 a bug, 2 wrong use or config, 3 environment, 4 a guard or a failed "
+    "check,\n"
+    "5 data or checkpoint damaged, 6 compare or audit had not enough data, 75 stopped and "
     "resumable.\n";
 
 constexpr size_t kNameColumn = 18;
