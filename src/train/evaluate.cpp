@@ -146,6 +146,9 @@ monitor::EvalRecord evaluate_model(const Loaded& loaded, const config::Settings&
     fail(ExitCode::kUsage, "train", "eval: the data has a vocabulary of ", set.val->vocab_size(),
          ", the model of ", loaded.model->vocab_size(),
          "; prepare the data with the model's tokenizer");
+  if (s.max_seq_length > loaded.model->context())
+    fail(ExitCode::kUsage, "train", "eval: wanted max_seq_length of at most ",
+         loaded.model->context(), ", the model's longest sequence, found ", s.max_seq_length);
   octavo::Progress bar("eval", 1, "");
   const int64_t most = s.eval_limit > 0 ? samples_of(s.eval_limit, s.batch_size) : INT64_MAX;
   eval::Samples samples{set.val, s.max_seq_length, s.batch_size, most};

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "cli/core/core_verbs.h"
 #include "config/parse.h"
 #include "data/splits.h"
@@ -45,8 +46,14 @@ int eval_hellaswag(const config::Settings& s) {
   return static_cast<int>(ExitCode::kOk);
 }
 
-int eval_loss(const config::Settings& s) {
-  const auto record = train::evaluate_model(train::load_model(s), s);
+int eval_loss(config::Settings s, bool length_is_given) {
+  const train::Loaded loaded = train::load_model(s);
+  if (const int64_t longest = loaded.model->context();
+      !length_is_given && s.max_seq_length > longest) {
+    s.max_seq_length = longest;
+    log_info(str("eval: max_seq_length ", longest, ", the model's longest sequence"));
+  }
+  const auto record = train::evaluate_model(loaded, s);
   if (s.json)
     std::puts(Json({{"task", "loss"}, {"val_loss", record.val_loss}, {"tokens", record.tokens}})
                   .dump()
@@ -63,7 +70,8 @@ int eval_loss(const config::Settings& s) {
 }  // namespace
 
 int eval(CoreArgs args) {
-  config::Settings s = config::parse(args, config::kEvalArguments).settings;
+  const config::Parsed parsed = config::parse(args, config::kEvalArguments);
+  config::Settings s = parsed.settings;
   if (s.eval_task != "hellaswag" && s.eval_task != "loss")
     fail(ExitCode::kUsage, "cli", "eval_task: wanted loss or hellaswag, found '", s.eval_task, "'");
   if (s.eval_task == "loss" && s.dataset.empty())
@@ -72,7 +80,8 @@ int eval(CoreArgs args) {
          "its data: octavo eval runs/RUN/config.yaml --checkpoint RUN");
   s.checkpoint_dir = train::root_of_checkpoint(s);
   train::prepare_process(s);
-  return s.eval_task == "hellaswag" ? eval_hellaswag(s) : eval_loss(s);
+  return s.eval_task == "hellaswag" ? eval_hellaswag(s)
+                                    : eval_loss(s, parsed.origins.contains("max_seq_length"));
 }
 
 }  // namespace octavo::cli

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "base/error.h"
 #include "engine/range.h"
 #include "model_config/config_file.h"
 #include "models/model_base.h"
@@ -47,6 +48,8 @@ class Gpt2 final : public ModelBase {
   }
 
   Tensor hidden(const nn::Tokens& input, nn::Penalty* penalty) const override {
+    // Beyond the last row of the positions is somebody else's memory.
+    OCTAVO_ASSERT(input.sequences.longest <= config_.context);
     // Shared with blocks that run again in the backward pass.
     const auto tokens = std::make_shared<const nn::Tokens>(input);
     Tensor x = nn::embed(engine_, *tokens, wte_, wpe_), delta;
