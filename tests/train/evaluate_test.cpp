@@ -40,8 +40,9 @@ TEST_F(Evaluate, EveryTokenCountsWhateverTheBatch) {
   s.eval_limit = 2;
   EXPECT_EQ(evaluate_model(loaded, s).tokens, 2 * 5 * s.max_seq_length);
   // There are no positions beyond.
-  s.max_seq_length = loaded.model->context() + 1;
-  expect_failure(ExitCode::kUsage, "longest sequence", [&] { evaluate_model(loaded, s); });
+  config::Settings longer = s;
+  longer.max_seq_length = loaded.model->context() + 1;
+  expect_failure(ExitCode::kUsage, "longest sequence", [&] { evaluate_model(loaded, longer); });
 }
 
 TEST_F(Evaluate, DataOfAnotherTokenizerIsRefused) {
