@@ -1,8 +1,10 @@
 #include "launch/membership.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 
 namespace octavo::launch {
@@ -49,6 +51,16 @@ Elastic elastic_of(const config::Settings& settings, const config::Settings& tra
          elastic.most, " whose ranks (", local_ranks, " each) share the ", elastic.passes,
          " passes of a step, found none; change target_effective_batch_size (", elastic.samples,
          " samples) or batch_size");
+  // Said where it can still be changed: with the samples of MAX nodes a step, 6 of 8 share none.
+  if (elastic.least < elastic.most && !elastic.takes(elastic.least)) {
+    const int64_t in_pass = elastic.samples / elastic.passes;
+    const int64_t both = in_pass * std::lcm(elastic.least, elastic.most) * local_ranks;
+    log_warn(str("nodes ", elastic.least, ":", elastic.most, ": only ", numbers_taken(elastic),
+                 " nodes of ", local_ranks, " ranks share the ", elastic.passes,
+                 " passes of a step, and with fewer the run waits; ",
+                 "--target_effective_batch_size ", (elastic.samples + both - 1) / both * both,
+                 " is shared by ", elastic.least, " as well"));
+  }
   return elastic;
 }
 

@@ -46,14 +46,21 @@ std::string new_run_name(const config::Settings& settings, const std::string& pr
   return str(fs::path(settings.model_name).filename().string(), "-", precision, "-", when);
 }
 
-std::string name_of_run(const config::Settings& s, bool newest) {
+void want_run_name(const config::Settings& s) {
+  if (s.run_name.empty() && s.resume.empty())
+    fail(ExitCode::kUsage, "launch",
+         "auto_resume: wanted run_name, found none, and which run to continue is not known; give "
+         "--run_name NAME behind the command");
+}
+
+std::string name_of_run(const config::Settings& s) {
   if (!s.run_name.empty()) return s.run_name;
   const fs::path root = checkpoint_root(s);
   std::error_code error;
   if (object_store::is_s3_address(s.resume)) return run_of_address(s.resume);
   std::string name;
-  if (!s.resume.empty() || newest) {
-    const bool by_link = s.resume.empty() || s.resume == "latest" || s.resume == "best";
+  if (!s.resume.empty()) {
+    const bool by_link = s.resume == "latest" || s.resume == "best";
     const fs::path named = by_link ? root / "latest" : fs::path(s.resume);
     if (!by_link && !named.has_parent_path() && !checkpoints_in(root / named).empty())
       return s.resume;

@@ -23,8 +23,11 @@ fs::path checkpoint_root(const config::Settings& settings);
 std::string new_run_name(const config::Settings& settings, const std::string& precision);
 
 // The name of the run that these settings start: run_name, or that of the checkpoint which resume
-// names, or a new one. `newest`: without a name, of the run that saved last, when there is one.
-std::string name_of_run(const config::Settings& settings, bool newest);
+// names, or a new one.
+std::string name_of_run(const config::Settings& settings);
+// auto_resume continues the run of a name: without one it would take up, and add to, whichever run
+// saved last in that folder.
+void want_run_name(const config::Settings& settings);
 
 // Set for a start of which nobody knows whether it is the first one. A run that had not saved yet
 // when it ended begins anew then; otherwise it is not written over without overwrite.

@@ -58,6 +58,7 @@ class Launch {
         root_(checkpoint_root(work.train)),
         policy_(settings.max_restarts, std::chrono::duration<double>(60 * settings.restart_window),
                 std::random_device{}()) {
+    if (settings.auto_resume) want_run_name(work.train);
     set_log_launcher(rank_info_.node);
     chosen_interface("", variables);  // wrong names fail here, once, and not on every rank
     if (rank_info_.nodes == 1) have_secret();
@@ -142,7 +143,7 @@ class Launch {
 
   // Named by the launcher when it has no name: the ranks that are started again are to find it.
   StartPlan first_plan() {
-    name_ = name_of_run(work_.train, settings_.auto_resume);
+    name_ = name_of_run(work_.train);
     const bool continues = !work_.train.resume.empty() || settings_.auto_resume;
     before_ = continues ? Checkpoints{} : checkpoints_of(root_, name_);
     StartPlan plan;

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "launch/membership.h"
 #include "launch/rank_ends.h"
+#include "launch/restart.h"
 #include "launch/script_texts.h"
 
 namespace octavo::launch {
@@ -160,6 +161,7 @@ std::string slurm_script(const config::Settings& settings, const Work& work) {
 
 std::string jobset_manifest(const config::Settings& settings, const Work& work) {
   refuse_flag(work, "--resume", "auto_resume is in the manifest");
+  want_run_name(work.train);
   const std::string name = dns_name(work.train.run_name);
   const int nproc = at_least_one(settings.nproc);
   const Elastic elastic = elastic_of(settings, work.train, nproc);

@@ -278,25 +278,26 @@ TEST(Restart, TheNameOfARunThatHasNone) {
   config::Settings settings;
   settings.checkpoint_dir = root.path().string();
   settings.model_name = "some/model";
-  EXPECT_EQ(name_of_run(settings, true).substr(0, 11), "model-bf16-");
   save_manifest(root / "a/step-00000010", "a");
   fs::create_directory_symlink("step-00000010", root / "a/latest");
   fs::create_directory_symlink("a/latest", root / "latest");
-  EXPECT_EQ(name_of_run(settings, true), "a");
-  EXPECT_EQ(name_of_run(settings, false).substr(0, 11), "model-bf16-");
+  expect_failure(ExitCode::kUsage, "--run_name NAME", [&] { want_run_name(settings); });
+  EXPECT_EQ(name_of_run(settings).substr(0, 11), "model-bf16-");
   for (const std::string& what : {std::string("latest"), std::string("best"), std::string("a"),
                                   std::string("a/step-00000010"), (root / "a").string(),
                                   (root / "a/step-00000010").string()}) {
     settings.resume = what;
-    EXPECT_EQ(name_of_run(settings, false), "a") << what;
+    EXPECT_EQ(name_of_run(settings), "a") << what;
   }
   for (const char* what :
        {"s3://bucket/prefix/b", "s3://bucket/prefix/b/", "s3://bucket/prefix/b/step-00000010"}) {
     settings.resume = what;
-    EXPECT_EQ(name_of_run(settings, false), "b") << what;
+    EXPECT_EQ(name_of_run(settings), "b") << what;
   }
   settings.run_name = "mine";
-  EXPECT_EQ(name_of_run(settings, true), "mine");
+  EXPECT_EQ(name_of_run(settings), "mine");
+  settings.resume = "";
+  want_run_name(settings);
 }
 
 TEST(NodePlace, KeysAndGuide) {

@@ -40,8 +40,10 @@ TEST(Scripts, RunAgainWhatTheTableCures) {
   settings.max_restarts = 3;
   const std::set<int> slurm =
       numbers(between(slurm_script(settings, work()), "case $code in\n", ")\n"), '|');
+  Work named = work();
+  named.train.run_name = "run";
   std::set<int> pods =
-      numbers(between(jobset_manifest(settings, work()), "NotIn, values: [", "]"), ',');
+      numbers(between(jobset_manifest(settings, named), "NotIn, values: [", "]"), ',');
   for (const int code : {128, 255})  // of the container's runtime
     EXPECT_EQ(pods.erase(code), 1U);
   EXPECT_EQ(slurm, pods);
@@ -159,6 +161,9 @@ TEST(Scripts, OfARunThatGrowsAndShrinks) {
   elastic.train.target_effective_batch_size = 0;
   EXPECT_TRUE(holds(slurm_script(settings, elastic), " --target_effective_batch_size 32)\n"));
   settings.spares = 1;
+  // Whose checkpoints would a pod take up that starts for the first time?
+  expect_failure(ExitCode::kUsage, "run_name", [&] { jobset_manifest(settings, elastic); });
+  elastic.train.run_name = "run";
   expect_failure(ExitCode::kUsage, "no spares", [&] { slurm_script(settings, elastic); });
   const std::string pods = jobset_manifest(settings, elastic);
   EXPECT_TRUE(holds(pods, "parallelism: 5\n"));

@@ -78,6 +78,8 @@ int eval(CoreArgs args) {
     fail(ExitCode::kUsage, "cli",
          "eval: wanted data, found none; give --dataset FILE, or the file of a run, which names "
          "its data: octavo eval runs/RUN/config.yaml --checkpoint RUN");
+  // The file of a run means that run, and not the one that saved last.
+  if (!parsed.origins.contains("checkpoint") && !s.run_name.empty()) s.checkpoint = s.run_name;
   s.checkpoint_dir = train::root_of_checkpoint(s);
   train::prepare_process(s);
   return s.eval_task == "hellaswag" ? eval_hellaswag(s)
