@@ -223,10 +223,14 @@ class FlagReader {
     if (key.readers & arguments_.reader) return;
     std::vector<std::string> names;
     for (std::string_view name : reader_names(key.readers)) names.emplace_back(name);
-    const bool for_trials = arguments_.verb.starts_with("sweep") && (key.readers & reader::kTrain);
+    const bool trains = (key.readers & reader::kTrain) != 0;
+    const std::string other = !trains                                ? ""
+                              : arguments_.verb.starts_with("sweep") ? "the trials"
+                              : arguments_.verb == "launch"          ? "the ranks"
+                                                                     : "";
     fail(ExitCode::kUsage, kRoom, "--", key.name, ": not read by ", arguments_.verb, ", only by ",
          join(names, ", "), "; leave it out, or ",
-         for_trials ? "give it to the trials, after --" : "type octavo " + names.front());
+         other.empty() ? "type octavo " + names.front() : str("give it to ", other, ", after --"));
   }
 
   void read_positional(const std::string& arg) {

@@ -84,6 +84,10 @@ inline constexpr std::string_view kSlurmShare = R"sh(
 # The samples of a step are the same on any number of nodes: of those that the job got, as many take
 # part as share its @PASSES@ passes evenly.
 if [[ -z "${SWEEP_ID:-}" ]]; then
+  if [[ "$CONFIG" != @FILE@ ]]; then
+    echo "job $SLURM_JOB_ID: nodes and samples of a step (@SAMPLES@) are those of the file for which this" \
+      "script was written; for others of $CONFIG write one with octavo launch --slurm" >&2
+  fi
   taken=0
   for nodes in @NUMBERS@; do
     if [[ $nodes -le ${SLURM_JOB_NUM_NODES:-1} ]]; then taken=$nodes; fi

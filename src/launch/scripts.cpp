@@ -61,9 +61,11 @@ std::string filled(std::string_view text, const Variables& values) {
 }
 
 // A job of MIN to MAX nodes takes as many of those it got as share a step evenly.
-std::string slurm_share(const Elastic& elastic) {
+std::string slurm_share(const Elastic& elastic, const Work& work) {
   if (!elastic.on()) return "";
-  return filled(kSlurmShare, {{"PASSES", std::to_string(elastic.passes)},
+  return filled(kSlurmShare, {{"FILE", shell_quoted(work.config_file)},
+                              {"SAMPLES", std::to_string(elastic.samples)},
+                              {"PASSES", std::to_string(elastic.passes)},
                               {"NUMBERS", join(split(numbers_taken(elastic), ','), "")},
                               {"NPROC", std::to_string(elastic.local_ranks)}});
 }
@@ -150,7 +152,7 @@ std::string slurm_script(const config::Settings& settings, const Work& work) {
   }
   replace("@CURABLE@", joined(curable_codes(), "|"));
   replace("@WAIT@", work.train.checkpoint_upload.empty() ? "60" : "0");
-  replace("@SHARE@", slurm_share(elastic));
+  replace("@SHARE@", slurm_share(elastic, work));
   // A job that is requeued is to find its own checkpoints, and not those of the run that saved
   // last.
   replace("@UNNAMED@", work.train.run_name.empty()

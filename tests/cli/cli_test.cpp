@@ -57,6 +57,7 @@ TEST_F(Cli, MistakesHaveExitCode2) {
   expect_refused("train nowhere.yaml", 2, "no file nowhere.yaml; check the path");
   expect_refused("train nowhere", 2, "found 'nowhere'; see octavo train --help");
   expect_refused("train --dry_run", 2, "only by plan; leave it out, or type octavo plan");
+  expect_refused("launch --hang_timeout 5 -- train", 2, "give it to the ranks, after --");
   expect_refused("sweep run s.yaml --max_steps 3", 2, "give it to the trials, after --");
   expect_refused("train --resume --use_fp8", 2, "write --resume latest");
   expect_refused("eval --dataset a.txt --output x", 2, "by eval --eval_task hellaswag alone");

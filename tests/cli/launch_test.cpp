@@ -8,7 +8,7 @@ namespace {
 using LaunchCli = Cli;
 
 TEST_F(LaunchCli, AnEditedScriptIsNotWrittenOver) {
-  write_file_atomic(folder_ / "config.yaml", "model_name: gpt2\ndevice: cpu\n");
+  write_file_atomic(folder_ / "config.yaml", "model_name: gpt2\ndevice: cpu\nrun_name: run\n");
   const std::string command =
       "launch --nproc 2 --slurm job.sh --kubernetes job.yaml -- train config.yaml";
   const Outcome first = run(command);

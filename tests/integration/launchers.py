@@ -130,7 +130,7 @@ def check_files(work):
     folder = common.Folder(work / "files", "")
     count = 0
     for device in ("cpu", "auto"):
-        (folder.path / "config.yaml").write_text(f"device: {device}\nmodel_name: gpt2\n")
+        (folder.path / "config.yaml").write_text(f"device: {device}\nmodel_name: gpt2\nrun_name: run\n")
         for nodes, more in ((1, ""), (16, "--sample_prompt \"it's \\$HOME and \\\"more\\\"\"")):
             run(folder, f"octavo launch --nproc 8 --nnodes {nodes} --slurm job.sh --kubernetes job.yaml -- "
                         f"train config.yaml {more}")

@@ -158,6 +158,8 @@ TEST(Scripts, OfARunThatGrowsAndShrinks) {
   EXPECT_TRUE(holds(text, "for nodes in 1 2 4; do\n"));  // eight passes do not go into six ranks
   EXPECT_TRUE(holds(text, "--ntasks=\"$((taken * 2))\" --ntasks-per-node=2)"));
   EXPECT_FALSE(holds(text, "--target_effective_batch_size"));  // the file has it
+  EXPECT_TRUE(holds(text, "if [[ \"$CONFIG\" != 'a b.yaml' ]]; then\n"));
+  EXPECT_TRUE(holds(text, "samples of a step (32) are"));
   elastic.train.target_effective_batch_size = 0;
   EXPECT_TRUE(holds(slurm_script(settings, elastic), " --target_effective_batch_size 32)\n"));
   settings.spares = 1;
