@@ -115,7 +115,7 @@ def to_one(work):
     problems = []
     for mode, said, *flags in (("ddp", "the evaluation waits for the resume"),
                                ("fsdp_full", "the evaluation waits for the resume"),
-                               ("ddp", "HellaSwag waits for the resume", "--eval_batches", 1, "--eval_hellaswag", HELLASWAG)):
+                               ("ddp", "HellaSwag waits for the resume", "--eval_batches", 1, "--eval_hellaswag", HELLASWAG, "--max_seq_length", 1024)):
         folder = new_folder(work, f"to_one-{mode}-{len(flags)}", eval_freq=5, eval_batches=1_000_000, width=256)
         run = Launched(folder, ["--nproc", 2, "--max_restarts", 0], ["--sharding_mode", mode, *flags])
         try:
