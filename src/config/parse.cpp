@@ -223,14 +223,13 @@ class FlagReader {
     if (key.readers & arguments_.reader) return;
     std::vector<std::string> names;
     for (std::string_view name : reader_names(key.readers)) names.emplace_back(name);
-    const bool trains = (key.readers & reader::kTrain) != 0;
-    const std::string other = !trains                                ? ""
-                              : arguments_.verb.starts_with("sweep") ? "the trials"
-                              : arguments_.verb == "launch"          ? "the ranks"
-                                                                     : "";
+    const std::string starts = arguments_.verb.starts_with("sweep") ? "the trials"
+                               : arguments_.verb == "launch"        ? "the ranks"
+                                                                    : "";
+    const bool is_theirs = !starts.empty() && (key.readers & reader::kTrain);
     fail(ExitCode::kUsage, kRoom, "--", key.name, ": not read by ", arguments_.verb, ", only by ",
          join(names, ", "), "; leave it out, or ",
-         other.empty() ? "type octavo " + names.front() : str("give it to ", other, ", after --"));
+         is_theirs ? str("give it to ", starts, ", after --") : "type octavo " + names.front());
   }
 
   void read_positional(const std::string& arg) {

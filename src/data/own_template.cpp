@@ -12,6 +12,7 @@
 #include "base/printable.h"
 #include "base/utf8.h"
 #include "jinja/python_text.h"
+#include "tokenizer/special_tokens.h"
 
 namespace octavo::data {
 namespace {
@@ -24,15 +25,6 @@ constexpr size_t kMostTemplateBytes = size_t{1} << 19;
 constexpr const char* kConfigName = "tokenizer_config.json";
 constexpr const char* kTokenNames[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                        "pad_token", "cls_token", "mask_token"};
-
-// The folder of a tokenizer that was given as a folder or a file; empty for `bytes`.
-fs::path folder_of(const std::string& tokenizer_name) {
-  const fs::path given = tokenizer_name;
-  std::error_code none;
-  if (fs::is_directory(given, none)) return given;
-  if (!fs::is_regular_file(given, none)) return {};
-  return given.has_parent_path() ? given.parent_path() : fs::path(".");
-}
 
 bool is_file(const fs::path& path) {
   std::error_code none;
@@ -84,7 +76,7 @@ struct Stated {
 };
 
 std::optional<Stated> stated_beside(const std::string& tokenizer_name) {
-  const fs::path folder = folder_of(tokenizer_name);
+  const fs::path folder = tokenizer::folder_of(tokenizer_name);
   if (folder.empty()) return std::nullopt;
   const fs::path config_file = model_file(folder, kConfigName);
   const Json config = is_file(config_file) ? read_json(config_file) : Json::object();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -22,6 +23,15 @@ int64_t samples_of_step(const config::Settings& train, int most_ranks) {
         "nnodes MIN:MAX with auto_batch_size: wanted target_effective_batch_size, found none; give "
         "the samples of a step, which stay the same when the number of ranks changes");
   return train.batch_size * train.gradient_accumulation_steps * most_ranks;
+}
+
+// Here it can still be changed: with the samples of eight nodes a step, six share none.
+void warn_of_least(const Elastic& elastic, int64_t pass) {
+  const int64_t both = pass * std::lcm(elastic.least, elastic.most) * elastic.local_ranks;
+  log_warn(str("nodes ", elastic.least, ":", elastic.most, ": only ", numbers_taken(elastic),
+               " nodes of ", elastic.local_ranks, " ranks share the ", elastic.passes,
+               " passes of a step, and with fewer the run waits; --target_effective_batch_size ",
+               round_up(elastic.samples, both), " is shared by ", elastic.least, " as well"));
 }
 
 }  // namespace
@@ -51,16 +61,7 @@ Elastic elastic_of(const config::Settings& settings, const config::Settings& tra
          elastic.most, " whose ranks (", local_ranks, " each) share the ", elastic.passes,
          " passes of a step, found none; change target_effective_batch_size (", elastic.samples,
          " samples) or batch_size");
-  // Said where it can still be changed: with the samples of MAX nodes a step, 6 of 8 share none.
-  if (elastic.least < elastic.most && !elastic.takes(elastic.least)) {
-    const int64_t in_pass = elastic.samples / elastic.passes;
-    const int64_t both = in_pass * std::lcm(elastic.least, elastic.most) * local_ranks;
-    log_warn(str("nodes ", elastic.least, ":", elastic.most, ": only ", numbers_taken(elastic),
-                 " nodes of ", local_ranks, " ranks share the ", elastic.passes,
-                 " passes of a step, and with fewer the run waits; ",
-                 "--target_effective_batch_size ", (elastic.samples + both - 1) / both * both,
-                 " is shared by ", elastic.least, " as well"));
-  }
+  if (!elastic.takes(elastic.least)) warn_of_least(elastic, pass);
   return elastic;
 }
 

@@ -49,8 +49,8 @@ std::string new_run_name(const config::Settings& settings, const std::string& pr
 void want_run_name(const config::Settings& s) {
   if (s.run_name.empty() && s.resume.empty())
     fail(ExitCode::kUsage, "launch",
-         "auto_resume: wanted run_name, found none, and which run to continue is not known; give "
-         "--run_name NAME behind the command");
+         "auto_resume, which a JobSet has too: wanted run_name, found none, and without it the run "
+         "to continue is not known; give --run_name NAME to train, after --");
 }
 
 std::string name_of_run(const config::Settings& s) {

@@ -56,6 +56,14 @@ std::optional<TokenId> named_token(const Json& json, const char* name, const Tok
 
 }  // namespace
 
+fs::path folder_of(const std::string& tokenizer_name) {
+  const fs::path given = tokenizer_name;
+  std::error_code none;
+  if (fs::is_directory(given, none)) return given;
+  if (!fs::is_regular_file(given, none)) return {};
+  return given.has_parent_path() ? given.parent_path() : fs::path(".");
+}
+
 SpecialTokens read_special_tokens(const fs::path& folder, const Tokenizer& tokenizer) {
   SpecialTokens result;
   const auto stop_at = [&](TokenId id) {

@@ -3,6 +3,7 @@
 // generation_config.json and config.json. Every file and every field may be missing.
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/file.h"
@@ -16,6 +17,9 @@ struct SpecialTokens {
   // In the order of the files, each once.
   std::vector<TokenId> stop;
 };
+
+// The folder of a tokenizer that was given as a folder or a file of it; empty for `bytes`.
+fs::path folder_of(const std::string& tokenizer_name);
 
 // tokenizer_config.json names tokens by their text, which `tokenizer` turns into ids; it goes
 // before generation_config.json, which goes before config.json. eos_token_id may be a number or a

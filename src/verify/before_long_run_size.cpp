@@ -39,10 +39,20 @@ double long_run_hours(const LongRun& run) {
   return long_run_step_seconds(run) * static_cast<double>(run.steps) / 3600;
 }
 
+// Of two distances, of which 0 is none.
+template <typename T>
+T sooner(T a, T b) {
+  return a > 0 && b > 0 ? std::min(a, b) : std::max(a, b);
+}
+
 // Steps between two checkpoints, whether they are kept for good or not. 0: none are asked for.
 int64_t long_run_save_steps(const config::Settings& s) {
-  const int64_t some = s.checkpoint_freq, permanent = s.permanent_checkpoint_freq;
-  return some > 0 && permanent > 0 ? std::min(some, permanent) : std::max(some, permanent);
+  return sooner(s.checkpoint_freq, s.permanent_checkpoint_freq);
+}
+
+int64_t long_run_permanent(const LongRun& run) {
+  const int64_t freq = run.settings.permanent_checkpoint_freq;
+  return freq > 0 ? run.steps / freq : 0;
 }
 
 // Between two such checkpoints. 0: not known, or none are asked for.
@@ -57,18 +67,15 @@ double long_run_clock_hours(const LongRun& run) {
   return clock ? clock->interval(save) / 3600 : 0;
 }
 
-// The sooner of both.
 double long_run_save_hours(const LongRun& run) {
-  const double freq = long_run_freq_hours(run), clock = long_run_clock_hours(run);
-  return freq > 0 && clock > 0 ? std::min(freq, clock) : std::max(freq, clock);
+  return sooner(long_run_freq_hours(run), long_run_clock_hours(run));
 }
 
 // How many checkpoints the run makes; what is not known is more than are kept.
 int64_t long_run_checkpoints(const LongRun& run) {
   const config::Settings& s = run.settings;
   const double hours = long_run_hours(run), clock = long_run_clock_hours(run);
-  const int64_t permanent =
-      s.permanent_checkpoint_freq > 0 ? run.steps / s.permanent_checkpoint_freq : 0;
+  const int64_t permanent = long_run_permanent(run);
   const int64_t unknown = s.keep_checkpoints + permanent + 2;
   if (s.checkpoint_freq > 0 && run.steps == 0) return unknown;
   const int64_t by_steps =
@@ -150,8 +157,7 @@ Finding long_run_disk(const LongRun& run) {
   const config::Settings& s = run.settings;
   // The kept ones, the best, and the one being written; no more than the run makes.
   const int64_t made = long_run_checkpoints(run);
-  const int64_t permanent =
-      s.permanent_checkpoint_freq > 0 ? run.steps / s.permanent_checkpoint_freq : 0;
+  const int64_t permanent = long_run_permanent(run);
   const int64_t kept =
       s.keep_checkpoints == 0 ? made : std::min(made, s.keep_checkpoints + permanent + 2);
   const std::string_view fewer = permanent > s.keep_checkpoints && s.keep_checkpoints > 0

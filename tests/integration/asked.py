@@ -120,6 +120,9 @@ def readers(parent):
     check(where not in both.stderr, "a checkpoint in checkpoints comes first")
     both = octavo(work.path, "generate", "--checkpoint", "only_fp8", "--prompt", "a", "--max_new_tokens", "2")
     said(both.stderr, where + "only_fp8")
+    work.run("train", "--run_name", "newer", "--mixed_precision", "bf16")
+    said(octavo(work.path, "eval", "runs/bf16/config.yaml").stderr, "the weights of checkpoints/bf16/step-00000002")
+    said(octavo(work.path, "eval", "--dataset", "../text.txt").stderr, "the weights of checkpoints/newer/step-00000002")
 
 
 def lengths(parent):

@@ -89,10 +89,12 @@ def lost_in_the_midst(cluster, folder, script, *flags):
     """Submits the script, loses node2 once the run has made some steps, and waits for its end. Returns the job's record."""
     number = re.search(r"batch job (\d+)", run(folder, cluster.environment | QUIET | {"HOME": str(folder.path)}, "sbatch", *flags, script))[1]
     deadline = time.monotonic() + PATIENCE
-    under_way = lambda: len(steps_of(folder)) >= LOST_AT or cluster.job(number).get("JobState") not in ("PENDING", "CONFIGURING", "RUNNING")
-    cluster.wait(f"step {LOST_AT}", under_way, PATIENCE)
+    def is_over():
+        return cluster.job(number).get("JobState") in ("COMPLETED", "FAILED", "NODE_FAIL", "CANCELLED", "TIMEOUT")
+
+    cluster.wait(f"step {LOST_AT}", lambda: len(steps_of(folder)) >= LOST_AT or is_over(), PATIENCE)
     cluster.lose("node2")
-    while cluster.job(number).get("JobState") not in ("COMPLETED", "FAILED", "NODE_FAIL", "CANCELLED", "TIMEOUT") and time.monotonic() < deadline:
+    while not is_over() and time.monotonic() < deadline:
         time.sleep(0.3)
     return cluster.job(number)
 

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <string>
+#include <tuple>
 
 #include "expect_failure.h"
 
@@ -48,6 +50,23 @@ TEST(Membership, ASampleCountIsThatOfAllNodes) {
   EXPECT_EQ(numbers_taken(given), "1, 2, 4");  // 8 passes do not go into 6 ranks
   // Passes that do not divide the samples are made smaller by the ranks.
   EXPECT_EQ(elastic_of(launch_settings(1, 2), train_settings(5, 1, 32), 2).passes, 32);
+}
+
+// The number that the warning names is one that MIN and MAX share, also in passes of other sizes.
+TEST(Membership, ARangeWhoseLeastCannotShareAStepIsSaid) {
+  for (const auto& [least, most, ranks, given] :
+       {std::tuple(6, 8, 8, train_settings(4, 1)), {4, 5, 1, train_settings(4, 1, 10)}}) {
+    testing::internal::CaptureStderr();
+    elastic_of(launch_settings(least, most), given, ranks);
+    const std::string said = testing::internal::GetCapturedStderr();
+    const std::string flag = "--target_effective_batch_size ";
+    const size_t at = said.find(flag);
+    ASSERT_NE(at, said.npos) << said;
+    config::Settings taken = given;
+    taken.target_effective_batch_size = std::stoll(said.substr(at + flag.size()));
+    const Elastic elastic = elastic_of(launch_settings(least, most), taken, ranks);
+    EXPECT_TRUE(elastic.takes(least) && elastic.takes(most)) << said;
+  }
 }
 
 TEST(Membership, WhatCannotBeKeptIsRefused) {

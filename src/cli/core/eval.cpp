@@ -20,6 +20,7 @@ namespace {
 int eval_hellaswag(const config::Settings& s) {
   const fs::path file = data::benchmark_file(s, "eval_data", s.eval_data);
   const train::Loaded loaded = train::load_model(s);
+  log_info("eval: the weights of " + loaded.source);
   const auto tokenizer = train::tokenizer_of(loaded, s.tokenizer);
   std::string rows;
   const auto result = eval::hellaswag(*loaded.engine, *loaded.model, *tokenizer, file, s.eval_limit,
@@ -48,6 +49,7 @@ int eval_hellaswag(const config::Settings& s) {
 
 int eval_loss(config::Settings s, bool length_is_given) {
   const train::Loaded loaded = train::load_model(s);
+  log_info("eval: the weights of " + loaded.source);
   if (const int64_t longest = loaded.model->context();
       !length_is_given && s.max_seq_length > longest) {
     s.max_seq_length = longest;
@@ -78,8 +80,10 @@ int eval(CoreArgs args) {
     fail(ExitCode::kUsage, "cli",
          "eval: wanted data, found none; give --dataset FILE, or the file of a run, which names "
          "its data: octavo eval runs/RUN/config.yaml --checkpoint RUN");
-  // The file of a run means that run, and not the one that saved last.
-  if (!parsed.origins.contains("checkpoint") && !s.run_name.empty()) s.checkpoint = s.run_name;
+  // The file of a run means that run, and not the one that saved last; it has every key.
+  if (parsed.origin_of("checkpoint").kind != config::Origin::Kind::kFlag && !s.run_name.empty() &&
+      s.checkpoint == config::Settings().checkpoint)
+    s.checkpoint = s.run_name;
   s.checkpoint_dir = train::root_of_checkpoint(s);
   train::prepare_process(s);
   return s.eval_task == "hellaswag" ? eval_hellaswag(s)

@@ -29,11 +29,7 @@ eval::GenerateOptions options_of(const config::Settings& s, const Tokenizer& tok
                                 .top_p = s.top_p,
                                 .seed = static_cast<uint64_t>(s.seed),
                                 .stop = {}};
-  std::error_code error;
-  const fs::path named = tokenizer.name();  // a folder, or its tokenizer.json
-  const fs::path folder =
-      fs::is_regular_file(named, error) ? fs::absolute(named).parent_path() : named;
-  if (fs::is_directory(folder, error))
+  if (const fs::path folder = tokenizer::folder_of(tokenizer.name()); !folder.empty())
     options.stop = tokenizer::read_special_tokens(folder, tokenizer).stop;
   return options;
 }

@@ -242,10 +242,11 @@ Loaded load_model(const config::Settings& settings) {
   const bool on_hub = !is_step && hub::is_hub_name(what) && what.find('/') != what.npos;
   if (is_peft_folder(what) || fs::exists(fs::path(what) / "config.json") || on_hub) {
     load_folder(what, hub_options, loaded);
+    loaded.source = what;
     return loaded;
   }
   const auto found = checkpoint::load_resolved(checkpoint_dir(settings), what);
-  const std::string source = found.path.string();
+  const std::string source = loaded.source = found.path.string();
   const Json& extra = found.state.extra;
   if (is_lora(found.state)) {
     loaded.model = load_base(found.state, source, settings, *loaded.engine);

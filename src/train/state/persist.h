@@ -54,6 +54,7 @@ void resume(Run& run);
 // run, a path), of a Hugging Face folder or name, or of adapters, merged into the model they belong
 // to.
 struct Loaded {
+  std::string source;  // of the weights: a checkpoint's path, a folder or a name
   std::unique_ptr<engine::Engine> engine;
   std::unique_ptr<models::Model> model;
   std::string tokenizer;  // name to load it by
