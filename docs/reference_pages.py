@@ -83,6 +83,9 @@ def exit_codes_page(octavo):
              str(wrong.returncode), "```", "", "| code | means |", "|---|---|"]
     lines += [f"| {code} | {plain(means)} |" for code, means in codes]
     lines += ["", "Every verb uses the same codes; the message on standard error says what was wanted, what was found and what to do.",
+              "A path or a name that does not exist is wrong use (2), also without a network when it is likely a path (`texts.jsonl`, or nearly the name",
+              "of a file or folder that is there); a server or a disk that does not answer, and so a name that only the hub could know (`org/name`,",
+              "`imdb`), is the environment (3).",
               "[Restarts](../concepts/restarts.md) says which of them `octavo launch` restarts, [cluster](../how-to/cluster.md) what",
               "SLURM and Kubernetes do with them."]
     return "\n".join(lines) + "\n"

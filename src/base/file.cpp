@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "base/error.h"
@@ -61,24 +62,25 @@ std::string hash_bytes(std::span<const std::byte> bytes) {
   return hex(XXH3_128bits(bytes.data(), bytes.size()));
 }
 
-std::string hash_file(const fs::path& path) {
+std::string hash_text(std::string_view text) {
+  return hash_bytes(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+std::string hash_file(const fs::path& path, const std::function<void()>& each_part) {
   const Descriptor file(path, O_RDONLY);
-  XXH3_state_t* state = XXH3_createState();
-  XXH3_128bits_reset(state);
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
+                                                                       XXH3_freeState);
+  XXH3_128bits_reset(state.get());
   std::vector<char> buffer(size_t{4} << 20);
   for (;;) {
+    if (each_part) each_part();
     const ssize_t got = ::read(file.get(), buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      XXH3_freeState(state);
-      fail_io("read", path);
-    }
+    if (got < 0) fail_io("read", path);
     if (got == 0) break;
-    XXH3_128bits_update(state, buffer.data(), static_cast<size_t>(got));
+    XXH3_128bits_update(state.get(), buffer.data(), static_cast<size_t>(got));
   }
-  const std::string result = hex(XXH3_128bits_digest(state));
-  XXH3_freeState(state);
-  return result;
+  return hex(XXH3_128bits_digest(state.get()));
 }
 
 std::string read_file(const fs::path& path, size_t max_bytes) {
@@ -108,7 +110,7 @@ void fsync_path(const fs::path& path) {
 void write_file_atomic(const fs::path& path, std::string_view content) {
   const fs::path temporary = path.string() + ".tmp-" + std::to_string(::getpid());
   const fs::path parent = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  FileWriter writer(temporary);
+  FileWriter writer(temporary, path);
   writer.write(content);
   writer.close();
   // Opened before the name can be seen: whoever waits for this file may rename its folder then.
@@ -117,9 +119,10 @@ void write_file_atomic(const fs::path& path, std::string_view content) {
   if (::fsync(folder.get()) != 0) fail_io("fsync", parent);
 }
 
-FileWriter::FileWriter(const fs::path& path)
-    : path_(path), fd_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
-  if (fd_ < 0) fail_io("create", path);
+FileWriter::FileWriter(const fs::path& path, const fs::path& named)
+    : path_(named.empty() ? path : named),
+      fd_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+  if (fd_ < 0) fail_io("create", path_);
   hash_state_ = XXH3_createState();
   XXH3_128bits_reset(static_cast<XXH3_state_t*>(hash_state_));
 }

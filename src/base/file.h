@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,7 +16,9 @@ namespace fs = std::filesystem;
 
 // 128-bit content hash (XXH3) as 32 hex digits: detects damage, not forgery.
 std::string hash_bytes(std::span<const std::byte> bytes);
-std::string hash_file(const fs::path& path);
+std::string hash_text(std::string_view text);
+// `each_part`: called before each few MiB, and may throw to give up.
+std::string hash_file(const fs::path& path, const std::function<void()>& each_part = {});
 
 // Reads a whole small file; refuses one larger than `max_bytes`.
 std::string read_file(const fs::path& path, size_t max_bytes);
@@ -28,7 +31,8 @@ void fsync_path(const fs::path& path);  // a file or a folder
 // Streaming writer with a running hash; the file is durable after close().
 class FileWriter {
  public:
-  explicit FileWriter(const fs::path& path);
+  // `named`: in messages instead of `path`, of a file that is to get another name.
+  explicit FileWriter(const fs::path& path, const fs::path& named = {});
   ~FileWriter();
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;

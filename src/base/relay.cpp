@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/log_file.h"
 #include "base/printable.h"
 #include "base/text.h"
 
@@ -44,6 +46,13 @@ std::string shown_line(std::string_view line) {
   } catch (const Error&) {  // no log line
   }
   return std::string(line.substr(0, kShownLine));
+}
+
+// main's line for an error, in text or in JSON (cli/main.cpp).
+bool is_last_words(std::string_view line, std::string_view message) {
+  if (line.starts_with("octavo: [")) return true;
+  return line.starts_with('{') && message.starts_with('[') &&
+         line.find("\"level\":\"error\"") != line.npos;
 }
 
 }  // namespace
@@ -129,6 +138,7 @@ void Relay::feed(std::string_view bytes) {
 void Relay::finish() {
   if (!rest_.empty()) take_line(rest_);
   rest_.clear();
+  show_last_words();
   if (terminal_ >= 0) writer_.finish(terminal_, kLastPatience);
 }
 
@@ -136,11 +146,28 @@ void Relay::flush() {
   if (terminal_ >= 0) writer_.write(terminal_, "");
 }
 
+void Relay::show_last_words() {
+  if (terminal_ >= 0 && !last_words_.empty()) writer_.write(terminal_, last_words_);
+  last_words_.clear();
+}
+
+bool Relay::leave_out_last_words() {
+  return !std::exchange(last_words_, "").empty();
+}
+
 void Relay::take_line(std::string_view line) {
   if (!trim(line).empty()) last_line_ = shown_line(trim(line));
-  const std::string whole = str(prefix_, line, "\n");
-  if (!prefix_.empty() && terminal_ >= 0) writer_.write(terminal_, whole);
-  if (log_ != nullptr) log_->write(std::string_view(whole).substr(prefix_.size()));
+  // A line of JSON has its rank in it, and a collector reads no other.
+  const bool has_rank = log_detail::is_json() && line.starts_with('{');
+  const std::string whole = str(has_rank ? "" : prefix_, line, "\n");
+  if (!prefix_.empty() && terminal_ >= 0) {
+    show_last_words();
+    if (keeps_last_words_ && is_last_words(line, last_line_))
+      last_words_ = whole;
+    else
+      writer_.write(terminal_, whole);
+  }
+  if (log_ != nullptr) log_->write(str(line, "\n"));
 }
 
 }  // namespace octavo

@@ -54,6 +54,11 @@ class Relay {
   void feed(std::string_view bytes);
   void finish();  // an unfinished line is written with an end
   void flush();   // what the reader did not take before
+  // From here on what looks like a process's last words ("octavo: [module] wanted …") is not shown
+  // before the next line, show_last_words() or finish(), so that it can be left out.
+  void keep_last_words() { keeps_last_words_ = true; }
+  void show_last_words();
+  bool leave_out_last_words();  // were there any?
   bool has_pending() const { return writer_.pending() > 0; }
   const std::string& last_line() const { return last_line_; }  // that was not empty
 
@@ -65,6 +70,8 @@ class Relay {
   std::string prefix_;
   std::shared_ptr<LogFile> log_;
   std::string rest_, last_line_;
+  bool keeps_last_words_ = false;
+  std::string last_words_;  // that were not shown yet
 };
 
 }  // namespace octavo

@@ -71,15 +71,18 @@ bool wait_for(int fd, short events, Clock::time_point deadline, std::string* why
 
 }  // namespace
 
-std::vector<Endpoint> resolve_address(const std::string& address, int port, std::string* why) {
+std::vector<Endpoint> resolve_address(const std::string& address, int port, std::string* why,
+                                      bool* is_late) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* list = nullptr;
   const int error = ::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &list);
   std::vector<Endpoint> endpoints;
+  if (is_late != nullptr) *is_late = error == EAI_AGAIN;
   if (error != 0) {
-    *why = str("'", address, "' is no address here (", ::gai_strerror(error), ")");
+    const char* found = error == EAI_AGAIN ? "' does not resolve yet (" : "' is no address here (";
+    *why = str("'", address, found, ::gai_strerror(error), ")");
     return endpoints;
   }
   for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {

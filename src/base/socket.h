@@ -23,8 +23,10 @@ struct Endpoint {
   bool wildcard = false;  // 0.0.0.0, ::, and their like
 };
 
-// The addresses of a name or of digits; none, and why, when there are none.
-std::vector<Endpoint> resolve_address(const std::string& address, int port, std::string* why);
+// The addresses of a name or of digits; none, and why, when there are none. `is_late`: no resolver
+// answers yet (a network that is not up), which says nothing of the name.
+std::vector<Endpoint> resolve_address(const std::string& address, int port, std::string* why,
+                                      bool* is_late = nullptr);
 
 // Bound and listening; not open, and errno, when that fails.
 Fd listen_on(const Endpoint& endpoint);

@@ -71,6 +71,10 @@ std::string_view trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
 }
 
+std::string counted(uint64_t count, std::string_view noun) {
+  return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
+}
+
 bool glob_match(std::string_view pattern, std::string_view name) {
   // Greedy with one backtrack point: linear in practice, never exponential.
   size_t p = 0, n = 0, star = std::string_view::npos, mark = 0;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@ std::string nearest_name(std::string_view name, std::span<const std::string_view
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(std::span<const std::string> parts, std::string_view separator);
 std::string_view trim(std::string_view text);
+std::string counted(uint64_t count, std::string_view noun);  // "1 shard", "2 shards"
 
 // Shell-style glob over dotted names: * matches any run of characters, ? one.
 bool glob_match(std::string_view pattern, std::string_view name);

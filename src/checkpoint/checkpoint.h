@@ -74,18 +74,19 @@ struct Summary {  // one row of `checkpoints list`, from the manifest alone
   std::string precision, recipe, created;  // created: UTC, ISO 8601 with milliseconds
   std::optional<double> val_loss;
   bool is_latest = false, is_best = false;
+  bool is_permanent = false;  // `keep` leaves it alone
 };
-
-inline bool is_permanent(int64_t step, int64_t permanent_every) {
-  return permanent_every > 0 && step % permanent_every == 0;
-}
 
 struct SaveOptions {
   bool best = false;  // also move best_model
   // The folder is a run's own, and `latest` of the folder above it becomes a link to it.
   bool newest_run = false;
+  bool permanent = false;  // marked so: `keep` never removes it
+  // Of a Saver: the step at which a permanent one was due last; 0: none was. It is permanent when
+  // no save since then has made that one.
+  int64_t permanent_due = 0;
   // 0: all; else the `keep` saved last, and always latest's and best_model's targets, and those
-  // whose step is a multiple of `permanent_every` (0: none is).
+  // that are permanent, or whose step is a multiple of `permanent_every` (0: none is).
   int keep = 0;
   int64_t permanent_every = 0;
   // Whether one that `keep` would remove is still needed: it is being uploaded.
@@ -100,7 +101,7 @@ struct SaveOptions {
 fs::path save(const fs::path& checkpoint_dir, const State& state, const SaveOptions& options);
 
 // What a save does with `keep` once it is done: with what `in_use` says by now. `extra`: of a
-// checkpoint of the run.
+// checkpoint of the run. What goes wrong is a warning: the checkpoint is saved.
 void remove_old(const fs::path& checkpoint_dir, const SaveOptions& options, const Json& extra);
 
 // An error when a save of this state into this folder, which is there, would have no room.
@@ -158,8 +159,11 @@ Loaded load_resolved(const fs::path& checkpoint_dir, const std::string& what,
                      const std::string& run = "");
 
 // Of one folder, oldest step first. Folders whose manifest cannot be read are left out, with a
-// warning each.
-std::vector<Summary> list(const fs::path& folder);
+// warning each. `permanent_every`: as SaveOptions has it; 0: those that are marked are permanent.
+std::vector<Summary> list(const fs::path& folder, int64_t permanent_every = 0);
+// The validation loss of the checkpoint that best_model of a folder names; nothing when there is no
+// such checkpoint, or it has none.
+std::optional<double> best_val_loss(const fs::path& folder);
 // Every step folder of one folder, oldest step first: what list() shows and what it leaves out.
 std::vector<fs::path> step_paths(const fs::path& folder);
 // checkpoint_dir itself when it has checkpoints (one run's, or those from before runs had folders

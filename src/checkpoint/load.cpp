@@ -140,7 +140,7 @@ at::Tensor rows(const State& state, const std::string& group, const std::string&
   return found->dim() == 0 ? *found : found->narrow(0, first, count);
 }
 
-std::vector<Summary> list(const fs::path& checkpoint_dir) {
+std::vector<Summary> list(const fs::path& checkpoint_dir, int64_t permanent_every) {
   std::vector<Summary> summaries;
   auto latest = read_link(checkpoint_dir, kLatestLink), best = read_link(checkpoint_dir, kBestLink);
   for (const StepFolder& folder : step_folders(checkpoint_dir)) {
@@ -160,6 +160,7 @@ std::vector<Summary> list(const fs::path& checkpoint_dir) {
       std::string name = step_folder_name(folder.step);
       summary.is_latest = latest == name;
       summary.is_best = best == name;
+      summary.is_permanent = is_permanent(manifest, permanent_every);
       summaries.push_back(std::move(summary));
     } catch (const Error& error) {
       if (error.code() != ExitCode::kDamaged) throw;
@@ -167,6 +168,31 @@ std::vector<Summary> list(const fs::path& checkpoint_dir) {
     }
   }
   return summaries;
+}
+
+namespace {
+
+// That a file is not there is an answer; that a disk does not answer is none.
+void check_answers(const fs::path& path) {
+  std::error_code problem;
+  if (fs::symlink_status(path, problem).type() == fs::file_type::none)
+    fail(ExitCode::kEnvironment, "checkpoint", "cannot examine ", path.string(), ": ",
+         problem.message());
+}
+
+}  // namespace
+
+std::optional<double> best_val_loss(const fs::path& folder) {
+  check_answers(folder / kBestLink);
+  const auto best = read_link(folder, kBestLink);
+  if (!best) return std::nullopt;
+  check_answers(folder / *best / kManifestName);
+  try {
+    return read_manifest(folder / *best).val_loss;
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kDamaged) throw;
+    return std::nullopt;
+  }
 }
 
 std::vector<fs::path> step_paths(const fs::path& checkpoint_dir) {

@@ -97,6 +97,10 @@ bool is_of_another_run(const std::string& run, const std::string& run_id, const 
   return !own.empty() && !run.empty() && own != run;
 }
 
+bool is_permanent(const Manifest& manifest, int64_t permanent_every) {
+  return manifest.permanent || (permanent_every > 0 && manifest.step % permanent_every == 0);
+}
+
 std::string file_name_problem(std::string_view name) {
   constexpr std::string_view kAllowed =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
@@ -163,6 +167,7 @@ std::string manifest_text(const Manifest& manifest) {
                {"created", manifest.created},
                {"extra", manifest.extra},
                {"files", files}};
+  if (manifest.permanent) json["permanent"] = true;
   if (manifest.in_parts()) write_parts(manifest, json);
   return sealed_text(json, "manifest");
 }
@@ -184,6 +189,7 @@ Manifest parse_manifest(std::string_view text, const std::string& source) {
   manifest.created = label_field(json, "created", source);
   if (json.contains("val_loss") && json.at("val_loss").is_number())
     manifest.val_loss = json.at("val_loss").get<double>();
+  manifest.permanent = json.value("permanent", Json()) == true;
   manifest.extra = json_field(json, "extra", Json::value_t::object, source);
   parse_files(json, source, manifest);
   if (version == kPartsVersion) parse_parts(json, source, manifest);

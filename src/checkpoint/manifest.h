@@ -54,6 +54,7 @@ struct Manifest {
   uint64_t tokens = 0;
   std::string precision, recipe, created;
   std::optional<double> val_loss;
+  bool permanent = false;
   Json extra = Json::object();
   std::vector<ManifestFile> files;
   // Version 2 only:
@@ -74,6 +75,10 @@ std::string text_of(const Json& extra, const char* name);
 // Whether a checkpoint that says so of itself belongs to another run than the one `extra` is of: by
 // the ids, or when one of the two has none by the names.
 bool is_of_another_run(const std::string& run, const std::string& run_id, const Json& extra);
+
+// Whether retention leaves it alone: its save said so, or its step is a multiple of
+// `permanent_every` (0: none is), as of one that was saved before that was asked for.
+bool is_permanent(const Manifest& manifest, int64_t permanent_every);
 
 // "" when a group or manifest may name a file so, else why not.
 std::string file_name_problem(std::string_view name);

@@ -184,9 +184,11 @@ fs::path named_path(const fs::path& root, const std::string& what, const std::st
 }
 
 // The folder that `what` names, existing and real; not yet checked.
-fs::path locate(const fs::path& root, const std::string& what, const std::string& run) {
+fs::path locate(const fs::path& root, const std::string& what, const std::string& run,
+                Purpose purpose) {
   if (what == "best" || what == kBestLink)
-    return locate_best(run.empty() ? newest_run_checkpoints(root) : checkpoints_of(root, run));
+    return locate_best(run.empty() ? newest_run_checkpoints(root)
+                                   : checkpoints_of(root, run, purpose));
   std::error_code error;
   const fs::path real = fs::canonical(named_path(root, what, run), error);
   if (error || !fs::is_directory(real)) fail_unknown(root, what);
@@ -198,9 +200,9 @@ fs::path locate(const fs::path& root, const std::string& what, const std::string
 
 // The run whose newest checkpoint is meant; nothing when `what` names one checkpoint.
 std::optional<RunCheckpoints> wanted_run(const fs::path& root, const std::string& what,
-                                         const std::string& run) {
+                                         const std::string& run, Purpose purpose) {
   if (what == kLatestLink)
-    return run.empty() ? newest_run_checkpoints(root) : checkpoints_of(root, run);
+    return run.empty() ? newest_run_checkpoints(root) : checkpoints_of(root, run, purpose);
   if (what == "best" || what == kBestLink || what.empty()) return std::nullopt;
   if (is_plain(what) && parse_step_folder(what)) return std::nullopt;
   const fs::path path = named_path(root, what, run);
@@ -215,11 +217,11 @@ std::optional<RunCheckpoints> wanted_run(const fs::path& root, const std::string
 }
 
 Resolved resolve_with(const fs::path& root, const std::string& what, const std::string& run,
-                      const std::function<void(const fs::path&)>& attempt) {
+                      Purpose purpose, const std::function<void(const fs::path&)>& attempt) {
   return with_io_errors("read checkpoints in " + root.string(), [&] {
-    if (const auto run_checkpoints = wanted_run(root, what, run))
+    if (const auto run_checkpoints = wanted_run(root, what, run, purpose))
       return take_latest(*run_checkpoints, attempt);
-    fs::path path = locate(root, what, run);
+    fs::path path = locate(root, what, run, purpose);
     attempt(path);
     return Resolved{path, {}};
   });
@@ -228,13 +230,14 @@ Resolved resolve_with(const fs::path& root, const std::string& what, const std::
 }  // namespace
 
 fs::path resolve(const fs::path& checkpoint_dir, const std::string& what, const std::string& run) {
-  return resolve_with(checkpoint_dir, what, run, check_whole).path;
+  return resolve_with(checkpoint_dir, what, run, Purpose::kRead, check_whole).path;
 }
 
 Loaded load_resolved(const fs::path& checkpoint_dir, const std::string& what,
                      const std::string& run) {
   Loaded loaded;
-  Resolved resolved = resolve_with(checkpoint_dir, what, run,
+  // A training that resumes has asked owner_of() before.
+  Resolved resolved = resolve_with(checkpoint_dir, what, run, Purpose::kRead,
                                    [&](const fs::path& path) { loaded.state = load(path); });
   loaded.path = std::move(resolved.path);
   loaded.passed_over = std::move(resolved.passed_over);
@@ -244,11 +247,12 @@ Loaded load_resolved(const fs::path& checkpoint_dir, const std::string& what,
 fs::path choose(const fs::path& checkpoint_dir, const std::string& what,
                 const std::vector<fs::path>& damaged, std::vector<fs::path>* passed_over,
                 const std::string& run) {
-  Resolved resolved = resolve_with(checkpoint_dir, what, run, [&](const fs::path& path) {
-    if (std::find(damaged.begin(), damaged.end(), path) != damaged.end())
-      fail(ExitCode::kDamaged, "checkpoint", path.string(), " was found damaged");
-    check_sizes(path);
-  });
+  Resolved resolved =
+      resolve_with(checkpoint_dir, what, run, Purpose::kResume, [&](const fs::path& path) {
+        if (std::find(damaged.begin(), damaged.end(), path) != damaged.end())
+          fail(ExitCode::kDamaged, "checkpoint", path.string(), " was found damaged");
+        check_sizes(path);
+      });
   if (passed_over != nullptr) *passed_over = std::move(resolved.passed_over);
   return resolved.path;
 }
@@ -265,11 +269,11 @@ bool is_checkpoint_name(const fs::path& checkpoint_dir, const std::string& what)
 Owner owner_of(const fs::path& checkpoint_dir, const std::string& what, const std::string& run) {
   return with_io_errors("read checkpoints in " + checkpoint_dir.string(), [&] {
     std::vector<fs::path> candidates;
-    if (const auto run_checkpoints = wanted_run(checkpoint_dir, what, run)) {
+    if (const auto run_checkpoints = wanted_run(checkpoint_dir, what, run, Purpose::kResume)) {
       for (const StepFolder& folder : latest_candidates(*run_checkpoints))
         candidates.push_back(folder.path);
     } else {
-      candidates.push_back(locate(checkpoint_dir, what, run));
+      candidates.push_back(locate(checkpoint_dir, what, run, Purpose::kResume));
     }
     for (const fs::path& path : candidates) try {
         const Manifest manifest = read_manifest(path);

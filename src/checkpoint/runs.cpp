@@ -65,15 +65,17 @@ std::string runs_text(const fs::path& root) {
   return "run " + join(names, ", run ") + (more > 0 ? str(" and ", more, " more") : "");
 }
 
-RunCheckpoints checkpoints_of(const fs::path& root, const std::string& run) {
+RunCheckpoints checkpoints_of(const fs::path& root, const std::string& run, Purpose purpose) {
   if (!step_folders(root / run).empty()) return {root / run, ""};
   const RunCheckpoints older{root, run};
   if (!steps_of(older).empty()) return older;
   const std::string others = runs_text(root);
+  const bool resumes = purpose == Purpose::kResume;
+  const std::string key = resumes ? "--resume" : "--checkpoint";
   fail(ExitCode::kUsage, "checkpoint", "wanted a checkpoint of run ", quote_name(run), " in ",
        (root / run).string(), ", found none there; in ", root.string(), " there is ", others,
-       others == "no run" ? "" : " (--resume NAME resumes from that one)",
-       "; start without resume, or set checkpoint_dir to where they are");
+       others == "no run" ? "" : " (" + key + " NAME takes that one)", "; ",
+       resumes ? "start without resume, or " : "", "set checkpoint_dir to where they are");
 }
 
 RunCheckpoints newest_run_checkpoints(const fs::path& root) {

@@ -1,6 +1,7 @@
 #pragma once
 // Which run of a checkpoint_dir is meant, and where its checkpoints lie. Private to this module.
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,12 @@ struct RunCheckpoints {
   std::string only;
 };
 
+// What a checkpoint is wanted for, which says what can be typed instead: `generate` and others that
+// read one have no --resume.
+enum class Purpose : uint8_t { kResume, kRead };
+
 // Of the run of that name; an error when it has no checkpoint.
-RunCheckpoints checkpoints_of(const fs::path& root, const std::string& run);
+RunCheckpoints checkpoints_of(const fs::path& root, const std::string& run, Purpose purpose);
 // Of the run that saved last. Nothing need be there.
 RunCheckpoints newest_run_checkpoints(const fs::path& root);
 

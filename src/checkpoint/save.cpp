@@ -81,20 +81,20 @@ fs::path save_alone(const SaveJob& job) {
           write_group(job, temporary, group.first, group.first + kShardSuffix));
     write_manifest(manifest, temporary);
     job.stage("manifest");
+    fs::path path = install(job, temporary);
+    move_links(job);
+    return path;
   } catch (...) {
     std::error_code ignored;  // the first failure is the one to tell
     fs::remove_all(temporary, ignored);
     throw;
   }
-  return install(job, temporary);
 }
 
-}  // namespace
-
-void remove_old(const fs::path& directory, const SaveOptions& options, const Json& extra) {
+void remove_beyond_keep(const fs::path& directory, const SaveOptions& options, const Json& extra) {
   const int keep = options.keep;
   if (keep == 0) return;
-  auto summaries = list(directory);
+  auto summaries = list(directory, options.permanent_every);
   std::erase_if(summaries, [&](const Summary& s) {
     const bool foreign = is_of_another_run(s.run, s.run_id, extra);
     if (foreign)
@@ -118,8 +118,7 @@ void remove_old(const fs::path& directory, const SaveOptions& options, const Jso
       ++kept;
       continue;
     }
-    if (summary.is_latest || summary.is_best || is_permanent(summary.step, options.permanent_every))
-      continue;
+    if (summary.is_latest || summary.is_best || summary.is_permanent) continue;
     if (options.in_use && options.in_use(summary.path)) {
       log_info(str("checkpoint: ", summary.path.string(), " stays until it is uploaded"));
       continue;
@@ -127,6 +126,17 @@ void remove_old(const fs::path& directory, const SaveOptions& options, const Jso
     log_info(
         str("checkpoint: removing ", summary.path.string(), ", the newest ", keep, " are kept"));
     remove_folder(summary.path);
+  }
+}
+
+}  // namespace
+
+void remove_old(const fs::path& directory, const SaveOptions& options, const Json& extra) {
+  try {
+    remove_beyond_keep(directory, options, extra);
+  } catch (const std::exception& error) {
+    log_warn(str("checkpoint: older checkpoints in ", directory.string(), " were not removed (",
+                 error.what(), "); the next save does it"));
   }
 }
 
@@ -178,6 +188,7 @@ Manifest begin_manifest(const SaveJob& job) {
   manifest.precision = state.precision;
   manifest.recipe = state.recipe;
   manifest.created = not_before_latest(job.directory, utc_now(3));
+  manifest.permanent = job.options.permanent;
   manifest.extra = state.extra;
   if (state.has_val_loss && std::isfinite(state.val_loss))
     manifest.val_loss = state.val_loss;
@@ -215,19 +226,21 @@ void write_manifest(const Manifest& manifest, const fs::path& folder) {
 }
 
 fs::path install(const SaveJob& job, const fs::path& folder) {
-  std::string name = step_folder_name(job.state.step);
-  fs::path target = job.directory / name;
+  fs::path target = job.directory / step_folder_name(job.state.step);
   install_folder(folder, target);
+  return target;
+}
+
+void move_links(const SaveJob& job) {
+  const std::string name = step_folder_name(job.state.step);
   job.stage("installed");
-  // latest moves last: a run killed between the two resumes before this save and repeats it, while
-  // one that resumed after it would take the best loss as already linked.
+  // latest moves last: a run killed between the two resumes before this save and repeats it.
   if (job.options.best) point_link(job.directory, kBestLink, name);
   job.stage("best");
   point_link(job.directory, kLatestLink, name);
   job.stage("latest");
   if (job.options.newest_run) point_newest_run(job.directory);
   remove_old(job.directory, job.options, job.state.extra);
-  return target;
 }
 
 fs::path run_save(const SaveJob& job) {

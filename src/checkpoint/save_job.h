@@ -40,8 +40,10 @@ Manifest begin_manifest(const SaveJob& job);
 ManifestFile write_group(const SaveJob& job, const fs::path& folder, const std::string& group,
                          const std::string& file_name);
 void write_manifest(const Manifest& manifest, const fs::path& folder);
-// The name, the links, the retention.
+// The name: from then on it is a checkpoint.
 fs::path install(const SaveJob& job, const fs::path& folder);
+// The links and the retention, once it has its name.
+void move_links(const SaveJob& job);
 
 // With more than one rank.
 fs::path save_as_rank(const SaveJob& job);

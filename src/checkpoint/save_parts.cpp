@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 
 #include <chrono>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -192,10 +193,12 @@ void give_up(const SaveJob& job, const fs::path& folder, const std::string& reas
 }
 
 fs::path save_as_first(const SaveJob& job, const fs::path& folder) {
-  DirectoryLock lock(job.directory);
-  if (lock.held())
-    clean_leftovers(job.directory, [&](std::string_view name) { return is_in_use(job, name); });
+  std::optional<DirectoryLock> lock;
+  fs::path target;
   try {
+    lock.emplace(job.directory);
+    if (lock->held())
+      clean_leftovers(job.directory, [&](std::string_view name) { return is_in_use(job, name); });
     check_space(job);
     fs::create_directory(folder);
     job.stage("folder");
@@ -204,11 +207,13 @@ fs::path save_as_first(const SaveJob& job, const fs::path& folder) {
     job.stage("lists");
     write_manifest(gather_lists(job, folder), folder);
     job.stage("manifest");
+    target = install(job, folder);
   } catch (const std::exception& error) {
     give_up(job, folder, error.what());
     throw;
   }
-  return install(job, folder);
+  move_links(job);
+  return target;
 }
 
 bool has_manifest_of(const fs::path& target, const std::string& id) {
@@ -228,28 +233,54 @@ void check_first_rank(const SaveJob& job, const fs::path& folder) {
        ": ", quote_name(read_file(note, 4096)));
 }
 
+bool is_listed(const fs::path& directory, const fs::path& name) {
+  for (const auto& entry : fs::directory_iterator(directory))
+    if (entry.path().filename() == name) return true;
+  return false;
+}
+
+// Whether a folder has lost its name. A network file system may answer for a single name from a
+// cache that is half a minute old; a folder that is opened is asked for anew, which costs more.
+bool is_gone(const fs::path& folder, bool may_list) {
+  std::error_code none;
+  if (fs::exists(folder, none) && !may_list) return false;
+  return !is_listed(folder.parent_path(), folder.filename());
+}
+
+// Once the temporary folder is gone: the first rank gave its name to what it saved. Some file
+// systems (FUSE) list a folder as it is, and yet lead to the checkpoint that was replaced for a
+// second.
+bool has_its_name(const SaveJob& job, const fs::path& target) {
+  constexpr int kLooks = 20;
+  for (int look = 0;; ++look) {
+    if (has_manifest_of(target, save_id(job))) return true;
+    if (look == kLooks || !is_listed(job.directory, target.filename())) return false;
+    job.stage("look");
+    if (job.check) job.check();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+}
+
 // Until the first rank has given the folder its name, or has given up.
 fs::path wait_for_name(const SaveJob& job, const fs::path& folder) {
+  constexpr int kPollsPerList = 4;
   const fs::path target = job.directory / step_folder_name(job.state.step);
-  for (PollBackoff backoff(job); fs::exists(folder); backoff.sleep()) {
+  int polls = 0;
+  for (PollBackoff backoff(job); !is_gone(folder, ++polls % kPollsPerList == 0); backoff.sleep()) {
     check_first_rank(job, folder);
     if (backoff.is_over())
       fail(ExitCode::kEnvironment, "checkpoint", "waited ", job.timeout,
            " s for the first rank to finish ", target.string(), "; see its log");
   }
-  // The name may be seen a little later than the folder's end on another node.
-  for (int i = 0; i < 20; ++i) {
-    if (has_manifest_of(target, save_id(job))) return target;
-    if (job.check) job.check();
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
+  // Whoever sees the old name gone sees the new one: both are in the folder that was just read.
+  if (has_its_name(job, target)) return target;
   fail(ExitCode::kEnvironment, "checkpoint", "the first rank gave up saving ", target.string(),
        "; see its log");
 }
 
 fs::path save_as_other(const SaveJob& job, const fs::path& folder) {
-  fs::create_directory(folder);
   try {
+    fs::create_directory(folder);
     job.stage("folder");
     check_first_rank(job, folder);
     write_part(job, folder);

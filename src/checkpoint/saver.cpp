@@ -11,6 +11,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "checkpoint/folders.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/pieces.h"
 #include "checkpoint/save_job.h"
 #include "checkpoint/snapshot.h"
@@ -47,6 +49,15 @@ uint64_t budget_of(const SaverOptions& options) {
   return available_memory() / 4 / static_cast<uint64_t>(std::max(1, options.processes));
 }
 
+// Of a step that is saved again: a checkpoint that was to stay is replaced by one that stays.
+bool is_marked_permanent(const fs::path& checkpoint) {
+  try {
+    return read_manifest(checkpoint).permanent;
+  } catch (const Error&) {
+    return false;  // there is none
+  }
+}
+
 }  // namespace
 
 struct Saver::Running {
@@ -71,6 +82,13 @@ std::unique_ptr<Saver::Running> Saver::prepare(State state, SaveOptions options)
   SaveJob& job = running->job;
   job.directory = directory_;
   job.options = std::move(options);
+  if (job.options.permanent_due > counts().permanent_step) {
+    job.options.permanent = true;
+    if (state.step != job.options.permanent_due)
+      log_info(str("checkpoint: step ", state.step, " is permanent in place of step ",
+                   job.options.permanent_due, ", which was not saved"));
+  }
+  job.options.permanent |= is_marked_permanent(directory_ / step_folder_name(state.step));
   job.part = options_.part;
   job.number = ++number_;
   job.timeout = options_.timeout;
@@ -92,24 +110,39 @@ std::unique_ptr<Saver::Running> Saver::prepare(State state, SaveOptions options)
   return running;
 }
 
-void Saver::count(bool succeeded, double seconds) {
+void Saver::count_success(const SaveJob& job, double seconds) {
   const std::lock_guard lock(mutex_);
   ++counts_.saves;
-  counts_.failed += succeeded ? 0 : 1;
-  counts_.failed_in_a_row = succeeded ? 0 : counts_.failed_in_a_row + 1;
-  if (succeeded) counts_.last_seconds = seconds;
+  counts_.failed_in_a_row = 0;
+  counts_.last_seconds = seconds;
+  counts_.written += seconds;
+  if (job.options.permanent) counts_.permanent_step = job.state.step;
+}
+
+void Saver::count_failure(double seconds) {
+  const std::lock_guard lock(mutex_);
+  ++counts_.saves;
+  ++counts_.failed;
+  ++counts_.failed_in_a_row;
   counts_.written += seconds;
 }
 
-void Saver::start(State state, SaveOptions options) {
+void Saver::finish_before(int64_t step) {
   const double begin = seconds_now();
   if (running_ != nullptr && !running_->ended) {
-    log_info(str("checkpoint: step ", state.step, " is due while step ", running_->job.state.step,
+    log_info(str("checkpoint: step ", step, " is due while step ", running_->job.state.step,
                  " is still being saved; waiting for it"));
     const std::lock_guard lock(mutex_);
     ++counts_.waits;
   }
   finish();
+  const std::lock_guard lock(mutex_);
+  counts_.held += seconds_now() - begin;
+}
+
+void Saver::start(State state, SaveOptions options) {
+  finish_before(state.step);
+  const double begin = seconds_now();
   auto prepared = prepare(std::move(state), std::move(options));
   check_job(prepared->job);
   prepared->snapshot = std::make_unique<Snapshot>(prepared->job.own);
@@ -124,13 +157,17 @@ void Saver::start(State state, SaveOptions options) {
     try {
       const fs::path path = run_save(running.job);
       running.succeeded = true;
-      if (options_.on_saved && running.job.part.rank == 0) options_.on_saved(path);
+      if (options_.on_saved && running.job.part.rank == 0)
+        options_.on_saved(path, running.job.options.permanent);
     } catch (const std::exception& error) {
       log_warn(str("CHECKPOINT NOT SAVED: step ", running.job.state.step, ": ", error.what(),
                    " — training continues; earlier checkpoints are untouched"));
     }
     running.snapshot->close();
-    count(running.succeeded, seconds_now() - begin);
+    if (running.succeeded)
+      count_success(running.job, seconds_now() - begin);
+    else
+      count_failure(seconds_now() - begin);
     running.ended = true;
   });
   const std::lock_guard lock(mutex_);
@@ -173,13 +210,23 @@ fs::path Saver::save(State state, SaveOptions options) {
     const auto running = prepare(std::move(state), std::move(options));
     fs::path path = run_save(running->job);
     last_succeeded_ = true;
-    count(true, seconds_now() - begin);
-    if (options_.on_saved && options_.part.rank == 0) options_.on_saved(path);
+    count_success(running->job, seconds_now() - begin);
+    if (options_.on_saved && options_.part.rank == 0)
+      options_.on_saved(path, running->job.options.permanent);
     return path;
   } catch (...) {
-    count(false, seconds_now() - begin);
+    count_failure(seconds_now() - begin);
     throw;
   }
+}
+
+void Saver::leave_out(int64_t step, const std::string& reason) {
+  finish();
+  last_succeeded_ = false;
+  count_failure(0);
+  if (options_.part.rank == 0)
+    log_warn(str("CHECKPOINT NOT SAVED: step ", step, ": ", reason,
+                 "; earlier checkpoints are untouched"));
 }
 
 bool Saver::is_saving() const {

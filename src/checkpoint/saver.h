@@ -21,6 +21,8 @@
 
 namespace octavo::checkpoint {
 
+struct SaveJob;
+
 struct SaverOptions {
   Part part;
   double timeout = 600;      // seconds that ranks wait for each other
@@ -31,7 +33,7 @@ struct SaverOptions {
   int processes = 1;
   // On the first rank, once a checkpoint has its name; from the thread that saved it. Must not
   // throw.
-  std::function<void(const fs::path& checkpoint)> on_saved;
+  std::function<void(const fs::path& checkpoint, bool permanent)> on_saved;
 };
 
 class Saver {
@@ -46,6 +48,8 @@ class Saver {
   // Returns at once; waits for a save that is still in progress, and says so. A failure is a
   // warning and is counted; training continues.
   void start(State state, SaveOptions options);
+  // What start() does first, for callers whose state says what became of the save in progress.
+  void finish_before(int64_t step);
   // Call right before weights or moments change. Returns when the save in progress no longer needs
   // them.
   void before_update();
@@ -55,17 +59,22 @@ class Saver {
   // In the foreground, after the one in progress. A failure is an error. On return the checkpoint
   // has its name, on all ranks.
   fs::path save(State state, SaveOptions options);
+  // A save that the caller refuses to make: says so, and counts it as one that failed. After the
+  // one in progress.
+  void leave_out(int64_t step, const std::string& reason);
 
   struct Counts {
     int64_t saves = 0, failed = 0;    // ended; and of these
     int64_t failed_in_a_row = 0;      // up to now
     double last_seconds = 0;          // of the last that succeeded, from start to end; 0: none did
+    int64_t permanent_step = 0;       // of the last permanent one that succeeded; 0: none did
     int64_t waits = 0;                // for a save that was still in progress
     uint64_t copied = 0, waited = 0;  // bytes before updates: copied, and waited for
     double held = 0;                  // seconds that training stood still
     double written = 0;               // seconds of all saves, from start to end
   };
   Counts counts() const;
+  const fs::path& directory() const { return directory_; }
   bool is_saving() const;  // in the background, now
   Json receipt() const;
 
@@ -73,7 +82,8 @@ class Saver {
   struct Running;
   std::unique_ptr<Running> prepare(State state, SaveOptions options);
   void finish();
-  void count(bool succeeded, double seconds);
+  void count_success(const SaveJob& job, double seconds);
+  void count_failure(double seconds);
 
   fs::path directory_;
   SaverOptions options_;

@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <tuple>
+#include <utility>
 
 #include "base/failure.h"
 #include "base/fd.h"
@@ -83,19 +84,24 @@ void put_file(object_store::ObjectStore& store, const std::string& address, cons
   }
 }
 
-// What the server says that it has.
+// What the server says that it has. All that is not there is sent again by the next attempt.
 void check_uploaded_sizes(object_store::ObjectStore& store, const std::string& address,
                           const std::vector<PartEntry>& files, UploadJob& job) {
   std::map<std::string, uint64_t> sizes;
   for (const object_store::Object& object : store.list(address)) sizes[object.name] = object.bytes;
+  std::string first;
+  size_t wrong = 0;
   for (const PartEntry& file : files) {
     const auto found = sizes.find(file.name);
     if (found != sizes.end() && found->second == file.size) continue;
     job.done.erase(file.name);
-    fail(ExitCode::kEnvironment, "checkpoint", "wanted ", file.size, " bytes at ",
-         object_store::join(address, file.name), ", found ",
-         found == sizes.end() ? "none" : str(found->second));
+    if (wrong++ == 0)
+      first = str("wanted ", file.size, " bytes at ", object_store::join(address, file.name),
+                  ", found ", found == sizes.end() ? "none" : str(found->second));
   }
+  if (wrong > 0)
+    fail(ExitCode::kEnvironment, "checkpoint", first, " (", wrong, " of ", files.size(),
+         " files); the next attempt sends what is missing");
 }
 
 void note_best(object_store::ObjectStore& store, const UploadJob& job) {
@@ -116,6 +122,7 @@ std::string remote_best(object_store::ObjectStore& store, const std::string& add
 struct RemoteCheckpoint {
   RemoteStep step;
   std::string created;
+  bool permanent = false;
 };
 
 // Nothing, with a line, when it is damaged: the others are looked through all the same.
@@ -135,7 +142,10 @@ std::optional<Manifest> read_whole(object_store::ObjectStore& store, const Remot
 
 Uploaded upload_checkpoint(object_store::ObjectStore& store, UploadJob& job) {
   const std::string text = read_file(job.folder / kManifestName, JsonLimits{}.max_bytes);
-  const Manifest manifest = parse_manifest(text, (job.folder / kManifestName).string());
+  Manifest manifest = parse_manifest(text, (job.folder / kManifestName).string());
+  job.extra = std::move(manifest.extra);
+  // The step was saved again since the last attempt: what is there is of another checkpoint.
+  if (std::exchange(job.manifest, text) != text) job.done.clear();
   const std::vector<PartEntry> files = all_files(manifest);
   job.bytes = 0;
   for (const PartEntry& file : files) job.bytes += file.size;
@@ -180,15 +190,18 @@ std::vector<RemoteStep> remote_steps(object_store::ObjectStore& store, const std
 }
 
 int64_t keep_uploaded(object_store::ObjectStore& store, const std::string& address, int keep,
-                      int64_t permanent_every, const Json& extra) {
+                      int64_t permanent_every, const Json& extra,
+                      const std::set<std::string>& waiting) {
   std::vector<RemoteCheckpoint> own;
-  std::vector<RemoteStep> unfinished;
+  std::vector<RemoteStep> finished, unfinished;
   bool foreign = false;
-  for (const RemoteStep& step : remote_steps(store, address)) {
-    if (!step.has_manifest) {
-      unfinished.push_back(step);
-      continue;
-    }
+  for (RemoteStep& step : remote_steps(store, address)) {
+    if (!step.has_manifest && waiting.contains(step_folder_name(step.step))) continue;
+    (step.has_manifest ? finished : unfinished).push_back(std::move(step));
+  }
+  // Nothing can go: then no manifest is asked for.
+  if (unfinished.empty() && (keep == 0 || finished.size() <= static_cast<size_t>(keep))) return 0;
+  for (const RemoteStep& step : finished) {
     const std::optional<Manifest> read = read_whole(store, step);
     if (!read) {  // whose it is nobody can say
       foreign = true;
@@ -202,7 +215,7 @@ int64_t keep_uploaded(object_store::ObjectStore& store, const std::string& addre
                         " is another run's: it is left alone, and does not count as kept"));
       continue;
     }
-    own.push_back({step, manifest.created});
+    own.push_back({step, manifest.created, is_permanent(manifest, permanent_every)});
   }
   // Whose they are nobody can say where another run's checkpoints lie.
   if (!foreign)
@@ -218,7 +231,7 @@ int64_t keep_uploaded(object_store::ObjectStore& store, const std::string& addre
   int64_t removed = 0;
   for (size_t i = static_cast<size_t>(keep); i < own.size(); ++i) {
     const RemoteStep& step = own[i].step;
-    if (step_folder_name(step.step) == best || is_permanent(step.step, permanent_every)) continue;
+    if (step_folder_name(step.step) == best || own[i].permanent) continue;
     log_info(str("checkpoint: removing ", step.address, ", the newest ", keep, " are kept"));
     store.remove(object_store::join(step.address, kManifestName));
     store.remove_below(step.address);

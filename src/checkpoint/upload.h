@@ -24,9 +24,11 @@ struct UploadJob {
   fs::path folder;      // of the checkpoint
   // Between parts; throws when the upload is to end.
   std::function<void()> check;
-  // Kept over attempts: files that are there, and bytes that were sent.
+  // Kept over attempts: the manifest's text, its files that are there, and bytes that were sent.
+  std::string manifest;
   std::set<std::string> done;
   uint64_t sent = 0, bytes = 0;  // bytes: of the checkpoint, known after the manifest was read
+  Json extra = Json::object();   // of the manifest, likewise
   std::function<void()> on_progress;
 };
 
@@ -38,10 +40,12 @@ enum class Uploaded { kNow, kBefore };
 Uploaded upload_checkpoint(object_store::ObjectStore& store, UploadJob& job);
 
 // After a checkpoint was uploaded: of this run's (`extra` says whose) the `keep` saved last stay,
-// best_model's and the permanent ones; objects of uploads that were not finished go. keep 0: all
-// stay. Returns how many checkpoints were removed.
+// best_model's and the permanent ones; objects of uploads that were not finished go, but for those
+// of `waiting` (names of step folders), which are tried again. keep 0: all stay. Returns how many
+// checkpoints were removed.
 int64_t keep_uploaded(object_store::ObjectStore& store, const std::string& address, int keep,
-                      int64_t permanent_every, const Json& extra);
+                      int64_t permanent_every, const Json& extra,
+                      const std::set<std::string>& waiting = {});
 
 // Folders of steps below a run's address, and whether they have a manifest. Names that are not ours
 // are left out.

@@ -14,7 +14,7 @@
 #include "base/failure.h"
 #include "base/log.h"
 #include "base/progress.h"
-#include "checkpoint/manifest.h"
+#include "base/text.h"
 #include "checkpoint/upload.h"
 
 namespace octavo::checkpoint {
@@ -47,9 +47,12 @@ double upload_wait(int64_t failed, double chance) {
 
 struct Uploader::Job {
   UploadJob upload;
-  UploadClock::time_point begin = UploadClock::now();
+  bool permanent = false;
+  UploadClock::time_point begin;            // of the first attempt
+  UploadClock::time_point not_before;       // of the next one
   std::atomic<uint64_t> sent{0}, bytes{0};  // for progress
   int64_t failed = 0;                       // attempts
+  int64_t failed_in_wait = 0;  // of them, since wait() began or since the last upload of any
 };
 
 Uploader::Uploader(std::string address, std::shared_ptr<object_store::ObjectStore> store,
@@ -62,59 +65,159 @@ Uploader::~Uploader() {
   {
     const std::lock_guard lock(mutex_);
     ends_ = true;
-    const std::optional<fs::path> left =
-        next_ ? next_ : (current_ ? std::optional(current_->upload.folder) : std::nullopt);
-    if (left)
-      log_warn(str("CHECKPOINT NOT UPLOADED: ", left->string(), " is on the disk and not in ",
-                   address_, "; a run that resumes from it uploads it"));
+    if (const std::vector<std::string> names = left(); !names.empty())
+      log_warn(str("CHECKPOINT NOT UPLOADED: ", join(names, ", "), ": on the disk and not in ",
+                   address_, "; a run that resumes uploads its latest and the permanent ones"));
   }
   changed_.notify_all();
   thread_.join();
 }
 
-void Uploader::add(const fs::path& checkpoint) {
+// With the lock: what is neither in the bucket nor given up.
+std::vector<Uploader::Job*> Uploader::jobs_left() const {
+  std::vector<Job*> jobs;
+  if (current_) jobs.push_back(current_.get());
+  if (next_) jobs.push_back(next_.get());
+  for (const auto& job : permanent_) jobs.push_back(job.get());
+  return jobs;
+}
+
+// With the lock.
+std::vector<std::string> Uploader::left() const {
+  std::vector<std::string> names;
+  for (const Job* job : jobs_left()) names.push_back(job->upload.folder.string());
+  return names;
+}
+
+std::unique_ptr<Uploader::Job> Uploader::make_job(const fs::path& checkpoint, bool permanent) {
+  auto made = std::make_unique<Job>();
+  made->permanent = permanent;
+  made->upload.address = address_;
+  made->upload.folder = checkpoint;
+  made->upload.check = [this] {
+    const std::lock_guard guard(mutex_);
+    if (ends_) throw UploadEnded();
+  };
+  made->upload.on_progress = [job = made.get()] {
+    job->sent = job->upload.sent;
+    job->bytes = job->upload.bytes;
+  };
+  return made;
+}
+
+// With the lock: the one that was to be uploaded next goes, for one that is newer.
+void Uploader::pass_over(const Job& older, const fs::path& newer) {
+  ++counts_.passed_over;
+  log_info(str("checkpoint: ", step_text(older.upload.folder), " is not uploaded, ",
+               step_text(newer), " is newer"));
+}
+
+void Uploader::add(const fs::path& checkpoint, bool permanent) {
   const std::lock_guard lock(mutex_);
-  if (next_ && *next_ != checkpoint) {
-    ++counts_.passed_over;
-    log_info(str("checkpoint: ", step_text(*next_), " is not uploaded, ", step_text(checkpoint),
-                 " is newer"));
-  }
-  next_ = checkpoint;
+  // Of an earlier save of the step: its files are no longer there.
+  std::erase_if(permanent_, [&](const auto& job) {
+    return job->upload.folder.filename() == checkpoint.filename();
+  });
+  given_up_.erase(step_text(checkpoint));
+  counts_.given_up = static_cast<int64_t>(given_up_.size());
+  newest_ = step_text(checkpoint);
+  newest_is_lost_ = false;
+  if (next_ && next_->upload.folder != checkpoint) pass_over(*next_, checkpoint);
+  next_.reset();
+  auto job = make_job(checkpoint, permanent);
+  if (permanent)
+    permanent_.push_back(std::move(job));
+  else
+    next_ = std::move(job);
   changed_.notify_all();
+}
+
+// With the lock.
+bool Uploader::is_waiting(const fs::path& checkpoint) const {
+  const auto is_it = [&](const auto& job) {
+    return job->upload.folder.filename() == checkpoint.filename();  // all are of one folder
+  };
+  return (next_ && is_it(next_)) || std::ranges::any_of(permanent_, is_it);
 }
 
 bool Uploader::in_use(const fs::path& checkpoint) const {
   const std::lock_guard lock(mutex_);
-  const auto is_it = [&](const fs::path& path) {
-    return path.filename() == checkpoint.filename();  // all are of one folder
-  };
-  return (next_ && is_it(*next_)) || (current_ && is_it(current_->upload.folder));
+  return is_waiting(checkpoint) ||
+         (current_ && current_->upload.folder.filename() == checkpoint.filename());
 }
 
-// With the lock, which is let go while nothing is to be done.
-void Uploader::take_next(std::unique_lock<std::mutex>& lock) {
-  if (current_ && next_ && current_->failed > 0) {
-    log_info(str("checkpoint: the upload of ", step_text(current_->upload.folder), " gives way to ",
-                 step_text(*next_), ", which is newer"));
-    ++counts_.passed_over;
-    current_.reset();
+// With the lock: makes one that is due the current one, if there is any.
+bool Uploader::take_due() {
+  const auto now = UploadClock::now();
+  const auto is_due = [&](const auto& job) { return job->not_before <= now; };
+  const auto permanent = std::ranges::find_if(permanent_, is_due);
+  // In turns: where uploads are slower than saves, neither kind keeps the other waiting for ever.
+  if (next_ && is_due(next_) && (permanent == permanent_.end() || !permanent_is_next_)) {
+    current_ = std::move(next_);
+    permanent_is_next_ = true;
+  } else if (permanent != permanent_.end()) {
+    current_ = std::move(*permanent);
+    permanent_.erase(permanent);
+    permanent_is_next_ = false;
   }
-  if (current_) return;
-  changed_.wait(lock, [&] { return ends_ || next_; });
-  if (ends_) return;
-  current_ = std::make_unique<Job>();
-  Job& job = *current_;
-  job.upload.address = address_;
-  job.upload.folder = *next_;
-  job.upload.check = [this] {
-    const std::lock_guard guard(mutex_);
-    if (ends_) throw UploadEnded();
-  };
-  job.upload.on_progress = [&job] {
-    job.sent = job.upload.sent;
-    job.bytes = job.upload.bytes;
-  };
-  next_.reset();
+  if (current_ && current_->failed == 0) current_->begin = now;
+  return current_ != nullptr;
+}
+
+// With the lock, which is let go while nothing is due.
+void Uploader::take_next(std::unique_lock<std::mutex>& lock) {
+  while (!ends_ && !take_due()) {
+    auto first = UploadClock::time_point::max();
+    if (next_) first = next_->not_before;
+    for (const auto& job : permanent_) first = std::min(first, job->not_before);
+    if (first == UploadClock::time_point::max())
+      changed_.wait(lock);
+    else
+      changed_.wait_until(lock, first);  // or until one is added
+  }
+}
+
+// With the lock: the current one failed, and waits for its next attempt while others have theirs.
+void Uploader::put_back(const std::string& problem, bool hopeless, double seconds) {
+  std::unique_ptr<Job> job = std::move(current_);
+  ++job->failed;
+  ++job->failed_in_wait;
+  ++counts_.failed;
+  ++counts_.failed_in_a_row;
+  const fs::path folder = job->upload.folder;
+  const bool is_saved_again = is_waiting(folder);
+  const std::string then = is_saved_again ? "it was saved again, and is uploaded as it is now"
+                           : hopeless
+                               ? "it is not tried again"
+                               : str("attempt ", job->failed + 1, " in ", format_duration(seconds));
+  log_warn(str("CHECKPOINT NOT UPLOADED: ", step_text(folder), ": ", problem, " — ", then,
+               "; training continues, the checkpoint is on the disk"));
+  if (is_saved_again) return;
+  if (hopeless) {
+    if (job->permanent)
+      given_up_.insert(step_text(folder));
+    else if (step_text(folder) == newest_)
+      newest_is_lost_ = true;
+    counts_.given_up = static_cast<int64_t>(given_up_.size());
+    return;
+  }
+  job->not_before = UploadClock::now() + std::chrono::duration_cast<UploadClock::duration>(
+                                             std::chrono::duration<double>(seconds));
+  if (job->permanent)
+    permanent_.push_back(std::move(job));
+  else if (next_)
+    pass_over(*job, next_->upload.folder);
+  else
+    next_ = std::move(job);
+}
+
+// What is to be uploaded after the current one, by name.
+std::set<std::string> Uploader::waiting() const {
+  const std::lock_guard lock(mutex_);
+  std::set<std::string> names;
+  if (next_) names.insert(step_text(next_->upload.folder));
+  for (const auto& job : permanent_) names.insert(step_text(job->upload.folder));
+  return names;
 }
 
 // One, without the lock. Throws what went wrong.
@@ -130,12 +233,13 @@ void Uploader::attempt(Job& job) {
   int64_t removed = 0;
   try {
     removed = keep_uploaded(*store_, address_, options_.keep, options_.permanent_every,
-                            read_manifest(job.upload.folder).extra);
+                            job.upload.extra, waiting());
   } catch (const Error& error) {
     log_warn(str("checkpoint: older checkpoints in ", address_, " were not looked through (",
                  error.what(), "); the next upload does it"));
   }
   const std::lock_guard lock(mutex_);
+  for (Job* left_over : jobs_left()) left_over->failed_in_wait = 0;
   ++counts_.uploads;
   counts_.there_before += how == Uploaded::kBefore ? 1 : 0;
   counts_.failed_in_a_row = 0;
@@ -169,33 +273,24 @@ void Uploader::work() {
       problem = error.what();
     }
     lock.lock();
-    if (problem.empty()) {
+    const double chance = std::uniform_real_distribution<>(0, 1)(random);
+    if (problem.empty())
       current_.reset();
-      changed_.notify_all();
-      continue;
-    }
-    ++job.failed;
-    ++counts_.failed;
-    ++counts_.failed_in_a_row;
-    const double wait = options_.wait_scale *
-                        upload_wait(job.failed, std::uniform_real_distribution<>(0, 1)(random));
-    log_warn(str("CHECKPOINT NOT UPLOADED: ", step_text(job.upload.folder), ": ", problem,
-                 hopeless ? " — it is not tried again"
-                          : str(" — attempt ", job.failed + 1, " in ", format_duration(wait)),
-                 "; training continues, the checkpoint is on the disk"));
-    if (hopeless) current_.reset();
+    else
+      put_back(problem, hopeless, options_.wait_scale * upload_wait(job.failed + 1, chance));
     changed_.notify_all();
-    if (!hopeless)
-      changed_.wait_for(lock, std::chrono::duration<double>(wait), [&] { return ends_; });
   }
 }
 
 std::string Uploader::progress_text() const {
-  if (!current_) return "";
-  return str(step_text(current_->upload.folder), ", ",
-             format_bytes(static_cast<double>(current_->sent.load())), " of ",
-             format_bytes(static_cast<double>(current_->bytes.load())),
-             current_->failed > 0 ? str(", attempt ", current_->failed + 1) : "");
+  const Job* job = current_.get();
+  if (job == nullptr) job = next_.get();  // it waits for its next attempt
+  if (job == nullptr && !permanent_.empty()) job = permanent_.front().get();
+  if (job == nullptr) return "";
+  return str(step_text(job->upload.folder), ", ",
+             format_bytes(static_cast<double>(job->sent.load())), " of ",
+             format_bytes(static_cast<double>(job->bytes.load())),
+             job->failed > 0 ? str(", attempt ", job->failed + 1) : "");
 }
 
 bool Uploader::wait(int64_t attempts, const std::function<bool()>& give_up,
@@ -203,25 +298,31 @@ bool Uploader::wait(int64_t attempts, const std::function<bool()>& give_up,
   constexpr auto kLook = std::chrono::milliseconds(100);
   constexpr double kSay = 5;  // seconds between lines
   std::unique_lock lock(mutex_);
-  const int64_t failed_before = counts_.failed;
+  for (Job* job : jobs_left()) job->failed_in_wait = 0;
+  const auto is_out = [&](const Job* job) { return job->failed_in_wait >= attempts; };
   auto said = UploadClock::now() - std::chrono::seconds(4);
   uint64_t sent_before = 0;
-  while (current_ || next_) {
-    const uint64_t sent = current_ ? current_->sent.load() : 0;
+  while (current_ || next_ || !permanent_.empty()) {
+    const uint64_t sent = current_ ? current_->sent.load() : sent_before;
     if (std::exchange(sent_before, sent) != sent && on_progress) on_progress();
-    if (counts_.failed - failed_before >= attempts || (give_up && give_up())) return false;
+    if (std::ranges::all_of(jobs_left(), is_out) || (give_up && give_up())) return false;
     if (const std::string text = progress_text(); !text.empty() && seconds_since(said) > kSay) {
       log_info(str("checkpoint: waiting for the upload of ", text));
       said = UploadClock::now();
     }
     changed_.wait_for(lock, kLook);
   }
-  return counts_.failed_in_a_row == 0;
+  return counts_.failed_in_a_row == 0 && counts_.given_up == 0 && !newest_is_lost_;
 }
 
 Uploader::Counts Uploader::counts() const {
   const std::lock_guard lock(mutex_);
   return counts_;
+}
+
+bool Uploader::only_given_up_is_missing() const {
+  const std::lock_guard lock(mutex_);
+  return counts_.given_up > 0 && jobs_left().empty() && !newest_is_lost_;
 }
 
 Json Uploader::receipt() const {
@@ -231,6 +332,7 @@ Json Uploader::receipt() const {
           {"there_before", c.there_before},
           {"failed_attempts", c.failed},
           {"passed_over", c.passed_over},
+          {"given_up", c.given_up},
           {"removed", c.removed},
           {"bytes", c.bytes},
           {"last_seconds", c.last_seconds}};

@@ -10,7 +10,9 @@
 #include "base/log.h"
 #include "base/log_file.h"
 #include "base/openmp_waiting.h"
+#include "cli/log_lines.h"
 #include "cli/verbs.h"
+#include "launch/rank_info.h"
 
 namespace octavo::cli {
 namespace {
@@ -84,6 +86,8 @@ void refuse_idle_flags(const Verb& verb, const config::Parsed& parsed) {
 }  // namespace
 
 int core(const Verb& verb, Args args) {
+  set_log_json(verb.name == "train" && wants_json_lines(args));
+  if (const auto told = launch::told_rank(launch::environment())) set_log_rank(told->rank);
   const config::Parsed parsed = config::parse(args, verb.arguments);
   refuse_idle_flags(verb, parsed);
   // A run's configuration is also given to eval, generate and others, which have no such flag.

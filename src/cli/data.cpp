@@ -6,15 +6,19 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "base/signals.h"
+#include "base/text.h"
 #include "cli/verbs.h"
 #include "config/mixture_keys.h"
 #include "config/names.h"
 #include "data/default_tokenizer.h"
 #include "data/prepare.h"
+#include "hub/hub.h"
 
 namespace octavo::cli {
 
 int data_prepare(const Verb& verb, Args args) {
+  install_stop_handlers();
   const GivenFlags given = take_own_flags(verb.own.flags, args);
   const config::Parsed parsed = config::parse(given.other_args, verb.arguments);
   config::Settings settings = parsed.settings;
@@ -39,6 +43,7 @@ int data_prepare(const Verb& verb, Args args) {
   for (const std::string& note : config::resolve_datasets(settings, parsed.given("dataset_config"),
                                                           parsed.given("split_name")))
     log_info(note);
+  settings.tokenizer = hub::resolve_tokenizer(settings.tokenizer, settings);
   data::PrepareOptions options = data::prepare_options(settings, settings.dataset);
   if (settings.tokenizer.empty() && parsed.given("model_name"))
     options.tokenizer = data::default_tokenizer(settings);
@@ -53,11 +58,14 @@ int data_prepare(const Verb& verb, Args args) {
 
   std::cout << settings.output << ": " << result.train_tokens << " training and "
             << result.val_tokens << " validation tokens (" << options.tokenizer << ") of "
-            << result.documents << " documents"
-            << (options.deduplicate ? str(" (", result.duplicates, " duplicates left out)") : "")
-            << ", " << format_bytes(static_cast<double>(result.bytes)) << ", in " << result.shards
-            << " shards (" << result.shards_reused << " kept from before), "
-            << format_duration(result.seconds) << "\n";
+            << counted(result.documents, "document")
+            << (options.deduplicate
+                    ? str(" (", counted(result.duplicates, "duplicate"), " left out)")
+                    : "")
+            << ", " << format_bytes(static_cast<double>(result.bytes)) << ", in "
+            << counted(static_cast<uint64_t>(result.shards), "shard") << " ("
+            << result.shards_reused << " kept from before), " << format_duration(result.seconds)
+            << "\n";
   if (result.sample_length > 0) {
     const double tokens = static_cast<double>(result.train_tokens + result.val_tokens) / 100;
     std::cout << "packed into samples of " << result.sample_length << ": " << std::fixed

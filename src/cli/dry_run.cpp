@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -55,10 +56,49 @@ std::vector<char*> pointers_to(std::vector<std::string>& words) {
   return pointers;
 }
 
+// Flags of plan that three steps on one GPU do not depend on. A file may say them for other verbs.
+constexpr std::string_view kIdleKeys[] = {
+    "sharding_mode",  "grad_reduce_dtype",           "fp8_all_gather",     "auto_batch_size",
+    "max_batch_size", "target_effective_batch_size", "max_steps",          "token_budget",
+    "gpu_price",      "gpu_hours_per_failure",       "checkpoint_seconds", "restart_seconds",
+    "output"};
+
+void refuse_in_dry_run(const GivenFlags& given, const config::Parsed& parsed) {
+  const auto is_flag = [&](std::string_view name) {
+    return parsed.origin_of(std::string(name)).kind == config::Origin::Kind::kFlag;
+  };
+  std::vector<std::string> idle;
+  for (const auto& [name, values] : given.values) idle.push_back("--" + name);
+  for (const std::string_view name : kIdleKeys) {
+    const config::Key& key = *config::find_key(name);
+    if (is_flag(name) && key.load(parsed.settings) != key.load(config::Settings()))
+      idle.push_back(str("--", name));
+  }
+  if (is_flag("device") && parsed.settings.device == config::DeviceChoice::kCpu)
+    idle.emplace_back("--device cpu");
+  if (idle.empty()) return;
+  fail(ExitCode::kUsage, "cli", "plan --dry_run: wanted flags of a step on one GPU, found ",
+       join(idle, ", "), ", which a dry run does not read; leave ",
+       idle.size() == 1 ? "it" : "them", " out, or leave --dry_run out for a forecast");
+}
+
+// What train would settle by itself.
+void say_batch(const config::Settings& s) {
+  if (!s.auto_batch_size && s.max_batch_size == 0 && s.target_effective_batch_size == 0) return;
+  log_info(str("dry run: of batch_size ", s.batch_size, " and gradient_accumulation_steps ",
+               s.gradient_accumulation_steps,
+               "; what auto_batch_size, max_batch_size and target_effective_batch_size make of "
+               "them, octavo plan without --dry_run forecasts"));
+}
+
 }  // namespace
 
-int dry_run(const Verb& verb, Args args, const config::Settings& settings) {
+int dry_run(const Verb& verb, const GivenFlags& given, const config::Parsed& parsed) {
+  const Args args = given.other_args;
   if (fake_cuda::is_active()) return core(verb, args);
+  refuse_in_dry_run(given, parsed);
+  say_batch(parsed.settings);
+  const config::Settings& settings = parsed.settings;
   const plan::Gpu& gpu = plan::wanted_gpu(settings.gpu);
   if (settings.num_gpus > 1)
     fail(ExitCode::kUsage, "cli", "plan --dry_run: wanted num_gpus 1, found ", settings.num_gpus,

@@ -9,6 +9,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/library.h"
+#include "base/log_file.h"
+#include "cli/log_lines.h"
 #include "cli/verbs.h"
 #include "config/key.h"
 #include "launch/failed_start.h"
@@ -66,9 +68,13 @@ struct Script {
 };
 
 // A script is the user's to change: what differs from ours stays.
-void refuse_to_replace(const Script& script) {
+void check_place_of(const Script& script) {
   constexpr uint64_t kMaxScript = 1 << 20;
   std::error_code none;
+  const fs::path folder = fs::path(script.path).parent_path();
+  if (!folder.empty() && !fs::is_directory(folder, none))
+    fail(ExitCode::kUsage, "cli", "launch: wanted a file to write, found ", script.path,
+         ", whose folder is not there; mkdir -p ", launch::shell_quoted(folder.string()));
   if (!fs::exists(script.path, none)) return;
   if (!fs::is_regular_file(script.path, none))
     fail(ExitCode::kUsage, "cli", "launch: wanted a file to write, found ", script.path,
@@ -92,13 +98,19 @@ int launch(const Verb& verb, Args args) {
   const auto dashes = std::find(args.begin(), args.end(), "--");
   const bool has_dashes = dashes != args.end();
   const size_t own = has_dashes ? static_cast<size_t>(dashes - args.begin()) : bare_command(args);
+  const Args command = args.subspan(has_dashes ? own + 1 : own);
+  set_log_launcher(0);  // what is wrong with the arguments is no rank's message
+  set_log_json(wants_json_lines(command));
   const config::Parsed parsed = config::parse(args.subspan(0, own), verb.arguments);
   config::Settings settings = parsed.settings;
-  const Args command = args.subspan(has_dashes ? own + 1 : own);
+  set_log_launcher(static_cast<int>(std::max<int64_t>(0, settings.node_rank)));
   constexpr fs::perms kFile = fs::perms::owner_read | fs::perms::owner_write |
                               fs::perms::group_read | fs::perms::others_read;
-  if (settings.slurm.empty() && settings.kubernetes.empty())
-    return launch::run(settings, work_to_start(settings, command), launch::environment());
+  if (settings.slurm.empty() && settings.kubernetes.empty()) {
+    const launch::Work ranks = work_to_start(settings, command);
+    set_log_json(ranks.train.log_format == config::LogFormat::kJson);
+    return launch::run(settings, ranks, launch::environment());
+  }
   if (!parsed.given("max_restarts")) settings.max_restarts = launch::kSchedulerRestarts;
   const launch::Work work = work_of(command);
   std::vector<Script> scripts;
@@ -108,7 +120,7 @@ int launch(const Verb& verb, Args args) {
   if (!settings.kubernetes.empty())
     scripts.push_back({settings.kubernetes, launch::jobset_manifest(settings, work), kFile,
                        "start it with kubectl apply -f"});
-  for (const Script& script : scripts) refuse_to_replace(script);
+  for (const Script& script : scripts) check_place_of(script);
   for (const Script& script : scripts) write_script(script);
   return 0;
 }

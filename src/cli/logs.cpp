@@ -49,11 +49,15 @@ int64_t wanted_rank(const GivenFlags& given) {
   return rank;
 }
 
-// "0-3, 5".
+// "0-3, 5"; of many the first.
 std::string ranges_of(const std::vector<int64_t>& sorted) {
   constexpr size_t kShown = 16;
   std::vector<std::string> ranges;
-  for (size_t i = 0; i < sorted.size() && ranges.size() < kShown;) {
+  for (size_t i = 0; i < sorted.size();) {
+    if (ranges.size() == kShown) {
+      ranges.emplace_back("…");
+      break;
+    }
     size_t last = i;
     while (last + 1 < sorted.size() && sorted[last + 1] == sorted[last] + 1) ++last;
     ranges.push_back(last == i ? str(sorted[i]) : str(sorted[i], '-', sorted[last]));

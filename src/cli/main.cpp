@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/failure.h"
+#include "base/host.h"
 #include "base/library.h"
 #include "base/log_file.h"
 #include "base/printable.h"
@@ -18,6 +19,7 @@
 #include "base/text.h"
 #include "cli/help.h"
 #include "cli/verbs.h"
+#include "launch/rank_info.h"
 
 namespace octavo::cli {
 namespace {
@@ -181,12 +183,22 @@ static std::string shown(const std::exception& error) {
   return octavo::printable(octavo::without_secrets(error.what()), kMostMessage, true);
 }
 
+// "rank 3 of 8 on node07: " under srun, torchrun and mpirun, which show who speaks to nobody;
+// octavo launch does, and lines of JSON have the rank.
+static std::string speaker(octavo::cli::Args args) {
+  if (!args.empty() && args.front() == "launch") return "";  // a launcher on each node of a step
+  const octavo::Variables variables = octavo::launch::environment();
+  const auto told = octavo::launch::told_rank(variables);
+  if (!told || variables.contains("OCTAVO_RANK")) return "";
+  return octavo::str("rank ", told->rank, " of ", told->ranks, " on ", octavo::host_name(), ": ");
+}
+
 // Why the process ends. A run has it in its log file already.
-static void print_end(std::string_view why) {
+static void print_end(octavo::cli::Args args, std::string_view why) {
   if (octavo::log_detail::is_json())
     std::cerr << octavo::log_detail::line_of(octavo::LogLevel::kError, std::string(why));
   else
-    std::cerr << "octavo: " << why << "\n";
+    std::cerr << "octavo: " << speaker(args) << why << "\n";
 }
 
 int main(int argc, char** argv) {
@@ -203,20 +215,20 @@ int main(int argc, char** argv) {
                    "wanted to write to standard output, found an error");
     return code;
   } catch (const octavo::Error& error) {
-    print_end(shown(error));
+    print_end(args, shown(error));
     octavo::note_failure(octavo::failure_of(error));
     return static_cast<int>(error.code());
   } catch (const std::exception& error) {
     if (octavo::is_environment(error)) {
       if (octavo::cli::is_shortage(error))
-        print_end(octavo::cli::kShortage);
+        print_end(args, octavo::cli::kShortage);
       else
-        print_end(octavo::str("[cli] wanted a file, found: ", shown(error),
-                              "; check the file system (df, mount, dmesg)"));
+        print_end(args, octavo::str("[cli] wanted a file, found: ", shown(error),
+                                    "; check the file system (df, mount, dmesg)"));
       octavo::note_failure(octavo::failure_of(error));
       return static_cast<int>(octavo::ExitCode::kEnvironment);
     }
-    print_end("a bug, please report it with the command line: " + shown(error));
+    print_end(args, "a bug, please report it with the command line: " + shown(error));
     return 1;
   }
 }

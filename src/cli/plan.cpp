@@ -12,6 +12,7 @@
 #include "cli/plan_from.h"
 #include "cli/verbs.h"
 #include "migrate/import.h"
+#include "plan/fp8_layers.h"
 #include "plan/report.h"
 
 namespace octavo::cli {
@@ -146,12 +147,16 @@ int plan(const Verb& verb, Args args) {
   const GivenFlags given = take_own_flags(verb.own.flags, args);
   const PlanInput input = read_plan(verb, given.other_args);
   const config::Settings& settings = input.parsed.settings;
-  if (settings.dry_run) return dry_run(verb, given.other_args, settings);
+  if (settings.dry_run) return dry_run(verb, given, input.parsed);
   for (const std::string& note : input.parsed.notes) log_info(note);
   const std::optional<std::string> from = given.value("from");
   const plan::Forecast forecast = plan::forecast(
       settings, input.other,
       from ? measured_in(*from, settings, input.parsed.given("gpu")) : plan::Measured{});
+  if (forecast.wants_fp8)
+    if (const std::string problem = plan::fp8_skip_problem(forecast.shape, settings.fp8_skip);
+        !problem.empty())
+      fail(ExitCode::kUsage, "plan", problem);
   const bool details = given.has("details");
   const bool draw = !settings.output.empty();
   if (draw) write_file_atomic(settings.output, plan::picture_of(forecast));

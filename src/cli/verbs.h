@@ -31,7 +31,8 @@ int config_docs(const Verb& verb, Args args);
 int data_prepare(const Verb& verb, Args args);
 int data_inspect(const Verb& verb, Args args);
 int plan(const Verb& verb, Args args);
-int dry_run(const Verb& verb, Args args, const config::Settings& settings);  // plan --dry_run
+int dry_run(const Verb& verb, const GivenFlags& given,
+            const config::Parsed& parsed);  // plan --dry_run
 int compare(const Verb& verb, Args args);
 int audit(const Verb& verb, Args args);
 int report(const Verb& verb, Args args);

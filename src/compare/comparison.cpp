@@ -273,6 +273,7 @@ Judgement judge_speed(const std::vector<Pair>& pairs, const Bounds& bounds, bool
     line.why = seeds_text(pairs.size());
   }
   line.gap = factor_text(*line.interval);
+  if (pairs[0].speed_of_one_gpu) line.why += "; of one GPU";
   if (const Pair& pair = pairs[0]; pair.step_tokens_a != pair.step_tokens_b)
     line.why += str("; a step is of ", std::llround(pair.step_tokens_a), " and ",
                     std::llround(pair.step_tokens_b), " tokens, so step times are not compared");

@@ -70,6 +70,23 @@ void judge_validation(Pair& pair, double tail_share) {
   pair.validation = percent_gap(row, /*paired=*/true);
 }
 
+// Where one run says its tokens per second of one GPU, as torchtitan's text log, the other's are
+// taken of one too, if its GPUs are known; else there is nothing to compare.
+std::string take_rates_of_one_gpu(RunFolder& a, RunFolder& b) {
+  if (a.rate_of_one_gpu == b.rate_of_one_gpu) return "";
+  RunFolder &one = a.rate_of_one_gpu ? a : b, &all = a.rate_of_one_gpu ? b : a;
+  if (all.ranks > 0) {
+    for (auto& [step, point] : all.steps)
+      if (const auto speed = point.speed())
+        point.tokens_per_second = *speed / static_cast<double>(all.ranks);
+    all.rate_of_one_gpu = true;
+    return "";
+  }
+  for (auto& [step, point] : one.steps) point.tokens_per_second = 0;
+  return str("the tokens per second of ", one.name(), " are of one GPU, those of ", all.name(),
+             " of all, and nothing says how many there are");
+}
+
 // Of the steps that both runs have, in tokens per second: steps of a larger batch take longer and
 // do more.
 struct Speeds {
@@ -92,6 +109,8 @@ Speeds common_speeds(const Pair& pair) {
 // Steps one after the other are alike in speed (another program ran, a GPU was warm), so a few long
 // blocks of them are compared, each by its median. The first tenth is warming up.
 void judge_speed(Pair& pair) {
+  if (!pair.no_speed.empty()) return;
+  pair.speed_of_one_gpu = pair.a->rate_of_one_gpu && pair.b->rate_of_one_gpu;
   const Speeds speeds = common_speeds(pair);
   const size_t count = speeds.a.size(), skipped = std::max<size_t>(2, count / 10);
   const size_t left = count > skipped ? count - skipped : 0;
@@ -126,6 +145,7 @@ void judge_speed(Pair& pair) {
 
 Pair compare_pair(RunFolder a, RunFolder b, double tail_share) {
   Pair pair;
+  pair.no_speed = take_rates_of_one_gpu(a, b);
   pair.a = std::make_shared<const RunFolder>(std::move(a));
   pair.b = std::make_shared<const RunFolder>(std::move(b));
   pair.pairing = pair_up(*pair.a, *pair.b);

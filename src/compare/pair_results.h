@@ -34,6 +34,7 @@ struct Pair {
   std::string no_train, no_validation, no_speed;  // why there is none
   size_t evaluations = 0;                         // in the last part
   double step_tokens_a = 0, step_tokens_b = 0;    // of the steps whose speed is judged
+  bool speed_of_one_gpu = false;
   std::optional<TaskScores> task;
   std::string no_task;
 };

@@ -102,6 +102,8 @@ void read_receipt(RunFolder& run) {
     const Json receipt = read_json(path);
     run.device = json_string(receipt, "device", path.string());
     run.status = json_string(receipt, "status", path.string());
+    const bool several = receipt.contains("ranks") && receipt["ranks"].is_object();
+    run.ranks = several ? json_int(receipt["ranks"], "ranks", path.string()) : 1;
     if (receipt.contains("fp8") && receipt["fp8"].is_object()) {
       run.fp8_share = loss_in(receipt["fp8"], "flops_share");
       if (const Json& fallbacks = receipt["fp8"].value("fallbacks", Json()); fallbacks.is_array())
@@ -177,6 +179,7 @@ RunFolder read_foreign_run(const fs::path& path, const foreign_logs::Options& op
                        .tokens_per_second = point.tokens_per_second};
   count_step_tokens(run);
   run.evaluations = std::move(log.evaluations);
+  run.rate_of_one_gpu = log.rate_of_one_gpu;
   run.peak_bytes = log.peak_bytes;
   run.bad_lines = log.bad_lines;
   run.repeated_steps = log.repeated_steps;

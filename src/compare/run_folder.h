@@ -44,6 +44,8 @@ struct RunFolder {
   std::vector<std::string> remarks;  // what is missing or wrong here, for the report
   std::string format;                // of another trainer's log; "": a run of octavo
   bool same_batches = false;         // of such a log: somebody vouches for it
+  bool rate_of_one_gpu = false;      // the steps' tokens per second are of one GPU
+  int64_t ranks = 0;                 // of the receipt; 0: not known
 
   bool is_foreign() const { return !format.empty(); }
   std::string name() const;   // the folder's own name

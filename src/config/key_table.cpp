@@ -75,9 +75,10 @@ std::vector<Key> data_keys() {
           "ranks of a machine. 0: nothing is kept.")
           .read_by(reader::kTrain | reader::kEval),
       text_key("tokenizer", &S::tokenizer,
-               "bytes, a tokenizer.json, or a folder that holds one. Empty: what the prepared data "
-               "or the checkpoint was made with, else the tokenizer of model_name (of gpt2: from "
-               "the Hugging Face hub; of custom: bytes).")
+               "bytes, a tokenizer.json, a folder that holds one, or a repository of the Hugging "
+               "Face hub that does (owner/name). Empty: what the prepared data or the checkpoint "
+               "was made with, else the tokenizer of model_name (of gpt2: from the hub; of custom: "
+               "bytes).")
           .read_by(kMakers | reader::kGenerate),
       bool_key("special_tokens_in_text", &S::special_tokens_in_text,
                "Texts that spell a special token of the tokenizer (<|endoftext|>) mean that token. "
@@ -453,7 +454,7 @@ constexpr std::string_view kReadByPlan =
     "target_effective_batch_size master_dtype moment_dtype gradient_dtype "
     "lora_rank lora_base gradient_accumulation_steps use_fp8 mixed_precision "
     "gradient_checkpointing fp8_recipe fp8_scenario device output json "
-    "lora_target_modules grad_reduce_dtype fp8_all_gather max_steps";
+    "lora_target_modules grad_reduce_dtype fp8_all_gather fp8_skip max_steps";
 
 void let_read(std::vector<Key>& table, std::string_view names, Readers verb) {
   const std::vector<std::string> words = split(names, ' ');

@@ -156,6 +156,23 @@ class Resolver {
     return "";
   }
 
+  // fp8_skip as it was given, likewise.
+  std::string choice_of_layers() const {
+    if (is_flag("fp8_skip"))
+      return s_.fp8_skip.empty() ? "" : "--fp8_skip " + join(s_.fp8_skip, ",");
+    const bool said = in_file("fp8_skip") && !file_.settings.fp8_skip.empty();
+    if (!said || file_gives_everything() || !why_fp8_.empty()) return "";
+    return "fp8_skip in " + file_.origin_of("fp8_skip").text();
+  }
+
+  std::string unused_choices() const {
+    std::vector<std::string> unused;
+    for (std::string& choice : std::vector{choice_of_kernels(), choice_of_layers()})
+      if (!choice.empty()) unused.push_back(std::move(choice));
+    if (unused.empty()) return "";
+    return join(unused, " and ") + (unused.size() == 1 ? " is not used" : " are not used");
+  }
+
   // Precision, recipe and kernels are one decision, explained in one line.
   void explain_fp8() {
     if (contradicted_) return;
@@ -164,11 +181,11 @@ class Resolver {
     if (s_.use_fp8) {
       for (const std::string& why : {why_recipe_, why_backend_})
         if (!why.empty()) parts.push_back(why);
-    } else if (const std::string kernels = choice_of_kernels(); !kernels.empty()) {
+    } else if (const std::string unused = unused_choices(); !unused.empty()) {
       if (parts.empty())
         parts.push_back("FP8 off: " + (decided_by_.empty() ? "nothing asks for it (--use_fp8 does)"
                                                            : decided_by_));
-      parts.push_back(kernels + " is not used");
+      parts.push_back(unused);
     }
     if (!parts.empty()) note(kPrecisionReaders, join(parts, "; "));
   }

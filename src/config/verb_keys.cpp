@@ -41,7 +41,9 @@ std::vector<Key> generate_keys() {
   return {
       text_key("checkpoint", &S::checkpoint,
                "Which checkpoint: latest, best, a path, a Hugging Face name, or (generate, eval) "
-               "s3://bucket/prefix/RUN. eval of a run's file, without it: of that run.")
+               "s3://bucket/prefix/RUN. latest and best are of the run that CONFIG names by "
+               "run_name, as a run's own config.yaml does; without a name of the one that saved "
+               "last.")
           .read_by(reader::kGenerate | reader::kEval | reader::kCheckpoints | reader::kDiagnose),
       text_key("prompt", &S::prompt, "The text to continue."),
       int_key("max_new_tokens", &S::max_new_tokens, 1, 1 << 20, "Tokens to generate."),

@@ -6,10 +6,15 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/log.h"
 
 namespace octavo::data {
 namespace {
 
+// Of the blocks read lately, those that had been dropped before: the cache grows from one in eight
+// on, and what cannot grow is said when it is most of them.
+constexpr double kRecentBlocks = 64, kFewReturns = 0.125, kManyReturns = 0.5;
+constexpr uint64_t kMostRemembered = uint64_t{1} << 16;  // blocks that were dropped: their numbers
 constexpr size_t kKeptHashes = 1024;  // shards of version 1 whose hashes are kept: 2 KB each
 
 void widen(std::span<const std::byte> stored, uint32_t width, std::span<int32_t> out) {
@@ -35,7 +40,8 @@ BlockStream::BlockStream(const SplitShards& split, const StreamOptions& options,
     : split_(split),
       options_(options),
       on_damage_(std::move(on_damage)),
-      on_check_(std::move(on_check)) {
+      on_check_(std::move(on_check)),
+      capacity_(options.cached_blocks) {
   OCTAVO_ASSERT(options.block_tokens > 0 && options.cached_blocks > 0);
   for (int i = 0; i < options.threads; ++i) threads_.emplace_back([this] { run(); });
 }
@@ -71,8 +77,7 @@ bool BlockStream::expect(uint64_t begin) {
   const std::lock_guard lock(mutex_);
   if (blocks_.contains(number)) return true;
   if (threads_.empty() || unused_ >= options_.expected_blocks) return false;
-  blocks_[number];
-  ++unused_;
+  add(number);
   queue_.push_back(number);
   wanted_.notify_one();
   return true;
@@ -87,9 +92,8 @@ std::shared_ptr<const BlockStream::Content> BlockStream::block(uint64_t number) 
   std::unique_lock lock(mutex_);
   State state;
   for (;;) {
-    const auto [found, is_new] = blocks_.try_emplace(number);
-    if (is_new) ++unused_;
-    state = found->second.state;
+    if (!blocks_.contains(number)) add(number);
+    state = blocks_.at(number).state;
     if (state == State::kUnused || state == State::kUsed) break;
     if (state == State::kQueued)
       load(number, lock);  // nobody else has begun
@@ -115,11 +119,44 @@ std::shared_ptr<const BlockStream::Content> BlockStream::block(uint64_t number) 
   return content;
 }
 
+// Blocks that come back soon after they were dropped show that the cache is too small: a rank's
+// samples of a mixture's source come from more places of it than its share of a step does. A few
+// come back in any case, of the next epoch.
+void BlockStream::add(uint64_t number) {
+  blocks_[number];
+  ++unused_;
+  const bool comes_back = dropped_.erase(number) > 0;
+  return_share_ += ((comes_back ? 1.0 : 0.0) - return_share_) / kRecentBlocks;
+  if (!comes_back || return_share_ < kFewReturns) return;
+  if (capacity_ < options_.most_blocks) {
+    ++capacity_;
+  } else if (!said_ && return_share_ > kManyReturns) {
+    said_ = true;
+    log_warn(str("data: ", split_.folder.string(), ": ", capacity_,
+                 " blocks of it are kept, and more are in use: they are read again and again; "
+                 "larger batches on a rank, or fewer sources in the mixture, need fewer"));
+  }
+}
+
 void BlockStream::make_room() {
-  while (uses_.size() > 1 && uses_.size() + unused_ > options_.cached_blocks) {
+  while (uses_.size() > 1 && uses_.size() + unused_ > capacity_) {
+    remember_dropped(uses_.back());
     blocks_.erase(uses_.back());
     uses_.pop_back();
   }
+}
+
+void BlockStream::remember_dropped(uint64_t number) {
+  if (options_.most_blocks <= options_.cached_blocks) return;
+  // A step draws from a sixteenth of the blocks at most (order.cpp), and an epoch from all.
+  const uint64_t most = std::min(kMostRemembered, split_.tokens / options_.block_tokens / 8 + 1);
+  dropped_[number] = ++drops_made_;
+  drops_.emplace_back(number, drops_made_);
+  if (drops_.size() <= most) return;
+  const auto [first, drop] = drops_.front();
+  drops_.pop_front();
+  const auto found = dropped_.find(first);
+  if (found != dropped_.end() && found->second == drop) dropped_.erase(found);
 }
 
 // Called and left with the lock held.

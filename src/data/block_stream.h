@@ -10,6 +10,7 @@
 #include <mutex>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "data/shard_reader.h"
@@ -63,8 +64,10 @@ class BlockStream final : public TokenStream {
   };
 
   std::shared_ptr<const Content> block(uint64_t number);
+  void add(uint64_t number);
   void load(uint64_t number, std::unique_lock<std::mutex>& lock);
   void make_room();
+  void remember_dropped(uint64_t number);
   Content load_content(uint64_t number);
   void add_part(size_t shard, uint64_t begin, uint64_t end, size_t whole, Content& content);
   BlockHashes known_hashes(size_t shard);
@@ -82,6 +85,12 @@ class BlockStream final : public TokenStream {
   std::list<uint64_t> uses_;    // used blocks, most recently used first
   std::deque<uint64_t> queue_;  // may name blocks that are no longer queued
   uint64_t unused_ = 0;         // blocks that are queued, loading or not used yet
+  uint64_t capacity_;           // in blocks: begins as cached_blocks
+  std::unordered_map<uint64_t, uint64_t> dropped_;   // the last blocks that had to leave, and…
+  std::deque<std::pair<uint64_t, uint64_t>> drops_;  // …in which drop; the oldest first
+  uint64_t drops_made_ = 0;
+  double return_share_ = 0;  // of the blocks added lately, those that were in dropped_
+  bool said_ = false;        // that the cache is too small
   std::unordered_map<size_t, BlockHashes> hashes_;
   uint64_t bytes_read_ = 0;
   bool stop_ = false;

@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/printable.h"
 #include "object_store/address.h"
 #include "object_store/object_store.h"
@@ -83,7 +84,7 @@ std::string DatasetIndex::fingerprint() const {
       text += str('\n', shard.name, ' ', shard.tokens, ' ', shard.documents, ' ', shard.bytes, ' ',
                   shard.hash_text());
   }
-  return hash_bytes(std::as_bytes(std::span(text.data(), text.size())));
+  return hash_text(text);
 }
 
 Json shard_to_json(const ShardInfo& shard) {

@@ -34,7 +34,7 @@ FolderLock::FolderLock(const fs::path& folder, Kind kind)
     said = true;
     if (stop_requested())
       fail(ExitCode::kStopped, "data", "stopped by ", stop_reason(), " while another process ",
-           "prepared ", folder.string());
+           "prepared ", folder.string(), "; run the same command to continue");
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
 }

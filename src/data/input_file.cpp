@@ -31,7 +31,9 @@ class LocalInput : public InputFile {
     if (static_cast<uint64_t>(status.st_size) != bytes_ || modified != source.modified_ns) {
       ::close(fd_);
       fail(ExitCode::kUsage, "data", name_, " changed while it was being prepared: wanted ", bytes_,
-           " bytes, found ", status.st_size, "; run the command again");
+           " bytes, found ", status.st_size,
+           static_cast<uint64_t>(status.st_size) == bytes_ ? " of another date" : "",
+           "; run the command again");
     }
   }
   ~LocalInput() override { ::close(fd_); }
@@ -65,6 +67,10 @@ class LocalInput : public InputFile {
 std::unique_ptr<InputFile> open_input(const Source& source) {
   if (is_s3_address(source.path.string())) return open_s3(source);
   return std::make_unique<LocalInput>(source);
+}
+
+void check_unchanged(const Source& source) {
+  open_input(source);
 }
 
 }  // namespace octavo::data

@@ -19,4 +19,7 @@ class InputFile {
 // Refused when the file is no longer the one that was listed.
 std::unique_ptr<InputFile> open_input(const Source& source);
 
+// Behind the last read: what was read in parts is of one file or object, not of two.
+void check_unchanged(const Source& source);
+
 }  // namespace octavo::data

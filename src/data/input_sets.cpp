@@ -21,10 +21,6 @@ uint64_t count_at(const Json& json, const char* name, const std::string& source)
   return static_cast<uint64_t>(value);
 }
 
-std::string documents_of(uint64_t count) {
-  return str(count, count == 1 ? " document" : " documents");
-}
-
 std::string percent(double share) {
   return str(std::round(1000 * share) / 10, "%");
 }
@@ -154,12 +150,16 @@ void Tally::add(const Json& json, const std::string& source) {
 }
 
 void Tally::check(const PrepareOptions& options) const {
-  if (empty_texts_ > 0) log_warn(str("data: left out ", empty_texts_, " rows with an empty text"));
+  if (empty_texts_ > 0)
+    log_warn(str("data: left out ", counted(empty_texts_, "row"), " with an empty text"));
   if (cut_ > 0)
-    log_warn(str("data: cut ", cut_, " documents to max_seq_length ", options.max_seq_length));
+    log_warn(str("data: cut ", counted(cut_, "document"), " to max_seq_length ",
+                 options.max_seq_length));
   if (special_ > 0)
-    log_warn(str("data: ", special_, " places are spelled like special tokens of the tokenizer ",
-                 "(<|endoftext|> and the like) and were taken as text; set "
+    log_warn(str("data: ", counted(special_, "place"), special_ == 1 ? " is" : " are",
+                 " spelled like special tokens of the tokenizer (<|endoftext|> and the like) and ",
+                 special_ == 1 ? "was" : "were",
+                 " taken as text; set "
                  "special_tokens_in_text when they are meant"));
   uint64_t documents = 0;
   for (const Set& set : sets_) documents += set.train_documents + set.val_documents;
@@ -178,22 +178,23 @@ void Tally::check(const PrepareOptions& options) const {
          "'; raise max_seq_length, name the model's tokenizer, repair the rows, or allow it with "
          "--max_skipped_rows ",
          std::ceil(100 * static_cast<double>(skipped) / static_cast<double>(rows)) / 100);
-  log_warn(str("data: left out ", skipped, " of ", rows, " rows (", why, ")"));
+  log_warn(str("data: left out ", skipped, " of ", counted(rows, "row"), " (", why, ")"));
 }
 
 std::vector<std::string> describe_sets(const Json& sets, const std::string& source) {
   std::vector<std::string> lines;
   for (const Json& set : sets) {
     if (lines.size() == kMostSaid) {
-      lines.push_back(str("and ", sets.size() - kMostSaid, " more data sets"));
+      lines.push_back(str("and ", counted(sets.size() - kMostSaid, "more data set")));
       break;
     }
     const uint64_t held_out = count_at(set, "val_documents", source);
     const uint64_t tokens = count_at(set, "val_tokens", source);
     lines.push_back(str(printable(json_string(set, "name", source)), ": ",
-                        documents_of(count_at(set, "train_documents", source)), " to train on; ",
-                        held_out > 0 ? documents_of(held_out) + " to validate on"
-                        : tokens > 0 ? str("the last ", tokens, " tokens to validate on")
+                        counted(count_at(set, "train_documents", source), "document"),
+                        " to train on; ",
+                        held_out > 0 ? counted(held_out, "document") + " to validate on"
+                        : tokens > 0 ? str("the last ", counted(tokens, "token"), " to validate on")
                                      : std::string("nothing to validate on"),
                         " (", printable(json_string(set, "validation", source)), ")"));
   }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/progress.h"
+#include "base/text.h"
 #include "data/dataset_index.h"
 #include "data/input_sets.h"
 #include "data/prepare.h"
@@ -63,8 +64,9 @@ void describe_split(std::ostream& out, const fs::path& folder, const DatasetInde
   for (const ShardInfo& shard : split.shards) bytes += shard.bytes;
   out << "\n"
       << name << ": " << split.tokens() << " tokens (" << format_count(double(split.tokens()))
-      << "), " << split.documents() << " documents start here, " << split.shards.size()
-      << " shards, " << format_bytes(double(bytes)) << "\n";
+      << "), " << counted(split.documents(), "document")
+      << (split.documents() == 1 ? " starts here, " : " start here, ")
+      << counted(split.shards.size(), "shard") << ", " << format_bytes(double(bytes)) << "\n";
   if (index.kind.packed()) {
     uint64_t loss_tokens = 0, padding = 0;
     for (const ShardInfo& shard : split.shards) {
@@ -74,7 +76,7 @@ void describe_split(std::ostream& out, const fs::path& folder, const DatasetInde
     const auto share = [&](uint64_t part) {
       return 100 * double(part) / double(std::max<uint64_t>(split.tokens(), 1));
     };
-    out << "  packed: " << split.tokens() / index.kind.sample_length << " samples of "
+    out << "  packed: " << counted(split.tokens() / index.kind.sample_length, "sample") << " of "
         << index.kind.sample_length << " tokens, " << std::fixed << std::setprecision(1)
         << share(loss_tokens) << "% loss tokens, " << share(padding) << "% padding\n";
   }
@@ -105,10 +107,11 @@ std::string inspect(const fs::path& folder, bool verify_hashes) {
       << "tokenizer    " << index.tokenizer_name << " (" << index.kind.vocab_size << " ids, "
       << (index.kind.token_bytes() == 2 ? "u16" : "u32") << ", fingerprint "
       << index.kind.tokenizer_fingerprint << ")\n"
-      << "sources      " << index.source_files << " files, "
+      << "sources      " << counted(index.source_files, "file") << ", "
       << format_bytes(double(index.source_bytes)) << " (listed in " << kSourcesName << ")\n"
       << "options      " << index.options.dump() << "\n";
-  if (index.duplicates > 0) out << "duplicates   " << index.duplicates << " documents left out\n";
+  if (index.duplicates > 0)
+    out << "duplicates   " << counted(index.duplicates, "document") << " left out\n";
   for (const std::string& line : describe_sets(index.sets, (folder / kIndexName).string()))
     out << "data set     " << line << "\n";
   std::string damage;

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "data/dataset_index.h"
@@ -14,13 +15,8 @@
 namespace octavo::data {
 namespace {
 
-constexpr const char* kJournalName = "prepare.journal";
 constexpr size_t kMaxJournalBytes = size_t{1} << 30;
 constexpr size_t kHashDigits = 32;
-
-std::string line_hash(std::string_view payload) {
-  return hash_bytes(std::as_bytes(std::span(payload.data(), payload.size())));
-}
 
 FinishedShard parse_entry(const Json& json, const std::string& source) {
   const Json& next = json_field(json, "next", Json::value_t::object, source);
@@ -59,7 +55,7 @@ uint64_t Journal::load(const std::string& plan) {
     const std::string_view line(text.data() + kept, end - kept);
     if (line.size() < kHashDigits + 1) break;
     const std::string_view payload = line.substr(kHashDigits + 1);
-    if (line.substr(0, kHashDigits) != line_hash(payload)) break;
+    if (line.substr(0, kHashDigits) != hash_text(payload)) break;
     const Json json = parse_json(payload, path_.string());
     if (kept == 0) {
       if (json_string(json, "plan", path_.string()) == plan) continue;
@@ -92,7 +88,7 @@ void Journal::append(const FinishedShard& entry) {
 }
 
 void Journal::write_line(const std::string& payload) {
-  const std::string line = line_hash(payload) + " " + payload + "\n";
+  const std::string line = hash_text(payload) + " " + payload + "\n";
   size_t done = 0;
   while (done < line.size()) {
     const ssize_t put = ::write(fd_, line.data() + done, line.size() - done);

@@ -14,6 +14,8 @@
 
 namespace octavo::data {
 
+constexpr const char* kJournalName = "prepare.journal";
+
 struct FinishedShard {
   std::string split;
   ShardInfo shard;

@@ -75,6 +75,19 @@ size_t MixedTokens::source_of(uint64_t sample) const {
   return static_cast<size_t>(std::ranges::upper_bound(begins_, sample) - begins_.begin()) - 1;
 }
 
+std::shared_ptr<const Mixture> MixedTokens::all_once() const {
+  std::call_once(all_once_made_, [this] {
+    std::vector<uint64_t> counts;
+    std::vector<Mixture::Source> sources;
+    for (size_t k = 0; k < sources_.size(); ++k) {
+      counts.push_back(samples(k));
+      sources.push_back({counts.back(), {}});
+    }
+    all_once_ = std::make_shared<const Mixture>(std::move(sources), once_each(counts));
+  });
+  return all_once_;
+}
+
 std::unique_ptr<TokenStream> MixedTokens::join(
     std::vector<std::unique_ptr<TokenStream>> streams) const {
   return std::make_unique<MixedStream>(*this, std::move(streams));
@@ -89,7 +102,7 @@ uint64_t MixedTokens::tokens() const {
 std::string MixedTokens::fingerprint() const {
   std::string text = "octavo-mixture 1";
   for (const Source& source : sources_) text += "\n" + source.data->fingerprint();
-  return hash_bytes(std::as_bytes(std::span(text.data(), text.size())));
+  return hash_text(text);
 }
 
 std::optional<config::ChatTemplate> MixedTokens::chat_template() const {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/mixture.h"
 #include "data/token_data.h"
 
 namespace octavo::data {
@@ -26,6 +27,8 @@ class MixedTokens final : public TokenData {
   uint64_t samples(size_t source) const { return begins_[source + 1] - begins_[source]; }
   uint64_t first_sample(size_t source) const { return begins_[source]; }
   size_t source_of(uint64_t sample) const;
+  // Every sample of every source once, spread evenly. Made at the first call.
+  std::shared_ptr<const Mixture> all_once() const;
   // One stream out of one for each source, null where samples are read one by one.
   std::unique_ptr<TokenStream> join(std::vector<std::unique_ptr<TokenStream>> streams) const;
 
@@ -56,6 +59,8 @@ class MixedTokens final : public TokenData {
   mutable std::mutex mutex_;
   mutable std::vector<DamagedRange> damage_;  // in the order in which it was found
   mutable std::vector<size_t> seen_;          // of each source's
+  mutable std::once_flag all_once_made_;
+  mutable std::shared_ptr<const Mixture> all_once_;
   friend class MixedStream;
 };
 

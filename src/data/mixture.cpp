@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <queue>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -12,7 +11,7 @@ namespace octavo::data {
 namespace {
 
 constexpr uint64_t kMarkEvery = 256;
-constexpr size_t kKeptPatterns = 4;
+constexpr uint64_t kKeptLength = 4 * kLongestPeriod;  // of all tables
 constexpr uint64_t kNever = UINT64_MAX;
 constexpr size_t kMostSources = UINT16_MAX;
 
@@ -52,6 +51,11 @@ std::vector<uint64_t> rounded_numbers(const std::vector<double>& weights) {
   return numbers;
 }
 
+// Samples of a period that have `count` of the source, at most.
+uint64_t latest(const Parts& parts, size_t source, uint64_t count) {
+  return ceil_div(count * parts.sum, uint64_t{parts.of[source]});
+}
+
 }  // namespace
 
 Parts whole_parts(const std::vector<double>& weights) {
@@ -76,51 +80,60 @@ Parts whole_parts(const std::vector<double>& weights) {
   return parts;
 }
 
-MixturePattern::MixturePattern(const Parts& parts) : sources_(parts.of.size()) {
-  const uint64_t size = parts.sum;
-  table_.reserve(size);
-  struct Next {
-    uint64_t time;  // from which it may come, or before which it must
-    size_t source;
-    bool operator>(const Next& other) const {
-      return std::pair(time, source) > std::pair(other.time, other.source);
+MixturePattern::MixturePattern(Parts parts)
+    : parts_(std::move(parts)), counts_(parts_.of.size(), 0) {
+  for (size_t k = 0; k < parts_.of.size(); ++k)
+    if (parts_.of[k] > 0) waiting_.push({0, k});
+}
+
+void MixturePattern::make(uint64_t length) const {
+  for (uint64_t place = table_.size(); place < length; ++place) {
+    if (place % kMarkEvery == 0) marks_.insert(marks_.end(), counts_.begin(), counts_.end());
+    for (; !waiting_.empty() && waiting_.top().time <= place; waiting_.pop()) {
+      const size_t source = waiting_.top().source;
+      ready_.push({ceil_div((counts_[source] + 1) * size(), uint64_t{parts_.of[source]}), source});
     }
-  };
-  std::priority_queue<Next, std::vector<Next>, std::greater<>> waiting, ready;
-  std::vector<uint32_t> counts(sources_, 0);
-  for (size_t i = 0; i < sources_; ++i)
-    if (parts.of[i] > 0) waiting.push({0, i});
-  for (uint64_t place = 0; place < size; ++place) {
-    if (place % kMarkEvery == 0) marks_.insert(marks_.end(), counts.begin(), counts.end());
-    for (; !waiting.empty() && waiting.top().time <= place; waiting.pop()) {
-      const size_t source = waiting.top().source;
-      ready.push({ceil_div((counts[source] + 1) * size, uint64_t{parts.of[source]}), source});
-    }
-    OCTAVO_ASSERT(!ready.empty() && ready.top().time > place);
-    const size_t source = ready.top().source;
-    ready.pop();
+    OCTAVO_ASSERT(!ready_.empty() && ready_.top().time > place);
+    const size_t source = ready_.top().source;
+    ready_.pop();
     table_.push_back(static_cast<uint16_t>(source));
-    ++counts[source];
-    waiting.push({counts[source] * size / parts.of[source], source});
+    ++counts_[source];
+    waiting_.push({counts_[source] * size() / parts_.of[source], source});
   }
 }
 
+uint64_t MixturePattern::made() const {
+  const std::lock_guard lock(mutex_);
+  return table_.size();
+}
+
+size_t MixturePattern::source(uint64_t index) const {
+  const std::lock_guard lock(mutex_);
+  make(index + 1);
+  return table_[index];
+}
+
 uint64_t MixturePattern::count(size_t source, uint64_t length) const {
+  if (length == 0) return 0;
+  const std::lock_guard lock(mutex_);
   // The last mark is before the last sample: of a whole period the rest is counted.
-  const uint64_t mark = std::min(length, size() - 1) / kMarkEvery;
+  const uint64_t last = std::min(length, size() - 1), mark = last / kMarkEvery;
+  make(last + 1);
   const auto first = table_.begin() + static_cast<ptrdiff_t>(mark * kMarkEvery);
-  return marks_[mark * sources_ + source] +
+  return marks_[mark * counts_.size() + source] +
          static_cast<uint64_t>(std::count(first, table_.begin() + static_cast<ptrdiff_t>(length),
                                           static_cast<uint16_t>(source)));
 }
 
 uint64_t MixturePattern::length_of(size_t source, uint64_t count) const {
-  uint64_t mark = 0, end = marks_.size() / sources_;  // the last mark with fewer
+  const std::lock_guard lock(mutex_);
+  make(latest(parts_, source, count));
+  uint64_t mark = 0, end = marks_.size() / counts_.size();  // the last mark with fewer
   while (end - mark > 1) {
     const uint64_t middle = (mark + end) / 2;
-    (marks_[middle * sources_ + source] < count ? mark : end) = middle;
+    (marks_[middle * counts_.size() + source] < count ? mark : end) = middle;
   }
-  uint64_t found = marks_[mark * sources_ + source], place = mark * kMarkEvery;
+  uint64_t found = marks_[mark * counts_.size() + source], place = mark * kMarkEvery;
   for (; found < count; ++place) found += table_[place] == source ? 1 : 0;
   return place;
 }
@@ -134,6 +147,28 @@ Mixture::Mixture(std::vector<Source> sources, std::vector<MixtureChange> changes
     fail(ExitCode::kUsage, "data", "wanted from 1 to 2^62 samples in a mixture, found ", end_,
          "; give more data, or other weights and max_epochs");
 }
+
+namespace {
+
+using Position128 = unsigned __int128;
+
+// The position behind the last sample of a source, or bounds of it that need no table.
+struct Leaving {
+  size_t source;
+  Position128 period;  // begins here
+  uint64_t count;      // its samples in that period
+  Position128 earliest, latest;
+};
+
+Leaving leaving(const Mixture::Phase& phase, size_t source, uint64_t left) {
+  const uint64_t part = phase.parts.of[source], sum = phase.parts.sum;
+  const uint64_t count = (left - 1) % part + 1;
+  const Position128 period = Position128{(left - 1) / part} * sum + phase.begin;
+  return {source, period, count, period + (count - 1) * sum / part + 1,
+          period + latest(phase.parts, source, count)};
+}
+
+}  // namespace
 
 // Phases from change.at to `until`; sets end_ when no source is left before it.
 void Mixture::add_phases(const MixtureChange& change, uint64_t until) {
@@ -158,13 +193,17 @@ void Mixture::add_phases(const MixtureChange& change, uint64_t until) {
     phase.parts = whole_parts(weights);
     phases_.push_back(phase);
     const auto table = pattern(phases_.size() - 1);
-    unsigned __int128 next = until;  // samples before the first source leaves
+    // Before the first source leaves: of those that may be it, with the last of their samples.
+    std::vector<Leaving> all;
+    Position128 next = until, latest_end = until;
     for (size_t k = 0; k < weights.size(); ++k) {
       if (weights[k] <= 0 || most[k] == kNever) continue;
-      const uint64_t left = most[k] - phase.counts[k], part = phase.parts.of[k];
-      next = std::min(next, static_cast<unsigned __int128>((left - 1) / part) * phase.parts.sum +
-                                table->length_of(k, (left - 1) % part + 1) + phase.begin);
+      all.push_back(leaving(phase, k, most[k] - phase.counts[k]));
+      latest_end = std::min(latest_end, all.back().latest);
     }
+    for (const Leaving& one : all)
+      if (one.earliest <= latest_end)
+        next = std::min(next, one.period + table->length_of(one.source, one.count));
     if (next >= until) return;
     const auto begin = static_cast<uint64_t>(next);
     for (size_t k = 0; k < weights.size(); ++k) phase.counts[k] = count(k, begin);
@@ -180,11 +219,13 @@ size_t Mixture::phase_number(uint64_t position) const {
 
 std::shared_ptr<const MixturePattern> Mixture::pattern(size_t phase) const {
   const std::lock_guard lock(mutex_);
-  for (const auto& [number, made] : patterns_)
-    if (number == phase) return made;
-  if (patterns_.size() == kKeptPatterns) patterns_.erase(patterns_.begin());
-  patterns_.emplace_back(phase, std::make_shared<const MixturePattern>(phases_[phase].parts));
-  return patterns_.back().second;
+  std::shared_ptr<const MixturePattern>& kept = patterns_[phase];
+  if (kept != nullptr) return kept;
+  uint64_t made = 0;
+  for (const auto& [number, pattern] : patterns_) made += pattern == nullptr ? 0 : pattern->made();
+  if (made > kKeptLength) std::erase_if(patterns_, [&](const auto& p) { return p.first != phase; });
+  kept = std::make_shared<const MixturePattern>(phases_[phase].parts);
+  return kept;
 }
 
 Mixture::Place Mixture::at(uint64_t position) const {

@@ -14,9 +14,13 @@
 // also change at a position. Each of these begins a phase, in which shares are counted anew.
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <queue>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/order.h"
@@ -40,21 +44,35 @@ struct Parts {
 constexpr uint64_t kLongestPeriod = uint64_t{1} << 20;
 Parts whole_parts(const std::vector<double>& weights);
 
-// The order of sources in one period.
+// The order of sources in one period. Made as far as it is asked for: a phase may be short.
 class MixturePattern {
  public:
-  explicit MixturePattern(const Parts& parts);
-  uint64_t size() const { return table_.size(); }
-  size_t source(uint64_t index) const { return table_[index]; }
+  explicit MixturePattern(Parts parts);
+  uint64_t size() const { return parts_.sum; }
+  uint64_t made() const;  // samples of it in the table
+  size_t source(uint64_t index) const;
   // Of the source, in the first `length` samples; length <= size().
   uint64_t count(size_t source, uint64_t length) const;
   // The shortest beginning that has `count` samples of the source; 1 <= count <= its part.
   uint64_t length_of(size_t source, uint64_t count) const;
 
  private:
-  size_t sources_;
-  std::vector<uint16_t> table_;
-  std::vector<uint32_t> marks_;  // counts of all sources before every 256th sample
+  struct Next {
+    uint64_t time;  // from which it may come, or before which it must
+    size_t source;
+    bool operator>(const Next& other) const {
+      return std::pair(time, source) > std::pair(other.time, other.source);
+    }
+  };
+  using Queue = std::priority_queue<Next, std::vector<Next>, std::greater<>>;
+  void make(uint64_t length) const;  // called with the lock held
+
+  Parts parts_;
+  mutable std::mutex mutex_;
+  mutable std::vector<uint16_t> table_;
+  mutable std::vector<uint32_t> marks_;   // counts of all sources before every 256th sample
+  mutable std::vector<uint32_t> counts_;  // of each source in the table
+  mutable Queue waiting_, ready_;
 };
 
 class Mixture {
@@ -96,9 +114,9 @@ class Mixture {
   std::vector<MixtureChange> changes_;
   std::vector<Phase> phases_;
   uint64_t end_ = 0;
-  // Tables are made when they are needed: a phase that is over or far away has none.
+  // Of phases; made when they are needed.
   mutable std::mutex mutex_;
-  mutable std::vector<std::pair<size_t, std::shared_ptr<const MixturePattern>>> patterns_;
+  mutable std::map<size_t, std::shared_ptr<const MixturePattern>> patterns_;
 };
 
 // Every sample of every source once, spread evenly: for validation.

@@ -12,7 +12,10 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -86,6 +89,16 @@ std::optional<uint64_t> number_of(const std::string& name, std::string_view kind
   return number;
 }
 
+// Whether this process has not cleaned the folder for this limit. Each split of each source opens
+// the same one, and to walk through it takes a request for each part on a network's file system.
+bool is_to_clean(const fs::path& folder, uint64_t limit) {
+  static std::mutex mutex;
+  static std::map<std::string, uint64_t> cleaned;
+  const std::lock_guard lock(mutex);
+  const auto [last, is_first] = cleaned.try_emplace(folder.string(), limit);
+  return is_first || std::exchange(last->second, limit) != limit;
+}
+
 }  // namespace
 
 PartCache::PartCache(fs::path folder, uint64_t limit)
@@ -101,7 +114,7 @@ PartCache::PartCache(fs::path folder, uint64_t limit)
     large_ = small_ = 0;
     return;
   }
-  clean();
+  if (is_to_clean(folder_, limit)) clean();
 }
 
 // What a killed process left, and places that a smaller limit no longer has.

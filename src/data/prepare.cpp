@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/signals.h"
+#include "base/text.h"
 #include "data/encode.h"
 #include "data/extend.h"
 #include "data/folder_lock.h"
@@ -70,14 +71,15 @@ Tally write_shards(const PrepareOptions& options, const EncodeContext& context, 
   while (const auto unit = encoder.next()) {
     if (stop_requested())
       fail(ExitCode::kStopped, "data", "stopped by ", stop_reason(), " with ",
-           journal.finished().size(), " shards finished; run the same command to continue");
+           counted(journal.finished().size(), "shard"),
+           " finished; run the same command to continue");
     journal.note(tally.to_json());  // of the units before this one, where a restart begins
     output->write(*unit, std::exchange(skip, 0));
     bytes_done += unit->source_bytes;
     tally.add(*unit, context.sources[unit->start.file].set);
     if (progress)
       progress->set(static_cast<double>(bytes_done) / 1e6,
-                    str(journal.finished().size(), " shards"));
+                    counted(journal.finished().size(), "shard"));
   }
   journal.note(tally.to_json());
   output->finish({.file = context.sources.size()});
@@ -97,7 +99,9 @@ PrepareResult run(const PrepareOptions& options) {
   if (options.shared || options.deduplicate)
     return prepare_in_chunks(options, *tokenizer, std::move(inputs), workers);
   const fs::path sources_path = options.output / kSourcesName;
-  hash_sources(inputs.sources, sources_path, workers, options.quiet);
+  hash_and_keep(inputs.sources, sources_path, workers, options.quiet);
+  leave_out_known(options, inputs);
+  if (inputs.sources.empty()) return {};
   DatasetIndex index = make_index(options, *tokenizer, inputs);
 
   if (const auto finished = find_finished(options.output, index.plan)) {
@@ -115,7 +119,7 @@ PrepareResult run(const PrepareOptions& options) {
   for (const FinishedShard& entry : journal.finished()) kept.insert(entry.shard.name);
   remove_leftovers(options.output, kept);
   const size_t reused = journal.finished().size();
-  if (reused > 0) log_info(str("data: continuing behind ", reused, " finished shards"));
+  if (reused > 0) log_info(str("data: continuing behind ", counted(reused, "finished shard")));
   const EncodeContext context = make_context(options, *tokenizer, inputs);
   const Tally tally = write_shards(options, context, workers, index.kind, journal);
   for (const FinishedShard& entry : journal.finished())

@@ -51,8 +51,11 @@ struct PrepareOptions {
   bool shared = false;       // other processes with the same options may share the work
   bool extend = false;       // the output is a finished data set, which gets these documents too
   bool after_end = false;    // the tokens begin with an end of document (extend.h)
-  int workers = 0;           // 0: one per core
-  bool quiet = false;        // no progress bar
+  // What stands in the first `known_files` lines of this sources.jsonl is left out (extend.h).
+  fs::path known_list;
+  uint64_t known_files = 0;
+  int workers = 0;     // 0: one per core
+  bool quiet = false;  // no progress bar
 };
 
 // `inputs` may be names of data sets: see splits.h.

@@ -1,6 +1,7 @@
 #include "data/prepare_plan.h"
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 
 namespace octavo::data {
@@ -21,6 +22,8 @@ Inputs find_inputs(const PrepareOptions& options, const tokenizer::Tokenizer& to
   }
   inputs.first_val = inputs.sources.size();
   for (Source& source : validation) inputs.sources.push_back(std::move(source));
+  // What will be left out is not read for its hash again.
+  if (options.known_files > 0) hash_sources(inputs.sources, options.known_list, 0, true);
   return inputs;
 }
 
@@ -89,7 +92,7 @@ DatasetIndex make_index(const PrepareOptions& options, const tokenizer::Tokenize
   const std::string plan =
       str(index.kind.tokenizer_fingerprint, ' ', index.kind.vocab_size, ' ',
           tokenizer.end_of_document(), ' ', index.options.dump(), ' ', index.sources_fingerprint);
-  index.plan = hash_bytes(std::as_bytes(std::span(plan.data(), plan.size())));
+  index.plan = hash_text(plan);
   return index;
 }
 

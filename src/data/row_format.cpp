@@ -46,6 +46,19 @@ std::string found_instead(const Json& row, const std::string& name) {
   return field == row.end() ? "no such field" : "it to be " + std::string(field->type_name());
 }
 
+// The first row shows whether a key names what is there: else it is a mistake of the user, not
+// damage of the file.
+void check_named(const Json& row, const std::string& name, const char* key, Json::value_t type,
+                 const std::string& place) {
+  const auto field = row.is_object() ? row.find(name) : row.end();
+  if (!row.is_object() || (field != row.end() && (field->type() == type || field->is_null())))
+    return;  // a row that is no object is for the encoder to judge
+  fail(ExitCode::kUsage, "data", place, ": wanted ",
+       type == Json::value_t::array ? "a list of messages" : "a text", " in the field '", name,
+       "', found ", found_instead(row, name), "; set ", key,
+       " to one of the fields of the rows: ", field_list(row));
+}
+
 // The string in a field, moved out of the row.
 std::string take_string(Json& row, const std::string& name, const std::string& place,
                         const char* what, const char* key) {
@@ -125,10 +138,19 @@ RowFormat detect_format(const FieldNames& given, const Json& row, const std::str
   if (!given.prompt.empty() && !given.messages.empty())
     fail(ExitCode::kUsage, "data",
          "wanted either prompt_field and response_field or messages_field, found all; give one");
-  if (!given.prompt.empty()) return prompt_format("as given", given.prompt, given.response, "");
-  if (!given.messages.empty()) return messages_format(given.messages);
-  // A row that is no object is for the encoder to judge.
-  if (given.text != "text" || !row.is_object()) return text_format(given.text);
+  if (!given.prompt.empty()) {
+    check_named(row, given.prompt, "prompt_field", Json::value_t::string, place);
+    check_named(row, given.response, "response_field", Json::value_t::string, place);
+    return prompt_format("as given", given.prompt, given.response, "");
+  }
+  if (!given.messages.empty()) {
+    check_named(row, given.messages, "messages_field", Json::value_t::array, place);
+    return messages_format(given.messages);
+  }
+  if (given.text != "text" || !row.is_object()) {
+    check_named(row, given.text, "text_field", Json::value_t::string, place);
+    return text_format(given.text);
+  }
   for (const char* field : kMessageFields)
     if (row.contains(field) && row[field].is_array()) return messages_format(field);
   for (const KnownDataset& set : kKnownSets)
@@ -136,7 +158,7 @@ RowFormat detect_format(const FieldNames& given, const Json& row, const std::str
       return prompt_format(set.name, set.prompt, set.response,
                            set.input[0] != '\0' && row.contains(set.input) ? set.input : "");
   if (!row.contains("text"))
-    fail(ExitCode::kDamaged, "data", place,
+    fail(ExitCode::kUsage, "data", place,
          ": wanted a text, a prompt with an answer or chat messages, the text field 'text' is "
          "missing (no such field), found the fields ",
          field_list(row), "; set text_field, prompt_field and response_field, or messages_field");

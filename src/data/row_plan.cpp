@@ -103,7 +103,7 @@ void drop_texts(std::vector<Source>& sources) {
     return text;
   });
   if (dropped > 0)
-    log_warn(str("data: skipped ", dropped, " text files beside rows with answers: ",
+    log_warn(str("data: skipped ", counted(dropped, "text file"), " beside rows with answers: ",
                  names.size() > 500 ? names.substr(0, 500) + " …" : names));
 }
 

@@ -1,9 +1,9 @@
 #include "data/s3_input.h"
 
 #include <algorithm>
-#include <span>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "object_store/object_store.h"
 
 namespace octavo::data {
@@ -11,8 +11,7 @@ namespace {
 
 // Stands for the content, which is not read for its hash alone.
 std::string tag_hash(const object_store::ObjectReader& reader) {
-  const std::string text = str("s3 ", reader.tag(), ' ', reader.bytes());
-  return hash_bytes(std::as_bytes(std::span(text.data(), text.size())));
+  return hash_text(str("s3 ", reader.tag(), ' ', reader.bytes()));
 }
 
 class S3Input : public InputFile {
@@ -53,9 +52,11 @@ std::vector<Source> list_s3(const std::string& address) {
     fail(ExitCode::kUsage, "data", "wanted an object or a prefix, found nothing at ", address,
          "; check the name");
   std::vector<Source> sources;
-  for (const object_store::Object& object : objects)
+  for (const object_store::Object& object : objects) {
+    stop_if_asked("listing inputs");  // each is a request
     if (object.name.empty() || object.bytes > 0)
       sources.push_back(source_of(*store, whole, object));
+  }
   return sources;
 }
 

@@ -12,6 +12,8 @@ namespace octavo::data {
 namespace {
 
 constexpr uint64_t kMostCachedBlocks = 1024;
+// Of a mixture, in a rank's memory: of one source, and of all of them.
+constexpr uint64_t kSourceBytes = uint64_t{1} << 30, kSourcesBytes = uint64_t{4} << 30;
 constexpr uint64_t kSourceSalt = 0x6f637461766f2f33;  // "octavo/3": changing it changes mixtures
 
 // Room for the windows that the samples of a step come from, for what follows them, and for blocks
@@ -55,24 +57,18 @@ std::optional<StreamOptions> options_for(const TokenData& data, const Loader::Op
   return std::nullopt;
 }
 
+// A source's share of a step is no whole number of samples, so that they move from rank to rank: a
+// rank may come to all places of the data that a step draws from, not to its share of them alone.
+void let_grow(StreamOptions& options, uint64_t token_bytes, uint64_t streams) {
+  const uint64_t bytes = std::min(kSourceBytes, kSourcesBytes / streams);
+  options.most_blocks =
+      std::max(options.cached_blocks, bytes / (options.block_tokens * token_bytes));
+}
+
 // Many sources take about as much memory as one.
 void share_blocks(StreamOptions& options, uint64_t streams) {
   options.cached_blocks = std::max<uint64_t>(4, options.cached_blocks / streams);
   options.expected_blocks = options.cached_blocks / 2;
-}
-
-std::vector<uint64_t> samples_of(const MixedTokens& mixed) {
-  std::vector<uint64_t> samples;
-  for (size_t k = 0; k < mixed.sources().size(); ++k) samples.push_back(mixed.samples(k));
-  return samples;
-}
-
-// Validation has no weights: every sample of every source once.
-std::shared_ptr<const Mixture> all_once(const MixedTokens& mixed) {
-  const std::vector<uint64_t> samples = samples_of(mixed);
-  std::vector<Mixture::Source> sources;
-  for (const uint64_t count : samples) sources.push_back({count, {}});
-  return std::make_shared<const Mixture>(std::move(sources), once_each(samples));
 }
 
 }  // namespace
@@ -87,7 +83,7 @@ SampleOrder::SampleOrder(const TokenData& data, const Loader::Options& options,
   const MixedTokens* mixed = data.mixed();
   OCTAVO_ASSERT(mixed != nullptr || mixture_ == nullptr);
   if (mixed == nullptr) return;
-  if (mixture_ == nullptr) mixture_ = all_once(*mixed);
+  if (mixture_ == nullptr) mixture_ = mixed->all_once();  // validation has no weights
   OCTAVO_ASSERT(mixture_->sources().size() == mixed->sources().size());
   for (size_t k = 0; k < mixed->sources().size(); ++k) {
     const Mixture::Source& source = mixture_->sources()[k];
@@ -120,6 +116,8 @@ std::unique_ptr<TokenStream> SampleOrder::stream() const {
     wanted[k]->sharers = static_cast<int>(count);
     if (is_scattered(options_, mixture_->sources()[k].order))
       share_blocks(*wanted[k], static_cast<uint64_t>(count));
+    else
+      let_grow(*wanted[k], sources[k].data->token_bytes(), static_cast<uint64_t>(count));
     streams[k] = sources[k].data->stream(*wanted[k]);
   }
   return data_.mixed()->join(std::move(streams));

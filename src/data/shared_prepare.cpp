@@ -4,8 +4,10 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "data/chunks.h"
 #include "data/duplicates.h"
+#include "data/extend.h"
 #include "data/journal.h"
 #include "data/stages.h"
 #include "data/token_output.h"
@@ -85,8 +87,8 @@ class ChunkedPreparation {
 
   // Said also when others finish the data set while this process waits.
   ~ChunkedPreparation() {
-    log_info(str("data: this process encoded ", own_chunks_, " of ", chunks_.size(),
-                 " chunks and wrote ", own_shards_, " shards"));
+    log_info(str("data: this process encoded ", own_chunks_, " of ",
+                 counted(chunks_.size(), "chunk"), " and wrote ", counted(own_shards_, "shard")));
   }
   ChunkedPreparation(const ChunkedPreparation&) = delete;
   ChunkedPreparation& operator=(const ChunkedPreparation&) = delete;
@@ -218,8 +220,10 @@ class ChunkedPreparation {
                                      .share_samples = options_.packing},
                                     journal);
     for (const EncodedChunk& chunk : encoded_)
-      each_unit(chunk, tokens_, index_.kind,
-                [&](const EncodedUnit& unit) { output->write(unit, 0); });
+      each_unit(chunk, tokens_, index_.kind, [&](const EncodedUnit& unit) {
+        check_stop(work_);
+        output->write(unit, 0);
+      });
     output->finish({.file = context_.sources.size()});
     Json list = move_to_output(journal.finished());
     Journal::remove(work_.scratch());
@@ -276,6 +280,8 @@ Attempt attempt(const PrepareOptions& options, const tokenizer::Tokenizer& token
   Attempt result;
   for (const std::string& item : work.done()) result.reused += item.starts_with("shard-") ? 1 : 0;
   hash_together(work, inputs.sources, options.output / kSourcesName, workers, options.quiet);
+  leave_out_known(options, inputs);
+  if (inputs.sources.empty()) return result;
   result.index = make_index(options, tokenizer, inputs);
   agree_on_plan(work, result.index.plan);
   // Others may have finished, and removed the folder that this process then made anew.
@@ -292,6 +298,8 @@ PrepareResult prepare_in_chunks(const PrepareOptions& options,
   const auto finished = [&]() -> std::optional<DatasetIndex> {
     if (!has_index(options.output)) return std::nullopt;
     hash_sources(inputs.sources, options.output / kSourcesName, workers, options.quiet);
+    leave_out_known(options, inputs);
+    if (inputs.sources.empty()) return std::nullopt;
     return find_finished(options.output, make_index(options, tokenizer, inputs).plan);
   };
   if (const auto index = finished()) {
@@ -306,6 +314,7 @@ PrepareResult prepare_in_chunks(const PrepareOptions& options,
   };
   try {
     const Attempt done = attempt(options, tokenizer, inputs, workers);
+    if (inputs.sources.empty()) return {};
     if (!done.wrote) {
       const auto index = finished();
       if (!index)
@@ -325,6 +334,13 @@ PrepareResult prepare_in_chunks(const PrepareOptions& options,
     if (const auto index = finished()) return by_others(*index);
     throw;
   }
+}
+
+bool has_shared_work(const fs::path& output) {
+  const fs::path folder = output / kWorkFolderName;
+  std::error_code none;  // another process may be removing it
+  const fs::directory_iterator worker(folder / "workers", none);
+  return worker != fs::directory_iterator() || fs::exists(folder / "done" / "plan", none);
 }
 
 }  // namespace octavo::data

@@ -12,4 +12,8 @@ namespace octavo::data {
 PrepareResult prepare_in_chunks(const PrepareOptions& options,
                                 const tokenizer::Tokenizer& tokenizer, Inputs inputs, int workers);
 
+// Whether processes share a preparation in the folder, or left one that can be continued: hashes of
+// inputs alone are none.
+bool has_shared_work(const fs::path& output);
+
 }  // namespace octavo::data

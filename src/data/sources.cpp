@@ -6,6 +6,7 @@
 #include <atomic>
 #include <exception>
 #include <fstream>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -17,9 +18,13 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "base/signals.h"
 #include "base/text.h"
+#include "data/dataset_index.h"
 #include "data/input_file.h"
+#include "data/journal.h"
 #include "data/s3_input.h"
+#include "data/work_folder.h"
 
 namespace octavo::data {
 namespace {
@@ -51,6 +56,17 @@ bool looks_like_rows(std::string_view head) {
          Json::accept(head.substr(first, line_end - first));
 }
 
+// What an interrupted preparation left is no text.
+void refuse_unfinished(const fs::path& folder) {
+  if (fs::exists(folder / kIndexName)) return;
+  for (const char* name : {kJournalName, kWorkFolderName})
+    if (fs::exists(folder / name))
+      fail(ExitCode::kUsage, "data",
+           "wanted texts or a prepared data set, found an unfinished one (", name, " and no ",
+           kIndexName, ") in ", folder.string(),
+           "; run the same octavo data prepare command again, which continues it");
+}
+
 class Lister {
  public:
   explicit Lister(const fs::path& output) : output_(fs::weakly_canonical(output)) {}
@@ -72,6 +88,7 @@ class Lister {
       fail(ExitCode::kUsage, "data", "wanted different folders for input and output, found ",
            input.string(), " for both; name another output");
     if (fs::is_directory(status)) {
+      refuse_unfinished(input);
       add_folder(input, whole.filename().string());
     } else {
       // Not the name of what a link points to: the Hugging Face cache is full of links.
@@ -142,7 +159,7 @@ class Lister {
   static void say_files(const char* why, const std::vector<std::string>& files) {
     if (files.empty()) return;
     constexpr size_t kShown = 5;
-    std::string line = str("data: skipped ", files.size(), " files, ", why, ": ");
+    std::string line = str("data: skipped ", counted(files.size(), "file"), ", ", why, ": ");
     for (size_t i = 0; i < std::min(files.size(), kShown); ++i) line += (i ? ", " : "") + files[i];
     if (files.size() > kShown) line += ", …";
     log_warn(line);
@@ -176,6 +193,12 @@ std::unordered_map<std::string, Json> read_cache(const fs::path& path) {
 
 }  // namespace
 
+void stop_if_asked(const char* doing) {
+  if (stop_requested())
+    fail(ExitCode::kStopped, "data", "stopped by ", stop_reason(), " while ", doing,
+         "; run the same command to continue");
+}
+
 std::vector<Source> list_sources(const std::vector<fs::path>& inputs, const fs::path& output,
                                  bool say_skipped) {
   Lister lister(output);
@@ -208,7 +231,7 @@ void hash_sources(std::vector<Source>& sources, const fs::path& cache_path, int 
   const auto work = [&] {
     try {
       for (size_t i; (i = next++) < unknown.size();) {
-        unknown[i]->hash = hash_file(unknown[i]->path);
+        unknown[i]->hash = hash_file(unknown[i]->path, [] { stop_if_asked("hashing inputs"); });
         const std::lock_guard lock(mutex);
         done += static_cast<double>(unknown[i]->bytes);
         if (progress) progress->set(done / 1e6);
@@ -224,6 +247,19 @@ void hash_sources(std::vector<Source>& sources, const fs::path& cache_path, int 
   for (std::thread& thread : threads) thread.join();
   if (error) std::rethrow_exception(error);
   if (progress) progress->finish();
+}
+
+void hash_and_keep(std::vector<Source>& sources, const fs::path& list, int workers, bool quiet) {
+  try {
+    hash_sources(sources, list, workers, quiet);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kStopped || has_index(list.parent_path())) throw;
+    std::vector<Source> hashed;
+    std::ranges::copy_if(sources, std::back_inserter(hashed),
+                         [](const Source& source) { return !source.hash.empty(); });
+    if (!hashed.empty()) write_sources(list, hashed);
+    throw;
+  }
 }
 
 void write_sources(const fs::path& path, const std::vector<Source>& sources) {
@@ -242,7 +278,7 @@ std::string sources_fingerprint(const std::vector<Source>& sources) {
   std::string text;
   for (const Source& source : sources)
     text += str(source.name, '\0', source.bytes, ' ', source.hash, '\n');
-  return hash_bytes(std::as_bytes(std::span(text.data(), text.size())));
+  return hash_text(text);
 }
 
 std::vector<uint64_t> source_begins(const std::vector<Source>& sources) {

@@ -28,9 +28,16 @@ struct Source {
 std::vector<Source> list_sources(const std::vector<fs::path>& inputs, const fs::path& output,
                                  bool say_skipped = true);
 
+// Fails when the process was asked to stop. `doing`: "hashing inputs".
+void stop_if_asked(const char* doing);
+
 // Fills in the hashes, on `workers` threads. `cache` is the sources.jsonl of an earlier call: a
 // file of the same name, size and time keeps the hash it has there.
 void hash_sources(std::vector<Source>& sources, const fs::path& cache, int workers, bool quiet);
+
+// The same; a stop leaves the hashes so far in `list`, unless a finished data set has it. Else a
+// job whose time is shorter than the hashing would be started again for ever.
+void hash_and_keep(std::vector<Source>& sources, const fs::path& list, int workers, bool quiet);
 
 void write_sources(const fs::path& path, const std::vector<Source>& sources);
 std::string sources_fingerprint(const std::vector<Source>& sources);  // names, sizes and hashes

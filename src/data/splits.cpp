@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "config/names.h"
 #include "data/s3_input.h"
 #include "hub/hub.h"
@@ -90,7 +91,7 @@ void name_texts(SplitInputs& result) {
   for (InputSet& set : result.sets) {
     if (set.name.empty()) {
       set.name = result.inputs[first].filename().string();
-      if (set.inputs > 1) set.name += str(" and ", set.inputs - 1, " more files");
+      if (set.inputs > 1) set.name += " and " + counted(set.inputs - 1, "more file");
     }
     first += set.inputs;
   }
@@ -115,10 +116,10 @@ void add_named(const config::Settings& settings, const std::string& input, Split
     result.validation.insert(result.validation.end(), found->files.begin(), found->files.end());
     set.val_inputs = found->files.size();
     set.val_split = found->split;
-    validation = str("split ", found->split, " (", found->files.size(), " files)");
+    validation = str("split ", found->split, " (", counted(found->files.size(), "file"), ")");
   }
-  log_info(str("data: ", input, ": split ", split, " (", train.files.size(),
-               " files); validation: ", validation));
+  log_info(str("data: ", input, ": split ", split, " (", counted(train.files.size(), "file"),
+               "); validation: ", validation));
   result.sets.push_back(std::move(set));
 }
 

@@ -19,10 +19,16 @@ struct Stage {
   bool quiet = false;
 };
 
+// What this process did of a stage.
+struct StageResult {
+  size_t items = 0;
+  size_t listings = 0;  // of the folder of all that is done, each of which takes as long as it is
+};
+
 // Fails when the process was asked to stop.
 void check_stop(const WorkFolder& folder);
 
-// Until every item is done, by this process or others. The number of items that this process did.
-size_t do_stage(WorkFolder& folder, const Stage& stage);
+// Until every item is done, by this process or others.
+StageResult do_stage(WorkFolder& folder, const Stage& stage);
 
 }  // namespace octavo::data

@@ -18,6 +18,8 @@ struct StreamOptions {
   uint64_t expected_blocks = 0;  // of them, at most: read, and not used yet
   int threads = 4;
   int sharers = 1;  // streams that share the threads
+  // cached_blocks grows up to it while blocks come back that were dropped.
+  uint64_t most_blocks = 0;
 };
 
 class TokenStream {

@@ -21,6 +21,7 @@ uint64_t UnitReader::file_end() const {
 
 void UnitReader::open() {
   const Source& source = sources_[at_.file];
+  units_ = 0;
   if (source.format == SourceFormat::kJson) {
     rows_ = std::make_unique<JsonRowReader>(source, at_.offset, at_.line, limits_.line_bytes);
     return;
@@ -69,6 +70,16 @@ void UnitReader::fill_lines(std::string& text) const {
   if (end != std::string::npos && at_.offset + text.size() < file_end) text.resize(end + 1);
 }
 
+// The last unit that is read of a file: an object on a server may have been replaced since the
+// first one. What is read at once is of one content.
+void UnitReader::check_one_content(const Unit& unit) const {
+  const Source& source = sources_[unit.start.file];
+  const bool at_once =
+      !rows_ && units_ == 1 &&
+      (source.format == SourceFormat::kText || unit.text.size() <= limits_.batch_bytes);
+  if (!at_once) check_unchanged(source);
+}
+
 void UnitReader::end_file() {
   file_.reset();
   rows_.reset();
@@ -84,7 +95,10 @@ Unit UnitReader::next_rows() {
   unit.source_bytes = (batch.ends_file ? sources_[at_.file].bytes : batch.next_offset) - at_.offset;
   at_.offset = batch.next_offset;
   at_.line = batch.next_row;
-  if (unit.ends_file) end_file();
+  if (unit.ends_file) {
+    check_one_content(unit);
+    end_file();
+  }
   return unit;
 }
 
@@ -93,6 +107,7 @@ std::optional<Unit> UnitReader::next() {
       (at_.file == end_.file && at_.offset >= end_.offset))
     return std::nullopt;
   if (!file_ && !rows_) open();
+  ++units_;
   if (rows_) return next_rows();
   const Source& source = sources_[at_.file];
   const bool lines = source.format == SourceFormat::kJsonl;
@@ -108,6 +123,7 @@ std::optional<Unit> UnitReader::next() {
   unit.source_bytes = unit.text.size();
   at_.offset += unit.text.size();
   unit.ends_file = at_.offset == source.bytes;
+  if (at_.offset >= file_end()) check_one_content(unit);
   if (unit.ends_file)
     end_file();
   else if (lines && at_.line > 0)

@@ -50,6 +50,7 @@ class UnitReader {
   void end_file();
   void cut_text(std::string& text) const;
   void fill_lines(std::string& text) const;
+  void check_one_content(const Unit& unit) const;
   uint64_t file_end() const;  // of the file at at_, or where to stop in it
 
   const std::vector<Source>& sources_;
@@ -59,6 +60,7 @@ class UnitReader {
   UnitPosition end_;
   std::unique_ptr<InputFile> file_;  // of the file at at_, once it is open; or
   std::unique_ptr<RowReader> rows_;
+  uint64_t units_ = 0;  // of that file, so far
 };
 
 }  // namespace octavo::data

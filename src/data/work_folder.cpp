@@ -32,10 +32,6 @@ std::string pid_space() {
   return boot.empty() || space.empty() ? "" : boot + " " + space;
 }
 
-std::string result_hash(std::string_view payload) {
-  return hash_bytes(std::as_bytes(std::span(payload.data(), payload.size())));
-}
-
 // A file beside the others that appears whole; false when there is one already.
 bool link_new(const fs::path& from, const fs::path& to) {
   if (::link(from.c_str(), to.c_str()) == 0) return true;
@@ -152,7 +148,10 @@ bool WorkFolder::claim(const std::string& item) {
     const fs::path claim = folder_ / "claims" / str(item, ".", owners);
     if (link_new(folder_ / "workers" / id_, claim)) {
       held_.insert(claim);
-      if (!fs::exists(done)) return true;  // it was finished and given back in between
+      // It may have been finished and given back in between, or a while ago: an NFS client
+      // remembers that a name was not there until the folder is opened.
+      const Fd asks_again(::open(done.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+      if (!fs::exists(done)) return true;
       held_.erase(claim);
       fs::remove(claim);
       return false;
@@ -165,7 +164,7 @@ bool WorkFolder::claim(const std::string& item) {
 bool WorkFolder::publish_once(const std::string& item, const Json& result) {
   const std::string payload = result.dump(-1, ' ', false, Json::error_handler_t::replace);
   const fs::path draft = scratch() / ("done-" + item);
-  octavo::write_file_atomic(draft, result_hash(payload) + " " + payload + "\n");
+  octavo::write_file_atomic(draft, hash_text(payload) + " " + payload + "\n");
   const bool first = link_new(draft, folder_ / "done" / item);
   fsync_path(folder_ / "done");
   fs::remove(draft);
@@ -188,7 +187,7 @@ std::optional<Json> WorkFolder::result(const std::string& item) const {
   const std::string_view line(text);
   if (line.size() < kResultHashDigits + 2 || line.back() != '\n' ||
       line.substr(0, kResultHashDigits) !=
-          result_hash(line.substr(kResultHashDigits + 1, line.size() - kResultHashDigits - 2)))
+          hash_text(line.substr(kResultHashDigits + 1, line.size() - kResultHashDigits - 2)))
     fail(ExitCode::kDamaged, "data", path.string(), " does not match its hash; delete ",
          folder_.string(), " and prepare the data again");
   return parse_json(line.substr(kResultHashDigits + 1), path.string());
@@ -196,13 +195,6 @@ std::optional<Json> WorkFolder::result(const std::string& item) const {
 
 std::set<std::string> WorkFolder::done() const {
   return names_in(folder_ / "done");
-}
-
-std::set<std::string> WorkFolder::claimed() const {
-  std::set<std::string> items;
-  for (const std::string& name : names_in(folder_ / "claims"))
-    items.insert(name.substr(0, name.rfind('.')));
-  return items;
 }
 
 size_t WorkFolder::others() {

@@ -49,9 +49,8 @@ class WorkFolder {
   bool publish_once(const std::string& item, const Json& result);  // whether this is the one
   std::optional<Json> result(const std::string& item) const;
 
-  std::set<std::string> done() const;     // items
-  std::set<std::string> claimed() const;  // items that somebody has, or had
-  size_t others();                        // processes that live, without this one
+  std::set<std::string> done() const;  // items; lists all of them
+  size_t others();                     // processes that live, without this one
 
   const fs::path& path() const { return folder_; }
   fs::path scratch() const { return folder_ / ("tmp-" + id_); }  // for files of this process

@@ -115,6 +115,43 @@ std::string first_few(const std::vector<std::string>& names) {
          (names.size() > kShown ? str(" … (", names.size(), " layers)") : std::string());
 }
 
+// What makes the variant of what is in use. Hopper's accumulators are of Hopper's recipes alone:
+// train refuses them beside another.
+std::vector<std::string> changes_to(const Diagnosis& found, const Variant& variant) {
+  constexpr int kHopper = 90;
+  std::vector<std::string> keys = keys_of(variant, variant_of(found.in_use));
+  const bool adds_as_hopper = std::ranges::any_of(
+      found.layers, [](const LayerStats& layer) { return layer.hopper_sums.front().has_value(); });
+  if (adds_as_hopper && !fp8::traits_of(variant.recipe).native.has(kHopper))
+    keys.emplace_back("fp8_accumulate fp32");
+  return keys;
+}
+
+// Of "fp8_recipe current", "fp8_margin 0": --fp8_recipe current --fp8_margin 0.
+std::vector<std::string> flags_of(const std::vector<std::string>& changes) {
+  std::vector<std::string> flags;
+  for (const std::string& change : changes) {
+    const size_t space = change.find(' ');
+    flags.push_back("--" + change.substr(0, space));
+    flags.push_back(change.substr(space + 1));
+  }
+  return flags;
+}
+
+// What fp8_skip has now: a new one takes its place, and must say it again.
+std::vector<std::string> skipped_now(const Diagnosis& found) {
+  constexpr std::string_view kReason = "fp8_skip ";
+  std::vector<std::string> patterns;
+  for (const train::GemmLine& line : found.coverage) {
+    if (!line.reason.starts_with(kReason)) continue;
+    const std::string rest = line.reason.substr(kReason.size());
+    std::string pattern = rest.substr(0, rest.find(' '));  // without " (default)"
+    if (std::ranges::find(patterns, pattern) == patterns.end())
+      patterns.push_back(std::move(pattern));
+  }
+  return patterns;
+}
+
 // The worst tensor now, and what the same tensor would be.
 std::string before_and_after(const Diagnosis& found, const nn::Fp8TensorReport& worst,
                              const Variant& variant) {
@@ -150,14 +187,20 @@ void add_cure(const Diagnosis& found, const std::vector<std::string>& sick,
   for (const std::string& layer : sick)
     if (std::ranges::find(healed, layer) == healed.end()) left.push_back(layer);
   if (cure != nullptr)
-    advice.push_back({true, keys_of(*cure, now) + needs(*cure),
+    advice.push_back({true, join(changes_to(found, *cure), ", ") + needs(*cure),
                       before_and_after(found, *worst_of(found, healed), *cure) +
-                          str(" (heals ", healed.size(), " of ", sick.size(), " sick layers)")});
-  if (!left.empty())
-    advice.push_back(
-        {true, "fp8_skip " + first_few(left),
-         str("no recipe keeps these healthy on this batch; worst: ", worst_of(found, left)->layer,
-             " ", worst_of(found, left)->tensor, ": ", worst_of(found, left)->trouble)});
+                          str(" (heals ", healed.size(), " of ", sick.size(), " sick layers)"),
+                      flags_of(changes_to(found, *cure))});
+  if (left.empty()) return;
+  // All of them, however many: it is what is typed.
+  std::vector<std::string> skip = skipped_now(found);
+  skip.insert(skip.end(), left.begin(), left.end());
+  const std::string key = "fp8_skip " + join(skip, ",");
+  advice.push_back(
+      {true, key,
+       str("no recipe keeps these healthy on this batch; worst: ", worst_of(found, left)->layer,
+           " ", worst_of(found, left)->tensor, ": ", worst_of(found, left)->trouble),
+       flags_of({key})});
 }
 
 // Delayed takes its scale from steps that are over.
@@ -165,17 +208,24 @@ void add_stale_scales(const Diagnosis& found, std::vector<Advice>& advice) {
   if (!fp8::uses_history(found.in_use.recipe)) return;
   for (const auto& r : found.health) {
     if (r.health.saturated_percent() <= fp8::Limits{}.saturated_percent) continue;
-    const bool by_keys =
-        found.in_use.interval > 1 || found.in_use.algo == fp8::AmaxAlgo::kMostRecent;
-    advice.push_back({true,
-                      by_keys
-                          ? str("fp8_interval 1, fp8_amax_algo max (are ", found.in_use.interval,
-                                ", ", config::name_of(found.in_use.algo), ")")
-                          : str("fp8_margin ", found.in_use.margin + 1, ", or fp8_recipe current"),
+    const fp8::Options& now = found.in_use;
+    const bool by_keys = now.interval > 1 || now.algo == fp8::AmaxAlgo::kMostRecent;
+    constexpr int64_t kLargestMargin = 16;  // that the key takes
+    const bool has_margin = now.margin < kLargestMargin;
+    const std::vector<std::string> keys =
+        by_keys      ? std::vector<std::string>{"fp8_interval 1", "fp8_amax_algo max"}
+        : has_margin ? std::vector<std::string>{str("fp8_margin ", now.margin + 1)}
+                     : std::vector<std::string>{"fp8_recipe current"};
+    const std::string besides =
+        by_keys      ? str(" (are ", now.interval, ", ", config::name_of(now.algo), ")")
+        : has_margin ? ", or fp8_recipe current"
+                     : "";
+    advice.push_back({true, join(keys, ", ") + besides,
                       str(r.layer, " ", r.tensor, ": ", r.trouble, "; amax ", r.health.amax,
                           " x scale ", r.health.factor,
                           " is past the format's largest value: it grew since the scale was "
-                          "made")});
+                          "made"),
+                      flags_of(keys)});
     return;
   }
 }
@@ -227,9 +277,11 @@ void add_better_recipe(const Diagnosis& found, std::vector<Advice>& advice) {
   if (least >= kWorthwhile * in_use.error) return;
   const auto better = std::ranges::find_if(
       possible, [&](const auto& candidate) { return candidate.second <= kAsGood * least; });
-  advice.push_back({false, keys_of(better->first, now) + needs(better->first),
+  const std::vector<std::string> keys = changes_to(found, better->first);
+  advice.push_back({false, join(keys, ", ") + needs(better->first),
                     str("error of the GEMMs ", percent_text(better->second), " instead of ",
-                        percent_text(in_use.error), " on the same tensors")});
+                        percent_text(in_use.error), " on the same tensors"),
+                    flags_of(keys)});
 }
 
 }  // namespace

@@ -57,7 +57,8 @@ config::Settings for_a_look(config::Settings s) {
 
 // Weights and scaling state; the optimizer's and the data's place in time are not wanted.
 std::string load_checkpoint(train::Run& run, const std::string& what) {
-  const auto loaded = checkpoint::load_resolved(train::checkpoint_dir(run.settings), what);
+  const auto loaded =
+      checkpoint::load_resolved(train::checkpoint_dir(run.settings), what, run.settings.run_name);
   const std::string source = loaded.path.string();
   if (run.trained.lora != nullptr)
     train::resume_lora(run.trained, loaded.state, source);
@@ -128,7 +129,8 @@ void look(train::Run& run, const config::Settings& settings, Diagnosis& found) {
 }  // namespace
 
 config::Parsed settings_of(const config::Settings& where, const std::string& checkpoint) {
-  const auto path = checkpoint::choose(train::checkpoint_dir(where), checkpoint);
+  const auto path =
+      checkpoint::choose(train::checkpoint_dir(where), checkpoint, {}, nullptr, where.run_name);
   const std::string source = path.string();
   const std::string yaml = json_string(checkpoint::open(path).extra, "config", source);
   return config::parse_text(yaml, source);

@@ -14,6 +14,7 @@ struct Advice {
   bool needed = false;  // a layer is sick without it; otherwise it is worth a thought
   std::string what;     // to change
   std::string evidence;
+  std::vector<std::string> flags = {};  // the change as train takes it; empty: no flag makes it
 };
 
 struct Diagnosis {

@@ -254,7 +254,8 @@ Json json_of(const Diagnosis& found) {
   }
   for (const LayerStats& layer : found.layers) layers.push_back(json_of(layer));
   for (const Advice& a : found.advice)
-    advice.push_back({{"needed", a.needed}, {"what", a.what}, {"evidence", a.evidence}});
+    advice.push_back(
+        {{"needed", a.needed}, {"what", a.what}, {"evidence", a.evidence}, {"flags", a.flags}});
   Json overalls = Json::array();
   for (const Variant& v : variants(found.in_use)) {
     const VariantSummary o = summarize(found.layers, v);

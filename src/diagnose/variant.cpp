@@ -48,7 +48,7 @@ std::string name_of(const Variant& variant) {
   return name;
 }
 
-std::string keys_of(const Variant& variant, const Variant& now) {
+std::vector<std::string> keys_of(const Variant& variant, const Variant& now) {
   std::vector<std::string> keys;
   if (variant.recipe != now.recipe)
     keys.push_back(octavo::str("fp8_recipe ", config::name_of(variant.recipe)));
@@ -56,7 +56,14 @@ std::string keys_of(const Variant& variant, const Variant& now) {
     keys.push_back(octavo::str("fp8_format ", config::name_of(variant.format)));
   if (variant.margin != now.margin && fp8::uses_history(variant.recipe))
     keys.push_back(octavo::str("fp8_margin ", variant.margin));
-  return join(keys, ", ");
+  if (!fp8::is_fp4(variant.recipe)) return keys;
+  const auto add = [&](const char* key, bool value, bool before) {
+    if (value != before) keys.push_back(octavo::str(key, value ? " true" : " false"));
+  };
+  add("fp4_hadamard", variant.hadamard, now.hadamard);
+  add("fp4_stochastic_rounding", variant.stochastic_rounding, now.stochastic_rounding);
+  add("fp4_weight_blocks", variant.weight_blocks, now.weight_blocks);
+  return keys;
 }
 
 float factor_from_amax(const Variant& variant, fp8::Format format, float amax) {

@@ -21,7 +21,7 @@ Variant variant_of(const fp8::Options& options);
 fp8::Options options_of(const Variant& variant);
 std::string name_of(const Variant& variant);  // "delayed hybrid margin 8", "blockwise"
 // As the keys of a config say it: "fp8_recipe current", "fp8_margin 0", … where `now` differs.
-std::string keys_of(const Variant& variant, const Variant& now);
+std::vector<std::string> keys_of(const Variant& variant, const Variant& now);
 
 // The factor that delayed has after a step whose largest magnitude was `amax`; 1 when that says
 // nothing.

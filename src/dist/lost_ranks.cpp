@@ -11,6 +11,7 @@ namespace octavo::dist {
 namespace {
 
 constexpr size_t kLongestError = 500;
+constexpr std::string_view kMistake = " left, for wrong use or configuration: ";
 
 // c10d's messages begin with a place in its source and carry a stack, one frame a line; Gloo's end
 // with advice for who knows nothing of the others, which are asked here.
@@ -24,6 +25,15 @@ std::string plain(const std::string& text) {
 
 }  // namespace
 
+bool is_users_mistake(std::string_view verdict) {
+  return verdict.find(kMistake) != verdict.npos;
+}
+
+std::string without_mistake(const std::string& verdict) {
+  return verdict.substr(0, verdict.find(kMistake)) +
+         " left, for wrong use or configuration, and says which";
+}
+
 void fail_lost(Rendezvous& rendezvous, const launch::RankInfo& rank_info,
                const std::string& collective, int64_t step, const std::string& error) {
   const auto start = std::chrono::steady_clock::now();
@@ -33,6 +43,8 @@ void fail_lost(Rendezvous& rendezvous, const launch::RankInfo& rank_info,
     rendezvous.watch->set_where(octavo::str(collective, " at step ", step));
     verdict = rendezvous.watch->ask(octavo::str("failed in ", collective, " at step ", step));
   }
+  if (is_users_mistake(verdict))
+    fail_as(Failure::kPeerLost, "dist", without_mistake(verdict), "; ", missed);
   const auto tenths = std::chrono::duration_cast<std::chrono::milliseconds>(
                           std::chrono::steady_clock::now() - start)
                           .count() /
@@ -47,11 +59,12 @@ void announce_exit(Rendezvous& rendezvous, const launch::RankInfo& rank_info,
                    const std::string& error, ExitCode code) noexcept {
   try {
     if (rendezvous.watch == nullptr || rendezvous.watch->failed()) return;
-    const std::string text = octavo::str("rank ", rank_info.rank, " left: ", plain(error));
-    rendezvous.watch->set_leaving(static_cast<int>(code));
+    const std::string text = octavo::str(
+        "rank ", rank_info.rank, code == ExitCode::kUsage ? kMistake : " left: ", plain(error));
+    rendezvous.watch->set_leaving(static_cast<int>(code), text);
     if (rendezvous.client != nullptr) {
       const std::string prefix = rendezvous::generation_prefix(rank_info.generation);
-      rendezvous.client->set_answer_timeout(std::chrono::milliseconds(1000));
+      rendezvous.client->set_answer_timeout(std::chrono::milliseconds(3000));
       rendezvous.client->compare_set(prefix + "left", "", text);
       rendezvous.client->compare_set(prefix + "alarm", "", text);
     } else {
@@ -67,7 +80,7 @@ void announce_exit(Rendezvous& rendezvous, const launch::RankInfo& rank_info,
 void announce_hang(Rendezvous& rendezvous, const std::string& text) noexcept {
   try {
     if (rendezvous.watch == nullptr || rendezvous.watch->failed()) return;
-    rendezvous.watch->set_leaving(static_cast<int>(ExitCode::kEnvironment));
+    rendezvous.watch->set_leaving(static_cast<int>(ExitCode::kEnvironment), text);
     rendezvous.watch->store().set_first("left", text);
     rendezvous.watch->store().set_first("alarm", text);
   } catch (const std::exception& problem) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
 #include "dist/rendezvous_store.h"
@@ -20,6 +21,12 @@ namespace octavo::dist {
 // second at most; after fail_lost it does nothing.
 void announce_exit(Rendezvous& rendezvous, const launch::RankInfo& rank_info,
                    const std::string& error, ExitCode code = ExitCode::kEnvironment) noexcept;
+
+// Whether an alarm or a verdict is announce_exit's of wrong use (kUsage). The rank that found the
+// mistake says it, and rank 0's watch as soon as it knows; thousands that repeat it would bury it.
+bool is_users_mistake(std::string_view verdict);
+// Such a verdict for all that is said after that: who left, and not why.
+std::string without_mistake(const std::string& verdict);
 
 // The watch over hangs ends this rank next: the others will name `text`. Takes some seconds at
 // most; uses the watch's own connection, since the main thread may hang with any other.

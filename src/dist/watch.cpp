@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/rank_status.h"
+#include "dist/lost_ranks.h"
 
 namespace octavo::dist {
 namespace {
@@ -50,9 +51,10 @@ void Watch::set_where(const std::string& where) {
   where_ = where;
 }
 
-void Watch::set_leaving(int code) {
+void Watch::set_leaving(int code, const std::string& why) {
   const std::lock_guard lock(mutex_);
   leaving_ = code;
+  why_leaving_ = why;
 }
 
 void Watch::set_alone() {
@@ -119,7 +121,7 @@ void Watch::run() {
       return;
     }
     const std::string verdict = verdict_on(alarm);
-    log_warn(verdict);  // now: whatever ends this rank may not leave it the time to say it
+    say(verdict);  // now: whatever ends this rank may not leave it the time
     publish(verdict);
   } catch (const std::exception& error) {
     if (is_stopping()) return;
@@ -130,6 +132,19 @@ void Watch::run() {
     if (alarm.empty()) return;
   }
   end_process_unless_it_ends(alarm);
+}
+
+void Watch::say(const std::string& verdict) const {
+  if (!is_users_mistake(verdict)) return log_warn(verdict);
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_users_mistake(why_leaving_)) return;  // who found one ends with it as its last words
+  }
+  // By rank 0 now: srun -K and mpirun may kill it, and who found it, before either has left.
+  if (rank_info_.rank == 0)
+    log_error(verdict);
+  else
+    log_info(verdict);
 }
 
 std::string Watch::wait_for_alarm() {
@@ -155,7 +170,8 @@ std::string Watch::verdict_on(const std::string& alarm) {
     leaving = leaving_.has_value();
   }
   store_->set(octavo::str("lost/", rank_info_.rank), where);
-  if (leaving) return alarm;  // it will not be here long enough to ask for the others
+  // Who leaves will not be here long enough to ask for the others; after a mistake none is lost.
+  if (leaving || is_users_mistake(alarm)) return alarm;
   log_warn(octavo::str("the run ends: ", alarm));
   if (store_->add("surveyors", 1) != 1)
     if (const auto verdict = store_->wait_for("verdict", kVerdict)) return *verdict;
@@ -215,8 +231,15 @@ void Watch::end_process_unless_it_ends(const std::string& alarm) {
   std::unique_lock lock(mutex_);
   const milliseconds grace = leaving_ ? kLeavingGrace : kGrace;
   if (changed_.wait_for(lock, grace, [&] { return stopping_ || alone_; })) return;
-  log_error(octavo::str(*verdict_, "; ", alarm, "; this rank (in ", where_,
-                        ") did not end by itself and is ended"));
+  const std::string ended = "this rank (in " + where_ + ") did not end by itself and is ended";
+  if (!is_users_mistake(*verdict_) && !is_users_mistake(why_leaving_))
+    log_error(octavo::str(*verdict_, "; ", alarm, "; ", ended));
+  else if (leaving_)  // its main thread has not said it
+    log_error(octavo::str(why_leaving_, "; ", ended));
+  else if (rank_info_.rank == 0)
+    log_error(octavo::str(without_mistake(*verdict_), "; ", ended));
+  else
+    log_info(ended);
   if (!leaving_) note_failure(Failure::kPeerLost);
   std::_Exit(leaving_.value_or(static_cast<int>(ExitCode::kEnvironment)));
 }

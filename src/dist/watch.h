@@ -39,8 +39,9 @@ class Watch {
 
   // What this rank is doing, for messages of the others.
   void set_where(const std::string& where);
-  // From here on this rank leaves by itself with `code`; the watch only sees to it that it does.
-  void set_leaving(int code);
+  // From here on this rank leaves by itself with `code`, and says `why` last; the watch only sees
+  // to it that it does.
+  void set_leaving(int code, const std::string& why);
   // From here on this rank works without the others: their ends no longer end it.
   void set_alone();
   // Raises the alarm and returns the verdict: which ranks are lost, or which left and why.
@@ -62,6 +63,7 @@ class Watch {
   };
   MissingRanks missing_ranks();
   std::string survey();
+  void say(const std::string& verdict) const;
   void publish(const std::string& verdict);
   void end_process_unless_it_ends(const std::string& alarm);
 
@@ -72,6 +74,7 @@ class Watch {
   std::string where_ = "a place it has not said";
   std::optional<std::string> verdict_;
   std::optional<int> leaving_;
+  std::string why_leaving_;
   bool stopping_ = false;
   bool alone_ = false;
   std::thread thread_;

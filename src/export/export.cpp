@@ -150,8 +150,8 @@ void write_model_folder(const ExportSource& source, const tokenizer::Tokenizer* 
 // The checkpoint's adapters, whose names and places the model knows.
 void write_adapters(const config::Settings& settings, const ExportSource& source,
                     const fs::path& folder) {
-  const auto found =
-      checkpoint::load_resolved(train::checkpoint_dir(settings), settings.checkpoint);
+  const auto found = checkpoint::load_resolved(train::checkpoint_dir(settings), settings.checkpoint,
+                                               settings.run_name);
   const auto lora =
       train::attach_lora(*source.loaded.engine, *source.loaded.model, found.state, source.name);
   const train::BaseModel base = train::stored_base(found.state, source.name);
@@ -164,8 +164,8 @@ void require_adapters(const config::Settings& settings) {
   if (train::is_peft_folder(settings.checkpoint))
     fail(ExitCode::kUsage, "train", "export_format peft: ", settings.checkpoint,
          " is a PEFT folder already");
-  const auto found =
-      checkpoint::load_resolved(train::checkpoint_dir(settings), settings.checkpoint);
+  const auto found = checkpoint::load_resolved(train::checkpoint_dir(settings), settings.checkpoint,
+                                               settings.run_name);
   if (!train::is_lora(found.state))
     fail(ExitCode::kUsage, "train", "export_format peft: wanted a checkpoint of adapters, found ",
          found.path.string(), " with a whole model; export it as bf16");

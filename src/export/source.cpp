@@ -119,7 +119,8 @@ ExportSource open_export_source(const config::Settings& settings) {
   ExportSource source;
   source.name = what;
   if (is_octavo_checkpoint(settings)) {
-    const auto found = checkpoint::load_resolved(train::checkpoint_dir(settings), what);
+    const auto found =
+        checkpoint::load_resolved(train::checkpoint_dir(settings), what, settings.run_name);
     source.name = found.path.string();
     if (settings.chat_template == config::ChatTemplate::kAuto)
       source.chat_template = trained_template(found.state.extra, source.name);

@@ -31,6 +31,7 @@ struct Log {
   std::string loss_name, val_loss_name;  // what the values were called; "": there were none
   std::map<int64_t, LogStep> steps;      // that have a training loss
   std::map<int64_t, std::optional<double>> evaluations;  // validation loss by step
+  bool rate_of_one_gpu = false;                          // tokens_per_second is of one GPU
   double peak_bytes = 0;                                 // 0: not said
   int64_t bad_lines = 0;                                 // rows or records that could not be read
   int64_t repeated_steps = 0;        // with several losses, of which the last counts

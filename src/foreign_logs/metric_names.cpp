@@ -47,11 +47,12 @@ constexpr KnownMetric kMetrics[] = {
     {"n_tokens_seen", Role::kTokens, 1, "torchtitan"},
     {"total_tokens", Role::kTokens, 1, "LLaMA-Factory"},
 
-    {"throughput(tps)", Role::kTokensPerSecond, 1, "torchtitan"},
-    {"tps", Role::kTokensPerSecond, 1, "torchtitan's text log"},
     {"train/tok_per_sec", Role::kTokensPerSecond, 1, "nanochat"},
     {"tok/sec", Role::kTokensPerSecond, 1, "nanochat's text log"},
     {"tok/s", Role::kTokensPerSecond, 1, "llm.c"},
+
+    {"throughput(tps)", Role::kTokensPerGpuSecond, 1, "torchtitan"},
+    {"tps", Role::kTokensPerGpuSecond, 1, "torchtitan's text log"},
 
     {"memory/peak_bytes", Role::kPeakBytes, 1, "octavo"},
     {"memory/max_reserved(GiB)", Role::kPeakBytes, kGiB, "torchtitan"},

@@ -6,7 +6,16 @@
 
 namespace octavo::foreign_logs {
 
-enum class Role { kLoss, kValidation, kSeconds, kTokens, kTokensPerSecond, kPeakBytes, kClock };
+enum class Role {
+  kLoss,
+  kValidation,
+  kSeconds,
+  kTokens,
+  kTokensPerSecond,
+  kTokensPerGpuSecond,  // of one GPU
+  kPeakBytes,
+  kClock
+};
 
 struct KnownMetric {
   std::string_view name;

@@ -129,14 +129,23 @@ void Metrics::take_speed(Log& log, const fs::path& path) const {
                                  : 0;
     return true;
   };
-  take(Role::kTokensPerSecond, &LogStep::tokens_per_second);
+  const bool rate = take(Role::kTokensPerSecond, &LogStep::tokens_per_second);
   const bool tokens = take(Role::kTokens, &LogStep::tokens);
   if (!tokens && options_.step_tokens > 0)
     for (auto& [step, point] : log.steps)
       point.tokens = static_cast<double>(step) * static_cast<double>(options_.step_tokens);
   if (tokens && options_.step_tokens > 0)
     log.remarks.push_back("the log says how many tokens were trained on; step_tokens is not used");
-  if (take(Role::kSeconds, &LogStep::seconds)) return;
+  const bool timed = take(Role::kSeconds, &LogStep::seconds);
+  // Tokens and times are of all GPUs, so they come before the rate of one.
+  const bool counted = timed && (tokens || options_.step_tokens > 0);
+  if (!rate && !counted)
+    log.rate_of_one_gpu = take(Role::kTokensPerGpuSecond, &LogStep::tokens_per_second);
+  if (log.rate_of_one_gpu)
+    log.remarks.push_back(
+        "its tokens per second are of one GPU; of all of them: the trainer's TensorBoard or W&B "
+        "log, which has times (with --step_tokens N where it has no tokens)");
+  if (timed) return;
   // By the clock at which steps were logged.
   if (!take(Role::kClock, &LogStep::seconds)) return;
   int64_t step_before = 0;

@@ -83,4 +83,22 @@ std::vector<std::string> unmatched(std::span<const std::string> patterns,
   return idle;
 }
 
+std::string skip_problem(std::span<const std::string> patterns, std::span<const LayerName> layers,
+                         int64_t blocks) {
+  const std::vector<std::string> idle = unmatched(patterns, layers, blocks);
+  if (idle.empty()) return "";
+  const std::string& wrong = idle.front();
+  std::vector<std::string_view> known = {"first", "last", "none"};
+  for (const LayerName& layer : layers) known.push_back(layer.name);
+  // "h.0" alone is meant as its layers.
+  const std::string inside = wrong + ".*";
+  const bool is_folder = std::ranges::any_of(
+      layers, [&](const LayerName& layer) { return glob_match(inside, layer.name); });
+  const std::string meant = is_folder ? inside : nearest_name(wrong, known);
+  return str("fp8_skip: no layer is named '", wrong.substr(0, 80),
+             "'; wanted first, last, last:3, none, or a pattern over names such as ",
+             layers.empty() ? "h.0.attn.c_attn" : layers.front().name,
+             meant.empty() ? "" : str("; did you mean '", meant, "'?"));
+}
+
 }  // namespace octavo::fp8

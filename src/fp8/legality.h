@@ -36,5 +36,8 @@ std::vector<std::string> default_skip(Recipe recipe, int64_t blocks);
 // The patterns that match no layer: surely a mistake.
 std::vector<std::string> unmatched(std::span<const std::string> patterns,
                                    std::span<const LayerName> layers, int64_t blocks);
+// What to say of the first of them; "": all match.
+std::string skip_problem(std::span<const std::string> patterns, std::span<const LayerName> layers,
+                         int64_t blocks);
 
 }  // namespace octavo::fp8

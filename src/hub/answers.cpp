@@ -56,6 +56,21 @@ std::string near_path(const std::string& name) {
   return nearest.empty() ? "" : (path.parent_path() / nearest).string();
 }
 
+// Files of data have such endings, repositories do not. What begins with . or / is no name at all.
+bool ends_like_file(const std::string& name) {
+  constexpr std::string_view kEndings[] = {
+      ".jsonl", ".ndjson", ".json", ".parquet", ".arrow", ".feather",    ".txt",
+      ".md",    ".csv",    ".tsv",  ".gz",      ".zst",   ".safetensors"};
+  return std::ranges::any_of(kEndings,
+                             [&](std::string_view ending) { return name.ends_with(ending); });
+}
+
+// More than that it may be one: an older data set of the hub has no owner either (imdb).
+bool is_likely_path(const RepoCache& cache) {
+  const std::string& name = cache.repo().id;
+  return may_be_path(cache) && (ends_like_file(name) || !near_path(name).empty());
+}
+
 std::string perhaps(const RepoCache& cache) {
   std::vector<std::string> known = hub_names(cache);
   if (!has_owner(cache.repo()))
@@ -86,7 +101,7 @@ std::string perhaps(const RepoCache& cache) {
 bool may_be_path(const RepoCache& cache) {
   const std::string& name = cache.repo().id;
   if (std::ranges::count(hub_names(cache), name) > 0) return false;
-  return !has_owner(cache.repo()) || !near_path(name).empty();
+  return !has_owner(cache.repo()) || ends_like_file(name) || !near_path(name).empty();
 }
 
 std::string path_words(const RepoCache& cache) {
@@ -130,10 +145,13 @@ void fail_answer(const HttpResponse& answer, const RepoCache& cache, const Http&
          " cannot be trusted: ", answer.problem,
          "; behind a proxy that opens TLS, set SSL_CERT_FILE to its certificates. ",
          manual_steps(cache));
+  // Nobody could be asked about the name. To try again does not help where a path is meant.
+  const bool mistyped = file.empty() && !answer.problem.empty() && is_likely_path(cache);
   // A partial file stays: the next run continues there.
-  fail(ExitCode::kEnvironment, "hub", what, ": cannot be fetched from ", http.endpoint(), ": ",
-       describe(answer), file.empty() ? "" : "; what has arrived is kept, run again to continue",
-       ".", path_words(cache), has_owner(repo) ? "" : perhaps(cache), " ", manual_steps(cache));
+  fail(mistyped ? ExitCode::kUsage : ExitCode::kEnvironment, "hub", what,
+       ": cannot be fetched from ", http.endpoint(), ": ", describe(answer),
+       file.empty() ? "" : "; what has arrived is kept, run again to continue", ".",
+       path_words(cache), has_owner(repo) ? "" : perhaps(cache), " ", manual_steps(cache));
 }
 
 }  // namespace octavo::hub

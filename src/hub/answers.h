@@ -16,7 +16,8 @@ std::string describe(const HttpResponse& answer);
                               const std::string& file);
 
 // Whether the name may as well be a mistyped path: one without an owner that nobody is known to
-// have published, or one beside whose place as a path something of nearly that name lies.
+// have published, one that ends as a file of data does, or one beside whose place as a path
+// something of nearly that name lies.
 bool may_be_path(const RepoCache& cache);
 // What to type then, a sentence; else "".
 std::string path_words(const RepoCache& cache);

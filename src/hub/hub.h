@@ -14,8 +14,9 @@
 namespace octavo::hub {
 
 enum class Parts {
-  kModel,      // config, weights and tokenizer
-  kTokenizer,  // config and tokenizer only
+  kModel,           // config, weights and tokenizer
+  kTokenizer,       // config and tokenizer only
+  kTokenizerAlone,  // tokenizer.json: the repository need not be a model's
 };
 
 struct Options {
@@ -39,6 +40,14 @@ void refuse_other_family(const std::string& name);
 
 // The folder with config.json, tokenizer.json and (parts) the safetensors files.
 fs::path resolve_model(const std::string& name, const Options& options);
+
+// Whether the key tokenizer means a name on the hub: "org/name", or what octavo names lists, where
+// nothing of that path exists.
+bool is_hub_tokenizer(const std::string& name);
+// What the key tokenizer names, for tokenizer::load_tokenizer(): of a name on the hub the folder
+// with its tokenizer.json; bytes and paths as they are. The key `revision` is the model's:
+// "org/name@revision" has its own.
+std::string resolve_tokenizer(const std::string& name, const config::Settings& settings);
 
 struct Dataset {
   fs::path folder;  // what the files' names are relative to

@@ -126,7 +126,7 @@ std::vector<RemoteFile> model_files(const Listing& listing, Parts parts, const s
       (file.name.starts_with("model") ? named : other).push_back(file);
     }
   }
-  if (parts == Parts::kTokenizer) return small;
+  if (parts != Parts::kModel) return small;
   const std::vector<RemoteFile>& weights = named.empty() ? other : named;
   if (weights.empty())
     fail(ExitCode::kUsage, "hub", id, ": wanted weights as safetensors files, found ",

@@ -51,6 +51,7 @@ bool has_weights(const RepoCache& cache, const std::string& commit) {
 
 // What of a model is not in the cache: "" when it is all there.
 std::string missing_part(const RepoCache& cache, const std::string& commit, Parts parts) {
+  if (parts == Parts::kTokenizerAlone) return cache.has(commit, kTokenizer) ? "" : kTokenizer;
   if (!cache.has(commit, "config.json") && !cache.has(commit, "adapter_config.json"))
     return "config.json";
   if (!cache.has(commit, kTokenizer) && !cache.known_absent(commit, kTokenizer)) return kTokenizer;
@@ -165,7 +166,8 @@ fs::path find_model(const RepoCache& cache, const Options& options,
   const Listing listing = fetch_listing(http, cache);
   const std::vector<RemoteFile> files = model_files(listing, options.parts, cache.repo().id);
   fetch_files(http, cache, listing.commit, files);
-  if (std::none_of(files.begin(), files.end(),
+  if (options.parts != Parts::kTokenizerAlone &&
+      std::none_of(files.begin(), files.end(),
                    [](const RemoteFile& file) { return file.name == kTokenizer; })) {
     log_warn(str("[hub] ", cache.repo().id, " has no tokenizer.json; name another `tokenizer`"));
     cache.note_absent(listing.commit, kTokenizer);
@@ -173,9 +175,17 @@ fs::path find_model(const RepoCache& cache, const Options& options,
   const std::string missing = missing_part(cache, listing.commit, options.parts);
   if (!missing.empty())
     fail(ExitCode::kUsage, "hub", cache.repo().id, ": wanted ", missing,
-         " in the repository, found none; is it a model?");
+         " in the repository, found none; ",
+         options.parts == Parts::kTokenizerAlone ? "name another `tokenizer`" : "is it a model?");
   cache.write_ref(listing.commit);
   return cache.snapshot(listing.commit);
+}
+
+// The repository that the key tokenizer names. A word that is no model's name is a path.
+std::string tokenizer_repo(const std::string& name) {
+  if (name.empty() || name.ends_with(".json")) return "";
+  const std::string repo = model_config::hub_name(name).value_or(name);
+  return repo.find('/') == repo.npos || !parse_repo(repo, Kind::kModel, "main") ? "" : repo;
 }
 
 // What the file system refuses (a cache that may not be written, a full disk) in our words.
@@ -214,6 +224,19 @@ void refuse_other_family(const std::string& name) {
     known += (known.empty() ? "" : ", ") + std::string(one->title);
   fail(ExitCode::kUsage, "hub", "wanted a model of ", known, ", found ", name, ", which is ",
        family, " and not implemented; octavo names lists models that are");
+}
+
+bool is_hub_tokenizer(const std::string& name) {
+  std::error_code none;
+  return !fs::exists(name, none) && !tokenizer_repo(name).empty();
+}
+
+std::string resolve_tokenizer(const std::string& name, const config::Settings& settings) {
+  if (!is_hub_tokenizer(name)) return name;
+  Options options = model_options(settings);
+  options.revision = "main";
+  options.parts = Parts::kTokenizerAlone;
+  return resolve_model(tokenizer_repo(name), options).string();
 }
 
 fs::path resolve_model(const std::string& name, const Options& options) {

@@ -78,16 +78,22 @@ void LaunchCoordinator::check_terms(const RunTerms& own) {
 
 std::unique_ptr<rendezvous::Server> LaunchCoordinator::listening(const std::string& address,
                                                                  int port) const {
-  const Clock::time_point deadline = Clock::now() + options_.listen;
+  const Clock::time_point begin = Clock::now();
+  Clock::time_point wrong_since = Clock::time_point::max();
   for (bool said = false;;) {
     try {
       return std::make_unique<rendezvous::Server>(address, port,
                                                   rendezvous::secret_from_environment());
     } catch (const Error& error) {
-      if (error.code() != ExitCode::kEnvironment || nodes_ == 1 || Clock::now() >= deadline) throw;
+      const bool is_wrong = dynamic_cast<const rendezvous::WrongAddress*>(&error) != nullptr;
+      const milliseconds patience =
+          is_wrong ? std::min(options_.resolve, options_.listen) : options_.listen;
+      wrong_since = is_wrong ? std::min(wrong_since, Clock::now()) : Clock::time_point::max();
+      const Clock::time_point end = (is_wrong ? wrong_since : begin) + patience;
+      if (error.code() != ExitCode::kEnvironment || nodes_ == 1 || Clock::now() >= end) throw;
       if (options_.interrupted())
         fail(ExitCode::kStopped, "launch", "asked to stop before node 0 could listen; no rank ran");
-      if (!said) log_warn(str(error.what(), "; tried again for a minute"));
+      if (!said) log_warn(str(error.what(), "; tried again for ", patience.count() / 1000.0, " s"));
       said = true;
     }
     std::this_thread::sleep_for(kPause);
@@ -98,16 +104,28 @@ std::unique_ptr<rendezvous::Client> LaunchCoordinator::connected(const std::stri
                                                                  int port) const {
   const std::string secret = rendezvous::secret_from_environment();
   const Clock::time_point deadline = Clock::now() + options_.connect;
-  bool said = false;
+  Clock::time_point wrong_since = Clock::time_point::max();
+  bool said = false, named = false;
   for (;;) {
+    const Clock::time_point tried = Clock::now();
     try {
       return std::make_unique<rendezvous::Client>(address, port, secret, kSlice);
     } catch (const rendezvous::Unreachable& error) {
+      const bool is_wrong = dynamic_cast<const rendezvous::WrongAddress*>(&error) != nullptr;
+      const bool has_none =
+          is_wrong || dynamic_cast<const rendezvous::Unresolved*>(&error) != nullptr;
+      wrong_since = is_wrong ? std::min(wrong_since, tried) : Clock::time_point::max();
+      if (is_wrong && Clock::now() >= wrong_since + options_.resolve) throw;
+      const milliseconds patience =
+          is_wrong ? std::min(options_.resolve, options_.connect) : options_.connect;
+      if (has_none && !named)
+        log_warn(str(error.what(), "; tried again for ", patience.count() / 1000.0, " s"));
+      named = named || has_none;
       if (Clock::now() >= deadline) throw;
       if (options_.interrupted())
         fail(ExitCode::kStopped, "launch", "asked to stop before node 0 was there; no rank ran");
-      if (!said) log_info(str("waiting for node 0 at ", address, " port ", port));
-      said = true;
+      if (!said && !has_none) log_info(str("waiting for node 0 at ", address, " port ", port));
+      said = said || !has_none;
     }
     std::this_thread::sleep_for(kPause);
   }

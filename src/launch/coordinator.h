@@ -42,9 +42,12 @@ class LaunchCoordinator {
     std::function<bool()> interrupted;  // asked now and then in every wait
     // For node 0 to be there: nodes of a job do not start together, and a lost one takes its time.
     std::chrono::milliseconds connect{120'000};
-    // For its address to be this machine's and its port free: names and sockets of a node that was
-    // lost lag behind.
+    // For its port to be free: the sockets of a node that was lost lag behind.
     std::chrono::milliseconds listen{60'000};
+    // For a name that does not exist, or on node 0 is another machine's. One that a scheduler gives
+    // may lag behind the node as long; one that a person typed is right or wrong, or a container's
+    // that does not run yet. A resolver that does not answer is waited for like node 0.
+    std::chrono::milliseconds resolve{30'000};
     // For node 0 to decide after ranks here have failed. Where they are done there is no limit.
     std::chrono::milliseconds decision{140'000};
     bool elastic = false;  // launchers come and go: each says that it is there
@@ -73,6 +76,9 @@ class LaunchCoordinator {
   // Node 0, while ranks run: the nodes that are there. One with ranks whose launcher is gone is
   // named, and the ranks of all are told.
   std::vector<int> look_at_nodes(int generation);
+  // Node 0, while its ranks wait for the others: says, when it has changed, which nodes have not
+  // started theirs. One question to the store; false: all have.
+  bool say_missing_nodes(int generation);
   // Node 0: those that wait without ranks, or all of them, are told that the run has ended.
   void dismiss(StartPlan plan, int code, bool all = false) noexcept;
   // This node was asked to stop and starts no ranks in that generation: nobody is to wait for them.
@@ -112,6 +118,7 @@ class LaunchCoordinator {
   std::unique_ptr<PresenceWatch> watch_;  // and node 0's
   std::vector<int> members_;              // the nodes of this generation
   bool waits_beside_ = false;             // this node has no ranks in it
+  std::string missing_;                   // what was said last of nodes that have not come
   int alarmed_ = -1;                      // the generation that lost a node, as node 0 has seen
 };
 

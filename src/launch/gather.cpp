@@ -1,9 +1,10 @@
-// What node 0 of a run of nnodes MIN:MAX does beside starting and ending generations: who is there.
+// What node 0 does beside starting and ending generations: who is there.
 #include <algorithm>
 #include <thread>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "launch/coordinator.h"
 #include "launch/messages.h"
 #include "rendezvous/keys.h"
@@ -15,6 +16,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kBetweenLooks{100}, kReadEnd{5'000}, kSayMissing{5'000};
+constexpr size_t kMostNamed = 8;  // nodes in a line
 
 }  // namespace
 
@@ -75,6 +77,23 @@ std::vector<int> LaunchCoordinator::look_at_nodes(int generation) {
     client_->compare_set(rendezvous::alarm_key(generation), "", why);
   }
   return watch_->there();
+}
+
+bool LaunchCoordinator::say_missing_nodes(int generation) {
+  const rendezvous::Missing missing = client_->missing(node_prefix(generation), nodes_);
+  if (missing.count == 0) return false;
+  std::vector<std::string> named;
+  for (const int64_t node : missing.first)
+    if (named.size() < kMostNamed) named.push_back(std::to_string(node));
+  const auto more = missing.count - static_cast<int64_t>(named.size());
+  const std::string text = str(missing.count == 1 ? "node " : "nodes ", join(named, ", "),
+                               more > 0 ? str(" and ", more, " more") : "", " of ", nodes_);
+  std::string now = str(generation, " ", text);
+  if (now != missing_)
+    log_info(str("waiting for ", text,
+                 ": octavo launch has not started there, or does not reach this node"));
+  missing_ = std::move(now);
+  return true;
 }
 
 void LaunchCoordinator::dismiss(StartPlan plan, int code, bool all) noexcept {

@@ -57,8 +57,12 @@ std::string left_key(int node) {
   return str("launch/left/", node);
 }
 
+std::string node_prefix(int generation) {
+  return str("launch/", generation, "/node/");
+}
+
 std::string node_key(int generation, int node) {
-  return str("launch/", generation, "/node/", node);
+  return str(node_prefix(generation), node);
 }
 
 std::string end_key(int generation, int node) {

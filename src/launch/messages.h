@@ -14,6 +14,7 @@ inline constexpr const char* kStoreKey = "launch/store";  // a name that no othe
 std::string left_key(int node);
 // Of one generation: the node takes part, how its ranks ended, it has read what node 0 decided.
 std::string node_key(int generation, int node);
+std::string node_prefix(int generation);  // of these keys
 std::string end_key(int generation, int node);
 std::string read_key(int generation, int node);
 std::string verdict_key(int generation);

@@ -1,5 +1,6 @@
 #include "launch/rank_info.h"
 
+#include <exception>
 #include <functional>
 #include <string_view>
 
@@ -30,6 +31,7 @@ RankInfo octavo_place(const Variables& variables) {
   rank_info.master_port = wanted("OCTAVO_MASTER_PORT", 1, kLastPort);
   rank_info.master_address = address(variables, "OCTAVO_MASTER_ADDRESS").value_or("127.0.0.1");
   rank_info.store_is_running = true;
+  rank_info.elastic = is_set(variables, "OCTAVO_ELASTIC");
   return rank_info;
 }
 
@@ -162,6 +164,31 @@ RankInfo rank_info_of(const Variables& variables) {
   return {};
 }
 
+std::optional<ToldRank> told_rank(const Variables& variables) noexcept {
+  struct Names {
+    const char *rank, *ranks;
+    bool counts;  // whether these variables are of ranks
+  };
+  try {
+    const bool in_step = in_slurm_step(variables);
+    const char* tasks =
+        is_set(variables, "SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
+    const Names all[] = {{"OCTAVO_RANK", "OCTAVO_RANKS", true},
+                         {"RANK", "WORLD_SIZE", is_set(variables, "LOCAL_RANK")},
+                         {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", true},
+                         {"PMI_RANK", "PMI_SIZE", true},
+                         {"SLURM_PROCID", tasks, in_step}};
+    for (const Names& names : all) {
+      if (!names.counts || !is_set(variables, names.rank)) continue;
+      const ToldRank told{number(variables, names.rank, 0, kMostRanks).value_or(0),
+                          number(variables, names.ranks, 1, kMostRanks).value_or(1)};
+      return told.ranks > 1 ? std::optional(told) : std::nullopt;
+    }
+  } catch (const std::exception&) {  // no numbers: rank_info_of() says so
+  }
+  return std::nullopt;
+}
+
 std::optional<RankInfo> guide_rank_info(const Variables& variables) {
   constexpr int kMostPerNode = 1024;
   const std::optional<int> gpus = number(variables, "GPU_NUM", 1, kMostPerNode);
@@ -182,15 +209,17 @@ std::optional<RankInfo> guide_rank_info(const Variables& variables) {
 }
 
 Variables variables_of(const RankInfo& rank_info) {
-  return {{"OCTAVO_RANK", std::to_string(rank_info.rank)},
-          {"OCTAVO_RANKS", std::to_string(rank_info.ranks)},
-          {"OCTAVO_LOCAL_RANK", std::to_string(rank_info.local_rank)},
-          {"OCTAVO_LOCAL_RANKS", std::to_string(rank_info.local_ranks)},
-          {"OCTAVO_NODE", std::to_string(rank_info.node)},
-          {"OCTAVO_NODES", std::to_string(rank_info.nodes)},
-          {"OCTAVO_GENERATION", std::to_string(rank_info.generation)},
-          {"OCTAVO_MASTER_ADDRESS", rank_info.master_address},
-          {"OCTAVO_MASTER_PORT", std::to_string(rank_info.master_port)}};
+  Variables variables = {{"OCTAVO_RANK", std::to_string(rank_info.rank)},
+                         {"OCTAVO_RANKS", std::to_string(rank_info.ranks)},
+                         {"OCTAVO_LOCAL_RANK", std::to_string(rank_info.local_rank)},
+                         {"OCTAVO_LOCAL_RANKS", std::to_string(rank_info.local_ranks)},
+                         {"OCTAVO_NODE", std::to_string(rank_info.node)},
+                         {"OCTAVO_NODES", std::to_string(rank_info.nodes)},
+                         {"OCTAVO_GENERATION", std::to_string(rank_info.generation)},
+                         {"OCTAVO_MASTER_ADDRESS", rank_info.master_address},
+                         {"OCTAVO_MASTER_PORT", std::to_string(rank_info.master_port)}};
+  if (rank_info.elastic) variables["OCTAVO_ELASTIC"] = "1";
+  return variables;
 }
 
 }  // namespace octavo::launch

@@ -17,6 +17,7 @@ struct RankInfo {
   bool store_is_running = false;  // the launcher hosts the rendezvous: no rank starts it
   bool store_is_torch = false;    // torchrun's agent store: a c10d TCPStore
   int generation = 0;             // counts restarts under one store: keys of two must not meet
+  bool elastic = false;           // of octavo launch --nnodes MIN:MAX: nodes come and go
 };
 
 using octavo::Variables;
@@ -26,6 +27,13 @@ RankInfo rank_info_of(const Variables& variables);
 inline RankInfo rank_info_from_environment() {
   return rank_info_of(environment());
 }
+
+// Which rank of how many the variables say that this process is, whether or not the rest of them is
+// right: for what it says when it cannot start. Nothing for a process that is alone.
+struct ToldRank {
+  int rank = 0, ranks = 1;
+};
+std::optional<ToldRank> told_rank(const Variables& variables) noexcept;
 
 // The guides' convention: GPU_NUM processes on each of WORLD_SIZE nodes, of which this is number
 // RANK. Only `octavo launch` can start from it: rank is that of the node's first process.

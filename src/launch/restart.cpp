@@ -7,6 +7,8 @@
 #include "base/failure.h"
 #include "base/host.h"
 #include "base/json.h"
+#include "base/printable.h"
+#include "base/secrets.h"
 #include "config/key_makers.h"
 #include "fp8/execution.h"
 #include "object_store/address.h"
@@ -35,6 +37,12 @@ std::string run_of_address(const std::string& address) {
 }
 
 }  // namespace
+
+std::string restart_cause(const Outcome& outcome) {
+  constexpr size_t kMost = 600;  // it is kept in the run's files
+  return printable(without_secrets(octavo::str(row_of(outcome.kind).name, ": ", outcome.what)),
+                   kMost);
+}
 
 fs::path checkpoint_root(const config::Settings& settings) {
   if (!settings.checkpoint_dir.empty()) return settings.checkpoint_dir;

@@ -33,6 +33,11 @@ void want_run_name(const config::Settings& settings);
 // when it ended begins anew then; otherwise it is not written over without overwrite.
 inline constexpr const char* kBeginsAnewVariable = "OCTAVO_BEGINS_ANEW";
 
+// Why ranks are started again: "killed: rank 1 was killed by signal 9 (Killed); …". Not set at the
+// first start, nor when they are only to be more.
+inline constexpr const char* kRestartCauseVariable = "OCTAVO_RESTART_CAUSE";
+std::string restart_cause(const Outcome& outcome);
+
 // The whole checkpoints (step folders with a manifest) and when each was written.
 using Checkpoints = std::map<int64_t, fs::file_time_type>;
 Checkpoints checkpoints_in(const fs::path& folder);

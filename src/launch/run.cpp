@@ -29,6 +29,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kOtherNodes{120'000};   // nodes of a job do not start together
 constexpr std::chrono::milliseconds kNodeReturns{600'000};  // that was lost: booted, scheduled anew
+constexpr std::chrono::milliseconds kTypedName{30'000};     // to resolve: a wrong one never does
 constexpr std::chrono::hours kSparesWait{24 * 365};         // as long as node 0 is there
 constexpr std::chrono::milliseconds kReadStop{2'000}, kLook{50};
 
@@ -56,8 +57,10 @@ class Launch {
         rank_info_(node_rank_info(settings, variables)),
         elastic_(elastic_of(settings, work.train, rank_info_.local_ranks)),
         root_(checkpoint_root(work.train)),
+        names_lag_(settings.auto_resume || is_set(variables, "KUBERNETES_SERVICE_HOST")),
         policy_(settings.max_restarts, std::chrono::duration<double>(60 * settings.restart_window),
                 std::random_device{}()) {
+    rank_info_.elastic = elastic_.on();
     if (settings.auto_resume) want_run_name(work.train);
     set_log_launcher(rank_info_.node);
     chosen_interface("", variables);  // wrong names fail here, once, and not on every rank
@@ -100,6 +103,8 @@ class Launch {
       job_.wants_stop = [this](bool has_made_a_step) {
         return resizing_->wants_stop(*coordinator_, job_.first.generation, has_made_a_step);
       };
+    if (rank_info_.node == 0 && rank_info_.nodes > 1 && resizing_ == nullptr)
+      job_.waits_for_nodes = [this] { return waits_for_nodes(); };
     for (;;) {
       if (const std::optional<int> code = end_of_gathering(plan)) return *code;
       std::optional<Verdict> verdict = one_generation(plan);
@@ -134,10 +139,12 @@ class Launch {
     coordinator_.reset();
     coordinator_ = std::make_unique<LaunchCoordinator>(
         rank_info_.node, rank_info_.nodes, rank_info_.master_address, rank_info_.master_port,
-        LaunchCoordinator::Options{.interrupted = [this] { return was_interrupted(); },
-                                   .connect = patience,
-                                   .elastic = elastic_.on(),
-                                   .terms = terms_of(settings_, rank_info_)});
+        LaunchCoordinator::Options{
+            .interrupted = [this] { return was_interrupted(); },
+            .connect = patience,
+            .resolve = names_lag_ || patience == kNodeReturns ? patience : kTypedName,
+            .elastic = elastic_.on(),
+            .terms = terms_of(settings_, rank_info_)});
     rank_info_.master_port = coordinator_->port();
   }
 
@@ -201,6 +208,15 @@ class Launch {
                                [this](const Outcome& outcome) { return decided(outcome); });
   }
 
+  bool waits_for_nodes() {
+    try {
+      return coordinator_->say_missing_nodes(job_.first.generation);
+    } catch (const Error& error) {
+      log_warn(str("this node's own store does not answer: ", error.what()));
+      return false;
+    }
+  }
+
   static Outcome lost_first_node(const Error& error) {
     Outcome outcome{.code = static_cast<int>(ExitCode::kEnvironment), .cause = Cause::kSilent};
     outcome.kind = EndKind::kLostFirstNode;
@@ -226,6 +242,7 @@ class Launch {
     if (resizes) {
       verdict.restart = true;
       verdict.outcome.what = "nodes have come";
+      job_.variables.erase(kRestartCauseVariable);
       resumes_ = newest_checkpoint().has_value();
       return verdict;
     }
@@ -236,6 +253,7 @@ class Launch {
     verdict.restart = decision.restart;
     verdict.wait = decision.wait;
     resumes_ = step.has_value();
+    job_.variables[kRestartCauseVariable] = restart_cause(outcome);
     if (decision.restart)
       log_warn(str(outcome.what, "; ", decision.reason));
     else
@@ -285,6 +303,7 @@ class Launch {
   int stop_signal_ = 0;
   std::unique_ptr<LaunchCoordinator> coordinator_;
   const fs::path root_;
+  const bool names_lag_;  // behind the nodes: a scheduler makes both
   std::string name_;
   Checkpoints before_;
   std::optional<int64_t> newest_;

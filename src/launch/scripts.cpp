@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "launch/membership.h"
 #include "launch/rank_ends.h"
@@ -70,13 +71,28 @@ std::string slurm_share(const Elastic& elastic, const Work& work) {
                               {"NPROC", std::to_string(elastic.local_ranks)}});
 }
 
+// A label of a host's name: that of a pod, NAME-nodes-0-0-xxxxx, has at most 63 letters. Runs whose
+// names differ have labels that differ, so that several are in one namespace.
 std::string dns_name(const std::string& run_name) {
-  const bool fits = !run_name.empty() && run_name.size() <= 40 &&
-                    std::islower(static_cast<unsigned char>(run_name.front())) != 0 &&
-                    run_name.back() != '-' && std::ranges::all_of(run_name, [](unsigned char c) {
-                      return std::islower(c) != 0 || std::isdigit(c) != 0 || c == '-';
-                    });
-  return fits ? run_name : "octavo";
+  constexpr size_t kMost = 40, kHash = 8;
+  const auto fits = [](unsigned char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+  };
+  if (run_name.empty()) return "octavo";
+  if (run_name.size() <= kMost && std::ranges::all_of(run_name, fits) && run_name.front() >= 'a' &&
+      run_name.back() != '-')
+    return run_name;
+  std::string name;
+  for (const char c : run_name) {
+    const auto lower = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    name += fits(static_cast<unsigned char>(lower)) ? lower : '-';
+  }
+  name.resize(std::min(name.size(), kMost - kHash - 1));
+  while (!name.empty() && (name.front() == '-' || (name.front() >= '0' && name.front() <= '9')))
+    name.erase(0, 1);
+  while (!name.empty() && name.back() == '-') name.pop_back();
+  const std::string hash = hash_text(run_name).substr(0, kHash);
+  return str(name.empty() ? "octavo" : name, "-", hash);
 }
 
 // JSON's strings are YAML's.

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -42,9 +43,11 @@ struct Rank {
 class Ranks {
  public:
   Ranks(const Job& job, SignalWatch& signals, int& stop_signal)
-      : job_(job), signals_(signals), stop_signal_(stop_signal) {}
+      : job_(job), signals_(signals), stop_signal_(stop_signal) {
+    if (job_.waits_for_nodes) next_look_ = Clock::now() + job_.look;
+  }
 
-  // Whatever goes wrong here, no rank is left behind.
+  // Whatever goes wrong here, no rank is left behind, and words that were kept are shown.
   ~Ranks() {
     for (Rank& rank : ranks_) {
       for (Stream& stream : rank.streams)
@@ -53,6 +56,7 @@ class Ranks {
       kill_group(rank);
       wait_a_little(rank.child.pid);
     }
+    if (!finished_) finish_streams();
   }
 
   Outcome run() {
@@ -62,8 +66,11 @@ class Ranks {
       read_streams();
       handle_signals();
       reap();
+      read_streams();  // what the ended said, before others are made to end
+      show_last_words();
       find_silent();
       ask_to_stop();
+      look_for_nodes();
       if (!deadline_ || Clock::now() < *deadline_) continue;
       if (killed_)
         give_up_the_rest();
@@ -71,10 +78,18 @@ class Ranks {
         end_the_rest();
     }
     read_streams();
+    show_last_words();
+    if (repeats_ > 0)
+      log_info(str(repeats_, repeats_ == 1 ? " more rank says" : " more ranks say", " the same"));
+    finish_streams();
     for (Rank& rank : ranks_) {
-      for (Stream& stream : rank.streams) stream.relay.finish();
       for (const Stream& stream : rank.streams)  // the last line of errors, or else of output
         if (!stream.relay.last_line().empty()) rank.end.last_line = stream.relay.last_line();
+      // On a terminal it is the line above. Other nodes have not seen it, and who reads the last
+      // line of a log (a sweep does) wants the reason in it.
+      const bool is_shown =
+          isatty(STDERR_FILENO) != 0 && (job_.log_dir.empty() || rank.end.rank == 0);
+      if (has_erred(rank) && is_shown && job_.first.nodes == 1) rank.end.last_line.clear();
     }
     std::vector<RankEnd> ends;
     for (const Rank& rank : ranks_) ends.push_back(rank.end);
@@ -119,8 +134,37 @@ class Ranks {
       const std::string prefix = as_is ? "" : str("[rank ", rank_info.rank, "] ");
       rank.streams.push_back({rank.child.out, Relay(shown ? STDOUT_FILENO : -1, prefix, log)});
       rank.streams.push_back({rank.child.err, Relay(shown ? STDERR_FILENO : -1, prefix, log)});
+      rank.streams.back().relay.keep_last_words();
     }
     ranks_.push_back(std::move(rank));
+  }
+
+  // In the user's eyes: it would come again, on every rank.
+  static bool has_erred(const Rank& rank) {
+    return !rank.running && rank.end.signal == 0 &&
+           rank.end.code == static_cast<int>(ExitCode::kUsage);
+  }
+
+  // Of wrong use that ranks say alike the first one's words are enough: they are shown as soon as
+  // it has ended, and repeats are left out. Others' last words are shown as soon as it is known
+  // that they are none of these.
+  void show_last_words() {
+    for (Rank& rank : ranks_) {
+      if (rank.running) continue;
+      for (Stream& stream : rank.streams) {
+        const bool is_new = !has_erred(rank) || said_.insert(stream.relay.last_line()).second;
+        if (is_new)
+          stream.relay.show_last_words();
+        else if (stream.relay.leave_out_last_words())
+          ++repeats_;
+      }
+    }
+  }
+
+  void finish_streams() {
+    finished_ = true;
+    for (Rank& rank : ranks_)
+      for (Stream& stream : rank.streams) stream.relay.finish();
   }
 
   int running() const { return static_cast<int>(std::ranges::count_if(ranks_, &Rank::running)); }
@@ -135,8 +179,9 @@ class Ranks {
       const auto look = static_cast<int>(PulseWatch::interval(rank.page->page()).count());
       if (rank.running) timeout = timeout < 0 ? look : std::min(timeout, look);
     }
-    if (deadline_) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now());
+    for (const std::optional<Clock::time_point>& end : {deadline_, next_look_}) {
+      if (!end) continue;
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*end - Clock::now());
       const int wait = static_cast<int>(std::max<int64_t>(0, left.count()));
       timeout = timeout < 0 ? wait : std::min(timeout, wait);
     }
@@ -246,6 +291,13 @@ class Ranks {
       if (rank.running) kill(rank.child.pid, kAskSignal);
   }
 
+  void look_for_nodes() {
+    if (!next_look_ || Clock::now() < *next_look_) return;
+    next_look_.reset();
+    if (!deadline_ && stop_signal_ == 0 && job_.waits_for_nodes())
+      next_look_ = Clock::now() + job_.look;
+  }
+
   // The ranks tell people what continues the run; they cannot know who sent the signal.
   void say_continues(bool continues) {
     for (Rank& rank : ranks_) rank.page->page().launcher_continues = continues ? 1 : 0;
@@ -297,9 +349,11 @@ class Ranks {
   SignalWatch& signals_;
   int& stop_signal_;
   std::vector<Rank> ranks_;
-  std::optional<Clock::time_point> deadline_;
-  bool killed_ = false, asked_ = false;
-  int64_t first_step_ = -1;  // that this node's first rank made
+  std::optional<Clock::time_point> deadline_, next_look_;
+  bool killed_ = false, asked_ = false, finished_ = false;
+  std::set<std::string> said_;  // the last lines of ranks that ended by wrong use
+  int repeats_ = 0;             // of them, that were not shown
+  int64_t first_step_ = -1;     // that this node's first rank made
   int ended_ = 0;
 };
 

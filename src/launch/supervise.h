@@ -23,6 +23,9 @@ struct Job {
   // Asked now and then: are the ranks to stop and save, to be started again? `has_made_a_step`:
   // this node's first rank has, since it was started, and does not only end what it does.
   std::function<bool(bool has_made_a_step)> wants_stop = {};
+  // Asked every `look` until it says false: do the ranks here still wait for other nodes?
+  std::function<bool()> waits_for_nodes = {};
+  std::chrono::milliseconds look{5'000};
   // For tests: what sends SIGKILL. No process here can be made to survive it.
   std::function<void(pid_t pid)> kill_group = {};
 };

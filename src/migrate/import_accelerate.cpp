@@ -99,16 +99,26 @@ void acc_backend(Importer& importer, const ForeignEntry& entry) {
                 "optimizer states are FP32 unless moment_dtype says fp8", "fp8_backend te");
 }
 
+// Of all machines together.
+void acc_processes(Importer& importer, const ForeignEntry& entry) {
+  const int64_t all = importer.whole(entry, 1, 1 << 20);
+  importer.result.parallel.gpus = all;
+  const ForeignEntry* machines = importer.entry_of(kAccelerateForm, "num_machines");
+  const int64_t nodes = machines == nullptr ? 1 : importer.whole(*machines, 1, 1 << 20);
+  const std::string flag = "a flag of octavo launch … -- train: --nproc ";
+  if (nodes == 1) return importer.leave(entry, str(flag, all));
+  importer.leave(entry, all % nodes == 0 ? str(flag, all / nodes, " on each of ", nodes, " nodes")
+                                         : str(flag, "of each node; together they are ", all));
+}
+
 // Of octavo launch, not of the configuration.
 void acc_launch(Importer& importer, const ForeignEntry& entry) {
   static constexpr std::pair<std::string_view, std::string_view> kFlags[] = {
-      {"num_processes", "--nproc, the ranks of one node"},
       {"num_machines", "--nnodes"},
       {"machine_rank", "--node_rank"},
       {"main_process_ip", "--master_address"},
       {"main_process_port", "--master_port"}};
-  if (entry.path == "num_processes")
-    importer.result.parallel.gpus = importer.whole(entry, 1, 1 << 20);
+  if (entry.path == "num_processes") return acc_processes(importer, entry);
   for (const auto& [theirs, flag] : kFlags)
     if (entry.path == theirs)
       return importer.leave(entry, str("a flag of octavo launch … -- train: ", flag));

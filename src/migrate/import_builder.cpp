@@ -72,6 +72,10 @@ const Mapping* find_mapping(ForeignForm form, std::string_view path) {
     const Mapping* found = find_in(mappings, path);
     return found != nullptr ? found : find_in(drops, path);
   };
+  // A script's launcher is the same whichever of these it starts.
+  if (path.starts_with("launch ") &&
+      (form == ForeignForm::kLlamaFactory || form == ForeignForm::kTrl))
+    return either(trainer_mappings(), trainer_drops());
   const Mapping* found = nullptr;
   switch (form) {
     case ForeignForm::kDeepSpeed:

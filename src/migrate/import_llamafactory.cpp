@@ -141,8 +141,7 @@ void lf_max_steps(Importer& importer, const ForeignEntry& entry) {
 }
 
 void carry_warmup_share(Importer& importer, const ForeignEntry& entry, double share) {
-  const ForeignEntry* length = importer.entry_of(kLlama, "max_steps");
-  const int64_t steps = length == nullptr ? 0 : importer.whole(*length, -1, kManySteps);
+  const int64_t steps = llama_factory::given_steps(importer);
   if (steps > 0)
     return importer.map_to(
         entry, "warmup_steps",
@@ -248,7 +247,7 @@ constexpr Mapping kLlamaFactoryKeys[] = {
     {"num_train_epochs", "num_epochs", "rounded up; max_steps wins", lf_epochs},
     {"max_steps", "max_steps", "-1: num_train_epochs decides", lf_max_steps},
     {"lr_scheduler_type", "min_lr_ratio", "a cosine always: cosine 0, constant 1", lf_schedule},
-    {"warmup_steps", "warmup_steps", "", lf_warmup_steps},
+    {"warmup_steps", "warmup_steps", "below 1 a share of max_steps", lf_warmup_steps},
     {"warmup_ratio", "warmup_steps", "of max_steps; else a twentieth", lf_warmup_ratio},
     {"weight_decay", "weight_decay", ""},
     {"adam_beta1", "beta1", ""},
@@ -266,13 +265,14 @@ constexpr Mapping kLlamaFactoryKeys[] = {
     {"fp8_enable_fsdp_float8_all_gather", "fp8_all_gather", "FP8 weights are gathered as codes"},
     {"load_in_fp8", "", "refused: for inference, not training", llama_factory::load_in_fp8},
     {"output_dir", "checkpoint_dir", ""},
-    {"logging_steps", "log_freq", "metrics.jsonl has every step"},
-    {"save_steps", "checkpoint_freq", "", llama_factory::save_steps},
+    {"logging_steps", "log_freq", "metrics.jsonl has every step; below 1 a share of max_steps",
+     llama_factory::logging_steps},
+    {"save_steps", "checkpoint_freq", "below 1 a share of max_steps", llama_factory::save_steps},
     {"save_strategy", "checkpoint_freq", "no: 0", llama_factory::save_strategy},
     {"save_total_limit", "keep_checkpoints", ""},
     {"eval_strategy", "eval_freq", "no: 0", llama_factory::eval_strategy},
     {"evaluation_strategy", "eval_freq", "no: 0", llama_factory::eval_strategy},
-    {"eval_steps", "eval_freq", "", llama_factory::eval_steps},
+    {"eval_steps", "eval_freq", "below 1 a share of max_steps", llama_factory::eval_steps},
     {"resume_from_checkpoint", "resume", "true: latest", llama_factory::resume},
     {"run_name", "run_name", ""},
     {"report_to", "use_wandb use_tensorboard", "", llama_factory::report_to},

@@ -11,6 +11,9 @@ namespace octavo::migrate::llama_factory {
 std::vector<std::string> comma_parts(const ForeignEntry& entry);  // lists, and "a, b"
 
 void val_size(Importer& importer, const ForeignEntry& entry);
+// max_steps; 0: it is not given, and the data says how long the run is.
+int64_t given_steps(const Importer& importer);
+void logging_steps(Importer& importer, const ForeignEntry& entry);
 void eval_strategy(Importer& importer, const ForeignEntry& entry);
 void eval_steps(Importer& importer, const ForeignEntry& entry);
 void save_strategy(Importer& importer, const ForeignEntry& entry);

@@ -1,5 +1,9 @@
 // LLaMA-Factory's keys of evaluation, output, sharding and precision.
 
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "config/key_makers.h"
@@ -11,7 +15,35 @@ namespace {
 using enum Finding::Verdict;
 constexpr ForeignForm kLlama = ForeignForm::kLlamaFactory;
 
+// Steps from one of something to the next. Below 1 Trainer takes them as a share of the run's.
+void map_interval(Importer& importer, const ForeignEntry& entry, std::string_view ours,
+                  std::string_view note = "") {
+  const double steps = importer.number(entry, 0, 1e12), length = given_steps(importer);
+  if (steps != std::floor(steps) && steps > 1)
+    return importer.map_to(entry, ours, entry.values, note);  // which Trainer refuses, too
+  if (steps == 0 || steps >= 1)
+    return importer.map_to(entry, ours, config::print_number(static_cast<int64_t>(steps)), note);
+  if (length > 0)
+    return importer.map_to(entry, ours,
+                           config::print_number(static_cast<int64_t>(std::ceil(steps * length))),
+                           "a share of max_steps");
+  importer.drop(entry, "a share of a length that only the data says");
+  importer.find(kRepaired, "share_of_steps", entry,
+                "a share of a length that only the data says; octavo counts steps",
+                "more or fewer of them than theirs",
+                str(ours, " as octavo has it; write the steps when they are known"));
+}
+
 }  // namespace
+
+int64_t given_steps(const Importer& importer) {
+  const ForeignEntry* steps = importer.entry_of(kLlama, "max_steps");
+  return steps == nullptr ? 0 : std::max<int64_t>(0, importer.whole(*steps, -1, int64_t{1} << 40));
+}
+
+void logging_steps(Importer& importer, const ForeignEntry& entry) {
+  map_interval(importer, entry, "log_freq", "metrics.jsonl has every step");
+}
 
 std::vector<std::string> comma_parts(const ForeignEntry& entry) {
   std::vector<std::string> parts;
@@ -44,7 +76,7 @@ void eval_steps(Importer& importer, const ForeignEntry& entry) {
   if (when == "no" || when == "false") return importer.drop(entry, "not read: eval_strategy no");
   const ForeignEntry* kept = importer.entry_of(kLlama, "val_size");
   if (kept == nullptr || importer.number(*kept, 0, 1e12) > 0)
-    return importer.map_to(entry, "eval_freq", entry.values);
+    return map_interval(importer, entry, "eval_freq");
   importer.map_to(entry, "eval_freq", "0");
   importer.find(kRepaired, "nothing_to_evaluate", entry, "val_size is 0, and nothing is kept",
                 "no validation loss", "eval_freq 0; give val_size for a validation loss");
@@ -61,7 +93,7 @@ void save_strategy(Importer& importer, const ForeignEntry& entry) {
 void save_steps(Importer& importer, const ForeignEntry& entry) {
   const std::string when = importer.word_of(kLlama, "save_strategy");
   if (!when.empty() && when != "steps") return importer.drop(entry, "not read: save_strategy");
-  importer.map_to(entry, "checkpoint_freq", entry.values);
+  map_interval(importer, entry, "checkpoint_freq");
 }
 
 void resume(Importer& importer, const ForeignEntry& entry) {

@@ -48,6 +48,20 @@ void count_launched(Importer& importer) {
   p.is_assumed = count_of(nodes) == 0;
 }
 
+// The same of a script that starts a program on transformers. Its flags win over Accelerate's file.
+// torchrun counts the processes of a node, and also takes gpu and 1:4, which only the machine
+// knows; Accelerate's num_processes are those of all nodes.
+void count_launched_trainer(Importer& importer) {
+  constexpr ForeignForm kForm = ForeignForm::kLlamaFactory;  // TRL's and Trainer's files, too
+  int64_t& gpus = importer.result.parallel.gpus;
+  if (const ForeignEntry* all = first_of(importer, kForm, {"launch num-processes"}))
+    return void(gpus = count_of(all));
+  const ForeignEntry* each = first_of(importer, kForm, {"launch nproc-per-node"});
+  const ForeignEntry* nodes = first_of(importer, kForm, {"launch nnodes"});
+  if (each == nullptr) return;
+  gpus = std::min(count_of(each) * (nodes == nullptr ? 1 : count_of(nodes)), kMostGpus);
+}
+
 void settle_gpus(Importer& importer, const std::string& where) {
   Parallelism& p = importer.result.parallel;
   if (importer.known_gpus > 0) p.gpus = importer.known_gpus, p.is_assumed = false;
@@ -158,6 +172,7 @@ void settle_parallelism(Importer& importer) {
     for (const auto other : {ForeignForm::kLlamaFactory, ForeignForm::kTrl, ForeignForm::kTrainer,
                              ForeignForm::kAccelerate, ForeignForm::kDeepSpeed, ForeignForm::kFsdp})
       if (importer.has(other)) result.stack = "hf", result.program = "Hugging Face's Trainer";
+    count_launched_trainer(importer);
     return;
   }
   if (!titan) count_launched(importer);

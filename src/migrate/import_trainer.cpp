@@ -11,8 +11,6 @@ namespace octavo::migrate {
 namespace {
 
 using enum Finding::Verdict;
-constexpr const char* kLaunchKeys[] = {"launch nproc-per-node", "launch nnodes",
-                                       "launch num-processes"};
 
 void tr_recompute(Importer& importer, const ForeignEntry& entry) {
   importer.map_to(entry, "gradient_checkpointing", importer.flag(entry) ? "true" : "false",
@@ -29,17 +27,10 @@ void tr_find_batch(Importer& importer, const ForeignEntry& entry) {
   importer.map_to(entry, "auto_batch_size", importer.flag(entry) ? "true" : "false");
 }
 
-// torchrun also takes gpu, auto and MIN:MAX: then only the machine knows how many there are.
-bool counts_gpus(const Importer& importer) {
-  return std::ranges::none_of(kLaunchKeys, [&](const char* key) {
-    const ForeignEntry* entry = importer.entry_of(ForeignForm::kTrainer, key);
-    return entry != nullptr && !config::parse_number<int64_t>(importer.word(*entry));
-  });
-}
-
+// What they make together is counted in import_parallelism.cpp. torchrun also takes gpu, auto and
+// MIN:MAX.
 void tr_launch(Importer& importer, const ForeignEntry& entry) {
-  int64_t& gpus = importer.result.parallel.gpus;
-  if (counts_gpus(importer)) gpus = std::max<int64_t>(1, gpus) * importer.whole(entry, 1, 1024);
+  if (config::parse_number<int64_t>(importer.word(entry))) importer.whole(entry, 1, 1 << 20);
   importer.leave(entry, "GPUs; octavo launch --nproc --nnodes starts them");
 }
 
@@ -96,7 +87,8 @@ std::span<const Mapping> trainer_mappings() {
       {"fsdp_config", "", "the file is read too", tr_fsdp_file},
       {"launch nproc-per-node", "", "GPUs of the forecast; octavo launch --nproc", tr_launch},
       {"launch nnodes", "", "GPUs of the forecast; octavo launch --nnodes", tr_launch},
-      {"launch num-processes", "", "GPUs of the forecast; octavo launch --nproc", tr_launch},
+      {"launch num-processes", "", "GPUs of the forecast, those of all nodes", tr_launch},
+      {"launch num-machines", "", "octavo launch --nnodes", tr_launch},
   };
   return kTable;
 }

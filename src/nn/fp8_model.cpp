@@ -37,14 +37,8 @@ void check_skip(const std::vector<std::string>& patterns, const LinearList& laye
                 int64_t blocks) {
   std::vector<fp8::LayerName> names;
   for (const auto& layer : layers) names.push_back({layer->name, layer->block});
-  const auto unmatched = fp8::unmatched(patterns, names, blocks);
-  if (unmatched.empty()) return;
-  std::vector<std::string_view> known = {"first", "last"};
-  for (const auto& layer : layers) known.push_back(layer->name);
-  const auto nearest = nearest_name(unmatched.front(), known);
-  fail(ExitCode::kUsage, "nn", "fp8_skip: no layer is named '", unmatched.front(),
-       "'; wanted first, last, last:3, or a pattern such as h.0.* (layers are h.0.attn.c_attn and ",
-       "so on)", nearest.empty() ? "" : str("; did you mean '", nearest, "'?"));
+  const std::string problem = fp8::skip_problem(patterns, names, blocks);
+  if (!problem.empty()) fail(ExitCode::kUsage, "nn", problem);
 }
 
 // It is done where the tokens are (engine/padded_fp8_linear.h), which the receipt counts.
@@ -179,6 +173,26 @@ void Fp8Model::abandon_step() {
   forget_magnitudes();
   shared_.measuring = false;
   stats_.reset();
+  for (const auto& plan : plan_)
+    if (plan.layer->fp8 != nullptr) plan.layer->fp8->take_measured();
+  forget_weights();
+}
+
+void Fp8Model::resize_passes(int64_t tokens, int64_t passes) {
+  options_.tokens = tokens;
+  options_.passes = passes;
+  say_padding(options_.fp8.recipe, tokens);
+}
+
+void Fp8Model::start_anew() {
+  shared_.scaling.start_anew();
+  shared_.measuring = false;
+  stats_.reset();
+  fill_.clear();
+  overfull_.clear();
+  troubled_.assign(plan_.size(), 0);
+  step_ = passes_ = first_judged_ = 0;
+  loaded_ = dropped_ = false;
   for (const auto& plan : plan_)
     if (plan.layer->fp8 != nullptr) plan.layer->fp8->take_measured();
   forget_weights();

@@ -97,6 +97,12 @@ class Fp8Model {
 
   // The step is done again from its start: nothing of it is judged or remembered.
   void abandon_step();
+  // From the next step on a step has so many micro-batches of so many tokens. The scaling state
+  // stays, and how weights are kept: more copies would take memory, which is what was short.
+  void resize_passes(int64_t tokens, int64_t passes);
+  // The weights go back to a checkpoint: scaling state and the guard's memory begin again, for what
+  // the checkpoint has of them. Layers that left FP8 stay in BF16.
+  void start_anew();
 
   const fp8::Options& options() const { return options_.fp8; }
   const std::vector<Fp8LayerPlan>& plan() const { return plan_; }

@@ -133,6 +133,14 @@ void Fp8Scaling::drop_step() {
   forget_passes();
 }
 
+void Fp8Scaling::start_anew() {
+  forget_passes();
+  is_new_ = true;
+  if (!history_.defined()) return;
+  factors_.fill_(1);  // in place: others hold views of both
+  history_.zero_();
+}
+
 void Fp8Scaling::forget_passes() {
   old_history_.reset();
   old_factors_.reset();

@@ -50,6 +50,8 @@ class Fp8Scaling {
   void finish_step(int64_t number);
   // The step was not applied: forgets what it saw.
   void drop_step();
+  // As before the first step, in the same memory.
+  void start_anew();
 
   bool empty() const { return names_.empty(); }
   // By name, as a checkpoint keeps them: "factor.<slot>" [1], "amax_history.<slot>" [length].

@@ -1,6 +1,7 @@
 #include "plan/batch_size.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "base/error.h"
@@ -34,6 +35,18 @@ std::vector<int64_t> batch_sizes(const config::Settings& s, int64_t samples, int
   return sizes;
 }
 
+// The largest of `sizes` (ascending) that fits; nothing when none does. `search_all`: a larger size
+// may fit where a smaller one does not.
+std::optional<int64_t> largest_that_fits(const std::vector<int64_t>& sizes, bool search_all,
+                                         const std::function<bool(int64_t)>& fits) {
+  if (search_all) {
+    const auto found = std::find_if(sizes.rbegin(), sizes.rend(), fits);
+    return found == sizes.rend() ? std::nullopt : std::optional(*found);
+  }
+  const auto above = std::partition_point(sizes.begin(), sizes.end(), fits);
+  return above == sizes.begin() ? std::nullopt : std::optional(*(above - 1));
+}
+
 }  // namespace
 
 BatchChoice chosen_batch(const config::Settings& s,
@@ -54,13 +67,15 @@ BatchChoice chosen_batch(const config::Settings& s,
     choice.why = target > 0 ? "target_effective_batch_size" : "max_batch_size";
     return choice;
   }
-  const auto above = std::ranges::partition_point(
-      sizes, [&](int64_t size) { return bytes(of_size(size)) <= limit; });
-  BatchChoice choice = of_size(above == sizes.begin() ? sizes.front() : *(above - 1));
-  const bool bounded = above == sizes.end() && (s.max_batch_size > 0 || target > 0);
-  choice.why = above == sizes.begin() ? "auto_batch_size: not even this fits"
-               : bounded              ? "auto_batch_size: as large as it may be"
-                                      : "auto_batch_size: the largest that fits";
+  // With a target fewer passes go with a larger size, and a step of one pass keeps less (gradients
+  // in BF16, codes of recipes that are not symmetric). Else memory grows with the size.
+  const std::optional<int64_t> fitting = largest_that_fits(
+      sizes, samples > 0, [&](int64_t size) { return bytes(of_size(size)) <= limit; });
+  BatchChoice choice = of_size(fitting.value_or(sizes.front()));
+  const bool bounded = fitting == sizes.back() && (s.max_batch_size > 0 || target > 0);
+  choice.why = !fitting  ? "auto_batch_size: not even this fits"
+               : bounded ? "auto_batch_size: as large as it may be"
+                         : "auto_batch_size: the largest that fits";
   return choice;
 }
 

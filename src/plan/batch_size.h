@@ -15,8 +15,8 @@ struct BatchChoice {
   std::string why;  // what chose them; "": batch_size as given
 };
 
-// `bytes` forecasts the memory of a pass, which grows with the batch; `limit`: what there is.
-// Nothing fits: the smallest batch there is.
+// `bytes` forecasts the memory of a step, which for the same accumulation grows with the batch;
+// `limit`: what there is. Nothing fits: the smallest batch there is.
 BatchChoice chosen_batch(const config::Settings& settings,
                          const std::function<double(const BatchChoice&)>& bytes, double limit);
 

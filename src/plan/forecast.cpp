@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "fp8/legality.h"
 #include "plan/batch_size.h"
+#include "plan/fp8_layers.h"
 #include "plan/reasons.h"
 
 namespace octavo::plan {
@@ -38,15 +38,10 @@ int64_t shard_group(const Settings& s, const Gpu& gpu) {
   return hybrid ? std::min<int64_t>(s.num_gpus, gpu.gpus_per_node) : 0;
 }
 
-// The share of the blocks that nvfp4 has: by default it leaves the last ones to BF16.
-double fp4_share(const Settings& s, int64_t blocks) {
-  const std::vector<std::string> skip =
-      s.fp8_skip.empty() ? fp8::default_skip(fp8::recipe_with(fp8::ScaleRule::kNvfp4), blocks)
-                         : s.fp8_skip;
-  int64_t kept = 0;
-  for (int64_t block = 0; block < blocks; ++block)
-    kept += fp8::skipped_by(skip, "", block, blocks).empty() ? 0 : 1;
-  return 1 - static_cast<double>(kept) / static_cast<double>(std::max<int64_t>(blocks, 1));
+// What the linear layers run in, and which of them.
+void run_in(Workload& work, RecipeOrBf16 recipe, const Settings& s) {
+  work.recipe = recipe;
+  work.fp8_shares = recipe ? fp8_shares(work.shape, s.fp8_skip, *recipe) : std::vector<double>();
 }
 
 Workload workload(const Settings& s, const Shape& shape, const Gpu& gpu) {
@@ -61,7 +56,6 @@ Workload workload(const Settings& s, const Shape& shape, const Gpu& gpu) {
   work.shard_group = shard_group(s, gpu);
   work.gradient_bytes = bytes_of(s.grad_reduce_dtype);
   work.fp8_gather = s.fp8_all_gather;
-  work.fp4_share = fp4_share(s, shape.layers);
   work.recompute = s.gradient_checkpointing ? Recompute::kFull : Recompute::kNone;
   // As train::weight_copies has it.
   if (work.sharding == Sharding::kFull && s.num_gpus > 1)
@@ -145,7 +139,10 @@ MemoryWork work_on_gpus(const Settings& s, const Forecast& f) {
   work.gpus = s.num_gpus;
   work.shard_group = shard_group(s, *f.gpu);
   work.sharding = sharding_of(s);
-  if (const RecipeOrBf16 coded = recipe_of_codes(f)) work.recipe = *coded;
+  if (const RecipeOrBf16 coded = recipe_of_codes(f)) {
+    work.recipe = *coded;
+    work.fp8_shares = fp8_shares(f.shape, s.fp8_skip, *coded);
+  }
   work.fp8 = f.wants_fp8;
   work.capability = f.gpu->capability;
   return work;
@@ -212,7 +209,8 @@ std::vector<Lever> levers_of(const Settings& s, const Forecast& f, const Calibra
   if (!f.program.empty() || f.cpu || !f.fits()) return {};
   return levers(s, [&](const Settings& changed) {
     Workload work = workload(changed, f.shape, *f.gpu);
-    if (f.wants_fp8) work.recipe = recipe_that_runs(*f.gpu, config::fp8_recipe_of(changed));
+    if (f.wants_fp8)
+      run_in(work, recipe_that_runs(*f.gpu, config::fp8_recipe_of(changed)), changed);
     Forecast with = f;
     with.wanted = f.wants_fp8 ? RecipeOrBf16(config::fp8_recipe_of(changed)) : kBf16;
     const Memory memory = measured_memory(work_on_gpus(changed, with), with);
@@ -221,12 +219,12 @@ std::vector<Lever> levers_of(const Settings& s, const Forecast& f, const Calibra
   });
 }
 
-std::vector<std::string> reasons_for(Workload work, RecipeOrBf16 wanted,
+std::vector<std::string> reasons_for(Workload work, RecipeOrBf16 wanted, const Settings& s,
                                      const Calibration& calibration) {
   std::vector<std::string> lines;
   const std::string refusal = refusal_of(*work.gpu, wanted);
   if (!refusal.empty()) lines.push_back(refusal);
-  work.recipe = recipe_that_runs(*work.gpu, wanted);
+  run_in(work, recipe_that_runs(*work.gpu, wanted), s);
   if (work.recipe == kBf16) return lines;
   for (std::string& line : gain_reasons(work, calibration)) lines.push_back(std::move(line));
   return lines;
@@ -271,7 +269,8 @@ Forecast forecast(const Settings& given, const OtherProgram& other, const Measur
   result.settings = result.advice.settings = s;
   forecast_memory(s, result);
   Workload work = workload(s, result.shape, *result.gpu);
-  result.traffic = traffic(traffic_work(work, result.wants_fp8 ? codes_sent(result) : kBf16));
+  run_in(work, result.wants_fp8 ? codes_sent(result) : kBf16, s);
+  result.traffic = traffic(traffic_work(work, work.recipe));
   work.stack = other.stack;
   if (!other.name.empty()) {  // when others quantize and sum is not known: as the fitted rows
     work.weight_codes = WeightCodes::kStep;
@@ -287,14 +286,15 @@ Forecast forecast(const Settings& given, const OtherProgram& other, const Measur
     RecipeForecast row;
     row.recipe = recipe;
     row.refusal = refusal_of(*result.gpu, recipe);
-    work.recipe = row.runs = recipe_that_runs(*result.gpu, recipe);
+    row.runs = recipe_that_runs(*result.gpu, recipe);
+    run_in(work, row.runs, s);
     row.time = measured_time(work, calibration, measured);
     if (!result.recipes.empty())
       row.gain = row.time.tokens_per_s / result.recipes.front().time.tokens_per_s;
     result.recipes.push_back(row);
   }
   result.reasons =
-      reasons_for(work, result.wants_fp8 ? result.wanted : fp8::kDefaultRecipe, calibration);
+      reasons_for(work, result.wants_fp8 ? result.wanted : fp8::kDefaultRecipe, s, calibration);
   result.levers = levers_of(s, result, calibration);
   result.failures = failures(s.gpu_hours_per_failure / static_cast<double>(s.num_gpus),
                              s.checkpoint_seconds, s.restart_seconds);

@@ -1,5 +1,7 @@
 #include "plan/launches.h"
 
+#include <numeric>
+
 namespace octavo::plan {
 namespace {
 
@@ -15,12 +17,22 @@ double calls_of_layer(RecipeOrBf16 recipe) {
   return traits.activations == fp8::Granularity::kTensor ? 88 : 53;
 }
 
+double fp8_layer_share(const Workload& work) {
+  const std::vector<double>& shares = work.fp8_shares;
+  if (!work.recipe || shares.empty()) return work.recipe ? 1 : 0;
+  return std::accumulate(shares.begin(), shares.end(), 0.0) / static_cast<double>(shares.size());
+}
+
 }  // namespace
 
 double own_calls(const Workload& work) {
   const Shape& s = work.shape;
-  double layer = calls_of_layer(work.recipe);
-  if (work.recompute == Recompute::kFull) layer *= work.recipe ? 1.65 : 1.45;
+  const auto calls = [&](RecipeOrBf16 recipe) {
+    const double again = work.recompute == Recompute::kFull ? (recipe ? 1.65 : 1.45) : 1;
+    return again * calls_of_layer(recipe);
+  };
+  const double in_fp8 = fp8_layer_share(work);
+  double layer = in_fp8 * calls(work.recipe) + (1 - in_fp8) * calls(kBf16);
   if (work.lora_rank > 0) layer *= 3;
   // Experts run one after the other: as many calls each as the MLP, half of a layer's.
   const double mlps = static_cast<double>(s.dense_layers() + s.sparse_layers() * s.experts);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fp8/gemm_layouts.h"
+#include "plan/fp8_layers.h"
 
 namespace octavo::plan {
 namespace {
@@ -80,20 +81,24 @@ double kept_per_block(const MemoryWork& work, double tokens, bool sparse) {
   const double h = static_cast<double>(s.hidden), q = static_cast<double>(s.query_width());
   const auto [rows, up, ffn] = mlp_widths(s, sparse);
   const bool lora = work.lora_rank > 0;
-  // Inputs of the linear layers: for weight gradients as codes, for adapters in BF16.
-  const bool coded = work.fp8 && !lora;
-  const double input = coded ? 1 : 2;
+  // Inputs of the linear layers: for weight gradients as codes, for adapters in BF16. By their
+  // place in block_linears().
+  const auto coded = [&](size_t place) {
+    if (!work.fp8 || lora) return 0.0;
+    return work.fp8_shares.empty() ? 1.0 : work.fp8_shares[place];
+  };
+  const size_t mlp = sparse && s.dense_layers() > 0 ? 4 : 2;
   std::vector<double> tensors = {
       h * 2,
-      h * 2,      // the sums that the norms read
-      h * input,  // into qkv
+      h * 2,               // the sums that the norms read
+      h * (2 - coded(0)),  // into qkv
       static_cast<double>(s.qkv_width()) * 2,
       q * 2,                                   // attention: its inputs and result
       up * 2,                                  // what the activation read
       static_cast<double>(s.heads) * 4 + 16};  // attention's and the norms' sums
   // Into up and down, unless they are frozen and have no adapter.
   if (!lora || (work.lora_targets == LoraTargets::kAll && !sparse))
-    tensors.insert(tensors.end(), {rows * h * input, ffn * input});
+    tensors.insert(tensors.end(), {rows * h * (2 - coded(mlp)), ffn * (2 - coded(mlp + 1))});
   // What the experts made of a token, their weights, and what the router read.
   if (sparse)
     tensors.insert(tensors.end(), {rows * h * 2, 4 * static_cast<double>(s.experts), h * 2});
@@ -102,7 +107,7 @@ double kept_per_block(const MemoryWork& work, double tokens, bool sparse) {
     tensors.push_back(2 * (q + static_cast<double>(s.kv_heads * s.head_dim)));
   if (s.family->norms == model_config::NormPlace::kBoth)
     tensors.insert(tensors.end(), {h * 2, h * 2});
-  if (coded) tensors.push_back(q);  // attention's result again, as codes
+  tensors.push_back(q * coded(1));  // attention's result again, as codes
   if (lora) tensors.push_back(static_cast<double>(work.lora_rank) * 2 * (s.gated ? 7 : 4));
   double bytes = 0;
   for (double each : tensors) bytes += held(tokens * each, work.cpu);
@@ -178,17 +183,18 @@ void add_states(const MemoryWork& work, Memory& m) {
   const fp8::Granularity granularity = fp8::traits_of(work.recipe).weights;
   const bool symmetric = fp8::is_symmetric(granularity);
   const bool short_of_memory = work.recompute && !cpu;
+  const double codes =
+      fp8_weight_share(work.shape, work.fp8_shares) * bytes_in(block_matrices(work.shape), 1, cpu);
   // Fully sharded: each GPU keeps the codes of its rows, which it sends for every block; those of a
   // whole block come and go (whole_units()).
   if (full) {
-    if (work.fp8_gather && weights < 1)
-      m.fp8_weights = (symmetric ? 1 : 2) * bytes_in(block_matrices(work.shape), 1, cpu) * weights;
+    if (work.fp8_gather && weights < 1) m.fp8_weights = (symmetric ? 1 : 2) * codes * weights;
     return;
   }
   if (short_of_memory || (!symmetric && work.accumulation == 1)) return;
   const bool any_layout =
       !cpu && granularity == fp8::Granularity::kTensor && fp8::takes_any_layout(work.capability);
-  m.fp8_weights = (any_layout ? 1 : 2) * bytes_in(block_matrices(work.shape), 1, cpu);
+  m.fp8_weights = (any_layout ? 1 : 2) * codes;
 }
 
 // What is whole for a moment of matrices whose rows are spread over GPUs: the weights of a block at
@@ -298,6 +304,7 @@ MemoryWork memory_work(const config::Settings& s, const Shape& shape) {
   work.accumulation = s.gradient_accumulation_steps;
   work.fp8 = s.use_fp8 || s.mixed_precision == config::Precision::kFp8;
   work.recipe = config::fp8_recipe_of(s);
+  work.fp8_shares = fp8_shares(shape, s.fp8_skip, work.recipe);
   work.recompute = s.gradient_checkpointing;
   work.lora_rank = s.lora_rank;
   work.lora_targets = lora_targets(s);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "config/settings.h"
 #include "plan/shape.h"
@@ -16,6 +17,7 @@ struct MemoryWork {
   int64_t batch = 1, length = 1024, accumulation = 1;
   bool fp8 = false;
   fp8::Recipe recipe = fp8::kDefaultRecipe;
+  std::vector<double> fp8_shares;  // of `recipe` (fp8_layers.h); empty: all layers
   bool recompute = false;
   int64_t lora_rank = 0;
   LoraTargets lora_targets = LoraTargets::kAll;

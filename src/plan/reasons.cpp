@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "plan/fp8_layers.h"
 
 namespace octavo::plan {
 namespace {
@@ -79,11 +80,14 @@ std::vector<std::string> gain_reasons(Workload work, const Calibration& calibrat
   const StepTime high = step_time(work, calibration);
   const double whole = high.total;
   std::vector<std::string> lines = {in_one_line(high, low)};
+  const double in_fp8 = fp8_weight_share(work.shape, work.fp8_shares);
   if (type == GemmType::kReadsFp4)
     lines.push_back(
-        str("nvfp4 in ", percent(work.fp4_share),
+        str("nvfp4 in ", percent(in_fp8),
             " of the blocks, the others in BF16. No published run has FP4 GEMMs to fit: "
             "they are taken to reach FP8's share of the peak"));
+  else if (in_fp8 < 1)
+    lines.push_back(str("fp8_skip leaves ", percent(1 - in_fp8), " of the blocks' GEMMs in BF16"));
   const bool same = same_collectives(high, low);
   const double sent = same ? 0 : high.collectives - low.collectives;
   lines.push_back(str("GEMMs of the blocks: ", percent(high.gemms / whole), " of the BF16 step, ",

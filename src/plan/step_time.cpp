@@ -137,7 +137,9 @@ class MicroStep {
     double quantized = 0, weights = 0;  // elements of all blocks
     // The hardware's rule for both sides (src/fp8/legality.h).
     const int64_t multiple = low_ ? fp8::traits_of(*work_.recipe).side_multiple : 1;
-    for (const LinearShape& p : block_linears(work_.shape)) {
+    const std::vector<LinearShape> linears = block_linears(work_.shape);
+    for (size_t place = 0; place < linears.size(); ++place) {
+      const LinearShape& p = linears[place];
       // The second GEMM of attention and of the MLP is cut along its contraction.
       const std::string_view name = p.name;
       const bool second = name == "attention out" || name == "down";
@@ -149,7 +151,7 @@ class MicroStep {
         return gemm(rows, n, k, low) * (1 + again_) + gemm(rows, k, n, low) +
                (frozen() ? 0 : gemm(n, k, rows, low));
       };
-      const double part = !fp8 ? 0 : fp8::is_fp4(*work_.recipe) ? work_.fp4_share : 1;
+      const double part = !fp8 ? 0 : work_.fp8_shares.empty() ? 1 : work_.fp8_shares[place];
       time.gemms += count * (part == 0   ? seconds(false)
                              : part == 1 ? seconds(true)
                                          : part * seconds(true) + (1 - part) * seconds(false));

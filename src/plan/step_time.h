@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "fp8/recipe_traits.h"
 #include "plan/calibration.h"
@@ -43,7 +44,7 @@ struct Workload {
   int64_t batch = 1, length = 1024, accumulation = 1;  // per copy of the model and micro-step
   ModelParallel split;
   RecipeOrBf16 recipe = kBf16;
-  double fp4_share = 1;  // of the blocks that nvfp4 has; the others stay in BF16
+  std::vector<double> fp8_shares;  // of `recipe` (fp8_layers.h); empty: all layers
   Sharding sharding = Sharding::kNone;
   int64_t shard_group = 0;    // GPUs that share one copy of the parameters; 0: all
   double gradient_bytes = 2;  // of a gradient on its way; published programs send BF16

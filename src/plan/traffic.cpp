@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/fp8_layers.h"
+
 namespace octavo::plan {
 namespace {
 
@@ -47,9 +49,10 @@ TrafficWork traffic_work(const Workload& work, RecipeOrBf16 codes) {
     sent.adapters = lora_parameters(work.shape, work.lora_rank, work.lora_targets);
   if (!codes || !work.fp8_gather) return sent;
   const fp8::RecipeTraits& traits = fp8::traits_of(*codes);
-  sent.weight_bytes = 1;
+  const double in_fp8 = fp8_weight_share(work.shape, work.fp8_shares);
+  sent.weight_bytes = 2 - in_fp8;
   sent.one_copy = fp8::is_symmetric(traits.weights);
-  sent.scale_bytes = scale_bytes(traits, static_cast<double>(work.shape.hidden));
+  sent.scale_bytes = in_fp8 * scale_bytes(traits, static_cast<double>(work.shape.hidden));
   return sent;
 }
 

@@ -17,7 +17,8 @@ struct TrafficWork {
   int64_t shard_group = 0;  // ranks that share one copy of the parameters; 0: all
   int64_t accumulation = 1;
   double gradient_bytes = 4;  // grad_reduce_dtype
-  // Of a gathered weight of a block: 2 in BF16; of FP8 codes 1, with `scale_bytes` beside each.
+  // Of a gathered weight of a block: 2 in BF16; of FP8 codes 1, with `scale_bytes` beside each;
+  // between them where fp8_skip leaves layers in BF16.
   double weight_bytes = 2;
   double scale_bytes = 0;
   // FP8 GEMMs read a weight by rows, then by columns, and not every recipe has one copy for

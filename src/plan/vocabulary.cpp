@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "config/mixture_keys.h"
 #include "data/token_data.h"
+#include "hub/hub.h"
 #include "plan/shape.h"
 #include "tokenizer/tokenizer.h"
 
@@ -25,7 +26,8 @@ int64_t vocabulary_of(const config::Settings& s) {
   try {
     if (!data.empty() && fs::exists(data / "dataset.json", error))
       return data::TokenData::open(data, "train")->vocab_size();
-    if (!s.tokenizer.empty()) return tokenizer::load_tokenizer(s.tokenizer)->vocab_size();
+    if (!s.tokenizer.empty())
+      return tokenizer::load_tokenizer(hub::resolve_tokenizer(s.tokenizer, s))->vocab_size();
     if (s.model_name == "custom" && !s.dataset.empty())
       return tokenizer::load_tokenizer("bytes")->vocab_size();  // what train takes without one
   } catch (const Error& problem) {

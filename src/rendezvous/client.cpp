@@ -22,6 +22,9 @@ constexpr auto kAttempt = std::chrono::seconds(5);  // one try to connect and sh
 constexpr auto kFirstPause = std::chrono::milliseconds(20);
 constexpr auto kLongestPause = std::chrono::milliseconds(500);
 constexpr auto kSayWaiting = std::chrono::seconds(5);
+// For a name to resolve: that of a server that starts later does by then (DNS of a cluster
+// remembers for 30 s that there was none), a wrong one never.
+constexpr auto kUnknownName = std::chrono::seconds(40);
 constexpr auto kLookAround = std::chrono::milliseconds(200);
 
 // False and why when it may go better next time; a secret that differs will not.
@@ -125,6 +128,14 @@ class Client::Pool {
                                   "address, port and firewall between"));
   }
 
+  [[noreturn]] static void no_address(const std::string& why, bool is_late) {
+    const std::string message =
+        octavo::str("wanted the address of the rendezvous, found that ", why,
+                    "; check the name (MASTER_ADDR, --master_address), /etc/hosts and DNS");
+    if (is_late) throw Unresolved(ExitCode::kEnvironment, "rendezvous", message);
+    throw WrongAddress(ExitCode::kEnvironment, "rendezvous", message);
+  }
+
   // Given back when all went well; otherwise closed when the caller lets go of it.
   std::shared_ptr<Fd> take(Clock::time_point deadline) {
     {
@@ -173,20 +184,34 @@ class Client::Pool {
     return reply;
   }
 
-  // One try at every address of the name; not open and why when none answers.
-  Fd try_connect(Clock::time_point deadline, std::string* why) const {
-    for (const Endpoint& endpoint : resolve_address(address_, port_, why)) {
+  struct Try {
+    Fd connection;  // not open: nobody answered
+    std::string why = "no address";
+    bool resolved = false;
+    bool is_late = false;  // no resolver answered
+  };
+
+  // One try at every address of the name.
+  Try try_connect(Clock::time_point deadline) const {
+    Try result;
+    const std::vector<Endpoint> endpoints =
+        resolve_address(address_, port_, &result.why, &result.is_late);
+    result.resolved = !endpoints.empty();
+    for (const Endpoint& endpoint : endpoints) {
       require_secret(endpoint.text, endpoint.loopback, secret_);
-      Fd fd = connect_to(endpoint, deadline, why);
-      if (fd.open() && shake_hands(fd.get(), where_, secret_, deadline, why)) return fd;
+      Fd fd = connect_to(endpoint, deadline, &result.why);
+      if (!fd.open() || !shake_hands(fd.get(), where_, secret_, deadline, &result.why)) continue;
+      result.connection = std::move(fd);
+      break;
     }
-    return {};
+    return result;
   }
 
   // Before the first connection no rank has done anything yet: a signal that asks for a stop ends
   // the wait. Later ones belong to a run that is to save before it stops.
   Fd connect(Clock::time_point deadline, bool is_first = false) const {
     const auto start = Clock::now();
+    Clock::time_point wrong_since = Clock::time_point::max();
     Milliseconds pause = kFirstPause;
     std::string why;
     bool said = false;
@@ -195,17 +220,22 @@ class Client::Pool {
       if (is_first && stop_requested())
         fail(ExitCode::kStopped, "rendezvous", "asked to stop (", stop_reason(),
              ") before the rendezvous at ", where_, " was reached; no step ran");
-      std::string reason = "no address";
-      Fd fd = try_connect(std::min(deadline, Clock::now() + kAttempt), &reason);
+      Try now = try_connect(std::min(deadline, Clock::now() + kAttempt));
       // A try that the deadline cuts short knows less than those before it.
-      if (why.empty() || Clock::now() < deadline) why = reason;
-      if (fd.open()) {
+      if (why.empty() || Clock::now() < deadline) why = now.why;
+      if (now.connection.open()) {
         if (said) log_info(octavo::str("reached the rendezvous at ", where_, " at try ", tries));
-        return fd;
+        return std::move(now.connection);
       }
-      if (Clock::now() + pause >= deadline)
-        unreachable(octavo::str(why, " (", tries, tries == 1 ? " try)" : " tries)"));
-      if (!said && Clock::now() - start > kSayWaiting) {
+      const bool over = Clock::now() + pause >= deadline;
+      const bool is_wrong = !now.resolved && !now.is_late;
+      wrong_since = is_wrong ? std::min(wrong_since, Clock::now()) : Clock::time_point::max();
+      const bool stays_wrong = is_wrong && is_first && Clock::now() - wrong_since >= kUnknownName;
+      if (!now.resolved && (over || stays_wrong)) no_address(now.why, now.is_late);
+      if (over) unreachable(octavo::str(why, " (", tries, tries == 1 ? " try)" : " tries)"));
+      // A name that does not resolve is said at once, unless the caller waits for less than that.
+      const bool is_long = deadline - start > kSayWaiting;
+      if (!said && (Clock::now() - start > kSayWaiting || (!now.resolved && is_long))) {
         log_warn(octavo::str("still trying to reach the rendezvous at ", where_, ": ", why));
         said = true;
       }

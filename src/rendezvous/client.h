@@ -12,21 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
+#include "rendezvous/errors.h"
 
 namespace octavo::rendezvous {
-
-// The keys did not come in time.
-class TimedOut : public Error {
- public:
-  using Error::Error;
-};
-
-// The server is gone, or the way to it.
-class Unreachable : public Error {
- public:
-  using Error::Error;
-};
 
 // Which of prefix0 … prefix(n-1) are not there: how many, and the first 16 of them.
 struct Missing {
@@ -39,7 +27,7 @@ class Client {
   using Milliseconds = std::chrono::milliseconds;
 
   // Tries to connect until `timeout` is over (the server may start later than its clients).
-  // A wrong secret fails at once.
+  // A wrong secret fails at once, a name that does not resolve after some seconds (WrongAddress).
   Client(const std::string& address, int port, std::string secret, Milliseconds timeout);
   ~Client();
   Client(const Client&) = delete;

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "rendezvous/auth.h"
+#include "rendezvous/errors.h"
 
 namespace octavo::rendezvous {
 namespace {
@@ -80,7 +81,9 @@ void Server::Loop::open_listener(const std::string& address, int port) {
     fail(ExitCode::kUsage, "rendezvous", "no such port: ", port, "; wanted 0 to 65535");
   std::string why = "no address";
   std::vector<Endpoint> endpoints;
-  if (!address.empty()) endpoints = resolve_address(address, port, &why);
+  bool is_here = false;  // one of them is an address of this machine
+  bool is_late = false;  // which no resolver says yet
+  if (!address.empty()) endpoints = resolve_address(address, port, &why, &is_late);
   // A machine's own name often means loopback first, where others cannot reach it.
   std::stable_partition(endpoints.begin(), endpoints.end(),
                         [](const Endpoint& e) { return !e.loopback; });
@@ -100,10 +103,13 @@ void Server::Loop::open_listener(const std::string& address, int port) {
                              "several nodes state the address of a network"));
       return;
     }
+    is_here = is_here || errno != EADDRNOTAVAIL;
     why = octavo::str(endpoint.text, " port ", port, ": ", std::strerror(errno));
   }
-  fail(ExitCode::kEnvironment, "rendezvous", "cannot listen at '", address, "' (", why,
-       "); state an address of this machine and a free port");
+  const std::string message = octavo::str("cannot listen at '", address, "' (", why,
+                                          "); state an address of this machine and a free port");
+  if (!is_here && !is_late) throw WrongAddress(ExitCode::kEnvironment, "rendezvous", message);
+  throw Error(ExitCode::kEnvironment, "rendezvous", message);
 }
 
 Counts Server::Loop::counts() const {

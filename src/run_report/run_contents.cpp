@@ -98,8 +98,11 @@ void read_restarts(RunContents& run) {
       for_each_record(run.folder / "restarts.jsonl", [&](int64_t step, const Json& record) {
         ++run.restarts;
         std::string when = text_in(record, "time", 40);
-        add_event(run, {"restart", step, "restart",
-                        "resumed from " + text_in(record, "from", kLongestText), std::move(when)});
+        const std::string from = text_in(record, "from", kLongestText);
+        std::string what = from.empty() ? "started again from the start" : "resumed from " + from;
+        if (const std::string cause = text_in(record, "cause", kLongestText); !cause.empty())
+          what += "; cause: " + cause;
+        add_event(run, {"restart", step, "restart", std::move(what), std::move(when)});
       });
   remark_bad_lines(run, "restarts.jsonl", bad);
   // A run of a version that kept no such file tells of its last restart alone.

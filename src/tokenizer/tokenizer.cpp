@@ -70,7 +70,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name) {
   if (!fs::is_regular_file(path, ignored))
     fail(ExitCode::kUsage, "tokenizer",
          "wanted `bytes`, a tokenizer.json or a folder that holds one, found '", name,
-         "' which is none of them; give the path of a tokenizer.json");
+         "' which is none of them; give the path of a tokenizer.json, or owner/name of the Hugging "
+         "Face hub");
   const std::string json = read_file(path, kMaxFile);
   std::string fingerprint = hash_bytes(std::as_bytes(std::span(json.data(), json.size())));
   return std::make_unique<BpeTokenizer>(name, std::move(fingerprint),

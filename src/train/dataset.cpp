@@ -14,6 +14,7 @@
 #include "data/mixed_tokens.h"
 #include "data/own_template.h"
 #include "data/prepare.h"
+#include "hub/hub.h"
 
 namespace octavo::train {
 namespace {
@@ -129,7 +130,9 @@ std::vector<DataPosition> data_positions(const config::Settings& settings) {
 }
 
 void settle_tokenizer(config::Settings& resolved) {
-  if (!resolved.tokenizer.empty() || resolved.dataset.empty()) return;
+  if (resolved.dataset.empty()) return;
+  resolved.tokenizer = hub::resolve_tokenizer(resolved.tokenizer, resolved);
+  if (!resolved.tokenizer.empty()) return;
   const std::vector<config::Settings> sources = source_settings(resolved);
   const auto prepared = std::ranges::find_if(sources, is_prepared_folder);
   if (prepared == sources.end()) {

@@ -48,9 +48,9 @@ std::vector<DataPosition> data_positions(const config::Settings& settings);
 // What is prepared there.
 DataSet open_prepared(const config::Settings& settings, const std::vector<fs::path>& folders);
 
-// Names the tokenizer where the key does not: the model's own (data/default_tokenizer.h), or what
-// the prepared data was made with. Data of bytes for a model that has a tokenizer is refused until
-// the key says that it is meant.
+// Turns a tokenizer's name on the hub into its folder, and names the tokenizer where the key does
+// not: the model's own (data/default_tokenizer.h), or what the prepared data was made with. Data of
+// bytes for a model that has a tokenizer is refused until the key says that it is meant.
 void settle_tokenizer(config::Settings& resolved);
 
 DataSet open_data_set(const config::Settings& settings);

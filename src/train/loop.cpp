@@ -1,5 +1,6 @@
 #include "train/loop.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -41,6 +42,16 @@ void announce_mixture(const Run& run) {
   log_info(describe_shares(*mixed, *now.mixture, now.samples));
   for (const std::string& line : describe_changes(*mixed, *now.mixture, now.samples, end - 1))
     log_info(line);
+  for (const std::string& line : describe_orders(*mixed, *now.mixture, run.settings.max_seq_length))
+    log_info(line);
+  data::Position last = now;
+  last.samples = now.mixture->end() > 0 ? std::min(end, now.mixture->end()) : end;
+  const std::vector<std::string> often =
+      repeated_sources(source_uses(*mixed, last, run.settings.max_seq_length));
+  if (!often.empty())
+    log_warn(str("mixture: by the end of the run these sources come often: ", join(often, ", "),
+                 "; text that is seen more than ", kUsefulEpochs, " times teaches little: lower ",
+                 "the weight, set max_epochs, or add data"));
 }
 
 void announce_lengths(const Run& run) {
@@ -72,9 +83,15 @@ void announce(const Run& run) {
         "data");
 }
 
-// Runs an evaluation, tells the sinks, and says whether it is the best so far. None when the run
-// was asked to stop meanwhile.
-std::optional<monitor::EvalRecord> evaluate_and_report(Run& run, Outputs& outputs) {
+struct Evaluation {
+  double val_loss = 0;
+  bool may_be_best = false;     // the save decides, when it is known what best_model names by then
+  bool makes_save_due = false;  // better than what best_model names, or is about to
+};
+
+// Runs an evaluation, tells the sinks, and says whether best_model may name its checkpoint. None
+// when the run was asked to stop meanwhile.
+std::optional<Evaluation> evaluate_and_report(Run& run, Outputs& outputs) {
   const std::optional<monitor::EvalRecord> found = evaluate_unless_stopped(run);
   run.progress.evaluation_left_out = !found;
   if (!found) {
@@ -85,15 +102,20 @@ std::optional<monitor::EvalRecord> evaluate_and_report(Run& run, Outputs& output
   monitor::EvalRecord record = *found;
   // A model in doubt is not saved, so it cannot be the best one; nor can one that is worse than
   // guessing, or whose loss is no number.
-  record.best = !is_suspect(run.settings.bad_steps, run.progress) &&
-                record.val_loss <= run.trained.uniform_loss() &&
-                (!run.progress.has_best || record.val_loss < run.progress.best_val_loss);
+  const bool may_be_best = !is_suspect(run.settings.bad_steps, run.progress) &&
+                           record.val_loss <= run.trained.uniform_loss();
+  record.best =
+      may_be_best && (!run.progress.has_best || record.val_loss < run.progress.best_val_loss);
   if (record.best) {
     run.progress.has_best = true;
     run.progress.best_val_loss = record.val_loss;
   }
   outputs.on_eval(record);
-  return record;
+  // A better one that could not be saved is not there to be taken.
+  const std::optional<double> named = best_model_loss(run);
+  return Evaluation{.val_loss = record.val_loss,
+                    .may_be_best = may_be_best,
+                    .makes_save_due = may_be_best && (!named || record.val_loss < *named)};
 }
 
 bool is_due(int64_t step, int64_t every) {
@@ -202,7 +224,9 @@ void save_the_rest(Run& run, Outputs& outputs, bool saved) {
     return;
   }
   under_guard(outputs, [&] { check_replicas(run, true); });
-  save(run, run.settings.run_name, false, nullptr);
+  // Asked to stop, a run resumes from the checkpoint before.
+  if (stops(run) && refuses_save(run, run.settings.run_name)) return;
+  under_guard(outputs, [&] { save(run, run.settings.run_name, false, nullptr); });
 }
 
 int end_run(const Run& run, Outputs& outputs, bool run_saves) {
@@ -245,28 +269,29 @@ void after_step(Run& run, Outputs& outputs, LoopState& state) {
   const auto& s = run.settings;
   const int64_t step = run.progress.step;
   const bool last = step == run.schedule.max_steps;
-  std::optional<monitor::EvalRecord> eval;
+  std::optional<Evaluation> eval;
   if (run.data.val != nullptr && s.eval_freq > 0 && (last || is_due(step, s.eval_freq)))
     eval = evaluate_and_report(run, outputs);
-  const bool is_best = eval && eval->best;
+  const bool may_be_best = eval && eval->may_be_best;
   if (is_due(step, s.empty_cache_freq)) engine::trim_memory(run.trained.device());
   if (!run.progress.evaluation_left_out) ask_model(run, outputs, last);
+  if (is_due(step, s.permanent_checkpoint_freq)) run.progress.permanent_due = step;
   const bool save_is_due = last || state.save_waits || is_due(step, s.checkpoint_freq) ||
-                           is_due(step, s.permanent_checkpoint_freq) || run.progress.save_agreed ||
-                           (is_best && s.checkpoint_freq > 0);
+                           run.progress.permanent_due == step || run.progress.save_agreed ||
+                           (eval && eval->makes_save_due && s.checkpoint_freq > 0);
   state.save_waits = save_is_due && !last && is_suspect(s.bad_steps, run.progress);
   if (state.save_waits) log_info("the checkpoint waits for a step that is not skipped (bad_steps)");
   const bool saves = save_is_due && !state.save_waits && state.run_saves;
-  if (saves && run.progress.save_agreed && run.world.is_first() &&
-      !std::exchange(state.said_by_time, true))
+  if (saves && run.progress.save_agreed && run.world.is_first() && run.save_clock &&
+      run.save_clock->interval(0) > 0 && !std::exchange(state.said_by_time, true))
     log_info("checkpoints by time: " + saves_by_time(run));
   under_guard(outputs, [&] { check_replicas(run, saves); });
   if (!saves) return;
   const double* loss = eval ? &eval->val_loss : nullptr;
   if (last)
-    save(run, s.run_name, is_best, loss);
+    under_guard(outputs, [&] { save(run, s.run_name, may_be_best, loss); });
   else
-    start_save(run, s.run_name, is_best, loss);  // while the next steps run
+    start_save(run, s.run_name, may_be_best, loss);  // while the next steps run
   state.saved = true;
 }
 

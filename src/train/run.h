@@ -28,7 +28,7 @@ struct Batching {
   int64_t halvings = 0;                    // because memory ran out in the middle of the run
   int64_t eval_samples = 0;                // of an evaluation, whatever batch_size becomes
   double limit_bytes = 0, peak_bytes = 0;  // of the search, and of the pass that fitted
-  bool updating = false;                   // the weights are moving: the step cannot be done again
+  bool past_passes = false;                // the step was applied or skipped: never done again
   std::string asked;                       // what the settings said before (asked_batches)
 };
 

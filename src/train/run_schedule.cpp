@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/printed.h"
 #include "base/text.h"
 #include "config/key_makers.h"
 #include "config/length_keys.h"
@@ -113,6 +114,13 @@ int64_t sequence_length(const config::Settings& s, int ranks, const Progress& pr
   for (const data::LengthStage& stage : length_stages(s, ranks, progress))
     if (stage.at <= position) length = stage.length;
   return length;
+}
+
+std::vector<std::string> repeated_sources(const std::vector<monitor::SourceUse>& uses) {
+  std::vector<std::string> often;
+  for (const monitor::SourceUse& use : uses)
+    if (use.epochs > kUsefulEpochs) often.push_back(use.name + printed(" %.3g times", use.epochs));
+  return often;
 }
 
 void announce_epochs(const Run& run) {

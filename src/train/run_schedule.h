@@ -16,6 +16,7 @@
 
 #include "base/json.h"
 #include "config/settings.h"
+#include "monitor/step_record.h"
 #include "optim/schedule.h"
 #include "train/progress.h"
 
@@ -45,6 +46,12 @@ std::vector<data::LengthStage> length_stages(const config::Settings& settings, i
 // Of the sample at that position.
 int64_t sequence_length(const config::Settings& settings, int ranks, const Progress& progress,
                         uint64_t position);
+
+// Passes over the same text beyond which repeating is known to give little (Muennighoff et al.,
+// Scaling Data-Constrained Language Models, 2023).
+inline constexpr double kUsefulEpochs = 4;
+// "web 6.2 times": the sources of a mixture that come more often.
+std::vector<std::string> repeated_sources(const std::vector<monitor::SourceUse>& uses);
 
 struct Run;
 // Says what is left of a run of whole epochs.

@@ -95,10 +95,9 @@ void update(Run& run, const optim::Optimizer::Norm& norm, double learning_rate) 
     const heartbeat::Exempt exempt("a checkpoint takes the weights before they change");
     run.saver->before_update();
   }
-  run.batching.updating = true;
+  run.batching.past_passes = true;
   run.trained.optimizer->step(learning_rate, norm);
   if (run.trained.sharding != nullptr) run.trained.sharding->weights_changed();
-  run.batching.updating = false;
   run.progress.skipped_in_a_row = 0;
 }
 
@@ -218,6 +217,7 @@ monitor::StepRecord train_step(Run& run) {
   const Clocks before(*run.data.loader, run.world);
   monitor::StepRecord record;
   set_log_step(run.progress.step + 1);
+  run.batching.past_passes = false;
   begin_step(run.world, run.trained, run.progress.step + 1);
 
   // 1. Forward and backward over the micro-batches; gradients add up in FP32, and over ranks under
@@ -250,6 +250,7 @@ monitor::StepRecord train_step(Run& run) {
                                  stats, record.loss)) {
     record.skipped = true;
     skip_step(run, std::move(*incident), batches, tokens);
+    run.batching.past_passes = true;
   } else {
     update(run, stats.norm, record.learning_rate);
     run.guards.losses.add(record.loss);

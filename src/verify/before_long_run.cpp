@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "hub/hub.h"
 #include "launch/scripts.h"
+#include "train/run_schedule.h"
 #include "verify/long_run_line.h"
 
 namespace octavo::verify {
@@ -16,9 +17,6 @@ namespace {
 
 // Of a full fine-tuning and of a training from nothing: what papers and guides use ends here.
 constexpr double kHighTuningRate = 1e-4, kHighRate = 2e-3;
-// Passes over the same text beyond which repeating is known to give little (Muennighoff et al.,
-// Scaling Data-Constrained Language Models, 2023).
-constexpr double kUsefulEpochs = 4;
 constexpr double kMuchWarmup = 0.25, kMuchEvaluation = 0.1;
 constexpr int64_t kFewEvalTokens = 16'384;
 
@@ -205,6 +203,23 @@ Finding long_run_dataset(const LongRun& run) {
   return f;
 }
 
+Finding long_run_tokenizer(const LongRun& run) {
+  const config::Settings& s = run.settings;
+  const std::string name = s.tokenizer.empty() ? "the tokenizer of " + s.model_name : s.tokenizer;
+  Finding f = long_run_line(Section::kRunData, "tokenizer", run.data.tokenizer_problem);
+  if (run.may_download) {
+    f.found = name + " is not in the Hugging Face cache";
+    worsen(f, Status::kWarn, "the tokenizer's file, here",
+           "it would be downloaded when training begins; do it before, on any machine with this "
+           "cache");
+    add_command(f, run, "train", "--max_steps 1 --run_name " + free_run_name(run, "first-step"));
+  } else {
+    worsen(f, Status::kFail, "the tokenizer's file, here",
+           "give the path of a tokenizer.json, or a name on the hub that is in the cache");
+  }
+  return f;
+}
+
 Finding long_run_amount(const LongRun& run) {
   Finding f = long_run_line(Section::kRunData, "enough of it", "");
   if (run.data.samples == 0 || run.step_samples == 0) {
@@ -222,8 +237,19 @@ Finding long_run_amount(const LongRun& run) {
                 " epochs of ", run.data.samples, " samples");
   if (run.steps == 0)
     worsen(f, Status::kFail, "at least one step", "more data, or fewer samples in a step");
-  else if (epochs > kUsefulEpochs)
-    worsen(f, Status::kWarn, str("at most ", kUsefulEpochs, " epochs"),
+  else if (const auto end = static_cast<int64_t>(run.data.mixture_samples);
+           end > 0 && run.settings.max_steps > 0 && run.steps > end / run.step_samples)
+    worsen(f, Status::kFail,
+           str(end, " samples at most, when each source was seen max_epochs times"),
+           str("set max_steps to ", end / run.step_samples,
+               ", or raise max_epochs (0: no bound) of an entry of dataset"));
+  else if (const auto often = train::repeated_sources(run.sources); !often.empty()) {
+    f.found += "; samples of " + join(often, ", ");
+    worsen(f, Status::kWarn, str("at most ", train::kUsefulEpochs, " epochs of each source"),
+           "text that is seen more often teaches little; lower its weight in dataset, give it "
+           "max_epochs, or more data");
+  } else if (epochs > train::kUsefulEpochs)
+    worsen(f, Status::kWarn, str("at most ", train::kUsefulEpochs, " epochs"),
            "text that is seen more often teaches little; more data, or fewer steps");
   return f;
 }
@@ -311,8 +337,11 @@ std::vector<Finding> judge_run_settings(const LongRun& run) {
 }
 
 std::vector<Finding> judge_run_data(const LongRun& run) {
-  return {long_run_model(run), long_run_dataset(run), long_run_amount(run),
-          long_run_vocabulary(run), long_run_evaluation(run)};
+  std::vector<Finding> out = {long_run_model(run), long_run_dataset(run)};
+  if (!run.data.tokenizer_problem.empty()) out.push_back(long_run_tokenizer(run));
+  for (const auto judge : {long_run_amount, long_run_vocabulary, long_run_evaluation})
+    out.push_back(judge(run));
+  return out;
 }
 
 std::vector<Finding> judge_long_run(const LongRun& run) {

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "config/parse.h"
+#include "monitor/step_record.h"
 #include "plan/forecast.h"
 #include "verify/facts.h"
 #include "verify/finding.h"
@@ -26,6 +27,7 @@ struct RunData {
   };
   State state = State::kNotGiven;
   std::string place, problem, fingerprint;
+  std::string tokenizer_problem;  // why the tokenizer on the hub is not here; "" when it is
   uint64_t tokens = 0, val_tokens = 0, samples = 0, val_samples = 0;
   uint64_t mixture_samples = 0;  // until all sources are used up; 0: they never are
   int64_t vocab = 0;             // of the data, or of its tokenizer while it is not prepared
@@ -64,6 +66,7 @@ struct LongRun {
   int64_t step_samples = 0;  // over all passes and ranks; 0: not known before
   int64_t steps = 0;         // 0: not known before the data is prepared
   int64_t warmup_steps = 0;  // as they will be
+  std::vector<monitor::SourceUse> sources;  // of a mixture, at the end of the run
 
   std::optional<plan::Forecast> forecast;
   std::string forecast_problem;

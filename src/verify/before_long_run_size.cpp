@@ -253,13 +253,16 @@ Finding long_run_resume(const LongRun& run) {
 }
 
 Finding long_run_folders(const LongRun& run) {
+  const std::string folder = run.checkpoint_folder.string();
+  const bool is_named = !run.settings.run_name.empty();
   Finding f = long_run_line(Section::kRunSafety, "folders",
-                            str(run.checkpoint_folder.string(), " has no checkpoints yet"));
+                            is_named ? folder + " has no checkpoints yet"
+                                     : "a new one in " + folder + ", named when the run starts");
   const bool taken = run.checkpoints_there > 0 || run.run_folder_there;
   if (taken && run.settings.resume.empty() && !run.settings.overwrite) {
     f.found = run.checkpoints_there > 0
-                  ? str(run.checkpoint_folder.string(), " has ", run.checkpoints_there,
-                        " checkpoints of an earlier run")
+                  ? str(folder, " has ", run.checkpoints_there, " checkpoint",
+                        run.checkpoints_there == 1 ? "" : "s", " of an earlier run")
                   : str(run.settings.runs_dir, "/", run.settings.run_name, " has an earlier run");
     worsen(f, Status::kFail, "a run_name of its own",
            "train would refuse it: give another run_name, --resume latest, or --overwrite");
@@ -267,7 +270,7 @@ Finding long_run_folders(const LongRun& run) {
     add_command(f, run, "train",
                 "--run_name " + launch::shell_quoted(free_run_name(run, run.settings.run_name)));
   } else if (!run.settings.resume.empty()) {
-    f.found = str("resumes from ", run.settings.resume, " of ", run.checkpoint_folder.string());
+    f.found = str("resumes from ", run.settings.resume, " of ", folder);
   }
   return f;
 }
@@ -279,7 +282,11 @@ Finding long_run_stops(const LongRun& run) {
       str("SIGTERM, SIGINT and SIGUSR1 save and leave with 75. A job that is run again continues "
           "only with --resume latest: launch --auto_resume adds it where there is a checkpoint",
           run.in_slurm ? "" : ", and --slurm writes such a job");
-  add_command(f, run, "launch --auto_resume -- train");
+  // Which run it continues, launch wants to be told.
+  const bool is_named = !run.settings.run_name.empty() || !run.settings.resume.empty();
+  add_command(
+      f, run, "launch --auto_resume -- train",
+      is_named ? "" : "--run_name " + launch::shell_quoted(free_run_name(run, config_stem(run))));
   if (!run.in_slurm) add_command(f, run, "launch --slurm job.sh -- train");
   return f;
 }

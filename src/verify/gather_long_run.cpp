@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <functional>
 #include <regex>
 
 #include "base/checked.h"
@@ -58,7 +59,36 @@ int64_t tokenizer_size(const config::Settings& resolved) try {
   return 0;
 }
 
-RunData long_run_data(config::Settings resolved, bool may_download) {
+// The tokenizer that the data has; why not, when that is on the hub and not here. What is known
+// without it is looked at all the same.
+std::string settle_tokenizer_here(config::Settings& resolved) {
+  try {
+    train::settle_tokenizer(resolved);
+    return "";
+  } catch (const std::exception& error) {
+    const std::string problem = first_line(error.what());
+    if (!problem.starts_with("[hub]")) throw;  // about the data
+    // No data can have been prepared with it: not with bytes, which "" would mean.
+    if (resolved.tokenizer.empty()) resolved.tokenizer = resolved.model_name;
+    return problem;
+  }
+}
+
+// What the sources of a mixture give in so many samples.
+using SourcesAfter = std::function<std::vector<monitor::SourceUse>(uint64_t samples)>;
+
+SourcesAfter sources_after(const std::shared_ptr<data::TokenData>& tokens,
+                           const std::shared_ptr<const data::Mixture>& mixture, int64_t length) {
+  return [tokens, mixture, length](uint64_t samples) {
+    data::Position last;
+    last.samples = mixture->end() > 0 ? std::min(samples, mixture->end()) : samples;
+    last.mixture = mixture;
+    return train::source_uses(*tokens->mixed(), last, length);
+  };
+}
+
+RunData long_run_data(config::Settings resolved, bool may_download, int64_t ranks,
+                      SourcesAfter& after) {
   RunData data;
   if (resolved.dataset.empty()) return data;
   std::vector<train::DataPosition> places;
@@ -68,7 +98,7 @@ RunData long_run_data(config::Settings resolved, bool may_download) {
       any.tokenizer = "bytes";
       train::data_positions(any);
     }
-    train::settle_tokenizer(resolved);
+    data.tokenizer_problem = settle_tokenizer_here(resolved);
     places = train::data_positions(resolved);
   } catch (const std::exception& error) {
     data.problem = first_line(error.what());
@@ -93,8 +123,11 @@ RunData long_run_data(config::Settings resolved, bool may_download) {
     data.vocab = set.train->vocab_size();
     data.fingerprint = set.train->fingerprint();
     data.samples = data::sample_count(*set.train, resolved.max_seq_length);
-    if (const data::MixedTokens* mixed = set.train->mixed(); mixed != nullptr)
-      data.mixture_samples = train::new_mixture(resolved, 1, *mixed)->end();
+    if (const data::MixedTokens* mixed = set.train->mixed(); mixed != nullptr) {
+      const auto mixture = train::new_mixture(resolved, static_cast<int>(ranks), *mixed);
+      data.mixture_samples = mixture->end();
+      after = sources_after(set.train, mixture, resolved.max_seq_length);
+    }
     if (set.val != nullptr) {
       data.val_tokens = set.val->tokens();
       data.val_samples = data::sample_count(*set.val, resolved.max_seq_length);
@@ -255,8 +288,11 @@ LongRun gather_long_run(const config::Parsed& parsed, const Facts& facts) {
   }
   run.starts_from_weights =
       s.init_from != "random" && (!s.init_from.empty() || !model_config::is_built_in(s.model_name));
-  run.data = long_run_data(resolved, run.may_download);
+  SourcesAfter sources;
+  run.data = long_run_data(resolved, run.may_download, run.ranks, sources);
   count_steps(run);
+  if (sources && run.steps > 0 && run.step_samples > 0)
+    run.sources = sources(static_cast<uint64_t>(run.steps * run.step_samples));
   forecast_long_run(run, facts, parsed.given("gpu"));
 
   run.checkpoint_folder =

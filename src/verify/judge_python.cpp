@@ -118,6 +118,11 @@ std::vector<Finding> judge_python_packages(const PythonFacts& facts) {
     out.push_back(python_line("search", Status::kNote, printable(note, 300)));
   for (const Part& part : parts())
     if (concerns(part, facts.trainer) && part.id != "te-cu13") judge_part(facts, part, out);
+  const auto say_more = [&](const char* id, Status status, size_t all) {
+    if (all > kMostShown)
+      out.push_back(python_line(id, status, str("… and ", all - kMostShown, " more"),
+                                "the same as for those above"));
+  };
   size_t shown = 0;
   for (const fs::path& folder : facts.again)
     if (shown++ < kMostShown)
@@ -125,12 +130,14 @@ std::vector<Finding> judge_python_packages(const PythonFacts& facts) {
           "installed twice", Status::kWarn,
           str(printable(folder.string(), 300), ": a package of the same name comes before it"),
           "pip uninstall the package until none is left, then install it once"));
+  say_more("installed twice", Status::kWarn, facts.again.size());
   shown = 0;
   for (const auto& [package, file] : facts.missing_files)
     if (shown++ < kMostShown)
       out.push_back(python_line(str(package, ", files"), Status::kFail,
                                 str("its RECORD lists ", file, ", which is not there"),
                                 str("pip install --force-reinstall --no-deps ", package)));
+  say_more("other packages, files", Status::kFail, facts.missing_files.size());
   return out;
 }
 

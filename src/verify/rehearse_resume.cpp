@@ -56,6 +56,10 @@ config::Settings in_miniature(const LongRun& run, const fs::path& folder) {
   }
   s.init_from = "random";
   s.dataset = {(folder / "text.txt").string()};
+  s.dataset_weights.clear();
+  s.dataset_max_epochs.clear();
+  s.mixture_schedule.clear();
+  s.length_schedule.clear();
   s.dataset_config = s.split_name = "";
   s.text_field = "text";
   s.data_cache = (folder / "data").string();
@@ -123,7 +127,8 @@ ResumeRehearsal rehearse_resume(const LongRun& run) {
   ResumeRehearsal result;
   const bool small = run.forecast && plan::parameters(run.forecast->shape) <= kSmallModel;
   const bool whole = small && model_config::is_built_in(run.settings.model_name) &&
-                     run.data.state == RunData::State::kPrepared;
+                     run.data.state == RunData::State::kPrepared &&
+                     run.data.tokenizer_problem.empty();  // or training would download it
   set_log_level(LogLevel::kWarn);  // each of the three would tell its whole story
   try {
     const ScopedFolder place(run.checkpoint_folder);

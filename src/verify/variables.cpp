@@ -142,6 +142,7 @@ constexpr Variable kOthers[] = {
     {"HF_HOME", "the Hugging Face cache", "", nullptr},
     {"HF_HUB_OFFLINE", "1: no downloads", "", nullptr},
     {"OCTAVO_TE_LIBRARY", "the libtransformer_engine.so that octavo loads", "", rules::file},
+    {"OCTAVO_SITE_PACKAGES", "the site-packages folder that has torch's wheels", "", nullptr},
     {"OCTAVO_RENDEZVOUS_SECRET", "what ranks prove to each other", "", nullptr, false, true},
     {"OCTAVO_RENDEZVOUS_SECRET_FILE", "a file with it", "", nullptr},
     {"OCTAVO_CORE_DUMPS", "1: core files also where there are secrets", "", nullptr},

@@ -29,6 +29,9 @@ TEST(WriteFileAtomic, AFailureKeepsTheOldFile) {
   const Scratch scratch;
   expect_failure(ExitCode::kEnvironment, "cannot create",
                  [&] { write_file_atomic(scratch / "none/a", "x"); });
+  // By the name that was typed, and not by that of the file which becomes it.
+  expect_failure(ExitCode::kEnvironment, "none/a: No such file or directory",
+                 [&] { write_file_atomic(scratch / "none/a", "x"); });
   // A folder in the target's place: the rename fails, and what is there stays.
   fs::create_directory(scratch / "folder");
   write_file_atomic(scratch / "folder/kept", "x");
@@ -83,6 +86,8 @@ TEST(FileWriter, HashSizeAndPadding) {
   EXPECT_EQ(content, std::string("abc\0\0\0\0\0d", 9) + std::string(9'991, '\0'));
   EXPECT_EQ(hash, hash_file(scratch / "a"));
   EXPECT_EQ(hash, hash_bytes(bytes_of(content)));
+  EXPECT_THROW(hash_file(scratch / "a", [] { throw std::runtime_error("enough"); }),
+               std::runtime_error);
   EXPECT_EQ(hash.size(), 32u);
 }
 
@@ -90,6 +95,7 @@ TEST(FileWriter, HashSizeAndPadding) {
 TEST(Hash, KnownAnswer) {
   EXPECT_EQ(hash_bytes({}), "99aa06d3014798d86001c324468d497f");
   EXPECT_NE(hash_bytes(bytes_of("a")), hash_bytes(bytes_of("b")));
+  EXPECT_EQ(hash_text("a"), hash_bytes(bytes_of("a")));
 }
 
 TEST(MappedFile, SeesTheBytes) {

@@ -36,6 +36,12 @@ TEST(NearestName, FindsWhatWasMeant) {
   EXPECT_EQ(nearest_name("seed", {}), "");
 }
 
+TEST(Counted, OneHasNoPlural) {
+  EXPECT_EQ(counted(0, "shard"), "0 shards");
+  EXPECT_EQ(counted(1, "shard"), "1 shard");
+  EXPECT_EQ(counted(2, "training file"), "2 training files");
+}
+
 TEST(Split, KeepsEmptyParts) {
   using Parts = std::vector<std::string>;
   EXPECT_EQ(split("a,b,c", ','), (Parts{"a", "b", "c"}));

@@ -159,6 +159,29 @@ TEST(Checkpoint, PermanentOnesStay) {
   EXPECT_EQ(steps_of(folder.path()), (std::vector<int64_t>{3, 6, 8}));
 }
 
+TEST(Checkpoint, WhatCannotBeRemovedFailsNoSave) {
+  Scratch folder;
+  const SaveOptions options{.keep = 1, .in_use = [](const fs::path&) -> bool {
+                              fail(ExitCode::kEnvironment, "test", "no answer");
+                            }};
+  const int64_t before = warning_count();
+  for (int step = 1; step <= 2; ++step) save(folder.path(), sample_state(step, 1), options);
+  EXPECT_EQ(warning_count(), before + 1);
+  EXPECT_EQ(steps_of(folder.path()), (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(fs::read_symlink(folder / "latest"), "step-00000002");
+}
+
+// One that was due at a step that could not be saved.
+TEST(Checkpoint, OneThatIsMarkedPermanentStaysWhateverItsStep) {
+  Scratch folder;
+  for (int step = 1; step <= 5; ++step)
+    save(folder.path(), sample_state(step, 1), {.permanent = step == 2, .keep = 1});
+  EXPECT_EQ(steps_of(folder.path()), (std::vector<int64_t>{2, 5}));
+  const auto rows = list(folder.path());
+  EXPECT_TRUE(rows[0].is_permanent);
+  EXPECT_FALSE(rows[1].is_permanent);
+}
+
 TEST(Checkpoint, RetentionDoesNotCountBrokenOnes) {
   Scratch folder;
   for (int step : {1, 2, 3}) save(folder.path(), sample_state(step, 1), {});

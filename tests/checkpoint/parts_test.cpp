@@ -195,6 +195,60 @@ TEST(CheckpointParts, AFailingRankIsNotWaitedFor) {
   EXPECT_TRUE(list(folder.path()).empty());
 }
 
+// Somebody removes it in the moment before it gets its name.
+TEST(CheckpointParts, AFolderThatCannotGetItsNameIsNotWaitedFor) {
+  Scratch folder;
+  const fs::path temporary = folder / ".tmp-step-00000001-t-1";
+  std::vector<std::string> errors(2);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank)
+    threads.emplace_back([&, rank] {
+      Saver saver(folder.path(), {.part = {rank, 2, 2, "t"}, .timeout = 60});
+      SaveOptions options;
+      if (rank == 0)
+        options.on_stage = [&](std::string_view stage) {
+          if (stage == "manifest") fs::remove_all(temporary);
+        };
+      try {
+        saver.save(state_of_shard(WholeModel(1), 1, 1, rank, 2), options);
+      } catch (const Error& error) {
+        errors[static_cast<size_t>(rank)] = error.what();
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_TRUE(has(errors[0], "cannot rename")) << errors[0];
+  EXPECT_TRUE(has(errors[1], "the first rank gave up")) << errors[1];
+  EXPECT_TRUE(fs::exists(temporary / part_failure_name(0, 2)));  // for those that come later
+  save_well(folder.path(), 2, 2, 2, 2);
+  EXPECT_EQ(names_of(folder.path()), (std::vector<std::string>{"latest", "step-00000002"}));
+}
+
+// The step was saved before, and the file system shows a rank that checkpoint for a moment more.
+TEST(CheckpointParts, AReplacedCheckpointIsNoSignThatTheFirstRankGaveUp) {
+  Scratch folder;
+  const fs::path target = save_well(folder.path(), 1, 1, 2, 2);
+  int looks = 0;
+  SaveOptions options;
+  options.on_stage = [&](std::string_view stage) {
+    if (stage == "list") fs::remove_all(folder / ".tmp-step-00000001-t-1");
+    if (stage != "look" || ++looks != 2) return;
+    Manifest manifest = read_manifest(target);
+    manifest.save_id = "t-1";
+    const fs::path fresh = folder / ".fresh-manifest";
+    write_text(fresh, manifest_text(manifest));
+    fs::rename(fresh, target / "manifest.json");
+  };
+  fs::path saved;
+  try {
+    Saver saver(folder.path(), {.part = {1, 2, 2, "t"}, .timeout = 20});
+    saved = saver.save(state_of_shard(WholeModel(1), 1, 1, 1, 2), options);
+  } catch (const Error& error) {
+    ADD_FAILURE() << error.what();
+  }
+  EXPECT_EQ(looks, 2);
+  EXPECT_EQ(saved, target);
+}
+
 TEST(CheckpointParts, SlicesThatDoNotMakeAWholeAreRefused) {
   Scratch folder;
   const auto save_with_hole = [&](int rank) {

@@ -73,6 +73,15 @@ TEST(Runs, EveryNameFindsItsCheckpoint) {
   EXPECT_TRUE(has(refused("step-00000050"), "a/step-00000050"));  // both have one
   EXPECT_TRUE(has(refused("latest", "c"), "run a, run b"));
   EXPECT_TRUE(has(refused("c"), "run a, run b"));
+  // What can be typed: only training has --resume.
+  for (const char* what : {"latest", "best"}) {
+    const std::string reads = refused(what, "c");
+    EXPECT_TRUE(has(reads, "(--checkpoint NAME takes that one); set checkpoint_dir")) << reads;
+    EXPECT_FALSE(has(reads, "resume")) << reads;
+    const std::string resumes =
+        error_of(ExitCode::kUsage, [&] { owner_of(root.path(), what, "c"); });
+    EXPECT_TRUE(has(resumes, "(--resume NAME takes that one); start without resume")) << resumes;
+  }
   EXPECT_TRUE(has(refused(root.path().string()), "a folder of runs"));
 }
 

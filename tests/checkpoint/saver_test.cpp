@@ -115,6 +115,48 @@ TEST(Saver, AFailureIsAWarningInTheBackgroundAndAnErrorInTheForeground) {
   EXPECT_TRUE(saver.wait());
 }
 
+TEST(Saver, APermanentOneThatFailedIsMadeUpForOnce) {
+  Scratch folder;
+  Saver saver(folder.path(), {});
+  const at::Tensor weight = at::full({4, 16}, 1.0f);
+  saver.start(big_state(1, weight), {});
+  saver.start(big_state(2, weight), {.permanent_due = 2, .on_stage = [](std::string_view stage) {
+                                       if (stage == "folder")
+                                         fail(ExitCode::kEnvironment, "test", "the disk is full");
+                                     }});
+  for (int64_t step = 3; step <= 4; ++step)
+    saver.start(big_state(step, weight), {.permanent_due = 2});
+  EXPECT_TRUE(saver.wait());
+  std::vector<std::pair<int64_t, bool>> found;
+  for (const Summary& row : list(folder.path())) found.emplace_back(row.step, row.is_permanent);
+  EXPECT_EQ(found, (std::vector<std::pair<int64_t, bool>>{{1, false}, {3, true}, {4, false}}));
+}
+
+TEST(Saver, APermanentOneStaysSoWhenItsStepIsSavedAgain) {
+  Scratch folder;
+  const at::Tensor weight = at::full({4, 16}, 1.0f);
+  Saver(folder.path(), {}).save(big_state(1, weight), {.permanent_due = 1});
+  Saver resumed(folder.path(), {});
+  resumed.save(big_state(1, weight), {});
+  resumed.save(big_state(2, weight), {});
+  std::vector<std::pair<int64_t, bool>> found;
+  for (const Summary& row : list(folder.path())) found.emplace_back(row.step, row.is_permanent);
+  EXPECT_EQ(found, (std::vector<std::pair<int64_t, bool>>{{1, true}, {2, false}}));
+}
+
+TEST(Saver, ASaveThatIsLeftOutCountsAsFailed) {
+  Scratch folder;
+  Saver saver(folder.path(), {});
+  saver.start(big_state(1, at::full({4, 16}, 1.0f)), {});
+  const int64_t before = warning_count();
+  saver.leave_out(2, "wanted finite weights");
+  EXPECT_EQ(warning_count(), before + 1);
+  EXPECT_FALSE(saver.wait());
+  EXPECT_EQ(saver.counts().saves, 2);
+  EXPECT_EQ(saver.counts().failed_in_a_row, 1);
+  EXPECT_EQ(load_resolved(folder.path(), "latest").state.step, 1);
+}
+
 // The save fails, for want of space say, just before the update.
 TEST(Saver, AnUpdateAfterASaveThatFailedFindsNothingToCopy) {
   const at::Tensor weight = at::full({4, 16}, 1.0f);

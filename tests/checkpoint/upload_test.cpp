@@ -130,6 +130,44 @@ TEST(Upload, OfADamagedFileIsRefused) {
   EXPECT_TRUE(store.objects().empty());
 }
 
+TEST(Upload, OfAStepThatIsSavedAgainBetweenTwoAttemptsIsNoMixture) {
+  Scratch folder, here;
+  MemoryStore store;
+  UploadJob job;
+  job.address = kRun;
+  job.folder = saved(folder.path(), 7, 1);
+  store.before = [](const std::string& kind, const std::string& address) {
+    if (kind == "put" && address.ends_with("optimizer.safetensors"))
+      fail(ExitCode::kEnvironment, "test", "503");
+  };
+  error_of(ExitCode::kEnvironment, [&] { upload_checkpoint(store, job); });
+  store.before = {};
+  saved(folder.path(), 7, 2);
+  EXPECT_EQ(upload_checkpoint(store, job), Uploaded::kNow);
+  EXPECT_EQ(load(download(store, kRun, here.path())).extra.at("mark"), 2);
+}
+
+// Somebody deleted what the first attempt had sent.
+TEST(Upload, SendsAllThatIsMissingInOneMoreAttempt) {
+  Scratch folder;
+  MemoryStore store;
+  UploadJob job;
+  job.address = kRun;
+  job.folder = saved(folder.path(), 7, 1);
+  const std::string step = kRun + "/step-00000007";
+  store.before = [&](const std::string& kind, const std::string& address) {
+    if (kind == "put" && address == step + "/manifest.json")
+      fail(ExitCode::kEnvironment, "test", "503");
+  };
+  error_of(ExitCode::kEnvironment, [&] { upload_checkpoint(store, job); });
+  store.before = {};
+  store.remove_below(step);
+  const std::string said = error_of(ExitCode::kEnvironment, [&] { upload_checkpoint(store, job); });
+  EXPECT_TRUE(has(said, "found none (2 of 2 files)")) << said;
+  EXPECT_EQ(upload_checkpoint(store, job), Uploaded::kNow);
+  EXPECT_EQ(whole_checkpoints(store), 1);
+}
+
 // Here no file descriptor is left; ESTALE and EIO are the same to it.
 TEST(Upload, OfAFileThatCannotBeReadIsNoDamage) {
   Scratch folder;
@@ -165,6 +203,43 @@ TEST(KeepUploaded, KeepsTheNewestAndTheBest) {
   EXPECT_EQ(changes[1], "remove " + kRun + "/step-00000003/manifest.json");  // before its files
   EXPECT_EQ(keep_uploaded(store, kRun, 1, 4, run_state(5, 1).extra),
             0);  // the best, a permanent one
+}
+
+TEST(KeepUploaded, LeavesWhatIsTriedAgainAlone) {
+  Scratch folder;
+  MemoryStore store;
+  upload(store, saved(folder.path(), 1, 1));
+  store.set(kRun + "/step-00000008/model.safetensors", "half");
+  store.set(kRun + "/step-00000009/model.safetensors", "half");
+  const Json extra = run_state(1, 1).extra;
+  EXPECT_EQ(keep_uploaded(store, kRun, 1, 0, extra, {"step-00000008"}), 0);
+  std::vector<int64_t> left;
+  for (const RemoteStep& step : remote_steps(store, kRun)) left.push_back(step.step);
+  EXPECT_EQ(left, (std::vector<int64_t>{1, 8}));
+}
+
+TEST(KeepUploaded, AsksForNoManifestWhereNothingCanGo) {
+  Scratch folder;
+  MemoryStore store;
+  upload(store, saved(folder.path(), 1, 1));
+  upload(store, saved(folder.path(), 2, 2));
+  store.before = [](const std::string& kind, const std::string& address) {
+    if (kind == "get") fail(ExitCode::kEnvironment, "test", "asked for ", address);
+  };
+  for (const int keep : {0, 2})
+    EXPECT_EQ(keep_uploaded(store, kRun, keep, 0, run_state(2, 1).extra), 0);
+}
+
+TEST(KeepUploaded, KeepsWhatIsMarkedPermanent) {
+  Scratch folder;
+  MemoryStore store;
+  upload(store, save(folder.path(), run_state(1, 1), {.permanent = true}));
+  upload(store, saved(folder.path(), 2, 2));
+  upload(store, saved(folder.path(), 3, 3));
+  EXPECT_EQ(keep_uploaded(store, kRun, 1, 0, run_state(3, 1).extra), 1);
+  std::vector<int64_t> left;
+  for (const RemoteStep& step : remote_steps(store, kRun)) left.push_back(step.step);
+  EXPECT_EQ(left, (std::vector<int64_t>{1, 3}));
 }
 
 TEST(KeepUploaded, LeavesAnotherRunsAlone) {

@@ -66,6 +66,31 @@ TEST(Uploader, GivesUpAfterSoManyAttempts) {
   EXPECT_TRUE(verify(folder / "step-00000003").empty());
 }
 
+// Five checkpoints fail once each, and none of them five times.
+TEST(Uploader, CountsAttemptsOfEachCheckpoint) {
+  Scratch folder;
+  auto store = std::make_shared<MemoryStore>();
+  Hold hold;
+  std::atomic<int> failures{5};
+  store->before = [&](const std::string& kind, const std::string& address) {
+    if (kind != "put" || !address.ends_with("model.safetensors")) return;
+    hold.pass();
+    if (failures-- > 0) fail(ExitCode::kEnvironment, "test", "503");
+  };
+  // The first attempts are over before the second ones begin.
+  Uploader uploader(kAddress, store, {.wait_scale = 0.5});
+  for (int64_t step = 1; step <= 5; ++step)
+    uploader.add(save(folder.path(), uploader_state(step), {}), /*permanent=*/true);
+  hold.wait_until_reached();
+  const auto opened = [&] {  // once wait() counts
+    hold.open();
+    return false;
+  };
+  EXPECT_TRUE(uploader.wait(5, opened));
+  EXPECT_EQ(uploader.counts().failed, 5);
+  for (int64_t step = 1; step <= 5; ++step) EXPECT_TRUE(has_manifest(*store, step));
+}
+
 TEST(Uploader, WhatIsGoneFromTheDiskIsNotTriedAgain) {
   Scratch folder;
   Uploader uploader(kAddress, std::make_shared<MemoryStore>(), {.wait_scale = 0.001});
@@ -132,6 +157,167 @@ TEST(Uploader, GivesWayToANewerOneWhenItFails) {
   EXPECT_EQ(uploader.counts().passed_over, 1);
 }
 
+TEST(Uploader, PassesOverNoPermanentOne) {
+  Scratch folder;
+  auto store = std::make_shared<MemoryStore>();
+  Hold hold;
+  store->before = [&](const std::string& kind, const std::string&) {
+    if (kind == "put") hold.pass();
+  };
+  Uploader uploader(kAddress, store, {});
+  uploader.add(save(folder.path(), uploader_state(1), {}));
+  hold.wait_until_reached();
+  for (int64_t step = 2; step <= 5; ++step)
+    uploader.add(save(folder.path(), uploader_state(step), {}), /*permanent=*/step % 2 == 0);
+  EXPECT_TRUE(uploader.in_use(folder / "step-00000002"));
+  hold.open();
+  EXPECT_TRUE(uploader.wait(kMany, {}));
+  for (int64_t step = 1; step <= 5; ++step) EXPECT_EQ(has_manifest(*store, step), step != 3);
+  EXPECT_EQ(uploader.counts().passed_over, 1);
+}
+
+TEST(Uploader, APermanentOneThatFailsComesAgainAfterTheOthers) {
+  Scratch folder;
+  auto store = std::make_shared<MemoryStore>();
+  std::atomic<bool> works{false};
+  store->before = [&](const std::string& kind, const std::string& address) {
+    if (kind == "put" && has(address, "step-00000001") && !works)
+      fail(ExitCode::kEnvironment, "test", "500");
+    if (kind == "put" && has(address, "step-00000002")) works = true;
+  };
+  Uploader uploader(kAddress, store, {.wait_scale = 0.001});
+  uploader.add(save(folder.path(), uploader_state(1), {}), /*permanent=*/true);
+  while (uploader.counts().failed < 3) std::this_thread::yield();
+  uploader.add(save(folder.path(), uploader_state(2), {}));
+  EXPECT_TRUE(uploader.wait(kMany, {}));
+  EXPECT_TRUE(has_manifest(*store, 1) && has_manifest(*store, 2));
+  EXPECT_EQ(uploader.counts().passed_over, 0);
+}
+
+// Its first file is in the bucket when another upload ends, and looks for what was not finished.
+TEST(Uploader, AHalfUploadedOneThatWaitsKeepsItsFiles) {
+  Scratch folder;
+  auto store = std::make_shared<MemoryStore>();
+  std::atomic<bool> works{false};
+  std::atomic<int> sent{0};
+  store->before = [&](const std::string& kind, const std::string& address) {
+    if (kind != "put") return;
+    if (address.ends_with("step-00000001/model.safetensors")) ++sent;
+    if (address.ends_with("step-00000001/optimizer.safetensors") && !works)
+      fail(ExitCode::kEnvironment, "test", "500");
+    if (address.ends_with("step-00000002/manifest.json")) works = true;
+  };
+  Uploader uploader(kAddress, store, {.wait_scale = 0.001});
+  uploader.add(save(folder.path(), uploader_state(1), {}), /*permanent=*/true);
+  while (uploader.counts().failed < 1) std::this_thread::yield();
+  uploader.add(save(folder.path(), uploader_state(2), {}));
+  EXPECT_TRUE(uploader.wait(kMany, {}));
+  EXPECT_TRUE(has_manifest(*store, 1) && has_manifest(*store, 2));
+  EXPECT_EQ(sent, 1);
+}
+
+// For wait(): as long as a test may take, or until the step is there.
+std::function<bool()> until_there(const MemoryStore& store, int64_t step) {
+  return [&store, step, begin = std::chrono::steady_clock::now()] {
+    return has_manifest(store, step) ||
+           std::chrono::steady_clock::now() - begin > std::chrono::seconds(20);
+  };
+}
+
+TEST(Uploader, AnOrdinaryOneThatFailsKeepsNoPermanentOneWaiting) {
+  Scratch folder;
+  auto store = std::make_shared<MemoryStore>();
+  Hold hold;
+  store->before = [&](const std::string& kind, const std::string& address) {
+    if (kind == "put" && has(address, "step-00000001")) hold.pass();
+    if (kind == "put" && has(address, "step-00000003")) fail(ExitCode::kEnvironment, "test", "500");
+  };
+  Uploader uploader(kAddress, store, {.wait_scale = 0.001});
+  uploader.add(save(folder.path(), uploader_state(1), {}), /*permanent=*/true);
+  hold.wait_until_reached();
+  uploader.add(save(folder.path(), uploader_state(2), {}), /*permanent=*/true);
+  uploader.add(save(folder.path(), uploader_state(3), {}));
+  hold.open();
+  EXPECT_FALSE(uploader.wait(kMany, until_there(*store, 2)));  // 3 is left
+  EXPECT_TRUE(has_manifest(*store, 2));
+}
+
+TEST(Uploader, ANewOneDoesNotWaitUntilAnotherIsTriedAgain) {
+  Scratch folder;
+  auto store = std::make_shared<MemoryStore>();
+  store->before = [](const std::string& kind, const std::string& address) {
+    if (kind == "put" && has(address, "step-00000001")) fail(ExitCode::kEnvironment, "test", "500");
+  };
+  Uploader uploader(kAddress, store, {.wait_scale = 10'000});
+  uploader.add(save(folder.path(), uploader_state(1), {}), /*permanent=*/true);
+  while (uploader.counts().failed < 1) std::this_thread::yield();
+  uploader.add(save(folder.path(), uploader_state(2), {}));
+  EXPECT_FALSE(uploader.wait(kMany, until_there(*store, 2)));  // 1 is left
+  EXPECT_TRUE(has_manifest(*store, 2));
+  EXPECT_TRUE(uploader.in_use(folder / "step-00000001"));
+}
+
+// The end of a run is an error then, also when a later one was uploaded.
+// The last one comes first, and is gone; an older permanent one succeeds behind it.
+TEST(Uploader, TheLastOneThatIsGoneIsNotForgotten) {
+  Scratch folder;
+  auto store = std::make_shared<MemoryStore>();
+  Hold hold;
+  store->before = [&](const std::string& kind, const std::string&) {
+    if (kind == "put") hold.pass();
+  };
+  Uploader uploader(kAddress, store, {.wait_scale = 0.001});
+  for (int64_t step = 1; step <= 2; ++step)
+    uploader.add(save(folder.path(), uploader_state(step), {}), /*permanent=*/true);
+  hold.wait_until_reached();
+  const fs::path last = save(folder.path(), uploader_state(3), {});
+  fs::remove(last / "model.safetensors");
+  uploader.add(last);
+  hold.open();
+  EXPECT_FALSE(uploader.wait(kMany, {}));
+  EXPECT_TRUE(has_manifest(*store, 1) && has_manifest(*store, 2));
+  EXPECT_EQ(uploader.counts().failed_in_a_row, 0);
+  EXPECT_FALSE(uploader.only_given_up_is_missing());
+  uploader.add(save(folder.path(), uploader_state(3), {}));  // saved again
+  EXPECT_TRUE(uploader.wait(kMany, {}));
+}
+
+TEST(Uploader, APermanentOneThatIsGivenUpIsNotForgotten) {
+  Scratch folder;
+  auto store = std::make_shared<MemoryStore>();
+  Uploader uploader(kAddress, store, {.wait_scale = 0.001});
+  const fs::path checkpoint = save(folder.path(), uploader_state(1), {});
+  fs::remove(checkpoint / "model.safetensors");
+  uploader.add(checkpoint, /*permanent=*/true);
+  while (uploader.counts().failed < 1) std::this_thread::yield();
+  uploader.add(save(folder.path(), uploader_state(2), {}));
+  EXPECT_FALSE(uploader.wait(kMany, {}));
+  EXPECT_TRUE(has_manifest(*store, 2));
+  EXPECT_EQ(uploader.counts().given_up, 1);
+  EXPECT_TRUE(uploader.only_given_up_is_missing());
+  uploader.add(save(folder.path(), uploader_state(1), {}), /*permanent=*/true);  // saved again
+  EXPECT_TRUE(uploader.wait(kMany, {}));
+  EXPECT_EQ(uploader.counts().given_up, 0);
+  EXPECT_FALSE(uploader.only_given_up_is_missing());
+}
+
+// Another start of the run uploads what is left.
+TEST(Uploader, WhatIsLeftIsNotGivenUp) {
+  Scratch folder;
+  auto store = std::make_shared<MemoryStore>();
+  store->before = [](const std::string& kind, const std::string& address) {
+    if (kind == "put" && has(address, "step-00000002")) fail(ExitCode::kEnvironment, "test", "500");
+  };
+  Uploader uploader(kAddress, store, {.wait_scale = 0.001});
+  const fs::path checkpoint = save(folder.path(), uploader_state(1), {});
+  fs::remove(checkpoint / "model.safetensors");
+  uploader.add(checkpoint, /*permanent=*/true);
+  uploader.add(save(folder.path(), uploader_state(2), {}));
+  EXPECT_FALSE(uploader.wait(5, {}));
+  EXPECT_EQ(uploader.counts().given_up, 1);
+  EXPECT_FALSE(uploader.only_given_up_is_missing());
+}
+
 // keep 1 removes older checkpoints at each save, but not the one that is on its way.
 TEST(Uploader, RetentionWaitsForTheUpload) {
   Scratch folder;
@@ -141,7 +327,7 @@ TEST(Uploader, RetentionWaitsForTheUpload) {
     if (kind == "put") hold.pass();
   };
   Uploader uploader(kAddress, store, {.keep = 1});
-  Saver saver(folder.path(), {.on_saved = [&](const fs::path& path) { uploader.add(path); }});
+  Saver saver(folder.path(), {.on_saved = [&](const fs::path& path, bool) { uploader.add(path); }});
   const SaveOptions options{.keep = 1,
                             .in_use = [&](const fs::path& path) { return uploader.in_use(path); }};
   saver.start(uploader_state(1), options);

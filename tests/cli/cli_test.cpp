@@ -1,11 +1,16 @@
 // Runs the program itself: exit codes, messages, start-up time.
 
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/text.h"
 #include "cli/program.h"
+#include "own_variables.h"
 
 namespace octavo {
 namespace {
@@ -188,6 +193,44 @@ TEST_F(Cli, ConfigShowAndCheck) {
   EXPECT_TRUE(nlohmann::json::parse(run("config schema").out).contains("properties"));
 }
 
+// What train would find out when it builds its model, found before it.
+TEST_F(Cli, ConfigCheckLooksAtLayersAndTokenizer) {
+  write_file_atomic(folder_ / "skip.yaml", "use_fp8: true\nfp8_skip: [h.0]\n");
+  const std::string wrong = "fp8_skip: no layer is named 'h.0'; wanted first, last";
+  expect_refused("config check skip.yaml", 2, wrong);
+  expect_refused("plan skip.yaml", 2, wrong);
+  expect_refused("plan --use_fp8 --fp8_skip h.0", 2, "did you mean 'h.0.*'?");
+  EXPECT_EQ(run("config check skip.yaml --fp8_skip h.0.*").code, 0);
+  const Outcome bf16 = run("config check skip.yaml --no_use_fp8 --fp8_skip h.0.*");
+  EXPECT_EQ(bf16.code, 0) << bf16.err;
+  EXPECT_NE(bf16.out.find("--fp8_skip h.0.* is not used"), std::string::npos) << bf16.out;
+
+  // A path of another machine is no mistake of the file; a file here that is no tokenizer is one.
+  write_file_atomic(folder_ / "tokens.yaml", "tokenizer: /cluster/models/tokenizer.json\n");
+  const Outcome elsewhere = run("config check tokens.yaml");
+  EXPECT_EQ(elsewhere.code, 0) << elsewhere.err;
+  EXPECT_NE(elsewhere.out.find("tokenizer /cluster/models/tokenizer.json: no file or folder here; "
+                               "it must be where the run is"),
+            std::string::npos)
+      << elsewhere.out;
+  expect_refused("config check tokens.yaml --tokenizer .", 2, "tokenizer.json");
+  write_file_atomic(folder_ / "broken.json", "{}");
+  EXPECT_NE(run("config check tokens.yaml --tokenizer broken.json").code, 0);
+  EXPECT_EQ(run("config check tokens.yaml --tokenizer bytes").code, 0);
+  const Outcome hub = run("config check tokens.yaml --tokenizer org/name");
+  EXPECT_EQ(hub.code, 0) << hub.err;
+  EXPECT_NE(hub.out.find("tokenizer org/name: no file or folder here; it would be looked for"),
+            std::string::npos)
+      << hub.out;
+}
+
+TEST_F(Cli, ADryRunRefusesWhatItWouldIgnore) {
+  expect_refused("plan --dry_run --from verify.json --gpu_price 2 --details", 2,
+                 "found --details, --from, --gpu_price, which a dry run does not read");
+  expect_refused("plan --dry_run --device cpu", 2, "found --device cpu");
+  expect_refused("plan --dry_run --sharding_mode zero1", 2, "leave it out");
+}
+
 TEST_F(Cli, ScheduleWritesPictureAndNumbers) {
   const Outcome outcome =
       run("schedule --max_steps 100 --warmup_steps 10 --max_lr 1e-3 --json --output s.svg");
@@ -208,13 +251,35 @@ TEST_F(Cli, DataPrepareAndInspect) {
   write_file_atomic(folder_ / "a.txt", std::string(5000, 'a') + std::string(5000, 'b'));
   const Outcome prepared = run("data prepare a.txt --output d");
   ASSERT_EQ(prepared.code, 0) << prepared.err;
-  EXPECT_NE(prepared.out.find("validation tokens (bytes) of 1 documents"), std::string::npos)
+  EXPECT_NE(prepared.out.find("validation tokens (bytes) of 1 document,"), std::string::npos)
       << prepared.out;
   const Outcome inspected = run("data inspect d --verify_hashes");
   EXPECT_EQ(inspected.code, 0) << inspected.err;
   EXPECT_NE(inspected.out.find("bytes"), std::string::npos);
   write_file_atomic(folder_ / "c.yaml", "dataset: a.txt\n");
   expect_refused("data prepare c.yaml a.txt --output e", 2, "dataset (c.yaml:1)");
+}
+
+// Another process has the folder, so that it is still at work when the signal comes.
+TEST_F(Cli, DataPrepareThatIsStoppedCanBeTakenUp) {
+  write_file_atomic(folder_ / "a.txt", std::string(5000, 'a'));
+  fs::create_directory(folder_ / "d");
+  const auto take_folder = [&] {
+    return Fd(::open((folder_ / "d").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  };
+  {
+    const Fd folder = take_folder();
+    ASSERT_EQ(::flock(folder.get(), LOCK_EX), 0);
+    const Outcome stopped =
+        run("-c '\"" OCTAVO_PROGRAM
+            "\" data prepare a.txt --output d & "
+            "for i in $(seq 600); do grep -q waiting err && break; sleep 0.05; done; "
+            "kill -TERM $!; wait $!'",
+            "/bin/sh");
+    EXPECT_EQ(stopped.code, 75) << stopped.err;
+    EXPECT_NE(stopped.err.find("stopped by SIGTERM"), std::string::npos) << stopped.err;
+  }
+  EXPECT_EQ(run("data prepare a.txt --output d").code, 0);
 }
 
 TEST_F(Cli, ImportWritesWhatCheckTakes) {
@@ -247,6 +312,19 @@ TEST_F(Cli, ImportWritesWhatCheckTakes) {
   EXPECT_FALSE(fs::exists(folder_ / "no.yaml"));
   expect_refused("config import --json", 2, "wanted a FILE");
   expect_refused("config import train.yaml --batch_size 3", 2, "not read by config import");
+}
+
+// srun and torchrun show the lines of all ranks without saying whose they are.
+TEST_F(Cli, ARankThatCannotStartIsNamed) {
+  const OwnVariables variables{"RANK", "WORLD_SIZE", "LOCAL_RANK", "OCTAVO_RANK"};
+  ::setenv("RANK", "1", 1);
+  ::setenv("WORLD_SIZE", "2", 1);
+  ::setenv("LOCAL_RANK", "1", 1);
+  const Outcome outcome = run("train --batchsize 1");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_TRUE(outcome.err.starts_with("octavo: rank 1 of 2 on ")) << outcome.err;
+  EXPECT_NE(outcome.err.find(": [config] "), std::string::npos) << outcome.err;
+  expect_refused("launch --nproc 2 -- train --batchsize 1", 2, "batchsize");  // no rank's message
 }
 
 // Without the core library the light verbs work, and the others say what is missing (exit 3).

@@ -1,4 +1,6 @@
-// The job files that octavo launch writes.
+// The job files that octavo launch writes, and what it says before ranks run.
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
 #include "program.h"
 
@@ -31,8 +33,31 @@ TEST_F(LaunchCli, AnEditedScriptIsNotWrittenOver) {
   EXPECT_EQ(run(command).code, 0);
   EXPECT_EQ(read_file(folder_ / "job.yaml", 1 << 20), manifest);
 
+  expect_refused("launch --nproc 2 --slurm nodir/job.sh -- train config.yaml", 2,
+                 "found nodir/job.sh, whose folder is not there; mkdir -p nodir");
   fs::create_directory(folder_ / "folder");
   expect_refused("launch --nproc 2 --slurm folder -- train config.yaml", 2, "name another file");
+}
+
+// For collectors that read nothing else: also what is wrong with the arguments.
+TEST_F(LaunchCli, MistakesAreJsonWhereLinesAre) {
+  write_file_atomic(folder_ / "config.yaml", "model_name: gpt2\ndevice: cpu\n");
+  write_file_atomic(folder_ / "json.yaml",
+                    "model_name: gpt2\ndevice: cpu\nlog_format: json  # for Loki\n");
+  for (const char* arguments :
+       {"launch --nproc 2 -- train config.yaml --batchsize 3 --log_format json",
+        "launch --nproc 2 -- train json.yaml --batchsize 3",
+        "launch --nproc 2 --wrong -- train config.yaml --log-format=json",
+        "launch --nproc 1 --nnodes 2 -- train json.yaml", "train json.yaml --batchsize 3"}) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    const auto line = nlohmann::json::parse(outcome.err, nullptr, false);
+    ASSERT_TRUE(line.is_object()) << arguments << ": " << outcome.err;
+    EXPECT_EQ(line["level"], "error");
+    EXPECT_EQ(line.contains("launcher"), std::string(arguments).starts_with("launch")) << line;
+  }
+  expect_refused("launch --nproc 2 -- train json.yaml --log_format text --batchsize 3", 2,
+                 "batchsize");
 }
 
 TEST_F(LaunchCli, TheCommandMayFollowATrueFalseFlag) {

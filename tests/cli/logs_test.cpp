@@ -70,6 +70,8 @@ TEST_F(LogsCli, RefusesARankThatIsNotThere) {
   EXPECT_EQ(run("logs one --rank 1").code, 0);
   expect_refused("logs one --rank 7", 2, "found 7; there are ranks 0-1, 4");
   EXPECT_EQ(run("logs one --rank 4 --level error").code, 0);
+  for (int rank = 6; rank < 50; rank += 2) write_log(rank, "");
+  expect_refused("logs one --rank 7", 2, "30, 32, …");
 }
 
 }  // namespace

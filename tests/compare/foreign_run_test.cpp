@@ -74,5 +74,29 @@ TEST_F(ForeignRunTest, SpeedNeedsTokens) {
   EXPECT_NEAR(pair.speed->a, 50'000, 1);
 }
 
+// torchtitan prints the rate of one GPU.
+TEST_F(ForeignRunTest, RatesOfOneGpuAreComparedWithSuch) {
+  std::string lines;
+  for (int step = 1; step <= 400; ++step)
+    lines += str("step:  ", step, "  loss:  2.0  memory: 1.00GiB(1%)  tps: 1,000  mfu: 3%\n");
+  write_file_atomic(folder_ / "titan.log", lines);
+  const RunFolder titan = read_foreign_run(folder_ / "titan.log", {}, false);
+  EXPECT_TRUE(titan.rate_of_one_gpu);
+  const Pair two = compare_pair(titan, titan, 0.25);
+  ASSERT_TRUE(two.speed.has_value());
+  EXPECT_TRUE(two.speed_of_one_gpu);
+  EXPECT_NEAR(two.speed->a, 1000, 1);
+  // Of a run of eight GPUs an eighth.
+  RunFolder ours = read_foreign_run(log("a.log", 0), {.step_tokens = 1000}, false);
+  const Pair unknown = compare_pair(ours, titan, 0.25);
+  EXPECT_FALSE(unknown.speed.has_value());
+  EXPECT_NE(unknown.no_speed.find("are of one GPU"), std::string::npos) << unknown.no_speed;
+  ours.ranks = 8;
+  const Pair known = compare_pair(ours, titan, 0.25);
+  ASSERT_TRUE(known.speed.has_value());
+  EXPECT_NEAR(known.speed->a, 50'000.0 / 8, 1);
+  EXPECT_NEAR(known.speed->b, 1000, 1);
+}
+
 }  // namespace
 }  // namespace octavo::compare

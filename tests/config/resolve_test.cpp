@@ -89,6 +89,12 @@ TEST_F(Resolve, KernelsDoNotAskForFp8) {
              "FP8 off: --mixed_precision bf16; --use_te is not used");
   expect_fp8("mixed_precision: bf16\nuse_te: true\n", {}, false,
              "FP8 off: mixed_precision bf16 in c.yaml:1; use_te in c.yaml:2 is not used");
+  expect_fp8("fp8_skip: [last]\n", {}, false,
+             "FP8 off: nothing asks for it (--use_fp8 does); fp8_skip in c.yaml:1 is not used");
+  expect_fp8("use_te: true\n", {"--fp8_skip", "first,last"}, false,
+             "FP8 off: nothing asks for it (--use_fp8 does); use_te in c.yaml:1 and --fp8_skip "
+             "first,last are not used");
+  expect_fp8("use_fp8: true\nfp8_skip: [last]\n", {}, true, "");
   expect_fp8("use_fp8: true\nuse_te: true\n", {"--mixed_precision", "bf16"}, false,
              "FP8 off: --mixed_precision bf16 overrides use_fp8 in c.yaml:1");
   for (const Words& flags : {Words{"--use_fp8", "--use_te"}, Words{"--mixed_precision", "fp8"},

@@ -329,7 +329,7 @@ def credentials(bench, short):
     # A wrong secret is refused, and said.
     bench.use(AWS_ACCESS_KEY_ID=KEY, AWS_SECRET_ACCESS_KEY="wrong-secret-never-shown")
     bench.secrets["unused"] = ("wrong-secret-never-shown", "")
-    expect(bench.folder("wrong", 2, 2), ENVIRONMENT, "CHECKPOINT NOT UPLOADED", "but not in s3://",
+    expect(bench.folder("wrong", 2, 2), ENVIRONMENT, "CHECKPOINT NOT UPLOADED", "but not all that belong there in s3://",
            flags=("--checkpoint_upload", address("links/wrong")))
     metadata.shutdown()
     return (2 if short else len(links)) + 1  # the environment: everything else here

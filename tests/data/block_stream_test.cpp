@@ -114,6 +114,28 @@ TEST_F(ManyShards, KeepNoFilesOpen) {
   }
 }
 
+// Ten blocks in turn, and a cache of four: each is read again every time, until there is room.
+TEST_F(ManyShards, LetTheCacheGrowWhileBlocksComeBack) {
+  const auto loads = [&](uint64_t most) {
+    const auto stream = data_->stream({.block_tokens = 10'000,
+                                       .cached_blocks = 4,
+                                       .expected_blocks = 0,
+                                       .threads = 0,
+                                       .most_blocks = most});
+    std::vector<int32_t> out(100);
+    stream->read(0, out);
+    const uint64_t block = stream->bytes_read();
+    for (uint64_t i = 0; i < 1000; ++i) stream->read(i % 10 * 10'000, out);
+    return static_cast<double>(stream->bytes_read()) / static_cast<double>(block);
+  };
+  const int64_t warnings = warning_count();
+  EXPECT_GT(loads(0), 900);
+  EXPECT_LT(loads(20), 100);
+  EXPECT_EQ(warning_count(), warnings);
+  EXPECT_GT(loads(6), 900);
+  EXPECT_EQ(warning_count(), warnings + 1) << "once, of a cache that may not grow enough";
+}
+
 TEST_F(ManyShards, ServeManyThreads) {
   const auto stream = data_->stream({7'000, 1, 5, 2, 3});
   std::vector<std::thread> threads;

@@ -7,13 +7,16 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <thread>
 
 #include "data/dataset_index.h"
 #include "data/folder_lock.h"
 #include "data/token_data.h"
+#include "data/work_folder.h"
 #include "helpers.h"
 
 namespace octavo::data {
@@ -90,19 +93,123 @@ TEST_F(Extend, WhatIsThereIsAddedOnce) {
   EXPECT_TRUE(get_folder(scratch_ / "grown") == once);
 }
 
-TEST_F(Extend, SaysWhatComesTwice) {
-  fs::create_directory(scratch_ / "crawl");
-  fs::copy_file(scratch_ / "a.jsonl", scratch_ / "crawl" / "one.jsonl");
-  prepare(options({"crawl"}, "grown"));
-  testing::internal::CaptureStderr();
-  extend_with("b.txt", "grown");
-  EXPECT_EQ(testing::internal::GetCapturedStderr().find("already"), std::string::npos);
-  fs::copy_file(scratch_ / "c.jsonl", scratch_ / "crawl" / "two.jsonl");
-  testing::internal::CaptureStderr();
-  extend_with("crawl", "grown");
-  const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_NE(said.find("1 of 2 files are in the data set already (crawl/one.jsonl)"), said.npos)
+TEST_F(Extend, WithNothingToAddTheWorkOfOthersStays) {
+  prepare(options({"a.jsonl"}, "grown"));
+  const fs::path part = scratch_ / "grown" / kExtensionFolder;
+  const fs::path linked = scratch_ / "grown" / "train-00099.tok";  // and not in the index yet
+  put_file(linked, "a shard");
+  std::optional<WorkFolder> others(std::in_place, part);
+  const auto expect_all_stays = [&](const std::string& what) {
+    for (const bool touched : {false, true})
+      for (const bool shared : {true, false}) {
+        if (touched) fs::last_write_time(scratch_ / "a.jsonl", fs::file_time_type::clock::now());
+        PrepareOptions more = options({"a.jsonl"}, "grown");
+        more.extend = true;
+        more.shared = shared;
+        prepare(more);
+        EXPECT_TRUE(fs::exists(part / kWorkFolderName / "done")) << what;
+        EXPECT_TRUE(fs::exists(linked)) << what;
+      }
+  };
+  expect_all_stays("others hash their inputs");
+  others->publish("plan", {{"plan", "of others"}});
+  expect_all_stays("others encode");
+  others.reset();
+  expect_all_stays("others were stopped");
+  fs::remove_all(part);
+  prepare(options({"b.txt"}, str("grown/", kExtensionFolder)));
+  PrepareOptions more = options({"a.jsonl"}, "grown");
+  more.extend = more.shared = true;
+  prepare(more);
+  EXPECT_TRUE(has_index(part) && fs::exists(linked)) << "others are about to add their shards";
+}
+
+TEST_F(Extend, WhatIsLeftOfAnAddedPartGoes) {
+  for (const bool shared : {false, true}) {
+    const std::string output = shared ? "many" : "one";
+    prepare(options({"a.jsonl"}, output));
+    extend_with("b.txt", output);
+    const auto wanted = get_folder(scratch_ / output);
+    prepare(options({"b.txt"}, str(output, "/", kExtensionFolder)));
+    PrepareOptions more = options({"b.txt"}, output);
+    more.extend = true;
+    more.shared = shared;
+    prepare(more);
+    EXPECT_TRUE(get_folder(scratch_ / output) == wanted);
+  }
+}
+
+// A folder that has grown is named as a whole.
+class GrownFolder : public Extend {
+ protected:
+  GrownFolder() {
+    fs::create_directory(scratch_ / "crawl");
+    fs::copy_file(scratch_ / "a.jsonl", scratch_ / "crawl" / "one.jsonl");
+    for (const char* output : {"grown", "wanted"}) prepare(options({"crawl"}, output));
+    fs::copy_file(scratch_ / "c.jsonl", scratch_ / "crawl" / "two.jsonl");
+    fs::rename(scratch_ / "crawl" / "one.jsonl", scratch_ / "aside");
+    extend_with("crawl", "wanted");
+    fs::rename(scratch_ / "aside", scratch_ / "crawl" / "one.jsonl");
+  }
+  // What is logged.
+  std::string said_by(PrepareOptions more) const {
+    more.extend = true;
+    testing::internal::CaptureStderr();
+    prepare(more);
+    return testing::internal::GetCapturedStderr();
+  }
+};
+
+TEST_F(GrownFolder, GivesItsNewFilesAlone) {
+  for (const bool shared : {false, true}) {
+    PrepareOptions more = options({"crawl"}, "grown");
+    more.shared = shared;
+    const std::string said = said_by(more);
+    EXPECT_NE(said.find("left out 1 of 2 files (crawl/one.jsonl)"), said.npos) << said;
+    EXPECT_TRUE(get_folder(scratch_ / "grown") == get_folder(scratch_ / "wanted"));
+    fs::remove_all(scratch_ / "grown");
+    fs::rename(scratch_ / "crawl" / "two.jsonl", scratch_ / "aside");
+    prepare(options({"crawl"}, "grown"));
+    fs::rename(scratch_ / "aside", scratch_ / "crawl" / "two.jsonl");
+  }
+}
+
+TEST_F(GrownFolder, ThatIsThereAsAWholeChangesNothing) {
+  for (const bool touched : {false, true})
+    for (const bool shared : {false, true}) {
+      if (touched)
+        fs::last_write_time(scratch_ / "crawl" / "one.jsonl", fs::file_time_type::clock::now());
+      PrepareOptions more = options({"crawl"}, "wanted");
+      more.shared = shared;
+      const auto before = get_folder(scratch_ / "wanted");
+      const std::string said = said_by(more);
+      EXPECT_NE(said.find("nothing is added"), said.npos) << said;
+      EXPECT_TRUE(get_folder(scratch_ / "wanted") == before);
+    }
+}
+
+TEST_F(GrownFolder, TheSameContentUnderAnotherNameIsAddedAndSaid) {
+  fs::copy_file(scratch_ / "a.jsonl", scratch_ / "copy.jsonl");
+  const size_t before = tokens_of(scratch_ / "grown").size();
+  const std::string said = said_by(options({"copy.jsonl"}, "grown"));
+  EXPECT_NE(said.find("the content of 1 of 1 new file is in the data set already"), said.npos)
       << said;
+  EXPECT_NE(said.find("copy.jsonl"), said.npos) << said;
+  EXPECT_GT(tokens_of(scratch_ / "grown").size(), before * 3 / 2);
+}
+
+// The list of files is written before the index: what a killed extension left there is not added.
+TEST_F(GrownFolder, AFileOfAnUnfinishedExtensionIsStillNew) {
+  const std::string list = get_file(scratch_ / "grown" / kSourcesName);
+  put_file(scratch_ / "grown" / kSourcesName, get_file(scratch_ / "wanted" / kSourcesName));
+  extend_with("b.txt", "grown");
+  extend_with("b.txt", "wanted");
+  const std::string said = said_by(options({"crawl"}, "grown"));
+  EXPECT_NE(said.find("left out 1 of 2 files"), said.npos) << said;
+  EXPECT_EQ(tokens_of(scratch_ / "grown").size(), tokens_of(scratch_ / "wanted").size());
+  const std::string grown = get_file(scratch_ / "grown" / kSourcesName);
+  EXPECT_TRUE(grown.starts_with(list));
+  EXPECT_EQ(std::count(grown.begin(), grown.end(), '\n'), 3);
 }
 
 TEST_F(Extend, LeavesTheValidationSplitAlone) {
@@ -146,6 +253,7 @@ class QueuedExtend : public Extend {
       try {
         prepare(more);
       } catch (const Error& error) {
+        log_error(error.what());
         code = static_cast<int>(error.code());
       }
       ::_exit(code);
@@ -156,11 +264,21 @@ class QueuedExtend : public Extend {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     fs::copy(scratch_ / "other", more.output,
              fs::copy_options::overwrite_existing | fs::copy_options::recursive);
+    if (meanwhile_) meanwhile_();
     lock.reset();
     int status = 0;
     ::waitpid(child, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
+
+  void expect_refused() const {
+    EXPECT_EQ(extend_behind_other(true), static_cast<int>(ExitCode::kUsage));
+    const std::string said = get_file(scratch_ / "said");
+    EXPECT_NE(said.find("another --extend added to it since; give the command again"), said.npos)
+        << said;
+  }
+
+  std::function<void()> meanwhile_;  // before the process gets the folder
 };
 
 TEST_F(QueuedExtend, BeginsBehindWhatWasAddedMeanwhile) {
@@ -175,6 +293,25 @@ TEST_F(QueuedExtend, ThatWasPreparedForAnotherEndIsRefused) {
   extend_with("b.txt", "grown");
   extend_with("b.txt", "other");
   EXPECT_TRUE(get_folder(scratch_ / "grown") == get_folder(scratch_ / "other"));
+}
+
+// They may be many, and take hours to read.
+TEST_F(QueuedExtend, ThatIsRefusedReadsItsInputsNoMore) {
+  meanwhile_ = [this] { fs::remove(scratch_ / "b.txt"); };
+  expect_refused();
+}
+
+TEST_F(QueuedExtend, ThatAnotherProcessRefusedIsRefusedAlike) {
+  for (const char* output : {"grown", "other"}) {  // both end alike: what differs is the file list
+    fs::remove_all(scratch_ / output);
+    prepare(options({"a.jsonl"}, output));
+  }
+  extend_with("c.jsonl", "other");
+  meanwhile_ = [this] {
+    fs::remove_all(scratch_ / "grown" / kExtensionFolder);
+    fs::remove(scratch_ / "b.txt");
+  };
+  expect_refused();
 }
 
 TEST_F(Extend, RefusesAnotherValidationFractionThatWasGiven) {

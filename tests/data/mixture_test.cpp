@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -307,6 +308,57 @@ TEST(MixtureLoader, WithoutWeightsEverySampleComesOnce) {
     }
   EXPECT_EQ(seen.size(), 60u);
   EXPECT_NEAR(double(of_last), 8.5, 1.5);  // spread evenly: half of its samples in the first half
+}
+
+// As many phases as sources, each beginning when one has left: none needs a whole period.
+TEST(MixtureLoader, ManySourcesOfUnlikeSizesAreOrderedOnceAndSoon) {
+  std::vector<uint64_t> sizes;
+  uint64_t all = 0;
+  for (uint64_t k = 0; k < 100; ++k) all += sizes.emplace_back(50'021 + 7'919 * k * k % 90'001);
+  const auto data = mixed(sizes);
+  const std::clock_t begin = std::clock();
+  const auto mixture = data->all_once();
+  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  EXPECT_EQ(mixture->end(), all);
+  EXPECT_GE(mixture->phases().size(), 30u);
+  EXPECT_LT(seconds, 2) << "16 s when every phase made its whole period, 0.05 s without";
+  EXPECT_EQ(data->all_once(), mixture);
+  for (size_t k = 0; k < sizes.size(); ++k) EXPECT_EQ(mixture->count(k, all), sizes[k]);
+}
+
+// Of a source with 0.7 of the samples a step has no whole number: those of a rank come from other
+// lanes in every step. Its blocks are kept nevertheless, and each is read about once.
+TEST(MixtureLoader, BlocksOfASourceWhoseShareIsNoWholeNumberAreReadOnce) {
+  constexpr int64_t kShort = 512;
+  constexpr uint64_t kBlock = 64;  // samples: 64 KiB of tokens, as much as is checked at a time
+  const Scratch scratch;
+  put_file(scratch / "in.txt", make_text(kBlock * kShort * 480, 5));
+  PrepareOptions options = quiet_options({scratch / "in.txt"}, scratch / "out");
+  options.val_fraction = 0;
+  prepare(options);
+  const auto data = std::make_shared<MixedTokens>(
+      std::vector<MixedTokens::Source>{{"a", "a", TokenData::open(scratch / "out", "train")},
+                                       {"b", "b", TokenData::open(scratch / "out", "train")}},
+      kShort);
+  const auto order = [](uint64_t lanes) {
+    return Order{.block = kBlock, .window = 1, .step = lanes, .run = 1};
+  };
+  const Position start = {.samples = 0,
+                          .order = {},
+                          .mixture = std::make_shared<const Mixture>(
+                              std::vector<Mixture::Source>{{data->samples(0), order(60)},
+                                                           {data->samples(1), order(26)}},
+                              weights({0.7, 0.3}))};
+  for (const int rank : {0, 5}) {
+    // About one epoch of the first source, as one rank of eight sees it in steps of 86.
+    Loader loader(data, {.rows = 1, .length = kShort, .rank = rank, .world = 8}, start);
+    const uint64_t batches = data->samples(0) * 10 / 7 / 8;
+    for (uint64_t i = 0; i < batches; ++i) loader.next();
+    // The token behind a block is in the next 64 KiB, which are read for it.
+    const double loads = static_cast<double>(loader.bytes_read()) / (2 * kBlock * kShort * 2);
+    EXPECT_GE(loads, 480);
+    EXPECT_LT(loads, 1.35 * (480 + 206)) << "of 480 blocks and of 206 of the other source";
+  }
 }
 
 TEST(MixtureLoader, TheEndOfAMixtureEndsTheLoader) {

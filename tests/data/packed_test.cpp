@@ -265,8 +265,9 @@ TEST(Packed, RowsThatDoNotFitAreNamed) {
   run("{\"messages\":[{\"role\":\"<|im_end|>\",\"content\":\"b\"}]}\n", ExitCode::kDamaged,
       {"in.jsonl:1", "role"});
   run("{\"messages\":[5]}\n", ExitCode::kDamaged, {"in.jsonl:1", "role"});
-  run(good, ExitCode::kDamaged, {"in.jsonl:1", "'chat'"}, "chat");
-  run("{\"a\":\"x\",\"b\":\"y\"}\n", ExitCode::kDamaged, {"a, b", "prompt_field"});
+  run(good, ExitCode::kUsage, {"in.jsonl:1", "'chat'", "prompt, response"}, "chat");
+  run(good, ExitCode::kUsage, {"list of messages in the field 'prompt'", "string"}, "prompt");
+  run("{\"a\":\"x\",\"b\":\"y\"}\n", ExitCode::kUsage, {"a, b", "prompt_field"});
 }
 
 TEST(Packed, AShardOfAnotherLengthIsDamage) {

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "base/log.h"
 #include "data/dataset_index.h"
 #include "data/token_data.h"
@@ -119,6 +121,31 @@ TEST(Prepare, JsonlErrorsNameFileAndLine) {
   run("{\"text\": 5}", {"'text'", "number"});
   run("[\"text\"]", {"array"});
   run("{\"text\": \"\xff\"}", {"JSON"});
+}
+
+TEST(Prepare, AKeyThatNamesNoFieldIsAMistakeOfTheUser) {
+  Scratch scratch;
+  put_file(scratch / "in.jsonl", "{\"id\": 5, \"body\": \"x\"}\n{\"id\": 6, \"body\": \"y\"}\n");
+  const auto run = [&](auto change, const std::vector<std::string>& words) {
+    PrepareOptions options = quiet_options({scratch / "in.jsonl"}, scratch / "out");
+    change(options);
+    std::vector<std::string> all = words;
+    all.push_back("body, id");
+    expect_failure([&] { prepare(options); }, ExitCode::kUsage, all);
+  };
+  run([](auto& o) { o.text_field = "content"; }, {"'content'", "no such field", "set text_field"});
+  run([](auto& o) { o.text_field = "id"; }, {"'id'", "number", "set text_field"});
+  run([](auto& o) { o.prompt_field = "body", o.response_field = "answer"; },
+      {"'answer'", "set response_field"});
+  run([](auto& o) { o.messages_field = "body"; }, {"list of messages", "set messages_field"});
+  run([](auto&) {}, {"text_field"});
+  PrepareOptions options = quiet_options({scratch / "in.jsonl"}, scratch / "out");
+  options.text_field = "body";
+  EXPECT_EQ(prepare(options).documents, 2u);
+  // Another row that lacks it is damage, of that row.
+  put_file(scratch / "in.jsonl", "{\"body\": \"x\"}\n{\"id\": 6}\n");
+  options.output = scratch / "other";
+  expect_failure([&] { prepare(options); }, ExitCode::kDamaged, {"in.jsonl:2", "'body'"});
 }
 
 TEST(Prepare, ALineNumberHoldsBehindManyBatches) {
@@ -263,6 +290,30 @@ TEST(Units, AFileThatChangesUnderwayIsRefused) {
   const auto sources = list_sources({scratch / "a.txt"}, scratch / "out");
   put_file(scratch / "a.txt", "and after");
   expect_failure([&] { all_units(sources, {}, {}); }, ExitCode::kUsage, {"changed"});
+}
+
+// By one of the same size, which an object on a server can be at any moment.
+TEST(Units, AFileThatIsReplacedBetweenTwoReadsIsRefused) {
+  Scratch scratch;
+  const std::string rows = make_jsonl(20'000, 1);
+  const auto replace = [&](const char* name, UnitPosition end) {
+    const fs::path path = scratch / name;
+    put_file(path, rows);
+    const auto sources = list_sources({path}, scratch / "out");
+    UnitReader reader(sources, {}, {.batch_bytes = 700}, {}, end);
+    ASSERT_TRUE(reader.next().has_value());
+    put_file(path, rows);
+    fs::last_write_time(path, fs::file_time_type::clock::now() + std::chrono::hours(1));
+    const auto read_rest = [&] {
+      while (reader.next()) {
+      }
+    };
+    expect_failure(read_rest, ExitCode::kUsage, {name, "changed", "another date"});
+  };
+  const UnitPosition whole{.file = UINT64_MAX}, half{.offset = rows.find('\n', 10'000) + 1};
+  replace("a.jsonl", whole);
+  replace("a.jsonl", half);
+  replace("a.json", whole);
 }
 
 }  // namespace

@@ -208,6 +208,20 @@ TEST(PartCache, KeepsLargePartsInPieces) {
   EXPECT_LE(bytes_below(scratch / "little"), uint64_t{4} << 20);
 }
 
+TEST(PartCache, IsCleanedOnceByAProcess) {
+  Scratch scratch;
+  const fs::path left = scratch / "cache" / "writing-1-1";
+  const auto is_removed = [&](uint64_t limit) {
+    put_file(left, "left by a process that was killed");
+    fs::last_write_time(left, fs::file_time_type::clock::now() - std::chrono::hours(2));
+    const PartCache cache(scratch / "cache", limit);
+    return !fs::exists(left);
+  };
+  EXPECT_TRUE(is_removed(kPlenty));
+  EXPECT_FALSE(is_removed(kPlenty));
+  EXPECT_TRUE(is_removed(kPlenty / 2)) << "places that it no longer has go";
+}
+
 TEST_F(RemoteShards, StayWithinTheLimit) {
   constexpr uint64_t kLimit = uint64_t{4} << 20;  // three large parts; the data are more
   for (int epoch = 0; epoch < 3; ++epoch) {

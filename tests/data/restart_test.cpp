@@ -3,15 +3,18 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/inotify.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <thread>
 
 #include "base/signals.h"
 #include "data/dataset_index.h"
 #include "data/journal.h"
+#include "data/sources.h"
 #include "data/token_data.h"
 #include "helpers.h"
 
@@ -93,6 +96,79 @@ TEST(Restart, AStopOnRequestIsSaidAndCanBeTakenUp) {
   EXPECT_EQ(WEXITSTATUS(status), static_cast<int>(ExitCode::kStopped));
   EXPECT_FALSE(fs::exists(scratch / "out/dataset.json"));
   EXPECT_GT(prepare(options).train_tokens, 4000u);
+}
+
+TEST(Restart, AStopEndsTheHashingOfALargeInput) {
+  Scratch scratch;
+  put_file(scratch / "in.txt", make_text(5000, 1));
+  auto sources = list_sources({scratch / "in.txt"}, scratch / "out");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    request_stop("SIGTERM");
+    try {
+      hash_sources(sources, scratch / "none", 1, true);
+    } catch (const Error& error) {
+      ::_exit(static_cast<int>(error.code()));
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), static_cast<int>(ExitCode::kStopped));
+}
+
+TEST(Restart, AStopKeepsTheHashesSoFar) {
+  Scratch scratch;
+  for (const char* name : {"a.txt", "b.txt"}) put_file(scratch / name, make_text(5000, 1));
+  auto sources = list_sources({scratch / "a.txt", scratch / "b.txt"}, scratch / "out");
+  const fs::path list = scratch / "sources.jsonl", second = scratch / "b.txt";
+  fs::resize_file(second, uint64_t{64} << 30);  // nothing but holes; a.txt is hashed before it
+  for (const bool finished : {true, false}) {
+    if (finished) put_file(scratch / kIndexName, "{}");
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const int opened = ::inotify_init();
+      ::inotify_add_watch(opened, second.c_str(), IN_OPEN);
+      std::thread([opened] {
+        std::array<char, 256> event{};
+        if (::read(opened, event.data(), event.size()) > 0) request_stop("SIGTERM");
+      }).detach();
+      try {
+        hash_and_keep(sources, list, 1, true);
+      } catch (const Error& error) {
+        ::_exit(static_cast<int>(error.code()));
+      }
+      ::_exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), static_cast<int>(ExitCode::kStopped));
+    EXPECT_EQ(fs::exists(list), !finished) << "a finished data set keeps its list";
+    fs::remove(scratch / kIndexName);
+  }
+  EXPECT_EQ(get_file(list).find("b.txt"), std::string::npos);
+  fs::remove(scratch / "a.txt");  // it is read no more
+  sources.pop_back();
+  hash_sources(sources, list, 1, true);
+  EXPECT_FALSE(sources.at(0).hash.empty());
+}
+
+// Of one process and of several.
+TEST(Restart, AnUnfinishedFolderIsNoInput) {
+  Scratch scratch;
+  for (const char* name : {"prepare.journal", "prepare.shared/done/plan"}) {
+    const fs::path folder = scratch / "half";
+    put_file(folder / "sources.jsonl", "{\"name\": \"in.txt\", \"text\": \"looks like a row\"}\n");
+    put_file(folder / name, "left");
+    const PrepareOptions options = quiet_options({folder}, scratch / "out");
+    expect_failure([&] { prepare(options); }, ExitCode::kUsage,
+                   {"unfinished", folder.string(), "same octavo data prepare command"});
+    put_file(folder / kIndexName, "{}");  // as texts that happen to have such a name
+    EXPECT_NO_THROW(prepare(options));
+    fs::remove_all(folder);
+    fs::remove_all(scratch / "out");
+  }
 }
 
 // The folder as a crash behind the first shard leaves it.

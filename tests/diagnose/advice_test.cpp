@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "config/parse.h"
 #include "diagnose/diagnosis.h"
 #include "diagnose/report.h"
 
@@ -115,6 +116,69 @@ TEST(Advice, ABetterRecipeIsWorthAThought) {
   ASSERT_EQ(advice.size(), 1U);
   EXPECT_FALSE(advice.front().needed);
   EXPECT_TRUE(advice.front().what.starts_with("fp8_recipe rowwise"));
+}
+
+// The flags are in the words of the line, and train takes them.
+void expect_typed(const Diagnosis& found) {
+  for (const Advice& a : advise(found)) {
+    SCOPED_TRACE(a.what);
+    EXPECT_FALSE(a.what.starts_with(";"));
+    EXPECT_EQ(a.what.find("…"), std::string::npos);
+    EXPECT_TRUE(!a.needed || !a.flags.empty());
+    EXPECT_NO_THROW(config::parse(a.flags, config::kTrainArguments));
+    for (size_t i = 0; i + 1 < a.flags.size(); i += 2)
+      EXPECT_NE(a.what.find(a.flags[i].substr(2) + " " + a.flags[i + 1]), std::string::npos);
+  }
+}
+
+TEST(Advice, EveryLineCanBeTyped) {
+  for (const Recipe recipe : fp8::kAllRecipes)
+    for (const int64_t margin : {int64_t{0}, int64_t{16}}) {
+      const fp8::Options in_use{.recipe = recipe,
+                                .format = fp8::default_format(recipe),
+                                .margin = margin,
+                                .hadamard = false};
+      for (const Variant& cure : variants(in_use)) {
+        Diagnosis found = sick_but({cure}, in_use);
+        expect_typed(found);
+        auto& report = found.health.front();
+        report.health.incidents.saturated = 100;
+        report.trouble = fp8::health_problem(report.health);
+        expect_typed(found);
+      }
+    }
+}
+
+// Which train refuses beside a recipe that Hopper has not.
+TEST(Advice, HoppersAccumulatorsGoWithItsRecipes) {
+  const auto first = [](Recipe recipe, bool as_hopper) {
+    Diagnosis found = sick_but({{recipe, FormatChoice::kE4m3, 0}}, {});
+    if (as_hopper) found.layers.front().hopper_sums = {0.001, 0.001, 0.001};
+    expect_typed(found);
+    return advise(found).front().what;
+  };
+  EXPECT_TRUE(first(Recipe::kMxfp8, true).starts_with("fp8_recipe mxfp8, fp8_accumulate fp32;"));
+  EXPECT_EQ(first(Recipe::kMxfp8, false).find("fp8_accumulate"), std::string::npos);
+  EXPECT_EQ(first(Recipe::kBlockwise, true).find("fp8_accumulate"), std::string::npos);
+}
+
+// What is typed takes the place of the list: all sick layers, and what it has already.
+TEST(Advice, Fp8SkipIsSaidWhole) {
+  Diagnosis found = sick_but({}, {});
+  for (int i = 1; i < 9; ++i) {
+    found.health.push_back(found.health.front());
+    found.layers.push_back(found.layers.front());
+    found.health.back().layer = found.layers.back().layer = "h." + std::to_string(i) + ".mlp.c_fc";
+  }
+  found.coverage.push_back({.layer = "h.9.mlp.c_fc",
+                            .gemm = "forward",
+                            .precision = "BF16",
+                            .reason = "fp8_skip last:1 (default)",
+                            .flops_share = 0.1});
+  expect_typed(found);
+  const std::string what = advise(found).front().what;
+  EXPECT_TRUE(what.starts_with("fp8_skip last:1,h.0.mlp.c_fc,h.1.mlp.c_fc,")) << what;
+  EXPECT_TRUE(what.ends_with(",h.8.mlp.c_fc")) << what;
 }
 
 TEST(Report, WorstFirstAndTheVerdict) {

@@ -13,7 +13,8 @@ namespace octavo::dist {
 namespace {
 
 // Sums in a ring for ever, as a training does; `timeout` of one collective.
-void train_for_ever(const launch::RankInfo& rank_info, milliseconds timeout, int leaver = -1) {
+void train_for_ever(const launch::RankInfo& rank_info, milliseconds timeout, int leaver = -1,
+                    ExitCode code = ExitCode::kGuard) {
   Rendezvous joined = join_rendezvous(rank_info, seconds(20));
   const auto gloo =
       make_gloo(joined.store, rank_info.rank, rank_info.ranks, {"127.0.0.1", timeout});
@@ -27,8 +28,8 @@ void train_for_ever(const launch::RankInfo& rank_info, milliseconds timeout, int
     }
     if (step == 5) log_info("under way");
     if (step > 5 && rank_info.rank == leaver) {
-      announce_exit(joined, rank_info, "[train] the loss is not finite", ExitCode::kGuard);
-      fail(ExitCode::kGuard, "train", "the loss is not finite");
+      announce_exit(joined, rank_info, "[train] the loss is not finite", code);
+      fail(code, "train", "the loss is not finite");
     }
     std::this_thread::sleep_for(milliseconds(5));
   }
@@ -104,6 +105,68 @@ TEST(Lost, ARankThatLeavesSaysWhy) {
   EXPECT_EQ(ranks.end_of(1, seconds(20)), 4) << ranks.said(1);
   expect_named(ranks, 4, 1, "rank 1 left: [train] the loss is not finite");
   EXPECT_EQ(ranks.said(0).find("is lost"), std::string::npos) << ranks.said(0);
+}
+
+int times(const std::string& text, std::string_view part) {
+  int count = 0;
+  for (size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+// What rank 0 says of a mistake: the reason once, in a line of its own, which is there before the
+// line with which rank 0 ends.
+void expect_said_first(const std::string& said) {
+  const std::string why = "left, for wrong use or configuration";
+  EXPECT_EQ(times(said, "the loss is not finite"), 1) << said;
+  const size_t reason = said.find("rank 1 " + why + ": [train] the loss is not finite\n");
+  ASSERT_NE(reason, said.npos) << said;
+  EXPECT_GT(said.find("rank 1 " + why + ", and says which; "), reason) << said;
+  EXPECT_GE(times(said, why), 2) << said;
+}
+
+// Wrong use is said once by the rank that found it, once by rank 0, and by no other, at whatever
+// place these wait for it.
+TEST(Lost, AMistakeOfTheUserIsNotRepeated) {
+  Ranks ranks(3, true, [](const launch::RankInfo& rank_info) {
+    if (rank_info.rank > 0) set_log_level(LogLevel::kWarn);  // as train does
+    if (rank_info.rank < 2) return train_for_ever(rank_info, seconds(60), 1, ExitCode::kUsage);
+    const Rendezvous joined = join_rendezvous(rank_info, seconds(20));
+    const auto gloo =
+        make_gloo(joined.store, rank_info.rank, rank_info.ranks, {"127.0.0.1", seconds(60)});
+    std::vector<at::Tensor> sum = {at::ones({5000})};
+    try {
+      for (int step = 0; step < 7; ++step) gloo->allreduce(sum)->wait();
+    } catch (const std::exception& error) {
+      log_info(error.what());  // rank 1 may be gone before this one has read all of the last sum
+    }
+    std::this_thread::sleep_for(seconds(60));  // where the watch ends it
+  });
+  EXPECT_EQ(ranks.end_of(1, seconds(20)), 2) << ranks.said(1);
+  EXPECT_EQ(times(ranks.said(1), "the loss is not finite"), 1) << ranks.said(1);
+  for (const int rank : {0, 2}) {
+    EXPECT_EQ(ranks.end_of(rank, seconds(10)), 3) << ranks.said(rank);
+    EXPECT_EQ(ranks.said(rank).find("is lost"), std::string::npos) << ranks.said(rank);
+  }
+  expect_said_first(ranks.said(0));
+  EXPECT_EQ(ranks.said(2).find("rank 1"), std::string::npos) << ranks.said(2);
+}
+
+// What ends the process before main can print the mistake says it: the watch, of a rank that hangs
+// while it leaves.
+TEST(Lost, AMistakeIsSaidByARankThatHangsWhileItLeaves) {
+  Ranks ranks(2, true, [](const launch::RankInfo& rank_info) {
+    if (rank_info.rank == 0) return train_for_ever(rank_info, seconds(60));
+    set_log_level(LogLevel::kWarn);  // as train does
+    Rendezvous joined = join_rendezvous(rank_info, seconds(20));
+    const auto gloo =
+        make_gloo(joined.store, rank_info.rank, rank_info.ranks, {"127.0.0.1", seconds(60)});
+    announce_exit(joined, rank_info, "[train] the loss is not finite", ExitCode::kUsage);
+    std::this_thread::sleep_for(seconds(60));
+  });
+  EXPECT_EQ(ranks.end_of(1, seconds(30)), 2) << ranks.said(1);
+  EXPECT_EQ(ranks.end_of(0, seconds(10)), 3) << ranks.said(0);
+  expect_said_first(ranks.said(0));
+  EXPECT_EQ(times(ranks.said(1), "the loss is not finite"), 1) << ranks.said(1);
 }
 
 // As the one that uploads the last checkpoint while the nodes of the others go.

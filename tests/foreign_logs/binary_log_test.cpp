@@ -57,6 +57,22 @@ TEST_F(BinaryLogTest, TorchtitansTokens) {
   EXPECT_EQ(log.steps.at(10).tokens, 81920);
 }
 
+// Tokens and times are of all GPUs, tps of one.
+TEST_F(BinaryLogTest, TorchtitansRateIsOfOneGpu) {
+  const std::string rate = scalar_event(10, "loss_metrics/global_avg_loss", 3) +
+                           scalar_event(10, "throughput(tps)", 1000);
+  const std::string times = rate + scalar_event(10, "time_metrics/end_to_end(s)", 2);
+  const Log alone = read(times);
+  EXPECT_TRUE(alone.rate_of_one_gpu);
+  EXPECT_EQ(alone.steps.at(10).tokens_per_second, 1000);
+  EXPECT_TRUE(has_remark(alone, "of one GPU"));
+  const Log counted = read(times + scalar_event(10, "n_tokens_seen", 160000));
+  EXPECT_FALSE(counted.rate_of_one_gpu);
+  EXPECT_EQ(counted.steps.at(10).tokens_per_second, 0);
+  EXPECT_EQ(counted.steps.at(10).seconds, 2);
+  EXPECT_EQ(counted.steps.at(10).tokens, 160000);
+}
+
 TEST_F(BinaryLogTest, DamagedAndCutEvents) {
   const std::string first = scalar_event(1, "loss", 1), second = scalar_event(2, "loss", NAN),
                     third = scalar_event(3, "loss", 3);

@@ -74,6 +74,7 @@ TEST_F(TextLogTest, TorchtitanWithColorsAndRanks) {
   EXPECT_EQ(log.steps.at(1).loss, 12.4153);
   EXPECT_EQ(log.steps.at(2).loss, 12.3984);
   EXPECT_EQ(log.steps.at(2).tokens_per_second, 5970);
+  EXPECT_TRUE(log.rate_of_one_gpu);
   EXPECT_EQ(log.repeated_steps, 1);
   EXPECT_EQ(log.lost_losses, 0);
   EXPECT_EQ(log.evaluations.at(2), 12.5);

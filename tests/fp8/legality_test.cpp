@@ -99,6 +99,13 @@ TEST(Skip, PatternsThatMatchNothing) {
   // Matched, though a pattern before it had every one of its layers already.
   EXPECT_EQ(idle({"*", "h.0.mlp.c_fc"}), Words{});
   EXPECT_EQ(unmatched(Words{"first", "last", "*"}, {}, 0), (Words{"first", "last", "*"}));
+  const auto said = [&](const Words& patterns) { return skip_problem(patterns, layers, 2); };
+  EXPECT_EQ(said({"first", "h.1.*", "none"}), "");
+  EXPECT_EQ(said({"first", "h.0"}),
+            "fp8_skip: no layer is named 'h.0'; wanted first, last, last:3, none, or a pattern "
+            "over names such as h.0.attn.c_attn; did you mean 'h.0.*'?");
+  EXPECT_NE(said({"h.0.mlp.c_fcc"}).find("did you mean 'h.0.mlp.c_fc'?"), std::string::npos);
+  EXPECT_EQ(said({"zzzzzzzzzzzz"}).find("did you mean"), std::string::npos);
 }
 
 }  // namespace

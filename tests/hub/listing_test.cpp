@@ -91,6 +91,8 @@ TEST(Listing, OnlyWhatIsNeeded) {
                    "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"}));
   EXPECT_EQ(picked(all, Parts::kTokenizer),
             (Names{"chat_template.jinja", "config.json", "tokenizer.json"}));
+  EXPECT_EQ(picked({"README.md", "tokenizer.json"}, Parts::kTokenizerAlone),
+            Names{"tokenizer.json"});
   EXPECT_EQ(picked({"adapter_config.json", "adapter_model.safetensors"}, Parts::kModel),
             (Names{"adapter_config.json", "adapter_model.safetensors"}));
   expect_failure(ExitCode::kUsage, "pickles only", [] {

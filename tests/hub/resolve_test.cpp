@@ -81,6 +81,35 @@ TEST_F(ResolveTest, WhatIsMissingIsNamed) {
   EXPECT_EQ(resolve_model("org/name", {}), model_.snapshot(kCommit));
 }
 
+TEST_F(ResolveTest, ATokenizerNeedsNoModel) {
+  put(model_, kCommit, "tokenizer.json", "{}");
+  model_.write_ref(kCommit);
+  config::Settings settings;
+  settings.revision = "dev";  // of model_name
+  EXPECT_EQ(resolve_tokenizer("org/name", settings), model_.snapshot(kCommit).string());
+  EXPECT_EQ(resolve_tokenizer("org/name@" + kCommit, settings), model_.snapshot(kCommit).string());
+  expect_failure(ExitCode::kUsage, "without config.json", [] { resolve_model("org/name", {}); });
+  expect_failure(ExitCode::kUsage, "found nothing",
+                 [&] { resolve_tokenizer("org/other", settings); });
+  const RepoCache other(cache(), *parse_repo("org/other", Kind::kModel, "main"));
+  put(other, kCommit, "config.json", "{}");
+  other.write_ref(kCommit);
+  expect_failure(ExitCode::kUsage, "without tokenizer.json",
+                 [&] { resolve_tokenizer("org/other", settings); });
+}
+
+TEST_F(ResolveTest, OfATokenizerPathsAndBytesStayAsTheyAre) {
+  fs::create_directories(home_ / "here");
+  for (const std::string& name :
+       {std::string(), std::string("bytes"), std::string("tokens"), std::string("./nowhere"),
+        std::string("data/tokenizer.json"), (home_ / "here").string()}) {
+    EXPECT_FALSE(is_hub_tokenizer(name)) << name;
+    EXPECT_EQ(resolve_tokenizer(name, {}), name);
+  }
+  for (const char* name : {"org/name", "org/name@main", "gpt2"})
+    EXPECT_TRUE(is_hub_tokenizer(name)) << name;
+}
+
 TEST_F(ResolveTest, AnIndexThatLeavesTheFolder) {
   put_model();
   write(model_.folder() / "outside.safetensors", "w");
@@ -146,7 +175,7 @@ class Mistyped : public HubTest {
     HubTest::TearDown();
   }
   // The message, and what was logged on the way.
-  static std::string said(const std::string& name) {
+  static std::string said(const std::string& name, ExitCode code = ExitCode::kUsage) {
     testing::internal::CaptureStderr();
     std::string message;
     try {
@@ -154,6 +183,7 @@ class Mistyped : public HubTest {
       ADD_FAILURE() << name << " was found";
     } catch (const Error& error) {
       message = error.what();
+      EXPECT_EQ(error.code(), code) << message;
     }
     return message + "\n" + testing::internal::GetCapturedStderr();
   }
@@ -163,14 +193,19 @@ class Mistyped : public HubTest {
 TEST_F(Mistyped, APathIsAskedForOnceAndTheNearOneIsNamed) {
   for (const auto& [name, near] :
        {std::pair("docsZ", "docs"), {"data/wep", "data/web"}, {"docsZ@main", "docs"}}) {
-    const std::string text = said(name);
+    const std::string text = said(name);  // wrong use: no restart finds it
     EXPECT_NE(text.find(str("type ", near, ".")), std::string::npos) << text;
     EXPECT_NE(text.find("cannot be fetched"), std::string::npos) << text;
     EXPECT_EQ(text.find("try 2"), std::string::npos) << text;
   }
-  const std::string far = said("qwertyuiop");
-  EXPECT_NE(far.find("type that of one that exists"), std::string::npos) << far;
-  EXPECT_EQ(far.find("try 2"), std::string::npos) << far;
+  // Or a data set without an owner that the hub has, once it can be asked: a restart may find it.
+  for (const auto& [name, code] : {std::pair("qwertyuiop", ExitCode::kEnvironment),
+                                   {"qwertyuiop.jsonl", ExitCode::kUsage},
+                                   {"qwertyuiop/train.parquet", ExitCode::kUsage}}) {
+    const std::string far = said(name, code);
+    EXPECT_NE(far.find("type that of one that exists"), std::string::npos) << far;
+    EXPECT_EQ(far.find("try 2"), std::string::npos) << far;
+  }
   ::setenv("HF_HUB_OFFLINE", "1", 1);
   EXPECT_NE(said("docsZ").find("offline is set"), std::string::npos);
   EXPECT_NE(said("docsZ").find("type docs."), std::string::npos);
@@ -182,6 +217,7 @@ TEST_F(Mistyped, ANameIsNoPath) {
     return may_be_path(RepoCache(cache(), *parse_repo(name, Kind::kDataset, "main")));
   };
   EXPECT_TRUE(may_be("docsZ"));
+  EXPECT_TRUE(may_be("org/train.jsonl"));
   EXPECT_FALSE(may_be("org/name"));
   EXPECT_FALSE(may_be("openai/gsm8k"));
   ::setenv("HF_HUB_OFFLINE", "1", 1);  // or its four tries take seconds

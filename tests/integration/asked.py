@@ -6,6 +6,7 @@ of tasks, the model of bench and plan, and what a resume says about schedule and
 import json
 import pathlib
 import re
+import shutil
 import sys
 import tempfile
 
@@ -123,6 +124,17 @@ def readers(parent):
     work.run("train", "--run_name", "newer", "--mixed_precision", "bf16")
     said(octavo(work.path, "eval", "runs/bf16/config.yaml").stderr, "the weights of checkpoints/bf16/step-00000002")
     said(octavo(work.path, "eval", "--dataset", "../text.txt").stderr, "the weights of checkpoints/newer/step-00000002")
+    for verb in ("list", "verify"):
+        own = octavo(work.path, "checkpoints", verb, "runs/bf16/config.yaml").stdout
+        check("bf16" in own and "newer" not in own, f"checkpoints {verb} of a run's file is of that run: {own}")
+        own = octavo(work.path, "checkpoints", verb, "runs/bf16/config.yaml", "--checkpoint_dir", "checkpoints/bf16").stdout
+        check("step-00000002" in own and "newer" not in own, f"checkpoints {verb} finds it in the run's folder itself: {own}")
+    # As before runs had folders of their own.
+    (work.path / "checkpoints" / "bf16" / "step-00000002").rename(work.path / "checkpoints" / "step-00000002")
+    shutil.rmtree(work.path / "checkpoints" / "bf16")
+    for name in ("runs/bf16/config.yaml", "bf16"):
+        own = octavo(work.path, "checkpoints", "verify", name).stdout
+        check("checkpoints/step-00000002: whole" in own and "newer" not in own, f"checkpoints verify of an old run, {name}: {own}")
 
 
 def lengths(parent):

@@ -6,6 +6,7 @@
 
 #include "expect_failure.h"
 #include "launch/failed_start.h"
+#include "own_variables.h"
 
 namespace octavo::launch {
 namespace {
@@ -108,6 +109,46 @@ TEST(LaunchCoordinator, AStopEndsTheWaitForNodeZero) {
   expect_failure(ExitCode::kStopped, "asked to stop",
                  [&] { LaunchCoordinator(1, 2, "127.0.0.1", port, with(true)); });
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+}
+
+TEST(LaunchCoordinator, NodesThatHaveNotComeAreNamed) {
+  LaunchCoordinator first(0, 12, "127.0.0.1", 0, with(false));
+  first.start({}, seconds(1));
+  const auto said = [&](bool waits) {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(first.say_missing_nodes(0), waits);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_NE(said(true).find("waiting for nodes 1, 2, 3, 4, 5, 6, 7, 8 and 3 more of 12:"),
+            std::string::npos);
+  EXPECT_EQ(said(true), "");  // nothing new
+  rendezvous::Client client("127.0.0.1", first.port(), "", seconds(5));
+  for (int node = 1; node < 11; ++node) client.set(str("launch/0/node/", node), "here");
+  LaunchCoordinator last(11, 12, "127.0.0.1", first.port(), with(false));
+  EXPECT_NE(said(true).find("waiting for node 11 of 12:"), std::string::npos);
+  last.start({}, seconds(20));
+  EXPECT_EQ(said(false), "");
+  first.start({.generation = 1}, seconds(1));
+  EXPECT_EQ(first.say_missing_nodes(1), true);
+}
+
+// The address of another machine on node 0, or a name that nobody knows, is a mistake: it is no
+// node that is late, nor a port that will be free soon. (No resolver is asked for this name: one
+// that has no network would say that it does not know yet.)
+TEST(LaunchCoordinator, AWrongAddressIsNotWaitedFor) {
+  Options patient = with(false, seconds(600));
+  patient.listen = seconds(600);
+  patient.resolve = milliseconds(300);
+  const OwnVariables variables{"OCTAVO_RENDEZVOUS_SECRET", "OCTAVO_RENDEZVOUS_SECRET_FILE"};
+  ::setenv("OCTAVO_RENDEZVOUS_SECRET", "a secret of more than sixteen bytes", 1);
+  const auto begin = std::chrono::steady_clock::now();
+  expect_failure(ExitCode::kEnvironment, "'fe80::1%nosuch' is no address here",
+                 [&] { LaunchCoordinator(1, 2, "fe80::1%nosuch", 29500, patient); });
+  expect_failure(ExitCode::kEnvironment, "cannot listen at 'fe80::1%nosuch'",
+                 [&] { LaunchCoordinator(0, 2, "fe80::1%nosuch", 0, patient); });
+  expect_failure(ExitCode::kEnvironment, "cannot listen at '192.0.2.1'",
+                 [&] { LaunchCoordinator(0, 2, "192.0.2.1", 0, patient); });
+  EXPECT_TRUE(ended_within(begin, seconds(20)));
 }
 
 TEST(LaunchCoordinator, ANodeThatIsLostIsNamed) {

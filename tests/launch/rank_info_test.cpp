@@ -53,6 +53,22 @@ TEST(RankInfo, AlonePlainlyStarted) {
   EXPECT_FALSE(rank_info.store_is_running);
 }
 
+// For messages of ranks whose variables are wrong otherwise.
+TEST(RankInfo, ARankIsToldWhateverElseIsWrong) {
+  const auto told = [](const Variables& variables) {
+    const std::optional<ToldRank> found = told_rank(variables);
+    return found ? str(found->rank, " of ", found->ranks) : "alone";
+  };
+  EXPECT_EQ(told({{"PATH", "/bin"}}), "alone");
+  EXPECT_EQ(told(kTorchrun), "5 of 8");
+  EXPECT_EQ(told(with(kTorchrun, {{"MASTER_PORT", ""}, {"LOCAL_WORLD_SIZE", "0"}})), "5 of 8");
+  EXPECT_EQ(told(with(kTorchrun, {{"RANK", "x"}})), "alone");
+  EXPECT_EQ(told(kStep), "2 of 3");
+  EXPECT_EQ(told(with(kStep, {{"SLURM_STEP_ID", "4294967291"}})), "alone");  // a batch script
+  EXPECT_EQ(told(kMpi), "1 of 2");
+  EXPECT_EQ(told(kGuide), "alone");  // where RANK counts nodes
+}
+
 TEST(RankInfo, GpusThatSomebodyHidStayHidden) {
   unsetenv("CUDA_VISIBLE_DEVICES");
   EXPECT_EQ(gpus_here({{"CUDA_VISIBLE_DEVICES", "0,1"}}), 2);
@@ -83,6 +99,9 @@ TEST(RankInfo, OctavoLaunch) {
   EXPECT_EQ(rank_info.master_port, 4000);
   EXPECT_TRUE(rank_info.store_is_running);
   EXPECT_FALSE(rank_info.store_is_torch);
+  EXPECT_FALSE(rank_info.elastic);
+  given.elastic = true;
+  EXPECT_TRUE(rank_info_of(variables_of(given)).elastic);
   expect_failure(ExitCode::kUsage, "OCTAVO_LOCAL_RANK: wanted an integer from 0 to 1, found '7'",
                  [&] {
                    rank_info_of(with(variables_of(given), {{"OCTAVO_LOCAL_RANK", "7"}}));

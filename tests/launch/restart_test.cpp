@@ -26,6 +26,18 @@ Outcome of(const std::vector<RankEnd>& ends, int stop = 0) {
   return outcome_of(ends, stop);
 }
 
+// For the run's files: one line, whatever a rank printed last.
+TEST(Outcome, TheCauseOfARestartIsItsKindAndWhatHappened) {
+  RankEnd end = signalled(1, 0, SIGKILL);
+  end.last_line = "a \033[31mred\nline" + std::string(2000, 'x');
+  const std::string cause = restart_cause(of({exited(0, 1, 3), end}));
+  EXPECT_TRUE(cause.starts_with("killed: rank 1 was killed by signal 9 (Killed); its last line: a"))
+      << cause;
+  EXPECT_LT(cause.size(), 700U);
+  EXPECT_EQ(cause.find('\n'), std::string::npos);
+  EXPECT_EQ(cause.find('\033'), std::string::npos);
+}
+
 TEST(Outcome, GoodEnds) {
   EXPECT_EQ(of({exited(0, 0, 0), exited(1, 1, 0)}).code, 0);
   EXPECT_EQ(of({exited(0, 0, 75), exited(1, 1, 75)}).code, 75);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <set>
 
@@ -138,8 +139,41 @@ TEST(Scripts, Kubernetes) {
   const std::string own = jobset_manifest(settings, watched);
   EXPECT_TRUE(holds(own, "http://127.0.0.1:9999/healthz"));
   EXPECT_FALSE(holds(own, "--metrics_address"));
-  named.train.run_name = "No_DNS";
-  EXPECT_TRUE(holds(jobset_manifest(settings, named), "name: octavo\n"));
+}
+
+// Two sets of one name are one: the second would change the first.
+TEST(Scripts, JobSetsOfRunsHaveNamesOfTheirOwn) {
+  config::Settings settings;
+  settings.nproc = settings.nnodes = 2;
+  std::set<std::string> names;
+  const std::vector<std::string> runs = {"llama-1b",
+                                         "Llama_1B",
+                                         "llama.1b",
+                                         "llama_1b",
+                                         "0001",
+                                         "2-3",
+                                         "---",
+                                         "läuft",
+                                         "octavo",
+                                         std::string(60, 'a'),
+                                         std::string(61, 'a'),
+                                         std::string(40, 'b') + "-1"};
+  for (const std::string& run : runs) {
+    Work named = work();
+    named.train.run_name = run;
+    const std::string text = jobset_manifest(settings, named);
+    const std::string name = between(text, "metadata:\n  name: ", "\n");
+    EXPECT_TRUE(holds(text, str("- \"", name, "-nodes-0-0.", name, "\"\n")));
+    EXPECT_LE(name.size(), 40U) << name;
+    EXPECT_TRUE(name.front() >= 'a' && name.front() <= 'z' && name.back() != '-') << name;
+    EXPECT_EQ(name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-"), name.npos) << name;
+    names.insert(name);
+  }
+  EXPECT_EQ(names.size(), runs.size());
+  EXPECT_TRUE(names.contains("llama-1b"));  // which is one
+  EXPECT_TRUE(std::ranges::any_of(names, [](const std::string& name) {
+    return name.starts_with("llama-1b-") && name.size() == 17;
+  }));
 }
 
 TEST(Scripts, OfARunThatGrowsAndShrinks) {

@@ -1,5 +1,6 @@
 #include "launch/supervise.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <cstddef>
 #include <thread>
 
+#include "base/log_file.h"
 #include "base/rank_status.h"
 #include "base/relay.h"
 #include "expect_failure.h"
@@ -336,6 +338,102 @@ TEST(Supervise, AProgramThatIsNotThere) {
   expect_failure(ExitCode::kEnvironment, "No such file or directory", [&] { run(job); });
 }
 
+TEST(Supervise, OtherNodesAreLookedForUntilAllAreThere) {
+  const Scratch folder;
+  const fs::path all_there = folder / "all-there";
+  Job job = shell(str("i=0; while [ ! -e '", all_there.string(),
+                      "' ] && [ $i -lt 400 ]; do sleep 0.05; i=$((i+1)); done; sleep 0.3"),
+                  2, folder);
+  job.look = milliseconds(50);
+  int looks = 0;
+  job.waits_for_nodes = [&] {
+    if (++looks == 3) write_file_atomic(all_there, "");
+    return looks < 3;
+  };
+  EXPECT_EQ(run(job).code, 0);
+  EXPECT_EQ(looks, 3);
+}
+
+// Wrong use comes on every rank alike: it is said once.
+TEST(Supervise, AMistakeOfTheUserIsSaidOnce) {
+  const Scratch folder;
+  // For the others: until the launcher has seen rank 0's end, or for some 8 s.
+  const std::string first = (folder / "first").string();
+  const std::string after_first =
+      str("[ $OCTAVO_RANK = 0 ] && { echo $$ >'", first, "'; exit 2; }; i=0; while { [ ! -s '",
+          first, "' ] || kill -0 $(cat '", first,
+          "'); } 2>/dev/null && [ $i -lt 160 ]; do sleep 0.05; i=$((i+1)); done; exit 2");
+  const auto said_by = [&](const std::string& text, Outcome& outcome) {
+    Job job = shell(text, 3, folder);
+    job.log_dir.clear();
+    job.grace = milliseconds(10'000);
+    testing::internal::CaptureStderr();
+    outcome = run(job);
+    return testing::internal::GetCapturedStderr();
+  };
+  Outcome outcome;
+  std::string said = said_by("echo 'octavo: [data] wanted a file' >&2; " + after_first, outcome);
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_TRUE(outcome.what.ends_with("wanted a file")) << outcome.what;  // no terminal
+  EXPECT_TRUE(said.starts_with("octavo: [data] wanted a file\n")) << said;
+  EXPECT_EQ(said.find("wanted a file", 20), std::string::npos) << said;
+  EXPECT_NE(said.find("2 more ranks say the same"), std::string::npos) << said;
+  // What they do not say alike is shown, and so is what is said at any other end.
+  said = said_by("echo \"octavo: [data] rank $OCTAVO_RANK is wrong\" >&2; exit 2", outcome);
+  for (const char* part :
+       {"rank 0 is wrong", "[rank 1] octavo: [data] rank 1 is wrong\n", "rank 2 is"})
+    EXPECT_NE(said.find(part), std::string::npos) << said;
+  said = said_by("echo 'octavo: [dist] lost' >&2; exit 3", outcome);
+  for (const char* part : {"[rank 1] octavo: [dist] lost\n", "[rank 2] octavo: [dist] lost\n"})
+    EXPECT_NE(said.find(part), std::string::npos) << said;
+}
+
+// The others may need long to leave, or be killed: the first one's words are there before.
+TEST(Supervise, AMistakeIsSaidBeforeTheOthersHaveEnded) {
+  const Scratch folder;
+  Job job = shell(
+      "[ $OCTAVO_RANK = 1 ] && { echo 'octavo: [data] wanted a file' >&2; exit 2; }; exec sleep 60",
+      2, folder);
+  job.log_dir.clear();
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+  const int before = dup(STDERR_FILENO);
+  dup2(ends[1], STDERR_FILENO);
+  std::string said;  // until the first rank is killed
+  job.kill_group = [&](pid_t pid) {
+    char buffer[4096];
+    const ssize_t got = read(ends[0], buffer, sizeof buffer);
+    if (said.empty() && got > 0) said.assign(buffer, static_cast<size_t>(got));
+    kill(-pid, SIGKILL);
+    kill(pid, SIGKILL);
+  };
+  const Outcome outcome = run(job);
+  dup2(before, STDERR_FILENO);
+  for (const int each : {before, ends[0], ends[1]}) close(each);
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(said.find("[rank 1] octavo: [data] wanted a file\n"), std::string::npos) << said;
+}
+
+// A launcher that fails itself shows what it has kept.
+TEST(Supervise, LastWordsOutliveAnErrorOfTheLauncher) {
+  const Scratch folder;
+  Job job = shell(str("echo 'octavo: [data] wanted a file' >&2; : >'", (folder / "said-").string(),
+                      "'$OCTAVO_RANK; exec sleep 60"),
+                  2, folder);
+  job.log_dir.clear();
+  const auto latest = Clock::now() + milliseconds(20'000);
+  int looks = 0;  // since both ranks have said it: what they said is read before the second
+  job.wants_stop = [&](bool) -> bool {
+    if (fs::exists(folder / "said-0") && fs::exists(folder / "said-1")) ++looks;
+    if (looks < 2 && Clock::now() < latest) return false;
+    fail(ExitCode::kEnvironment, "launch", "for a test");
+  };
+  testing::internal::CaptureStderr();
+  expect_failure(ExitCode::kEnvironment, "for a test", [&] { run(job); });
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("[rank 1] octavo: [data] wanted a file\n"), std::string::npos) << said;
+}
+
 TEST(Output, LinesAreKeptWhole) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
@@ -353,6 +451,21 @@ TEST(Output, LinesAreKeptWhole) {
   close(ends[0]);
   EXPECT_EQ(std::string(buffer, static_cast<size_t>(got)),
             "[rank 3] first\n[rank 3] second\n[rank 3] \n[rank 3] third\n");
+}
+
+TEST(Output, ALineOfJsonHasItsRankInIt) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  set_log_json(true);
+  Relay relay(ends[1], "[rank 3] ", nullptr);
+  relay.feed("{\"rank\":3}\nplain\n");
+  relay.finish();
+  set_log_json(false);
+  close(ends[1]);
+  char buffer[256];
+  const ssize_t got = read(ends[0], buffer, sizeof buffer);
+  close(ends[0]);
+  EXPECT_EQ(std::string(buffer, static_cast<size_t>(got)), "{\"rank\":3}\n[rank 3] plain\n");
 }
 
 TEST(Output, TheLastLineOfAJsonLogIsItsMessage) {

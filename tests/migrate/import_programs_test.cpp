@@ -442,6 +442,38 @@ TEST_F(ImportPrograms, TorchrunMayCountItself) {
   EXPECT_EQ(gpus("--nproc_per_node=4 --nnodes=1:4"), 0);
 }
 
+// Accelerate's num_processes are those of all machines, whatever it starts.
+TEST_F(ImportPrograms, LaunchersCountForEveryProgram) {
+  const std::string common =
+      " --model_name_or_path org/m --per_device_train_batch_size 2 --output_dir o ";
+  const std::string programs[] = {"run_clm.py" + common + "--block_size 512\n",
+                                  "sft.py" + common + "--dataset_name org/data --max_length 512\n",
+                                  "train.py" + common + "--stage sft --cutoff_len 512\n"};
+  for (const std::string& program : programs) {
+    const auto gpus = [&](const std::string& launcher) {
+      const Import import = of("run.sh", launcher + " " + program);
+      for (const UnmappedKey& dropped : import.dropped)
+        EXPECT_FALSE(dropped.theirs.starts_with("launch n")) << dropped.theirs << program;
+      return import.parallel.gpus;
+    };
+    EXPECT_EQ(gpus("accelerate launch --num_processes 16 --num_machines 2"), 16) << program;
+    EXPECT_EQ(gpus("torchrun --nproc_per_node 4 --nnodes 2"), 8) << program;
+    EXPECT_EQ(gpus("torchrun --nproc_per_node=gpu"), 0) << program;
+    EXPECT_EQ(gpus("python"), 0) << program;
+  }
+  // A flag wins over the file.
+  const std::string file = write("a.yaml",
+                                 "distributed_type: MULTI_GPU\nnum_processes: 8\n"
+                                 "num_machines: 2\n"),
+                    script = write("run.sh", "accelerate launch --num_processes 4 " + programs[1]),
+                    plain = write("plain.sh", "accelerate launch " + programs[1]);
+  EXPECT_EQ(import_files(config::Words{script, file}).parallel.gpus, 4);
+  const Import of_file = import_files(config::Words{plain, file});
+  EXPECT_EQ(of_file.parallel.gpus, 8);
+  EXPECT_NE(import_text(of_file).find("--nproc 4 on each of 2 nodes"), std::string::npos)
+      << import_text(of_file);
+}
+
 TEST_F(ImportPrograms, WhatMustBeImported) {
   EXPECT_TRUE(is_foreign("x.toml"));
   EXPECT_TRUE(is_foreign("r.py:llama3_8b"));

@@ -287,6 +287,31 @@ TEST_F(ImportFiles, ControlCharactersAreEscaped) {
   EXPECT_EQ(reread(import).model_name, "m\x1b[2J\nmax_steps: 3");
 }
 
+// Trainer takes numbers of steps below 1 as shares of the run.
+TEST_F(ImportFiles, StepsMayBeSharesOfTheRun) {
+  const std::string shares =
+      "model_name_or_path: org/model\ndataset_name: org/data\nlogging_steps: 0.004\n"
+      "save_steps: 0.25\neval_strategy: steps\neval_steps: 0.1\nwarmup_steps: 0.03\n";
+  const Import known = of("sft.yaml", shares + "max_steps: 999\n");
+  ASSERT_FALSE(known.is_refused()) << import_text(known);
+  const config::Settings s = reread(known);
+  EXPECT_EQ(s.log_freq, 4);
+  EXPECT_EQ(s.checkpoint_freq, 250);
+  EXPECT_EQ(s.eval_freq, 100);
+  EXPECT_EQ(s.warmup_steps, 30);
+  const Import open = of("sft.yaml", shares);
+  ASSERT_FALSE(open.is_refused()) << import_text(open);
+  EXPECT_NE(finding(open, "share_of_steps"), nullptr);
+  for (const char* key : {"logging_steps", "save_steps", "eval_steps"})
+    EXPECT_TRUE(is_dropped(open, key)) << key;
+  EXPECT_EQ(reread(open).checkpoint_freq, config::Settings().checkpoint_freq);
+  EXPECT_EQ(reread(of("sft.yaml",
+                      "model_name_or_path: org/model\ndataset_name: org/data\n"
+                      "save_steps: 500.0\n"))
+                .checkpoint_freq,
+            500);
+}
+
 // Trainer's keys are both programs'; what is not in the file is TRL's default.
 TEST_F(ImportFiles, TrlIsNotTakenForLlamaFactory) {
   const Import import =

@@ -517,6 +517,33 @@ TEST_F(Fp8GuardTest, ADroppedStepLeavesNoTrace) {
     EXPECT_TRUE(with[i].second.equal(without[i].second)) << with[i].first;
 }
 
+// fp8_interval counts updates, which a step has as many of as passes.
+TEST_F(Fp8GuardTest, PassesOfAnotherNumberAreCountedAsIfTheyHadAlwaysBeenSo) {
+  const auto run = [&](int64_t passes) {
+    at::manual_seed(5);
+    Fp8ModelOptions o = options(Recipe::kDelayed);
+    o.stats_freq = 0;
+    o.fp8.interval = 2;
+    o.passes = passes;
+    Fp8Model model(engine, layers, o);
+    if (passes != 2) model.resize_passes(o.tokens, 2);
+    const LayerInputs fed = healthy();
+    model.begin_step(1);
+    for (const int64_t factor : {1, 3}) {
+      if (factor == 3) model.finish_pass();
+      for (const auto& layer : layers)
+        backward(linear(engine, (fed.x * factor).set_requires_grad(true), layer), fed.dy);
+    }
+    model.finish_step();
+    refresh_compute(weights());
+    return model.state();
+  };
+  const auto always = run(2), resized = run(1);
+  ASSERT_EQ(always.size(), resized.size());
+  for (size_t i = 0; i < always.size(); ++i)
+    EXPECT_TRUE(always[i].second.equal(resized[i].second)) << always[i].first;
+}
+
 TEST_F(Fp8GuardTest, StateGoesToTheNextModel) {
   const auto run = [&](Fp8Model& model, int steps) {
     for (int i = 0; i < steps; ++i) step(model, 99, {});

@@ -158,6 +158,17 @@ TEST_F(Fp8ScalingTest, ADroppedStepTakesItsPassesBack) {
   expect_same(dropping, other);
 }
 
+TEST_F(Fp8ScalingTest, StartsAnewInTheSameMemory) {
+  Fp8Scaling again = make(options(3)), fresh = make(options(3));
+  const at::Tensor factor = again.factor(0);
+  step(again, 1, 4, 8);
+  again.amax(1).fill_(INFINITY);
+  again.start_anew();
+  EXPECT_EQ(factor.item<float>(), 1);
+  for (Fp8Scaling* scaling : {&again, &fresh}) step(*scaling, 1, 2, 3);
+  expect_same(again, fresh);
+}
+
 TEST_F(Fp8ScalingTest, StateRoundTrip) {
   Fp8Scaling first = make(options(4));
   EXPECT_TRUE(first.state().empty());

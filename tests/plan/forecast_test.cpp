@@ -8,6 +8,7 @@
 #include "config/parse.h"
 #include "expect_failure.h"
 #include "plan/accuracy.h"
+#include "plan/batch_size.h"
 #include "plan/report.h"
 
 namespace octavo::plan {
@@ -65,6 +66,24 @@ TEST(Forecast, AutoBatchIsTheLargestThatFits) {
   settings.batch_size = 8;
   EXPECT_EQ(forecast(settings).batch, 8);
   EXPECT_EQ(forecast(settings).accumulation, 16);
+}
+
+// A step of one pass keeps no sums of gradients: all samples at once may fit where half of them do
+// not.
+TEST(Forecast, AutoBatchFindsAStepOfOnePass) {
+  config::Settings settings;
+  settings.auto_batch_size = true;
+  settings.target_effective_batch_size = 8;
+  const auto bytes = [](const BatchChoice& tried) {
+    return static_cast<double>(tried.batch) + (tried.accumulation > 1 ? 10 : 0);
+  };
+  const BatchChoice all = chosen_batch(settings, bytes, 9);
+  EXPECT_EQ(all.batch, 8);
+  EXPECT_EQ(all.accumulation, 1);
+  EXPECT_EQ(all.why, "auto_batch_size: as large as it may be");
+  EXPECT_EQ(chosen_batch(settings, bytes, 7).why, "auto_batch_size: not even this fits");
+  settings.max_batch_size = 4;
+  EXPECT_EQ(chosen_batch(settings, bytes, 12.5).batch, 2);
 }
 
 TEST(Forecast, AutoBatchThatFitsNowhereIsTheSmallest) {
@@ -299,6 +318,41 @@ TEST(Forecast, RecomputationQuantizesWeightsForEachGemm) {
   const double coded = quantize(settings);
   settings.fp8_all_gather = false;
   EXPECT_NEAR(quantize(settings) - coded, 2 * (pass - pass / 8 - pass * 2 / 5), 0.01 * pass);
+}
+
+// Layers that fp8_skip leaves in BF16 cost what BF16 costs, in every recipe.
+TEST(Forecast, Fp8SkipCountsInEveryRecipe) {
+  EXPECT_NE(config::find_key("fp8_skip")->readers & config::reader::kPlan, 0u);
+  config::Settings settings = llama_8b_settings();
+  settings.gpu = "b200";
+  settings.num_gpus = 8;
+  settings.sharding_mode = config::ShardingMode::kFsdpFull;
+  const Forecast whole = forecast(settings);
+  settings.fp8_skip = {"first:16"};  // of 32 blocks
+  const Forecast half = forecast(settings);
+  const double bf16 = whole.recipes.front().time.gemms;
+  for (size_t i = 1; i < whole.recipes.size(); ++i) {
+    if (!whole.recipes[i].runs) continue;
+    SCOPED_TRACE(name_of(whole.recipes[i].recipe));
+    const StepTime &all = whole.recipes[i].time, &some = half.recipes[i].time;
+    EXPECT_NEAR(some.gemms, (all.gemms + bf16) / 2, 1e-9 * bf16);
+    EXPECT_NEAR(some.quantize, all.quantize / 2, 1e-9 * all.quantize);
+  }
+  EXPECT_NEAR(half.fp8_memory.fp8_weights, whole.fp8_memory.fp8_weights / 2, 1);
+  EXPECT_GT(half.fp8_memory.activations, whole.fp8_memory.activations);
+  EXPECT_GT(half.traffic.gather, whole.traffic.gather);
+  const auto says_skip = [](const std::string& line) {
+    return line.starts_with("fp8_skip leaves 50% of the blocks' GEMMs");
+  };
+  EXPECT_EQ(std::ranges::count_if(half.reasons, says_skip), 1);
+  EXPECT_EQ(std::ranges::count_if(whole.reasons, says_skip), 0);
+
+  settings.fp8_skip = {"*.down_proj"};  // a third of the MLP's weights
+  const double down = forecast(settings).chosen().time.gemms;
+  EXPECT_GT(down, whole.chosen().time.gemms);
+  EXPECT_LT(down, half.chosen().time.gemms);
+  settings.fp8_skip = {"*"};
+  EXPECT_NEAR(forecast(settings).chosen().time.gemms, bf16, 1e-9 * bf16);
 }
 
 TEST(Forecast, ReasonsNameWhatTakesTheGain) {

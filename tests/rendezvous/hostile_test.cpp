@@ -24,6 +24,9 @@ TEST(Addresses, WildcardsAreRefused) {
   expect_failure(ExitCode::kEnvironment, "cannot listen", [] { Server("", 0, kSecret); });
   // An address for documentation: no machine has it.
   expect_failure(ExitCode::kEnvironment, "cannot listen", [] { Server("192.0.2.1", 0, kSecret); });
+  // Which a port that is taken is not: that one may be free again soon.
+  for (const char* address : {"192.0.2.1", "fe80::1%nosuch"})
+    EXPECT_THROW(Server(address, 0, kSecret), WrongAddress);
   expect_failure(ExitCode::kUsage, "no such port", [] { Server("127.0.0.1", 70000, kSecret); });
 }
 
@@ -33,6 +36,11 @@ TEST(Addresses, BoundToTheStatedOneOnly) {
   EXPECT_THROW(Client("127.0.0.1", server.port(), "", milliseconds(50)), Unreachable);
   Client("127.0.0.2", server.port(), "", seconds(5)).set("a", "b");
   expect_failure(ExitCode::kEnvironment, "in use", [&] { Server("127.0.0.2", server.port(), ""); });
+  try {
+    Server("127.0.0.2", server.port(), "");
+  } catch (const Error& error) {
+    EXPECT_EQ(dynamic_cast<const WrongAddress*>(&error), nullptr);
+  }
 }
 
 TEST(Secrets, NeededUnlessLoopback) {

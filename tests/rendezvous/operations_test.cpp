@@ -199,8 +199,9 @@ TEST(Connecting, SaysWhenNobodyListens) {
   const auto start = Clock::now();
   EXPECT_THROW(Client("127.0.0.1", port, "", milliseconds(300)), Unreachable);
   EXPECT_LT(Clock::now() - start, seconds(3));
-  expect_failure(ExitCode::kEnvironment, "cannot be reached",
-                 [&] { Client("name.invalid", port, "", milliseconds(50)); });
+  expect_failure(ExitCode::kEnvironment, "'fe80::1%nosuch' is no address here",
+                 [&] { Client("fe80::1%nosuch", port, "", milliseconds(50)); });
+  EXPECT_THROW(Client("fe80::1%nosuch", port, "", milliseconds(50)), WrongAddress);
 }
 
 TEST(Connecting, AServerThatGoesIsNoticed) {

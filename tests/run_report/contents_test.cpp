@@ -26,7 +26,8 @@ TEST_F(ContentsTest, ReadsStepsEvaluationsFlagsAndTimes) {
         R"({"step":6,"kind":"not finite","what":"the loss","place":"h.0","cause":"fp8",)"
         R"("evidence":"e","action":"skipped"})"
         "\n");
-  write("restarts.jsonl", R"({"step":4,"from":"step-00000004","time":"2026-01-01T00:00:00Z"})"
+  write("restarts.jsonl", R"({"step":4,"from":"step-00000004","time":"2026-01-01T00:00:00Z",)"
+                          R"("cause":"killed: rank 1"})"
                           "\n");
   const RunContents run = read();
   EXPECT_EQ(run.step_records, 10);
@@ -40,6 +41,7 @@ TEST_F(ContentsTest, ReadsStepsEvaluationsFlagsAndTimes) {
   EXPECT_EQ(run.flags, 1);
   ASSERT_EQ(run.events.size(), 3u);
   EXPECT_EQ(run.events[0].type, "restart");
+  EXPECT_EQ(run.events[0].what, "resumed from step-00000004; cause: killed: rank 1");
   EXPECT_EQ(run.events[1].what, "the loss; first seen in h.0; cause: fp8 (e)");
   EXPECT_EQ(run.events[2].action, "that");
   // A step is useful for 0.4 s of its 0.5; goodput 0.4 says that as many seconds passed as steps,

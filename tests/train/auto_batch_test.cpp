@@ -172,6 +172,33 @@ TEST_F(AutoBatch, PassesOfOneSampleCannotBeHalved) {
   EXPECT_EQ(run->batching.halvings, 0);
 }
 
+// Counts updates, after which there is no memory.
+class LastUpdate final : public optim::Optimizer {
+ public:
+  using Optimizer::Optimizer;
+  optim::NamedTensors state() const override { return {}; }
+  int updates = 0;
+
+ private:
+  void update(double, double) override {
+    ++updates;
+    engine::limit_cpu_memory(1);
+  }
+  void load_state(const optim::StateSource&) override {}
+};
+
+TEST_F(AutoBatch, AStepThatWasAppliedIsNotDoneAgain) {
+  const auto run = start(settings());
+  run->settings.record_samples = true;  // what takes memory after the update
+  auto optimizer = std::make_unique<LastUpdate>(*run->trained.engine, run->trained.model->params(),
+                                                optim::Options{});
+  const LastUpdate& counted = *optimizer;
+  run->trained.optimizer = std::move(optimizer);
+  EXPECT_THROW(train_step_in_memory(*run), c10::OutOfMemoryError);
+  EXPECT_EQ(counted.updates, 1);
+  EXPECT_EQ(run->batching.halvings, 0);
+}
+
 TEST_F(AutoBatch, ANoteIsFollowedByARunOfTheSameBatchesAlone) {
   auto s = settings();
   s.run_name = "run";

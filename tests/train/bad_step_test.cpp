@@ -1,11 +1,16 @@
 #include "train/guards/bad_step.h"
 
 #include <limits>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/signals.h"
+#include "checkpoint/checkpoint.h"
 #include "expect_failure.h"
 #include "train/guards/replay.h"
+#include "train/loop.h"
+#include "train/state/remote.h"
 #include "train/tiny_run.h"
 
 namespace octavo::train {
@@ -143,6 +148,110 @@ TEST_F(BadStep, ARollbackAfterAFailedSaveTakesNoBranchThatWasGivenUp) {
   start_save(*run, "blocked", false, nullptr);
   roll_back(*run);
   EXPECT_TRUE(at::equal(weight_of(*run), saved));
+}
+
+TEST_F(BadStep, WeightsThatAreNotFiniteBecomeNeitherLatestNorBest) {
+  const auto run = started(BadSteps::kRollBack);
+  save(*run, "run", false, nullptr);
+  const at::Tensor saved = weight_of(*run).clone();
+  train_step(*run);
+  run->trained.model->params()[3]->master.view({-1})[1].fill_(kNan);
+  const double loss = 1;
+  start_save(*run, "run", true, &loss);
+  EXPECT_FALSE(finish_saves(*run));
+  EXPECT_EQ(run->saver->counts().failed_in_a_row, 1);  // max_failed_saves counts it
+  expect_failure(ExitCode::kGuard, "wanted finite weights",
+                 [&] { save(*run, "run", false, nullptr); });
+  EXPECT_EQ(fs::read_symlink(folder / "checkpoints/run/latest"), "step-00000040");
+  EXPECT_FALSE(fs::is_symlink(folder / "checkpoints/run/best_model"));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(train_step(*run).skipped);
+  roll_back(*run);
+  EXPECT_TRUE(at::equal(weight_of(*run), saved));
+  EXPECT_FALSE(refuses_save(*run, "run"));
+}
+
+TEST_F(BadStep, APermanentCheckpointThatWaitedForAGoodStepIsPermanent) {
+  const auto run = started(BadSteps::kRollBack);
+  run->progress.permanent_due = 40;
+  for (int i = 0; i < 2; ++i) {
+    train_step(*run);
+    start_save(*run, "run", false, nullptr);
+  }
+  EXPECT_TRUE(finish_saves(*run));
+  const auto rows = checkpoint::list(folder / "checkpoints/run");
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_TRUE(rows[0].step == 41 && rows[0].is_permanent);
+  EXPECT_FALSE(rows[1].is_permanent);
+}
+
+// Nothing else asks for a save: it is due again at tenths of permanent_checkpoint_freq.
+TEST_F(BadStep, APermanentCheckpointThatCouldNotBeSavedIsDueAgain) {
+  const auto run = started(BadSteps::kSkip);
+  run->settings.checkpoint_freq = 0;
+  run->settings.permanent_checkpoint_freq = 20;
+  run->progress.permanent_due = 40;
+  float* weight = run->trained.model->params()[3]->master.view({-1}).data_ptr<float>();
+  const float value = std::exchange(*weight, static_cast<float>(kNan));
+  start_save(*run, "run", false, nullptr);  // is left out
+  *weight = value;
+  EXPECT_FALSE(save_is_due_by_time(*run));  // in step 41
+  run->progress.step = 41;
+  EXPECT_TRUE(save_is_due_by_time(*run));
+  run->settings.checkpoint_freq = 10;
+  EXPECT_FALSE(save_is_due_by_time(*run));
+  run->settings.checkpoint_freq = 0;
+  run->progress.step = 42;
+  start_save(*run, "run", false, nullptr);
+  EXPECT_TRUE(finish_saves(*run));
+  EXPECT_TRUE(checkpoint::list(folder / "checkpoints/run").at(0).is_permanent);
+  run->progress.step = 43;
+  EXPECT_FALSE(save_is_due_by_time(*run));
+}
+
+TEST_F(BadStep, CheckpointsOfPermanentCheckpointFreqAreMarked) {
+  auto s = settings();
+  s.run_name = "marked";
+  s.runs_dir = (folder / "runs").string();
+  s.checkpoint_dir = (folder / "checkpoints").string();
+  s.num_threads = 1;
+  s.max_steps = 5;
+  s.checkpoint_freq = 1;
+  s.keep_checkpoints = 1;
+  s.permanent_checkpoint_freq = 2;
+  EXPECT_EQ(train(s), 0);
+  const auto rows = checkpoint::list(folder / "checkpoints/marked");
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_TRUE(rows[0].step == 2 && rows[0].is_permanent);
+  EXPECT_TRUE(rows[1].step == 4 && rows[1].is_permanent);
+  EXPECT_TRUE(rows[2].is_latest && !rows[2].is_permanent);
+
+  // What a run that resumes uploads: none of a branch that was given up, or of another run.
+  s.resume = "step-00000002";
+  const auto run = start(s);
+  const auto found = permanent_to_upload(*run);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].filename(), "step-00000002");
+  s.resume = "latest";
+  EXPECT_EQ(permanent_to_upload(*start(s)).size(), 2u);
+  run->claim.run_id = "of another run";
+  EXPECT_TRUE(permanent_to_upload(*run).empty());
+}
+
+// The run that is asked to stop starts from weights that are not finite, and has nothing else.
+TEST_F(BadStep, AStopWithWeightsThatAreNotFiniteSavesNothing) {
+  auto s = saved_run().first;
+  checkpoint::State state = checkpoint::load(folder / "checkpoints/saved/step-00000001");
+  for (auto& [name, values] : state.groups.at("model")) values = values.clone().fill_(kNan);
+  s.init_from = checkpoint::save(folder / "bad", state, {}).string();
+  s.bad_steps = BadSteps::kRollBack;
+  s.run_name = "stopped";
+  s.runs_dir = (folder / "runs").string();
+  s.num_threads = 1;
+  request_stop("a test");
+  const int code = train(s);
+  request_stop(nullptr);
+  EXPECT_EQ(code, static_cast<int>(ExitCode::kStopped));
+  EXPECT_TRUE(checkpoint::step_paths(folder / "checkpoints/stopped").empty());
 }
 
 TEST_F(BadStep, WithoutACheckpointARollbackEndsTheRun) {

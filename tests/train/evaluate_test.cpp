@@ -2,8 +2,13 @@
 
 #include "train/evaluate.h"
 
+#include <chrono>
+#include <optional>
+#include <thread>
+
 #include "base/signals.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/folders.h"
 #include "data/prepare.h"
 #include "eval/hellaswag.h"
 #include "expect_failure.h"
@@ -43,6 +48,27 @@ TEST_F(Evaluate, EveryTokenCountsWhateverTheBatch) {
   config::Settings longer = s;
   longer.max_seq_length = loaded.model->context() + 1;
   expect_failure(ExitCode::kUsage, "longest sequence", [&] { evaluate_model(loaded, longer); });
+}
+
+// What generate, eval and export load.
+TEST_F(Evaluate, LatestAndBestAreOfTheRunThatTheSettingsName) {
+  const auto first = saved_run();
+  config::Settings s = first.first;
+  const double loss = 1;
+  save(*first.second, "saved", true, &loss);
+  const auto later = start(s);
+  train_step(*later);
+  train_step(*later);
+  save(*later, "later", true, &loss);
+  for (const char* what : {"latest", "best"}) {
+    s.checkpoint = what;
+    s.run_name = "";
+    EXPECT_EQ(fs::path(load_model(s).source).parent_path().filename(), "later") << what;
+    s.run_name = "saved";
+    EXPECT_EQ(fs::path(load_model(s).source).parent_path().filename(), "saved") << what;
+  }
+  s.run_name = "none";
+  expect_failure(ExitCode::kUsage, "wanted a checkpoint of run", [&] { load_model(s); });
 }
 
 TEST_F(Evaluate, DataOfAnotherTokenizerIsRefused) {
@@ -129,6 +155,115 @@ TEST_F(Evaluate, ScoresThatAreNoNumbersAreNoAccuracy) {
   });
 }
 
+// And not a save that failed.
+TEST_F(Evaluate, TheBestLossIsThatOfBestModel) {
+  auto s = settings();
+  s.checkpoint_dir = (folder / "checkpoints").string();
+  s.run_name = "run";
+  const auto run = start(s);
+  const double good = 2, better = 1;
+  train_step(*run);
+  EXPECT_EQ(best_model_loss(*run), std::nullopt);
+  start_save(*run, s.run_name, true, &good);
+  EXPECT_EQ(best_model_loss(*run), good);  // whether it has ended or not
+  finish_saves(*run);
+  EXPECT_EQ(best_model_loss(*run), good);
+  train_step(*run);
+  const auto& weight = run->trained.model->params().back()->master;
+  const at::Tensor sound = weight.clone();
+  weight.fill_(NAN);
+  start_save(*run, s.run_name, true, &better);  // is refused
+  EXPECT_EQ(best_model_loss(*run), good);
+  weight.copy_(sound);
+  save(*run, s.run_name, false, nullptr);
+  s.resume = "latest";
+  EXPECT_EQ(start(s)->progress.best_model_loss, good);
+
+  const auto blocked = start(settings());
+  blocked->settings.checkpoint_dir = s.checkpoint_dir;
+  write_file_atomic(folder / "checkpoints/blocked", "no folder");
+  start_save(*blocked, "blocked", true, &good);
+  finish_saves(*blocked);
+  EXPECT_EQ(best_model_loss(*blocked), std::nullopt);
+}
+
+// Whether the save in progress succeeds is not known when the next evaluation ends.
+TEST_F(Evaluate, BestModelIsChosenOnceTheSaveBeforeHasEnded) {
+  auto s = settings();
+  s.checkpoint_dir = (folder / "checkpoints").string();
+  const fs::path own = folder / "checkpoints/run", aside = folder / "aside";
+  const auto run = start(s);
+  const auto start_after_a_step = [&](double loss) {
+    train_step(*run);
+    start_save(*run, "run", true, &loss);
+  };
+  start_after_a_step(2);
+  start_after_a_step(2.5);
+  EXPECT_TRUE(finish_saves(*run));
+  EXPECT_EQ(best_model_loss(*run), 2.0);
+  fs::rename(own, aside);
+  write_file_atomic(own, "no folder");
+  start_after_a_step(1);
+  EXPECT_FALSE(finish_saves(*run));
+  fs::remove(own);
+  fs::rename(aside, own);
+  train_step(*run);
+  const double loss = 1.5;
+  save(*run, "run", true, &loss);
+  EXPECT_EQ(checkpoint::best_val_loss(own), loss);
+}
+
+// A disk that does not answer is no disk without a best_model.
+TEST_F(Evaluate, ABestModelThatCannotBeLookedForKeepsItsLoss) {
+  const fs::path loop = folder / "loop";
+  fs::create_symlink(loop, loop);
+  expect_failure(ExitCode::kEnvironment, "cannot examine",
+                 [&] { checkpoint::best_val_loss(loop); });
+  const auto run = start(settings());
+  EXPECT_EQ(best_loss_on_disk(run->world, loop, 2.0), 2.0);
+  EXPECT_EQ(best_loss_on_disk(run->world, folder / "empty", 2.0), std::nullopt);
+}
+
+// As of a run that comes from a bucket, on another machine: there is no best_model here.
+TEST_F(Evaluate, OlderCheckpointsKnowTheBestLossAsTheLowestOne) {
+  auto [s, run] = saved_run();
+  s.run_name = "saved";
+  s.resume = "latest";
+  run->progress.has_best = true;
+  run->progress.best_val_loss = 2;
+  save(*run, "saved", false, nullptr);
+  EXPECT_EQ(start(s)->progress.best_model_loss, std::nullopt);  // null is no damage
+  const fs::path checkpoints = folder / "checkpoints/saved";
+  checkpoint::State state = checkpoint::load(checkpoints / "step-00000001");
+  EXPECT_TRUE(state.extra.at("best_model_loss").is_null());
+  state.extra.erase("best_model_loss");
+  ++state.step;
+  checkpoint::save(checkpoints, state, {});
+  EXPECT_EQ(start(s)->progress.best_model_loss, 2.0);
+}
+
+// The save that is to move best_model is in progress when the next one begins, and fails.
+TEST_F(Evaluate, ASaveSaysNoBestLossThatIsOnlyHopedFor) {
+  auto s = settings();
+  s.checkpoint_dir = (folder / "checkpoints").string();
+  const fs::path own = folder / "checkpoints/run";
+  fs::create_directories(own / "best_model");  // no link, so that it cannot be moved
+  const auto run = start(s);
+  train_step(*run);
+  std::optional<checkpoint::DirectoryLock> lock(std::in_place, own);
+  const double loss = 2;
+  start_save(*run, "run", true, &loss);
+  std::thread opens([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    lock.reset();
+  });
+  start_save(*run, "run", false, nullptr);
+  opens.join();
+  EXPECT_TRUE(finish_saves(*run));
+  const checkpoint::State saved = checkpoint::open(own / "step-00000001");
+  EXPECT_TRUE(saved.extra.value("best_model_loss", Json()).is_null());
+}
+
 // A run whose last step is saved, and whose evaluation of it was left out by a stop.
 struct LeftOut : Evaluate {
   config::Settings left_out() const {
@@ -161,6 +296,23 @@ TEST_F(LeftOut, AStopInTheLastEvaluationIsNoEnd) {
   request_stop(nullptr);
   EXPECT_EQ(train(s), 0);
   EXPECT_FALSE(is_left_out(1));
+}
+
+// The lowest loss of the run was of a save that failed: best_model names nothing.
+TEST_F(LeftOut, AWorseEvaluationMovesBestModelWhereItNamesNone) {
+  auto s = left_out();
+  s.max_steps = 20;
+  s.resume.clear();
+  s.run_name = "worse";
+  const auto run = start(s);
+  for (int i = 0; i < 20; ++i) train_step(*run);
+  run->progress.has_best = true;
+  run->progress.best_val_loss = 0.01;
+  save(*run, s.run_name, false, nullptr);
+  s.resume = "latest";
+  s.max_steps = 21;
+  EXPECT_EQ(train(s), 0);
+  EXPECT_EQ(fs::read_symlink(folder / "checkpoints/worse/best_model"), "step-00000021");
 }
 
 // Or samples and HellaSwag would wait for it, and it would never come.

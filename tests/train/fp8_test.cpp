@@ -8,6 +8,7 @@
 #include "eval/generate.h"
 #include "fp8/legality.h"
 #include "monitor/sinks.h"
+#include "train/batching/auto_batch.h"
 #include "train/evaluate.h"
 #include "train/fp8_run.h"
 #include "train/reporting/fp8_report.h"
@@ -318,6 +319,26 @@ TEST_F(Fp8, AFormatThatChangesOnResumeGetsFactorsOfItsOwn) {
   const auto record = train_step(*other);
   for (const auto& t : record.fp8_tensors)
     EXPECT_LT(t.health.saturated_percent(), 1) << t.layer << " " << t.tensor;
+}
+
+// What a rollback does where the run has not saved since it resumed in another precision.
+TEST_F(Fp8, GoingBackToACheckpointOfAnotherPrecisionStartsTheScalesAnew) {
+  auto s = settings();
+  s.mixed_precision = config::Precision::kBf16;
+  const auto plain = start(s);
+  steps(*plain, 2);
+  save(*plain, "run", false, nullptr);
+  s.mixed_precision = config::Precision::kFp8;
+  s.resume = "latest";
+  const auto run = start(s), other = start(s);
+  const double first = train_step(*run).loss;
+  steps(*run, 3);
+  restore(*run, run->resumed.from);
+  for (const auto& [name, values] : run->trained.fp8->state())
+    EXPECT_TRUE(values.eq(name.starts_with("factor.") ? 1 : 0).all().item<bool>()) << name;
+  run->progress = other->progress;
+  open_loader(run->settings, run->world, run->progress, run->data);
+  EXPECT_EQ(train_step(*run).loss, first);
 }
 
 TEST_F(Fp8, DelayedScalingThatStartsLateIsNotJudgedAtOnce) {

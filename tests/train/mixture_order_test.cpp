@@ -54,6 +54,22 @@ TEST_F(MixtureOrder, AResumeContinuesTheOrder) {
   expect_failure(ExitCode::kUsage, "trained on other data", [&] { start(s); });
 }
 
+TEST_F(MixtureOrder, SaysHowLargeSourcesAreShuffled) {
+  const auto s = mixture();
+  const auto run = start(s);
+  const data::MixedTokens& mixed = *run->data.train->mixed();
+  const data::Mixture& small = *run->progress.position.mixture;
+  EXPECT_TRUE(describe_orders(mixed, small, 16).empty());  // every sample by itself
+  const data::Order blocks = {.block = 4, .window = 2, .step = 3, .run = 1};
+  const data::Mixture large({{mixed.samples(0), blocks}, {mixed.samples(1), blocks}},
+                            {{.at = 0, .weights = {3, 1}, .max_epochs = {0, 0}}});
+  const std::vector<std::string> orders = describe_orders(mixed, large, 16);
+  ASSERT_EQ(orders.size(), 1u);
+  EXPECT_TRUE(orders[0].starts_with(str("shuffle: ", mixed.sources()[0].name, ", ",
+                                        mixed.sources()[1].name, ": blocks of 4 samples")))
+      << orders[0];
+}
+
 // Shares are of max_steps, whatever a step had before.
 TEST_F(MixtureOrder, AScheduleStaysInItsStepsWhenTheBatchChanges) {
   auto s = mixture();

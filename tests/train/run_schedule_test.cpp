@@ -96,6 +96,14 @@ TEST_F(RunSchedule, OlderCheckpointsHaveItInTheirConfig) {
   EXPECT_EQ(changed_schedule(*saved, *back, 0), "");
 }
 
+TEST(Repeats, SourcesThatComeTooOftenAreNamed) {
+  EXPECT_TRUE(repeated_sources({}).empty());
+  EXPECT_EQ(repeated_sources({{.name = "web", .epochs = 4},
+                              {.name = "books", .epochs = 6.25},
+                              {.name = "code", .epochs = 40}}),
+            (std::vector<std::string>{"books 6.25 times", "code 40 times"}));
+}
+
 TEST_F(RunSchedule, AResumeDoesNotSpeakOfRandomWeights) {
   auto [s, run] = saved_run();
   auto fresh = s;

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "scratch.h"
+#include "train/reporting/restart_ledger.h"
 #include "train/reporting/start_lines.h"
 
 namespace octavo::train {
@@ -79,6 +80,40 @@ TEST(Summary, LeavesOutWhatIsNot) {
   EXPECT_NE(summary_text(s).find("best validation 1.000000, before the resume"), std::string::npos);
 }
 
+// A rank that was killed is no skipped step, and yet not nothing.
+TEST(Summary, RestartsAfterFailuresAreCountedWithTheirKinds) {
+  RunSummary s = usual_summary();
+  s.failures = 3;
+  s.failure_kinds = {"killed", "network"};
+  s.resumes = 2;
+  EXPECT_NE(summary_text(s).find("incidents  3 restarts after a failure (killed, network); resumed "
+                                 "2 times (restarts.jsonl); no red flags\n"),
+            std::string::npos)
+      << summary_text(s);
+  s.incidents = 1;
+  s.failures = 1;
+  EXPECT_NE(summary_text(s).find("incidents  1 (incidents.jsonl), 1 restart after a failure (k"),
+            std::string::npos)
+      << summary_text(s);
+}
+
+TEST(RestartLedger, CountsEveryRestartAndItsCause) {
+  const Scratch scratch;
+  const Resumed anew{}, from{.from = "step-00000004", .step = 4, .ranks = 2};
+  write_restart(scratch.path(), anew, 2, "");  // a first start
+  EXPECT_EQ(restarts_receipt(scratch.path())["count"], 0);
+  write_restart(scratch.path(), anew, 2, "killed: rank 1 was killed by signal 9 (Killed)");
+  write_restart(scratch.path(), from, 2, "killed: rank 0 was killed by signal 9 (Killed)");
+  write_restart(scratch.path(), from, 3, "");  // by hand, or for more ranks
+  const Json receipt = restarts_receipt(scratch.path());
+  EXPECT_EQ(receipt["count"], 3);
+  EXPECT_EQ(receipt["resumed"], 2);
+  EXPECT_EQ(receipt["after_failures"], 2);
+  EXPECT_EQ(receipt["causes"], Json::parse(R"({"killed":2})"));
+  EXPECT_EQ(receipt["grown"], 1);
+  EXPECT_EQ(receipt["shrunk"], 0);
+}
+
 TEST(Summary, ARunWithoutAStepHasNoLossAndNoSpeed) {
   RunSummary s;
   s.precision = "BF16";
@@ -109,9 +144,39 @@ TEST(NextCommands, UseWhatWasMadeOrContinueIt) {
   four.ranks = four.local_ranks = 4;
   EXPECT_EQ(next_commands("runs/a", "checkpoints/a", four, true).front(),
             "octavo launch --nproc 4 -- train runs/a/config.yaml --resume latest");
-  four.nodes = 2;
-  EXPECT_TRUE(
-      next_commands("runs/a", "checkpoints/a", four, true).front().starts_with("octavo generate "));
+}
+
+TEST(NextCommands, OfSeveralNodesSayWhatToTypeOnEach) {
+  launch::RankInfo nodes;
+  nodes.ranks = 8;
+  nodes.local_ranks = 4;
+  nodes.nodes = 2;
+  nodes.master_address = "192.168.0.1";
+  nodes.master_port = 29500;
+  nodes.launcher = "octavo";
+  const auto first = [&](bool stopped) {
+    return next_commands("runs/a", "checkpoints/a", nodes, stopped).front();
+  };
+  EXPECT_EQ(
+      join(next_commands("runs/a", "checkpoints/a", nodes, true), "\n"),
+      "octavo launch --nnodes 2 --nproc 4 --node_rank 0 --master_address 192.168.0.1 -- train "
+      "runs/a/config.yaml --resume latest\n"
+      "  (on every other node the same, with its --node_rank)\n"
+      "octavo generate --checkpoint checkpoints/a --prompt 'The '");
+  nodes.master_port = 4000;
+  EXPECT_NE(first(true).find(" --master_port 4000 -- train "), std::string::npos) << first(true);
+  EXPECT_TRUE(first(false).starts_with("octavo generate "));
+  // Of these only the command that was typed knows the hosts, the GPUs and how many nodes may come.
+  for (const char* launcher : {"slurm", "torchrun", "mpi"}) {
+    nodes.launcher = launcher;
+    EXPECT_TRUE(first(true).starts_with("octavo generate ")) << first(true);
+  }
+  nodes.launcher = "octavo";
+  nodes.elastic = true;
+  EXPECT_TRUE(first(true).starts_with("octavo generate ")) << first(true);
+  nodes.nodes = 1;  // that is left
+  nodes.ranks = 4;
+  EXPECT_TRUE(first(true).starts_with("octavo generate ")) << first(true);
 }
 
 TEST(NextCommands, NamesAreOneWordOfAShellAndFolders) {

@@ -73,5 +73,24 @@ TEST_F(SwitchedPrecision, AnotherRunOrFolderIsNotTaken) {
   EXPECT_EQ(resume_of(s, false), "latest");
 }
 
+// A verb that reads looks where the run of the settings has its checkpoints.
+TEST_F(SwitchedPrecision, ReadersLookWhereTheNamedRunIs) {
+  save("checkpoints", 10, "plain");
+  save("checkpoints_fp8", 20, "low", true);
+  config::Settings s;
+  s.mixed_precision = kBf16;
+  for (const char* what : {"latest", "best", "step-00000020"}) {
+    s.checkpoint = what;
+    s.run_name = "low";
+    EXPECT_EQ(root_of_checkpoint(s), "checkpoints_fp8") << what;
+    s.run_name = "plain";
+    EXPECT_EQ(root_of_checkpoint(s), "checkpoints") << what;
+    s.run_name = "";
+    EXPECT_EQ(root_of_checkpoint(s), "checkpoints") << what;
+  }
+  s.checkpoint = "low";
+  EXPECT_EQ(root_of_checkpoint(s), "checkpoints_fp8");
+}
+
 }  // namespace
 }  // namespace octavo::train

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "scratch.h"
+#include "train/dataset.h"
 #include "train/random_run.h"
 #include "verify/report.h"
 
@@ -31,6 +32,7 @@ LongRun good_run() {
               .place = "data",
               .problem = "",
               .fingerprint = "0123456789abcdef",
+              .tokenizer_problem = "",
               .tokens = 10'000'000'000,
               .val_tokens = 10'000'000,
               .samples = 9'700'000,
@@ -102,9 +104,30 @@ TEST(BeforeLongRun, EachLineNoticesWhatItIsFor) {
          r.model_problem = "not in the cache";
          r.may_download = true;
        }},
+      {"tokenizer", Status::kFail, [](LongRun& r) { r.data.tokenizer_problem = "not here"; }},
+      {"tokenizer", Status::kWarn,
+       [](LongRun& r) { r.data.tokenizer_problem = "not here", r.may_download = true; }},
       {"enough of it", Status::kWarn, [](LongRun& r) { r.data.samples = 100'000; }},
+      {"enough of it", Status::kWarn,
+       [](LongRun& r) {
+         r.sources = {{.name = "web", .epochs = 0.5}, {.name = "books", .epochs = 4.5}};
+       }},
+      {"enough of it", Status::kOk,
+       [](LongRun& r) {
+         r.sources = {{.name = "web", .epochs = 0.5}, {.name = "books", .epochs = 4}};
+       }},
       {"enough of it", Status::kFail, [](LongRun& r) { r.data.samples = 0; }},
       {"enough of it", Status::kFail, [](LongRun& r) { r.steps = 0; }},
+      {"enough of it", Status::kFail,
+       [](LongRun& r) {
+         r.settings.max_steps = r.steps;
+         r.data.mixture_samples = static_cast<uint64_t>(r.steps * r.step_samples - 1);
+       }},
+      {"enough of it", Status::kOk,  // the last step has what is left
+       [](LongRun& r) {
+         r.settings.max_steps = 0;
+         r.data.mixture_samples = static_cast<uint64_t>(r.steps * r.step_samples - 1);
+       }},
       {"vocabulary", Status::kFail, [](LongRun& r) { r.data.vocab = 200'000; }},
       // The embedding has 50,304 rows; those behind 50,257 are padding.
       {"vocabulary", Status::kFail, [](LongRun& r) { r.data.vocab = 50'300; }},
@@ -218,6 +241,13 @@ TEST(BeforeLongRun, CommandsNameTheConfigAndTheFlags) {
                                                 "mxfp8 --max_steps 400 --run_name compare-a"});
   EXPECT_EQ(commands("stops and requeueing").front(),
             "octavo launch --auto_resume -- train 'my runs/a.yaml' --fp8_recipe mxfp8");
+  // Without a name launch would not know which run to continue, and no folder is the run's yet.
+  run.settings.run_name = "";
+  run.checkpoints_there = 0;
+  EXPECT_EQ(
+      commands("stops and requeueing").front(),
+      "octavo launch --auto_resume -- train 'my runs/a.yaml' --fp8_recipe mxfp8 --run_name a");
+  EXPECT_EQ(found(run, "folders").found, "a new one in checkpoints_fp8, named when the run starts");
   run.config_file = "";
   for (const Finding& f : judge_long_run(run))
     EXPECT_TRUE(f.commands.empty()) << f.id << ": " << f.commands.front();
@@ -262,6 +292,35 @@ TEST_F(GatherLongRun, FindsDataThatIsMissingAndDataThatIsNotPrepared) {
   EXPECT_EQ(run.data.state, RunData::State::kNotPrepared) << run.data.problem;
   EXPECT_EQ(run.steps, 50);
   EXPECT_EQ(run.step_samples, 2);
+}
+
+// Data that is here is looked at without the tokenizer that is not.
+TEST_F(GatherLongRun, ATokenizerOnTheHubIsNotTheData) {
+  unsetenv("HF_HUB_OFFLINE");
+  const config::Settings of_bytes = gather(small()).settings;
+  train::open_data_set(of_bytes);
+  const std::string folder = train::data_positions(of_bytes).front().folder.string();
+  std::string text = small();
+  text.replace(text.find("bytes"), 5, "nobody/nothing-of-this-name");
+  std::string prepared = text;
+  const std::string file = (scratch.path() / "text.txt").string();
+  prepared.replace(prepared.find(file), file.size(), folder);
+
+  const LongRun run = gather(prepared);
+  EXPECT_EQ(run.data.state, RunData::State::kPrepared) << run.data.problem;
+  EXPECT_GT(run.data.samples, 0u);
+  EXPECT_EQ(run.data.vocab, 257);
+  EXPECT_EQ(found(run, "data").status, Status::kOk);
+  const Finding line = found(run, "tokenizer");
+  EXPECT_EQ(line.status, Status::kWarn);
+  EXPECT_EQ(line.found, "nobody/nothing-of-this-name is not in the Hugging Face cache");
+  EXPECT_EQ(found(gather(prepared + "offline: true\n"), "tokenizer").status, Status::kFail);
+
+  const RunData unprepared = gather(text).data;
+  EXPECT_EQ(unprepared.state, RunData::State::kNotPrepared) << unprepared.problem;
+  EXPECT_EQ(unprepared.vocab, 0);
+  EXPECT_FALSE(unprepared.tokenizer_problem.empty());
+  EXPECT_TRUE(gather(small()).data.tokenizer_problem.empty());
 }
 
 TEST_F(GatherLongRun, KeepsTheFlagsThatTrainReads) {
@@ -324,6 +383,19 @@ TEST_F(GatherLongRun, RehearsesAStopOfTheMiniatureBitForBit) {
     EXPECT_EQ(resume.precision, "FP8 rehearsal");
     EXPECT_FALSE(fs::exists(run.checkpoint_folder)) << "it was not there before";
   }
+}
+
+// The miniature has one text, whatever the run has.
+TEST_F(GatherLongRun, RehearsesAMixtureToo) {
+  LongRun run = gather(small());
+  run.settings.dataset.emplace_back("other.txt");
+  run.settings.dataset_weights = {3, 1};
+  run.settings.dataset_max_epochs = {0, 2};
+  run.settings.mixture_schedule = {"0.5 1 1"};
+  run.settings.length_schedule = {"0 4", "0.5 16"};
+  const ResumeRehearsal resume = rehearse_resume(run);
+  EXPECT_TRUE(resume.ran) << resume.problem;
+  EXPECT_TRUE(resume.equal_losses && resume.equal_weights);
 }
 
 TEST_F(GatherLongRun, ARunThatCannotStartIsAFailure) {

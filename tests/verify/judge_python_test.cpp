@@ -74,6 +74,9 @@ TEST(JudgePython, DamageIsSeen) {
       {"transformer-engine-cu13", "transformer_engine/libtransformer_engine.so"}};
   EXPECT_EQ(judged(facts, "installed twice").status, Status::kWarn);
   EXPECT_EQ(judged(facts, "transformer-engine-cu13, files").status, Status::kFail);
+  // Of many the first are listed, and the others counted.
+  for (int i = 0; i < 7; ++i) facts.missing_files.emplace_back("p" + std::to_string(i), "f.so");
+  EXPECT_EQ(judged(facts, "other packages, files").found, "… and 3 more");
 }
 
 TEST(JudgePython, RequirementsOfMetadata) {

@@ -32,7 +32,8 @@ Json to_json(const checkpoint::Summary& c) {
           {"created", c.created},
           {"val_loss", c.val_loss ? Json(*c.val_loss) : Json()},
           {"latest", c.is_latest},
-          {"best", c.is_best}};
+          {"best", c.is_best},
+          {"permanent", c.is_permanent}};
 }
 
 // What weights, gradients and optimizer take; activations come on top.
@@ -63,6 +64,17 @@ int verify_model_folder(const std::string& folder) {
   return static_cast<int>(whole ? ExitCode::kOk : ExitCode::kDamaged);
 }
 
+int verify_paths(const std::vector<fs::path>& paths) {
+  size_t damaged = 0;
+  for (const auto& path : paths) {
+    const auto problems = checkpoint::verify(path);
+    std::printf("%s: %s\n", path.string().c_str(), problems.empty() ? "whole" : "DAMAGED");
+    for (const auto& problem : problems) std::printf("  %s\n", problem.c_str());
+    damaged += problems.empty() ? 0 : 1;
+  }
+  return static_cast<int>(damaged == 0 ? ExitCode::kOk : ExitCode::kDamaged);
+}
+
 int verify(const std::string& folder) {
   if (fs::exists(fs::path(folder) / "config.json")) return verify_model_folder(folder);
   std::vector<fs::path> paths;
@@ -73,14 +85,7 @@ int verify(const std::string& folder) {
   if (paths.empty())
     fail(ExitCode::kDamaged, "cli", "wanted checkpoints in ", folder,
          ", found none; name the folder: octavo checkpoints verify FOLDER");
-  size_t damaged = 0;
-  for (const auto& path : paths) {
-    const auto problems = checkpoint::verify(path);
-    std::printf("%s: %s\n", path.string().c_str(), problems.empty() ? "whole" : "DAMAGED");
-    for (const auto& problem : problems) std::printf("  %s\n", problem.c_str());
-    damaged += problems.empty() ? 0 : 1;
-  }
-  return static_cast<int>(damaged == 0 ? ExitCode::kOk : ExitCode::kDamaged);
+  return verify_paths(paths);
 }
 
 // Where the run of that name has its checkpoints, or would have them.
@@ -102,7 +107,11 @@ fs::path folder_of(const config::Settings& settings, const std::string& named) {
   const fs::path root = root_of_run(settings, named);
   std::vector<std::string> runs;
   for (const fs::path& folder : checkpoint::run_folders(root))
-    if (folder != root && runs.size() < kShown) runs.push_back(folder.filename().string());
+    if (folder != root) runs.push_back(folder.filename().string());
+  if (runs.size() > kShown) {
+    runs.resize(kShown);
+    runs.emplace_back("…");
+  }
   fail(ExitCode::kUsage, "cli", "wanted a folder of checkpoints or a run in ", root.string(),
        ", found neither for '", printable(named), "'; name one of ",
        runs.empty() ? "your folders" : join(runs, ", "));
@@ -136,11 +145,12 @@ std::string run_of(const checkpoint::Summary& c) {
   return c.run.empty() ? c.path.parent_path().filename().string() : c.run;
 }
 
-// Run by run; the one that saved last comes last.
-std::vector<checkpoint::Summary> all_checkpoints(const fs::path& folder, const std::string& run) {
+// Run by run; the one that saved last comes last. `permanent_every` is of `run`, if there is one.
+std::vector<checkpoint::Summary> all_checkpoints(const fs::path& folder, const std::string& run,
+                                                 int64_t permanent_every = 0) {
   std::vector<std::vector<checkpoint::Summary>> runs;
   for (const fs::path& of_run : checkpoint::run_folders(folder)) {
-    runs.push_back(checkpoint::list(of_run));
+    runs.push_back(checkpoint::list(of_run, run.empty() ? 0 : permanent_every));
     if (!run.empty()) std::erase_if(runs.back(), [&](const auto& c) { return run_of(c) != run; });
   }
   const auto last = [](const auto& summaries) {
@@ -154,6 +164,22 @@ std::vector<checkpoint::Summary> all_checkpoints(const fs::path& folder, const s
   return all;
 }
 
+// Those that `list` shows of the run, and beside them those that nobody can be told to have saved:
+// their manifest cannot be read.
+std::vector<fs::path> paths_of_run(const fs::path& root, const std::string& run) {
+  std::vector<fs::path> paths;
+  for (const fs::path& folder : checkpoint::run_folders(root)) {
+    const auto readable = checkpoint::list(folder);
+    const auto is_own = [&](const auto& c) { return run_of(c) == run; };
+    if (std::ranges::none_of(readable, is_own)) continue;
+    for (fs::path& path : checkpoint::step_paths(folder)) {
+      const auto found = std::ranges::find(readable, path, &checkpoint::Summary::path);
+      if (found == readable.end() || is_own(*found)) paths.push_back(std::move(path));
+    }
+  }
+  return paths;
+}
+
 void print_rows(const std::vector<checkpoint::Summary>& all) {
   size_t width = std::strlen("run");
   for (const auto& c : all) width = std::max(width, run_of(c).size());
@@ -163,19 +189,21 @@ void print_rows(const std::vector<checkpoint::Summary>& all) {
   for (const auto& c : all) {
     char loss[32] = "-";
     if (c.val_loss) std::snprintf(loss, sizeof loss, "%.4f", *c.val_loss);
-    std::printf("%-*s %-16s %10lld %10s %9s %10s  %-24s %s%s%s%s\n", run_width, run_of(c).c_str(),
+    std::printf("%-*s %-16s %10lld %10s %9s %10s  %-24s %s%s%s%s%s\n", run_width, run_of(c).c_str(),
                 c.path.filename().c_str(), static_cast<long long>(c.step),
                 format_count(static_cast<double>(c.tokens)).c_str(),
                 format_bytes(static_cast<double>(c.bytes)).c_str(), loss, c.created.c_str(),
                 c.precision.c_str(), c.recipe.empty() ? "" : (" " + c.recipe).c_str(),
-                c.is_latest ? "  latest" : "", c.is_best ? "  best" : "");
+                c.is_latest ? "  latest" : "", c.is_best ? "  best" : "",
+                c.is_permanent ? "  permanent" : "");
   }
 }
 
 }  // namespace
 
-int list_checkpoints(const std::string& folder, bool json, const std::string& run) {
-  const auto all = all_checkpoints(folder, run);
+int list_checkpoints(const std::string& folder, bool json, const std::string& run,
+                     int64_t permanent_every) {
+  const auto all = all_checkpoints(folder, run, permanent_every);
   if (json) {
     Json rows = Json::array();
     for (const auto& c : all) rows.push_back(to_json(c));
@@ -194,7 +222,12 @@ int list_checkpoints(const std::string& folder, bool json, const std::string& ru
 
 namespace {
 
+// Without a name those of the run whose file was given, or else of all runs.
 int list_named(const config::Settings& settings, const std::string& named) {
+  const std::string& run = settings.run_name;
+  if (named.empty() && !run.empty())
+    return list_checkpoints(root_of_run(settings, run).string(), settings.json, run,
+                            settings.permanent_checkpoint_freq);
   if (named.empty()) return list_checkpoints(train::checkpoint_dir(settings), settings.json, "");
   if (const fs::path folder = folder_of(settings, named); !folder.empty())
     return list_checkpoints(folder.string(), settings.json, "");
@@ -204,11 +237,23 @@ int list_named(const config::Settings& settings, const std::string& named) {
   return list_checkpoints(root.string(), settings.json, named);
 }
 
+// Its folder, or where it has none of its own what `list` shows of it.
+int verify_run(const config::Settings& settings, const std::string& run) {
+  const fs::path root = root_of_run(settings, run);
+  std::error_code none;
+  if (fs::is_directory(root / run, none)) return verify((root / run).string());
+  const std::vector<fs::path> paths = paths_of_run(root, run);
+  if (paths.empty()) fail_unknown(settings, run);
+  return verify_paths(paths);
+}
+
 int verify_named(const config::Settings& settings, const std::string& named) {
-  if (named.empty()) return verify(train::root_of_checkpoint(settings));
-  const fs::path folder = folder_of(settings, named);
-  if (folder.empty()) fail_unknown(settings, named);
-  return verify(folder.string());
+  const std::string& run = settings.run_name;
+  if (named.empty() && run.empty()) return verify(train::root_of_checkpoint(settings));
+  if (named.empty()) return verify_run(settings, run);
+  if (const fs::path folder = folder_of(settings, named); !folder.empty())
+    return verify(folder.string());
+  return verify_run(settings, named);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -15,6 +16,9 @@ int verify(CoreArgs args);
 int diagnose(CoreArgs args);
 int bench(CoreArgs args);
 int dry_run(CoreArgs args);  // octavo plan --dry_run, on the fake CUDA device
-int list_checkpoints(const std::string& folder, bool json, const std::string& run);
+// `permanent_every`: permanent_checkpoint_freq of the run, whose checkpoints from before they were
+// marked are permanent by it.
+int list_checkpoints(const std::string& folder, bool json, const std::string& run,
+                     int64_t permanent_every = 0);
 
 }  // namespace octavo::cli

@@ -69,6 +69,7 @@ config::Settings settings_for(const config::Parsed& parsed) {
   config::Settings settings =
       config::with_flags(saved, parsed, config::kDiagnoseArguments).settings;
   settings.checkpoint_dir = where.checkpoint_dir;  // where it was found
+  settings.run_name = where.run_name;              // whose `latest` is meant: as it was found
   return settings;
 }
 

@@ -8,6 +8,7 @@
 #include "config/parse.h"
 #include "data/splits.h"
 #include "eval/hellaswag.h"
+#include "hub/hub.h"
 #include "train/device.h"
 #include "train/evaluate.h"
 #include "train/state/model_tokenizer.h"
@@ -80,11 +81,8 @@ int eval(CoreArgs args) {
     fail(ExitCode::kUsage, "cli",
          "eval: wanted data, found none; give --dataset FILE, or the file of a run, which names "
          "its data: octavo eval runs/RUN/config.yaml --checkpoint RUN");
-  // The file of a run means that run, and not the one that saved last; it has every key.
-  if (parsed.origin_of("checkpoint").kind != config::Origin::Kind::kFlag && !s.run_name.empty() &&
-      s.checkpoint == config::Settings().checkpoint)
-    s.checkpoint = s.run_name;
   s.checkpoint_dir = train::root_of_checkpoint(s);
+  s.tokenizer = hub::resolve_tokenizer(s.tokenizer, s);
   train::prepare_process(s);
   return s.eval_task == "hellaswag" ? eval_hellaswag(s)
                                     : eval_loss(s, parsed.origins.contains("max_seq_length"));

@@ -10,6 +10,7 @@
 #include "config/parse.h"
 #include "data/chat_template.h"
 #include "data/own_template.h"
+#include "hub/hub.h"
 #include "tokenizer/special_tokens.h"
 #include "train/device.h"
 #include "train/state/model_tokenizer.h"
@@ -83,6 +84,7 @@ void chat(const config::Settings& s, const train::Loaded& loaded, const Tokenize
 int generate(CoreArgs args) {
   config::Settings s = config::parse(args, config::kGenerateArguments).settings;
   s.checkpoint_dir = train::root_of_checkpoint(s);
+  s.tokenizer = hub::resolve_tokenizer(s.tokenizer, s);
   train::prepare_process(s);
   const train::Loaded loaded = train::load_model(s);
   const auto tokenizer = train::tokenizer_of(loaded, s.tokenizer);

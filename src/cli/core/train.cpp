@@ -12,8 +12,8 @@ namespace octavo::cli {
 int train(CoreArgs args) {
   const config::Parsed parsed = config::parse(args, config::kTrainArguments);
   if (parsed.settings.list_checkpoints)
-    return list_checkpoints(train::checkpoint_dir(parsed.settings), false,
-                            parsed.settings.run_name);
+    return list_checkpoints(train::checkpoint_dir(parsed.settings), false, parsed.settings.run_name,
+                            parsed.settings.permanent_checkpoint_freq);
   const int rank = launch::rank_info_from_environment().rank;
   set_log_rank(rank);
   if (rank == 0)  // once, not by every rank

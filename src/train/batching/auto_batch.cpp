@@ -243,6 +243,8 @@ void take_smaller_passes(Run& run, const Batches& next, const c10::OutOfMemoryEr
   s.gradient_accumulation_steps = next.accumulation;
   ++run.batching.halvings;
   forget_passes(run.trained);
+  if (run.trained.fp8 != nullptr)
+    run.trained.fp8->resize_passes(s.batch_size * s.max_seq_length, s.gradient_accumulation_steps);
   open_loader(s, run.world, run.progress, run.data);
   if (run.trained.graph != nullptr)
     run.trained.graph =
@@ -262,14 +264,19 @@ monitor::StepRecord train_step_in_memory(Run& run) {
         write_batch_note(run.settings, run.world, run.progress.step + 1, *next, run.batching.asked);
         throw;
       }
-      if (run.batching.updating) throw;
+      if (run.batching.past_passes) {
+        log_warn(
+            "out of memory after the step's update was applied or skipped: the step is not "
+            "done again; resume from the last checkpoint with a smaller batch_size");
+        throw;
+      }
       take_smaller_passes(run, *next, error);
     }
   }
 }
 
 Json batching_receipt(const config::Settings& settings, const Batching& batching, int ranks) {
-  const auto& [found, trials, halvings, eval_samples, limit, peak, updating, asked] = batching;
+  const auto& [found, trials, halvings, eval_samples, limit, peak, past_passes, asked] = batching;
   return {{"batch_size", settings.batch_size},
           {"gradient_accumulation_steps", settings.gradient_accumulation_steps},
           {"samples_per_step", settings.batch_size * settings.gradient_accumulation_steps * ranks},

@@ -21,10 +21,10 @@ void settle_batch_size(Run& run);
 void open_loader(const config::Settings& settings, const dist::World& world,
                  const Progress& progress, DataState& data);
 
-// train_step(). When memory runs out before the weights move, the step's gradients are dropped and
-// it is done again, from the same sample on, in passes of half the size. Of several ranks it leaves
-// a note for their restart (train/batching/batch_note.h), and the error is rethrown, as with
-// passes of one sample.
+// train_step(). When memory runs out in its passes, the step's gradients are dropped and it is done
+// again, from the same sample on, in passes of half the size. Of several ranks it leaves a note for
+// their restart (train/batching/batch_note.h), and the error is rethrown, as with passes of one
+// sample, and as from the update of the weights on: it would be applied twice.
 monitor::StepRecord train_step_in_memory(Run& run);
 
 Json batching_receipt(const config::Settings& settings, const Batching& batching, int ranks);

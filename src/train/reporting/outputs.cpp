@@ -48,7 +48,7 @@ Outputs::Outputs(const Run& run) : run_(run), first_tokens_(run.progress.tokens)
   if (!run.world.is_first()) return;
   fs::create_directories(folder_);
   write_file_atomic(folder_ / "config.yaml", config::to_yaml(s));
-  write_restart(folder_, run_.resumed, run_.world.size());
+  write_restart(folder_, run_.resumed, run_.world.size(), restart_cause());
   flags_ = make_flags(run, folder_);
   save_receipt("running", {});
   console_ = monitor::open_console(run.progress.step, run.schedule.max_steps, s.log_freq);
@@ -158,7 +158,10 @@ RunSummary Outputs::summary() const {
   s.best_step = best_step_;
   s.incidents = run_.guards.incidents.size();
   s.skipped_steps = progress.skipped_steps;
-  s.resumes = restarts_receipt(folder_)["count"].get<int64_t>();
+  const Json restarts = restarts_receipt(folder_);
+  s.resumes = restarts["resumed"].get<int64_t>();
+  s.failures = restarts["after_failures"].get<int64_t>();
+  for (const auto& item : restarts["causes"].items()) s.failure_kinds.push_back(item.key());
   if (flags_ != nullptr) {
     s.flags = flags_->total();
     s.open_flags = flags_->open();

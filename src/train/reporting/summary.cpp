@@ -1,6 +1,7 @@
 #include "train/reporting/summary.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/error.h"
 #include "base/printed.h"
@@ -29,8 +30,16 @@ std::string loss_words(const RunSummary& s) {
   return text + (s.best_step ? octavo::str(" at step ", *s.best_step) : ", before the resume");
 }
 
+std::string failure_words(const RunSummary& s) {
+  return octavo::str(s.failures, s.failures == 1 ? " restart" : " restarts", " after a failure (",
+                     join(s.failure_kinds, ", "), ")");
+}
+
 std::string trouble_words(const RunSummary& s) {
-  std::string text = s.incidents == 0 ? "none" : octavo::str(s.incidents, " (incidents.jsonl)");
+  std::string text = s.incidents > 0  ? octavo::str(s.incidents, " (incidents.jsonl)")
+                     : s.failures > 0 ? failure_words(s)
+                                      : "none";
+  if (s.incidents > 0 && s.failures > 0) text += ", " + failure_words(s);
   if (s.skipped_steps > 0) text += octavo::str(", ", s.skipped_steps, " skipped steps");
   if (s.resumes > 0)
     text += octavo::str("; resumed ", s.resumes, s.resumes == 1 ? " time" : " times",
@@ -40,6 +49,23 @@ std::string trouble_words(const RunSummary& s) {
                             s.open_flags.empty()
                                 ? ", over"
                                 : ", at the end still: " + join(s.open_flags, ", "));
+}
+
+// What starts as many ranks again, before train and its arguments. Nothing where only the command
+// that was typed says it: another launcher's hosts and GPUs, the number of nodes of an elastic run.
+std::optional<std::string> launch_words(const launch::RankInfo& rank_info) {
+  if (rank_info.elastic) return std::nullopt;
+  if (rank_info.ranks == 1) return "octavo ";
+  if (rank_info.nodes == 1) return octavo::str("octavo launch --nproc ", rank_info.ranks, " -- ");
+  if (rank_info.launcher != "octavo") return std::nullopt;
+  constexpr int kUsualPort = 29500;
+  return octavo::str("octavo launch --nnodes ", rank_info.nodes, " --nproc ", rank_info.local_ranks,
+                     " --node_rank ", rank_info.node, " --master_address ",
+                     launch::shell_quoted(rank_info.master_address),
+                     rank_info.master_port == kUsualPort
+                         ? ""
+                         : octavo::str(" --master_port ", rank_info.master_port),
+                     " -- ");
 }
 
 // A folder that export does not refuse.
@@ -85,12 +111,11 @@ std::vector<std::string> next_commands(const fs::path& run_folder, const fs::pat
   if (checkpoints.empty()) return commands;
   const std::string config = launch::shell_quoted((run_folder / "config.yaml").string());
   const std::string checkpoint = launch::shell_quoted(checkpoints.string());
-  // Several nodes have a launcher that knows them: the same command again.
-  if (stopped && rank_info.nodes == 1)
-    commands.push_back(octavo::str(
-        "octavo ",
-        rank_info.ranks == 1 ? "" : octavo::str("launch --nproc ", rank_info.ranks, " -- "),
-        "train ", config, " --resume latest"));
+  if (const auto words = launch_words(rank_info); words && stopped) {
+    commands.push_back(octavo::str(*words, "train ", config, " --resume latest"));
+    if (rank_info.nodes > 1)
+      commands.push_back("  (on every other node the same, with its --node_rank)");
+  }
   commands.push_back("octavo generate --checkpoint " + checkpoint + " --prompt 'The '");
   if (!stopped)
     commands.push_back(

@@ -62,6 +62,7 @@ void resume_fp8(TrainedModel& trained, const checkpoint::State& state, const std
       trained.fp8 == nullptr ? trained.precision()
                              : describe(std::string(config::name_of(trained.fp8->options().recipe)),
                                         std::string(fp8::format_name(trained.fp8->options())));
+  if (trained.fp8 != nullptr) trained.fp8->start_anew();  // a rollback comes after steps
   if (trained.fp8 != nullptr && then == now) {
     resume_guard(*trained.fp8, kept, source);
     if (state.groups.contains("fp8")) resume_scaling(*trained.fp8, state);
@@ -70,9 +71,10 @@ void resume_fp8(TrainedModel& trained, const checkpoint::State& state, const std
   if (then == now) return;
   // Factors, and what the guard thought of them, are worth nothing under other rules.
   log_info(str("resume: the checkpoint was trained in ", then, ", training continues in ", now,
-               trained.fp8 == nullptr
-                   ? ""
-                   : "; the FP8 scaling state and the guard's fallbacks start anew"));
+               trained.fp8 == nullptr             ? ""
+               : trained.fp8->fallbacks().empty() ? "; the FP8 scaling state starts anew"
+                                                  : "; the FP8 scaling state starts anew, layers "
+                                                    "that left FP8 stay in BF16"));
 }
 
 }  // namespace octavo::train

@@ -11,8 +11,8 @@ namespace octavo::train {
 
 void save_fp8(const TrainedModel& trained, checkpoint::State& state);
 
-// Takes over what fits: the checkpoint may be of another precision, recipe or format. What starts
-// anew is said.
+// Takes over what fits, of a resume or a rollback: the checkpoint may be of another precision,
+// recipe or format. What starts anew is said.
 void resume_fp8(TrainedModel& trained, const checkpoint::State& state, const std::string& source);
 
 }  // namespace octavo::train

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "base/error.h"
@@ -199,6 +200,21 @@ std::vector<std::string> describe_changes(const data::MixedTokens& train,
                         left.empty() ? "the weights change" : join(left, ", "), "; from there ",
                         shares_text(train, phase.parts)));
   }
+  return lines;
+}
+
+std::vector<std::string> describe_orders(const data::MixedTokens& train,
+                                         const data::Mixture& mixture, int64_t length) {
+  std::map<std::string, std::vector<std::string>> names;  // of sources with the same numbers
+  for (size_t k = 0; k < train.sources().size(); ++k) {
+    const data::MixedTokens::Source& source = train.sources()[k];
+    if (const std::string text = describe_order(mixture.sources()[k].order, length, *source.data);
+        !text.empty())
+      names[text].push_back(source.name);
+  }
+  std::vector<std::string> lines;
+  for (const auto& [text, of] : names)
+    lines.push_back(str("shuffle: ", join(of, ", "), ": ", text));
   return lines;
 }
 

@@ -29,6 +29,9 @@ Json mixture_json(const data::Mixture& mixture);
 // weights that change.
 std::string describe_shares(const data::MixedTokens& train, const data::Mixture& mixture,
                             uint64_t position);
+// Sources that are read in blocks, and how (data/order.h).
+std::vector<std::string> describe_orders(const data::MixedTokens& train,
+                                         const data::Mixture& mixture, int64_t length);
 std::vector<std::string> describe_changes(const data::MixedTokens& train,
                                           const data::Mixture& mixture, uint64_t from, uint64_t to);
 

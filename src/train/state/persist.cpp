@@ -18,6 +18,7 @@
 #include "model_config/presets.h"
 #include "object_store/address.h"
 #include "train/device.h"
+#include "train/guards/finite_weights.h"
 #include "train/lora_run.h"
 #include "train/model_factory.h"
 #include "train/run_schedule.h"
@@ -34,7 +35,8 @@ namespace {
 
 constexpr const char* kDisk = "a checkpoint is written, and a disk takes the time it takes";
 
-checkpoint::State state_of(const Run& run, const std::string& run_name, const double* val_loss) {
+checkpoint::State state_of(const Run& run, const std::string& run_name, bool best,
+                           const double* val_loss) {
   checkpoint::State state;
   state.step = run.progress.step;
   state.tokens = run.progress.tokens;
@@ -73,6 +75,13 @@ checkpoint::State state_of(const Run& run, const std::string& run_name, const do
   state.extra["rollbacks"] = run.progress.rollbacks;
   state.extra["recent_losses"] = run.guards.losses.recent();
   if (run.progress.has_best) state.extra["best_val_loss"] = run.progress.best_val_loss;
+  // Of no save in progress: whether that one will move best_model nobody knows.
+  const std::optional<double>& named = run.progress.best_model_loss;
+  // Always there, null when there is none: checkpoints from before it was kept have no such field.
+  if (best && val_loss != nullptr)
+    state.extra["best_model_loss"] = *val_loss;
+  else
+    state.extra["best_model_loss"] = named ? Json(*named) : Json();
   if (run.progress.evaluation_left_out) state.extra["evaluation_left_out"] = true;
   if (run.trained.lora != nullptr)
     save_lora(run.trained, state);
@@ -87,6 +96,7 @@ checkpoint::State state_of(const Run& run, const std::string& run_name, const do
 checkpoint::SaveOptions save_options(const Run& run, bool best = false) {
   checkpoint::SaveOptions options{.best = best,
                                   .newest_run = true,
+                                  .permanent_due = run.progress.permanent_due,
                                   .keep = static_cast<int>(run.settings.keep_checkpoints),
                                   .permanent_every = run.settings.permanent_checkpoint_freq};
   if (checkpoint::Uploader* uploader = run.uploader.get(); uploader != nullptr)
@@ -112,25 +122,89 @@ checkpoint::Saver& saver_of(Run& run, const std::string& run_name) {
       .timeout = std::max(kLeastPatience, run.settings.dist_timeout),
       .processes = world.rank_info().local_ranks};
   if (checkpoint::Uploader* uploader = run.uploader.get(); uploader != nullptr)
-    options.on_saved = [uploader](const fs::path& path) { uploader->add(path); };
+    options.on_saved = [uploader](const fs::path& path, bool permanent) {
+      uploader->add(path, permanent);
+    };
   run.saver = std::make_unique<checkpoint::Saver>(fs::path(checkpoint_dir(run.settings)) / run_name,
                                                   std::move(options));
   return *run.saver;
 }
 
-}  // namespace
-
-void start_save(Run& run, const std::string& run_name, bool best, const double* val_loss) {
-  if (run.save_clock) run.save_clock->on_save(CheckpointClock::Clock::now());
-  checkpoint::Saver& saver = saver_of(run, run_name);
-  const heartbeat::Exempt exempt(kDisk);
-  saver.start(state_of(run, run_name, val_loss), save_options(run, best));
+// Once the save that was to move best_model has ended, however it did.
+void settle_best_model(Run& run) {
+  Progress& progress = run.progress;
+  if (!progress.best_save_loss) return;
+  progress.best_model_loss =
+      best_loss_on_disk(run.world, run.saver->directory(), progress.best_save_loss);
+  progress.best_save_loss.reset();
 }
 
-fs::path save(Run& run, const std::string& run_name, bool best, const double* val_loss) {
+// Of a save that begins now, when no other is in progress.
+bool moves_best_model(const Run& run, bool may_be_best, const double* val_loss) {
+  const std::optional<double>& named = run.progress.best_model_loss;
+  return may_be_best && (val_loss == nullptr || !named || *val_loss < *named);
+}
+
+}  // namespace
+
+bool refuses_save(Run& run, const std::string& run_name) {
+  const std::string bad = weight_not_finite(run.world, run.trained);
+  if (bad.empty()) return false;
   checkpoint::Saver& saver = saver_of(run, run_name);
   const heartbeat::Exempt exempt(kDisk);
-  return saver.save(state_of(run, run_name, val_loss), save_options(run, best));
+  // It would be `latest`: what a rollback, or the next start, takes.
+  saver.leave_out(run.progress.step, str("wanted finite weights, found that ", bad, " is not"));
+  return true;
+}
+
+void start_save(Run& run, const std::string& run_name, bool may_be_best, const double* val_loss) {
+  if (run.save_clock) run.save_clock->on_save(CheckpointClock::Clock::now());
+  if (refuses_save(run, run_name)) return;
+  checkpoint::Saver& saver = saver_of(run, run_name);
+  const heartbeat::Exempt exempt(kDisk);
+  saver.finish_before(run.progress.step);
+  settle_best_model(run);
+  const bool best = moves_best_model(run, may_be_best, val_loss);
+  saver.start(state_of(run, run_name, best, val_loss), save_options(run, best));
+  if (best && val_loss != nullptr) run.progress.best_save_loss = *val_loss;
+}
+
+fs::path save(Run& run, const std::string& run_name, bool may_be_best, const double* val_loss) {
+  if (refuses_save(run, run_name))
+    fail(ExitCode::kGuard, "train", "wanted finite weights to save at step ", run.progress.step,
+         ", found others (the line CHECKPOINT NOT SAVED names one); resume from the checkpoint "
+         "before, with a lower learning_rate or bad_steps: rollback");
+  checkpoint::Saver& saver = saver_of(run, run_name);
+  finish_saves(run);
+  settle_best_model(run);
+  const bool best = moves_best_model(run, may_be_best, val_loss);
+  const heartbeat::Exempt exempt(kDisk);
+  fs::path path = saver.save(state_of(run, run_name, best, val_loss), save_options(run, best));
+  if (best && val_loss != nullptr) run.progress.best_model_loss = *val_loss;
+  return path;
+}
+
+std::optional<double> best_loss_on_disk(dist::World& world, const fs::path& folder,
+                                        std::optional<double> otherwise) {
+  std::optional<double> found;
+  if (world.is_first()) try {
+      found = checkpoint::best_val_loss(folder);
+    } catch (const Error& error) {
+      log_warn(str("checkpoint: best_model of ", folder.string(), " cannot be read now (",
+                   error.what(), "); its loss is taken to be what it was"));
+      found = otherwise;
+    }
+  at::Tensor agreed = at::tensor({found ? 1.0 : 0.0, found.value_or(0)}, at::kDouble);
+  world.sum(agreed, "the loss of best_model");
+  if (agreed[0].item<double>() == 0) return std::nullopt;
+  return agreed[1].item<double>();
+}
+
+std::optional<double> best_model_loss(Run& run) {
+  Progress& progress = run.progress;
+  if (progress.best_save_loss && save_in_progress(run)) return progress.best_save_loss;
+  settle_best_model(run);
+  return progress.best_model_loss;
 }
 
 void remove_old_checkpoints(const Run& run) {
@@ -142,7 +216,7 @@ void remove_old_checkpoints(const Run& run) {
 
 void check_room(const Run& run) {
   checkpoint::check_room(checkpoint_folder(run.settings),
-                         state_of(run, run.settings.run_name, nullptr));
+                         state_of(run, run.settings.run_name, false, nullptr));
 }
 
 bool finish_saves(Run& run) {
@@ -163,9 +237,27 @@ bool save_in_progress(Run& run) {
   return any.item<double>() > 0;
 }
 
+namespace {
+
+// In the step that is being made: a permanent checkpoint could not be saved, and no other save will
+// be due that makes up for it. Not in every step: what fails now fails in the next one too.
+bool permanent_is_due_again(const Run& run) {
+  const config::Settings& s = run.settings;
+  const int64_t step = run.progress.step + 1, due = run.progress.permanent_due;
+  if (s.permanent_checkpoint_freq == 0 || s.checkpoint_freq > 0 || s.checkpoint_minutes > 0)
+    return false;
+  // After a rollback behind it, it is due by itself.
+  if (run.saver == nullptr || run.saver->is_saving() || step <= due) return false;
+  return due > run.saver->counts().permanent_step &&
+         step % std::max<int64_t>(1, s.permanent_checkpoint_freq / 10) == 0;
+}
+
+}  // namespace
+
 bool save_is_due_by_time(const Run& run) {
   const double save = run.saver != nullptr ? run.saver->counts().last_seconds : 0;
-  return run.save_clock && run.save_clock->is_due(save, CheckpointClock::Clock::now());
+  return (run.save_clock && run.save_clock->is_due(save, CheckpointClock::Clock::now())) ||
+         permanent_is_due_again(run);
 }
 
 std::string saves_by_time(const Run& run) {
@@ -186,7 +278,9 @@ void fail_unsaved(const Run& run) {
   fail(
       ExitCode::kGuard, "train", run.settings.max_failed_saves,
       " checkpoints in a row could not be saved (max_failed_saves); the lines CHECKPOINT NOT SAVED "
-      "say why: free the disk or choose another checkpoint_dir, then --resume latest");
+      "say why: free the disk, choose another checkpoint_dir or, where weights are not finite, "
+      "lower "
+      "learning_rate; then --resume latest");
 }
 
 bool has_time_to_save(Run& run, double seconds_since_stop) {
@@ -245,7 +339,7 @@ Loaded load_model(const config::Settings& settings) {
     loaded.source = what;
     return loaded;
   }
-  const auto found = checkpoint::load_resolved(checkpoint_dir(settings), what);
+  const auto found = checkpoint::load_resolved(checkpoint_dir(settings), what, settings.run_name);
   const std::string source = loaded.source = found.path.string();
   const Json& extra = found.state.extra;
   if (is_lora(found.state)) {

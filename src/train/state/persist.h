@@ -1,6 +1,7 @@
 #pragma once
 // A run to and from a checkpoint.
 
+#include <optional>
 #include <string>
 
 #include "base/json.h"
@@ -14,19 +15,33 @@ namespace octavo::train {
 // writes what it has; all of them call these together. Into checkpoint_dir/<run_name>.
 //
 // In the background, while training continues; a failure is a warning, and counted. The weights
-// must not change before run.saver->before_update().
-void start_save(Run& run, const std::string& run_name, bool best, const double* val_loss);
-// In the foreground, after one in progress. A failure is an error.
-fs::path save(Run& run, const std::string& run_name, bool best, const double* val_loss);
+// must not change before run.saver->before_update(). Weights that are not finite are not saved:
+// that is a failure. `may_be_best`: best_model names the checkpoint when its loss is below that of
+// the one which it names once the save before has ended.
+void start_save(Run& run, const std::string& run_name, bool may_be_best, const double* val_loss);
+// In the foreground, after one in progress. A failure is an error; of weights that are not finite,
+// one of a guard.
+fs::path save(Run& run, const std::string& run_name, bool may_be_best, const double* val_loss);
+// Whether some trained weight is not finite, on any rank: then a line names it, and the save that
+// would be due counts as one that failed.
+bool refuses_save(Run& run, const std::string& run_name);
 // Checkpoints beyond keep_checkpoints that stayed because they were being uploaded.
 void remove_old_checkpoints(const Run& run);
 // Before the first save: an error when the disk has no room for it.
 void check_room(const Run& run);
+// What an evaluation must be below to move best_model: the loss of the checkpoint that it names, or
+// is about to; nothing: it names none. All ranks together, as the first one finds it.
+std::optional<double> best_model_loss(Run& run);
+// The same from a folder's best_model. `otherwise`: when it cannot be read now, which is said.
+std::optional<double> best_loss_on_disk(dist::World& world, const fs::path& folder,
+                                        std::optional<double> otherwise);
+
 // Until the save in progress has ended. Whether the last one succeeded on all ranks.
 bool finish_saves(Run& run);
 bool save_in_progress(Run& run);  // on any rank; all ask together
 
-// By checkpoint_minutes, of this rank's clock.
+// In the step that is being made: by checkpoint_minutes, of this rank's clock; or, where nothing
+// else asks for saves, since a permanent checkpoint could not be saved.
 bool save_is_due_by_time(const Run& run);
 std::string saves_by_time(const Run& run);  // how often that is now, and why
 // Have max_failed_saves saves in a row failed on this rank?

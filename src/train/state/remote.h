@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "train/run.h"
 
@@ -16,8 +17,12 @@ void check_upload(const config::Settings& settings);
 // the first one downloads, into the folder that they share.
 std::string local_resume(const config::Settings& settings, dist::World& world);
 
-// On the first rank, when checkpoint_upload is given. The checkpoint that the run resumes from is
-// uploaded too, unless it is there: the run before may have been killed before it was.
+// The permanent checkpoints of this run up to the step that it resumed from: later ones are of a
+// branch that was given up.
+std::vector<fs::path> permanent_to_upload(const Run& run);
+// On the first rank, when checkpoint_upload is given. The checkpoint that the run resumes from and
+// its permanent ones are uploaded too, unless they are there: the run before may have been killed
+// before they were.
 void start_uploads(Run& run);
 // After the last save: waits for the uploads, as long as a stop leaves time; `on_progress` is
 // called while bytes are sent. Whether all are there.

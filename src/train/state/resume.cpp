@@ -246,6 +246,18 @@ void resume_losses(monitor::SpikeDetector& losses, const Json& extra, const std:
   }
 }
 
+// The checkpoint may be of before best_model moved. A run that comes from a bucket has no link, and
+// its best one there.
+std::optional<double> resumed_best(Run& run, const Json& extra, const std::string& source) {
+  // Older checkpoints have none, but the lowest loss of the run. Null: best_model named nothing.
+  const char* field = extra.contains("best_model_loss") ? "best_model_loss" : "best_val_loss";
+  std::optional<double> saved;
+  if (extra.contains(field) && !extra.at(field).is_null())
+    saved = json_field(extra, field, Json::value_t::number_float, source).get<double>();
+  const auto found = best_loss_on_disk(run.world, checkpoint_folder(run.settings), saved);
+  return found ? found : saved;
+}
+
 }  // namespace
 
 Restored restore(Run& run, const std::string& which) {
@@ -293,6 +305,7 @@ void resume(Run& run) {
       own && state.extra.value("evaluation_left_out", Json()) == true;
   // The run's own folder is continued unless another was asked for.
   if (run.settings.run_name.empty()) run.settings.run_name = made_by;
+  if (own) run.progress.best_model_loss = resumed_best(run, state.extra, source);
 }
 
 }  // namespace octavo::train

@@ -35,11 +35,15 @@ std::string default_root(bool fp8) {
   return fp8 ? "checkpoints_fp8" : "checkpoints";
 }
 
+// latest, best or a step: of which run is another question.
+bool is_of_any_run(const std::string& what) {
+  return what == "latest" || what == "best" || what == "best_model" || what.starts_with("step-");
+}
+
 // `what`: latest, best, a step or a run's name.
 bool has_checkpoint(const fs::path& root, const std::string& what) {
-  const bool is_run = what != "latest" && what != "best" && !what.starts_with("step-");
   return !checkpoint::run_folders(root).empty() &&
-         (!is_run || checkpoint::is_checkpoint_name(root, what));
+         (is_of_any_run(what) || checkpoint::is_checkpoint_name(root, what));
 }
 
 }  // namespace
@@ -47,9 +51,11 @@ bool has_checkpoint(const fs::path& root, const std::string& what) {
 std::string root_of_checkpoint(const config::Settings& s) {
   if (!s.checkpoint_dir.empty()) return s.checkpoint_dir;
   const bool fp8 = fp8::wants_fp8(s);
-  const std::string here = default_root(fp8), other = default_root(!fp8), &what = s.checkpoint;
+  const std::string here = default_root(fp8), other = default_root(!fp8);
+  const bool of_run = !s.run_name.empty() && is_of_any_run(s.checkpoint);
+  const std::string& what = of_run ? s.run_name : s.checkpoint;
   std::error_code none;
-  const bool is_path = fs::path(what).has_parent_path() || fs::exists(what, none);
+  const bool is_path = fs::path(s.checkpoint).has_parent_path() || fs::exists(s.checkpoint, none);
   if (is_path || has_checkpoint(here, what) || !has_checkpoint(other, what)) return here;
   log_info(str("checkpoint: taken from ", other, ", since ", here, " has no ", what));
   return other;

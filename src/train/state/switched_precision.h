@@ -13,8 +13,9 @@ namespace octavo::train {
 // the other default folder, the path of that checkpoint. `file_is_fp8`: what the file alone says.
 std::string resume_of(const config::Settings& settings, std::optional<bool> file_is_fp8);
 
-// checkpoint_dir for a verb that reads `checkpoint`. Where none is given: the default folder of
-// these settings, or the other one when only that has such a checkpoint, and a line says so.
+// checkpoint_dir for a verb that reads `checkpoint`, of the run that the settings name, if they do.
+// Where none is given: the default folder of these settings, or the other one when only that has
+// such a checkpoint, and a line says so.
 std::string root_of_checkpoint(const config::Settings& settings);
 
 }  // namespace octavo::train
