@@ -228,21 +228,32 @@ PrepareResult nothing_to_add(const PrepareOptions& options) {
   return describe_finished(options, read_index(options.output));
 }
 
-// The same content under another name is added: it may be meant.
+// The same content under another name is added, and the same name with other content: either may be
+// meant.
 // `whole`: the data set without it; its list may have lines of an attempt that was killed.
 void warn_of_known_files(const fs::path& folder, const DatasetIndex& whole,
                          const DatasetIndex& part) {
-  std::unordered_set<std::string> known;
-  for (auto& [hash, name] : listed_files(folder / kSourcesName, whole.source_files))
-    known.insert(std::move(hash));
+  FileNames contents, names;
+  for (auto& [hash, name] : listed_files(folder / kSourcesName, whole.source_files)) {
+    contents.insert(std::move(hash));
+    names.insert(std::move(name));
+  }
   const auto added = listed_files(folder / kExtensionFolder / kSourcesName, part.source_files);
-  const auto is_known = [&](const auto& file) { return known.contains(file.first); };
-  const auto first = std::ranges::find_if(added, is_known);
-  if (first == added.end()) return;
-  log_warn(str("data: the content of ", std::ranges::count_if(added, is_known), " of ",
-               counted(added.size(), "new file"),
-               " is in the data set already, under another name (", printable(first->second),
-               "): the documents are in it twice now; name only what is new"));
+  const auto warn = [&](const char* before, const char* after, const auto& is_known) {
+    const auto first = std::ranges::find_if(added, is_known);
+    if (first == added.end()) return;
+    log_warn(str("data: ", before, std::ranges::count_if(added, is_known), " of ",
+                 counted(added.size(), "new file"), after, printable(first->second),
+                 "): name only what is new"));
+  };
+  const auto has_content = [&](const auto& file) { return contents.contains(file.first); };
+  warn("the content of ",
+       " is in the data set already, under another name, and its documents are in it twice now (",
+       has_content);
+  warn("",
+       " had other content when it was added before: documents that it had then and has now are in "
+       "the data set twice (",
+       [&](const auto& file) { return !has_content(file) && names.contains(file.second); });
 }
 
 // How the new documents are prepared.

@@ -4,12 +4,14 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/progress.h"
 #include "base/text.h"
 #include "data/dataset_index.h"
 #include "data/input_sets.h"
 #include "data/prepare.h"
 #include "data/token_data.h"
+#include "object_store/address.h"
 #include "tokenizer/tokenizer.h"
 
 namespace octavo::data {
@@ -45,6 +47,16 @@ std::string preview(const fs::path& folder, const DatasetIndex& index, const std
   } catch (const Error& error) {
     return str("(not shown: ", error.what(), ")");
   }
+}
+
+// Without reading it: of a local file that is not there, or has been cut; "" when it may be whole.
+std::string size_problem(const fs::path& folder, const ShardInfo& shard) {
+  if (object_store::is_s3_address(folder.string())) return "";
+  std::error_code missing;
+  const uint64_t size = fs::file_size(join_inside(folder, shard.name), missing);
+  if (missing) return str(shard.name, " is named by the index but missing");
+  if (size == shard.bytes) return "";
+  return str(shard.name, ": wanted ", shard.bytes, " bytes, found ", size);
 }
 
 // "ok", or what is wrong.
@@ -92,6 +104,9 @@ void describe_split(std::ostream& out, const fs::path& folder, const DatasetInde
       const std::string verdict = verify(folder, shard, index.kind);
       out << "  " << (verdict == "ok" ? "ok" : "DAMAGED");
       if (verdict != "ok") damage += "\n" + verdict;
+    } else if (const std::string problem = size_problem(folder, shard); !problem.empty()) {
+      out << "  DAMAGED";
+      damage += "\n" + problem;
     }
     out << "\n";
   }

@@ -104,7 +104,7 @@ PrepareResult run(const PrepareOptions& options) {
   if (inputs.sources.empty()) return {};
   DatasetIndex index = make_index(options, *tokenizer, inputs);
 
-  if (const auto finished = find_finished(options.output, index.plan)) {
+  if (const auto finished = find_finished(options.output, index)) {
     Journal::remove(options.output);
     WorkFolder::remove(options.output);
     return describe_finished(options, *finished);

@@ -96,7 +96,22 @@ DatasetIndex make_index(const PrepareOptions& options, const tokenizer::Tokenize
   return index;
 }
 
-std::optional<DatasetIndex> find_finished(const fs::path& folder, const std::string& plan) {
+namespace {
+
+[[noreturn]] void refuse_other(const fs::path& folder, const DatasetIndex& found,
+                               const DatasetIndex& wanted) {
+  const bool same_tokenizer = found.kind.tokenizer_fingerprint == wanted.kind.tokenizer_fingerprint;
+  fail(ExitCode::kUsage, "data", folder.string(), " holds a data set of ",
+       !same_tokenizer                   ? str("another tokenizer (", found.tokenizer_name, ")")
+       : found.options != wanted.options ? std::string("other options")
+                                         : "other inputs, or of these before they changed",
+       "; delete the folder to prepare it anew, or train on it as it is (--dataset ",
+       folder.string(), "); data prepare can take another --output too");
+}
+
+}  // namespace
+
+std::optional<DatasetIndex> find_finished(const fs::path& folder, const DatasetIndex& wanted) {
   if (!fs::exists(folder / kIndexName)) return std::nullopt;
   DatasetIndex index;
   try {
@@ -106,10 +121,7 @@ std::optional<DatasetIndex> find_finished(const fs::path& folder, const std::str
          "the output folder holds a data set that cannot be read: ", error.what(), "; delete ",
          folder.string(), " to prepare it anew");
   }
-  if (index.plan != plan)
-    fail(ExitCode::kUsage, "data", folder.string(),
-         " holds a data set of other inputs, options or tokenizer (", index.tokenizer_name,
-         "); name another output, or delete the folder");
+  if (index.plan != wanted.plan) refuse_other(folder, index, wanted);
   for (const auto& [name, split] : index.splits)
     for (const ShardInfo& shard : split.shards)
       if (!shard_is_intact(folder, shard)) {

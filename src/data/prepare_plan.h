@@ -31,7 +31,7 @@ DatasetIndex make_index(const PrepareOptions& options, const tokenizer::Tokenize
 
 // The finished data set in `folder` when it is this one; nothing when there is none or it lost
 // shards.
-std::optional<DatasetIndex> find_finished(const fs::path& folder, const std::string& plan);
+std::optional<DatasetIndex> find_finished(const fs::path& folder, const DatasetIndex& wanted);
 
 // Removes what a killed process left: temporary files, and shards that are not `kept`.
 void remove_leftovers(const fs::path& folder, const std::set<std::string>& kept);

@@ -300,7 +300,7 @@ PrepareResult prepare_in_chunks(const PrepareOptions& options,
     hash_sources(inputs.sources, options.output / kSourcesName, workers, options.quiet);
     leave_out_known(options, inputs);
     if (inputs.sources.empty()) return std::nullopt;
-    return find_finished(options.output, make_index(options, tokenizer, inputs).plan);
+    return find_finished(options.output, make_index(options, tokenizer, inputs));
   };
   if (const auto index = finished()) {
     WorkFolder::remove(options.output);

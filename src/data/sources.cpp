@@ -102,6 +102,7 @@ class Lister {
     say_files("binary (NUL byte)", binary_);
     say_files("empty", empty_);
     say_files("not a regular file", special_);
+    say_files("hidden (a name that begins with a dot)", hidden_);
     return std::move(sources_);
   }
 
@@ -114,7 +115,9 @@ class Lister {
     });
     for (const auto& entry : entries) {
       const std::string leaf = entry.path().filename().string();
-      if (!entry.is_directory()) {
+      if (!entry.is_directory() && leaf.starts_with('.')) {
+        hidden_.push_back(entry.path().string());  // .env may have secrets
+      } else if (!entry.is_directory()) {
         add_file(entry.path(), name + "/" + leaf, true);
       } else if (leaf.starts_with('.') || leaf == "build" || entry.is_symlink() ||
                  fs::weakly_canonical(entry.path()) == output_) {
@@ -167,7 +170,7 @@ class Lister {
 
   fs::path output_;
   std::vector<Source> sources_;
-  std::vector<std::string> skipped_folders_, binary_, empty_, special_;
+  std::vector<std::string> skipped_folders_, binary_, empty_, special_, hidden_;
 };
 
 // name -> line of an earlier sources.jsonl; a broken cache only costs time.

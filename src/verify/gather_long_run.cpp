@@ -164,14 +164,12 @@ void forecast_long_run(LongRun& run, const Facts& facts, bool gpu_named) {
   config::Settings s = run.settings;
   const bool gpu_here = !facts.gpus.gpus.empty() && s.device != config::DeviceChoice::kCpu;
   run.on_gpu = gpu_here || gpu_named;
-  const plan::Gpu* gpu = plan::find_gpu(s.gpu);
+  const plan::Gpu* gpu = gpu_named ? &plan::wanted_gpu(s.gpu) : plan::find_gpu(s.gpu);
   if (gpu_here && !gpu_named) gpu = plan::gpu_of_device(facts.gpus.gpus.front().name);
-  if (run.on_gpu && gpu == nullptr) {
-    run.forecast_problem = gpu_named ? str("no GPU called ", s.gpu, " is known to octavo plan")
-                                     : str("octavo plan does not know this machine's ",
-                                           facts.gpus.gpus.front().name, "; name one with --gpu");
-  }
-  if (gpu != nullptr) s.gpu = std::string(gpu->name);
+  if (run.on_gpu && gpu == nullptr)
+    run.forecast_problem = str("octavo plan does not know this machine's ",
+                               facts.gpus.gpus.front().name, "; name one with --gpu");
+  if (gpu != nullptr && !gpu_named) s.gpu = std::string(gpu->name);  // it may name a file
   s.device = run.on_gpu ? config::DeviceChoice::kCuda : config::DeviceChoice::kCpu;
   s.num_gpus = run.ranks;
   s.offline = true;

@@ -198,6 +198,17 @@ TEST_F(GrownFolder, TheSameContentUnderAnotherNameIsAddedAndSaid) {
   EXPECT_GT(tokens_of(scratch_ / "grown").size(), before * 3 / 2);
 }
 
+TEST_F(GrownFolder, AFileThatHasGrownIsAddedAndSaid) {
+  std::ofstream(scratch_ / "crawl" / "one.jsonl", std::ios::app) << "{\"text\": \"more\"}\n";
+  const std::string said = said_by(options({"crawl/one.jsonl"}, "grown"));
+  EXPECT_EQ(said.find("had other content"), said.npos) << "another name: one.jsonl, no folder";
+  std::ofstream(scratch_ / "crawl" / "one.jsonl", std::ios::app) << "{\"text\": \"and more\"}\n";
+  const std::string again = said_by(options({"crawl"}, "grown"));
+  EXPECT_NE(again.find("1 of 2 new files had other content when it was added before"), again.npos)
+      << again;
+  EXPECT_NE(again.find("(crawl/one.jsonl)"), again.npos) << again;
+}
+
 // The list of files is written before the index: what a killed extension left there is not added.
 TEST_F(GrownFolder, AFileOfAnUnfinishedExtensionIsStillNew) {
   const std::string list = get_file(scratch_ / "grown" / kSourcesName);

@@ -94,6 +94,7 @@ TEST(Prepare, FoldersAreReadSortedAndSkipsAreLeftOut) {
   put_file(scratch / "in/binary.txt", std::string("x\0y", 3));
   put_file(scratch / "in/empty.txt", "");
   put_file(scratch / "in/.git/config", "hidden");
+  put_file(scratch / "in/.env", "TOKEN=secret");
   put_file(scratch / "in/build/x.txt", "built");
   PrepareOptions options = quiet_options({scratch / "in"}, scratch / "in/out");
   put_file(scratch / "in/out/old.txt", "in the output folder");
@@ -215,7 +216,8 @@ TEST(Prepare, AFinishedFolderIsKeptAndAnotherDataSetRefused) {
   EXPECT_EQ(again.train_tokens, first.train_tokens);
   EXPECT_EQ(get_folder(scratch / "out"), files);
   options.val_fraction = 0.2;
-  expect_failure([&] { prepare(options); }, ExitCode::kUsage, {"other inputs"});
+  expect_failure([&] { prepare(options); }, ExitCode::kUsage,
+                 {"other options", "delete the folder"});
   options.val_fraction = 0.1;
   put_file(scratch / "a.txt", make_text(5000, 2));
   expect_failure([&] { prepare(options); }, ExitCode::kUsage, {"other inputs"});
@@ -233,6 +235,13 @@ TEST(Prepare, InspectDescribesTheData) {
         index.fingerprint(), std::string("train-00000.tok"),
         index.splits.at("val").shards[0].hash_text(), std::string("  ok\n")})
     EXPECT_NE(text.find(word), std::string::npos) << word << " in\n" << text;
+  EXPECT_NO_THROW(inspect(scratch / "out", false));
+  fs::resize_file(scratch / "out/train-00000.tok", 5000);
+  expect_failure([&] { inspect(scratch / "out", false); }, ExitCode::kDamaged,
+                 {"train-00000.tok", "found 5000"});
+  fs::remove(scratch / "out/train-00000.tok");
+  expect_failure([&] { inspect(scratch / "out", false); }, ExitCode::kDamaged,
+                 {"train-00000.tok", "missing"});
 }
 
 std::vector<Unit> all_units(const std::vector<Source>& sources, UnitPosition start,

@@ -213,6 +213,28 @@ TEST_F(Evaluate, BestModelIsChosenOnceTheSaveBeforeHasEnded) {
   EXPECT_EQ(checkpoint::best_val_loss(own), loss);
 }
 
+TEST_F(Evaluate, GoingBackNamesWhatWillBeReplaced) {
+  auto s = settings();
+  s.checkpoint_dir = (folder / "checkpoints").string();
+  s.run_name = "run";
+  const auto run = start(s);
+  for (const double loss : {3.0, 2.0}) {
+    train_step(*run);
+    save(*run, "run", true, &loss);
+  }
+  const auto said_from = [&](const char* from) {
+    s.resume = from;
+    testing::internal::CaptureStderr();
+    start(s);
+    return testing::internal::GetCapturedStderr();
+  };
+  const std::string said = said_from("step-00000001");
+  EXPECT_NE(said.find("goes back to step 1, and has step-00000002 (best_model) behind it"),
+            said.npos)
+      << said;
+  EXPECT_EQ(said_from("latest").find("goes back"), std::string::npos);
+}
+
 // A disk that does not answer is no disk without a best_model.
 TEST_F(Evaluate, ABestModelThatCannotBeLookedForKeepsItsLoss) {
   const fs::path loop = folder / "loop";

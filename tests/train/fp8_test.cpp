@@ -12,6 +12,7 @@
 #include "train/evaluate.h"
 #include "train/fp8_run.h"
 #include "train/reporting/fp8_report.h"
+#include "train/reporting/receipt.h"
 #include "train/reporting/start_lines.h"
 #include "train/state/persist.h"
 
@@ -319,6 +320,29 @@ TEST_F(Fp8, AFormatThatChangesOnResumeGetsFactorsOfItsOwn) {
   const auto record = train_step(*other);
   for (const auto& t : record.fp8_tensors)
     EXPECT_LT(t.health.saturated_percent(), 1) << t.layer << " " << t.tensor;
+}
+
+// A start that makes no step knows nothing of what ran.
+TEST_F(Fp8, TheReceiptOfStepsBeforeStaysUntilThereAreNewOnes) {
+  auto s = settings();
+  const auto run = start(s);
+  steps(*run, 2);
+  save(*run, "run", false, nullptr);
+  write_receipt(*run, folder, "running", 2);
+  const Json before = read_json(folder / "receipt.json");
+  ASSERT_GT(before["fp8"]["gemms"][0]["ran_fp8"], 0);
+  s.resume = "latest";
+  const auto resumed = start(s);
+  write_receipt(*resumed, folder, "done", 0);
+  const Json kept = read_json(folder / "receipt.json");
+  for (const char* name : {"fp8", "operations", "checkpoints", "memory_peak_bytes"})
+    EXPECT_EQ(kept[name], before[name]) << name;
+  EXPECT_EQ(kept["status"], "done");
+  EXPECT_EQ(kept["resumed"]["step"], 2);
+  train_step(*resumed);
+  write_receipt(*resumed, folder, "done", 1);
+  EXPECT_LT(read_json(folder / "receipt.json")["fp8"]["gemms"][0]["ran_fp8"],
+            before["fp8"]["gemms"][0]["ran_fp8"]);
 }
 
 // What a rollback does where the run has not saved since it resumed in another precision.

@@ -204,7 +204,7 @@ TEST_F(LoraRun, TheReceiptsSharesAddUpToOne) {
     s.lora_rank = rank;
     const auto run = start(s);
     train_step(*run);
-    write_receipt(*run, folder, "done");
+    write_receipt(*run, folder, "done", 1);
     const Json receipt = read_json(folder / "receipt.json");
     double sum = 0, in_fp8 = 0, adapters = 0;
     for (const Json& gemm : receipt["fp8"]["gemms"]) {

@@ -87,7 +87,7 @@ TEST_F(LowMemoryRun, OtherTypesAreConvertedAndSaid) {
 TEST_F(LowMemoryRun, TheReceiptHasBytesPerParameter) {
   const auto run = start(lowest());
   train_step(*run);
-  write_receipt(*run, folder, "done");
+  write_receipt(*run, folder, "done", 1);
   const Json receipt = read_json(folder / "receipt.json");
   EXPECT_EQ(receipt["optimizer"]["master_dtype"], "bf16");
   EXPECT_EQ(receipt["optimizer"]["moment_dtype"], "fp8");

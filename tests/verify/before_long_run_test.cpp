@@ -334,6 +334,18 @@ TEST_F(GatherLongRun, KeepsTheFlagsThatTrainReads) {
   EXPECT_EQ(gather(small()).flags, "");
 }
 
+TEST_F(GatherLongRun, AGpuThatNobodyKnowsIsAMistake) {
+  std::ofstream(scratch.path() / "run.yaml") << small();
+  const std::vector<std::string> args = {(scratch.path() / "run.yaml").string(), "--gpu", "h300"};
+  try {
+    gather_long_run(config::parse(args, config::kVerifyArguments), facts());
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    EXPECT_NE(std::string(error.what()).find("h300"), std::string::npos) << error.what();
+  }
+}
+
 TEST_F(GatherLongRun, SeesSecretsAndNamesTheirLinesOnly) {
   const std::string token = "hf_" + std::string(34, 'x');
   const LongRun run = gather(small() + "wandb_run_name: " + token + "\n");

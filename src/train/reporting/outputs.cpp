@@ -184,7 +184,7 @@ void Outputs::save_receipt(const std::string& status, const Json& sinks) {
   Json counted = sinks;
   if (receipts_lost_ > 0) counted["receipts_lost"] = receipts_lost_;
   try {
-    write_receipt(run_, folder_, status, counted, flags_->receipt());
+    write_receipt(run_, folder_, status, steps_, counted, flags_->receipt());
   } catch (const std::exception& error) {
     ++receipts_lost_;
     log_warn(str("receipt.json cannot be written (", error.what(),

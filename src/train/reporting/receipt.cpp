@@ -55,10 +55,28 @@ Json data_receipt(const Run& run) {
   return json;
 }
 
+// Of the steps that were made before: a start that makes none knows nothing of them.
+void keep_what_ran(Json& receipt, const fs::path& path) {
+  if (!fs::exists(path)) return;
+  try {
+    const Json before = read_json(path);
+    if (before.value("run_id", Json()) != receipt.at("run_id")) return;
+    for (const char* name :
+         {"precision", "device", "threads", "instruction_sets", "operations", "fp8", "lora",
+          "cuda_graph", "sharding", "memory_peak_bytes", "incidents", "flags"})
+      if (before.contains(name)) receipt[name] = before.at(name);
+    for (const char* name : {"checkpoints", "uploads"})  // this start may make some, too
+      if (receipt.at(name).is_null() && before.contains(name)) receipt[name] = before.at(name);
+  } catch (const std::exception& error) {
+    log_warn(str("receipt.json of the steps before cannot be read (", error.what(),
+                 "): the new one has none of what they ran"));
+  }
+}
+
 }  // namespace
 
 void write_receipt(const Run& run, const fs::path& run_dir, const std::string& status,
-                   const Json& sinks, const Json& flags) {
+                   int64_t steps, const Json& sinks, const Json& flags) {
   const int64_t length = run.settings.max_seq_length;
   Json operations = Json::array();
   for (const auto& choice : run.trained.engine->choices) {
@@ -67,7 +85,7 @@ void write_receipt(const Run& run, const fs::path& run_dir, const std::string& s
       refused.push_back({{"implementation", r.implementation}, {"reason", r.reason}});
     operations.push_back({{"op", choice.op}, {"ran", choice.implementation}, {"refused", refused}});
   }
-  const Json receipt = {
+  Json receipt = {
       {"status", status},
       {"run_id", run.claim.run_id},
       {"precision", run.trained.precision()},
@@ -107,7 +125,9 @@ void write_receipt(const Run& run, const fs::path& run_dir, const std::string& s
        {{"timeout_seconds", run.settings.hang_timeout},
         {"notices", heartbeat::beats().notices.load()}}},
       {"warnings", warning_count()}};
-  write_file_atomic(run_dir / "receipt.json", receipt.dump(2) + "\n");
+  const fs::path path = run_dir / "receipt.json";
+  if (steps == 0 && !run.resumed.from.empty()) keep_what_ran(receipt, path);
+  write_file_atomic(path, receipt.dump(2) + "\n");
 }
 
 }  // namespace octavo::train

@@ -2,10 +2,13 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <map>
+#include <vector>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "config/print.h"
 #include "train/lora_run.h"
 #include "train/model_factory.h"
@@ -15,6 +18,7 @@
 #include "train/state/mixture_order.h"
 #include "train/state/persist.h"
 #include "train/state/rank_rows.h"
+#include "train/state/run_folders.h"
 
 namespace octavo::train {
 namespace {
@@ -258,6 +262,29 @@ std::optional<double> resumed_best(Run& run, const Json& extra, const std::strin
   return found ? found : saved;
 }
 
+// Training on from an earlier step replaces what the run saved behind it, as it comes to those
+// steps.
+void warn_of_later_checkpoints(const Run& run) {
+  std::vector<std::string> later;
+  for (const checkpoint::Summary& saved :
+       checkpoint::list(checkpoint_folder(run.settings), run.settings.permanent_checkpoint_freq)) {
+    const std::string name = saved.path.filename().string();
+    if (saved.step <= run.resumed.step || std::ranges::count(run.resumed.passed_over, name) > 0)
+      continue;
+    const char* what = saved.is_best ? " (best_model)" : saved.is_permanent ? " (permanent)" : "";
+    later.push_back(name + what);
+  }
+  if (later.empty()) return;
+  constexpr size_t kMostNamed = 5;
+  const size_t more = later.size() - std::min(later.size(), kMostNamed);
+  later.resize(later.size() - more);
+  log_warn(
+      str("resume: the run goes back to step ", run.resumed.step, ", and has ", join(later, ", "),
+          more > 0 ? str(" and ", more, " more") : "",
+          " behind it: a step that is saved again replaces its checkpoint. To keep them, give ",
+          "--run_name OTHER --resume ", run.resumed.from));
+}
+
 }  // namespace
 
 Restored restore(Run& run, const std::string& which) {
@@ -306,6 +333,7 @@ void resume(Run& run) {
   // The run's own folder is continued unless another was asked for.
   if (run.settings.run_name.empty()) run.settings.run_name = made_by;
   if (own) run.progress.best_model_loss = resumed_best(run, state.extra, source);
+  if (own && run.world.is_first()) warn_of_later_checkpoints(run);
 }
 
 }  // namespace octavo::train
