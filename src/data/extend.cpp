@@ -251,8 +251,8 @@ void warn_of_known_files(const fs::path& folder, const DatasetIndex& whole,
        " is in the data set already, under another name, and its documents are in it twice now (",
        has_content);
   warn("",
-       " had other content when it was added before: documents that it had then and has now are in "
-       "the data set twice (",
+       " has the name of one that is in the data set with other content: if it has grown, the "
+       "documents that it had before are in the data set twice (",
        [&](const auto& file) { return !has_content(file) && names.contains(file.second); });
 }
 

@@ -54,7 +54,9 @@ std::string size_problem(const fs::path& folder, const ShardInfo& shard) {
   if (object_store::is_s3_address(folder.string())) return "";
   std::error_code missing;
   const uint64_t size = fs::file_size(join_inside(folder, shard.name), missing);
-  if (missing) return str(shard.name, " is named by the index but missing");
+  if (missing == std::errc::no_such_file_or_directory)
+    return str(shard.name, " is named by the index but missing");
+  if (missing) return str(shard.name, " cannot be examined: ", missing.message());
   if (size == shard.bytes) return "";
   return str(shard.name, ": wanted ", shard.bytes, " bytes, found ", size);
 }

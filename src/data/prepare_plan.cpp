@@ -103,10 +103,12 @@ namespace {
   const bool same_tokenizer = found.kind.tokenizer_fingerprint == wanted.kind.tokenizer_fingerprint;
   fail(ExitCode::kUsage, "data", folder.string(), " holds a data set of ",
        !same_tokenizer                   ? str("another tokenizer (", found.tokenizer_name, ")")
-       : found.options != wanted.options ? std::string("other options")
+       : found.options != wanted.options ? std::string("other options or inputs")
                                          : "other inputs, or of these before they changed",
-       "; delete the folder to prepare it anew, or train on it as it is (--dataset ",
-       folder.string(), "); data prepare can take another --output too");
+       "; delete the folder to prepare it anew",
+       same_tokenizer ? ", or name it as dataset in place of the inputs to train on it as it is"
+                      : "",
+       "; data prepare can take another --output too");
 }
 
 }  // namespace

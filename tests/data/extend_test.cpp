@@ -201,10 +201,11 @@ TEST_F(GrownFolder, TheSameContentUnderAnotherNameIsAddedAndSaid) {
 TEST_F(GrownFolder, AFileThatHasGrownIsAddedAndSaid) {
   std::ofstream(scratch_ / "crawl" / "one.jsonl", std::ios::app) << "{\"text\": \"more\"}\n";
   const std::string said = said_by(options({"crawl/one.jsonl"}, "grown"));
-  EXPECT_EQ(said.find("had other content"), said.npos) << "another name: one.jsonl, no folder";
+  EXPECT_EQ(said.find("with other content"), said.npos) << "another name: one.jsonl, no folder";
   std::ofstream(scratch_ / "crawl" / "one.jsonl", std::ios::app) << "{\"text\": \"and more\"}\n";
   const std::string again = said_by(options({"crawl"}, "grown"));
-  EXPECT_NE(again.find("1 of 2 new files had other content when it was added before"), again.npos)
+  EXPECT_NE(again.find("1 of 2 new files has the name of one that is in the data set with other"),
+            again.npos)
       << again;
   EXPECT_NE(again.find("(crawl/one.jsonl)"), again.npos) << again;
 }

@@ -233,6 +233,19 @@ TEST_F(Evaluate, GoingBackNamesWhatWillBeReplaced) {
             said.npos)
       << said;
   EXPECT_EQ(said_from("latest").find("goes back"), std::string::npos);
+
+  // The step that best_model names is saved again, with a worse loss: the next one has that to
+  // beat.
+  s.resume = "step-00000001";
+  const auto back = start(s);
+  EXPECT_EQ(back->progress.best_model_loss, 2.0);
+  train_step(*back);
+  const double worse = 2.5, better = 2.2;
+  start_save(*back, "run", true, &worse);
+  EXPECT_TRUE(finish_saves(*back));
+  train_step(*back);
+  save(*back, "run", true, &better);
+  EXPECT_EQ(checkpoint::best_val_loss(folder / "checkpoints/run"), better);
 }
 
 // A disk that does not answer is no disk without a best_model.

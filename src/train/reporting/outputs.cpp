@@ -60,6 +60,7 @@ void Outputs::on_step(monitor::StepRecord record) {
   damage_->update(run_.data, run_.progress.step);
   if (!writes()) return;
   ++steps_;
+  if (steps_ == 1 && !run_.resumed.from.empty()) save_receipt("running", {});  // of this start
   step_seconds_ += record.seconds;
   last_loss_ = record.loss;
   write_incidents();

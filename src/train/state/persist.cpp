@@ -130,12 +130,17 @@ checkpoint::Saver& saver_of(Run& run, const std::string& run_name) {
   return *run.saver;
 }
 
-// Once the save that was to move best_model has ended, however it did.
+// Once the save before has ended, however it did: it was to move best_model, or has replaced the
+// checkpoint which that names, as after going back. A run that comes from a bucket has no link here
+// until it moves it, and keeps to what it knows.
 void settle_best_model(Run& run) {
+  if (run.saver == nullptr) return;
   Progress& progress = run.progress;
-  if (!progress.best_save_loss) return;
-  progress.best_model_loss =
-      best_loss_on_disk(run.world, run.saver->directory(), progress.best_save_loss);
+  const bool was_to_move = progress.best_save_loss.has_value();
+  const auto found =
+      best_loss_on_disk(run.world, run.saver->directory(),
+                        was_to_move ? progress.best_save_loss : progress.best_model_loss);
+  if (was_to_move || found) progress.best_model_loss = found;
   progress.best_save_loss.reset();
 }
 
