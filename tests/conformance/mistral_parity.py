@@ -1,5 +1,5 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
-# test: label=conformance timeout=1200 gate="--short" night="" measures="src/model_config src/models src/nn src/engine"
+# test: label=conformance timeout=1200 night="" measures="src/model_config src/models src/nn src/engine"
 """Mistral of octavo against transformers: windows shorter and longer than the sequence, and none."""
 from transformers import MistralConfig, MistralForCausalLM
 

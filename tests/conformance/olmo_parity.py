@@ -1,5 +1,5 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
-# test: label=conformance timeout=1200 gate="--short" night="" measures="src/model_config src/models src/nn src/engine"
+# test: label=conformance timeout=1200 night="" measures="src/model_config src/models src/nn src/engine"
 """OLMo 2 and OLMo 3 of octavo against transformers: norms after the branches and of all queries and keys; windows, and
 rotary positions of two kinds."""
 import sys

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
-# test: label=conformance timeout=900 gate="--short" night="" measures="src/checkpoint src/object_store src/train/state"
+# test: label=conformance timeout=900 gate="--short bitwise parts clear shown_secrets" night="" measures="src/checkpoint src/object_store src/train/state"
 """Checkpoints to and from S3, over TLS with a test CA. The server (s3_server.py) is moto's behind a check of every signature
 and checksum. The last line has the results.
 
@@ -479,7 +479,9 @@ def main():
         print(f"kills={kills} in_upload={in_upload} bitwise={int(kills > 0)} parts={found['parts']} checksums={bench.server.checksums} "
               f"bad_checksums={len(wrong)} links={found['credentials']} failing={found['failing']} lost=0 clear_bytes={heard} "
               f"refused={refused} credentials_shown={found['shown_secrets']}")
-        if wrong or heard or found["shown_secrets"] or not wanted and (in_upload == 0 or bench.server.checksums < 20):
+        missed = [part for part, seen in (("bitwise", in_upload > 0), ("parts", bench.server.checksums >= 20))
+                  if not seen and (not wanted or part in wanted)]
+        if wrong or heard or found["shown_secrets"] or missed:
             sys.exit("short of what is wanted")
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S sh -c 'exec "$(dirname "$0")/../../.deps/venv/bin/python" "$0" "$@"'
-# test: label=integration timeout=1500 gate=""
+# test: label=integration timeout=1500 gate="--pairs 30" night=""
 """`octavo compare` from outside.
 
 Real runs of a small GPT on tinyshakespeare, three seeds: FP8 against BF16 must PASS within 2% (a verdict within the default 0.5% may
