@@ -9,6 +9,7 @@
 
 #include <array>
 #include <chrono>
+#include <functional>
 #include <thread>
 
 #include "base/signals.h"
@@ -20,6 +21,24 @@
 
 namespace octavo::data {
 namespace {
+
+constexpr int kStoppedCode = static_cast<int>(ExitCode::kStopped);
+
+// How an action ends in a process of its own: a request to stop holds for the rest of a process.
+int code_of_child(const std::function<void()>& action) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    try {
+      action();
+    } catch (const Error& error) {
+      ::_exit(static_cast<int>(error.code()));
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
 
 // Runs prepare() in a child and kills it after `seconds`; whether it finished first.
 bool finished_before_kill(const PrepareOptions& options, double seconds) {
@@ -80,20 +99,11 @@ TEST(Restart, AStopOnRequestIsSaidAndCanBeTakenUp) {
   Scratch scratch;
   put_file(scratch / "in.txt", make_text(5000, 1));
   const PrepareOptions options = quiet_options({scratch / "in.txt"}, scratch / "out");
-  const pid_t child = ::fork();  // a request to stop holds for the rest of a process
-  if (child == 0) {
-    request_stop("SIGTERM");
-    try {
-      prepare(options);
-    } catch (const Error& error) {
-      ::_exit(static_cast<int>(error.code()));
-    }
-    ::_exit(0);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), static_cast<int>(ExitCode::kStopped));
+  EXPECT_EQ(code_of_child([&] {
+              request_stop("SIGTERM");
+              prepare(options);
+            }),
+            kStoppedCode);
   EXPECT_FALSE(fs::exists(scratch / "out/dataset.json"));
   EXPECT_GT(prepare(options).train_tokens, 4000u);
 }
@@ -102,19 +112,11 @@ TEST(Restart, AStopEndsTheHashingOfALargeInput) {
   Scratch scratch;
   put_file(scratch / "in.txt", make_text(5000, 1));
   auto sources = list_sources({scratch / "in.txt"}, scratch / "out");
-  const pid_t child = ::fork();
-  if (child == 0) {
-    request_stop("SIGTERM");
-    try {
-      hash_sources(sources, scratch / "none", 1, true);
-    } catch (const Error& error) {
-      ::_exit(static_cast<int>(error.code()));
-    }
-    ::_exit(0);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(WEXITSTATUS(status), static_cast<int>(ExitCode::kStopped));
+  EXPECT_EQ(code_of_child([&] {
+              request_stop("SIGTERM");
+              hash_sources(sources, scratch / "none", 1, true);
+            }),
+            kStoppedCode);
 }
 
 TEST(Restart, AStopKeepsTheHashesSoFar) {
@@ -125,25 +127,16 @@ TEST(Restart, AStopKeepsTheHashesSoFar) {
   fs::resize_file(second, uint64_t{64} << 30);  // nothing but holes; a.txt is hashed before it
   for (const bool finished : {true, false}) {
     if (finished) put_file(scratch / kIndexName, "{}");
-    const pid_t child = ::fork();
-    if (child == 0) {
+    const auto stopped_at_second = [&] {
       const int opened = ::inotify_init();
       ::inotify_add_watch(opened, second.c_str(), IN_OPEN);
       std::thread([opened] {
         std::array<char, 256> event{};
         if (::read(opened, event.data(), event.size()) > 0) request_stop("SIGTERM");
       }).detach();
-      try {
-        hash_and_keep(sources, list, 1, true);
-      } catch (const Error& error) {
-        ::_exit(static_cast<int>(error.code()));
-      }
-      ::_exit(0);
-    }
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFEXITED(status));
-    EXPECT_EQ(WEXITSTATUS(status), static_cast<int>(ExitCode::kStopped));
+      hash_and_keep(sources, list, 1, true);
+    };
+    EXPECT_EQ(code_of_child(stopped_at_second), kStoppedCode);
     EXPECT_EQ(fs::exists(list), !finished) << "a finished data set keeps its list";
     fs::remove(scratch / kIndexName);
   }
