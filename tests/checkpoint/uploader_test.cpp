@@ -120,13 +120,20 @@ TEST(Uploader, WaitSaysThatBytesMove) {
   EXPECT_TRUE(uploader.wait(kMany, {}));
 }
 
-TEST(Uploader, TakesTheNewestAndPassesOverTheRest) {
-  Scratch folder;
-  auto store = std::make_shared<MemoryStore>();
+// Uploads that wait, each at its first file, until the test lets them pass.
+class HeldUploads : public testing::Test {
+ protected:
+  HeldUploads() {
+    store->before = [this](const std::string& kind, const std::string&) {
+      if (kind == "put") hold.pass();
+    };
+  }
+  const Scratch folder;
+  const std::shared_ptr<MemoryStore> store = std::make_shared<MemoryStore>();
   Hold hold;
-  store->before = [&](const std::string& kind, const std::string&) {
-    if (kind == "put") hold.pass();
-  };
+};
+
+TEST_F(HeldUploads, TakesTheNewestAndPassesOverTheRest) {
   Uploader uploader(kAddress, store, {});
   uploader.add(save(folder.path(), uploader_state(1), {}));
   hold.wait_until_reached();
@@ -157,13 +164,7 @@ TEST(Uploader, GivesWayToANewerOneWhenItFails) {
   EXPECT_EQ(uploader.counts().passed_over, 1);
 }
 
-TEST(Uploader, PassesOverNoPermanentOne) {
-  Scratch folder;
-  auto store = std::make_shared<MemoryStore>();
-  Hold hold;
-  store->before = [&](const std::string& kind, const std::string&) {
-    if (kind == "put") hold.pass();
-  };
+TEST_F(HeldUploads, PassesOverNoPermanentOne) {
   Uploader uploader(kAddress, store, {});
   uploader.add(save(folder.path(), uploader_state(1), {}));
   hold.wait_until_reached();
@@ -259,13 +260,7 @@ TEST(Uploader, ANewOneDoesNotWaitUntilAnotherIsTriedAgain) {
 
 // The end of a run is an error then, also when a later one was uploaded.
 // The last one comes first, and is gone; an older permanent one succeeds behind it.
-TEST(Uploader, TheLastOneThatIsGoneIsNotForgotten) {
-  Scratch folder;
-  auto store = std::make_shared<MemoryStore>();
-  Hold hold;
-  store->before = [&](const std::string& kind, const std::string&) {
-    if (kind == "put") hold.pass();
-  };
+TEST_F(HeldUploads, TheLastOneThatIsGoneIsNotForgotten) {
   Uploader uploader(kAddress, store, {.wait_scale = 0.001});
   for (int64_t step = 1; step <= 2; ++step)
     uploader.add(save(folder.path(), uploader_state(step), {}), /*permanent=*/true);
@@ -319,13 +314,7 @@ TEST(Uploader, WhatIsLeftIsNotGivenUp) {
 }
 
 // keep 1 removes older checkpoints at each save, but not the one that is on its way.
-TEST(Uploader, RetentionWaitsForTheUpload) {
-  Scratch folder;
-  auto store = std::make_shared<MemoryStore>();
-  Hold hold;
-  store->before = [&](const std::string& kind, const std::string&) {
-    if (kind == "put") hold.pass();
-  };
+TEST_F(HeldUploads, RetentionWaitsForTheUpload) {
   Uploader uploader(kAddress, store, {.keep = 1});
   Saver saver(folder.path(), {.on_saved = [&](const fs::path& path, bool) { uploader.add(path); }});
   const SaveOptions options{.keep = 1,
