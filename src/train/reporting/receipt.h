@@ -1,6 +1,7 @@
 #pragma once
-// receipt.json: what really ran. Written at the start and again at the end of a run. As long as a
-// resumed run has made no step, what ran is what the receipt before says.
+// receipt.json: what really ran. Written at the start and the end of a run. As long as a resumed
+// run has made no step, what ran is what the receipt before says; behind the first it is written
+// again.
 
 #include "base/file.h"
 #include "base/json.h"

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "checkpoint/folders.h"
 #include "config/print.h"
 #include "train/lora_run.h"
 #include "train/model_factory.h"
@@ -265,9 +266,13 @@ std::optional<double> resumed_best(Run& run, const Json& extra, const std::strin
 // Training on from an earlier step replaces what the run saved behind it, as it comes to those
 // steps.
 void warn_of_later_checkpoints(const Run& run) {
+  const fs::path folder = checkpoint_folder(run.settings);
+  // Nearly always there is none, which their names tell without reading a manifest.
+  const auto steps = checkpoint::step_folders(folder);
+  if (steps.empty() || steps.back().step <= run.resumed.step) return;
   std::vector<std::string> later;
   for (const checkpoint::Summary& saved :
-       checkpoint::list(checkpoint_folder(run.settings), run.settings.permanent_checkpoint_freq)) {
+       checkpoint::list(folder, run.settings.permanent_checkpoint_freq)) {
     const std::string name = saved.path.filename().string();
     if (saved.step <= run.resumed.step || std::ranges::count(run.resumed.passed_over, name) > 0)
       continue;
